@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from bftrainer_slurm.controller.state.complaints import Complaints
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.controller.state.unheard import named
@@ -17,28 +18,22 @@ from bftrainer_slurm.model import Trainer
 
 # A note may be on its way; a prolog, or a slow file system, may hold up the batch script.
 _SURE_S = {Phase.MUTE: 5.0, Phase.RUNNING: 120.0}
-_SEVERAL = 2  # users
 
 
 class MuteNodes:
     """Which they are, whose elements were mute there, and until when (Unix seconds) that counts."""
 
     def __init__(self) -> None:
-        self._until_s: dict[str, dict[str, float]] = {}
+        self._complaints = Complaints()
         self.deaf_s = -math.inf  # when no notes came through last: silence says nothing before
 
     def names(self, now_s: float) -> list[str]:
         """Return the nodes."""
-        self._until_s = {
-            node: kept
-            for node, users in self._until_s.items()
-            if (kept := {user: until_s for user, until_s in users.items() if until_s > now_s})
-        }
-        return sorted(self._until_s)
+        return self._complaints.nodes(now_s)
 
     def heard(self, node: str) -> None:
         """An element there says that it is up."""
-        self._until_s.pop(node, None)
+        self._complaints.forget(node)
 
     def look(
         self, trainer: Trainer, state: TrainerState, now_s: float, until_s: float
@@ -55,11 +50,10 @@ class MuteNodes:
         if not sure:
             return state, []
         nodes = _nodes(sure.values())
-        for node in nodes:
-            self._until_s.setdefault(node, {})[trainer.user] = until_s
+        complain = self._complaints.add
+        shared = [node for node in nodes if complain(node, trainer.user, until_s, now_s)]
         blamed = {task: replace(record, blamed=True) for task, record in sure.items()}
         state = replace(state, elements={**state.elements, **blamed})
-        shared = [node for node in nodes if len(self._until_s[node]) >= _SEVERAL]
         return refuse(state, nodes, until_s), shared
 
     def _is_sure(self, record: ElementRecord, now_s: float) -> bool:

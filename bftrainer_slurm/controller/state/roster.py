@@ -13,6 +13,7 @@ from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import lead_s
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.complaints import Complaints
 from bftrainer_slurm.controller.state.endings import Endings
 from bftrainer_slurm.controller.state.history import History, Stay, differ
 from bftrainer_slurm.controller.state.mute import MuteNodes, mute_sentence
@@ -49,7 +50,7 @@ class Roster:
         self._settings = settings
         self._faults = faults
         self._endings = Endings()
-        self._slow_for: dict[str, dict[str, float]] = {}  # node: users, until when each counts
+        self._slow = Complaints()
         self._ids: dict[int, str] = {}  # of the trainers that were met
         self._by_array: dict[int, TrainerView] = {}
         self._states = _as_left(history)
@@ -194,15 +195,13 @@ class Roster:
             )
             until_s = now_s + self._settings.bad_node_s
             for node, took_s in slow.items():
-                before = self._slow_for.get(node, {}).items()
-                users = {one: end_s for one, end_s in before if end_s > now_s}
-                self._slow_for[node] = users = {**users, trainer.user: until_s}
-                whose = "all trainers stay" if len(users) > 1 else f"trainer {trainer.array} stays"
+                shared = self._slow.add(node, trainer.user, until_s, now_s)
+                whose = "all trainers stay" if shared else f"trainer {trainer.array} stays"
                 logger.warning(
                     "an element of %d took %.1f s to end on %s: %s off it for now",
                     *(trainer.array, took_s, node, whose),
                 )
-                if len(users) > 1:
+                if shared:
                     self.avoid = {**self.avoid, node: until_s}
                 else:
                     states[trainer.array] = refuse(states[trainer.array], {node}, until_s)
