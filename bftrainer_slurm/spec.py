@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-KEYS = ("weight", "grace", "node_hours")
+KEYS = ("weight", "grace", "node_hours", "min", "sizes", "step", "rendezvous")
 EXAMPLE = "--bftrainer=weight=2,grace=5"
 MAX_TEXT = 256
+MAX_RECORD = 1024
+MAX_SIZES = 32
 MAX_WEIGHT = 1000.0
 DEFAULT_WEIGHT = 1.0
 DEFAULT_GRACE_S = 0.5
@@ -24,6 +27,9 @@ _COMMENT_PREFIX = "bftrainer:"
 _NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?\Z")
 _WHOLE = re.compile(r"[0-9]{1,7}\Z")
 _ID = re.compile(r"[0-9a-f]{8}\Z")
+# Lists, in which the record has a colon where Slurm has a comma.
+_PARTITIONS = re.compile(r"[A-Za-z0-9_.+@/-]+(:[A-Za-z0-9_.+@/-]+)*\Z")
+_NODES = re.compile(r"([A-Za-z0-9_.:-]|\[[0-9:-]+\])+\Z")
 # What the plugin receives for an option given without a value, see PLUGIN.md.
 _BARE = ("", "(null)")
 
@@ -45,12 +51,29 @@ class Spec:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """The value of ``--bftrainer``: the spec, and what only the submission needs.
+
+    ``min_nodes`` is the least number of nodes, 0 if it is not given. ``sizes`` are the only numbers
+    of nodes to use, or all are multiples of ``step``; ``own_rendezvous``: torchrun keeps its own.
+    """
+
+    spec: Spec = Spec()
+    min_nodes: int = 0
+    sizes: tuple[int, ...] = ()
+    step: int = 1
+    own_rendezvous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TrainerRecord:
     """What Slurm has no field for, kept in the comment of every element of a trainer.
 
     ``minutes`` is the time limit the user asked for (None: the partition's); backfill shortens
     the limit of an element that starts, and this is what it is lengthened to again.
-    ``personal`` marks trainers that only their owner's own controller runs. ``id`` is drawn at
+    ``personal`` marks trainers that only their owner's own controller runs. ``partitions`` and
+    ``nodes`` (a list as Slurm writes it): it runs only there, anywhere if empty. Its number of
+    nodes is one of ``sizes``, if there are any, and a multiple of ``step``. ``id`` is drawn at
     submission, eight hexadecimal digits: slurmctld gives a job id twice after it lost its state.
     """
 
@@ -59,6 +82,10 @@ class TrainerRecord:
     spec: Spec = Spec()
     minutes: int | None = None
     personal: bool = False
+    partitions: tuple[str, ...] = ()
+    nodes: str = ""
+    sizes: tuple[int, ...] = ()
+    step: int = 1
     id: str | None = None
 
     @property
@@ -73,26 +100,38 @@ class TrainerRecord:
         return self.max_nodes
 
 
-def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Spec:
+def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Request:
     """Read the option's value; ``None``, the empty text and ``(null)`` mean the defaults.
 
     Raises:
         SpecError: in one line, naming the key and what to write instead.
     """
     if text is None or text in _BARE:
-        return Spec()
-    values = _pairs(text)
-    weight, grace_s, node_hours = DEFAULT_WEIGHT, DEFAULT_GRACE_S, None
-    for key, value in values.items():
-        if key == "weight":
-            weight = _weight(value)
-        elif key == "grace":
-            grace_s = _grace(value, max_grace_s)
-        elif key == "node_hours":
-            node_hours = _node_hours(value)
-        else:
+        return Request()
+    readers: dict[str, Callable[[str], Any]] = {
+        "weight": _weight,
+        "grace": lambda value: _grace(value, max_grace_s),
+        "node_hours": _node_hours,
+        "min": lambda value: _nodes_wanted("min", value),
+        "sizes": _sizes,
+        "step": lambda value: _nodes_wanted("step", value),
+        "rendezvous": _rendezvous,
+    }
+    read: dict[str, Any] = {}
+    _bound(text, MAX_TEXT)
+    for key, value in _pairs(text).items():
+        if key not in readers:
             raise SpecError(f"unknown key '{_shown(key)}'; known keys: {', '.join(KEYS)}")
-    return Spec(weight, grace_s, node_hours)
+        read[key] = readers[key](value)
+    if "sizes" in read and "step" in read:
+        raise SpecError("sizes and step exclude each other; write one of them")
+    return Request(
+        _spec(read),
+        min_nodes=read.get("min", 0),
+        sizes=read.get("sizes", ()),
+        step=read.get("step", 1),
+        own_rendezvous=read.get("rendezvous", False),
+    )
 
 
 def format_comment(record: TrainerRecord) -> str:
@@ -109,6 +148,14 @@ def format_comment(record: TrainerRecord) -> str:
         fields.append(f"minutes={record.minutes}")
     if record.personal:
         fields.append("personal=1")
+    if record.partitions:
+        fields.append(f"partitions={':'.join(record.partitions)}")
+    if record.nodes:
+        fields.append(f"nodes={record.nodes.replace(',', ':')}")
+    if record.sizes:
+        fields.append(f"sizes={':'.join(map(str, record.sizes))}")
+    if record.step > 1:
+        fields.append(f"step={record.step}")
     if record.id is not None:
         fields.append(f"id={record.id}")
     return _COMMENT_PREFIX + ",".join(fields)
@@ -120,14 +167,18 @@ def is_trainer_comment(comment: str) -> bool:
 
 
 def parse_comment(comment: str) -> TrainerRecord:
-    """Read a comment back. Users can write comments too, so nothing in it is trusted.
+    """Read the record in a comment back: all of it up to the first space.
+
+    Users can write comments too, so nothing in it is trusted.
 
     Raises:
         SpecError: not a comment that ``format_comment`` could have written.
     """
     if not is_trainer_comment(comment):
         raise SpecError("not a trainer's comment")
-    values = _pairs(comment.removeprefix(_COMMENT_PREFIX))
+    text = comment.partition(" ")[0]
+    _bound(text, MAX_RECORD)
+    values = _pairs(text.removeprefix(_COMMENT_PREFIX))
     readers: dict[str, Callable[[str], Any]] = {
         "min": _count,
         "max": _count,
@@ -136,6 +187,10 @@ def parse_comment(comment: str) -> TrainerRecord:
         "node_hours": _node_hours,
         "minutes": _count,
         "personal": _flag,
+        "partitions": read_partitions,
+        "nodes": read_node_list,
+        "sizes": _sizes,
+        "step": _count,
         "id": _id,
     }
     read: dict[str, Any] = {}
@@ -145,23 +200,72 @@ def parse_comment(comment: str) -> TrainerRecord:
         read[key] = readers[key](value)
     if "min" not in read or "max" not in read or read["min"] > read["max"]:
         raise SpecError("a trainer's comment needs min and max, min not above max")
+    least, most = read["min"], read["max"]
+    sizes, step = read.get("sizes", ()), read.get("step", 1)
+    if (sizes and (step > 1 or (sizes[0], sizes[-1]) != (least, most))) or (
+        least % step or most % step
+    ):
+        raise SpecError("sizes and step of a trainer's comment do not fit its min and max")
     return TrainerRecord(
-        min_nodes=read["min"],
-        max_nodes=read["max"],
-        spec=Spec(
-            read.get("weight", DEFAULT_WEIGHT),
-            read.get("grace", DEFAULT_GRACE_S),
-            read.get("node_hours"),
-        ),
+        min_nodes=least,
+        max_nodes=most,
+        spec=_spec(read),
         minutes=read.get("minutes"),
         personal=read.get("personal", False),
+        partitions=read.get("partitions", ()),
+        nodes=read.get("nodes", ""),
+        sizes=sizes,
+        step=step,
         id=read.get("id"),
     )
 
 
+def own_comment(comment: str) -> str:
+    """Return the user's part of a comment: all of it, or what stands behind a record."""
+    return comment.partition(" ")[2] if is_trainer_comment(comment) else comment
+
+
+def with_own_comment(record: str, own: str) -> str:
+    """Return a comment with a record, and the user's own behind it if there is one."""
+    return f"{record} {own}" if own else record
+
+
+def read_partitions(text: str) -> tuple[str, ...]:
+    """Read a list of partitions that has colons, or commas as Slurm's has.
+
+    Raises:
+        SpecError: not one.
+    """
+    if not _PARTITIONS.match(text.replace(",", ":")):
+        raise SpecError(f"'{_shown(text)}' is not a list of partitions")
+    return tuple(text.replace(",", ":").split(":"))
+
+
+def read_node_list(text: str) -> str:
+    """Read a list of nodes that has colons, or commas as Slurm's has; return Slurm's.
+
+    Raises:
+        SpecError: not one.
+    """
+    if not _NODES.match(text.replace(",", ":")):
+        raise SpecError(f"'{_shown(text)}' is not a list of nodes")
+    return text.replace(":", ",")
+
+
+def _spec(read: dict[str, Any]) -> Spec:
+    return Spec(
+        read.get("weight", DEFAULT_WEIGHT),
+        read.get("grace", DEFAULT_GRACE_S),
+        read.get("node_hours"),
+    )
+
+
+def _bound(text: str, most: int) -> None:
+    if len(text.encode("utf-8", "surrogateescape")) > most:
+        raise SpecError(f"longer than {most} characters; write for example {EXAMPLE}")
+
+
 def _pairs(text: str) -> dict[str, str]:
-    if len(text.encode("utf-8", "surrogateescape")) > MAX_TEXT:
-        raise SpecError(f"longer than {MAX_TEXT} characters; write for example {EXAMPLE}")
     values: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")
@@ -201,6 +305,37 @@ def _node_hours(value: str) -> float:
             f"node_hours={_shown(value)} is not a positive number; write for example node_hours=100"
         )
     return float(value)
+
+
+def _nodes_wanted(key: str, value: str) -> int:
+    try:
+        return _count(value)
+    except SpecError as error:
+        raise SpecError(
+            f"{key}={_shown(value)} is not a number of nodes; write for example {key}=4"
+        ) from error
+
+
+def _sizes(value: str) -> tuple[int, ...]:
+    parts = value.split(":")
+    try:
+        sizes = tuple(map(_count, parts[:MAX_SIZES]))
+    except SpecError:
+        sizes = ()
+    if not sizes or len(parts) > MAX_SIZES or any(a >= b for a, b in pairwise(sizes)):
+        raise SpecError(
+            f"sizes={_shown(value)} is not a list of ascending numbers of nodes, at most "
+            f"{MAX_SIZES} of them; write for example sizes=2:4:8"
+        )
+    return sizes
+
+
+def _rendezvous(value: str) -> bool:
+    if value != "own":
+        raise SpecError(
+            f"rendezvous={_shown(value)} is not known; write rendezvous=own or leave it out"
+        )
+    return True
 
 
 def _count(value: str) -> int:

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.spec import (
+    Request,
     Spec,
     SpecError,
     TrainerRecord,
     format_comment,
+    own_comment,
     parse_comment,
     parse_spec,
+    with_own_comment,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -36,6 +39,11 @@ def spec_check(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     return folder / str(request.param)
 
 
+def in_c(kind: str) -> list[Case]:
+    """Return the cases that the plugin knows already: it learns the rest with issue 30."""
+    return [case for case in CASES[kind] if "not_in_c" not in case]
+
+
 def ask(spec_check: Path, *arguments: str, text: str) -> Case:
     answer = subprocess.run(
         [spec_check, *arguments], input=text.encode(), capture_output=True, check=True
@@ -51,13 +59,17 @@ def test_python_reads_a_spec_as_the_table_says(case: Case) -> None:
             parse_spec(case["text"], max_grace_s)
         assert str(refused.value) == case["error"]
     else:
-        assert parse_spec(case["text"], max_grace_s) == Spec(
-            case["weight"], case["grace_s"], case.get("node_hours")
+        assert parse_spec(case["text"], max_grace_s) == Request(
+            Spec(case["weight"], case["grace_s"], case.get("node_hours")),
+            min_nodes=case.get("min_nodes", 0),
+            sizes=tuple(case.get("sizes", ())),
+            step=case.get("step", 1),
+            own_rendezvous=case.get("own_rendezvous", False),
         )
 
 
 def test_the_plugin_reads_a_spec_as_the_table_says(spec_check: Path) -> None:
-    for case in CASES["specs"]:
+    for case in in_c("specs"):
         answer = ask(spec_check, "spec", case.get("max_grace", "30"), text=case["text"])
         wanted = {
             key: case[key] for key in ("error", "weight", "grace_s", "node_hours") if key in case
@@ -79,13 +91,17 @@ def test_python_reads_a_comment_as_the_table_says(case: Case) -> None:
         spec=Spec(case["weight"], case["grace_s"], case.get("node_hours")),
         minutes=case["minutes"],
         personal=case["personal"],
+        partitions=tuple(case.get("partitions", ())),
+        nodes=case.get("nodes", ""),
+        sizes=tuple(case.get("sizes", ())),
+        step=case.get("step", 1),
         id=case["id"],
     )
     assert format_comment(record) == case["canonical"]
 
 
 def test_the_plugin_reads_a_comment_as_the_table_says(spec_check: Path) -> None:
-    for case in CASES["comments"]:
+    for case in in_c("comments"):
         answer = ask(spec_check, "record", text=case["text"])
         wanted = {key: value for key, value in case.items() if key != "text"}
         if "error" not in case:
@@ -94,7 +110,7 @@ def test_the_plugin_reads_a_comment_as_the_table_says(spec_check: Path) -> None:
 
 
 def test_no_value_means_the_defaults() -> None:
-    assert parse_spec(None) == Spec()
+    assert parse_spec(None) == Request()
 
 
 def test_the_plugin_survives_bytes_that_are_no_text(spec_check: Path) -> None:
@@ -103,3 +119,17 @@ def test_the_plugin_survives_bytes_that_are_no_text(spec_check: Path) -> None:
             [spec_check, "spec"], input=noise, capture_output=True, check=True, timeout=20
         )
         assert len(run.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("comment", "own"),
+    [
+        ("mine", "mine"),
+        ("bftrainer:min=1,max=2", ""),
+        ("bftrainer:min=1,max=2 my own", "my own"),
+        ("bftrainer:rubbish  two spaces", " two spaces"),
+    ],
+)
+def test_what_stands_behind_the_record_is_the_users(comment: str, own: str) -> None:
+    assert own_comment(comment) == own
+    assert own_comment(with_own_comment("bftrainer:min=1,max=2", own)) == own

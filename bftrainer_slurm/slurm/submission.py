@@ -111,7 +111,7 @@ def compose(
     time = time or given.get("time")
     least, most = _node_range(nodes or given.get("nodes"))
     try:
-        wanted = parse_spec(spec if spec is not None else given.get("bftrainer"))
+        wanted = parse_spec(spec if spec is not None else given.get("bftrainer")).spec
     except SpecError as error:
         raise SubmissionError(str(error)) from error
     minutes = minutes_of(time) if time else None
