@@ -8,6 +8,7 @@
 #include "guard.h"
 #include "job_secret.h"
 #include "keeper_note.h"
+#include "keeper_secret.h"
 #include "torchrun.h"
 
 #include <errno.h>
@@ -46,7 +47,7 @@ static struct {
     char node[NODE_NAME];
     char job_name[JOB_NAME];
     char mark[sizeof(MARKS) + JOB_NAME]; /* there while a guarded batch script of the job runs here */
-    char secret[JOB_SECRET_SIZE]; /* empty where MUNGE says who is who */
+    char secret[JOB_SECRET_SIZE]; /* of the site's key; empty where MUNGE says who is who */
     struct element_life *life;
     struct container container;
     struct keeper_calls gone; /* for the line that it has ended */
@@ -223,6 +224,17 @@ static bool ask_for_run(const struct site *site, char run[RUN_SIZE])
     return is_first;
 }
 
+/* With MUNGE the keeper gives it, for containers; see element_make_secret for the other. */
+static void set_secret(spank_t spank, const struct site *site, const char *keeper)
+{
+    uid_t user;
+
+    if ((site->key_file[0] == '\0' && torchrun_keeper_user(site->keeper_user, &user) &&
+         keeper_secret(keeper, site->munge_socket, user, element.array, element.secret)) ||
+        element.secret[0] != '\0')
+        spank_setenv(spank, ENV_JOB_SECRET, element.secret, 1);
+}
+
 /* Variables of sbatch, or of the step that called it, that are wrong in an element. A step's own
  * --output must not begin anew at each start of an element. */
 static void correct_batch_environment(spank_t spank)
@@ -332,8 +344,7 @@ void element_start_task(spank_t spank, const struct site *site)
     spank_setenv(spank, ENV_KEEPER, keeper, 1);
     micros_format(element.grace, grace, sizeof(grace));
     spank_setenv(spank, ENV_GRACE, grace, 1);
-    if (element.secret[0] != '\0')
-        spank_setenv(spank, ENV_JOB_SECRET, element.secret, 1);
+    set_secret(spank, site, keeper);
     spank_setenv(spank, ENV_ELEMENT, id, 1);
 }
 

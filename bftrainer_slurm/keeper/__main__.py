@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def serve(state: Path, listen: str, means: Means, shared: Path | None = None) ->
         private_folder(state)
         with (state / "keeper.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            gate = Gate(_voucher(state, means))
+            vouch = _voucher(state, means)
             # If there was a keeper before, the members of its groups may come back soon.
             hold_s = ADOPT_S
             if shared is not None:
@@ -76,6 +77,7 @@ def serve(state: Path, listen: str, means: Means, shared: Path | None = None) ->
             elif read_address(state) is None:
                 hold_s = 0.0
             token = own_token(shared or state)
+            gate = Gate(vouch(token))
             asyncio.run(_serve(state, token, host, port, gate, hold_s, _allow_connections()))
     except BlockingIOError:
         print(f"keeper: another one serves {state}", file=sys.stderr)
@@ -110,12 +112,15 @@ def _check(means: Means) -> None:
         raise CredentialError(f"--method {JOB} and --key-file PATH go together")
 
 
-def _voucher(state: Path, means: Means) -> Voucher:
+def _voucher(state: Path, means: Means) -> Callable[[str], Voucher]:
+    """Return what makes the voucher once the keeper's token is known, which all its hosts have."""
     if means.key_file is not None:
-        return SiteKey(read_secret(means.key_file))
+        by_key = SiteKey(read_secret(means.key_file))
+        return lambda _: by_key
     if means.method == MUNGE:
-        return ByMunge(means.munge_socket)
-    return OneUser(read_secret(own_secret(state)))
+        return lambda token: ByMunge(means.munge_socket, token.encode())
+    one_user = OneUser(read_secret(own_secret(state)))
+    return lambda _: one_user
 
 
 def _allow_connections() -> int:

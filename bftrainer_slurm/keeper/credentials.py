@@ -2,7 +2,8 @@
 
 A proof covers the keeper's challenge, so nobody who overheard it can use it again. It gives the
 member and the keeper a key that nobody else knows. All later lines are sealed with that key, so
-nobody else can speak in the keeper's name.
+nobody else can speak in the keeper's name. With MUNGE a trainer has a secret as well, for processes
+in a container, where MUNGE is missing: the plugin on the node gets it for a credential.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ METHODS = (SECRET, MUNGE, JOB)
 
 MUNGE_SOCKET = "BFTRAINER_MUNGE_SOCKET"  # where munged listens, if not at its usual place
 SECRET_FILE = "BFTRAINER_SECRET_FILE"  # personal mode: the file with the user's secret
-JOB_SECRET = "BFTRAINER_JOB_SECRET"  # without MUNGE: the trainer's, from the SPANK plugin
+JOB_SECRET = "BFTRAINER_JOB_SECRET"  # the trainer's, from the SPANK plugin, where MUNGE is missing
 KEEPER_UID = "BFTRAINER_KEEPER_UID"  # with MUNGE: the user that the keeper runs as
 
 MAX_PROOF = 4_096
@@ -103,10 +104,15 @@ def prover_from(environment: Mapping[str, str]) -> Prove:
     """
 
     def prove(payload: str, method: str) -> Proof:
-        if method == MUNGE:
+        if method != MUNGE:
+            return prove_by_secret(_own_secret(method, environment), payload)
+        try:
             munge = Munge(environment.get(MUNGE_SOCKET))
             return _prove_by_munge(munge, payload, environment.get(KEEPER_UID, ""))
-        return prove_by_secret(_own_secret(method, environment), payload)
+        except CredentialError:
+            if not environment.get(JOB_SECRET):
+                raise
+            return prove_by_secret(environment[JOB_SECRET].encode(), payload)
 
     return prove
 
@@ -147,6 +153,20 @@ def secret_of_job(key: bytes, array: int, uid: int) -> bytes:
     return hmac.digest(key, f"bftrainer {array} {uid}".encode(), "sha256").hex().encode()
 
 
+def secret_payload(array: int) -> str:
+    """Return the text in the credential of who asks the keeper for its trainer's secret."""
+    return f"bftrainer secret {array}"
+
+
+def covered(secret: bytes, key: bytes) -> bytes:
+    """Return a secret of hex digits for the network: only who made the ``key`` can read it.
+
+    The key is as long as the secret, and used for nothing else. ``keeper_secret.c`` undoes this.
+    """
+    pairs = zip(bytes.fromhex(secret.decode()), key, strict=True)
+    return bytes(one ^ other for one, other in pairs).hex().encode()
+
+
 def prove_by_secret(secret: bytes, payload: str) -> Proof:
     """Return the proof that its maker knows the secret, as members and the keeper make it."""
     text = hmac.digest(secret, payload.encode(), "sha256").hex()
@@ -167,8 +187,13 @@ def _prove_by_munge(munge: Munge, payload: str, keeper_uid: str) -> Proof:
     return Proof(munge.encode(f"{key.hex()} {payload}", int(keeper_uid)), key)
 
 
+def is_secrets_proof(proof: str) -> bool:
+    """Whether a proof is made with a secret; MUNGE's credentials look otherwise."""
+    return _KEY.fullmatch(proof) is not None
+
+
 def check_munge(said: str, payload: str) -> bytes:
-    """Return the session's key from the text of a member's credential.
+    """Return the key from the text of a credential.
 
     Raises:
         CredentialError: it was not made for this payload.

@@ -1,7 +1,8 @@
 """Who may join which trainer: challenges, the owners that the controller named, and proofs.
 
 A proof is checked in one of three ways; each has a class. Checking a MUNGE credential asks munged,
-so it is done in a thread.
+so it is done in a thread. With MUNGE, a trainer's processes in a container prove themselves by a
+secret, which the plugin on their node was given for a credential.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from bftrainer_slurm.keeper.credentials import (
     CredentialError,
     Munge,
     check_munge,
+    covered,
+    is_secrets_proof,
     prove_by_secret,
     secret_of_job,
+    secret_payload,
 )
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
 from bftrainer_slurm.keeper.messages import Challenge, Hello, payload
@@ -82,9 +86,13 @@ class SiteKey:
 
     async def check(self, proof: str, claim: Claim) -> bytes:
         """Check a member's proof; return the session's key. Raises NotAdmittedError."""
-        if claim.owner is None:
-            raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True)
-        return _check_secret(secret_of_job(self.key, claim.array, claim.owner.uid), proof, claim)
+        return _check_job_secret(self.key, proof, claim)
+
+
+def _check_job_secret(key: bytes, proof: str, claim: Claim) -> bytes:
+    if claim.owner is None:
+        raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True)
+    return _check_secret(secret_of_job(key, claim.array, claim.owner.uid), proof, claim)
 
 
 def _check_secret(secret: bytes, proof: str, claim: Claim) -> bytes:
@@ -96,9 +104,13 @@ def _check_secret(secret: bytes, proof: str, claim: Claim) -> bytes:
 
 @dataclass(frozen=True)
 class ByMunge:
-    """MUNGE says which user a process runs as. ``socket`` None: munged's usual one."""
+    """MUNGE says which user a process runs as. ``socket`` None: munged's usual one.
+
+    From the ``key``, which only the keeper has, it makes each trainer's secret.
+    """
 
     socket: str | None = None
+    key: bytes = field(default_factory=lambda: os.urandom(32))
     method = MUNGE
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="munge")
@@ -106,16 +118,33 @@ class ByMunge:
 
     async def check(self, proof: str, claim: Claim) -> bytes:
         """Check a member's proof; return the session's key. Raises NotAdmittedError."""
-        said, uid = await self.opened(proof)
-        try:
-            key = check_munge(said, claim.text)
-        except CredentialError as error:
-            raise NotAdmittedError("bad_proof", str(error)) from error
+        if is_secrets_proof(proof):
+            return _check_job_secret(self.key, proof, claim)
+        key, uid = await self._key_in(proof, claim.text)
         if claim.owner is None:
             raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True, key)
         if uid != claim.owner.uid:
             raise NotAdmittedError("not_owner", "this trainer is somebody else's", False, key)
         return key
+
+    async def secret(self, proof: str, array: int) -> bytes:
+        """Return the secret that a credential's maker has for this trainer, as only they read it.
+
+        It opens the trainer only if they own it: that need not be known yet.
+
+        Raises:
+            NotAdmittedError: it is no good credential for this.
+        """
+        key, uid = await self._key_in(proof, secret_payload(array))
+        return covered(secret_of_job(self.key, array, uid), key)
+
+    async def _key_in(self, proof: str, text: str) -> tuple[bytes, int]:
+        """Return the key in a credential for ``text``, and who made it. Raises NotAdmittedError."""
+        said, uid = await self.opened(proof)
+        try:
+            return check_munge(said, text), uid
+        except CredentialError as error:
+            raise NotAdmittedError("bad_proof", str(error)) from error
 
     async def opened(self, proof: str) -> tuple[str, int]:
         """Return the text in a credential, and who made it (user id). Raises NotAdmittedError."""
@@ -177,6 +206,17 @@ class Gate:
         claim = Claim(payload(challenge.nonce, hello), array, self.owners.get(array))
         async with self._doors.setdefault(address, asyncio.Lock()):
             return await self.voucher.check(hello.proof, claim)
+
+    async def secret(self, array: int, proof: str, address: str) -> bytes:
+        """Return the secret of a trainer for who proves who they are, see ``ByMunge.secret``.
+
+        Raises:
+            NotAdmittedError: they do not prove it, or this keeper gives no secrets.
+        """
+        if not isinstance(self.voucher, ByMunge):
+            raise NotAdmittedError("bad_proof", "this keeper asks for no credential")
+        async with self._doors.setdefault(address, asyncio.Lock()):
+            return await self.voucher.secret(proof, array)
 
     async def reader(self, method: str, proof: str) -> int:
         """Return the user id of somebody who proves who they are, to see more of the status.

@@ -128,6 +128,10 @@ class Keeper:
                 who = _who(user, writer)
                 past = await self._past_for(what, whole(since), user, who)
                 await self._show(writer, past, who)
+            case ["secret", array, credential]:
+                address = address_of(writer.get_extra_info("peername"))
+                secret = await self.registry.gate.secret(whole(array), credential, address)
+                writer.write(b"secret " + secret + b"\n")
             case ["watch", token, identity, since]:
                 self._check(token)
                 after = whole(since) if identity == self._identity else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,17 +15,22 @@ import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient
 from bftrainer_slurm.keeper.credentials import (
+    JOB_SECRET,
     KEEPER_UID,
     MUNGE_SOCKET,
     CredentialError,
     Munge,
     Proof,
     Prove,
+    covered,
     prover_from,
+    secret_of_job,
+    secret_payload,
 )
 from bftrainer_slurm.keeper.gate import ByMunge, Gate
 from bftrainer_slurm.keeper.membership import Membership, RefusedError
 from bftrainer_slurm.keeper.messages import Identity, Role
+from bftrainer_slurm.keeper.protocol import MAX_LINE
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside, together
 
@@ -149,6 +155,62 @@ def test_a_keeper_of_another_user_learns_nothing_and_is_not_believed(
 def test_without_the_keepers_user_the_member_says_what_is_missing(munge_socket: str) -> None:
     with pytest.raises(CredentialError, match="plugin of this node older"):
         prover_from({MUNGE_SOCKET: munge_socket})("payload", "munge")
+
+
+def ask_for_secret(keeper: Inside, munge_socket: str, array: int, text: str) -> bytes:
+    """As the plugin on a node does."""
+    key = os.urandom(32)
+    credential = Munge(munge_socket).encode(f"{key.hex()} {text}", os.getuid())
+    with socket.create_connection(("127.0.0.1", keeper.port), timeout=60) as connection:
+        line = f"secret {array} {credential}\n".encode()
+        assert len(line) <= MAX_LINE
+        connection.sendall(line)
+        word, _, answer = connection.makefile("rb").readline().strip().partition(b" ")
+    return covered(answer, key) if word == b"secret" else word + b" " + answer
+
+
+def in_container(keeper: Inside, secret: bytes, array: int = 12) -> Membership:
+    """A member that reaches no munged, as in a container."""
+    identity = Identity(array, 1, "n1", Role.WORKER)
+    environment = {MUNGE_SOCKET: "/nowhere", KEEPER_UID: "0", JOB_SECRET: secret.decode()}
+    made = Membership(keeper.client.address, identity, prover_from(environment))
+    keeper.members.append(made)
+    made.start()
+    return made
+
+
+def test_a_secret_in_place_of_munge_lets_a_container_join(
+    keeper: Inside, munge_socket: str
+) -> None:
+    secret = ask_for_secret(keeper, munge_socket, 12, secret_payload(12))
+    keeper.client.own(12, os.getuid(), 2)
+    members = [in_container(keeper, secret), member(keeper, munge_socket, 2)]
+    assert {one.world for one in together(members)} == {2}
+
+
+@pytest.mark.parametrize(("array", "owner"), [(12, os.getuid() + 1), (13, os.getuid())])
+def test_a_secret_opens_no_other_trainer(
+    keeper: Inside, munge_socket: str, array: int, owner: int
+) -> None:
+    secret = ask_for_secret(keeper, munge_socket, 12, secret_payload(12))
+    keeper.client.own(array, owner, 1)
+    stranger = in_container(keeper, secret, array)
+    wait_until(lambda: "bad_proof" in keeper.counts())
+    with pytest.raises(TimeoutError):
+        stranger.wait_generation(0.1)
+
+
+def test_a_credential_for_something_else_gets_no_secret(keeper: Inside, munge_socket: str) -> None:
+    said = ask_for_secret(keeper, munge_socket, 13, secret_payload(12))
+    assert said == b"error the credential is for something else"
+
+
+def test_a_secret_is_the_same_at_the_keepers_next_start(munge_socket: str) -> None:
+    secrets = []
+    for _ in range(2):
+        with keeper_inside(Gate(ByMunge(munge_socket, b"token"))) as keeper:
+            secrets.append(ask_for_secret(keeper, munge_socket, 12, secret_payload(12)))
+    assert secrets == [secret_of_job(b"token", 12, os.getuid())] * 2
 
 
 IMPOSTOR = """
