@@ -187,6 +187,7 @@ class TimeLimit:
 class Demands:
     """What a trainer asks of Slurm besides nodes, for all its elements, in Slurm's texts.
 
+    ``partitions`` and ``nodes`` are the only ones whose, and which, nodes it wants; any if empty.
     ``begin_s`` is when held elements may begin (Unix seconds): after a requeue that is Slurm's own
     delay, and else what the user asked for.
     """
@@ -198,6 +199,8 @@ class Demands:
     resources: Resources = Resources()
     dependency: str = ""
     begin_s: float = 0.0
+    partitions: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +209,8 @@ class Trainer:
 
     If elements of one array are in several partitions, those of each partition are a trainer.
     ``anchor`` is the array's task that never trains (see ``TrainerRecord.anchor``), while it waits.
-    ``submit_s`` is later once all elements were requeued. ``overwritten``: its user has replaced
-    the comment of all elements, which held the ``record``.
+    ``submit_s`` is later once all elements were requeued. ``comment`` is the user's own, without
+    the ``record``. ``overwritten``: its user has replaced the comment of all elements.
     """
 
     array: int
@@ -219,6 +222,7 @@ class Trainer:
     elements: tuple[Element, ...]
     demands: Demands = Demands()
     anchor: Element | None = None
+    comment: str = ""
     overwritten: bool = False
 
 

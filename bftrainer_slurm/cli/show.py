@@ -126,6 +126,10 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _trouble(one)
     yield "submitted", date(one["submit_s"])
     yield "wants", f"{one['min_nodes']} to {one['max_nodes']} nodes, weight {one['weight']:g}"
+    if one.get("partitions"):
+        yield "partition", f"only nodes of {' or '.join(map(shown, one['partitions']))}"
+    if one.get("node_list"):
+        yield "node list", f"only {shown(one['node_list'], 200)}"
     yield "grace", f"{one['grace_s']:g} s to end when reclaimed"
     if one.get("start_minutes"):
         yield "limit", f"{one['start_minutes']} minutes each start on a node (-t), not in all"

@@ -200,6 +200,8 @@ def known_to_slurm(trainer: Trainer) -> dict[str, Any]:
         "grace_s": trainer.record.spec.grace_s,
         "node_hours": trainer.record.spec.node_hours,
         "start_minutes": trainer.record.minutes,
+        "partitions": list(trainer.record.partitions),
+        "node_list": trainer.record.nodes,
         "submit_s": trainer.submit_s,
         "nodes": sorted(nodes),
         "starting": [],

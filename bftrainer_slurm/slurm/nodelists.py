@@ -5,6 +5,7 @@ ClusterShell expands them, so that ``scontrol show hostnames`` is not needed.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -28,6 +29,9 @@ _PART = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?", re.ASCII)
 _PLAIN_PART = r"[\w.-]+(?:\[\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*\])?"
 _PLAIN = re.compile(rf"{_PLAIN_PART}(?:,{_PLAIN_PART})*\Z", re.ASCII)
 _MARK = re.compile(r"(?:^|,)([^][,]+),\1(?=,|\Z)")
+_BRACKETS = re.compile(r"\[([\d,-]{1,1024})\]", re.ASCII)
+_TOP_COMMA = re.compile(r",(?![^\[]*\])")
+_MOST_NODES = 65_536  # more Slurm does not take in one list (MAX_RANGE)
 _WORD = re.compile(r"[A-Z_]+\Z")
 
 
@@ -43,6 +47,26 @@ def expand(nodes: str | None) -> tuple[str, ...]:
         return tuple(NodeSet(nodes, resolver=RESOLVER_NOGROUP))
     except NodeSetException:
         return ()
+
+
+@lru_cache(maxsize=64)
+def expand_users(nodes: str) -> frozenset[str]:
+    """Return the names in a list that a user wrote: not none, and no more than Slurm has nodes.
+
+    Raises:
+        ValueError: it names none, or more than that.
+    """
+    named = sum(math.prod(map(_count, _BRACKETS.findall(part))) for part in _TOP_COMMA.split(nodes))
+    names = frozenset(expand(nodes)) - {""} if named <= _MOST_NODES else frozenset[str]()
+    if not names:
+        raise ValueError(f"its list of nodes must name at least one, and at most {_MOST_NODES}")
+    return names
+
+
+def _count(ranges: str) -> int:
+    """How many names a part in brackets stands for, at most."""
+    ends = (one.partition("-") for one in ranges.split(",") if one)
+    return sum(max(1, int(last or 0) - int(first or 0) + 1) for first, _, last in ends)
 
 
 def _names(part: re.Match[str]) -> Iterable[str]:

@@ -24,10 +24,16 @@ from bftrainer_slurm.model import (
 from bftrainer_slurm.slurm.arrays import parse_tasks
 from bftrainer_slurm.slurm.dependencies import unmet
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
-from bftrainer_slurm.slurm.nodelists import excluded_in, expand
+from bftrainer_slurm.slurm.nodelists import excluded_in, expand, expand_users
 from bftrainer_slurm.slurm.resources import gres_of_job, read_resources
 from bftrainer_slurm.slurm.rows import JobRow
-from bftrainer_slurm.spec import SpecError, TrainerRecord, is_trainer_comment, parse_comment
+from bftrainer_slurm.spec import (
+    SpecError,
+    TrainerRecord,
+    is_trainer_comment,
+    own_comment,
+    parse_comment,
+)
 
 # Slurm's job states (squeue's %T); _waiting_state divides PENDING and other waiting states.
 _STATES = {
@@ -189,7 +195,10 @@ def _record(claims: list[JobRow]) -> TrainerRecord:
         try:
             if row.tasks is not None:
                 parse_tasks(row.tasks, below=1)
-                return parse_comment(row.comment)
+                record = parse_comment(row.comment)
+                if record.nodes:
+                    expand_users(record.nodes)
+                return record
         except ValueError as problem:
             error = SpecError(str(problem))
     raise error
@@ -260,13 +269,14 @@ def _trainer(record: TrainerRecord, rows: list[JobRow]) -> Trainer:
         # A requeue makes the submit time of an element the time of the requeue.
         submit_s=min(row.submit_s or 0.0 for row in rows),
         elements=tuple(by_id[element] for element in sorted(by_id)),
-        demands=_demands([row for row in rows if not element_state(row).over]),
+        demands=_demands(record, [row for row in rows if not element_state(row).over]),
         anchor=None if anchor is None or anchor.state.over else anchor,
+        comment=own_comment(first.comment),
     )
 
 
-def _demands(rows: Sequence[JobRow]) -> Demands:
-    """What any of an array's records asks for: its owner can change each of them."""
+def _demands(record: TrainerRecord, rows: Sequence[JobRow]) -> Demands:
+    """What any of an array's job records asks for: its owner can change each of them."""
     return Demands(
         constraints=frozenset(row.constraint for row in rows if row.constraint),
         excluded=frozenset[str]().union(*(excluded_in(row.excluded_nodes) for row in rows)),
@@ -275,6 +285,8 @@ def _demands(rows: Sequence[JobRow]) -> Demands:
         resources=_resources(rows),
         dependency=next((row.dependency for row in rows if row.dependency), ""),
         begin_s=max((_begin_s(row) for row in rows), default=0.0),
+        partitions=frozenset(record.partitions),
+        nodes=expand_users(record.nodes) if record.nodes else frozenset(),
     )
 
 

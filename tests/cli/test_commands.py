@@ -41,6 +41,8 @@ SHOWN = TRAINER | {
     "grace_s": 0.5,
     "node_hours": None,
     "start_minutes": None,
+    "partitions": [],
+    "node_list": "",
     "node_s": 7200.0,
     "measures": {"loss": 0.25},
     "runtime": "bftrainer",

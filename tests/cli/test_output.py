@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,11 @@ def test_show_says_what_a_time_limit_limits_and_when_the_trainer_ends() -> None:
     said = list(lines(one))
     assert "limit       90 minutes each start on a node (-t), not in all" in said
     assert "ends        after 100 node-hours" in said
+
+
+def test_show_says_which_nodes_alone_a_trainer_may_have() -> None:
+    one = trainer()
+    record = replace(one.record, partitions=("gpu", "long"), nodes="n[1-3]")
+    said = list(lines(known_to_slurm(replace(one, record=record))))
+    assert "partition   only nodes of gpu or long" in said
+    assert "node list   only n[1-3]" in said

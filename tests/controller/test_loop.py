@@ -98,6 +98,7 @@ class Slurm:
             Trainer(
                 *(array, "digits", self.users.get(array, "alice"), "bftrainer"),
                 *(self._record(array), self.submit_s, own),
+                comment="project-x" if self.comment is None else "",
                 overwritten=self.comment is None,
             )
             for array in arrays

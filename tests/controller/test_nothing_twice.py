@@ -299,7 +299,7 @@ def test_a_comment_that_its_user_has_replaced_is_written_again() -> None:
     setting.settle()
     setting.slurm.comment = None
     setting.turn()
-    assert setting.slurm.comment == "bftrainer:min=1,max=4,weight=1,grace=0.5"
+    assert setting.slurm.comment == "bftrainer:min=1,max=4,weight=1,grace=0.5 project-x"
     assert (setting.shown()["state"], len(setting.slurm.on())) == ("running", 2)
 
 

@@ -115,6 +115,25 @@ def test_a_trainer_demands_what_any_of_its_elements_does() -> None:
     )
 
 
+RECORD = TRAINER.comment.partition(" ")[0]
+
+
+def test_what_the_record_confines_a_trainer_to_is_demanded() -> None:
+    row = trainer_row(comment=f"{RECORD},partitions=gpu:long,nodes=n[1-2:4]:m7 my own")
+    (trainer,) = queue_of([row]).trainers
+    assert trainer.demands == Demands(
+        partitions=frozenset({"gpu", "long"}), nodes=frozenset({"n1", "n2", "n4", "m7"})
+    )
+    assert trainer.comment == "my own"
+
+
+@pytest.mark.parametrize("nodes", ["n[1-999999999]", ":", "n[1-9999][1-9999]", "a[9-1]b[1-2]"])
+def test_a_list_of_nodes_that_cannot_be_is_no_trainers(nodes: str) -> None:
+    queue = queue_of([trainer_row(comment=f"{RECORD},nodes={nodes}")])
+    assert queue.trainers == ()
+    assert "its list of nodes must name" in queue.malformed[TRAINER.array]
+
+
 def test_an_element_that_is_over_demands_nothing() -> None:
     over = trainer_row(tasks="0", state="CANCELLED", licenses="matlab:1")
     (trainer,) = queue_of([over, trainer_row(tasks="1-3")]).trainers
@@ -200,7 +219,7 @@ def test_a_trainer_is_one_though_its_user_has_replaced_the_comment_of_all_elemen
     (before,) = reader.read([TRAINER]).trainers
     for _ in range(2):
         queue = reader.read([replace(TRAINER, comment="project-x")])
-        assert queue.trainers == (replace(before, overwritten=True),)
+        assert queue.trainers == (replace(before, comment="project-x", overwritten=True),)
     assert reader.read([TRAINER]).trainers == (before,)
 
 

@@ -14,11 +14,14 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.trainer_state import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Demands, ElementState, nodes_of
+from bftrainer_slurm.spec import TrainerRecord
 
 _CANNOT_TRAIN = (
     *(ElementState.WITHHELD, ElementState.SUSPENDED),
     *(ElementState.CANCELLED, ElementState.LOST),
 )
+
+_SHOWN = 60  # characters of a list of nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,10 @@ def eligibility(
             or (None if wait is None or wait.until_s <= now_s else _why_not_now(wait))
         )
         if why is None:
-            asked = demands.constraints, demands.excluded, demands.resources
+            asked = (
+                *(demands.constraints, demands.excluded, demands.resources),
+                *(demands.partitions, demands.nodes),
+            )
             if asked not in unfit:
                 unfit[asked] = _unfit(demands, snapshot)
             refused = view.state.refused.items()
@@ -109,17 +115,27 @@ def can_ever_start(view: TrainerView, snapshot: Snapshot) -> bool:
 
 
 def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
-    """Say that a trainer wants more nodes than there are, if these are known."""
+    """Say that a trainer wants more nodes than there are where it asks, if these are known."""
     if view.placed or not snapshot.all_nodes:
         return None
-    least = view.trainer.record.min_nodes
-    count, there = len(snapshot.all_nodes), len(snapshot.in_service)
+    record, asked = view.trainer.record, _asked(view.trainer.demands, snapshot)
+    count, there = len(snapshot.all_nodes & asked), len(snapshot.in_service & asked)
+    least = record.min_nodes
     if least <= there:
         return None
+    for partition in record.partitions:
+        if partition not in snapshot.by_partition:
+            return f"it asks for partition {partition}, which does not exist or has no nodes"
+    wants = f"it wants at least {least} nodes{_where(record)}, and"
     if least > count:
-        return f"it wants at least {least} nodes, and {snapshot.partition} has {count}"
-    some = f"{there} of the {count} in {snapshot.partition}"
-    return f"it wants at least {least} nodes, and {some} are in service"
+        return f"{wants} {snapshot.partition} has {count}"
+    return f"{wants} {there} of the {count} in {snapshot.partition} are in service"
+
+
+def _where(record: TrainerRecord) -> str:
+    """Say which nodes a trainer is confined to."""
+    partitions = f" of partition {' or '.join(record.partitions)}" if record.partitions else ""
+    return partitions + (f" among {record.nodes[:_SHOWN]}" if record.nodes else "")
 
 
 def _why_later(
@@ -150,14 +166,24 @@ def _unfit(demands: Demands, snapshot: Snapshot) -> frozenset[str]:
     constraints, asks = _parsed(demands), demands.resources
     counts = snapshot.configuration.counts_memory
     too_small = [names for has, names in snapshot.by_resources if not asks.fit(has, counts)]
+    out = (snapshot.all_nodes - _asked(demands, snapshot)).union(*too_small)
     if not constraints and not demands.excluded:  # most trainers
-        return frozenset[str]().union(*too_small)
-    return frozenset(
+        return out
+    return out.union(
         node.name
         for node in snapshot.nodes
         if node.name in demands.excluded
         or not all(one.allows(node.features) for one in constraints)
-    ).union(*too_small)
+    )
+
+
+def _asked(demands: Demands, snapshot: Snapshot) -> frozenset[str]:
+    """The nodes of the trainers' partition that are where a trainer asks, by partition or name."""
+    asked = snapshot.all_nodes
+    if demands.partitions:
+        of = snapshot.by_partition
+        asked &= frozenset[str]().union(*(of.get(one, ()) for one in demands.partitions))
+    return asked & demands.nodes if demands.nodes else asked
 
 
 def _parsed(demands: Demands) -> list[Constraint]:

@@ -26,7 +26,7 @@ from bftrainer_slurm.controller.state.trainer_state import waits_in_vain
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, ElementState, Place, TimeLimit, nodes_of
 from bftrainer_slurm.planner.problem import Plan
-from bftrainer_slurm.spec import format_comment
+from bftrainer_slurm.spec import format_comment, with_own_comment
 
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
 _CANCEL_AGAIN_S = 60.0
@@ -57,7 +57,8 @@ def keep_up(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[A
     if view.trainer.overwritten and not view.over:
         every = (*view.trainer.elements, *([anchor] if anchor else ()))
         if live := tuple(one.id for one in every if not one.state.over):
-            actions.append(Label(live, format_comment(view.trainer.record)))
+            record = format_comment(view.trainer.record)
+            actions.append(Label(live, with_own_comment(record, view.trainer.comment)))
     running = set(view.ids(Phase.RUNNING))
     if strays := tuple(id_ for id_ in view.surplus if id_ in running):
         actions.append(Shrink(strays, "its node is another element's"))

@@ -76,6 +76,15 @@ class Snapshot:
         return frozenset(node.name for node in self.nodes if self.partition in node.partitions)
 
     @cached_property
+    def by_partition(self) -> Mapping[str, frozenset[str]]:
+        """The nodes of each partition of the cluster that has any."""
+        named: dict[str, list[str]] = {}
+        for node in self.nodes:
+            for partition in node.partitions:
+                named.setdefault(partition, []).append(node.name)
+        return {partition: frozenset(names) for partition, names in named.items()}
+
+    @cached_property
     def in_service(self) -> frozenset[str]:
         """The nodes of the partition that are in use, or could be."""
         usable = tuple(state for state in NodeState if state.in_service)

@@ -61,6 +61,8 @@ def trainer_status(
         "grace_s": trainer.record.spec.grace_s,
         "node_hours": trainer.record.spec.node_hours,
         "start_minutes": trainer.record.minutes,
+        "partitions": list(trainer.record.partitions),
+        "node_list": trainer.record.nodes,
         "submit_s": view.submit_s,
         "nodes": sorted(running),
         "starting": sorted(nodes_of(view.places) - running.keys()),

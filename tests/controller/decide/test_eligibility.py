@@ -10,6 +10,7 @@ from bftrainer_slurm.controller.decide.eligibility import Eligibility, eligibili
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Demands, Element, ElementState, NodeState
+from bftrainer_slurm.slurm.nodelists import expand
 from tests.controller.worlds import ARRAY, NOW_S, element, node, snapshot, trainer, view, view_of
 
 HELD = element(0, ElementState.HELD)
@@ -69,6 +70,66 @@ def test_who_waits_for_nodes_that_are_down_is_told_so() -> None:
     assert eligibility((view(*[HELD] * 4, min_nodes=4),), seen).stuck == {
         ARRAY: "it wants at least 4 nodes, and 3 of the 4 in bftrainer are in service"
     }
+
+
+GPU = replace(node("g1"), partitions=frozenset({"bftrainer", "gpu"}))
+ELSEWHERE = replace(node("g2"), partitions=frozenset({"gpu"}))
+
+
+def asking_for(
+    *elements: Element, min_nodes: int = 1, partitions: str = "", nodes: str = ""
+) -> TrainerView:
+    """A trainer as a job record with these words makes it."""
+    of, names = trainer(*elements, min_nodes=min_nodes), tuple(partitions.split())
+    record = replace(of.record, partitions=names, nodes=nodes)
+    demands = Demands(partitions=frozenset(names), nodes=frozenset(expand(nodes)))
+    return view_of(replace(of, record=record, demands=demands))
+
+
+@pytest.mark.parametrize(
+    ("asked", "had"),
+    [
+        ({"partitions": "gpu"}, {"g1"}),
+        ({"partitions": "gpu bftrainer"}, {"n1", "n2", "n3", "g1"}),
+        ({"nodes": "n[2-9],g2"}, {"n2", "n3"}),
+        ({"partitions": "gpu", "nodes": "n1,g1"}, {"g1"}),
+    ],
+)
+def test_a_trainer_may_have_only_nodes_of_its_partitions_and_list(
+    asked: dict[str, str], had: set[str]
+) -> None:
+    seen = snapshot((*NODES, GPU, ELSEWHERE))
+    eligible = eligibility((asking_for(HELD, **asked),), seen)
+    assert eligible.stuck == {}
+    assert seen.all_nodes - eligible.barred.get(ARRAY, frozenset()) == had
+
+
+def test_a_node_that_it_has_is_its_own_although_an_admin_takes_it_out_of_the_partition() -> None:
+    runs = asking_for(element(1, ElementState.RUNNING, "n3"), HELD, partitions="gpu")
+    assert eligibility((runs,), snapshot((*NODES, GPU))).barred == {ARRAY: {"n1", "n2"}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            {"partitions": "gpu"},
+            "it wants at least 2 nodes of partition gpu, and bftrainer has 1",
+        ),
+        (
+            {"partitions": "gpu other"},
+            "it asks for partition other, which does not exist or has no nodes",
+        ),
+        (
+            {"partitions": "gpu", "nodes": "n[1-9]"},
+            "it wants at least 2 nodes of partition gpu among n[1-9], and bftrainer has 0",
+        ),
+        ({"nodes": "g2,n1"}, "it wants at least 2 nodes among g2,n1, and bftrainer has 1"),
+    ],
+)
+def test_who_asks_for_nodes_that_are_not_there_is_told_so(asked: dict[str, str], said: str) -> None:
+    wants_two = asking_for(HELD, HELD, min_nodes=2, **asked)
+    assert eligibility((wants_two,), snapshot((*NODES, GPU, ELSEWHERE))).stuck == {ARRAY: said}
 
 
 def test_before_nodes_are_known_nobody_is_told_that_there_are_too_few() -> None:
