@@ -9,6 +9,7 @@ import pwd
 import re
 import shutil
 import socket
+import zipfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -136,8 +137,9 @@ def _package(line: PluginLine) -> str | None:
     if not folder:
         return None
     try:
-        names = [one.name for one in Path(folder).iterdir()]
-    except OSError:
+        place = zipfile.Path(folder) if zipfile.is_zipfile(folder) else Path(folder)
+        names = [one.name for one in place.iterdir()]
+    except (OSError, zipfile.BadZipFile):
         return ""
     found = [match[1] for name in names if (match := _METADATA.fullmatch(name))]
     return found[0] if found and "bftrainer_slurm" in names else ""

@@ -1,4 +1,6 @@
+import os
 import subprocess
+import sys
 import tomllib
 from configparser import ConfigParser
 from pathlib import Path
@@ -56,3 +58,35 @@ def test_installed_again_it_has_nothing_of_the_old_one(tmp_path: Path) -> None:
     installed(tmp_path / "python")
     assert not (tmp_path / "python" / "bftrainer_slurm" / "dropped.py").exists()
     assert list(tmp_path.iterdir()) == [tmp_path / "python"]
+
+
+def test_one_file_holds_all_that_an_element_imports(tmp_path: Path) -> None:
+    made = [tmp_path / "element.zip", tmp_path / "again.zip"]
+    for file in made:
+        install = REPO / "slurm_plugin" / "install-python"
+        subprocess.run([install, tmp_path / "python", file], check=True)
+    assert made[0].read_bytes() == made[1].read_bytes()
+    elastic = REPO / "bftrainer_slurm" / "elastic"
+    names = [path.relative_to(REPO).with_suffix("") for path in elastic.rglob("*.py")]
+    stay_out = ("callbacks", "lightning", "huggingface")  # they import frameworks
+    modules = [".".join(name.parts) for name in names if not set(stay_out) & set(name.parts)]
+    program = f"""
+import importlib, sys
+from importlib.metadata import distributions
+for found in distributions(path=sys.argv[1:]):
+    for point in found.entry_points:
+        point.load()
+for name in {modules}:
+    importlib.import_module(name)
+print({{point.group for point in found.entry_points}} == {{"torchrun.handlers", "torch.backends"}})
+print(all(sys.argv[1] in sys.modules[name].__file__ for name in {modules}))
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", program, str(made[0])],
+        env=os.environ | {"PYTHONPATH": str(made[0])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert said.stdout == "True\nTrue\n", said.stderr

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import wraps
 from inspect import signature
 from pathlib import Path
+from pkgutil import get_data
 from typing import Any, NoReturn
 
 from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND, is_launcher
@@ -62,8 +63,8 @@ def _become(torchrun: Sequence[str], environment: Mapping[str, str]) -> NoReturn
     sys.stdout.flush()
     sys.stderr.flush()
     if tasks_on_node(environment) > 1 and environment.get("SLURM_LOCALID", "0") != "0":
-        waiting = str(Path(__file__).with_name("waiting.py"))
-        os.execve(sys.executable, [sys.executable, "-S", waiting], dict(environment))
+        waiting = (get_data(__package__, "waiting.py") or b"").decode()  # we may be in a zip file
+        os.execve(sys.executable, [sys.executable, "-S", "-c", waiting], dict(environment))
     node = environment.get("SLURMD_NODENAME", "this node")
     print(
         f"bftrainer: {node} starts the script again under torchrun, to meet the trainer's others",

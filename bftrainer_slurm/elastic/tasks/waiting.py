@@ -1,6 +1,6 @@
 """Waits for the torchrun of this node's first task, in place of the other tasks of a step.
 
-Run as a file: it needs nothing, so that a task that waits keeps no memory of a GPU.
+Run by its text: it needs nothing, so that a task that waits keeps no memory of a GPU.
 """
 
 from __future__ import annotations
