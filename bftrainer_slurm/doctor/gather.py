@@ -9,8 +9,8 @@ import pwd
 import re
 import shutil
 import socket
-import zipfile
 import time
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
