@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pwd
 import shlex
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,12 +21,25 @@ from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.slurm.directives import SubmissionError, read_directives
+from bftrainer_slurm.slurm.directives import (
+    SubmissionError,
+    read_directives,
+    read_environment,
+    read_options,
+)
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
 from bftrainer_slurm.slurm.owner import slurm_user
 from bftrainer_slurm.slurm.run import SlurmRunner
-from bftrainer_slurm.slurm.submission import Submission, compose, missing_folders, wrap_script
+from bftrainer_slurm.slurm.script_paths import warnings
+from bftrainer_slurm.slurm.submission import (
+    Submission,
+    compose,
+    missing_folders,
+    of_task,
+    wrap_script,
+)
 from bftrainer_slurm.slurm.submission import submit as submit_script
+from bftrainer_slurm.slurm.user_array import UserArray, read_array
 from bftrainer_slurm.spec import format_comment
 
 SCHEMA = 1
@@ -31,12 +47,15 @@ _LARGEST = 4 * 2**20  # of a script: Slurm takes no larger ones, and /dev/zero h
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("-N", "--nodes", metavar="MIN-MAX", help="The fewest and the most nodes to use.")
+@click.option(
+    "-N", "--nodes", metavar="[MIN-]MAX", help="The fewest and the most nodes to use; 4 is 1-4."
+)
 @click.option(
     "-p",
     "--partition",
     metavar="NAME",
-    help="A partition with PreemptMode=REQUEUE. [default: the site's]",
+    help="Where your own controller runs trainers: a partition with PreemptMode=REQUEUE. At a site "
+    "with a controller: only nodes of this partition.",
 )
 @click.option(
     "-t", "--time", metavar="TIME", help="Time limit of a run on a node, written as for sbatch."
@@ -61,8 +80,9 @@ def submit(
 
     SCRIPT is an ordinary batch script that calls 'srun torchrun ...'. Its #SBATCH lines count,
     also '#SBATCH --bftrainer' and '#SBATCH -N MIN-MAX'. Other options of sbatch can stand before
-    SCRIPT, with their values after '=' (--gpus-per-node=4). Your own controller runs the trainer:
-    start one with 'bftrainer controller --partition PARTITION'.
+    SCRIPT, with their values after '=' (--gpus-per-node=4). Of --array=0-9 each task becomes a
+    trainer. Your own controller runs the trainer: start one with
+    'bftrainer controller --partition PARTITION'.
 
     \b
     Example:
@@ -71,29 +91,44 @@ def submit(
     options, script, arguments = _split(words)
     side = Side(state)
     settings = _site_settings(site, state)
+    done: list[dict[str, Any]] = []
     try:
         text = _read(script)
         directives = read_directives(text)
+        environment = read_environment(os.environ)
+        asked = directives.values | environment.values | read_options(options).values
+        given["partition"] = given["partition"] or (None if settings else _own_partition(side))
         submission = compose(
             script.name,
             directives,
             options,
+            environment=environment,
             site_partition=settings.partition if settings else None,
-            **given,
+            nodes=given["nodes"],
+            spec=given["spec"],
+            partition=given["partition"],
+            time=given["time"],
         )
-        wrapped = wrap_script(text, _element_command(submission, settings, side.folder))
-        array = submit_script(SlurmRunner(), submission, wrapped, arguments)
+        array = read_array(asked["array"]) if "array" in asked else None
+        for task, one, variables in _each(submission, array, asked):
+            wrapped = wrap_script(text, _element_command(one, settings, side.folder, variables))
+            job = submit_script(SlurmRunner(), one, wrapped, arguments)
+            done.append({"array": job, "comment": format_comment(one.record), "task": task})
+            if not as_json:
+                of = "" if task is None else f" for task {task}"
+                click.echo(f"Submitted trainer {job}{of}")
     except (SubmissionError, RefusedError) as error:
-        fail(str(error))
+        fail(f"{error}{_besides(done)}")
     except GatewayError as error:
-        fail(str(error), NOT_THERE)
+        fail(f"{error}{_besides(done)}", NOT_THERE)
     own = None if settings else read_address(side.folder)
     _announce(own)
     if as_json:
-        comment = format_comment(submission.record)
-        print_json({"schema": SCHEMA, "array": array, "comment": comment})
+        first = {key: done[0][key] for key in ("array", "comment")}
+        print_json({"schema": SCHEMA, **first, "trainers": done})
         return
-    click.echo(f"Submitted trainer {array}")
+    for said in (*submission.said, *_of_array(array), *warnings(text)):
+        click.echo(f"bftrainer: {said}", err=True)
     for missing in missing_folders(directives, options):
         click.echo(missing, err=True)
     if not settings and (own is None or not works(*Side(state, own).published())):
@@ -102,6 +137,40 @@ def submit(
             f"bftrainer controller --partition {submission.partition}",
             err=True,
         )
+
+
+def _own_partition(side: Side) -> str | None:
+    """Return where the user's own controller runs trainers, None if it does not run."""
+    address = read_address(side.folder)
+    age_s, document = Side(side.state, address).published() if address else (0.0, None)
+    if document is None or not works(age_s, document):
+        return None
+    return str(document["controller"].get("partition") or "") or None
+
+
+def _each(
+    submission: Submission, array: UserArray | None, asked: Mapping[str, str]
+) -> Iterator[tuple[int | None, Submission, dict[str, str]]]:
+    """Give each trainer to submit: its task, if it is of an array, and variables of its script."""
+    own = {"PET_RDZV_BACKEND": "c10d"} if submission.own_rendezvous else {}
+    if array is None:
+        yield None, submission, own
+        return
+    for task in array.tasks:
+        yield task, of_task(submission, asked, task), own | array.environment(task)
+
+
+def _of_array(array: UserArray | None) -> Iterator[str]:
+    if array is not None:
+        yield f"each of the {len(array.tasks)} tasks of --array is a trainer by itself"
+    if array is not None and array.throttle:
+        yield f"%{array.throttle[:10]} of --array does not hold: the plan shares the idle nodes"
+
+
+def _besides(done: list[dict[str, Any]]) -> str:
+    """Say what of an array had been submitted when a task was refused."""
+    jobs = " ".join(str(one["array"]) for one in done)
+    return f"; those before are submitted, to undo that: scancel {jobs}" if done else ""
 
 
 def _split(words: tuple[str, ...]) -> tuple[list[str], Path, list[str]]:
@@ -128,7 +197,12 @@ def _read(script: Path) -> str:
         fail(f"{script}: not a text file")
 
 
-def _element_command(submission: Submission, settings: Settings | None, state: Path) -> str:
+def _element_command(
+    submission: Submission,
+    settings: Settings | None,
+    state: Path,
+    variables: Mapping[str, str],
+) -> str:
     """Return what each element runs first: our Python, which then runs the user's script."""
     if settings:
         where = ["--keeper", settings.listen, "--keeper-uid", str(_uid_of_keeper())]
@@ -138,7 +212,8 @@ def _element_command(submission: Submission, settings: Settings | None, state: P
         where = ["--state", str(state.absolute())]
     record = format_comment(submission.record)
     module = ["-P", "-m", "bftrainer_slurm.elastic.element"]
-    return shlex.join([sys.executable, *module, *where, "--record", record])
+    settings_of_script = [f"--set={name}={value}" for name, value in variables.items()]
+    return shlex.join([sys.executable, *module, *where, "--record", record, *settings_of_script])
 
 
 def _site_settings(wanted: bool | None, state: Path | None) -> Settings | None:

@@ -83,7 +83,8 @@ def _run(
         if arguments.munge_socket is not None:
             variables[MUNGE_SOCKET] = arguments.munge_socket
         with _heard_afterwards():
-            script = subprocess.Popen(command, env=os.environ | variables)
+            own = dict(arguments.variables)
+            script = subprocess.Popen(command, env=os.environ | variables | own)
         code = script.wait()
         _tell(client, NoteKind.GONE, allocation)
     except _Reclaimed:
@@ -173,6 +174,13 @@ def _record(text: str) -> TrainerRecord:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text} is not NAME=VALUE")
+    return name, value
+
+
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs one element of a trainer.")
     keeper = parser.add_mutually_exclusive_group(required=True)
@@ -181,6 +189,15 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--keeper-uid", type=int, help="the user that the site's keeper runs as")
     parser.add_argument("--munge-socket", help="the site's, where it is not munge's own")
     parser.add_argument("--record", type=_record, required=True)
+    parser.add_argument(
+        "--set",
+        dest="variables",
+        type=_variable,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a variable of the user's script",
+    )
     parser.add_argument("script", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser.parse_args()

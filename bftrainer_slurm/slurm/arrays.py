@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import chain
 
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
 
@@ -17,7 +19,17 @@ def parse_tasks(text: str, below: int) -> tuple[int, ...]:
     Raises:
         ValueError: not an array expression.
     """
-    tasks: list[int] = []
+    ranges = task_ranges(text)
+    return tuple(chain.from_iterable(one[: bisect_left(one, below)] for one in ranges))
+
+
+def task_ranges(text: str) -> list[range]:
+    """Return the parts of an array expression, however long they are.
+
+    Raises:
+        ValueError: not an array expression.
+    """
+    ranges: list[range] = []
     for part in text.partition("%")[0].split(","):
         match = _PART.match(part)
         if not match:
@@ -25,8 +37,8 @@ def parse_tasks(text: str, below: int) -> tuple[int, ...]:
         first, last, step = (int(group) if group else None for group in match.groups())
         assert first is not None
         last = first if last is None else last
-        tasks.extend(range(first, min(last + 1, below), step or 1))
-    return tuple(tasks)
+        ranges.append(range(first, last + 1, step or 1))
+    return ranges
 
 
 def format_tasks(tasks: Iterable[int]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -19,14 +19,20 @@ _VALUED = {
     "chdir": "D",
     "comment": "",
     "constraint": "C",
+    "dependency": "d",
     "error": "e",
     "gpus": "G",
+    "gpus-per-node": "",
+    "gpus-per-task": "",
+    "gres": "",
+    "input": "i",
     "job-name": "J",
     "licenses": "L",
     "nodefile": "F",
     "nodelist": "w",
     "nodes": "N",
     "ntasks": "n",
+    "ntasks-per-gpu": "",
     "ntasks-per-node": "",
     "open-mode": "",
     "output": "o",
@@ -41,21 +47,24 @@ _FLAGS = {"exclusive", "hold", "no-requeue", "requeue", "bftrainer"}  # a value 
 _SHORT = {short: name for name, short in _VALUED.items() if short}
 # sbatch's short options without a value, which may stand before another one, as in -QN2-4.
 _SHORT_FLAGS = "HOQWhksuv"
-# Options that the rewriting decides, and that sbatch does not know.
-_DECIDED = {
-    "array",
-    "bftrainer",
-    "comment",
-    "exclusive",
-    "hold",
-    "no-requeue",
-    "nodes",
-    "ntasks",
-    "open-mode",
-    "partition",
-    "requeue",
-    "time-min",
+# Options that the rewriting decides, that it drops, and that sbatch does not know.
+DECIDED = {
+    *("array", "bftrainer", "comment", "exclusive", "gpus", "hold", "no-requeue", "nodelist"),
+    *("nodes", "ntasks", "ntasks-per-gpu", "ntasks-per-node", "open-mode", "partition", "prefer"),
+    *("requeue", "reservation", "time-min"),
 }
+# The variables of sbatch that stand for such options, or for others that concern a trainer.
+_VARIABLES = {
+    "SBATCH_ARRAY_INX": "array",
+    "SBATCH_CONSTRAINT": "constraint",
+    "SBATCH_GPUS": "gpus",
+    "SBATCH_PARTITION": "partition",
+    "SBATCH_RESERVATION": "reservation",
+    "SBATCH_SIGNAL": "signal",
+    "SBATCH_TIMELIMIT": "time",
+}
+# sbatch would give a job what these ask for, although the rewriting drops it.
+DROPPED_VARIABLES = frozenset({"SBATCH_GPUS", "SBATCH_RESERVATION"})
 
 
 class SubmissionError(ValueError):
@@ -101,6 +110,13 @@ def read_options(words: Sequence[str]) -> Directives:
     return Directives(values)
 
 
+def read_environment(environment: Mapping[str, str]) -> Directives:
+    """Read the options that sbatch takes from the environment."""
+    return Directives(
+        {name: environment[one] for one, name in _VARIABLES.items() if environment.get(one)}
+    )
+
+
 def without(words: Sequence[str], names: AbstractSet[str]) -> list[str]:
     """Return the words of a command line, less these options and their values."""
     kept = (option for option in _options(words) if not names & option.values.keys())
@@ -112,7 +128,7 @@ def header_without_ours(script: str) -> list[str]:
     lines = []
     for line in _head(script):
         words = _words(line)
-        kept = without(words, _DECIDED)
+        kept = without(words, DECIDED)
         if kept == words:
             lines.append(line)
         elif kept:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bftrainer_slurm.slurm.gateway import (
@@ -77,14 +77,19 @@ class SlurmRunner:
         """
         return self._run(command, self._plain_environment(), RefusedError, given)
 
-    def submit(self, *command: str, script: str, **variables: str) -> str:
+    def submit(
+        self, *command: str, script: str, dropped: Collection[str] = (), **variables: str
+    ) -> str:
         """Run sbatch in the caller's own environment, with ``script`` on its standard input.
 
-        The ``variables`` are added to the environment, so that the job has them too.
+        The ``variables`` are added to the environment, so that the job has them too; those that
+        are ``dropped`` are not in it.
 
         Raises: as for ``change``.
         """
-        return self._run(command, self._own_environment() | variables, RefusedError, script)
+        own = self._own_environment() | variables
+        kept = {name: value for name, value in own.items() if name not in dropped}
+        return self._run(command, kept, RefusedError, script)
 
     def _own_environment(self) -> dict[str, str]:
         return dict(os.environ if self.environment is None else self.environment)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.elastic.element import MARKER
 from bftrainer_slurm.slurm.configuration import max_job_count
 from bftrainer_slurm.slurm.directives import (
+    DECIDED,
+    DROPPED_VARIABLES,
     Directives,
     SubmissionError,
     header_without_ours,
@@ -22,17 +24,25 @@ from bftrainer_slurm.slurm.directives import (
     read_options,
     without,
 )
-from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
+from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
+from bftrainer_slurm.slurm.node_counts import node_counts, told
+from bftrainer_slurm.slurm.nodelists import expand_users
+from bftrainer_slurm.slurm.per_node import Written, tasks_and_gpus
 from bftrainer_slurm.slurm.run import SlurmRunner
+from bftrainer_slurm.slurm.user_array import files_of_task
 from bftrainer_slurm.spec import (
     MAX_NODES,
+    MAX_RECORD,
     SpecError,
     TrainerRecord,
     format_comment,
+    own_comment,
     parse_spec,
+    read_node_list,
+    read_partitions,
+    with_own_comment,
 )
 
-_RANGE = re.compile(r"(\d{1,7})-(\d{1,7})\Z")
 _LIMIT = "violates accounting/QOS policy"
 _FILES = ("output", "error")
 _ENDING_SIGNAL = re.compile(
@@ -47,13 +57,31 @@ _REFUSED = dict(
 )
 
 
+# Those that are no contradiction here: each task of --array is submitted by itself.
+_UNDERSTOOD = {
+    *("array", "ntasks", "gpus", "nodelist", "comment", "begin"),
+    *("time-min", "reservation", "prefer"),
+}
+# Options that are left out, and why.
+_DROPPED = {
+    "time-min": "Slurm may cut a run short anyway",
+    "prefer": "the plan chooses the nodes",
+    "reservation": "a trainer runs on idle nodes, which belong to no reservation",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The options for sbatch, and the record that the elements carry."""
+    """The options for sbatch, the comment the last, and the record that the elements carry.
+
+    ``said`` are lines for the user, on how the options were understood.
+    """
 
     record: TrainerRecord
     partition: str
     options: tuple[str, ...]
+    said: tuple[str, ...] = ()
+    own_rendezvous: bool = False
 
 
 def compose(
@@ -61,21 +89,26 @@ def compose(
     directives: Directives,
     options: Sequence[str] = (),
     *,
+    environment: Directives | None = None,
     nodes: str | None = None,
     spec: str | None = None,
     partition: str | None = None,
     time: str | None = None,
     site_partition: str | None = None,
 ) -> Submission:
-    """Rewrite a submission. Arguments by name win over ``options``, and these over the script's.
+    """Rewrite a submission.
+
+    Arguments by name win over ``options``, these over the environment's, these over the script's.
 
     Args:
         script_name: the job's name, unless one is given.
         directives: the options in the script's head.
         options: further options for sbatch, as the user wrote them.
-        nodes: ``MIN-MAX``.
+        environment: what sbatch takes from the environment.
+        nodes: ``MAX`` or ``MIN-MAX``.
         spec: the value of ``--bftrainer``.
-        partition: where preemptible jobs run.
+        partition: where preemptible jobs run, for the owner's own controller; at a site, of which
+            partition's nodes alone the trainer may have any.
         time: a time limit as sbatch takes it.
         site_partition: where the site's controller runs trainers; None if only the owner's own
             controller shall run this one.
@@ -83,9 +116,76 @@ def compose(
     Raises:
         SubmissionError: in one line, with the remedy.
     """
-    given = directives.values | read_options(options).values
+    script = directives.values | (environment.values if environment else {})
+    command = read_options(options).values | ({"nodes": nodes} if nodes else {})
+    written = Written(script, command)
+    given = written.values
+    _check_kept(given)
+    partition, wished = _partitions(script, partition or command.get("partition"), site_partition)
+    time = time or given.get("time")
+    try:
+        request = parse_spec(spec if spec is not None else given.get("bftrainer"))
+        counts = node_counts(given.get("nodes"), request)
+        record = TrainerRecord(
+            *(counts.least, counts.most, request.spec, _minutes(time)),
+            personal=site_partition is None,
+            partitions=wished,
+            nodes=_node_list(given),
+            sizes=counts.sizes,
+            step=counts.step,
+            id=secrets.token_hex(4),
+        )
+    except SpecError as error:
+        raise SubmissionError(str(error)) from error
+    text = format_comment(record)
+    if len(text) > MAX_RECORD:
+        raise SubmissionError(
+            "the lists of --partition and --nodelist are too long for the trainer's record; "
+            "write shorter ones, as n[1-100]"
+        )
+    job_name = [] if "job-name" in given else [f"--job-name={script_name}"]
+    limit = [f"--time={time}"] if time else []
+    return Submission(
+        record=record,
+        partition=partition,
+        # Ours come last: for sbatch the last one of an option counts.
+        options=(
+            *job_name,
+            *without(options, DECIDED),
+            *limit,
+            "--nodes=1",
+            *tasks_and_gpus(written),
+            f"--array=0-{record.anchor}",
+            "--hold",
+            f"--partition={partition}",
+            "--requeue",
+            "--open-mode=append",
+            "--exclusive",
+            "--time-min=1",
+            f"--comment={with_own_comment(text, given.get('comment', ''))}",
+        ),
+        said=(
+            told(record),
+            *(f"--{name} is left out: {why}" for name, why in _DROPPED.items() if name in given),
+        ),
+        own_rendezvous=request.own_rendezvous,
+    )
+
+
+def of_task(submission: Submission, given: Mapping[str, str], task: int) -> Submission:
+    """Return the submission of one task of the user's array: a trainer with its own files."""
+    record = replace(submission.record, id=secrets.token_hex(4))
+    *options, comment = submission.options
+    own = own_comment(comment.removeprefix("--comment="))
+    comment = f"--comment={with_own_comment(format_comment(record), own)}"
+    files = files_of_task(given, task)
+    return replace(submission, record=record, options=(*options, *files, comment))
+
+
+def _check_kept(given: Mapping[str, str]) -> None:
+    """Refuse options that contradict a trainer, and values that do."""
     for name, instead in _REFUSED.items():
-        if name in given:
+        if name in given and name not in _UNDERSTOOD:
             raise SubmissionError(instead)
     if "constraint" in given:
         try:
@@ -97,53 +197,57 @@ def compose(
             "--signal=TERM and --signal=KILL would end elements at their start, since their limits "
             "are short and are lengthened later; leave --signal out"
         )
-    if given.get("ntasks-per-node", "1") != "1":
+    if "singleton" in given.get("dependency", ""):
         raise SubmissionError(
-            "torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out"
+            "--dependency=singleton would let one node at a time train; write "
+            "--dependency=afterany:JOB with the job before it"
         )
-    partition = partition or given.get("partition") or site_partition
+
+
+def _partitions(
+    script: Mapping[str, str], asked: str | None, site_partition: str | None
+) -> tuple[str, tuple[str, ...]]:
+    """Return where the elements go, and the partitions of whose nodes alone the user wants any.
+
+    Without a site's partition ``asked`` is the one for elements, or else the script's is.
+    """
+    wished = script.get("partition")
+    if site_partition:
+        wished = asked or wished
+    partition = site_partition or asked or wished
     if not partition:
         raise SubmissionError(
             "in which partition? write -p PARTITION, one with PreemptMode=REQUEUE"
         )
-    if site_partition not in (None, partition):
-        raise SubmissionError(f"trainers run in partition {site_partition}; leave --partition out")
-    time = time or given.get("time")
-    least, most = _node_range(nodes or given.get("nodes"))
+    if not wished or partition in wished.split(","):
+        return partition, ()
     try:
-        wanted = parse_spec(spec if spec is not None else given.get("bftrainer")).spec
+        return partition, read_partitions(wished)
     except SpecError as error:
-        raise SubmissionError(str(error)) from error
+        raise SubmissionError(f"--partition: {error}; write names with commas between") from error
+
+
+def _node_list(given: Mapping[str, str]) -> str:
+    if "nodelist" not in given:
+        return ""
+    try:
+        nodes = read_node_list(given["nodelist"])
+        expand_users(nodes)
+    except ValueError as error:
+        raise SubmissionError(
+            f"--nodelist: {error}; write it as n[1-3,5], or leave it out"
+        ) from error
+    return nodes
+
+
+def _minutes(time: str | None) -> int | None:
     minutes = minutes_of(time) if time else None
     if minutes is not None and minutes > MAX_NODES:
         raise SubmissionError(
             f"--time is more than {MAX_NODES // 60 // 24} days; write less, or leave it out: "
             "then an element may run for as long as the partition allows"
         )
-    personal = site_partition is None
-    record = TrainerRecord(least, most, wanted, minutes, personal, id=secrets.token_hex(4))
-    job_name = [] if "job-name" in given else [f"--job-name={script_name}"]
-    limit = [f"--time={time}"] if time else []
-    return Submission(
-        record=record,
-        partition=partition,
-        # Ours come last: for sbatch the last one of an option counts.
-        options=(
-            *job_name,
-            *without(options, {"bftrainer"}),  # sbatch does not know it without the plugin
-            *limit,
-            "--nodes=1",
-            "--ntasks=1",
-            f"--array=0-{record.anchor}",
-            "--hold",
-            f"--partition={partition}",
-            "--requeue",
-            "--open-mode=append",
-            "--exclusive",
-            "--time-min=1",
-            f"--comment={format_comment(record)}",
-        ),
-    )
+    return minutes
 
 
 def missing_folders(directives: Directives, options: Sequence[str] = ()) -> list[str]:
@@ -179,6 +283,7 @@ def submit(
         SlurmUnavailableError: slurmctld does not answer.
         RefusedError: Slurm refuses.
     """
+    _check_partitions(runner, submission.record)
     _check_share(runner, submission.record)
     # sbatch takes arguments for the script only after a file's name.
     file = ("/dev/stdin", *arguments) if arguments else ()
@@ -186,6 +291,7 @@ def submit(
         printed = runner.submit(
             *("sbatch", "--parsable", *submission.options, *file),
             script=script,
+            dropped=DROPPED_VARIABLES,
             # Where the site's plugin guards the partition, its guard knows no other grace.
             BFTRAINER_GRACE=f"{submission.record.spec.grace_s:g}",
         )
@@ -205,6 +311,17 @@ def submit(
     return int(job)
 
 
+def _check_partitions(runner: SlurmRunner, record: TrainerRecord) -> None:
+    """Refuse partitions that are not there, as sbatch does with its own."""
+    for name in record.partitions:
+        try:
+            runner.read("scontrol", "--all", "show", "partition", name)
+        except SlurmUnavailableError:
+            raise
+        except GatewayError as error:
+            raise RefusedError(f"--partition: there is no partition {name}") from error
+
+
 def _check_share(runner: SlurmRunner, record: TrainerRecord) -> None:
     """Refuse a trainer of more than a tenth of slurmctld's job table, as the plugin does."""
     try:
@@ -217,22 +334,3 @@ def _check_share(runner: SlurmRunner, record: TrainerRecord) -> None:
             f"-N {least}-{most} is more than one trainer may hold of slurmctld's job table "
             f"(MaxJobCount); write at most -N {min(least, share)}-{share}"
         )
-
-
-def _node_range(nodes: str | None) -> tuple[int, int]:
-    if nodes is None:
-        raise SubmissionError("how many nodes? write -N MIN-MAX, for example -N 2-16")
-    match = _RANGE.match(nodes)
-    if not match:
-        what = "a range, not a list," if re.search("[,:]", nodes) else "a range"
-        raise SubmissionError(
-            f"-N {nodes[:40]}: {what} is needed; write -N MIN-MAX, for example -N 2-16"
-        )
-    least, most = int(match[1]), int(match[2])
-    if most > MAX_NODES:
-        raise SubmissionError(f"-N {nodes}: MAX is at most {MAX_NODES}")
-    if not 1 <= least <= most:
-        raise SubmissionError(
-            f"-N {nodes}: MIN is at least 1 and not above MAX; write for example -N 2-16"
-        )
-    return least, most

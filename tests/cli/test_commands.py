@@ -486,11 +486,11 @@ def test_a_keeper_needs_a_key_where_jobs_have_secrets_and_nowhere_else(
     [
         ((), "no script is given"),
         (("-N", "2-4", "absent.sh"), "absent.sh: No such file"),
-        (("-p", "idle", "SCRIPT"), "write -N MIN-MAX"),
+        (("-p", "idle", "SCRIPT"), "write -N MAX or -N MIN-MAX"),
         (("-N", "4-2", "-p", "idle", "SCRIPT"), "MIN is at least 1 and not above MAX"),
-        (("-N", "2-8:2", "-p", "idle", "SCRIPT"), "a range, not a list"),
+        (("-N", "2-8:2", "-p", "idle", "SCRIPT"), "one range here, not a list"),
         (("-N", "2-4", "SCRIPT"), "in which partition?"),
-        (("-N", "2-4", "-p", "idle", "--array=0-3", "SCRIPT"), "leave --array out"),
+        (("-N", "2-4", "-p", "idle", "--array=9-0", "SCRIPT"), "--array=0-9"),
         (("-N", "2-4", "-p", "idle", "--bftrainer", "speed=9", "SCRIPT"), "unknown key 'speed'"),
         (("-N", "2-4", "-p", "idle", "-t", "soon", "SCRIPT"), "not a time limit"),
     ],
@@ -516,9 +516,10 @@ def test_a_site_has_one_partition_for_trainers(tmp_path: Path) -> None:
     arguments = ("-N", "2-4", script(tmp_path))
     assert call("submit", "--site", *arguments).exit_code == 3  # only slurmctld is missing
     assert call("submit", "--site", "-p", "idle", *arguments).exit_code == 3
-    result = call("submit", "-p", "gpu", *arguments)
+    assert call("submit", "-p", "gpu", *arguments).exit_code == 3
+    result = call("submit", "-p", "$(gpu)", *arguments)
     assert result.exit_code == 2
-    assert "trainers run in partition idle; leave --partition out" in result.stderr
+    assert "--partition: '$(gpu)' is not a list of partitions" in result.stderr
     assert "in which partition?" in call("submit", "--personal", *arguments).stderr
 
 

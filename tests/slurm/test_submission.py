@@ -5,12 +5,20 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.elastic.element import MARKER
-from bftrainer_slurm.slurm.directives import Directives, SubmissionError, read_directives
+from bftrainer_slurm.slurm.directives import (
+    Directives,
+    SubmissionError,
+    header_without_ours,
+    read_directives,
+    read_environment,
+    read_options,
+)
 from bftrainer_slurm.slurm.submission import (
     Submission,
     compose,
     minutes_of,
     missing_folders,
+    of_task,
     wrap_script,
 )
 from bftrainer_slurm.spec import parse_comment
@@ -36,6 +44,7 @@ def test_reads_the_directives_at_the_head() -> None:
         "bftrainer": "weight=2",
         "time": "90",
         "job-name": "my job",
+        "gpus-per-node": "1",
     }
 
 
@@ -103,8 +112,8 @@ def test_a_named_value_beats_the_options_and_those_the_script() -> None:
 @pytest.mark.parametrize(
     ("options", "remedy"),
     [
-        ([], "write -N MIN-MAX"),
-        (["-N", "4"], "write -N MIN-MAX"),
+        ([], "write -N MAX or -N MIN-MAX"),
+        (["-N", "some"], "-N some is not a range; write -N MIN-MAX"),
         (["-N", "4-2"], "MIN is at least 1"),
         (["-N", "0-2"], "MIN is at least 1"),
         (["-N", "2-8:2"], "not a list"),
@@ -112,21 +121,25 @@ def test_a_named_value_beats_the_options_and_those_the_script() -> None:
         (["-N", "2-9999999"], "MAX is at most 1000000"),
         (["-N2-4", "--time=700-0"], "--time is more than 694 days"),
         (["-N"], "needs a value"),
-        (["-N2-4", "--array=0-3"], "leave --array out"),
-        (["-N2-4", "-a", "0-3"], "leave --array out"),
-        (["-N2-4", "-n", "8"], "leave --ntasks out"),
-        (["-N2-4", "--ntasks-per-node=2"], "write --ntasks-per-node=1"),
-        (["-N2-4", "-G8"], "write --gpus-per-node"),
-        (["-N2-4", "-w", "n1"], "--constraint or --exclude"),
-        (["-N2-4", "--comment=mine"], "leave --comment out"),
-        (["-N2-4", "--begin=now+60"], "leave --begin out"),
+        (["-N2-4", "-n", "8"], "--ntasks=8 is for all nodes together, .* a range here"),
+        (["-N3", "-n", "8"], "--ntasks=8 does not divide by 3 nodes; write --ntasks-per-node"),
+        (["-N2-4", "-n", "many"], "--ntasks=many is not a number of tasks"),
+        (["-N2-4", "-G8"], "--gpus=8 is for all nodes together, .* write --gpus-per-node"),
+        (["-N2", "-Ga100:4,h100:3"], "--gpus=a100:4,h100:3 does not divide by 2 nodes"),
+        (["-N2", "-Ga100"], "--gpus=a100 is not a number of GPUs"),
+        (["-N2-4", "-w", "n[1"], "--nodelist: 'n.1' is not a list of nodes; write it as n"),
+        (["-N2-4", "-w", "./nodes.txt"], "--nodelist: './nodes.txt' is not a list of nodes"),
+        (["-N2-4", "-w", "n[1-99999999]"], "--nodelist: its list of nodes must name"),
+        (["-N2-4", "-F", "nodes.txt"], "instead of --nodefile"),
+        (["-N2-4", "-w", ",".join(f"a{n}" for n in range(400))], "too long for the trainer's"),
+        (["-N2-4", "--dependency=singleton"], "write --dependency=afterany:JOB"),
+        (["-N4", "--bftrainer=min=5"], "min=5 is more than the 4 nodes of -N"),
+        (["-N3-4", "--bftrainer=sizes=1:2:8"], "no size of sizes= is from 3 to 4 nodes"),
+        (["-N5-7", "--bftrainer=step=4"], "step=4: no multiple of it is from 5 to 7 nodes"),
         (["-N2-4", "-H"], "leave --hold out"),
-        (["-N2-4", "--time-min=10"], "leave --time-min out"),
         (["-N2-4", "--constraint=[red|blue]"], "features with & or |"),
         (["-N2-4", "-C", "red*2"], "features with & or |"),
-        (["-N2-4", "--reservation=exam"], "leave --reservation out"),
         (["-N2-4", "-L", "matlab:1"], "leave --licenses out"),
-        (["-N2-4", "--prefer=red"], "leave --prefer out"),
         *(
             (["-N2-4", f"--signal={one}"], "leave --signal out")
             for one in ("TERM", "B:TERM@3600", "SIGTERM@60", "rb:sigkill", "15", "R:9@120")
@@ -144,6 +157,155 @@ def test_refuses_what_contradicts_a_trainer(options: list[str], remedy: str) -> 
 @pytest.mark.parametrize("signal", ["B:USR1@120", "SIGUSR2", "10@60", "B:15000"])
 def test_a_signal_that_does_not_end_an_element_is_sbatchs_to_judge(signal: str) -> None:
     assert f"--signal={signal}" in composed("-N2-4", f"--signal={signal}").options
+
+
+@pytest.mark.parametrize(
+    ("options", "least", "most", "sizes", "step", "said"),
+    [
+        (["-N4"], 1, 4, (), 1, "1 to 4 nodes"),
+        (["-N4-4"], 1, 4, (), 1, "1 to 4 nodes"),
+        (["-N1"], 1, 1, (), 1, "1 node"),
+        (["-N8", "--bftrainer=min=8"], 8, 8, (), 1, "8 nodes"),
+        (["-N2-8", "--bftrainer=min=1"], 1, 8, (), 1, "1 to 8 nodes"),
+        (["--bftrainer=sizes=2:4:8"], 2, 8, (2, 4, 8), 1, "2, 4 or 8 nodes"),
+        (["-N4", "--bftrainer=sizes=2:4:8"], 2, 4, (2, 4), 1, "2 or 4 nodes"),
+        (["-N4", "--bftrainer=sizes=4"], 4, 4, (4,), 1, "4 nodes"),
+        (["-N3-10", "--bftrainer=step=4"], 4, 8, (), 4, "4 to 8 nodes in steps of 4"),
+    ],
+)
+def test_reads_how_many_nodes_as_they_are_meant(
+    options: list[str], least: int, most: int, sizes: tuple[int, ...], step: int, said: str
+) -> None:
+    submission = composed(*options)
+    record = submission.record
+    assert (record.min_nodes, record.max_nodes) == (least, most)
+    assert (record.sizes, record.step) == (sizes, step)
+    assert submission.said == (said,)
+    assert parse_comment(submission.options[-1].removeprefix("--comment=")) == record
+
+
+PER_NODE = ("ntasks", "ntasks-per-node", "gpus", "gpus-per-node")
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "wanted"),
+    [
+        ("", "-N2-4", {"ntasks": "1"}),
+        ("", "-N2-4 --ntasks=1", {"ntasks": "1", "ntasks-per-node": "1"}),
+        ("", "-N2-4 --ntasks-per-node=4", {"ntasks": "4", "ntasks-per-node": "4"}),
+        ("", "-N2 --ntasks=8", {"ntasks": "4", "ntasks-per-node": "4"}),
+        ("--ntasks=8", "-N1-4", {"ntasks": "8", "ntasks-per-node": "8"}),
+        ("--nodes=2 -n 8", "-N1-4", {"ntasks": "4", "ntasks-per-node": "4"}),
+        ("--nodes=2-2 -n 8", "-N1-4", {"ntasks": "4", "ntasks-per-node": "4"}),
+        ("-N2 -n8 --ntasks-per-node=4", "", {"ntasks": "4", "ntasks-per-node": "4"}),
+        ("-N2 -n2 --ntasks-per-node=4", "", {"ntasks": "2", "ntasks-per-node": "2"}),
+        ("-N2 --gpus=8", "", {"ntasks": "1", "gpus-per-node": "4"}),
+        ("-N2 -G a100:8,h100:2", "-N1-3", {"ntasks": "1", "gpus-per-node": "a100:4,h100:1"}),
+        ("-N2 -G8 --gpus-per-node=2", "", {"ntasks": "1", "gpus-per-node": "2"}),
+        (
+            "-N2 --ntasks-per-gpu=1 --gres=gpu:a100:4,disk:1",
+            "",
+            {"ntasks": "4", "ntasks-per-node": "4"},
+        ),
+        (
+            "-N2 -G8 --ntasks-per-gpu=2",
+            "",
+            {"ntasks": "8", "ntasks-per-node": "8", "gpus-per-node": "4"},
+        ),
+    ],
+)
+def test_a_node_gets_its_share_of_what_the_whole_job_asks_for(
+    script: str, options: str, wanted: dict[str, str]
+) -> None:
+    text = f"#!/bin/sh\n#SBATCH {script}\n"
+    submission = composed(*options.split(), script=text)
+    kept = read_directives("#!/bin/sh\n" + "\n".join(header_without_ours(text)))
+    asked = kept.values | read_options(submission.options).values
+    assert {name: asked[name] for name in PER_NODE if name in asked} == wanted
+
+
+@pytest.mark.parametrize(
+    ("script", "asked", "site", "partition", "only"),
+    [
+        ("", "spare", None, "spare", ()),
+        ("-p gpu", None, None, "gpu", ()),
+        ("-p gpu", "spare", None, "spare", ("gpu",)),
+        ("-p gpu,long", "spare", None, "spare", ("gpu", "long")),
+        ("-p gpu,spare", "spare", None, "spare", ()),
+        ("", None, "bftrainer", "bftrainer", ()),
+        ("-p gpu", None, "bftrainer", "bftrainer", ("gpu",)),
+        ("-p gpu", "long", "bftrainer", "bftrainer", ("long",)),
+        ("-p gpu", "bftrainer", "bftrainer", "bftrainer", ()),
+    ],
+)
+def test_a_partition_that_is_not_the_trainers_is_the_one_of_whose_nodes_it_may_have_any(
+    script: str, asked: str | None, site: str | None, partition: str, only: tuple[str, ...]
+) -> None:
+    directives = read_directives(f"#!/bin/sh\n#SBATCH -N4 {script}\n")
+    submission = compose("x", directives, partition=asked, site_partition=site)
+    assert (submission.partition, submission.record.partitions) == (partition, only)
+    assert f"--partition={partition}" in submission.options
+    if only:
+        several = "s" if len(only) > 1 else ""
+        assert submission.said == (f"1 to 4 nodes of partition{several} {','.join(only)}",)
+
+
+def test_a_list_of_nodes_is_kept_in_the_record_and_not_for_slurm() -> None:
+    submission = composed("-N4", "-w", "n[1-3,5],m7")
+    assert submission.record.nodes == "n[1-3,5],m7"
+    assert not {"-w", "n[1-3,5],m7"} & set(submission.options)
+    assert ",nodes=n[1-3:5]:m7," in submission.options[-1]
+    assert submission.said == ("1 to 4 nodes, only n[1-3,5],m7",)
+
+
+def test_a_comment_stands_behind_the_record() -> None:
+    submission = composed("-N4", "--comment=my own, with=words")
+    record, _, own = submission.options[-1].partition(" ")
+    assert own == "my own, with=words"
+    assert parse_comment(record.removeprefix("--comment=")) == submission.record
+
+
+@pytest.mark.parametrize("option", ["--time-min=10", "--prefer=red", "--reservation=exam"])
+def test_what_a_trainer_needs_nothing_of_is_left_out_and_said(option: str) -> None:
+    submission = composed("-N4", option)
+    name = option.partition("=")[0]
+    assert submission.said[1].startswith(f"{name} is left out: ")
+    assert option not in submission.options
+
+
+@pytest.mark.parametrize(
+    "option", ["--begin=now+60", "--dependency=afterok:7", "--gpus-per-task=1"]
+)
+def test_what_slurm_does_for_an_element_too_is_kept(option: str) -> None:
+    assert option in composed("-N4", option).options
+
+
+def test_what_sbatch_takes_from_the_environment_counts_between_script_and_options() -> None:
+    environment = read_environment(
+        {"SBATCH_PARTITION": "gpu", "SBATCH_TIMELIMIT": "7", "SBATCH_RESERVATION": "exam", "A": "b"}
+    )
+    script = read_directives("#!/bin/sh\n#SBATCH -N4 -p long -t 9\n")
+    submission = compose("x", script, environment=environment, site_partition="bftrainer")
+    assert (submission.record.partitions, submission.record.minutes) == (("gpu",), 7)
+    assert submission.said[1].startswith("--reservation is left out")
+    submission = compose(
+        *("x", script, ["-t8"]),
+        environment=environment,
+        partition="hpc",
+        site_partition="bftrainer",
+    )
+    assert (submission.record.partitions, submission.record.minutes) == (("hpc",), 8)
+
+
+def test_each_task_of_an_array_is_a_trainer_with_files_and_an_id_of_its_own() -> None:
+    given = {"output": "logs/%x_%a.out", "error": "%A_%2a.err"}
+    submission = composed("-N2", "--comment=sweep", "-o", given["output"], "-e", given["error"])
+    third, fourth = (of_task(submission, given, task) for task in (3, 4))
+    assert "--output=logs/%x_3.out" in third.options and "--error=%A_03.err" in third.options
+    assert third.options.index("--output=logs/%x_3.out") > third.options.index("-o")
+    assert third.record.id != fourth.record.id
+    record, _, own = third.options[-1].removeprefix("--comment=").partition(" ")
+    assert (parse_comment(record), own) == (third.record, "sweep")
 
 
 def test_refuses_to_guess_a_partition() -> None:

@@ -15,7 +15,13 @@ from bftrainer_slurm.slurm.directives import read_directives
 from bftrainer_slurm.slurm.gateway import RefusedError
 from bftrainer_slurm.slurm.open import GROW
 from bftrainer_slurm.slurm.run import SlurmRunner
-from bftrainer_slurm.slurm.submission import Submission, compose, submit, wrap_script
+from bftrainer_slurm.slurm.submission import (
+    Submission,
+    compose,
+    of_task,
+    submit,
+    wrap_script,
+)
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import Bench, clear
@@ -105,3 +111,29 @@ def test_the_jobs_environment_is_the_users(bench: Bench, tmp_path: Path) -> None
     printed = (tmp_path / "out").read_text().split(os.linesep)
     assert {"LC_ALL=C.UTF-8", "MINE=1"} <= set(printed)
     assert not any(line.startswith("SLURM_BITSTR_LEN") for line in printed)
+
+
+def test_a_partition_of_the_users_that_is_not_there_is_refused(bench: Bench) -> None:
+    script = "#!/bin/sh\n#SBATCH --partition=main,nowhere\ntrue\n"
+    runner = SlurmRunner(environment=bench.lab.env)
+    with pytest.raises(RefusedError, match="there is no partition nowhere"):
+        submit(runner, submission(script, "-N1-2"), script)
+
+
+def test_slurm_takes_what_was_understood(bench: Bench, tmp_path: Path) -> None:
+    script = (
+        f"#!/bin/sh\n#SBATCH --partition=main --nodes=2 --ntasks=4 -o {tmp_path}/out_%a\n"
+        "#SBATCH --nodelist=n[1-2] --reservation=none --time-min=9\n"
+    )
+    own = bench.lab.env | {"SBATCH_RESERVATION": "none"}
+    runner = SlurmRunner(environment=own)
+    sweep = submission(script, "--comment=my own sweep")
+    given = read_directives(script).values
+    wrapped = wrap_script(script, "echo $SLURM_NTASKS $SLURM_TASKS_PER_NODE #")
+    array = submit(runner, of_task(sweep, given, 7), wrapped)
+    trainer = bench.trainer(array)
+    assert (trainer.record.partitions, trainer.comment) == (("main",), "my own sweep")
+    assert trainer.demands.nodes == {"n1", "n2"}
+    bench.grow(array, (1, "n1"))
+    wait_until(lambda: bench.state(array, 1) is ElementState.COMPLETED)
+    assert (tmp_path / "out_7").read_text() == "2 2\n"

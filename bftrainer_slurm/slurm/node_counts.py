@@ -1,0 +1,96 @@
+"""With how many nodes a trainer may run: ``-N`` and the keys of ``--bftrainer`` about it.
+
+The same rules as ``slurm_plugin/rewrite.c``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bftrainer_slurm.slurm.directives import SubmissionError
+from bftrainer_slurm.spec import MAX_NODES, Request, TrainerRecord
+
+_RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?\Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """The least and the most number of nodes, and which ones of these are left out."""
+
+    least: int
+    most: int
+    sizes: tuple[int, ...] = ()
+    step: int = 1
+
+
+def node_counts(nodes: str | None, request: Request) -> NodeCounts:
+    """Read ``-N`` with ``min=``, ``sizes=`` and ``step=``.
+
+    Raises:
+        SubmissionError: in one line, with the numbers.
+    """
+    if nodes is None and not request.sizes:
+        raise SubmissionError("how many nodes? write -N MAX or -N MIN-MAX, for example -N 2-16")
+    least, most = (1, MAX_NODES) if nodes is None else _range(nodes)
+    if request.min_nodes > most:
+        raise SubmissionError(
+            f"min={request.min_nodes} is more than the {most} nodes of -N; write a smaller min or "
+            "a larger -N"
+        )
+    least = request.min_nodes or least
+    if request.sizes:
+        sizes = tuple(size for size in request.sizes if least <= size <= most)
+        if not sizes:
+            raise SubmissionError(
+                f"no size of sizes= is from {least} to {most} nodes; write other sizes or "
+                "another -N"
+            )
+        return NodeCounts(sizes[0], sizes[-1], sizes)
+    step = request.step
+    if -(-least // step) > most // step:
+        raise SubmissionError(
+            f"step={step}: no multiple of it is from {least} to {most} nodes; write another step "
+            "or another -N"
+        )
+    return NodeCounts(-(-least // step) * step, most // step * step, step=step)
+
+
+def told(record: TrainerRecord) -> str:
+    """Return what a trainer may have, in words: ``1 to 4 nodes of partition gpu``."""
+    least, most, sizes = record.min_nodes, record.max_nodes, record.sizes
+    if len(sizes) > 1:
+        count = f"{', '.join(map(str, sizes[:-1]))} or {most}"
+    else:
+        count = f"{most}" if least == most else f"{least} to {most}"
+    words = [f"{count} node{'s' if most > 1 else ''}"]
+    if record.step > 1:
+        words.append(f" in steps of {record.step}")
+    if record.partitions:
+        several = "s" if len(record.partitions) > 1 else ""
+        words.append(f" of partition{several} {','.join(record.partitions)}")
+    if record.nodes:
+        words.append(f", only {record.nodes}")
+    return "".join(words)
+
+
+def _range(nodes: str) -> tuple[int, int]:
+    """``N`` means 1 to N, and so does ``N-N``, which Slurm does not tell from it."""
+    if re.search("[,:]", nodes):
+        raise SubmissionError(
+            "-N takes one range here, not a list; write -N MIN-MAX, for example -N 2-16, or "
+            "--bftrainer=sizes=2:4:8"
+        )
+    match = _RANGE.match(nodes)
+    if not match:
+        raise SubmissionError(
+            f"-N {nodes[:40]} is not a range; write -N MIN-MAX, for example -N 2-16"
+        )
+    least, most = int(match[1]), int(match[2] or match[1])
+    if most > MAX_NODES:
+        raise SubmissionError(f"-N {nodes}: MAX is at most {MAX_NODES}")
+    if not 1 <= least <= most:
+        raise SubmissionError(
+            f"-N {nodes}: MIN is at least 1 and not above MAX; write for example -N 2-16"
+        )
+    return (1 if least == most else least), most

@@ -1,0 +1,76 @@
+"""A job array that a user asks for: each of its tasks becomes a trainer, an array itself.
+
+The user's script sees the variables of its own task, and not those of the element.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from bftrainer_slurm.slurm.arrays import task_ranges
+from bftrainer_slurm.slurm.directives import SubmissionError
+
+MOST_TASKS = 100
+_FILES = ("input", "output", "error")
+_STEP = re.compile(r"\d+-\d+:(\d+)(?:%\d+)?\Z", re.ASCII)
+_TASK = re.compile(r"%%|%(\d?)a")
+
+
+@dataclass(frozen=True, slots=True)
+class UserArray:
+    """The tasks of ``--array``, in order; ``throttle`` is what follows a ``%``, "" if nothing."""
+
+    tasks: tuple[int, ...]
+    step: int = 1
+    throttle: str = ""
+
+    def environment(self, task: int) -> dict[str, str]:
+        """Return what Slurm would tell the script of this task."""
+        return {
+            "SLURM_ARRAY_TASK_ID": str(task),
+            "SLURM_ARRAY_TASK_COUNT": str(len(self.tasks)),
+            "SLURM_ARRAY_TASK_MIN": str(min(self.tasks)),
+            "SLURM_ARRAY_TASK_MAX": str(max(self.tasks)),
+            "SLURM_ARRAY_TASK_STEP": str(self.step),
+        }
+
+
+def read_array(text: str) -> UserArray:
+    """Read the value of ``--array``.
+
+    Raises:
+        SubmissionError: in one line, with the remedy.
+    """
+    try:
+        ranges = task_ranges(text)
+    except ValueError as error:
+        raise SubmissionError(f"--array: {error}; write for example --array=0-9") from error
+    few = sum(map(len, ranges)) <= MOST_TASKS
+    tasks = tuple(sorted(set(chain.from_iterable(ranges)))) if few else ()
+    if not tasks:
+        raise SubmissionError(
+            f"--array={text[:40]}: from 1 to {MOST_TASKS} tasks can be submitted at once, each a "
+            f"trainer; write for example --array=0-{MOST_TASKS - 1}"
+        )
+    step = _STEP.match(text)
+    return UserArray(tasks, int(step[1]) if step else 1, text.partition("%")[2])
+
+
+def files_of_task(given: Mapping[str, str], task: int) -> list[str]:
+    """Return options that name the task's files, where ``%a`` stands for it.
+
+    sbatch would write the element's number there: then all trainers would share their files.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        return match[0] if match[0] == "%%" else f"{task:0{match[1] or 1}}"
+
+    names = {name: given[name] for name in _FILES if name in given}
+    return [
+        f"--{name}={_TASK.sub(replaced, text)}"
+        for name, text in names.items()
+        if _TASK.sub(replaced, text) != text
+    ]
