@@ -311,9 +311,9 @@ def test_a_trainer_of_which_its_user_cancels_a_part_gives_back_nodes_that_are_to
 def test_a_trainer_is_shown_and_steered_though_its_user_replaces_its_comment(site: Site) -> None:
     with trainer(site, "1-2") as array:
         wait_until(lambda: nodes_of(site, array) == 2)
-        ours = set(site.lab.squeue(array, "%k"))
+        (ours,) = set(site.lab.squeue(array, "%k"))
         site.lab.run("scontrol", "update", f"JobId={array}", "Comment=project-x", user="alice")
-        wait_until(lambda: set(site.lab.squeue(array, "%k")) == ours)
+        wait_until(lambda: set(site.lab.squeue(array, "%k")) == {f"{ours} project-x"})
         assert (site.controller.trainer(array)["state"], nodes_of(site, array)) == ("running", 2)
 
 
@@ -470,17 +470,19 @@ def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
     line = plugstack.read_text()
     plugstack.write_text("")
     own = site.own_controller("bob")
+    create = ("scontrol", "create", "PartitionName=gpu", "Nodes=n[2-3]")
+    site.lab.run(*create, user="root")
     try:
         with own.running():
             script = site.folder("bob") / "train.sh"
             script.write_text(
-                "#!/bin/bash\n#SBATCH --bftrainer -N1-2 -o /dev/null\nsrun sleep 1000\n"
+                "#!/bin/bash\n#SBATCH --bftrainer -N4 -p gpu -o /dev/null\nsrun sleep 1000\n"
             )
             submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
             printed = site.run(*submit, "--json", script, user="bob").stdout
             array = json.loads(printed)["array"]
             assert differences("submit", json.loads(printed)) == []
-            wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
+            wait_until(lambda: own.trainer(array)["nodes"] == ["n2", "n3"])
             assert own.status()["controller"]["metrics"] is None
             assert nodes_of(site, array) == 0  # the site's controller leaves it alone
             site.lab.run("srun", "-N4", "--exclusive", "true")
@@ -489,3 +491,4 @@ def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
             site.end(array)
     finally:
         plugstack.write_text(line)
+        site.lab.run("scontrol", "delete", "PartitionName=gpu", user="root")
