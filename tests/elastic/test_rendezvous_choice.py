@@ -55,10 +55,13 @@ def test_workers_are_warm_whatever_rendezvous_the_command_line_names(backend: st
     assert environment == _OURS | _WARM
 
 
-def test_who_opts_out_gets_stock_workers() -> None:
-    environment = {"PET_RDZV_BACKEND": "c10d"} | _WARM
+@pytest.mark.parametrize(
+    "own", [{"PET_RDZV_BACKEND": "c10d"}, _OURS | {"BFTRAINER_RENDEZVOUS": "own"}]
+)
+def test_who_opts_out_gets_stock_workers(own: dict[str, str]) -> None:
+    environment = own | _WARM
     choose(environment, ["train.py"])
-    assert environment == {"PET_RDZV_BACKEND": "c10d"}
+    assert environment == own
 
 
 def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_install(
@@ -91,8 +94,13 @@ def test_c10d_without_a_place_for_its_store_is_one_for_each_node(
     assert trains_alone(environment, arguments) == alone
 
 
-def test_a_torchrun_that_would_train_alone_beside_the_others_is_ended_with_one_line() -> None:
-    element = {"BFTRAINER_ELEMENT": "12_3", "PET_NNODES": "1:2", "PET_RDZV_BACKEND": "c10d"}
+@pytest.mark.parametrize(
+    "own", [{"PET_RDZV_BACKEND": "c10d"}, _OURS | {"BFTRAINER_RENDEZVOUS": "own"}]
+)
+def test_a_torchrun_that_would_train_alone_beside_the_others_is_ended_with_one_line(
+    own: dict[str, str],
+) -> None:
+    element = {"BFTRAINER_ELEMENT": "12_3", "PET_NNODES": "1:2", **own}
     command = [sys.executable, "-m", "torch.distributed.run", "there-is-no.py"]
     ran = subprocess.run(command, env=os.environ | element, capture_output=True, text=True)
     assert ran.returncode == 2

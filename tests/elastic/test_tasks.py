@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.elastic.tasks import waiting
-from bftrainer_slurm.elastic.tasks.command import torchrun_for, torchrun_for_deepspeed
+from bftrainer_slurm.elastic.tasks import apart, lightning, waiting
+from bftrainer_slurm.elastic.tasks.command import (
+    Seat,
+    deepspeeds_arguments,
+    seat,
+    torchrun_for,
+    torchrun_for_deepspeed,
+)
 from scripts.labcluster.keeper import started_keeper
 from tests.elastic.agents import Agents
 
@@ -85,23 +92,73 @@ def test_a_python_keeps_its_own_options() -> None:
             ["train.py", "--deepspeed", "x.json"],
         ),
         (["--num_gpus", "2", "--hostfile", "hosts", "--no_ssh", "train.py"], ["train.py"]),
+        (["-q", "--save_pid", "--num_accelerators", "2", "train.py"], ["train.py"]),
+        (["--include=localhost:0,1", "train.py"], ["train.py"]),
+        (["-i", "n1:1,3@n2:0", "train.py"], ["train.py"]),
         (["--module", "train"], ["-m", "train"]),
-        (["--no_python", "train.sh"], None),
+        (["--no_python", "train.sh"], ["--no-python", "train.sh"]),
         (["--num_gpus", "2"], None),
+        (["--num_gpus"], None),
     ],
 )
 def test_deepspeeds_launcher_is_a_torchrun_here(
     arguments: Sequence[str], expected: Sequence[str] | None
 ) -> None:
     found = torchrun_for_deepspeed(arguments, "/bin/python", {"PET_NPROC_PER_NODE": "2"})
-    assert found == (None if expected is None else [*_TORCHRUN, *expected])
+    assert found == (None if expected is None else ([*_TORCHRUN, *expected], True))
+
+
+def test_deepspeeds_processes_get_their_rank_as_an_argument_unless_it_is_unwanted() -> None:
+    found = torchrun_for_deepspeed(["--no_local_rank", "train.py"], "/bin/python", {})
+    assert found is not None
+    assert not found[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["python", "/env/bin/deepspeed", "train.py"], ["train.py"]),
+        (["python", "/env/bin/ds", "train.py"], ["train.py"]),
+        (["python", "-m", "deepspeed.launcher.runner", "train.py"], ["train.py"]),
+        (["python", "train.py", "deepspeed"], None),
+    ],
+)
+def test_deepspeeds_launcher_is_known_by_its_command_line(
+    command: Sequence[str], expected: Sequence[str] | None
+) -> None:
+    assert deepspeeds_arguments(command) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        (srun_says("n1", 2) | {"SLURM_LOCALID": "1"}, Seat(1, 2, "SLURM_LOCALID")),
+        (srun_says("n1", 1) | {"LOCAL_RANK": "1", "LOCAL_SIZE": "2"}, Seat(1, 2, "LOCAL_RANK")),
+        (srun_says("n1", 1) | {"LOCAL_RANK": "0"}, Seat()),
+        ({}, Seat()),
+    ],
+    ids=["srun", "deepspeed", "exported", "alone"],
+)
+def test_each_process_of_a_node_has_a_seat(environment: dict[str, str], expected: Seat) -> None:
+    assert seat(environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("devices", "accelerator", "expected"),
+    [(2, "cpu", 2), ("2", "gpu", 2), ([0, 1], "gpu", 2), ("0,1,", "gpu", 2), ("auto", "cpu", 1)],
+)
+def test_lightning_says_how_many_processes_a_node_has(
+    devices: object, accelerator: str, expected: int
+) -> None:
+    assert lightning.processes({"devices": devices, "accelerator": accelerator}) == expected
 
 
 def test_another_task_of_the_node_waits_until_the_first_one_has_ended() -> None:
     step = os.environ | srun_says("n1", 2)
     with subprocess.Popen(["sleep", "1000"], env=step) as first:
         other = subprocess.Popen(
-            [sys.executable, "-S", waiting.__file__], env=step | {"SLURM_LOCALID": "1"}
+            [sys.executable, "-S", waiting.__file__, "SLURM_LOCALID"],
+            env=step | {"SLURM_LOCALID": "1"},
         )
         with pytest.raises(subprocess.TimeoutExpired):
             other.wait(3)
@@ -142,3 +199,95 @@ def test_a_fault_in_the_hook_ends_no_script() -> None:
         capture_output=True,
     )
     assert ran.returncode == 0
+
+
+def test_the_users_own_rendezvous_leaves_tasks_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(
+        "import torch.distributed as dist\n"
+        "dist.init_process_group('gloo', 'tcp://127.0.0.1:0', rank=0, world_size=1)\n"
+        "print('ran once')\n"
+    )
+    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
+    ran = subprocess.run(
+        [sys.executable, path],
+        env=os.environ | srun_says("n1") | element | {"BFTRAINER_RENDEZVOUS": "own"},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.stdout, ran.returncode) == ("ran once\n", 0), ran.stderr
+
+
+_SPAWNS = """
+import os, sys, torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def one(number):
+    dist.init_process_group("gloo", "file://" + sys.argv[1], rank=number, world_size=2)
+    dist.barrier()
+    print("trained", number, flush=True)
+
+if __name__ == "__main__":
+    mp.start_processes(one, nprocs=2, start_method=sys.argv[2])
+"""
+_ALONE = "bftrainer: n1 trains by itself, without the trainer's other nodes: "
+
+
+def _run_apart(tmp_path: Path, script: str, *arguments: str, **more: str) -> str:
+    """Run a script in an element of a trainer of several nodes; return what it has printed."""
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer", "PET_NNODES": "1:4"}
+    ran = subprocess.run(
+        [sys.executable, path, tmp_path / "store", *arguments],
+        env=os.environ | srun_says("n1") | element | {"SLURMD_NODENAME": "n1"} | more,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout
+    return ran.stdout
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_processes_that_a_script_starts_itself_stay_as_they_are_and_it_is_told(
+    tmp_path: Path, method: str
+) -> None:
+    said = _run_apart(tmp_path, _SPAWNS, method)
+    assert sorted(re.findall(r"trained \d", said)) == ["trained 0", "trained 1"]
+    assert said.count(_ALONE + "the script itself (torch.multiprocessing) starts its pro") == 1
+
+
+def test_a_script_that_may_have_one_node_only_is_not_told_that_it_has_one(tmp_path: Path) -> None:
+    assert _ALONE not in _run_apart(tmp_path, _SPAWNS, "spawn", PET_NNODES="1:1")
+
+
+_TRAINS_ALONE = """
+from bftrainer_slurm.elastic.tasks import apart
+apart.SOON_S = 0.1
+import time, torch
+
+torch.optim.SGD(torch.nn.Linear(1, 1).parameters())
+torch.optim.SGD(torch.nn.Linear(1, 1).parameters())
+time.sleep(2)
+"""
+
+
+def test_a_script_without_a_group_is_told_that_it_trains_alone(tmp_path: Path) -> None:
+    assert _run_apart(tmp_path, _TRAINS_ALONE).count(_ALONE + "the script is one process") == 1
+
+
+def test_who_started_a_process_is_seen_by_the_command_lines_of_its_parents(tmp_path: Path) -> None:
+    for process, parent, command in (
+        (30, 20, "python\0train.py\0mpirun\0x\0mpirun"),
+        (20, 10, "sh"),
+        (10, 1, "/opt/mpi/bin/mpirun\0-np\x002"),
+    ):
+        folder = tmp_path / str(process)
+        folder.mkdir()
+        (folder / "cmdline").write_text(command + "\0")
+        (folder / "stat").write_text(f"{process} (a ) b) S {parent} 1 1")
+    assert apart.starter(10, tmp_path) == "mpirun"
+    assert apart.starter(20, tmp_path) == "mpirun"
+    (tmp_path / "10" / "cmdline").write_text("bash\0script\xff")
+    assert apart.starter(20, tmp_path) is None
+    assert apart.starter(40, tmp_path) is None

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from bftrainer_slurm.elastic.rendezvous import launching
 from bftrainer_slurm.elastic.rendezvous.command_line import (
     BACKEND,
     is_launcher,
+    is_ours,
     is_torchrun,
     options,
     overridden,
@@ -38,7 +39,8 @@ def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
     """Return the function that makes our rendezvous; torch calls this when torchrun is imported.
 
     That is before torchrun reads its command line, so here an element's torchrun is told to meet
-    at ours, and to start warm workers. A script's ``PET_RDZV_BACKEND`` keeps torchrun's own.
+    at ours, and to start warm workers. A script's ``PET_RDZV_BACKEND``, and the
+    option ``rendezvous=own``, keep torchrun's own.
 
     Raises:
         SystemExit: the element's torchrun would train alone.
@@ -50,11 +52,13 @@ def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
 
 def _set_up(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:
     choose(environment, arguments)
-    if not _is_ours(environment):
+    if not is_ours(environment):
+        if environment.get("PET_RDZV_BACKEND") == BACKEND:
+            environment["PET_RDZV_BACKEND"] = "c10d"
         if is_torchrun(sys.orig_argv) and trains_alone(environment, arguments):
             _end(
                 "torchrun's own rendezvous c10d needs --rdzv-endpoint=HOST:PORT, else each node "
-                "trains alone; without PET_RDZV_BACKEND BFTrainer's is used"
+                "trains alone; without PET_RDZV_BACKEND or rendezvous=own BFTrainer's is used"
             )
         return
     launching.meet_here(environment)
@@ -74,17 +78,13 @@ def choose(environment: MutableMapping[str, str], arguments: Sequence[str]) -> N
     If one of them is taken for torchrun's, the workers just start cold.
     """
     own_way = any(name.startswith(_OWN_WAY) for name, _ in options(arguments))
-    ours = _is_ours(environment) and not own_way and why_not() is None
+    ours = is_ours(environment) and not own_way and why_not() is None
     for name, value in _WARM.items():
         if ours:
             environment.setdefault(name, value)
         # Stock workers are programs of their own; with run_path their folder is not in sys.path.
         elif environment.get(name) == value:
             del environment[name]
-
-
-def _is_ours(environment: Mapping[str, str]) -> bool:
-    return environment.get("PET_RDZV_BACKEND") == BACKEND
 
 
 def why_not() -> str | None:

@@ -10,9 +10,20 @@ from itertools import pairwise
 from pathlib import Path
 
 BACKEND = "bftrainer"
-_LAUNCHERS = ("accelerate", "deepspeed", "llamafactory-cli", "tune")
-_LAUNCH_MODULES = ("torch.distributed.launch", "accelerate.commands.launch")
+CHOICE = "BFTRAINER_RENDEZVOUS"  # "own": the script's launchers keep their own
+_LAUNCHERS = ("accelerate", "accelerate-launch", "deepspeed", "ds", "llamafactory-cli", "tune")
+_LAUNCH_MODULES = (
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "deepspeed.launcher.launch",
+    "llamafactory.cli",
+)
 _MEET_ELSEWHERE = ("--rdzv-b", "--rdzv-e", "--standalone", "--master-", "--node-r", "--machine-r")
+
+
+def is_ours(environment: Mapping[str, str]) -> bool:
+    """Whether an element's trainings meet at our rendezvous: unless its script says otherwise."""
+    return environment.get("PET_RDZV_BACKEND") == BACKEND and environment.get(CHOICE) != "own"
 
 
 def options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 
 _TORCHRUN = ("-m", "torch.distributed.run")
 # Python's options that take the next word, python(1).
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
-# DeepSpeed's options without a value; all others before the script have one.
+_DEEPSPEED = ("deepspeed", "ds")
+_DEEPSPEED_MODULE = "deepspeed.launcher.runner"
+# Its options without a value; all others before the script have one (DeepSpeed 0.18, runner.py).
 _FLAGS = re.compile(
-    r"--(module|no_python|no_local_rank|no_ssh\w*|force_multi|elastic_training|bind_cores_to_rank)$"
+    r"--(module|no_python|no_local_rank|no_ssh\w*|force_multi|elastic_training|bind_cores_to_rank"
+    r"|save_pid|quiet)$|-q$"
 )
+_NUMBER = ("--num_gpus", "--num_accelerators")
+LOCAL_RANK = "--local_rank"  # the option that DeepSpeed's launcher gives to each of its processes
 
 
-def tasks_on_node(environment: Mapping[str, str]) -> int:
-    """Return how many tasks srun started here, an element being one node; 1 outside a step."""
-    return int(environment.get("SLURM_STEP_NUM_TASKS", "1"))
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A process's place among those that srun, or another launcher, has started on this node."""
+
+    number: int = 0
+    of: int = 1
+    variable: str = ""  # which says the number
+
+
+def seat(environment: Mapping[str, str]) -> Seat:
+    """Return this process's seat: by srun's variables, an element being one node, or DeepSpeed's.
+
+    Raises:
+        ValueError: a variable is not a number.
+    """
+    for number, size in (("SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"), ("LOCAL_RANK", "LOCAL_SIZE")):
+        of = int(environment.get(size) or 1)
+        if of > 1 and number in environment:
+            return Seat(int(environment[number]), of, number)
+    return Seat()
 
 
 def torchrun_for(command: Sequence[str], python: str, processes: int) -> list[str] | None:
@@ -40,26 +65,51 @@ def torchrun_for(command: Sequence[str], python: str, processes: int) -> list[st
     return [python, *command[1:at], *_TORCHRUN, f"--nproc-per-node={processes}", *target]
 
 
+def without_local_rank(command: Sequence[str], environment: Mapping[str, str]) -> list[str] | None:
+    """Return a command line without the rank that its launcher has added; None: it has none."""
+    added = f"{LOCAL_RANK}={environment.get('LOCAL_RANK')}"
+    if added not in command:
+        return None
+    return [word for word in command if word != added]
+
+
+def deepspeeds_arguments(command: Sequence[str]) -> list[str] | None:
+    """Return the arguments of DeepSpeed's launcher; None: the command line is another's."""
+    if len(command) > 1 and Path(command[1]).name in _DEEPSPEED:
+        return list(command[2:])
+    for at, (flag, module) in enumerate(pairwise(command)):
+        if (flag, module) == ("-m", _DEEPSPEED_MODULE):
+            return list(command[at + 2 :])
+    return None
+
+
 def torchrun_for_deepspeed(
     arguments: Sequence[str], python: str, environment: Mapping[str, str]
-) -> list[str] | None:
+) -> tuple[list[str], bool] | None:
     """Return the torchrun that does what DeepSpeed's launcher would do on one node.
 
-    None where it starts no Python script.
+    And whether each process gets ``LOCAL_RANK`` as an argument. None: there is no script.
     """
     processes = environment.get("PET_NPROC_PER_NODE", "1")
     at = 0
-    module = list[str]()
+    how = list[str]()
+    tells_rank = True
     while at < len(arguments) and arguments[at].startswith("-"):
         name, equals, value = arguments[at].partition("=")
         flag = _FLAGS.match(name)
-        if name == "--no_python":
-            return None
         if name == "--module":
-            module = ["-m"]
+            how = ["-m"]
+        elif name == "--no_python":
+            how = ["--no-python"]
+        elif name == "--no_local_rank":
+            tells_rank = False
         at += 1 if flag or equals else 2
-        if name == "--num_gpus":
-            processes = value or arguments[at - 1]
+        value = value or arguments[min(at, len(arguments)) - 1]
+        if name in _NUMBER:
+            processes = value
+        elif name in ("--include", "-i") and ":" in value:
+            processes = str(len(value.partition("@")[0].partition(":")[2].split(",")))
     if at >= len(arguments):
         return None
-    return [python, *_TORCHRUN, f"--nproc-per-node={processes}", *module, *arguments[at:]]
+    torchrun = [python, *_TORCHRUN, f"--nproc-per-node={processes}", *how, *arguments[at:]]
+    return torchrun, tells_rank

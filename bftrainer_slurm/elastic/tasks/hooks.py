@@ -2,7 +2,8 @@
 
 A task becomes its node's torchrun as late as possible, when it is certain that it trains: at its
 first ``init_process_group``, or when Lightning looks for its peers. What stands before that in the
-script runs twice at the task's first start.
+script runs twice at the task's first start. A process that somebody else has started for one node
+is left as it is, and told so.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import wraps
 from inspect import signature
-from pathlib import Path
 from pkgutil import get_data
 from typing import Any, NoReturn
 
-from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND, is_launcher
-from bftrainer_slurm.elastic.tasks import lightning, worker
+from bftrainer_slurm.elastic.rendezvous.command_line import is_launcher, is_ours
+from bftrainer_slurm.elastic.tasks import apart, lightning, worker
 from bftrainer_slurm.elastic.tasks.command import (
-    tasks_on_node,
+    deepspeeds_arguments,
+    seat,
     torchrun_for,
     torchrun_for_deepspeed,
+    without_local_rank,
 )
 
 _STARTED_BY_ACCELERATE = "ACCELERATE_DYNAMO_BACKEND"  # which its launcher always sets
@@ -31,51 +33,85 @@ _IN_PROCESS = tuple(f"bftrainer_slurm.elastic.inprocess.{name}" for name in ("tr
 
 def install(environment: MutableMapping[str, str], command: Sequence[str]) -> None:
     """Have this process meet the trainer's other nodes, as a worker or as a task of srun."""
-    if environment.get("PET_RDZV_BACKEND") != BACKEND:
+    if not is_ours(environment):
         return
     if "TORCHELASTIC_RUN_ID" in environment:
         worker.prepare(environment)
         return
-    if Path(sys.argv[0]).name == "deepspeed":
-        torchrun = torchrun_for_deepspeed(sys.argv[1:], sys.executable, environment)
-        if torchrun is not None:
-            _become(torchrun, environment)
-    if is_launcher(command) or "--multiprocessing-fork" in command:
+    if (arguments := deepspeeds_arguments(command)) is not None:
+        found = torchrun_for_deepspeed(arguments, sys.executable, environment)
+        if found is not None:
+            _become(found[0], environment, tells_rank=found[1])
+    if is_launcher(command):
         return
-    torchrun = torchrun_for(command, sys.executable, tasks_on_node(environment))
-    if torchrun is None:
+    if "--multiprocessing-fork" in command:
+        _at_first_group(lambda given: _say_who_spawned(environment, given))
+        return
+    apart.watch(environment, _IN_PROCESS)
+    others = seat(environment).of
+    plain = without_local_rank(command, environment)
+    if torchrun_for(command, sys.executable, others) is None:
         return
     as_it_was = dict(environment)  # the script may change it before it trains
+    process = os.getpid()
+
+    def begin(processes: int) -> None:
+        torchrun = torchrun_for(plain or command, sys.executable, max(others, processes))
+        if torchrun is not None and not any(name in sys.modules for name in _IN_PROCESS):
+            _become(torchrun, as_it_was, tells_rank=plain is not None)
+
+    def begin_with_group(given: Mapping[str, Any]) -> None:
+        if os.getpid() != process:
+            _say_who_spawned(environment, given)
+        elif (starts := apart.starter(process)) is not None:
+            apart.tell(environment, starts)
+        else:
+            begin(1)
+
+    def begin_with_lightning(arguments: Mapping[str, Any]) -> None:
+        processes = lightning.processes(arguments)
+        if os.getpid() == process and ("SLURM_STEP_ID" in environment or processes > 1):
+            begin(processes)
+
     if _STARTED_BY_ACCELERATE in environment:  # alone, it would never look for others
-        _become(torchrun, as_it_was)
-
-    def begin(*_: object) -> None:
-        if not any(name in sys.modules for name in _IN_PROCESS):
-            _become(torchrun, as_it_was)
-
-    _at_first_group(begin)
-    if "SLURM_STEP_ID" in environment:
-        lightning.before_connectors(begin)
+        begin(1)
+    _at_first_group(begin_with_group)
+    lightning.before_connectors(begin_with_lightning)
 
 
-def _become(torchrun: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Replace this process by its node's torchrun; or by one that waits for it, in other tasks."""
+def _say_who_spawned(environment: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    """Tell of a group of processes that the script itself has started on this node."""
+    rank = given.get("rank", -1)
+    if (rank if rank >= 0 else int(environment.get("RANK", "0"))) == 0:
+        apart.tell(environment, "the script itself (torch.multiprocessing)")
+
+
+def _become(
+    torchrun: Sequence[str], environment: Mapping[str, str], tells_rank: bool = False
+) -> NoReturn:
+    """Replace this process by its node's torchrun; or by one that waits for it, in other seats."""
     sys.stdout.flush()
     sys.stderr.flush()
-    if tasks_on_node(environment) > 1 and environment.get("SLURM_LOCALID", "0") != "0":
+    here = seat(environment)
+    if here.number != 0:
         waiting = (get_data(__package__, "waiting.py") or b"").decode()  # we may be in a zip file
-        os.execve(sys.executable, [sys.executable, "-S", "-c", waiting], dict(environment))
+        command = [sys.executable, "-S", "-c", waiting, here.variable]
+        os.execve(sys.executable, command, dict(environment))
     node = environment.get("SLURMD_NODENAME", "this node")
     print(
         f"bftrainer: {node} starts the script again under torchrun, to meet the trainer's others",
         file=sys.stderr,
         flush=True,
     )
-    os.execve(torchrun[0], list(torchrun), {**environment, worker.VARIABLE: "1"})
+    told = {worker.VARIABLE: worker.TELL_RANK if tells_rank else "1"}
+    os.execve(torchrun[0], list(torchrun), {**environment, **told})
 
 
-def _at_first_group(begin: Callable[[], object]) -> None:
-    """Call ``begin`` in place of the script's first ``init_process_group``."""
+def _at_first_group(begin: Callable[[Mapping[str, Any]], object]) -> None:
+    """Call ``begin`` with the arguments of the script's first ``init_process_group``, before it.
+
+    One with a store of its own is left alone.
+    """
     import torch.distributed as dist
 
     init = dist.init_process_group
@@ -83,8 +119,9 @@ def _at_first_group(begin: Callable[[], object]) -> None:
 
     @wraps(init)
     def init_after(*given: Any, **named: Any) -> None:
-        if arguments.bind(*given, **named).arguments.get("store") is None:
-            begin()
+        bound = arguments.bind(*given, **named).arguments
+        if bound.get("store") is None:
+            begin(bound)
         init(*given, **named)
 
     worker.replace(init_after)

@@ -16,6 +16,8 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
+import torch
+
 _CONNECTORS = {
     f"{package}.{module}": name
     for packages, module, name in (
@@ -40,6 +42,22 @@ def fit_nodes(environment: Mapping[str, str]) -> None:
             arguments["num_nodes"] = nodes
 
     before_connectors(count)
+
+
+def processes(arguments: Mapping[str, Any]) -> int:
+    """Return how many processes a Trainer or Fabric wants on each node, by its ``devices``."""
+    devices = arguments.get("devices", "auto")
+    if isinstance(devices, str) and devices.strip("-").isdecimal():
+        devices = int(devices)
+    if isinstance(devices, str) and "," in devices:
+        devices = [one for one in devices.split(",") if one.strip()]
+    if isinstance(devices, Sequence) and not isinstance(devices, str):
+        return max(1, len(devices))
+    if isinstance(devices, int) and devices >= 0:
+        return max(1, devices)
+    if str(arguments.get("accelerator", "auto")) in ("auto", "gpu", "cuda"):  # all that there are
+        return max(1, torch.cuda.device_count())
+    return 1
 
 
 def before_connectors(do: Before) -> None:

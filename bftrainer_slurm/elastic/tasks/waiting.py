@@ -1,11 +1,13 @@
 """Waits for the torchrun of this node's first task, in place of the other tasks of a step.
 
-Run by its text: it needs nothing, so that a task that waits keeps no memory of a GPU.
+Run by its text, with the variable that numbers the tasks. It needs nothing: a task that waits
+keeps no memory of a GPU.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -23,7 +25,8 @@ def is_there(folder: Path, wanted: set[bytes]) -> bool:
 
 def main() -> None:
     """Return when no process of the first task is left; srun tells that task's exit code."""
-    wanted = {f"{name}={os.environ[name]}".encode() for name in _SAME} | {b"SLURM_LOCALID=0"}
+    same = {f"{name}={os.environ[name]}" for name in _SAME if name in os.environ}
+    wanted = {text.encode() for text in same | {f"{sys.argv[1]}=0"}}
     processes = Path("/proc")
     while any(is_there(one, wanted) for one in processes.iterdir() if one.name.isdecimal()):
         time.sleep(_ROUND_S)

@@ -6,6 +6,7 @@ Scripts read their rank from SLURM_PROCID, and name a head node that they found 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from functools import wraps
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.elastic.tasks import lightning
+from bftrainer_slurm.elastic.tasks.command import LOCAL_RANK
 
 VARIABLE = "BFTRAINER_TASKS"  # set where a task of srun has become a torchrun
+TELL_RANK = "rank"  # its value if each script gets its rank on the node as an argument
 _NODES = "BFTRAINER_NODES"
 _MEETING = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
 _LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST")
@@ -39,6 +42,9 @@ def prepare(environment: MutableMapping[str, str]) -> None:
     lightning.fit_nodes(environment)
     if VARIABLE not in environment:
         return
+    if environment[VARIABLE] == TELL_RANK:
+        environment[VARIABLE] = "1"  # not for what the script starts
+        sys.argv.insert(1, f"{LOCAL_RANK}={environment['LOCAL_RANK']}")
     environment.update(_as_srun(environment))
     _meet_by_environment(environment)
 
