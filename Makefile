@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The tests start thousands of Pythons, which would each compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks gpu-check fuzz bench-planner bench-curves \
+.PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus gpu-check fuzz bench-planner bench-curves \
 	bench-elastic bench-keeper bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
 	packages machine wheel clean
 
@@ -21,6 +21,7 @@ help:
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
 	@echo 'make failover         the first of two control hosts dies while four trainers train, 20 times; an hour'
 	@echo 'make frameworks       Hugging Face, accelerate, Lightning, FSDP2 as nodes come and go; 20 minutes'
+	@echo 'make launch-corpus    batch scripts of 25 shapes as trainers: one group, and again after a reclaim; 10 minutes'
 	@echo "make slurm-suite      SchedMD's own tests, without and with trainers; SOURCE=<Slurm's source>; hours"
 	@echo "make gpu-check        in-process training on this machine's GPUs: kill, join, leave"
 	@echo 'make fuzz             fuzzes the parsers of texts from users and strangers; FUZZ="--seconds 60"'
@@ -111,6 +112,9 @@ chaos: plugin
 
 failover: plugin
 	@$(BIN)/python scripts/run chaos --failover 20 $(FAILOVER)
+
+launch-corpus: plugin
+	@scripts/apart $(BIN)/python scripts/run launch-corpus $(LAUNCH)
 
 page: setup
 	@$(BIN)/python scripts/run page

@@ -1,0 +1,3 @@
+#!/bin/bash
+# launcher: Lightning
+srun python with_lightning.py

@@ -1,0 +1,3 @@
+#!/bin/bash
+# launcher: Lightning
+python with_lightning.py

@@ -1,0 +1,3 @@
+#!/bin/bash
+# launcher: srun python
+srun --ntasks=2 --overlap python by_procid.py

@@ -1,0 +1,3 @@
+#!/bin/bash
+# launcher: torchrun
+bash launch.sh

@@ -1,0 +1,146 @@
+"""Submits a shape on a private cluster as its owner would, takes a node away, and judges."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.labcluster import LabError
+from scripts.labcluster.site import QUICK, Site
+from scripts.labcluster.users import give
+from scripts.labcluster.waiting import wait_until
+from scripts.launch_corpus.shapes import FOLDER, Shape
+
+# Shapes must not learn from each other, nor wait for a node on which one has failed.
+SETTINGS = {**QUICK, "bad_node_s": 1, "adapt_forward_time": False, "forward_time_s": 600}
+# Nodes are this host's processors: with other work on it a start takes its time.
+PATIENCE_S = 120.0
+_FRESH_S = 5.0  # a process that has not reported for so long does not train
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a shape. Times in seconds; None: it did not come so far."""
+
+    shape: Shape
+    wrong: str = ""
+    processes: int | None = None  # in the group, on all nodes
+    joined_s: float | None = None  # from the start of its last node on
+    went_on_s: float | None = None  # from the start of the ordinary job on
+    told_s: float | None = None  # from the start of its last node on
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Processes that train together: how many each node has, and where the first one is."""
+
+    nodes: Counter[str]
+    first: str | None
+    whole: bool
+
+
+def groups(folder: Path, now_s: float, since_s: float = 0.0) -> list[Group]:
+    """Return the groups that train at this moment, by their processes' reports after another."""
+    ranks = defaultdict[str, dict[int, str]](dict)
+    worlds = dict[str, int]()
+    for path in folder.glob("*.*"):
+        match path.read_text().rpartition("\n")[0].rpartition("\n")[2].split():
+            case [time_s, token, rank, world] if float(time_s) > max(since_s, now_s - _FRESH_S):
+                ranks[token][int(rank)] = path.name.partition(".")[0]
+                worlds[token] = int(world)
+    return [
+        Group(Counter(at.values()), at.get(0), set(at) == set(range(worlds[token])))
+        for token, at in ranks.items()
+    ]
+
+
+def run(site: Site, shape: Shape, nodes: int) -> Outcome:
+    """Run a shape as a trainer on up to so many nodes, all of the cluster; end it."""
+    folder = site.folder()
+    shutil.copytree(FOLDER, folder, dirs_exist_ok=True)
+    for path in folder.rglob("*"):
+        give(path, "alice")
+    words = ("sbatch", "--parsable", "--bftrainer", "-N", f"1-{nodes}", "--output=%a.out")
+    done = site.run(*words, shape.file, cwd=folder, check=False)
+    if done.returncode != 0:
+        return Outcome(shape, f"refused: {(done.stderr or '').strip()}"[:300])
+    array = int(done.stdout.partition(";")[0])
+    try:
+        return _judge(site, shape, array, folder, nodes)
+    except TimeoutError as error:
+        return Outcome(shape, str(error))
+    finally:
+        site.end(array)
+        site.lab.wait_until_idle()
+        shutil.rmtree(folder)
+
+
+def _judge(site: Site, shape: Shape, array: int, folder: Path, nodes: int) -> Outcome:
+    running = set[str]()
+
+    def all_run() -> bool:
+        running.update(node for node in site.lab.squeue(array, "%N") if node)
+        return len(site.lab.running(array)) == nodes
+
+    wait_until(all_run, PATIENCE_S, f"it does not run on {nodes} nodes")
+    began_s = time.time()
+    if shape.told:
+        wait_until(lambda: shape.told in said(folder), PATIENCE_S, "it was not told what it is")
+        return Outcome(shape, told_s=time.time() - began_s)
+    group = _wait_for_group(folder, running, 0.0)
+    joined_s = time.time() - began_s
+    assert group.first is not None
+    words = ("-p", "main", "-N1", "-w", group.first, "--exclusive", "-o", "/dev/null")
+    ordinary = site.lab.sbatch(*words, script="#!/bin/sh\nexec sleep 600\n", user="bob")
+    try:
+        wait_until(lambda: site.lab.running(ordinary), PATIENCE_S, "the ordinary job waits")
+        taken_s = time.time()
+        _wait_for_group(folder, running - {group.first}, taken_s)
+        went_on_s = time.time() - taken_s
+    finally:
+        site.run("scancel", str(ordinary), user="bob")
+    total = sum(group.nodes.values())
+    return Outcome(shape, processes=total, joined_s=joined_s, went_on_s=went_on_s)
+
+
+def _wait_for_group(folder: Path, nodes: set[str], since_s: float) -> Group:
+    """Wait until these nodes train in one whole group, and nobody else trains; return the group."""
+    found = list[Group]()
+
+    def together() -> bool:
+        found[:] = groups(folder / "reports", time.time(), since_s)
+        return len(found) == 1 and found[0].whole and set(found[0].nodes) == nodes
+
+    try:
+        wait_until(together, PATIENCE_S)
+    except TimeoutError:
+        what = " and ".join("+".join(sorted(one.nodes)) for one in found) or "nobody trains"
+        raise TimeoutError(f"no group of {'+'.join(sorted(nodes))}: {what}") from None
+    return found[0]
+
+
+def said(folder: Path) -> str:
+    """Return what a trainer's elements have written into their output."""
+    return "\n".join(path.read_text(errors="replace") for path in folder.glob("*.out"))
+
+
+def run_all(
+    site: Site, chosen: list[Shape], nodes: int, tell: Callable[[str], None]
+) -> list[Outcome]:
+    """Run shapes one after the other.
+
+    Raises:
+        LabError: the cluster is no longer in order.
+    """
+    outcomes = []
+    for shape in chosen:
+        try:
+            outcomes.append(run(site, shape, nodes))
+        except TimeoutError as error:  # something of it is left
+            raise LabError(f"{shape.name} does not end: {error}") from error
+        tell(f"{shape.name}: {outcomes[-1].wrong or 'as it should be'}")
+    return outcomes
