@@ -1,0 +1,73 @@
+"""Scripts as people write them, as trainers: some here, all by ``make launch-corpus``."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.labcluster.site import Site, started_site
+from scripts.launch_corpus.command import table
+from scripts.launch_corpus.runner import SETTINGS, Outcome, groups, run
+from scripts.launch_corpus.shapes import Shape, shapes
+
+# Those that go furthest from what other tests start.
+_HERE = (
+    "torchrun-c10d-address",
+    "torchrun-static-bash-c",
+    "two-trainings",
+    "python-exported-ranks",
+)
+_NODES = 2
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with started_site(_NODES, SETTINGS) as running:
+        yield running
+
+
+@pytest.mark.slurm
+@pytest.mark.torch
+@pytest.mark.once
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", _HERE)
+def test_a_script_forms_one_group_and_goes_on_after_a_reclaim(site: Site, name: str) -> None:
+    assert run(site, shapes()[name], _NODES).wrong == ""
+
+
+def test_each_script_says_by_what_it_starts_its_training() -> None:
+    found = shapes()
+    assert "launch" not in found  # others start it
+    assert {one.launcher for one in found.values() if not one.told} > {"torchrun", "srun python"}
+    assert found["mpirun"].told == "mpirun starts its processes"
+    assert list(found.values())[-1].told
+
+
+def _report(folder: Path, name: str, *last: object) -> None:
+    (folder / name).write_text(f"1.0 old 0 1\n{' '.join(map(str, last))}\nhalf a li")
+
+
+def test_processes_that_report_the_same_group_train_together(tmp_path: Path) -> None:
+    now_s = time.time()
+    _report(tmp_path, "n1.10", now_s, "a", 0, 2)
+    _report(tmp_path, "n2.10", now_s - 1, "a", 1, 2)
+    _report(tmp_path, "n3.10", now_s - 60, "a", 2, 2)
+    (group,) = groups(tmp_path, now_s)
+    assert (group.nodes, group.first, group.whole) == (Counter(("n1", "n2")), "n1", True)
+    assert [one.whole for one in groups(tmp_path, now_s, now_s - 0.5)] == [False]
+
+
+def test_the_table_says_what_went_wrong() -> None:
+    outcomes = [
+        Outcome(Shape("a", "torchrun"), processes=6, joined_s=9.04, went_on_s=1.0),
+        Outcome(Shape("b", "mpirun", "mpirun starts"), told_s=20.0),
+        Outcome(Shape("c", "python"), "no group of n1+n2: nobody trains"),
+    ]
+    lines = [line.split() for line in table(outcomes).splitlines()]
+    assert lines[1] == ["torchrun", "a", "one", "group", "6", "9.0", "s", "1.0", "s"]
+    assert lines[2] == ["mpirun", "b", "told", "20.0", "s"]
+    assert lines[3][2:] == ["no", "group", "of", "n1+n2:", "nobody", "trains"]
