@@ -49,8 +49,17 @@ _SHORT = {short: name for name, short in _VALUED.items() if short}
 _SHORT_FLAGS = "HOQWhksuv"
 # Options that the rewriting decides, that it drops, and that sbatch does not know.
 DECIDED = {
-    *("array", "bftrainer", "comment", "exclusive", "gpus", "hold", "no-requeue", "nodelist"),
-    *("nodes", "ntasks", "ntasks-per-gpu", "ntasks-per-node", "open-mode", "partition", "prefer"),
+    *("array", "bftrainer", "comment", "dependency", "exclusive", "gpus", "hold", "no-requeue"),
+    *(
+        "nodelist",
+        "nodes",
+        "ntasks",
+        "ntasks-per-gpu",
+        "ntasks-per-node",
+        "open-mode",
+        "partition",
+        "prefer",
+    ),
     *("requeue", "reservation", "time-min"),
 }
 # The variables of sbatch that stand for such options, or for others that concern a trainer.
@@ -58,6 +67,7 @@ _VARIABLES = {
     "SBATCH_ARRAY_INX": "array",
     "SBATCH_CONSTRAINT": "constraint",
     "SBATCH_GPUS": "gpus",
+    "SBATCH_JOB_NAME": "job-name",
     "SBATCH_PARTITION": "partition",
     "SBATCH_RESERVATION": "reservation",
     "SBATCH_SIGNAL": "signal",

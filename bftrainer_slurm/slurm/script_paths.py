@@ -18,6 +18,10 @@ _PRINTS = re.compile(r"\s*(?:echo|printf|logger|scontrol|squeue|sacct|seff|scanc
 _ON_THE_NODE = re.compile(
     r"""[^/]*=?["']?(?:/tmp\b|/var/tmp\b|/dev/shm\b|\$\{?(?:TMPDIR|SLURM_TMPDIR)\b)"""
 )
+# A variable or an option for a folder or file: RUN_DIR=run-$SLURM_JOB_ID, --save-path=...
+_NAMES_ONE = re.compile(
+    r"[\w-]*(?:dir|directory|folder|path|root|out|output|ckpt|checkpoint|checkpoints|save)=", re.I
+)
 _NO_PATH = re.compile(r"--(?:rdzv|master|job|run)[-_]?(?:id|name|port|addr|endpoint)\b|://")
 
 
@@ -39,7 +43,11 @@ def warnings(script: str) -> list[str]:
 
 def _is_path(word: str) -> bool:
     rest = _CHANGING.sub("", word)
-    return "/" in rest and not _ON_THE_NODE.match(word) and not _NO_PATH.search(word)
+    return bool(
+        ("/" in rest or _NAMES_ONE.match(rest))
+        and not _ON_THE_NODE.match(word)
+        and not _NO_PATH.search(word)
+    )
 
 
 def _said(kind: str, number: int) -> str:

@@ -5,6 +5,7 @@ The same rewriting and the same refusals as ``slurm_plugin/rewrite.c``.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -48,6 +49,8 @@ _FILES = ("output", "error")
 _ENDING_SIGNAL = re.compile(
     r"[RB]*:?\s*(?:(?:SIG)?(?:TERM|KILL)|0*(?:15|9))(?:@|\Z)", re.IGNORECASE
 )
+_SINGLETON = "singleton"
+_DEPENDENCY = "--dependency="
 _NO_ARRAY = "Invalid job array specification"
 # Options that contradict a trainer, and what to do instead; the plugin is compiled with them.
 _REFUSED = dict(
@@ -80,6 +83,7 @@ class Submission:
     record: TrainerRecord
     partition: str
     options: tuple[str, ...]
+    name: str = ""
     said: tuple[str, ...] = ()
     own_rendezvous: bool = False
 
@@ -153,6 +157,7 @@ def compose(
             *job_name,
             *without(options, DECIDED),
             *limit,
+            *([f"{_DEPENDENCY}{given['dependency']}"] if "dependency" in given else []),
             "--nodes=1",
             *tasks_and_gpus(written),
             f"--array=0-{record.anchor}",
@@ -164,6 +169,7 @@ def compose(
             "--time-min=1",
             f"--comment={with_own_comment(text, given.get('comment', ''))}",
         ),
+        name=given.get("job-name", script_name),
         said=(
             told(record),
             *(f"--{name} is left out: {why}" for name, why in _DROPPED.items() if name in given),
@@ -197,10 +203,11 @@ def _check_kept(given: Mapping[str, str]) -> None:
             "--signal=TERM and --signal=KILL would end elements at their start, since their limits "
             "are short and are lengthened later; leave --signal out"
         )
-    if "singleton" in given.get("dependency", ""):
+    dependency = given.get("dependency", "")
+    if _SINGLETON in dependency and "?" in dependency:
         raise SubmissionError(
-            "--dependency=singleton would let one node at a time train; write "
-            "--dependency=afterany:JOB with the job before it"
+            "--dependency=singleton cannot be one of several that will do; write it alone, or with "
+            "commas between"
         )
 
 
@@ -287,9 +294,10 @@ def submit(
     _check_share(runner, submission.record)
     # sbatch takes arguments for the script only after a file's name.
     file = ("/dev/stdin", *arguments) if arguments else ()
+    options = _after_namesakes(runner, submission)
     try:
         printed = runner.submit(
-            *("sbatch", "--parsable", *submission.options, *file),
+            *("sbatch", "--parsable", *options, *file),
             script=script,
             dropped=DROPPED_VARIABLES,
             # Where the site's plugin guards the partition, its guard knows no other grace.
@@ -309,6 +317,27 @@ def submit(
     if not job.isdigit():
         raise GatewayError(f"sbatch answered '{printed.strip()[:80]}', not a job id")
     return int(job)
+
+
+def _after_namesakes(runner: SlurmRunner, submission: Submission) -> list[str]:
+    """Return the options, with the jobs of this name that are there now in place of a singleton.
+
+    Slurm would let one element at a time run.
+    """
+    at = next((at for at, one in enumerate(submission.options) if _SINGLETON in one), None)
+    options = list(submission.options)
+    if at is None or not options[at].startswith(_DEPENDENCY):
+        return options
+    live = "PENDING,RUNNING,SUSPENDED,CONFIGURING,COMPLETING"
+    shown = ("--noheader", f"--states={live}", f"--user={os.getuid()}", "--format=%F %j")
+    lines = runner.read("squeue", *shown).splitlines()
+    names = (line.partition(" ") for line in lines)
+    jobs = dict.fromkeys(job for job, _, name in names if name == submission.name)
+    others = [
+        one for one in options[at].removeprefix(_DEPENDENCY).split(",") if one != _SINGLETON
+    ] + ([f"afterany:{':'.join(jobs)}"] if jobs else [])
+    options[at : at + 1] = [f"{_DEPENDENCY}{','.join(others)}"] if others else []
+    return options
 
 
 def _check_partitions(runner: SlurmRunner, record: TrainerRecord) -> None:

@@ -13,6 +13,8 @@ from bftrainer_slurm.slurm.script_paths import warnings
         "srun torchrun train.py --output_dir runs/$SLURM_JOB_ID",
         "OUT=$SCRATCH/run_${SLURM_JOB_ID}",
         'export CKPT="/work/my runs/${SLURM_JOBID}/ckpt"',
+        "export RUN_FOLDER=ckpt-$SLURM_JOB_ID",
+        "srun python train.py --output-dir=run_$SLURM_JOB_ID",
         "mkdir -p logs/$SLURM_JOB_ID && cd logs/$SLURM_JOB_ID",
     ],
 )
@@ -40,6 +42,8 @@ def test_a_time_in_a_path_is_warned_of(line: str) -> None:
         "CACHE=$TMPDIR/cache/$SLURM_JOB_ID",
         "scontrol show job $SLURM_JOB_ID > logs/job",
         "NOW=$(date +%s)",
+        "export WANDB_RUN_ID=$SLURM_JOB_ID",
+        'srun -l --jobid "$SLURM_JOB_ID" python train.py',
         "OUT=runs/$SLURM_ARRAY_JOB_ID",
         "OUT=runs/${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}",
     ],

@@ -132,7 +132,7 @@ def test_a_named_value_beats_the_options_and_those_the_script() -> None:
         (["-N2-4", "-w", "n[1-99999999]"], "--nodelist: its list of nodes must name"),
         (["-N2-4", "-F", "nodes.txt"], "instead of --nodefile"),
         (["-N2-4", "-w", ",".join(f"a{n}" for n in range(400))], "too long for the trainer's"),
-        (["-N2-4", "--dependency=singleton"], "write --dependency=afterany:JOB"),
+        (["-N2-4", "--dependency=singleton?after:3"], "cannot be one of several"),
         (["-N4", "--bftrainer=min=5"], "min=5 is more than the 4 nodes of -N"),
         (["-N3-4", "--bftrainer=sizes=1:2:8"], "no size of sizes= is from 3 to 4 nodes"),
         (["-N5-7", "--bftrainer=step=4"], "step=4: no multiple of it is from 5 to 7 nodes"),

@@ -137,3 +137,16 @@ def test_slurm_takes_what_was_understood(bench: Bench, tmp_path: Path) -> None:
     bench.grow(array, (1, "n1"))
     wait_until(lambda: bench.state(array, 1) is ElementState.COMPLETED)
     assert (tmp_path / "out_7").read_text() == "2 2\n"
+
+
+def test_a_singleton_waits_for_what_has_its_name(bench: Bench) -> None:
+    script = "#!/bin/sh\n#SBATCH --dependency=singleton -J chain -N1\ntrue\n"
+    runner = SlurmRunner(environment=bench.lab.env)
+    wrapped = wrap_script(script, "true #")
+    first, second, third = (submit(runner, submission(script), wrapped) for _ in range(3))
+    assert bench.trainer(first).demands.dependency == ""
+    assert f"afterany:{first}" in bench.trainer(second).demands.dependency
+    assert set(bench.gateway.queue().behind) == {second, third}
+    bench.gateway.cancel(first)
+    bench.gateway.cancel(second)
+    assert set(bench.gateway.queue().behind) == set()
