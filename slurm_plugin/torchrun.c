@@ -76,6 +76,63 @@ static void put_folder(spank_t spank, const char *folder)
     free(path);
 }
 
+/*
+ * Where what is mounted into a container is named. apptainer reads all four variables of its own and
+ * of singularity, but a SINGULARITY_X only where there is no APPTAINER_X: so that none of the user's is
+ * lost, ours is the older one, if they have not set the other. Scripts mostly set the shorter names.
+ */
+static const char *const BINDS[] = {"APPTAINER_BINDPATH", "SINGULARITY_BINDPATH"};
+
+/* Whether the last of what is mounted is the folder. */
+static bool ends_with(const char *binds, const char *folder)
+{
+    size_t length = strlen(binds);
+    size_t own = strlen(folder);
+
+    return length >= own && strcmp(binds + length - own, folder) == 0 &&
+           (length == own || binds[length - own - 1] == ',');
+}
+
+/* With it apptainer and singularity mount our folder, behind what their user mounts. */
+static void mount_folder(spank_t spank, const char *folder)
+{
+    char *binds = malloc(MAX_VARIABLE);
+    const char *name = BINDS[0];
+    char *mended = NULL;
+    spank_err_t read;
+
+    if (binds == NULL)
+        return;
+    read = spank_getenv(spank, name, binds, MAX_VARIABLE);
+    if (read == ESPANK_ENV_NOEXIST) {
+        name = BINDS[1];
+        read = spank_getenv(spank, name, binds, MAX_VARIABLE);
+    }
+    if (read == ESPANK_ENV_NOEXIST || (read == ESPANK_SUCCESS && binds[0] == '\0'))
+        spank_setenv(spank, name, folder, 1);
+    else if (read == ESPANK_SUCCESS && !ends_with(binds, folder) &&
+             asprintf(&mended, "%s,%s", binds, folder) > 0)
+        spank_setenv(spank, name, mended, 1);
+    free(mended);
+    free(binds);
+}
+
+static void unmount_folder(const char *name, const char *folder)
+{
+    const char *binds = getenv(name);
+    size_t length = binds != NULL ? strlen(binds) : 0;
+    char *rest;
+
+    if (binds == NULL || !ends_with(binds, folder))
+        return;
+    rest = strndup(binds, length > strlen(folder) ? length - strlen(folder) - 1 : 0);
+    if (rest == NULL || rest[0] == '\0')
+        unsetenv(name);
+    else
+        setenv(name, rest, 1);
+    free(rest);
+}
+
 bool torchrun_keeper_user(const char *user, uid_t *found)
 {
     const struct passwd *account;
@@ -130,8 +187,10 @@ void torchrun_set(spank_t spank, const struct site *site, const char *run, unsig
 
 void torchrun_mend(spank_t spank, const struct site *site)
 {
-    if (site->python[0] != '\0')
-        put_folder(spank, site->python);
+    if (site->python[0] == '\0')
+        return;
+    put_folder(spank, site->python);
+    mount_folder(spank, site->python);
 }
 
 void torchrun_unset(const struct site *site)
@@ -143,7 +202,11 @@ void torchrun_unset(const struct site *site)
         unsetenv(ALWAYS[i].name);
     for (size_t i = 0; i < COUNT(OTHERS); i++)
         unsetenv(OTHERS[i]);
-    if (path == NULL || site->python[0] == '\0')
+    if (site->python[0] == '\0')
+        return;
+    for (size_t i = 0; i < COUNT(BINDS); i++)
+        unmount_folder(BINDS[i], site->python);
+    if (path == NULL)
         return;
     rest = python_path_without(path, site->python);
     if (rest != NULL && rest[0] != '\0')

@@ -25,7 +25,7 @@ from tests.slurm_plugin.fake_keeper import FakeKeeper
 pytestmark = pytest.mark.slurm
 
 OURS = (
-    *("PET_", "TORCH_", "SLURM_SPANK", "PYTHONPATH"),
+    *("PET_", "TORCH_", "SLURM_SPANK", "PYTHONPATH", "SINGULARITY_", "APPTAINER_"),
     *("BFTRAINER_ELEMENT", "BFTRAINER_GRACE", "BFTRAINER_KEEPER", "BFTRAINER_KEEPER_UID"),
     *("BFTRAINER_FIRST", "BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS", "SLURM_OPEN_MODE"),
 )
@@ -134,6 +134,26 @@ def test_a_step_finds_our_folder_whatever_the_script_has_done(
     element = start_element(lab, f"#!/bin/sh\n{command}\nsrun env | grep PYTHONPATH\necho end\n")
     element.wait_for("end")
     assert element.lines()["PYTHONPATH"] == wanted.replace("OURS", f"{plugins}/python")
+
+
+BINDS = {
+    "none": ("true", "SINGULARITY_BINDPATH=OURS"),
+    "theirs": ("export SINGULARITY_BINDPATH=/data", "SINGULARITY_BINDPATH=/data,OURS"),
+    "apptainer's": (
+        "unset SINGULARITY_BINDPATH; export APPTAINER_BINDPATH=/data:/mnt:ro,/b",
+        "APPTAINER_BINDPATH=/data:/mnt:ro,/b,OURS",
+    ),
+    "emptied": ("export SINGULARITY_BINDPATH=", "SINGULARITY_BINDPATH=OURS"),
+}
+
+
+@pytest.mark.parametrize(("command", "wanted"), BINDS.values(), ids=BINDS)
+def test_our_folder_is_mounted_into_a_steps_containers_behind_the_users(
+    lab: Lab, plugins: Path, command: str, wanted: str
+) -> None:
+    element = start_element(lab, f"#!/bin/sh\n{command}\nsrun env | grep BIND\necho end\n")
+    element.wait_for("end")
+    assert element.text().splitlines()[:-1] == [wanted.replace("OURS", f"{plugins}/python")]
 
 
 def test_the_first_start_of_a_trainer_is_told_so_and_no_other(lab: Lab) -> None:
