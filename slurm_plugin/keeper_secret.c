@@ -1,14 +1,10 @@
 #include "keeper_secret.h"
 
-#include "keeper_note.h"
-
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-
-#define KEY_SIZE 32 /* the secret's, in bytes */
 
 /* munge.h: MUNGE_OPT_*, MUNGE_CIPHER_AES128. */
 enum { OPTION_CIPHER = 0, OPTION_SOCKET = 8, OPTION_READER = 9, AES_128 = 4 };
@@ -57,49 +53,58 @@ static char *credential_for(const char *text, const char *socket, uid_t reader)
 
 static void write_hex(const unsigned char *bytes, char text[JOB_SECRET_SIZE])
 {
-    for (size_t i = 0; i < KEY_SIZE; i++)
+    for (size_t i = 0; i < SECRET_BYTES; i++)
         snprintf(text + 2 * i, 3, "%02x", bytes[i]);
 }
 
 /* The answer is "secret HEX", covered with the key. */
-static bool uncover(const char *answer, unsigned char key[KEY_SIZE], char secret[JOB_SECRET_SIZE])
+static bool uncover(const char *answer, const unsigned char key[SECRET_BYTES],
+                    char secret[JOB_SECRET_SIZE])
 {
     const char *hex = answer + strlen("secret ");
+    unsigned char bytes[SECRET_BYTES];
 
     if (strncmp(answer, "secret ", strlen("secret ")) != 0 ||
         strspn(hex, "0123456789abcdef") != JOB_SECRET_SIZE - 1 || hex[JOB_SECRET_SIZE - 1] != '\0')
         return false;
-    for (size_t i = 0; i < KEY_SIZE; i++) {
+    for (size_t i = 0; i < SECRET_BYTES; i++) {
         unsigned byte;
 
         sscanf(hex + 2 * i, "%2x", &byte);
-        key[i] ^= (unsigned char)byte;
+        bytes[i] = key[i] ^ (unsigned char)byte;
     }
-    write_hex(key, secret);
+    write_hex(bytes, secret);
     return true;
 }
 
-bool keeper_secret(const char *keeper, const char *socket, uid_t keeper_user, uint32_t array,
-                   char secret[JOB_SECRET_SIZE])
+bool secret_request_make(struct secret_request *request, const char *socket, uid_t keeper_user,
+                         uint32_t array)
 {
-    struct keeper_addresses unused;
-    unsigned char key[KEY_SIZE];
     char text[JOB_SECRET_SIZE + 64];
-    char line[KEEPER_LINE];
-    char answer[KEEPER_LINE];
-    char *credential;
-    bool good;
+    char *credential = NULL;
+    int length = 0;
 
-    if (getrandom(key, sizeof(key), 0) != sizeof(key))
+    request->line[0] = '\0';
+    if (getrandom(request->key, SECRET_BYTES, 0) != SECRET_BYTES)
         return false;
-    write_hex(key, text);
+    write_hex(request->key, text);
     snprintf(text + JOB_SECRET_SIZE - 1, 64, " bftrainer secret %u", array);
     credential = credential_for(text, socket, keeper_user);
-    good = credential != NULL &&
-           snprintf(line, sizeof(line), "secret %u %s", array, credential) < (int)sizeof(line) &&
-           keeper_ask(keeper, line, answer, sizeof(answer), &unused) &&
-           uncover(answer, key, secret);
+    if (credential != NULL)
+        length = snprintf(request->line, KEEPER_LINE, "secret %u %s", array, credential);
+    if (length >= KEEPER_LINE - 1) /* with the newline the keeper takes no more */
+        request->line[0] = '\0';
     free(credential);
-    explicit_bzero(key, sizeof(key));
-    return good;
+    return request->line[0] != '\0';
+}
+
+bool secret_ask(const char *keeper, const struct secret_request *request,
+                char secret[JOB_SECRET_SIZE])
+{
+    struct keeper_addresses unused;
+    char answer[KEEPER_LINE];
+
+    return request->line[0] != '\0' &&
+           keeper_ask(keeper, request->line, answer, sizeof(answer), &unused) &&
+           uncover(answer, request->key, secret);
 }

@@ -7,12 +7,22 @@
 #define BFTRAINER_KEEPER_SECRET_H
 
 #include "job_secret.h"
+#include "keeper_note.h"
 
-/*
- * In a process of the trainer's user. `socket`: munged's, empty: its usual one. False: there is no
- * MUNGE here, or the keeper gives no secret; outside of containers nothing needs it.
- */
-bool keeper_secret(const char *keeper, const char *socket, uid_t keeper_user, uint32_t array,
-                   char secret[JOB_SECRET_SIZE]);
+#define SECRET_BYTES ((JOB_SECRET_SIZE - 1) / 2)
+
+/* What asks for it: made on the node, before anything can have entered a container. */
+struct secret_request {
+    char line[KEEPER_LINE]; /* empty: there is no MUNGE here */
+    unsigned char key[SECRET_BYTES];
+};
+
+/* In a process of the trainer's user. `socket`: munged's, empty: its usual one. */
+bool secret_request_make(struct secret_request *request, const char *socket, uid_t keeper_user,
+                         uint32_t array);
+
+/* False: the keeper gives no secret for it; outside of containers nothing needs one. */
+bool secret_ask(const char *keeper, const struct secret_request *request,
+                char secret[JOB_SECRET_SIZE]);
 
 #endif

@@ -48,6 +48,8 @@ static struct {
     char job_name[JOB_NAME];
     char mark[sizeof(MARKS) + JOB_NAME]; /* there while a guarded batch script of the job runs here */
     char secret[JOB_SECRET_SIZE]; /* of the site's key; empty where MUNGE says who is who */
+    uid_t keeper_user;
+    struct secret_request request; /* with MUNGE: asks for the secret */
     struct element_life *life;
     struct container container;
     struct keeper_calls gone; /* for the line that it has ended */
@@ -161,6 +163,15 @@ static micros_t allowed_grace(spank_t spank, const struct site *site)
     return grace < site->max_grace ? grace : site->max_grace;
 }
 
+/* Whether a step has its element's environment from the batch script. */
+static bool has_environment(spank_t spank)
+{
+    char id[32];
+
+    snprintf(id, sizeof(id), "%u_%u", element.array, element.task);
+    return !element.is_batch && variable_is(spank, ENV_ELEMENT, id);
+}
+
 void element_recognise(spank_t spank, const struct site *site)
 {
     const char *node = getenv("SLURMD_NODENAME"); /* slurmstepd's own environment has it */
@@ -178,6 +189,10 @@ void element_recognise(spank_t spank, const struct site *site)
     element.is_guarded &= element.is_element || is_where_trainers_are(spank, site);
     if (!element.is_guarded)
         return;
+    if (element.is_element && site->key_file[0] == '\0' && !has_environment(spank) &&
+        torchrun_keeper_user(site->keeper_user, &element.keeper_user))
+        secret_request_make(&element.request, site->munge_socket, element.keeper_user,
+                            element.array);
     element.grace = allowed_grace(spank, site);
     element.life = mmap(NULL, sizeof(*element.life), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -224,14 +239,15 @@ static bool ask_for_run(const struct site *site, char run[RUN_SIZE])
     return is_first;
 }
 
-/* With MUNGE the keeper gives it, for containers; see element_make_secret for the other. */
+/* A task may be in a container already, without munged's socket: then the request that is there must do.
+ * One that has waited for a keeper too long is made anew. */
 static void set_secret(spank_t spank, const struct site *site, const char *keeper)
 {
-    uid_t user;
-
-    if ((site->key_file[0] == '\0' && torchrun_keeper_user(site->keeper_user, &user) &&
-         keeper_secret(keeper, site->munge_socket, user, element.array, element.secret)) ||
-        element.secret[0] != '\0')
+    if (element.secret[0] != '\0' || secret_ask(keeper, &element.request, element.secret) ||
+        (element.request.line[0] != '\0' &&
+         secret_request_make(&element.request, site->munge_socket, element.keeper_user,
+                             element.array) &&
+         secret_ask(keeper, &element.request, element.secret)))
         spank_setenv(spank, ENV_JOB_SECRET, element.secret, 1);
 }
 
@@ -309,7 +325,6 @@ void element_guard_task(spank_t spank)
 void element_start_task(spank_t spank, const struct site *site)
 {
     char id[32];
-    char inherited[32];
     char keeper[SITE_TEXT];
     char run[RUN_SIZE];
     char grace[32];
@@ -329,9 +344,7 @@ void element_start_task(spank_t spank, const struct site *site)
     if (element.is_batch)
         correct_batch_environment(spank);
     snprintf(id, sizeof(id), "%u_%u", element.array, element.task);
-    if (!element.is_batch &&
-        spank_getenv(spank, ENV_ELEMENT, inherited, sizeof(inherited)) == ESPANK_SUCCESS &&
-        strcmp(inherited, id) == 0) {
+    if (has_environment(spank)) {
         torchrun_mend(spank, site);
         return;
     }

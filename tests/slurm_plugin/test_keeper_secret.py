@@ -20,11 +20,12 @@ from tests.keeper.test_munge import munge_socket, pytestmark  # noqa: F401
 ASK = """
 import ctypes, sys
 library, keeper, socket, user, array = sys.argv[1:]
-secret = ctypes.create_string_buffer(65)
-ask = ctypes.CDLL(library).keeper_secret
-ask.restype = ctypes.c_bool
-print(secret.value.decode() if ask(keeper.encode(), socket.encode(), int(user), int(array), secret)
-      else "none")
+plugin = ctypes.CDLL(library)
+plugin.secret_request_make.restype = plugin.secret_ask.restype = ctypes.c_bool
+request, secret = ctypes.create_string_buffer(512 + 32), ctypes.create_string_buffer(65)
+made = plugin.secret_request_make(request, socket.encode(), int(user), int(array))
+given = plugin.secret_ask(keeper.encode(), request, secret)
+print(secret.value.decode() if made and given else "none")
 """
 
 
