@@ -53,7 +53,8 @@ class Plugin:
     ``lines`` are those of plugstack.conf that name it, ``loaded`` whether sbatch shows its option,
     ``file_there`` whether its file is on this host, ``package`` the version of our package in the
     folder that elements are given, empty where there is none. ``include`` is what plugstack.conf
-    includes that has the line, empty if it has the line itself.
+    includes that has the line, empty if it has the line itself. ``pyxis_after`` is the line of
+    pyxis, if that is loaded after ours.
     """
 
     lines: tuple[PluginLine, ...] | None = None
@@ -61,6 +62,7 @@ class Plugin:
     file_there: bool | None = None
     package: str | None = None
     include: str = ""
+    pyxis_after: str = ""
 
     @property
     def line(self) -> PluginLine | None:

@@ -18,7 +18,14 @@ from bftrainer_slurm.controller.publish.sentences import OLD_S
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.facts import Answer, ConfigFile, Facts, Here, Network, Plugin
 from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK, SLURM_CONF
-from bftrainer_slurm.doctor.plugstack import PluginLine, included, our_lines, with_included
+from bftrainer_slurm.doctor.plugstack import (
+    PluginLine,
+    in_order,
+    included,
+    our_lines,
+    pyxis_after_ours,
+    with_included,
+)
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
 from bftrainer_slurm.slurm.configuration import partitions_of, values_in
@@ -105,7 +112,8 @@ def _plugin(
     if not lines:
         return Plugin(lines, _is_loaded(runner))
     there, package = _is_there(lines[0], values), _package(lines[0])
-    return Plugin(lines, _is_loaded(runner), there, package, _include(plugstack))
+    late = pyxis_after_ours(in_order(plugstack[0].path))
+    return Plugin(lines, _is_loaded(runner), there, package, _include(plugstack), late)
 
 
 def _include(plugstack: Sequence[ConfigFile]) -> str:

@@ -84,6 +84,8 @@ def _line(facts: Facts, line: PluginLine) -> Iterator[Finding]:
         yield ok("plugin's line", f"{line.listed} {line.path}")
     if facts.plugin.include and "enable_configless" in facts.words("SlurmctldParameters"):
         yield _configless(facts.plugin.include, line)
+    if facts.plugin.pyxis_after:
+        yield _after_pyxis(facts.plugin.pyxis_after)
     yield from _partition(facts)
     yield from _rewrite(facts)
     yield _python(facts)
@@ -115,6 +117,14 @@ def _configless(include: str, line: PluginLine) -> Finding:
         return consider(title, found, why, change)
     why = "Configless nodes are sent plugstack.conf alone: none of them loads the plugin."
     return must(title, found, why, change)
+
+
+def _after_pyxis(pyxis: str) -> Finding:
+    why = (
+        "In its containers an image's PYTHONPATH then hides BFTrainer, and torchrun ends at once. "
+        f"Put BFTrainer's line after this one: {pyxis}"
+    )
+    return consider("plugin's line", "pyxis is loaded after it", why)
 
 
 def _partition(facts: Facts) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 _OURS = "bftrainer.so"
+_PYXIS = "spank_pyxis.so"
 _DEEPEST = 5  # of files that include others
 
 
@@ -51,3 +52,30 @@ def with_included(path: Path, deepest: int = _DEEPEST) -> Iterator[tuple[Path, s
             folder, name = path.parent / Path(pattern).parent, Path(pattern).name
             for one in sorted(folder.glob(name)):
                 yield from with_included(one, deepest - 1)
+
+
+def in_order(path: Path, deepest: int = _DEEPEST) -> Iterator[str]:
+    """Yield the lines of a file in Slurm's order: those that it includes stand in their place.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    for line in path.read_text(errors="replace").splitlines():
+        pattern = included(line) if deepest else None
+        if pattern is None:
+            yield line
+            continue
+        folder, name = path.parent / Path(pattern).parent, Path(pattern).name
+        for one in sorted(folder.glob(name)):
+            yield from in_order(one, deepest - 1)
+
+
+def pyxis_after_ours(lines: Iterable[str]) -> str:
+    """Return the line that loads pyxis after our plugin; empty if none does."""
+    ours = False
+    for line in lines:
+        words = line.partition("#")[0].split()
+        if ours and len(words) > 1 and PurePath(words[1]).name == _PYXIS:
+            return line.strip()
+        ours = ours or bool(our_lines([line]))
+    return ""

@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,18 +77,6 @@ def image(site: Site) -> Path:
         if not made.is_symlink():
             made.chmod(0o755 if made.is_dir() else 0o644)
     return folder
-
-
-@contextmanager
-def ours_first(site: Site) -> Iterator[None]:
-    """Our line before pyxis's."""
-    plugstack = site.lab.dir / "plugstack.conf"
-    text = plugstack.read_text()
-    plugstack.write_text("\n".join(reversed(text.splitlines())) + "\n")
-    try:
-        yield
-    finally:
-        plugstack.write_text(text)
 
 
 def in_image(folder: Path, image: Path, way: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.doctor.facts import Answer, Network, Plugin
 from bftrainer_slurm.doctor.finding import Level
+from bftrainer_slurm.doctor.plugstack import in_order, pyxis_after_ours
 from bftrainer_slurm.slurm.configuration import seconds_of, values_in
 from tests.doctor.made import CONFIG, KEEPER, LINE, here, of, site, the_one
 
@@ -174,6 +176,34 @@ def test_configless_nodes_are_not_sent_what_plugstack_conf_includes(
     facts = site(SlurmctldParameters="enable_configless")
     finding = the_one(replace(facts, plugin=replace(facts.plugin, include=include)))
     assert (finding.check, finding.level, finding.changes[0].line) == ("plugin's line", level, LINE)
+
+
+PYXIS = "required /usr/lib/slurm/spank_pyxis.so"
+ORDERS = {
+    "ours after it": ((PYXIS, LINE), ""),
+    "ours before it": ((LINE, "", PYXIS), PYXIS),
+    "ours before it, in files of their own": (("include plugstack.d/*",), PYXIS),
+    "it is a comment": ((LINE, f"# {PYXIS}"), ""),
+    "ours is not there": ((PYXIS,), ""),
+}
+
+
+@pytest.mark.parametrize(("lines", "late"), ORDERS.values(), ids=ORDERS)
+def test_ours_has_to_be_loaded_after_pyxis(
+    tmp_path: Path, lines: tuple[str, ...], late: str
+) -> None:
+    (tmp_path / "plugstack.d").mkdir()
+    (tmp_path / "plugstack.d" / "bftrainer.conf").write_text(f"{LINE}\n")
+    (tmp_path / "plugstack.d" / "pyxis.conf").write_text(f"{PYXIS}\n")
+    plugstack = tmp_path / "plugstack.conf"
+    plugstack.write_text("\n".join(lines))
+    assert pyxis_after_ours(in_order(plugstack)) == late
+
+
+def test_an_order_that_hides_our_package_in_containers_is_told_with_its_remedy() -> None:
+    finding = the_one(replace(site(), plugin=replace(site().plugin, pyxis_after=PYXIS)))
+    assert (finding.check, finding.level) == ("plugin's line", Level.CONSIDER)
+    assert finding.why.endswith(f"Put BFTrainer's line after this one: {PYXIS}")
 
 
 def test_nodes_whose_elements_never_say_that_they_are_up_are_named() -> None:
