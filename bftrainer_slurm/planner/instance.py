@@ -23,6 +23,7 @@ MAX_NODES = 1_000_000
 MAX_TRAINERS = 10_000
 MAX_POINTS = 1_000  # of a curve
 MAX_CLASSES = 1_000
+MAX_SIZES = 100_000  # of a trainer: more than a job array has tasks
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_NODES)]
 Size: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_NODES)]
@@ -35,7 +36,10 @@ _UNKNOWN = re.compile("Object contains unknown field `(.*)`")
 _MISSING = re.compile("Object missing required field `(.*)`")
 
 # A trainer's fields that have the same name in a file and in the planner.
-_ALIKE = ("min_nodes", "max_nodes", "rescale_up_s", "rescale_down_s", "paused_s", "start_cost")
+_ALIKE = (
+    *("min_nodes", "max_nodes", "sizes"),
+    *("rescale_up_s", "rescale_down_s", "paused_s", "start_cost"),
+)
 
 
 class InstanceError(ValueError):
@@ -56,6 +60,7 @@ class TrainerData(Struct, kw_only=True, omit_defaults=True, forbid_unknown_field
     paused_s: Amount = 0.0
     start_cost: Amount = 0.0
     barred: tuple[Name, ...] = ()
+    sizes: Annotated[tuple[Size, ...], Meta(max_length=MAX_SIZES)] = ()
 
 
 class ClassData(Struct, forbid_unknown_fields=True):

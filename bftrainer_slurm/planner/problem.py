@@ -6,6 +6,7 @@ rescale costs (``Costs``).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from enum import Enum
 from typing import Protocol, TypeAlias
 
 from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.sizes import Sizes
 
 Share: TypeAlias = tuple[int, ...]  # how many nodes of each class
 
@@ -42,6 +44,8 @@ class PlannedTrainer:
     without progress after it grew or shrank. ``paused_s`` is how long it still stands still after
     its last rescale, ``start_cost`` is the cost of a start, in units of the curve times seconds;
     both count with ``Costs.PAUSE`` only. ``barred`` names the classes of which it can have no node.
+    ``sizes``, if there are any, are the only numbers of nodes that it can train on, from
+    ``min_nodes`` to ``max_nodes``.
     """
 
     key: str
@@ -54,6 +58,7 @@ class PlannedTrainer:
     paused_s: float = 0.0
     start_cost: float = 0.0
     barred: frozenset[str] = frozenset()
+    sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_nodes <= self.max_nodes:
@@ -66,10 +71,32 @@ class PlannedTrainer:
             raise ValueError(f"trainer {self.key}: paused_s and start_cost must be 0 or more")
         if not all(map(_is_amount, self.curve.values)):
             raise ValueError(f"trainer {self.key}: its curve must have finite values")
+        if self.sizes and not self._ascends():
+            raise ValueError(f"trainer {self.key}: sizes must ascend from min_nodes to max_nodes")
+
+    def _ascends(self) -> bool:
+        ends = (self.sizes[0], self.sizes[-1]) == (self.min_nodes, self.max_nodes)
+        return ends and all(a < b for a, b in itertools.pairwise(self.sizes))
 
     def allows(self, count: int) -> bool:
         """Whether it can have this many nodes."""
-        return count == 0 or self.min_nodes <= count <= self.max_nodes
+        return count == self.most_within(count)
+
+    def most_within(self, count: int) -> int:
+        """The most nodes that it can have of this many."""
+        if self.sizes:
+            return Sizes(self.sizes).up_to(count)
+        return min(count, self.max_nodes) if count >= self.min_nodes else 0
+
+    def corners(self, least: int, most: int) -> list[int]:
+        """Its sizes from ``least`` to ``most``; of a whole range the ends, and bends of its curve.
+
+        Both numbers are within its bounds, or ``least`` is above ``most``.
+        """
+        if self.sizes:
+            return [size for size in self.sizes if least <= size <= most]
+        bends = (size for size in self.curve.nodes if least < size < most)
+        return sorted({least, *bends, most}) if least <= most else []
 
     def worth(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
         """The worth of ``count`` nodes over the forward time, less the cost of rescaling.

@@ -5,6 +5,7 @@ Worth is in units of the objective times seconds, over the time that the plan lo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bftrainer_slurm.planner.lagrangian import Relaxation
@@ -107,7 +108,7 @@ class _Market:
 
     def _loss(self, trainer: PlannedTrainer, missing: int) -> float:
         nodes = len(self.plan.assignment[trainer.key])
-        left = nodes - missing if nodes - missing >= trainer.min_nodes else 0
+        left = trainer.most_within(nodes - missing)
         return self.problem.worth(trainer, nodes) - self.problem.worth(trainer, left)
 
 
@@ -152,21 +153,21 @@ class _Case:
         least, reach = max(one.min_nodes, nodes + 1), min(one.max_nodes, len(self._usable))
         if nodes >= one.max_nodes:
             return Limit.MOST, None
-        if reach < least:
+        larger = one.corners(least, reach)
+        if not larger:
             return Limit.POOL, None
-        best = self._best(least, reach)
+        best = self._best(larger)
         if not self._is_better(best):
             faster = one.curve.at(best) > one.curve.at(nodes) * (1 + _ROUNDING)
             return (Limit.COST if faster else Limit.NO_GAIN), best
-        within = min(reach, nodes + self._free)
-        if within >= least and self._is_better(at_once := self._best(least, within)):
+        within = one.corners(least, min(reach, nodes + self._free))
+        if within and self._is_better(at_once := self._best(within)):
             return Limit.UNPROVEN, at_once
-        return Limit.OTHERS, least if self._is_better(least) else best
+        return Limit.OTHERS, larger[0] if self._is_better(larger[0]) else best
 
-    def _best(self, least: int, most: int) -> int:
-        """Return the size within these that brings most: at a bend of the curve, or an end."""
-        bends = (size for size in self._trainer.curve.nodes if least < size < most)
-        return max((least, *bends, most), key=lambda size: (self._worth(size), -size))
+    def _best(self, sizes: Sequence[int]) -> int:
+        """Return the one of these sizes that brings most, the least of several."""
+        return max(sizes, key=lambda size: (self._worth(size), -size))
 
     def _is_better(self, size: int) -> bool:
         stake = self._problem.forward_time_s * max(self._trainer.curve.values)
@@ -174,8 +175,9 @@ class _Case:
 
     def _shown(self, better: int | None) -> list[int]:
         one, nodes = self._trainer, self._nodes
-        sizes = {0, one.min_nodes, nodes - 1, nodes, nodes + 1, one.max_nodes, better or 0}
-        return sorted(size for size in sizes if one.allows(size))
+        more = one.corners(max(one.min_nodes, nodes + 1), one.max_nodes)
+        beside = (one.most_within(max(0, nodes - 1)), *more[:1])
+        return sorted({0, one.min_nodes, *beside, nodes, one.max_nodes, better or 0})
 
     def _size(self, nodes: int) -> Size:
         one, problem = self._trainer, self._problem

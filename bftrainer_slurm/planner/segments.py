@@ -51,7 +51,7 @@ def groups_of(problem: Problem) -> list[Group]:
     """Return all trainers that want nodes, in groups of those that are alike."""
     alike: dict[object, list[int]] = defaultdict(list)
     for index, one in enumerate(problem.trainers):
-        bounds, now = (one.min_nodes, one.max_nodes), problem.now(one)
+        bounds, now = (one.min_nodes, one.max_nodes, one.sizes), problem.now(one)
         costs = (one.rescale_up_s, one.rescale_down_s, one.paused_s, one.start_cost)
         alike[bounds, now, one.curve, costs, one.barred].append(index)
     return [
@@ -90,14 +90,11 @@ def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[Share]:
 def _linear(
     problem: Problem, trainer: PlannedTrainer, sizes: tuple[int, int], box: tuple[Share, Share]
 ) -> Iterator[Segment]:
-    """Cut these sizes at the curve's points."""
-    least, most = sizes
-    if least > most:
-        return
-    inner = (size for size in trainer.curve.nodes if least < size < most)
-    corners = [(size, problem.worth(trainer, size)) for size in (least, *inner, most)]
-    if least == most:
-        yield Segment(least, most, corners[0][1], 0.0, *box)
+    """Cut these sizes at the curve's points; sizes with none between them are a segment each."""
+    corners = [(size, problem.worth(trainer, size)) for size in trainer.corners(*sizes)]
+    if trainer.sizes or len(corners) == 1:
+        for size, worth in corners:
+            yield Segment(size, size, worth, 0.0, *box)
         return
     for (x0, y0), (x1, y1) in itertools.pairwise(corners):
         yield Segment(x0, x1, y0, (y1 - y0) / (x1 - x0), *box)

@@ -45,7 +45,8 @@ def equal_shares(problem: Problem) -> list[Share]:
         for index in hungry[:free]:
             counts[index] += 1
         free -= min(free, len(hungry))
-    return [(count,) for count in counts]
+    pairs = zip(problem.trainers, counts, strict=True)
+    return [(trainer.most_within(count),) for trainer, count in pairs]
 
 
 class PaperModel:

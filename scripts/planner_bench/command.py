@@ -13,7 +13,7 @@ from bftrainer_slurm.planner.solver import Planner
 from scripts.benchkit.command import Findings, bench_command, findings, number
 from scripts.benchkit.machine import this_machine
 from scripts.planner_bench import report
-from scripts.planner_bench.instances import made, made_with_classes
+from scripts.planner_bench.instances import made, made_with_classes, made_with_sizes
 from scripts.planner_bench.measure import Kind, compare, fresh, node_level_planner, stream
 
 SIZES = ((5, 16), (10, 16), (10, 32), (10, 64), (10, 128))  # trainers and nodes
@@ -23,6 +23,7 @@ KINDS = (
     Kind("10x128", partial(made, 10, 128)),
     Kind("100x1,000", partial(made, 100, 1_000)),
     Kind("100x1,000 smooth", partial(made, 100, 1_000, measured=False)),
+    Kind("100x1,000 sizes", partial(made_with_sizes, 100, 1_000), target_p95_s=0.1),
     Kind("100x5,000", partial(made, 100, 5_000), target_p95_s=0.1),
     Kind("100x5,000 smooth", partial(made, 100, 5_000, measured=False), target_p95_s=0.1),
     Kind("100x10,000", partial(made, 100, 10_000), target_p95_s=0.3),

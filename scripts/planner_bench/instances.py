@@ -16,6 +16,7 @@ from pathlib import Path
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.instance import read_instance
 from bftrainer_slurm.planner.problem import NodeClass, Plan, PlannedTrainer, Problem
+from bftrainer_slurm.sizes import Sizes
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data" / "planner-instances"
 FORWARD_TIME_S = 120.0
@@ -54,6 +55,30 @@ def made(trainers: int, nodes: int, seed: int, measured: bool = True) -> Problem
         for key in range(trainers)
     )
     return Problem(frozenset(names), FORWARD_TIME_S, planned)
+
+
+def made_with_sizes(trainers: int, nodes: int, seed: int) -> Problem:
+    """Return such a problem in which trainers may have only 1, 2, 4, ... nodes, or multiples of 4.
+
+    Some of them have other numbers of nodes now, as after a loss.
+    """
+    problem = made(trainers, nodes, seed)
+    return replace(
+        problem,
+        trainers=tuple(
+            replace(one, min_nodes=sizes[0], sizes=sizes)
+            for number, one in enumerate(problem.trainers)
+            for sizes in (_doubled(one.max_nodes) if number % 2 else _fours(one.max_nodes),)
+        ),
+    )
+
+
+def _doubled(most: int) -> tuple[int, ...]:
+    return Sizes(tuple(2**power for power in range(12))).between(1, most)
+
+
+def _fours(most: int) -> tuple[int, ...]:
+    return Sizes(step=4).between(1, most)
 
 
 def made_with_classes(trainers: int, nodes: int, seed: int) -> Problem:

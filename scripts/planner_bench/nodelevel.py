@@ -75,6 +75,11 @@ def _add_trainer(
     model += count >= min(trainer.min_nodes, len(pool) + 1) - big * stops
     model += count <= big * (1 - stops)
     model += count <= trainer.max_nodes
+    if trainer.sizes:
+        chosen = [binary() for _ in trainer.sizes]
+        model += mip.xsum(chosen) == 1 - stops
+        pairs = zip(trainer.sizes, chosen, strict=True)
+        model += mip.xsum(size * one for size, one in pairs) == count
 
     # As many nodes change (has XOR had) as the count does: all are added, or all are removed.
     changes = [binary() for _ in pool]

@@ -18,7 +18,7 @@ def exact_counts(problem: Problem) -> list[Share]:
     best = np.zeros(pool + 1)
     chosen = []
     for trainer in problem.trainers:
-        sizes = [0, *range(trainer.min_nodes, min(trainer.max_nodes, pool) + 1)]
+        sizes = [size for size in range(pool + 1) if trainer.allows(size)]
         options = np.full((len(sizes), pool + 1), -np.inf)
         for row, size in enumerate(sizes):
             options[row, size:] = best[: pool + 1 - size] + problem.worth(trainer, size)

@@ -20,9 +20,13 @@ def planned(
     bounds: tuple[int, int] = (1, 8),
     curve: ThroughputCurve = LINEAR,
     costs: tuple[float, float] = (10.0, 5.0),
+    sizes: tuple[int, ...] = (),
 ) -> PlannedTrainer:
     """A trainer that scales linearly; ``current`` names its nodes, separated by spaces."""
-    return PlannedTrainer(key, *bounds, frozenset(current.split()), curve, *costs)
+    if sizes:
+        bounds = sizes[0], sizes[-1]
+    current_nodes = frozenset(current.split())
+    return PlannedTrainer(key, *bounds, current_nodes, curve, *costs, sizes=sizes)
 
 
 def problem(
@@ -53,6 +57,17 @@ def curves(draw: st.DrawFn) -> ThroughputCurve:
     return ThroughputCurve((0, *nodes), (0.0, *values))
 
 
+def bounds(least: int, most: int) -> st.SearchStrategy[dict[str, Any]]:
+    """A trainer's bounds, up to these; some trainers can have a few sizes only."""
+    low = st.integers(1, least)
+    whole = low.flatmap(lambda one: st.tuples(st.just(one), st.integers(one, most)))
+    few = st.sets(st.integers(1, most), min_size=1, max_size=5).map(lambda one: tuple(sorted(one)))
+    return st.one_of(
+        whole.map(lambda pair: {"min_nodes": pair[0], "max_nodes": pair[1]}),
+        few.map(lambda one: {"min_nodes": one[0], "max_nodes": one[-1], "sizes": one}),
+    )
+
+
 @st.composite
 def problems(draw: st.DrawFn, costs: tuple[Costs, ...] = (Costs.PAPER,)) -> Problem:
     """Up to 6 trainers on up to 20 nodes, some of which they have; not all within their bounds."""
@@ -60,14 +75,12 @@ def problems(draw: st.DrawFn, costs: tuple[Costs, ...] = (Costs.PAPER,)) -> Prob
     seconds = st.sampled_from([0.0, 0.2, 17.0, 300.0])
     trainers = []
     for index in range(draw(st.integers(0, 6))):
-        least = draw(st.integers(1, 4))
         held = draw(st.integers(0, min(len(names), 6)))
         current, names = frozenset(names[:held]), names[held:]
         trainers.append(
             PlannedTrainer(
                 key=f"t{index}",
-                min_nodes=least,
-                max_nodes=draw(st.integers(least, 24)),
+                **draw(bounds(4, 24)),
                 current=current,
                 curve=draw(curves()),
                 rescale_up_s=draw(seconds),
@@ -95,14 +108,12 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
     seconds = st.sampled_from([0.0, 0.2, 17.0, 300.0])
     trainers = []
     for index in range(draw(st.integers(0, 3))):
-        least = draw(st.integers(1, 3))
         held = draw(st.integers(0, min(len(names), 3)))
         current, names = frozenset(names[:held]), names[held:]
         trainers.append(
             PlannedTrainer(
                 key=f"t{index}",
-                min_nodes=least,
-                max_nodes=draw(st.integers(least, 6)),
+                **draw(bounds(3, 6)),
                 current=current,
                 curve=draw(curves()),
                 rescale_up_s=draw(seconds),

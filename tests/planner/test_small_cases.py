@@ -36,6 +36,20 @@ CASES = {
         ),
         [4, 0],
     ),
+    "no size between those that it can train on": (problem(7, planned(sizes=(2, 4, 8))), [4]),
+    "what one cannot use to the other": (
+        problem(7, planned("a", sizes=(2, 4, 8), curve=STEEP), planned("b")),
+        [4, 3],
+    ),
+    "at once to a size that it can train on, if it has lost a node": (
+        problem(3, planned(current="n0 n1 n2", sizes=(2, 4, 8), costs=(300.0, 300.0))),
+        [2],
+    ),
+    "up rather than down, if there is a node": (
+        problem(4, planned(current="n0 n1 n2", sizes=(2, 4, 8), costs=(0.0, 0.0))),
+        [4],
+    ),
+    "nothing, if it can train on more only": (problem(3, planned(current="n0", sizes=(4, 8))), [0]),
     "rescaling that does not pay": (
         problem(4, planned(current="n0 n1 n2", costs=(60.0, 0.0))),
         [3],
