@@ -13,11 +13,6 @@ class Sizes:
     only: tuple[int, ...] = ()
     step: int = 1
 
-    @property
-    def any(self) -> bool:
-        """Whether every number will do."""
-        return not self.only and self.step <= 1
-
     def up_to(self, nodes: int) -> int:
         """The greatest allowed number of nodes up to this; 0 if there is none."""
         if self.only:
@@ -30,3 +25,6 @@ class Sizes:
             return tuple(size for size in self.only if least <= size <= most)
         step = max(1, self.step)
         return tuple(range(-(-least // step) * step, most + 1, step))
+
+
+ANY = Sizes()

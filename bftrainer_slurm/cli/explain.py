@@ -15,7 +15,7 @@ from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
 from bftrainer_slurm.cli.trainers import complete, the_one
-from bftrainer_slurm.controller.publish.sentences import nodes, number, reasons
+from bftrainer_slurm.controller.publish.sentences import nodes, number, numbers, reasons
 
 SCHEMA = 1
 _PLAN_LIMIT_S = 60.0
@@ -57,7 +57,10 @@ def explain(trainer: str, back: int | None, side: Side, as_json: bool) -> None:
 
 def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the known reasons as JSON has them; the schema is in docs/json.md."""
-    kept = ("array", "name", "user", "state", "why", "min_nodes", "max_nodes", "nodes", "starting")
+    kept = (
+        *("array", "name", "user", "state", "why", "min_nodes", "max_nodes", "sizes", "step"),
+        *("nodes", "starting"),
+    )
     pool = document["pool"]
     return {
         "schema": SCHEMA,
@@ -71,10 +74,7 @@ def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
 
 def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> Iterator[str]:
     """Return what a person reads."""
-    yield (
-        f"trainer {who(one)}: {one['state']}, {nodes(len(one['nodes']))}, "
-        f"wants {one['min_nodes']} to {one['max_nodes']}"
-    )
+    yield (f"trainer {who(one)}: {one['state']}, {nodes(len(one['nodes']))}, wants {numbers(one)}")
     if one.get("notice"):
         yield from wrapped(f"{shown(one['notice'], 200)}.", 2)
     ago_s = max(0.0, now_s - one["plan"]["time_s"]) if one.get("plan") else 0.0

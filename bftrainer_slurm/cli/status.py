@@ -196,6 +196,8 @@ def known_to_slurm(trainer: Trainer) -> dict[str, Any]:
         "state": "running" if nodes else "waiting",
         "min_nodes": trainer.record.min_nodes,
         "max_nodes": trainer.record.max_nodes,
+        "sizes": list(trainer.record.sizes),
+        "step": trainer.record.step,
         "weight": trainer.record.spec.weight,
         "grace_s": trainer.record.spec.grace_s,
         "node_hours": trainer.record.spec.node_hours,

@@ -142,7 +142,7 @@ class Controller:
         for view in self._roster.views:
             planned = plan.assignment.get(str(view.array)) if plan is not None else None
             want = len(view.placed if planned is None else planned)
-            self._world.groups.own(view.array, view.trainer.user, want)
+            self._world.groups.own(view.array, view.trainer.user, want, view.sizes)
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""

@@ -27,6 +27,7 @@ from bftrainer_slurm.keeper.protocol import (
     parse_numbered,
     whole,
 )
+from bftrainer_slurm.sizes import ANY, Sizes
 
 logger = logging.getLogger(__name__)
 
@@ -90,12 +91,13 @@ class KeeperClient:
         """Say that the training has ended well: who starts now shall end (controller only)."""
         self._ask(f"finish {self.token} {array}")
 
-    def own(self, array: int, uid: int, want: int) -> None:
+    def own(self, array: int, uid: int, want: int, sizes: Sizes = ANY) -> None:
         """Say who owns the trainer, and how many nodes the plan gives it (controller only).
 
-        ``want`` 0: not known.
+        ``want`` 0: not known. The trainer's group has one of these ``sizes``.
         """
-        self._ask(f"own {self.token} {array} {uid} {want}")
+        words = "" if sizes == ANY else f" {' '.join(map(str, (sizes.step, *sizes.only)))}"
+        self._ask(f"own {self.token} {array} {uid} {want}{words}")
 
     def part(self, array: int, tasks: Iterable[int]) -> bool:
         """Ask tasks to leave at a step boundary; return whether they have left (controller only).

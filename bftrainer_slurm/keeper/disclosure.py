@@ -13,7 +13,8 @@ from typing import Any
 STATUS_PAYLOAD = "bftrainer status"  # the text in the credential of a user who asks for the status
 
 _EVERYBODYS = (
-    *("array", "name", "user", "state", "min_nodes", "max_nodes", "weight", "grace_s"),
+    *("array", "name", "user", "state", "min_nodes", "max_nodes", "sizes", "step"),
+    *("weight", "grace_s"),
     *("submit_s", "nodes", "starting", "grew", "shrank", "reclaimed", "node_s"),
     *("first_s", "last_s", "from_s", "until_s", "total", "course", "changes", "earlier_changes"),
 )

@@ -32,6 +32,7 @@ from bftrainer_slurm.keeper.credentials import (
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
 from bftrainer_slurm.keeper.messages import Challenge, Hello, payload
 from bftrainer_slurm.keeper.protocol import ProtocolError
+from bftrainer_slurm.sizes import ANY, Sizes
 
 _OWNER_UNKNOWN = "whose trainer this is, is not known yet"
 
@@ -50,10 +51,11 @@ class NotAdmittedError(ProtocolError):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who owns a trainer, and how many nodes the plan gives it now (0: not known)."""
+    """Who owns a trainer, how many nodes the plan gives it now (0: not known), and may give it."""
 
     uid: int
     want: int
+    sizes: Sizes = ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +183,6 @@ class Gate:
         self.owners.move_to_end(array)
         if len(self.owners) > REMEMBERED_OWNERS:
             self.owners.popitem(last=False)
-
-    def want(self, array: int) -> int:
-        """Return how many nodes the plan gives a trainer; 0: not known."""
-        owner = self.owners.get(array)
-        return 0 if owner is None else owner.want
 
     def user(self, array: int) -> int:
         """Return the id of the trainer's owner; -1 if it is not known, or for the only user."""

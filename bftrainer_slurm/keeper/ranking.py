@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from bftrainer_slurm.keeper.messages import Identity, Ready
+from bftrainer_slurm.sizes import Sizes
 
 
 @dataclass(slots=True)
@@ -52,6 +53,16 @@ class Member:
 def nodes_of(members: Collection[Member]) -> int:
     """Return how many nodes these members are on."""
     return len({member.place for member in members})
+
+
+def fitting(members: list[Member], sizes: Sizes) -> list[Member]:
+    """Return the first of these members that are on a number of nodes that is allowed.
+
+    Those of one node must stand together.
+    """
+    places = list(dict.fromkeys(member.place for member in members))
+    chosen = set(places[: sizes.up_to(len(places))])
+    return [member for member in members if member.place in chosen]
 
 
 def ranked(entrants: Iterable[Member]) -> list[Member]:

@@ -92,7 +92,7 @@ class Registry:
         if before is not None and before.uid != owner.uid:
             self.end(array)
         else:
-            self._in_run(array, lambda run: run.want(owner.want, _now_s()))
+            self._in_run(array, lambda run: run.want(owner.want, _now_s(), owner.sizes))
 
     async def part(self, array: int, tasks: Collection[int]) -> bool:
         """Let tasks leave at the next boundary; return whether they have left in time."""
@@ -127,7 +127,9 @@ class Registry:
         share.check(array)
         running = self._runs.get(array)
         if running is None:
-            run = Run(self.attempts.name(array), self.gate.want(array), self._hold_until_s)
+            owner = self.gate.owners.get(array, Owner(-1, 0))
+            name = self.attempts.name(array)
+            run = Run(name, owner.want, self._hold_until_s, owner.sizes)
             running = self._runs[array] = _Running(run, user)
         self._unproven.discard(session)
         session.belong_to(share, array)

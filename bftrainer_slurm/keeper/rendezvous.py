@@ -39,7 +39,8 @@ from bftrainer_slurm.keeper.messages import (
     Working,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.ranking import Member, nodes_of, ranked
+from bftrainer_slurm.keeper.ranking import Member, fitting, nodes_of, ranked
+from bftrainer_slurm.sizes import ANY, Sizes
 
 GATHER_S = 10.0  # a first generation waits this long for the nodes that the plan gives
 GATHER_UNKNOWN_S = 1.0  # the same, if it is not known how many that are
@@ -85,7 +86,8 @@ class _Pending:
 class Rendezvous:
     """The members of one run with one role.
 
-    ``alone``: each generation has one member (an agent of an in-process run). Until
+    ``alone``: each generation has one member (an agent of an in-process run). A generation has one
+    of the allowed ``sizes``: members of other nodes wait, as newcomers do. Until
     ``hold_until_s`` members of an earlier keeper may come back, so no generation is formed that
     might lack a node.
     """
@@ -95,6 +97,7 @@ class Rendezvous:
     alone: bool = False
     hold_until_s: float = -math.inf
     want: int = 0  # nodes that the plan gives it now; 0: not known
+    sizes: Sizes = ANY
     # The programs that have ended well, each with the tasks that are through with it.
     finished: dict[str, set[int]] = field(default_factory=dict)
     number: int = 0  # of the current generation
@@ -357,10 +360,15 @@ class Rendezvous:
         return not planned and one is not None and one.holds_up and one.key in self.members
 
     def _form(self, entrants: list[Member], now_s: float) -> None:
+        """Form a generation of as many of them as it may have; the others wait."""
+        self._pending, self._first_ready_s = None, math.inf
+        in_order = fitting(ranked(entrants), self.sizes)
+        for member in self._serving():
+            member.rank = None
+        if not in_order:
+            return  # none has enough nodes: all wait for more
         self.highest += 1
         self.number, self.adopted = self.highest, False
-        self._pending, self._first_ready_s = None, math.inf
-        in_order = ranked(entrants)
         who = (member.identity for member in in_order)
         told = tuple(Peer(one.task, one.node, one.local_rank) for one in who)
         first = in_order[0]
@@ -552,8 +560,10 @@ class Rendezvous:
         return [member for member in self.members.values() if member.rank is not None]
 
     def _newcomers_at(self, now_s: float) -> list[Member]:
-        """Return the newcomers, and remember since when there have been any."""
-        newcomers = self._newcomers()
+        """Return the newcomers if there are enough for a larger generation, and note since when."""
+        newcomers, now = self._newcomers(), nodes_of(self._serving())
+        if self.sizes.up_to(now + nodes_of(newcomers)) <= now:
+            newcomers = []
         self._first_ready_s = min(self._first_ready_s, now_s) if newcomers else math.inf
         return newcomers
 

@@ -19,6 +19,7 @@ from bftrainer_slurm.keeper.messages import (
     Role,
 )
 from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Rendezvous, Send
+from bftrainer_slurm.sizes import ANY, Sizes
 
 REMEMBERED_ATTEMPTS = 20_000
 
@@ -67,9 +68,11 @@ class Attempts:
 
 
 class Run:
-    """One attempt of a trainer. ``hold_until_s``: see ``Rendezvous``."""
+    """One attempt of a trainer. ``hold_until_s`` and ``sizes``: see ``Rendezvous``."""
 
-    def __init__(self, name: str, want: int, hold_until_s: float = -math.inf) -> None:
+    def __init__(
+        self, name: str, want: int, hold_until_s: float = -math.inf, sizes: Sizes = ANY
+    ) -> None:
         self.name = name
         self._out: list[Output] = []
         self._agents = Rendezvous(Role.AGENT, self._out, hold_until_s=hold_until_s)
@@ -81,6 +84,7 @@ class Run:
         self._in_process = False
         self._rendezvous_of: dict[int, Rendezvous] = {}
         self._agents.want = self._workers.want = want
+        self._agents.sizes = self._workers.sizes = sizes
 
     @property
     def size(self) -> int:
@@ -129,10 +133,10 @@ class Run:
             rendezvous.lose(key, now_s)
             self._settle(rendezvous, member.identity.task)
 
-    def want(self, nodes: int, now_s: float) -> None:
-        """The plan gives the trainer this many nodes (0: not known)."""
+    def want(self, nodes: int, now_s: float, sizes: Sizes = ANY) -> None:
+        """The plan gives the trainer this many nodes (0: not known); it may have these sizes."""
         for rendezvous in (self._agents, self._workers):
-            rendezvous.want = nodes
+            rendezvous.want, rendezvous.sizes = nodes, sizes
             rendezvous.tick(now_s)
 
     def part(self, tasks: Collection[int], now_s: float) -> None:

@@ -32,6 +32,7 @@ from bftrainer_slurm.keeper.protocol import (
     whole,
 )
 from bftrainer_slurm.keeper.registry import MANY_FILES, Registry
+from bftrainer_slurm.sizes import Sizes
 
 logger = logging.getLogger(__name__)
 
@@ -156,6 +157,8 @@ class Keeper:
                 self.registry.end(array)
             case ["own", int(array), int(uid), int(want)]:
                 self.registry.own(array, Owner(uid, want))
+            case ["own", int(array), int(uid), int(want), int(step), *_]:
+                self.registry.own(array, Owner(uid, want, Sizes(tuple(numbers[4:]), step)))
             case ["part", int(array), _, *_]:
                 if not await self.registry.part(array, set(numbers[1:])):
                     return b"late\n"

@@ -68,6 +68,10 @@ def said(changes: dict[str, Any] | None = None, **terms: Any) -> str:
         ({"limit": "most", "most": 3}, "It has 3 nodes, as many as it may have now."),
         ({"limit": "pool", "usable": 3}, "It has all 3 nodes that it can use now."),
         (
+            {"limit": "pool", "usable": 3, "nodes": 2, "sizes": [{"nodes": 2}, {"nodes": 4}]},
+            "Next would be 4 nodes, and it can use only 3 now.",
+        ),
+        (
             {"limit": "pool", "nodes": 0, "least": 4, "usable": 3},
             "It needs at least 4 nodes, and can use only 3 now.",
         ),
@@ -108,6 +112,8 @@ def test_there_is_a_sentence_for_each_limit() -> None:
         ({"nodes": ["n1"]}, "The plan gives it 3 nodes; it is on its way there."),
         ({"plan": None}, "It is in no plan now: it is new, it rests after a failure"),
         ({"plan": None, "hidden": True}, "Only alice sees what the plan says about it."),
+        ({"sizes": [2, 4, 8]}, "It trains on 2, 4 or 8 nodes only, as its user asked."),
+        ({"step": 4, "min_nodes": 4}, "It trains on 4 to 8 nodes in steps of 4 only, as its"),
     ],
 )
 def test_why_it_waits_or_changes_is_a_sentence(changes: dict[str, Any], sentence: str) -> None:
@@ -126,7 +132,7 @@ def test_while_the_controller_is_down_nobody_plans() -> None:
 
 def test_the_sizes_are_a_table_with_the_planned_one_marked() -> None:
     shown = list(lines(TRAINER, STATUS, now_s=1007.4))
-    assert shown[0] == "trainer 12 digits of alice: running, 3 nodes, wants 1 to 8"
+    assert shown[0] == "trainer 12 digits of alice: running, 3 nodes, wants 1 to 8 nodes"
     rows = [line.split() for line in shown if line.strip()[:1].isdigit()]
     assert rows == [
         ["3", "240", "-16", "224", "<-", "the", "plan"],

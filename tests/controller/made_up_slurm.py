@@ -192,9 +192,11 @@ class MadeUpSlurm:
         every = (job for jobs in self.jobs.values() for job in jobs.values())
         return [job for job in every if not states or job.state in states]
 
-    def submit_(self, array: int, least: int, most: int, id_: str) -> None:
+    def submit_(
+        self, array: int, least: int, most: int, id_: str, sizes: tuple[int, ...] = ()
+    ) -> None:
         self.jobs[array] = {task: Job(ElementId(array, task), self.now_s) for task in range(most)}
-        self.records[array] = TrainerRecord(least, most, Spec(), id=id_)
+        self.records[array] = TrainerRecord(least, most, Spec(), sizes=sizes, id=id_)
 
     def cancel_(self, array: int) -> None:
         for job in self.jobs.get(array, {}).values():
@@ -307,4 +309,4 @@ class MadeUpSlurm:
 
 def renamed(record: TrainerRecord, least: int) -> TrainerRecord:
     """The record with another least size, as its owner may write it into the comment."""
-    return replace(record, min_nodes=min(least, record.max_nodes))
+    return replace(record, min_nodes=min(least, record.max_nodes), sizes=())

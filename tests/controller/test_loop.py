@@ -34,6 +34,7 @@ from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, value
 from bftrainer_slurm.replay.policies import equal_shares
+from bftrainer_slurm.sizes import ANY, Sizes
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from bftrainer_slurm.spec import Spec, TrainerRecord
 from tests.controller.worlds import ARRAY, NOW_S, started
@@ -182,7 +183,7 @@ class Told(Groups):
     ended: list[int] = field(default_factory=list)
     silent: bool = False
 
-    def own(self, array: int, user: str, want: int) -> None:
+    def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
         self.owned.append((array, user, want))
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:

@@ -26,6 +26,7 @@ from bftrainer_slurm.model import BackfillPass, ElementState, WaitingJob
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, value
+from bftrainer_slurm.sizes import ANY, Sizes
 from bftrainer_slurm.slurm.gateway import GatewayError
 from tests.controller.made_up_slurm import (
     BACKFILL_S,
@@ -78,7 +79,7 @@ class Watch(Groups):
         self._see = see
         self._slurm = slurm
 
-    def own(self, array: int, user: str, want: int) -> None:
+    def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
         self._see(array)
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
@@ -155,6 +156,14 @@ class Whatever(RuleBasedStateMachine):
         self.controller.status({})
         for view in self.controller._roster.views:
             self.see(view.array)
+        self.the_plan_gives_only_sizes_that_are_allowed()
+
+    def the_plan_gives_only_sizes_that_are_allowed(self) -> None:
+        made = self.controller._decision.made
+        for one in made.problem.trainers if made else ():
+            nodes = len(made.plan.assignment[one.key]) if made else 0
+            sizes = self.slurm.records[int(one.key)].sizes
+            assert nodes == 0 or not sizes or nodes in sizes, (one.key, nodes, sizes)
 
     def what_must_be_done_is(self) -> None:
         """After a turn in which nothing was refused."""
@@ -239,11 +248,13 @@ class Whatever(RuleBasedStateMachine):
 
     # Trainers.
 
-    @rule(array=ARRAYS, least=st.integers(1, 3), most=st.integers(3, 4))
-    def somebody_submits(self, array: int, least: int, most: int) -> None:
+    @rule(array=ARRAYS, least=st.integers(1, 3), most=st.integers(3, 4), step=st.integers(0, 3))
+    def somebody_submits(self, array: int, least: int, most: int, step: int = 0) -> None:
         if array not in self.slurm.jobs:
             self.submitted += 1
-            self.slurm.submit_(array, least, most, f"{self.submitted:08x}")
+            sizes = tuple(range(least, most + 1, step)) if step else ()
+            most = sizes[-1] if sizes else most
+            self.slurm.submit_(array, least, most, f"{self.submitted:08x}", sizes)
 
     @there_is()
     @rule(number=ONE)
@@ -387,8 +398,12 @@ class Whatever(RuleBasedStateMachine):
         for array, jobs in self.slurm.jobs.items():
             held = sum(job.state is HELD for job in jobs.values())
             mine = sum(job.state is RUNNING for job in jobs.values())
-            fits = mine + min(held, len(free)) >= self.slurm.records[array].min_nodes
+            record = self.slurm.records[array]
+            most = Sizes(record.sizes).up_to(mine + min(held, len(free)))
+            fits = most > mine and most >= record.min_nodes
             assert not (free and held and fits) or array in over, (array, free, jobs)
+            odd = mine and array not in over and mine != Sizes(record.sizes).up_to(mine)
+            assert not odd or mine + held < record.min_nodes, (array, record, jobs)
 
     def an_ordinary_job_finds_idle_nodes(self) -> None:
         """One that needs all nodes, at the first pass after its submission."""

@@ -29,6 +29,7 @@ from bftrainer_slurm.keeper.messages import (
 )
 from bftrainer_slurm.keeper.protocol import Note
 from bftrainer_slurm.keeper.rendezvous import LATE, HangUp, Output, Rendezvous, Send
+from bftrainer_slurm.sizes import ANY, Sizes
 
 State = tuple[tuple[int, int], ...]  # (step, generation) of each completed step
 
@@ -180,9 +181,9 @@ class Process:
 class World:
     """A rendezvous, its members, and virtual time."""
 
-    def __init__(self, role: Role, want: int = 0) -> None:
+    def __init__(self, role: Role, want: int = 0, sizes: Sizes = ANY) -> None:
         self.out: list[Output] = []
-        self.rendezvous = Rendezvous(role, self.out, want=want)
+        self.rendezvous = Rendezvous(role, self.out, want=want, sizes=sizes)
         self.role = role
         self.now_s = 0.0
         self.keys = self.said = 0
@@ -259,6 +260,8 @@ class World:
         known = self.members.setdefault(generation.number, generation.members)
         assert known == generation.members
         assert generation.world == len(generation.members)
+        nodes = len({member.node for member in generation.members})
+        assert nodes == self.rendezvous.sizes.up_to(nodes), "only sizes that are allowed"
         peer = generation.members[generation.rank]
         who = process.identity
         assert (peer.task, peer.node, peer.local_rank) == (who.task, who.node, who.local_rank)

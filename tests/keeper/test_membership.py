@@ -31,6 +31,7 @@ from bftrainer_slurm.keeper.messages import (
 )
 from bftrainer_slurm.keeper.protocol import NoteKind, ProtocolError
 from bftrainer_slurm.keeper.rendezvous import LATE
+from bftrainer_slurm.sizes import Sizes
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside, together
@@ -229,6 +230,16 @@ def test_a_new_generation_and_a_failure_reach_the_controller(keeper: Inside) -> 
     (failed,) = [note for note in others if note.kind is NoteKind.FAILED]
     assert (failed.array, failed.task, failed.node) == (12, 1, "n1")
     assert failed.text == "Traceback:\nZeroDivisionError\n"
+
+
+def test_a_group_has_a_size_that_the_controller_allows(keeper: Inside) -> None:
+    keeper.client.own(12, 0, 4, Sizes((2, 4)))
+    members = [keeper.member(task, Role.AGENT) for task in (1, 2, 3)]
+    for member in members:
+        member.ready(-1, "new")
+    keeper.client.own(12, 0, 2, Sizes((2, 4)))  # there are no more
+    (reformed,) = keeper.notes(1)
+    assert dict(reformed.measures)["nodes"] == 2.0
 
 
 def test_who_has_a_wrong_secret_hears_so_and_tries_again(

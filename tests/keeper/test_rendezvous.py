@@ -32,12 +32,13 @@ from bftrainer_slurm.keeper.messages import (
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import LATE, HangUp, Rendezvous, Send
 from bftrainer_slurm.keeper.runs import Run
+from bftrainer_slurm.sizes import ANY, Sizes
 from tests.keeper.simulated import Process, World
 
 
-def started(role: Role, tasks: int, local_world: int = 1) -> World:
+def started(role: Role, tasks: int, local_world: int = 1, sizes: Sizes = ANY) -> World:
     """A rendezvous of so many elements, in its first generation."""
-    world = World(role, want=tasks)
+    world = World(role, want=tasks, sizes=sizes)
     for task in range(1, tasks + 1):
         world.start(task, local_world)
     world.settle(3)
@@ -150,6 +151,75 @@ def test_workers_stop_after_the_same_step() -> None:
     steps_before = {step for step, number in world.processes[0].state if number == 1}
     steps_after = {step for step, number in world.processes[0].state if number == 2}
     assert steps_before.isdisjoint(steps_after)
+
+
+# Only some sizes.
+
+SIZES = Sizes((2, 4, 8))
+
+
+@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
+def test_after_a_loss_it_goes_on_at_a_size_that_is_allowed(role: Role) -> None:
+    world = started(role, 4, sizes=SIZES)
+    world.kill(world.processes[1])
+    world.settle(8)
+    live = [one for one in world.processes if one.alive]
+    assert [world_of(one) for one in live if not one.waiting] == [2, 2]
+    assert [one.identity.task for one in live if one.waiting] == [4]  # the one that came last
+    world.wait_until(1_000.0)
+    world.settle(8)
+    assert {one.number for one in live if not one.waiting} == {2}, "nothing else changes"
+    warm(world, 5)
+    world.settle(8)
+    assert [world_of(one) for one in world.processes if one.alive] == [4] * 4
+
+
+def test_below_its_least_size_all_wait_with_what_they_have() -> None:
+    world = started(Role.WORKER, 2, sizes=SIZES)
+    world.settle(4)
+    world.kill(world.processes[0])
+    world.settle(4)
+    (left,) = (one for one in world.processes if one.alive)
+    trained = left.state
+    assert trained and left.waiting
+    newcomer = warm(world, 3)
+    world.settle(1)
+    world.wait_until(world.now_s + 10.0)  # two of four that are planned
+    world.settle(4)
+    assert world_of(left) == world_of(newcomer) == 2
+    assert newcomer.state[: len(trained)] == trained
+
+
+def test_the_first_generation_has_a_size_that_is_allowed() -> None:
+    world = World(Role.AGENT, want=4, sizes=SIZES)
+    for task in (1, 2, 3):
+        warm(world, task)
+    world.wait_until(9.9)
+    assert not any(one.inbox for one in world.processes)
+    world.wait_until(10.0)
+    hear_all(world)
+    assert [one.generation and one.generation.world for one in world.processes] == [2, 2, None]
+
+
+def test_a_newcomer_that_makes_no_allowed_size_waits() -> None:
+    world = started(Role.AGENT, 2, sizes=Sizes(step=2))
+    warm(world, 3)
+    world.wait_until(100.0)
+    hear_all(world)
+    assert world.processes[0].change is None
+    warm(world, 4)
+    world.settle(6)
+    assert {world_of(one) for one in world.processes} == {4}
+
+
+def test_the_sizes_of_a_run_are_those_of_its_group() -> None:
+    run = Run("12.1", 4, sizes=SIZES)
+    for key in (1, 2, 3):
+        run.join(key, Identity(12, key, f"n{key}", Role.AGENT), None, 0.0)
+        run.hear(key, Ready(), 0.0)
+    run.want(3, 1.0, Sizes(step=3))
+    told = [one.message for one in run.take() if isinstance(one, Send)]
+    assert [one.world for one in told if isinstance(one, Generation)] == [3]
 
 
 # Losing.

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.sizes import ANY, Sizes
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +26,11 @@ _TASKS_A_LINE = 50  # of the keeper's 512 bytes
 class Groups:
     """What the loop tells. This class tells nothing: simulated trainers need no keeper."""
 
-    def own(self, array: int, user: str, want: int) -> None:
-        """A trainer belongs to this user and shall have so many nodes; may be repeated."""
+    def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
+        """A trainer belongs to this user and shall have so many nodes; may be repeated.
+
+        Its group may have only these ``sizes``.
+        """
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         """Tell that these tasks (by array) shall leave; return those of whom it was not told.
@@ -69,22 +73,23 @@ class KeeperGroups(Groups):
         self._keeper = keeper
         self._clock = clock
         self._identity = ""
-        self._told: dict[int, tuple[int, int]] = {}
+        self._told: dict[int, tuple[int, int, Sizes]] = {}
         self._uids: dict[str, int] = {}
         self._unknown: set[str] = set()  # said once
         self._silent_until_s = float("-inf")
 
-    def own(self, array: int, user: str, want: int) -> None:
+    def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
         """Tell the keeper, unless it knows."""
         uid = self._uid(user)
         identity, _ = self._keeper()
         if identity != self._identity:
             self._identity = identity
             self._told.clear()
-        if uid is None or self._told.get(array) == (uid, want):
+        if uid is None or self._told.get(array) == (uid, want, sizes):
             return
-        if self._tell(lambda keeper: keeper.own(array, uid, want), f"whose trainer {array} is"):
-            self._told[array] = uid, want
+        what = f"whose trainer {array} is"
+        if self._tell(lambda keeper: keeper.own(array, uid, want, sizes), what):
+            self._told[array] = uid, want, sizes
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         """Ask all groups at the same time, so that a slow one does not delay the others.

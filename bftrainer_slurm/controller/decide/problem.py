@@ -12,6 +12,7 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Place, ThroughputCurve, nodes_of
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
 from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, PlannedTrainer, Problem
+from bftrainer_slurm.sizes import ANY
 
 # A start takes time too. Without this cost a trainer that stands still for a moment would lose its
 # last node to one that would start there. It is at most half of the forward time, so that a node
@@ -117,7 +118,8 @@ def _costs_alike(one: PlannedTrainer, other: PlannedTrainer) -> bool:
 
 def _wanted(problem: Problem) -> tuple[object, ...]:
     trainers = [
-        (one.key, one.min_nodes, one.max_nodes, one.curve, one.barred) for one in problem.trainers
+        (one.key, one.min_nodes, one.max_nodes, one.sizes, one.curve, one.barred)
+        for one in problem.trainers
     ]
     return problem.pool, trainers, problem.classes
 
@@ -146,21 +148,31 @@ def _planned_trainer(
 ) -> PlannedTrainer:
     record, costs = view.trainer.record, appraisal.costs
     start_s = min(costs.start_s, _MOST_OF_FORWARD * picture.forward_time_s)
+    least, most = record.min_nodes, min(record.max_nodes, _elements(view))
+    sizes = () if view.sizes == ANY else view.sizes.between(least, most)
+    if sizes:
+        least, most = sizes[0], sizes[-1]
     return PlannedTrainer(
         key=str(view.array),
-        min_nodes=record.min_nodes,
-        max_nodes=min(record.max_nodes, len(view.placed) + len(view.spare)),
+        min_nodes=least,
+        max_nodes=most,
         current=frozenset(place.name for place in view.places),
         curve=curve,
         rescale_up_s=costs.up_s,
         rescale_down_s=costs.down_s,
         paused_s=max(0.0, view.state.paused_until_s - picture.now_s),
-        start_cost=start_s * curve.at(record.min_nodes),
+        start_cost=start_s * curve.at(least),
         barred=frozenset(one.name for one, out in classes.items() if view.array in out),
+        sizes=sizes,
     )
 
 
 def _can_use_nodes(view: TrainerView, now_s: float) -> bool:
     if view.over or view.abandoned or view.state.rests_until_s > now_s:
         return False
-    return len(view.placed) + len(view.spare) >= view.trainer.record.min_nodes
+    return view.sizes.up_to(_elements(view)) >= view.trainer.record.min_nodes
+
+
+def _elements(view: TrainerView) -> int:
+    """How many of its elements can have a node."""
+    return len(view.placed) + len(view.spare)

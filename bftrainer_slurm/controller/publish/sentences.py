@@ -41,6 +41,8 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
         found.append(f"{nodes(count)} more {'is' if count == 1 else 'are'} starting.")
     plan = one.get("plan")
     if plan:
+        if one.get("sizes") or one.get("step", 1) > 1:
+            found.append(f"It trains on {numbers(one)} only, as its user asked.")
         found += [_limit(plan), *_room(plan), _pool(document)]
         if len(one["nodes"]) + len(one["starting"]) != plan["nodes"]:
             found.append(f"The plan gives it {nodes(plan['nodes'])}; it is on its way there.")
@@ -77,6 +79,9 @@ def _limit(plan: Mapping[str, Any]) -> str:
     match Limit(plan["limit"]):
         case Limit.MOST:
             return f"It has {nodes(plan['most'])}, as many as it may have now."
+        case Limit.POOL if plan["nodes"] and plan["usable"] > plan["nodes"]:
+            larger = min(one["nodes"] for one in plan["sizes"] if one["nodes"] > plan["nodes"])
+            return f"Next would be {nodes(larger)}, and it can use only {plan['usable']} now."
         case Limit.POOL if plan["nodes"]:
             return f"It has all {nodes(plan['usable'])} that it can use now."
         case Limit.POOL:
@@ -128,6 +133,14 @@ def _share(plan: Mapping[str, Any]) -> str:
     if not now:
         return ""
     return f" ({rates[plan['better']] / now - 1:+.0%} a second)"
+
+
+def numbers(one: Mapping[str, Any]) -> str:
+    """Return what a trainer can have: ``1 to 8 nodes``, ``2, 4 or 8 nodes``."""
+    if sizes := list(map(str, one.get("sizes") or ())):
+        return " or ".join(filter(None, (", ".join(sizes[:-1]), sizes[-1]))) + " nodes"
+    steps = f" in steps of {one['step']}" if one.get("step", 1) > 1 else ""
+    return f"{one['min_nodes']} to {one['max_nodes']} nodes{steps}"
 
 
 def nodes(count: int) -> str:

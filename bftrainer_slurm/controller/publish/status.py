@@ -57,6 +57,8 @@ def trainer_status(
         "error": (failing.text if failing else error) or None,
         "min_nodes": trainer.record.min_nodes,
         "max_nodes": trainer.record.max_nodes,
+        "sizes": list(trainer.record.sizes),
+        "step": trainer.record.step,
         "weight": trainer.record.spec.weight,
         "grace_s": trainer.record.spec.grace_s,
         "node_hours": trainer.record.spec.node_hours,

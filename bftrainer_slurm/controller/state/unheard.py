@@ -89,13 +89,13 @@ def unheard(
     whether notes come through; of those that are mute then, ``state.mute`` has something else to
     say.
     """
-    nodes = together.nodes
-    if view.over or nodes >= len(view.placed) or (joined and not nodes):
+    nodes, most_of = together.nodes, view.sizes.up_to
+    if view.over or nodes >= most_of(len(view.placed)) or (joined and not nodes):
         return None
     going = set(_going(view, hears))
     running = {node: start_s for node, start_s in since_s(view).items() if node not in going}
     starts_s = sorted(start_s for start_s in running.values() if start_s is not None)
-    if nodes >= len(starts_s):
+    if nodes >= most_of(len(starts_s)):
         return None
     since_both_s = max(starts_s[nodes], together.fell_s)
     if not joined:

@@ -21,6 +21,7 @@ from bftrainer_slurm.controller.state.phases import (
 )
 from bftrainer_slurm.controller.state.trainer_state import FINISHED, TrainerState
 from bftrainer_slurm.model import Element, ElementId, ElementState, Place, Trainer
+from bftrainer_slurm.sizes import Sizes
 
 _FAILED = (*BROKEN, Phase.REVIVED)
 
@@ -48,6 +49,11 @@ class TrainerView:
     def submit_s(self) -> float:
         """When it was submitted: a requeue gives an element a new time of submission."""
         return min(self.trainer.submit_s, self.state.submit_s)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The numbers of nodes that it can train on, within its bounds."""
+        return Sizes(self.trainer.record.sizes, self.trainer.record.step)
 
     @property
     def finishing(self) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from bftrainer_slurm.controller.act.groups import KeeperGroups
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.sizes import ANY, Sizes
 from tests.controller.worlds import ARRAY, Clock
 
 ME = getpass.getuser()
@@ -69,13 +70,20 @@ def groups(keeper: FakeKeeper, clock: Clock) -> KeeperGroups:
 def test_a_trainer_is_introduced_once(groups: KeeperGroups, keeper: FakeKeeper) -> None:
     groups.own(ARRAY, ME, 3)
     groups.own(ARRAY, ME, 3)
-    assert keeper.heard == [("own", ARRAY, os.getuid(), 3)]
+    assert keeper.heard == [("own", ARRAY, os.getuid(), 3, ANY)]
 
 
 def test_and_again_when_it_is_to_have_more_nodes(groups: KeeperGroups, keeper: FakeKeeper) -> None:
     groups.own(ARRAY, ME, 3)
     groups.own(ARRAY, ME, 4)
-    assert [words[-1] for words in keeper.heard] == [3, 4]
+    assert [words[3] for words in keeper.heard] == [3, 4]
+
+
+def test_and_again_when_it_may_have_other_sizes(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+    groups.own(ARRAY, ME, 3, Sizes((1, 3)))
+    groups.own(ARRAY, ME, 3, Sizes((1, 3)))
+    groups.own(ARRAY, ME, 3)
+    assert [words[4] for words in keeper.heard] == [Sizes((1, 3)), ANY]
 
 
 def test_and_again_to_another_keeper(groups: KeeperGroups, keeper: FakeKeeper) -> None:

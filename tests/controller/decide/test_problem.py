@@ -16,6 +16,7 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve
 from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.planner.problem import Problem, value
+from bftrainer_slurm.spec import TrainerRecord
 from tests.controller.worlds import ARRAY, NOW_S, element, picture, places, trainer, view, view_of
 
 HELD = element(2, ElementState.HELD)
@@ -99,6 +100,34 @@ def test_the_objective_makes_the_curve() -> None:
 
 def test_no_trainer_gets_more_nodes_than_it_has_elements() -> None:
     assert asked(view(ON_N1, HELD)).trainers[0].max_nodes == 2
+
+
+def sized(*elements: Element, sizes: tuple[int, ...] = (), step: int = 1) -> TrainerView:
+    of = trainer(*elements)
+    least, most = (sizes[0], sizes[-1]) if sizes else (step, len(elements) // step * step)
+    return view_of(replace(of, record=TrainerRecord(least, most, sizes=sizes, step=step)))
+
+
+def test_a_trainer_may_have_only_the_sizes_that_its_user_asked_for() -> None:
+    held = [element(task, ElementState.HELD) for task in range(9)]
+    (one,) = asked(sized(*held, sizes=(2, 4, 8))).trainers
+    assert (one.min_nodes, one.max_nodes, one.sizes) == (2, 8, (2, 4, 8))
+    (one,) = asked(sized(*held, step=4)).trainers
+    assert (one.min_nodes, one.max_nodes, one.sizes) == (4, 8, (4, 8))
+
+
+def test_and_of_these_only_those_for_which_it_has_elements() -> None:
+    held = [element(task, ElementState.HELD) for task in range(3)]
+    (one,) = asked(sized(*held, sizes=(2, 4))).trainers
+    assert (one.min_nodes, one.max_nodes, one.sizes) == (2, 2, (2,))
+    assert asked(sized(*held, sizes=(4, 8))).trainers == ()
+
+
+def test_a_plan_does_not_stand_if_the_sizes_have_changed() -> None:
+    held = [element(task, ElementState.HELD) for task in range(4)]
+    before = asked(sized(*held, sizes=(1, 2, 4)))
+    assert same_question(before, before)
+    assert not same_question(asked(sized(*held, sizes=(1, 4))), before)
 
 
 def test_a_trainer_that_has_failed_just_now_is_left_out() -> None:

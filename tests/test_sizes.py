@@ -1,0 +1,27 @@
+"""Which numbers of nodes are allowed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bftrainer_slurm.sizes import ANY, Sizes
+
+few = st.sets(st.integers(1, 30), min_size=1, max_size=6).map(lambda one: tuple(sorted(one)))
+sizes = st.one_of(st.just(ANY), few.map(Sizes), st.integers(1, 9).map(lambda n: Sizes(step=n)))
+
+
+@given(sizes, st.integers(0, 40), st.integers(0, 40))
+def test_the_allowed_numbers_are_the_same_however_one_asks(
+    these: Sizes, least: int, most: int
+) -> None:
+    every = range(1, 41)
+    allowed = [n for n in every if (n in these.only if these.only else n % these.step == 0)]
+    assert these.up_to(most) == max((n for n in allowed if n <= most), default=0)
+    assert [n for n in these.between(least, most) if n] == [
+        n for n in allowed if least <= n <= most
+    ]
+
+
+def test_without_any_wish_every_number_is_allowed() -> None:
+    assert [ANY.up_to(n) for n in range(4)] == [0, 1, 2, 3]
