@@ -41,6 +41,8 @@ SHOWN = TRAINER | {
     "grace_s": 0.5,
     "node_hours": None,
     "start_minutes": None,
+    "sizes": [],
+    "step": 1,
     "partitions": [],
     "node_list": "",
     "node_s": 7200.0,
