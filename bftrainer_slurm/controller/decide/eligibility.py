@@ -118,8 +118,11 @@ def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
     """Say that a trainer wants more nodes than there are where it asks, if these are known."""
     if view.placed or not snapshot.all_nodes:
         return None
-    record, asked = view.trainer.record, _asked(view.trainer.demands, snapshot)
-    count, there = len(snapshot.all_nodes & asked), len(snapshot.in_service & asked)
+    record, every, usable = view.trainer.record, snapshot.all_nodes, snapshot.in_service
+    if record.partitions or record.nodes:  # few: else this is asked of hundreds of trainers
+        every &= _asked(view.trainer.demands, snapshot)
+        usable &= every
+    count, there = len(every), len(usable)
     least = record.min_nodes
     if least <= there:
         return None
