@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,7 @@ from pytest import TestReport as Report
 from scripts.labcluster.lab import Lab, started_lab
 from scripts.labcluster.site import Site
 from tests.installed_slurm import slurm_is_missing
+from tests.selection import MARKS, marks_in, may_mean
 
 
 def pytest_configure() -> None:
@@ -22,7 +24,18 @@ def pytest_configure() -> None:
     settings.load_profile("busy")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not collection_path.match("test_*.py"):
+        return None
+    marks = marks_in(collection_path)
+    return None if may_mean(config.getoption("markexpr"), marks) else True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()} & {*MARKS}
+        if not marks <= {*marks_in(item.path)}:
+            raise pytest.UsageError(f"{item.nodeid}: its file does not name its marks: {marks}")
     reason = slurm_is_missing()
     if reason is not None:
         for item in items:

@@ -1,0 +1,54 @@
+"""Which files are read: those that may have a test that is meant, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.conftest import pytest_collection_modifyitems
+from tests.selection import MARKS, marks_in, may_mean
+
+TEXT = "pytestmark = pytest.mark.slurm\n@pytest.mark.torch\ndef test_it(): ..."
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("", True),
+        ("slurm", True),
+        ("torch and not slurm", True),
+        ("not slurm and not torch", True),
+        ("load", False),
+        ("slurm and chaos", False),
+        ("not slurm and load", False),
+        ("of_a_plugin", True),
+        ("slurm and", True),
+    ],
+)
+def test_a_file_is_read_if_it_may_have_a_test_that_is_meant(
+    tmp_path: Path, expression: str, expected: bool
+) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text(TEXT)
+    assert may_mean(expression, marks_in(path)) == expected
+
+
+def test_all_marks_of_the_project_are_known(pytestconfig: pytest.Config) -> None:
+    declared = [line.partition(":")[0] for line in pytestconfig.getini("markers")]
+    assert [*MARKS] == declared[: len(MARKS)]
+
+
+def test_a_file_that_does_not_name_its_tests_marks_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text("from tests.slurm.test_it import pytestmark")
+    item: Any = SimpleNamespace(
+        path=path,
+        nodeid="test_it",
+        iter_markers=lambda: [pytest.mark.slurm.mark],
+        get_closest_marker=lambda _: None,
+    )
+    with pytest.raises(pytest.UsageError, match=r"does not name its marks: \{'slurm'\}"):
+        pytest_collection_modifyitems([item])
