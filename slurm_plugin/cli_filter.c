@@ -43,15 +43,17 @@ int cli_filter_p_pre_submit(slurm_opt_t *options, int offset)
 {
     const char *text = getenv(ENV_FILTER_SPEC);
     const struct target target = {getenv(ENV_FILTER_PARTITION), getenv(ENV_FILTER_QOS)};
-    struct spec spec;
+    struct request request;
     char error[REWRITE_ERROR_SIZE];
 
     /* salloc and heterogeneous jobs are refused by the SPANK plugin. */
     if (text == NULL || target.partition == NULL || target.qos == NULL || offset > 0 ||
         !options_are_of_sbatch(options))
         return SLURM_SUCCESS;
-    if (spec_parse(text, NO_MAX_GRACE, &spec, error) &&
-        rewrite_submission(options, &spec, &target, error))
+    if (options_given(options, "time-min"))
+        slurm_info("bftrainer: " TIME_MIN_IS_OURS);
+    if (spec_parse(text, NO_MAX_GRACE, &request, error) &&
+        rewrite_submission(options, &request, &target, error))
         return SLURM_SUCCESS;
     slurm_error("bftrainer: %s", error);
     return SLURM_ERROR;

@@ -13,22 +13,68 @@ local function given_options(options)
 end
 
 -- Whether every option that the rewriting sets is free for it.
-local function may_rewrite(options, given, partition, qos)
+local function may_rewrite(options, given, qos)
   for name in string.gmatch(os.getenv("BFTRAINER_FILTER_REFUSED"), "%S+") do
     if given(name) then
       return false
     end
   end
-  return (not given("partition") or options["partition"] == partition)
-    and (qos == "" or not given("qos") or options["qos"] == qos)
+  return qos == "" or not given("qos") or options["qos"] == qos
 end
 
--- Slurm shows MIN-MAX as one number where both are the same.
-local function read_nodes(options, given)
+-- N means 1 to N; Slurm shows N-N as N.
+local function read_range(options, given)
   local nodes = given("nodes") and options["nodes"] or ""
-  local min, max = string.match(nodes, "^(%d+)-?(%d*)$")
-  min = tonumber(min)
-  return min, tonumber(max) or min
+  local min, max = string.match(nodes, "^(%d+)-(%d+)$")
+  if min then
+    return tonumber(min), tonumber(max)
+  end
+  return 1, tonumber(string.match(nodes, "^%d+$"))
+end
+
+-- The least and the most number of nodes, and the sizes as the record has them; see rewrite.c.
+local function read_nodes(options, given, spec)
+  local function key(name)
+    return string.match("," .. spec, "," .. name .. "=([^,]+)")
+  end
+  local min, max = read_range(options, given)
+  local sizes, step = key("sizes"), tonumber(key("step") or 1)
+  max = max or (sizes and 1000000)
+  if not max or min < 1 or tonumber(key("min") or 1) > max then
+    return nil
+  end
+  min = tonumber(key("min") or min)
+  if not sizes then
+    min, max = math.ceil(min / step) * step, math.floor(max / step) * step
+    return min <= max and min, max, step > 1 and string.format(",step=%d", step) or ""
+  end
+  local kept = {}
+  for size in string.gmatch(sizes, "%d+") do
+    if tonumber(size) >= min and tonumber(size) <= max then
+      kept[#kept + 1] = size
+    end
+  end
+  return tonumber(kept[1]), tonumber(kept[#kept]), ",sizes=" .. table.concat(kept, ":")
+end
+
+-- A list of Slurm's as a field of the record, which has colons for its commas; nil if it is none.
+local function list_field(name, list, bytes)
+  if list == "" then
+    return ""
+  end
+  return string.match(list, bytes) and string.format(",%s=%s", name, (string.gsub(list, ",", ":")))
+end
+
+-- The user's partitions, if trainers' own is not among them, and nodes.
+local function read_places(options, given, partition)
+  local partitions = given("partition") and options["partition"] or ""
+  if string.find("," .. partitions .. ",", "," .. partition .. ",", 1, true) then
+    partitions = ""
+  end
+  local nodes = given("nodelist") and options["nodelist"] or ""
+  local of_partitions = list_field("partitions", partitions, "^[%w_.+@/,-]+$")
+  local of_nodes = list_field("nodes", nodes, "^[%w_.,%[%]-]+$")
+  return of_partitions and of_nodes and of_partitions .. of_nodes
 end
 
 -- Slurm shows a time limit as [DAYS-]HOURS:MINUTES:SECONDS, rounded up to minutes, or a word.
@@ -56,9 +102,10 @@ local function draw_id()
   return drawn and string.format(",id=%02x%02x%02x%02x", string.byte(drawn, 1, 4)) or ""
 end
 
-local function set_all(options, min, max, minutes, spec, partition, qos)
+-- Tasks and GPUs are left to the SPANK plugin, which can read the script.
+local function set_all(options, given, max, record, partition, qos)
+  local own = given("comment") and options["comment"] or ""
   options["nodes"] = "1"
-  options["ntasks"] = "1"
   options["array"] = string.format("0-%d", max) -- with one that never starts: see rewrite.c
   options["hold"] = ""
   options["partition"] = partition
@@ -69,8 +116,10 @@ local function set_all(options, min, max, minutes, spec, partition, qos)
   if qos ~= "" then
     options["qos"] = qos
   end
-  options["comment"] =
-    string.format("bftrainer:min=%d,max=%d,%s%s%s", min, max, spec, minutes, draw_id())
+  if given("nodelist") then
+    options["nodelist"] = "" -- the record has it
+  end
+  options["comment"] = own ~= "" and record .. " " .. own or record
 end
 
 -- Rewrites a tagged submission, if the plugin allows it.
@@ -82,11 +131,24 @@ function bftrainer_rewrite(options)
     return
   end
   local given = given_options(options)
-  local min, max = read_nodes(options, given)
+  local min, max, sizes = read_nodes(options, given, spec)
   local minutes = read_minutes(options, given)
-  if may_rewrite(options, given, partition, qos) and min and min >= 1 and max >= min and minutes then
-    set_all(options, min, max, minutes, spec, partition, qos)
+  local places = read_places(options, given, partition)
+  if not may_rewrite(options, given, qos) or not min or not minutes or not places then
+    return
   end
+  if given("time-min") then
+    slurm.log_info("bftrainer: --time-min is left out: Slurm may cut a run short anyway")
+  end
+  local of_record = string.match(spec, "^weight=[^,]+,grace=[^,]+,node_hours=[^,]+")
+    or string.match(spec, "^weight=[^,]+,grace=[^,]+")
+  local record = string.format("bftrainer:min=%d,max=%d,", min, max)
+    .. of_record
+    .. minutes
+    .. places
+    .. sizes
+    .. draw_id()
+  set_all(options, given, max, record, partition, qos)
 end
 
 function slurm_cli_setup_defaults(options, early)

@@ -17,6 +17,11 @@
 #define JOB_CONTROL_RECORD "BFTRAINER"
 #define ENV_RECORD "SLURM_SPANK_BFTRAINER"
 
+/* "own" where torchrun keeps its own rendezvous (--bftrainer=rendezvous=own), carried likewise. */
+#define JOB_CONTROL_RENDEZVOUS "BFTRAINER_RENDEZVOUS"
+#define ENV_RENDEZVOUS "SLURM_SPANK_BFTRAINER_RENDEZVOUS"
+#define OWN_RENDEZVOUS "own"
+
 /* How Slurm hands a SPANK option on to whatever starts inside the job. */
 #define ENV_OPTION "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"
 

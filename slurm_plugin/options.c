@@ -10,10 +10,12 @@
 #pragma weak slurm_option_get
 #pragma weak slurm_option_set
 #pragma weak slurm_option_isset
+#pragma weak slurm_option_reset
 #pragma weak slurm_xfree_ptr
 extern char *slurm_option_get(slurm_opt_t *options, const char *name);
 extern int slurm_option_set(slurm_opt_t *options, const char *name, const char *value, bool early);
 extern bool slurm_option_isset(slurm_opt_t *options, const char *name);
+extern bool slurm_option_reset(slurm_opt_t *options, const char *name);
 extern void slurm_xfree_ptr(void *pointer);
 
 /* A library may have this name too, but only sbatch's own counts. */
@@ -64,6 +66,11 @@ void options_get(slurm_opt_t *options, const char *name, char *value, size_t siz
 bool options_set(slurm_opt_t *options, const char *name, const char *value)
 {
     return slurm_option_set(options, name, value, false) == 0;
+}
+
+bool options_reset(slurm_opt_t *options, const char *name)
+{
+    return &slurm_option_reset != NULL && slurm_option_reset(options, name);
 }
 
 /* Every client has read slurm.conf by now: no request to slurmctld is needed. */

@@ -24,6 +24,9 @@ void options_get(slurm_opt_t *options, const char *name, char *value, size_t siz
 /* `value` is NULL for an option that takes none; false when Slurm does not take it. */
 bool options_set(slurm_opt_t *options, const char *name, const char *value);
 
+/* As if it had not been given; false where Slurm has no such function. */
+bool options_reset(slurm_opt_t *options, const char *name);
+
 /* MaxArraySize and MaxJobCount of slurm.conf; 0 where they cannot be known. */
 unsigned options_max_array_size(void);
 unsigned options_max_job_count(void);

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #define ARRAY_SIZE 32
+#define COMMENT_SIZE 4096 /* with the user's own */
 
 #define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
 
@@ -56,28 +57,27 @@ static bool ends_at_its_limit(slurm_opt_t *options)
 static bool check_kept(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
 {
     char constraint[1024];
+    char dependency[1024];
 
     if (ends_at_its_limit(options))
         return FAIL("--signal=TERM and --signal=KILL would end elements at their start, since their limits "
                     "are short and are lengthened later; leave --signal out (and SBATCH_SIGNAL unset)");
 
+    options_get(options, "dependency", dependency, sizeof(dependency));
+    if (strstr(dependency, "singleton") != NULL)
+        return FAIL("--dependency=singleton would let one node at a time train; write "
+                    "--dependency=afterany:JOB with the job before it");
     options_get(options, "constraint", constraint, sizeof(constraint));
     if (options_given(options, "constraint") &&
         (constraint[0] == '\0' || strpbrk(constraint, "[](){}*") != NULL))
         return FAIL("a trainer's nodes come one by one; write --constraint as features with & or "
                     "|, without counts, brackets or parentheses");
-    if (options_given(options, "ntasks-per-node") && !option_is(options, "ntasks-per-node", "1"))
-        return FAIL("torchrun starts a node's processes; write --ntasks-per-node=1 or leave it out");
     return true;
 }
 
 static bool check_target(slurm_opt_t *options, const struct target *target,
                          char error[REWRITE_ERROR_SIZE])
 {
-    if (options_given(options, "partition") && !option_is(options, "partition", target->partition))
-        return FAIL("trainers run in partition %s; leave --partition out (and SBATCH_PARTITION "
-                    "unset) or write --partition=%s",
-                    target->partition, target->partition);
     if (target->qos[0] != '\0' && options_given(options, "qos") &&
         !option_is(options, "qos", target->qos))
         return FAIL("trainers run in QOS %s; leave --qos out (and SBATCH_QOS unset) or write "
@@ -86,27 +86,107 @@ static bool check_target(slurm_opt_t *options, const struct target *target,
     return true;
 }
 
+/* N and MIN-MAX; Slurm shows N-N as N. */
 static bool read_nodes(slurm_opt_t *options, struct record *record,
                        char error[REWRITE_ERROR_SIZE])
 {
     char nodes[32];
     char rest;
 
-    if (!options_given(options, "nodes"))
-        return FAIL("how many nodes? write -N MIN-MAX, for example -N 2-16");
     options_get(options, "nodes", nodes, sizeof(nodes));
     if (sscanf(nodes, "%7u-%7u%c", &record->min_nodes, &record->max_nodes, &rest) != 2) {
-        /* Slurm shows MIN-MAX as one number where they are the same. */
-        if (sscanf(nodes, "%7u%c", &record->min_nodes, &rest) != 1)
+        if (sscanf(nodes, "%7u%c", &record->max_nodes, &rest) != 1)
             return FAIL("-N %s is not a range; write -N MIN-MAX, for example -N 2-16",
                         shown(nodes).text);
-        record->max_nodes = record->min_nodes;
+        record->min_nodes = 1;
     }
     if (record->max_nodes > MAX_COUNT)
         return FAIL("-N %s: MAX is at most %d", shown(nodes).text, MAX_COUNT);
     if (record->min_nodes < 1 || record->max_nodes < record->min_nodes)
         return FAIL("-N %s: MIN is at least 1 and not above MAX; write for example -N 2-16",
                     shown(nodes).text);
+    return true;
+}
+
+/* Keeps the sizes that are within the range, which then reaches from the first to the last. */
+static bool keep_sizes(const struct sizes *wanted, struct record *record,
+                       char error[REWRITE_ERROR_SIZE])
+{
+    struct sizes *kept = &record->sizes;
+
+    for (unsigned i = 0; i < wanted->count; i++)
+        if (wanted->size[i] >= record->min_nodes && wanted->size[i] <= record->max_nodes)
+            kept->size[kept->count++] = wanted->size[i];
+    if (kept->count == 0)
+        return FAIL("no size of sizes= is from %u to %u nodes; write other sizes or another -N",
+                    record->min_nodes, record->max_nodes);
+    record->min_nodes = kept->size[0];
+    record->max_nodes = kept->size[kept->count - 1];
+    return true;
+}
+
+static bool keep_multiples(unsigned step, struct record *record, char error[REWRITE_ERROR_SIZE])
+{
+    unsigned least = (record->min_nodes + step - 1) / step * step;
+    unsigned most = record->max_nodes / step * step;
+
+    if (least > most)
+        return FAIL("step=%u: no multiple of it is from %u to %u nodes; write another step or "
+                    "another -N",
+                    step, record->min_nodes, record->max_nodes);
+    record->min_nodes = least;
+    record->max_nodes = most;
+    record->sizes.step = step;
+    return true;
+}
+
+static bool choose_nodes(slurm_opt_t *options, const struct request *request,
+                         struct record *record, char error[REWRITE_ERROR_SIZE])
+{
+    record->sizes = (struct sizes){.step = 1};
+    record->min_nodes = 1;
+    record->max_nodes = MAX_COUNT;
+    if (options_given(options, "nodes")) {
+        if (!read_nodes(options, record, error))
+            return false;
+    } else if (request->sizes.count == 0)
+        return FAIL("how many nodes? write -N MAX or -N MIN-MAX, for example -N 2-16");
+    if (request->min_nodes > record->max_nodes)
+        return FAIL("min=%u is more than the %u nodes of -N; write a smaller min or a larger -N",
+                    request->min_nodes, record->max_nodes);
+    if (request->min_nodes > 0)
+        record->min_nodes = request->min_nodes;
+    if (request->sizes.count > 0)
+        return keep_sizes(&request->sizes, record, error);
+    return keep_multiples(request->sizes.step, record, error);
+}
+
+/* Whether a list with commas between has this name. */
+static bool has_name(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at++)
+        if ((at == list || at[-1] == ',') && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+/* On which nodes: those of the user's partitions, of which trainers' own has any, and those named. */
+static bool read_places(slurm_opt_t *options, const struct target *target, struct record *record,
+                        char error[REWRITE_ERROR_SIZE])
+{
+    char list[RECORD_SIZE];
+    char why[SPEC_ERROR_SIZE];
+
+    record->partitions[0] = record->nodes[0] = '\0';
+    options_get(options, "partition", list, sizeof(list));
+    if (options_given(options, "partition") && !has_name(list, target->partition) &&
+        !record_take_partitions(list, record, why))
+        return FAIL("--partition: %s; write names with commas between", why);
+    options_get(options, "nodelist", list, sizeof(list));
+    if (options_given(options, "nodelist") && !record_take_nodes(list, record, why))
+        return FAIL("--nodelist: %s; write it as n[1-3,5], or leave it out", why);
     return true;
 }
 
@@ -156,17 +236,34 @@ static void format_array(const struct record *record, char array[ARRAY_SIZE])
     snprintf(array, ARRAY_SIZE, "0-%u", record->max_nodes);
 }
 
+/* The record, and behind it the user's own comment. */
+static bool format_comment(slurm_opt_t *options, const struct record *record,
+                           char comment[COMMENT_SIZE], char error[REWRITE_ERROR_SIZE])
+{
+    char text[RECORD_SIZE];
+    char own[COMMENT_SIZE - RECORD_SIZE];
+
+    if (!record_format(record, text))
+        return FAIL("a trainer's record has at most %d characters; write shorter lists for --partition "
+                    "and --nodelist",
+                    RECORD_SIZE - 1);
+    options_get(options, "comment", own, sizeof(own));
+    if (own[0] == '\0' && options_given(options, "comment") && !option_is(options, "comment", ""))
+        return FAIL("--comment is too long; write at most %zu characters", sizeof(own) - 1);
+    snprintf(comment, COMMENT_SIZE, "%s%s%s", text, own[0] != '\0' ? " " : "", own);
+    return true;
+}
+
 static bool set_all(slurm_opt_t *options, const struct record *record,
                     const struct target *target, char error[REWRITE_ERROR_SIZE])
 {
     char array[ARRAY_SIZE];
-    char comment[RECORD_SIZE];
+    char comment[COMMENT_SIZE];
     const struct {
         const char *name;
         const char *value;
     } settings[] = {
         {"nodes", "1"},
-        {"ntasks", "1"},
         {"array", array},
         {"hold", NULL},
         {"partition", target->partition},
@@ -179,45 +276,51 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
     };
 
     format_array(record, array);
-    record_format(record, comment, sizeof(comment));
+    if (!format_comment(options, record, comment, error))
+        return false;
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
         if (settings[i].name != NULL &&
             !options_set(options, settings[i].name, settings[i].value))
             return FAIL("this Slurm does not let --%s be set; tell your admin", settings[i].name);
+    /* The record has them; sbatch would not take several nodes for a job of one. */
+    if (options_given(options, "nodelist") && !options_reset(options, "nodelist"))
+        return FAIL("this Slurm does not let --nodelist be taken away; write --exclude instead");
     return true;
 }
 
-bool rewrite_may(slurm_opt_t *options, const struct target *target, struct record *record,
-                 char error[REWRITE_ERROR_SIZE])
+bool rewrite_may(slurm_opt_t *options, const struct request *request, const struct target *target,
+                 struct record *record, char error[REWRITE_ERROR_SIZE])
 {
     return check_kept(options, error) && check_refused(options, error) &&
-           check_target(options, target, error) && read_nodes(options, record, error) &&
-           read_time(options, record, error);
+           check_target(options, target, error) && choose_nodes(options, request, record, error) &&
+           read_places(options, target, record, error) && read_time(options, record, error);
 }
 
-bool rewrite_submission(slurm_opt_t *options, const struct spec *spec,
+bool rewrite_submission(slurm_opt_t *options, const struct request *request,
                         const struct target *target, char error[REWRITE_ERROR_SIZE])
 {
-    struct record record = {.spec = *spec};
+    struct record record = {.spec = request->spec};
 
-    if (!rewrite_may(options, target, &record, error))
+    if (!rewrite_may(options, request, target, &record, error))
         return false;
     draw_id(&record);
     return set_all(options, &record, target, error);
 }
 
-bool rewrite_read_back(slurm_opt_t *options, const struct spec *spec, const struct target *target,
-                       struct record *record, char error[REWRITE_ERROR_SIZE])
+bool rewrite_read_back(slurm_opt_t *options, const struct request *request,
+                       const struct target *target, struct record *record,
+                       char error[REWRITE_ERROR_SIZE])
 {
-    char comment[RECORD_SIZE];
+    char comment[COMMENT_SIZE];
     char array[ARRAY_SIZE];
 
     options_get(options, "comment", comment, sizeof(comment));
     if (!record_parse(comment, record, error))
         return false;
     format_array(record, array);
-    if (record->spec.weight != spec->weight || record->spec.grace != spec->grace ||
-        record->spec.node_hours != spec->node_hours ||
+    if (record->spec.weight != request->spec.weight || record->spec.grace != request->spec.grace ||
+        record->spec.node_hours != request->spec.node_hours ||
+        record->sizes.step != request->sizes.step || record->min_nodes < request->min_nodes ||
         !option_is(options, "array", array) || !option_is(options, "nodes", "1") ||
         !option_is(options, "partition", target->partition) ||
         (target->qos[0] != '\0' && !option_is(options, "qos", target->qos)) ||

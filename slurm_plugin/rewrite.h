@@ -19,17 +19,21 @@ struct target {
 /* The names of the options that are refused whatever they say, each followed by a space. */
 extern const char rewrite_refused_names[];
 
-/* Reads the nodes of a submission that may be rewritten; otherwise false, and `error` says what to
+/* Of --time-min, which the rewriting sets itself. */
+#define TIME_MIN_IS_OURS "--time-min is left out: Slurm may cut a run short anyway"
+
+/* Reads what a submission that may be rewritten says; otherwise false, and `error` says what to
  * write instead, in one line. */
-bool rewrite_may(slurm_opt_t *options, const struct target *target, struct record *record,
-                 char error[REWRITE_ERROR_SIZE]);
+bool rewrite_may(slurm_opt_t *options, const struct request *request, const struct target *target,
+                 struct record *record, char error[REWRITE_ERROR_SIZE]);
 
 /* False: nothing may be submitted, and `error` says what to write instead, in one line. */
-bool rewrite_submission(slurm_opt_t *options, const struct spec *spec,
+bool rewrite_submission(slurm_opt_t *options, const struct request *request,
                         const struct target *target, char error[REWRITE_ERROR_SIZE]);
 
 /* Reads back what a rewriting has left; false when this submission has not been rewritten. */
-bool rewrite_read_back(slurm_opt_t *options, const struct spec *spec, const struct target *target,
-                       struct record *record, char error[REWRITE_ERROR_SIZE]);
+bool rewrite_read_back(slurm_opt_t *options, const struct request *request,
+                       const struct target *target, struct record *record,
+                       char error[REWRITE_ERROR_SIZE]);
 
 #endif

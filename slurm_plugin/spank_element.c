@@ -151,7 +151,7 @@ static micros_t allowed_grace(spank_t spank, const struct site *site)
 {
     char text[32];
     char error[SPEC_ERROR_SIZE];
-    struct spec unasked;
+    struct request unasked;
     micros_t grace;
 
     spec_parse("", NO_MAX_GRACE, &unasked, error);
@@ -159,7 +159,7 @@ static micros_t allowed_grace(spank_t spank, const struct site *site)
         grace = element.record.spec.grace;
     else if (spank_getenv(spank, ENV_GRACE, text, sizeof(text)) != ESPANK_SUCCESS ||
              !micros_parse(text, &grace))
-        grace = unasked.grace;
+        grace = unasked.spec.grace;
     return grace < site->max_grace ? grace : site->max_grace;
 }
 
@@ -260,10 +260,12 @@ static void correct_batch_environment(spank_t spank)
     spank_setenv(spank, "SLURM_OPEN_MODE", "append", 1);
     spank_unsetenv(spank, "SLURM_STEP_ID");
     spank_unsetenv(spank, "SLURM_STEPID");
-    if (spank_getenv(spank, "SLURM_NTASKS", tasks, sizeof(tasks)) == ESPANK_SUCCESS) {
-        spank_setenv(spank, "SLURM_NTASKS", "1", 1);
-        spank_setenv(spank, "SLURM_NPROCS", "1", 1);
-    }
+    if (spank_getenv(spank, "SLURM_NTASKS", tasks, sizeof(tasks)) != ESPANK_SUCCESS)
+        return;
+    if (spank_getenv(spank, "SLURM_NTASKS_PER_NODE", tasks, sizeof(tasks)) != ESPANK_SUCCESS)
+        snprintf(tasks, sizeof(tasks), "1");
+    spank_setenv(spank, "SLURM_NTASKS", tasks, 1);
+    spank_setenv(spank, "SLURM_NPROCS", tasks, 1);
 }
 
 static void open_container(pid_t task)

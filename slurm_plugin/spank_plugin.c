@@ -21,8 +21,9 @@ static int take_option(int value, const char *text, int remote)
 static struct spank_option OPTION = {
     .name = "bftrainer",
     .arginfo = "KEY=VAL,...",
-    .usage = "train on idle nodes, as many as there are within -N MIN-MAX; "
-             "keys: weight=NUMBER, grace=SECONDS, node_hours=NUMBER",
+    .usage = "train on idle nodes, as many as there are up to -N MAX; keys: weight=NUMBER, "
+             "grace=SECONDS, node_hours=NUMBER, min=NODES, sizes=NODES:NODES, step=NODES, "
+             "rendezvous=own",
     .has_arg = 2, /* optional, as getopt counts */
     .cb = take_option,
 };

@@ -6,10 +6,11 @@
 #include "contexts.h"
 #include "environment.h"
 #include "keeper_note.h"
-#include "node_range.h"
 #include "output_folder.h"
+#include "per_node.h"
 #include "rewrite.h"
 #include "torchrun.h"
+#include "written.h"
 
 #include <errno.h>
 #include <slurm/slurm.h>
@@ -20,7 +21,7 @@
 
 #define MAX_EXPORT 65536 /* of what --export says */
 
-static struct spec spec;
+static struct request request;
 static bool tagged;
 static bool rewritten;
 
@@ -33,9 +34,9 @@ static void refuse(const char *why)
 /* What a cli_filter in this process learns about a tagged submission. */
 static void tell_filter(const struct site *site)
 {
-    char canonical[80];
+    char canonical[SPEC_SIZE];
 
-    spec_format(&spec, canonical, sizeof(canonical));
+    spec_format(&request, canonical, sizeof(canonical));
     setenv(ENV_FILTER_SPEC, canonical, 1);
     setenv(ENV_FILTER_PARTITION, site->partition, 1);
     setenv(ENV_FILTER_QOS, site->qos, 1);
@@ -61,6 +62,7 @@ void submit_init(const struct site *site)
     if (spank_context() == S_CTX_LOCAL)
         return;
     unsetenv(ENV_RECORD);
+    unsetenv(ENV_RENDEZVOUS);
     if (!in_element)
         return;
     torchrun_unset(site);
@@ -79,7 +81,7 @@ int submit_take_option(const struct site *site, const char *text)
         slurm_error("bftrainer: srun cannot start a trainer; write sbatch --bftrainer -N MIN-MAX");
     else if (site->mistake[0] != '\0')
         slurm_error("bftrainer: the plugstack line is wrong, %s; tell your admin", site->mistake);
-    else if (!spec_parse(text, site->max_grace, &spec, error))
+    else if (!spec_parse(text, site->max_grace, &request, error))
         slurm_error("--bftrainer: %s", error);
     else
         tagged = true;
@@ -90,21 +92,54 @@ int submit_take_option(const struct site *site, const char *text)
     return 0;
 }
 
-/*
- * Slurm would take a list of node counts, or one count, and show it as if it were a range. Of a script
- * that came through a pipe it cannot be known, and 4 is taken for 4-4.
- */
-static void check_written_range(const struct record *record)
+/* Slurm would take a list of node counts, and show it as if it were a range. */
+static void check_no_list(const struct written *written)
 {
-    char range[64];
+    if (strpbrk(written_value(written, NODES), ",:") != NULL)
+        refuse("-N takes one range here, not a list; write -N MIN-MAX, for example -N 2-16, or "
+               "--bftrainer=sizes=2:4:8");
+}
 
-    if (!node_range_written(range, sizeof(range)))
-        return;
-    if (strpbrk(range, ",:") != NULL)
-        refuse("-N takes one range here, not a list; write -N MIN-MAX, for example -N 2-16");
-    if (record->min_nodes == record->max_nodes && strchr(range, '-') == NULL)
-        refuse("-N takes a range here; write -N MIN-MAX, for example -N 2-16, or -N 4-4 for always "
-               "four");
+/*
+ * sbatch has meanwhile lowered -N to --ntasks. Where the script can no longer be read, what is left is
+ * what Slurm shows, and after a filter nothing.
+ */
+static void restore_nodes(slurm_opt_t *options, const struct site *site, struct written *written)
+{
+    const char *nodes = written_value(written, NODES);
+
+    if (nodes[0] == '\0' && !written->has_script && site->rewritten_by_filter)
+        strcpy(written->value[SCRIPT][NODES], "?");
+    else if (nodes[0] == '\0' && !written->has_script && options_given(options, "nodes"))
+        options_get(options, "nodes", written->value[SCRIPT][NODES], WRITTEN_SIZE);
+    else if (nodes[0] != '\0' && !site->rewritten_by_filter)
+        options_set(options, "nodes", nodes);
+}
+
+/* Options that would contradict what an element is, and of which a trainer needs nothing. */
+static void drop_options(slurm_opt_t *options)
+{
+    static const struct {
+        const char *name;
+        const char *why; /* NULL: said before */
+    } DROPPED[] = {
+        {"nodelist", NULL}, /* the record has it, and of a filter in Lua an empty one is left */
+        {"prefer", "the plan chooses the nodes"},
+        {"reservation", "a trainer runs on idle nodes, which belong to no reservation"},
+    };
+
+    for (size_t i = 0; i < sizeof(DROPPED) / sizeof(DROPPED[0]); i++) {
+        char error[REWRITE_ERROR_SIZE];
+
+        if (!options_given(options, DROPPED[i].name))
+            continue;
+        snprintf(error, sizeof(error), "this Slurm does not let --%s be taken away; leave it out",
+                 DROPPED[i].name);
+        if (!options_reset(options, DROPPED[i].name))
+            refuse(error);
+        if (DROPPED[i].why != NULL)
+            slurm_info("bftrainer: --%s is left out: %s", DROPPED[i].name, DROPPED[i].why);
+    }
 }
 
 /* Each element counts in slurmctld's job table as soon as it is submitted. */
@@ -132,15 +167,56 @@ static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struc
     char error[REWRITE_ERROR_SIZE];
     char why[REWRITE_ERROR_SIZE];
 
-    if (!site->rewritten_by_filter && !rewrite_submission(options, &spec, &target, error))
+    if (!site->rewritten_by_filter && options_given(options, "time-min"))
+        slurm_info("bftrainer: " TIME_MIN_IS_OURS);
+    if (!site->rewritten_by_filter && !rewrite_submission(options, &request, &target, error))
         refuse(error);
-    if (rewrite_read_back(options, &spec, &target, record, error))
+    if (rewrite_read_back(options, &request, &target, record, error))
         return;
     /* A filter does not touch a submission that will be refused. */
-    if (!rewrite_may(options, &target, record, why))
+    if (!rewrite_may(options, &request, &target, record, why))
         refuse(why);
     slurm_error("bftrainer: the submission was not rewritten (%s); tell your admin", error);
     exit(1);
+}
+
+/* A list of the record, for people to read: with commas. */
+static void add_list(char *line, size_t size, const char *before, const char *list)
+{
+    size_t length = strlen(line);
+
+    if (list[0] == '\0')
+        return;
+    snprintf(line + length, size - length, "%s%s", before, list);
+    for (char *colon = line + length; (colon = strchr(colon, ':')) != NULL;)
+        *colon = ',';
+}
+
+/* What this trainer may have, as it was understood. */
+static void tell_nodes(const struct record *record)
+{
+    char line[3 * RECORD_SIZE];
+    const struct sizes *sizes = &record->sizes;
+    size_t length = 0;
+
+    for (unsigned i = 0; i < sizes->count; i++)
+        length += (size_t)snprintf(line + length, sizeof(line) - length, "%s%u",
+                                   i == 0 ? "" : i + 1 < sizes->count ? ", " : " or ",
+                                   sizes->size[i]);
+    if (sizes->count == 0 && record->min_nodes < record->max_nodes)
+        snprintf(line, sizeof(line), "%u to %u", record->min_nodes, record->max_nodes);
+    else if (sizes->count == 0)
+        snprintf(line, sizeof(line), "%u", record->max_nodes);
+    length = strlen(line);
+    snprintf(line + length, sizeof(line) - length, " node%s", record->max_nodes > 1 ? "s" : "");
+    length = strlen(line);
+    if (sizes->step > 1)
+        snprintf(line + length, sizeof(line) - length, " in steps of %u", sizes->step);
+    add_list(line, sizeof(line),
+             strchr(record->partitions, ':') != NULL ? " of partitions " : " of partition ",
+             record->partitions);
+    add_list(line, sizeof(line), ", only ", record->nodes);
+    slurm_info("bftrainer: %s", line);
 }
 
 /* --export=NONE, or a list without ALL, takes along only what it names: then it names this one too.
@@ -169,7 +245,9 @@ static void export_no_backend(slurm_opt_t *options)
 void submit_check_or_exit(spank_t spank, const struct site *site)
 {
     struct record record;
+    struct written written;
     char text[RECORD_SIZE];
+    char error[REWRITE_ERROR_SIZE];
     slurm_opt_t *options = options_of_process();
 
     if (options != NULL && spank_context() == S_CTX_LOCAL && getenv(ENV_ELEMENT) != NULL)
@@ -182,13 +260,22 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
         refuse("salloc cannot start a trainer; write sbatch --bftrainer -N MIN-MAX");
     if (rewritten)
         refuse("a trainer cannot be part of a heterogeneous job; leave the ':' out");
+    written_read(&written);
+    check_no_list(&written);
+    restore_nodes(options, site, &written);
     rewrite_or_exit(options, site, &record);
-    check_written_range(&record);
     check_size(&record, site);
-    record_format(&record, text, sizeof(text));
+    if (!per_node_set(options, &written, error))
+        refuse(error);
+    drop_options(options);
+    record_format(&record, text);
     if (spank_job_control_setenv(spank, JOB_CONTROL_RECORD, text, 1) != ESPANK_SUCCESS)
         refuse("the trainer's record cannot be passed on; tell your admin");
+    if (request.own_rendezvous &&
+        spank_job_control_setenv(spank, JOB_CONTROL_RENDEZVOUS, OWN_RENDEZVOUS, 1) != ESPANK_SUCCESS)
+        refuse("rendezvous=own cannot be passed on; tell your admin");
     output_folder_check(options);
+    tell_nodes(&record);
     export_no_backend(options);
     forget_filter();
     rewritten = true;

@@ -1,11 +1,12 @@
 #include "spec.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_TEXT 256
-#define MAX_PAIRS (MAX_TEXT / 2)
+#define MAX_PAIRS (RECORD_SIZE / 4 + 1)
 #define MAX_DIGITS 6
 #define EXAMPLE "--bftrainer=weight=2,grace=5"
 
@@ -18,7 +19,7 @@ struct pair {
 };
 
 struct pairs {
-    char text[MAX_TEXT + 1];
+    char text[RECORD_SIZE];
     struct pair pair[MAX_PAIRS];
     size_t count;
 };
@@ -50,15 +51,19 @@ static bool add_pair(struct pairs *pairs, char *part, char error[SPEC_ERROR_SIZE
     return true;
 }
 
-static bool split(const char *text, struct pairs *pairs, char error[SPEC_ERROR_SIZE])
+static bool is_bounded(size_t length, size_t most, char error[SPEC_ERROR_SIZE])
 {
-    size_t length = strlen(text);
+    return length <= most ||
+           FAIL("longer than %zu characters; write for example " EXAMPLE, most);
+}
+
+static bool split(const char *text, size_t length, struct pairs *pairs, char error[SPEC_ERROR_SIZE])
+{
     char *next = pairs->text;
     char *part;
 
-    if (length > MAX_TEXT)
-        return FAIL("longer than %d characters; write for example " EXAMPLE, MAX_TEXT);
-    memcpy(pairs->text, text, length + 1);
+    memcpy(pairs->text, text, length);
+    pairs->text[length] = '\0';
     pairs->count = 0;
     while ((part = strsep(&next, ",")) != NULL)
         if (!add_pair(pairs, part, error))
@@ -154,6 +159,53 @@ static bool parse_count(const char *value, unsigned *count, char error[SPEC_ERRO
     return true;
 }
 
+static bool parse_nodes_wanted(const struct pair *pair, unsigned *count, char error[SPEC_ERROR_SIZE])
+{
+    if (!parse_count(pair->value, count, error))
+        return FAIL("%s=%s is not a number of nodes; write for example %s=4", pair->key,
+                    shown(pair->value).text, pair->key);
+    return true;
+}
+
+/* The numbers of a list with colons between; false where one of them does not ascend. */
+static bool read_sizes(const char *value, struct sizes *sizes)
+{
+    char number[MAX_DIGITS + 2];
+    char error[SPEC_ERROR_SIZE];
+
+    for (sizes->count = 0; sizes->count < MAX_SIZES; value++) {
+        size_t length = strcspn(value, ":");
+        unsigned *size = &sizes->size[sizes->count++];
+
+        if (length >= sizeof(number))
+            return false;
+        memcpy(number, value, length);
+        number[length] = '\0';
+        if (!parse_count(number, size, error) || (sizes->count > 1 && *size <= size[-1]))
+            return false;
+        value += length;
+        if (value[0] == '\0')
+            return true;
+    }
+    return false;
+}
+
+static bool parse_sizes(const char *value, struct sizes *sizes, char error[SPEC_ERROR_SIZE])
+{
+    if (!read_sizes(value, sizes))
+        return FAIL("sizes=%s is not a list of ascending numbers of nodes, at most %d of them; "
+                    "write for example sizes=2:4:8",
+                    shown(value).text, MAX_SIZES);
+    return true;
+}
+
+static bool parse_rendezvous(const char *value, bool *own, char error[SPEC_ERROR_SIZE])
+{
+    *own = strcmp(value, "own") == 0;
+    return *own || FAIL("rendezvous=%s is not known; write rendezvous=own or leave it out",
+                        shown(value).text);
+}
+
 static bool parse_id(const char *value, char id[ID_DIGITS + 1], char error[SPEC_ERROR_SIZE])
 {
     if (strlen(value) != ID_DIGITS || strspn(value, "0123456789abcdef") != ID_DIGITS)
@@ -162,33 +214,103 @@ static bool parse_id(const char *value, char id[ID_DIGITS + 1], char error[SPEC_
     return true;
 }
 
-bool spec_parse(const char *text, micros_t max_grace, struct spec *spec,
+#define NAME_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+/* A record has colons where Slurm's lists have commas. */
+static bool copy_list(const char *list, char copy[RECORD_SIZE])
+{
+    if (snprintf(copy, RECORD_SIZE, "%s", list) >= RECORD_SIZE)
+        return false;
+    for (char *comma = copy; (comma = strchr(comma, ',')) != NULL;)
+        *comma = ':';
+    return true;
+}
+
+static bool is_list_of_partitions(const char *at)
+{
+    for (;; at++) {
+        size_t length = strspn(at, NAME_BYTES "+@/");
+
+        at += length;
+        if (length == 0 || at[0] != ':')
+            return length > 0 && at[0] == '\0';
+    }
+}
+
+static bool is_list_of_nodes(const char *at)
+{
+    if (at[0] == '\0')
+        return false;
+    while (at[0] != '\0') {
+        size_t digits = at[0] == '[' ? strspn(at + 1, "0123456789:-") : 0;
+        size_t length = digits > 0 && at[digits + 1] == ']' ? digits + 2 : strspn(at, NAME_BYTES ":");
+
+        if (length == 0)
+            return false;
+        at += length;
+    }
+    return true;
+}
+
+bool record_take_partitions(const char *list, struct record *record, char error[SPEC_ERROR_SIZE])
+{
+    if (!copy_list(list, record->partitions) || !is_list_of_partitions(record->partitions))
+        return FAIL("'%s' is not a list of partitions", shown(list).text);
+    return true;
+}
+
+bool record_take_nodes(const char *list, struct record *record, char error[SPEC_ERROR_SIZE])
+{
+    if (!copy_list(list, record->nodes) || !is_list_of_nodes(record->nodes))
+        return FAIL("'%s' is not a list of nodes", shown(list).text);
+    return true;
+}
+
+static bool parse_key(const struct pair *pair, micros_t max_grace, struct request *request,
+                      char error[SPEC_ERROR_SIZE])
+{
+    if (strcmp(pair->key, "weight") == 0)
+        return parse_weight(pair->value, &request->spec.weight, error);
+    if (strcmp(pair->key, "grace") == 0)
+        return parse_grace(pair->value, max_grace, &request->spec.grace, error);
+    if (strcmp(pair->key, "node_hours") == 0)
+        return parse_node_hours(pair->value, &request->spec.node_hours, error);
+    if (strcmp(pair->key, "min") == 0)
+        return parse_nodes_wanted(pair, &request->min_nodes, error);
+    if (strcmp(pair->key, "sizes") == 0)
+        return parse_sizes(pair->value, &request->sizes, error);
+    if (strcmp(pair->key, "step") == 0)
+        return parse_nodes_wanted(pair, &request->sizes.step, error);
+    if (strcmp(pair->key, "rendezvous") == 0)
+        return parse_rendezvous(pair->value, &request->own_rendezvous, error);
+    return FAIL("unknown key '%s'; known keys: weight, grace, node_hours, min, sizes, step, rendezvous",
+                shown(pair->key).text);
+}
+
+static bool has_key(const struct pairs *pairs, const char *key)
+{
+    for (size_t i = 0; i < pairs->count; i++)
+        if (strcmp(pairs->pair[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+bool spec_parse(const char *text, micros_t max_grace, struct request *request,
                 char error[SPEC_ERROR_SIZE])
 {
     struct pairs pairs;
 
-    *spec = DEFAULTS;
+    *request = (struct request){.spec = DEFAULTS, .sizes.step = 1};
     /* What a plugin gets from Slurm for an option without a value; it depends on the place. */
     if (text == NULL || text[0] == '\0' || strcmp(text, "(null)") == 0)
         return true;
-    if (!split(text, &pairs, error))
+    if (!is_bounded(strlen(text), MAX_TEXT, error) || !split(text, strlen(text), &pairs, error))
         return false;
-    for (size_t i = 0; i < pairs.count; i++) {
-        const struct pair *pair = &pairs.pair[i];
-
-        if (strcmp(pair->key, "weight") == 0) {
-            if (!parse_weight(pair->value, &spec->weight, error))
-                return false;
-        } else if (strcmp(pair->key, "grace") == 0) {
-            if (!parse_grace(pair->value, max_grace, &spec->grace, error))
-                return false;
-        } else if (strcmp(pair->key, "node_hours") == 0) {
-            if (!parse_node_hours(pair->value, &spec->node_hours, error))
-                return false;
-        } else {
-            return FAIL("unknown key '%s'; known keys: weight, grace, node_hours", shown(pair->key).text);
-        }
-    }
+    for (size_t i = 0; i < pairs.count; i++)
+        if (!parse_key(&pairs.pair[i], max_grace, request, error))
+            return false;
+    if (has_key(&pairs, "sizes") && has_key(&pairs, "step"))
+        return FAIL("sizes and step exclude each other; write one of them");
     return true;
 }
 
@@ -211,50 +333,114 @@ static bool parse_field(const struct pair *pair, struct record *record,
         record->personal = strcmp(pair->value, "1") == 0;
         return record->personal || FAIL("'%s' is not a flag", shown(pair->value).text);
     }
+    if (strcmp(pair->key, "partitions") == 0)
+        return record_take_partitions(pair->value, record, error);
+    if (strcmp(pair->key, "nodes") == 0)
+        return record_take_nodes(pair->value, record, error);
+    if (strcmp(pair->key, "sizes") == 0)
+        return parse_sizes(pair->value, &record->sizes, error);
+    if (strcmp(pair->key, "step") == 0)
+        return parse_count(pair->value, &record->sizes.step, error);
     if (strcmp(pair->key, "id") == 0)
         return parse_id(pair->value, record->id, error);
     return FAIL("unknown key '%s' in a trainer's comment", shown(pair->key).text);
 }
 
+/* Whether the least and the most number of nodes are among the sizes. */
+static bool sizes_fit(const struct record *record)
+{
+    const struct sizes *sizes = &record->sizes;
+
+    if (sizes->count > 0 &&
+        (sizes->step > 1 || sizes->size[0] != record->min_nodes ||
+         sizes->size[sizes->count - 1] != record->max_nodes))
+        return false;
+    return record->min_nodes % sizes->step == 0 && record->max_nodes % sizes->step == 0;
+}
+
 bool record_parse(const char *text, struct record *record, char error[SPEC_ERROR_SIZE])
 {
     struct pairs pairs;
+    const size_t prefix = strlen(RECORD_PREFIX);
+    size_t length = strcspn(text, " "); /* behind it stands the user's own comment */
 
-    *record = (struct record){.spec = DEFAULTS};
-    if (strncmp(text, RECORD_PREFIX, strlen(RECORD_PREFIX)) != 0)
+    *record = (struct record){.spec = DEFAULTS, .sizes.step = 1};
+    if (strncmp(text, RECORD_PREFIX, prefix) != 0)
         return FAIL("not a trainer's comment");
-    if (!split(text + strlen(RECORD_PREFIX), &pairs, error))
+    if (!is_bounded(length, RECORD_SIZE - 1, error) ||
+        !split(text + prefix, length - prefix, &pairs, error))
         return false;
     for (size_t i = 0; i < pairs.count; i++)
         if (!parse_field(&pairs.pair[i], record, error))
             return false;
     if (record->min_nodes == 0 || record->max_nodes == 0 || record->min_nodes > record->max_nodes)
         return FAIL("a trainer's comment needs min and max, min not above max");
+    if (!sizes_fit(record))
+        return FAIL("sizes and step of a trainer's comment do not fit its min and max");
     return true;
 }
 
-void spec_format(const struct spec *spec, char *text, size_t size)
-{
-    char weight[32];
-    char grace[32];
-    char hours[32];
+static void add(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-    micros_format(spec->weight, weight, sizeof(weight));
-    micros_format(spec->grace, grace, sizeof(grace));
-    micros_format(spec->node_hours, hours, sizeof(hours));
-    snprintf(text, size, "weight=%s,grace=%s%s%s", weight, grace,
-             spec->node_hours > 0 ? ",node_hours=" : "", spec->node_hours > 0 ? hours : "");
+/* Adds to a text; what is too long is cut. */
+static void add(char *text, size_t size, const char *format, ...)
+{
+    size_t length = strlen(text);
+    va_list values;
+
+    va_start(values, format);
+    vsnprintf(text + length, size - length, format, values);
+    va_end(values);
 }
 
-void record_format(const struct record *record, char *text, size_t size)
+static void add_spec(const struct spec *spec, char *text, size_t size)
 {
-    char spec[80];
-    char minutes[24] = "";
+    char number[32];
 
-    spec_format(&record->spec, spec, sizeof(spec));
+    micros_format(spec->weight, number, sizeof(number));
+    add(text, size, "weight=%s", number);
+    micros_format(spec->grace, number, sizeof(number));
+    add(text, size, ",grace=%s", number);
+    micros_format(spec->node_hours, number, sizeof(number));
+    if (spec->node_hours > 0)
+        add(text, size, ",node_hours=%s", number);
+}
+
+static void add_sizes(const struct sizes *sizes, char *text, size_t size)
+{
+    for (unsigned i = 0; i < sizes->count; i++)
+        add(text, size, "%s%u", i == 0 ? ",sizes=" : ":", sizes->size[i]);
+    if (sizes->step > 1)
+        add(text, size, ",step=%u", sizes->step);
+}
+
+void spec_format(const struct request *request, char *text, size_t size)
+{
+    text[0] = '\0';
+    add_spec(&request->spec, text, size);
+    if (request->min_nodes > 0)
+        add(text, size, ",min=%u", request->min_nodes);
+    add_sizes(&request->sizes, text, size);
+    if (request->own_rendezvous)
+        add(text, size, ",rendezvous=own");
+}
+
+bool record_format(const struct record *record, char text[RECORD_SIZE])
+{
+    char full[4 * RECORD_SIZE];
+
+    snprintf(full, sizeof(full), RECORD_PREFIX "min=%u,max=%u,", record->min_nodes, record->max_nodes);
+    add_spec(&record->spec, full, sizeof(full));
     if (record->minutes > 0)
-        snprintf(minutes, sizeof(minutes), ",minutes=%u", record->minutes);
-    snprintf(text, size, RECORD_PREFIX "min=%u,max=%u,%s%s%s%s%s", record->min_nodes,
-             record->max_nodes, spec, minutes, record->personal ? ",personal=1" : "",
-             record->id[0] != '\0' ? ",id=" : "", record->id);
+        add(full, sizeof(full), ",minutes=%u", record->minutes);
+    if (record->personal)
+        add(full, sizeof(full), ",personal=1");
+    if (record->partitions[0] != '\0')
+        add(full, sizeof(full), ",partitions=%s", record->partitions);
+    if (record->nodes[0] != '\0')
+        add(full, sizeof(full), ",nodes=%s", record->nodes);
+    add_sizes(&record->sizes, full, sizeof(full));
+    if (record->id[0] != '\0')
+        add(full, sizeof(full), ",id=%s", record->id);
+    return snprintf(text, RECORD_SIZE, "%s", full) < RECORD_SIZE;
 }

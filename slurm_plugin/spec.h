@@ -10,10 +10,12 @@
 #include <stdint.h>
 
 #define SPEC_ERROR_SIZE 256
-#define RECORD_SIZE 160
+#define RECORD_SIZE 1025 /* with its end */
+#define SPEC_SIZE 512    /* of a spec in its canonical form */
 #define RECORD_PREFIX "bftrainer:"
 #define ID_DIGITS 8
 #define MAX_COUNT 1000000 /* of nodes, or minutes, in a record */
+#define MAX_SIZES 32
 
 /* Numbers have at most six decimals, so millionths hold them exactly. */
 typedef int64_t micros_t;
@@ -26,12 +28,30 @@ struct spec {
     micros_t node_hours; /* 0: no limit */
 };
 
+/* The only numbers of nodes, ascending; or the multiples of `step`. */
+struct sizes {
+    unsigned size[MAX_SIZES];
+    unsigned count; /* 0: any */
+    unsigned step;
+};
+
+/* The value of --bftrainer: the spec, and what only the submission needs. */
+struct request {
+    struct spec spec;
+    unsigned min_nodes; /* 0: not said */
+    struct sizes sizes;
+    bool own_rendezvous;
+};
+
 struct record {
     struct spec spec;
     unsigned min_nodes;
     unsigned max_nodes;
     unsigned minutes; /* 0: the partition's limit */
     bool personal;
+    char partitions[RECORD_SIZE]; /* with colons between; empty: any */
+    char nodes[RECORD_SIZE];      /* Slurm's list with colons for commas; empty: any */
+    struct sizes sizes;
     char id[ID_DIGITS + 1]; /* empty: none */
 };
 
@@ -43,13 +63,16 @@ struct shown {
 struct shown shown(const char *text);
 
 /* All of these return false and leave one line in `error` when the text is not as it should be. */
-bool spec_parse(const char *text, micros_t max_grace, struct spec *spec,
+bool spec_parse(const char *text, micros_t max_grace, struct request *request,
                 char error[SPEC_ERROR_SIZE]);
 bool record_parse(const char *text, struct record *record, char error[SPEC_ERROR_SIZE]);
+bool record_take_partitions(const char *list, struct record *record, char error[SPEC_ERROR_SIZE]);
+bool record_take_nodes(const char *list, struct record *record, char error[SPEC_ERROR_SIZE]);
 bool micros_parse(const char *text, micros_t *number);
 
-void spec_format(const struct spec *spec, char *text, size_t size);
-void record_format(const struct record *record, char *text, size_t size);
+void spec_format(const struct request *request, char *text, size_t size);
+/* False where the record is too long. */
+bool record_format(const struct record *record, char text[RECORD_SIZE]);
 void micros_format(micros_t number, char *text, size_t size);
 
 #endif

@@ -24,7 +24,8 @@ struct variable {
 };
 
 /*
- * The conf and the last one are for users who choose torchrun's own c10d. By default it waits 30 s
+ * The conf and the last one are for users who choose torchrun's own c10d: in the script, or by
+ * --bftrainer=rendezvous=own. By default it waits 30 s
  * for a last call and 15 s for a dead peer, and a joining agent kills the others.
  */
 static const struct variable ALWAYS[] = {
@@ -166,6 +167,14 @@ static void set_keeper_uid(spank_t spank, const char *user)
     spank_setenv(spank, ENV_KEEPER_UID, text, 1);
 }
 
+static bool keeps_its_own(spank_t spank)
+{
+    char text[8];
+
+    return spank_getenv(spank, ENV_RENDEZVOUS, text, sizeof(text)) == ESPANK_SUCCESS &&
+           strcmp(text, OWN_RENDEZVOUS) == 0;
+}
+
 void torchrun_set(spank_t spank, const struct site *site, const char *run, unsigned max_nodes)
 {
     char nodes[32];
@@ -176,6 +185,8 @@ void torchrun_set(spank_t spank, const struct site *site, const char *run, unsig
     spank_setenv(spank, "PET_RDZV_ID", run, 1);
     for (size_t i = 0; i < COUNT(ALWAYS); i++)
         spank_setenv(spank, ALWAYS[i].name, ALWAYS[i].value, 1);
+    if (keeps_its_own(spank))
+        spank_setenv(spank, ENV_BACKEND, "c10d", 1);
     if (site->local_addr[0] != '\0')
         spank_setenv(spank, "PET_LOCAL_ADDR", site->local_addr, 1);
     if (site->munge_socket[0] != '\0')

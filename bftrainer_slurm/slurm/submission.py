@@ -58,13 +58,7 @@ _REFUSED = dict(
     for line in (Path(__file__).parent / "refusals.txt").read_text().splitlines()
     if not line.startswith("#")
 )
-
-
-# Those that are no contradiction here: each task of --array is submitted by itself.
-_UNDERSTOOD = {
-    *("array", "ntasks", "gpus", "nodelist", "comment", "begin"),
-    *("time-min", "reservation", "prefer"),
-}
+_UNDERSTOOD = {"array"}  # no contradiction here: each of its tasks is submitted by itself
 # Options that are left out, and why.
 _DROPPED = {
     "time-min": "Slurm may cut a run short anyway",

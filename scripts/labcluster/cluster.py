@@ -20,7 +20,7 @@ from pathlib import Path
 from scripts.benchkit.logs import last_lines
 from scripts.labcluster import LabError as LabError
 from scripts.labcluster import accounting, namespaces, networks, plugin, users
-from scripts.labcluster.configuration import Options, cgroup_conf, slurm_conf
+from scripts.labcluster.configuration import Options, cgroup_conf, gres_conf, slurm_conf
 from scripts.labcluster.processes import (
     Daemon,
     child_of,
@@ -308,6 +308,11 @@ def _lay_out(lab: Cluster, options: Options) -> None:
     )
     (folder / "slurm.conf").write_text(conf)
     (folder / "cgroup.conf").write_text(cgroup_conf(installed_version(), version))
+    if options.gpus:
+        gpus = [folder / f"gpu{number}" for number in range(options.gpus)]
+        for gpu in gpus:
+            gpu.touch()
+        (folder / "gres.conf").write_text(gres_conf(gpus))
     plugstack = list(options.plugstack)
     if options.keeper is not None:
         plugstack.append(plugin.install(folder, _plugin_settings(folder, options, controllers)))

@@ -27,6 +27,7 @@ class Options:
     auth_slurm: bool = _said(False, "no MUNGE (23.11; one such cluster a host)")
     linuxproc: bool = _said(False, "without cgroups, where they may be")
     configless: bool = _said(False, "slurmds ask for their slurm.conf")
+    gpus: int = _said(0, "how many a node: files that slurmd only looks at")
     backup: bool = _said(False, "slurmctld on c1, its backup on c2")
 
 
@@ -84,6 +85,8 @@ def slurm_conf(
     if options.auth_slurm:  # its key is in slurm.key, beside slurm.conf
         lines |= {"AuthType": "auth/slurm", "CredType": "auth/slurm"}
         del lines["AuthInfo"]
+    if options.gpus:
+        lines |= {"GresTypes": "gpu", "NodeName": f"DEFAULT Gres=gpu:a100:{options.gpus}"}
     if options.backup:
         lines["SlurmctldTimeout"] = "20"
         lines["SlurmctldPidFile"] = "/run/slurm/slurmctld.pid"  # each host's own
@@ -104,6 +107,11 @@ def slurm_conf(
         "DefaultTime=1440 MaxTime=INFINITE MaxNodes=1 State=UP",
     ]
     return "\n".join(text) + "\n"
+
+
+def gres_conf(gpus: Sequence[Path]) -> str:
+    """Return gres.conf for nodes that all have these files as their GPUs."""
+    return "".join(f"Name=gpu Type=a100 File={gpu}\n" for gpu in gpus)
 
 
 def cgroup_conf(slurm: tuple[int, int], version: int | None) -> str:

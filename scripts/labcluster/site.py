@@ -77,8 +77,16 @@ class Site:
     def submit(
         self, script: str, nodes: str, *options: str, user: str = "alice", **others: Any
     ) -> int:
-        """Submit a script as a trainer, as its user would; ``others`` are for ``Lab.run``."""
+        """Submit a script as a trainer, as its user would; ``others`` are for ``Lab.run``.
+
+        ``nodes`` that are N-N are always N: to sbatch they were 1 to N.
+        """
         tagged = [] if any(one.startswith("--bftrainer") for one in options) else ["--bftrainer"]
+        least, _, most = nodes.partition("-")
+        if least == most != "1":
+            tag = next(iter([*tagged, *(one for one in options if one.startswith("--bftrainer"))]))
+            tagged = [f"{tag}{',' if '=' in tag else '='}min={least}"]
+            options = tuple(one for one in options if one != tag)
         out = f"--output={self.folder(user)}/%a.out"
         words = (*tagged, f"-N{nodes}", out, *options)
         return self.lab.sbatch(*words, script=script, user=user, **others)

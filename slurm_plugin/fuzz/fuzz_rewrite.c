@@ -54,6 +54,15 @@ bool options_set(slurm_opt_t *options, const char *name, const char *value)
     return true;
 }
 
+bool options_reset(slurm_opt_t *options, const char *name)
+{
+    int at = find(options, name);
+
+    if (at >= 0)
+        options->name[at] = "gone";
+    return true;
+}
+
 static void read_options(char *text, size_t size, slurm_opt_t *options)
 {
     for (char *word = text; word < text + size && options->count < MAX_OPTIONS / 2;
@@ -70,21 +79,21 @@ static void read_options(char *text, size_t size, slurm_opt_t *options)
 
 static void rewrite(slurm_opt_t *options)
 {
-    const struct spec spec = {.weight = MICROS, .grace = MICROS / 2};
+    const struct request request = {.spec = {.weight = MICROS, .grace = MICROS / 2}, .sizes.step = 1};
     char error[REWRITE_ERROR_SIZE] = "";
     struct record record;
 
-    if (!rewrite_submission(options, &spec, &TARGET, error)) {
+    if (!rewrite_submission(options, &request, &TARGET, error)) {
         promise_one_line(error, sizeof(error));
         return;
     }
     /* More nodes than a record can have are found when the record is read back. */
-    if (!rewrite_read_back(options, &spec, &TARGET, &record, error)) {
+    if (!rewrite_read_back(options, &request, &TARGET, &record, error)) {
         promise_one_line(error, sizeof(error));
         return;
     }
     PROMISE(record.min_nodes >= 1 && record.min_nodes <= record.max_nodes);
-    PROMISE(record.spec.weight == spec.weight && record.spec.grace == spec.grace);
+    PROMISE(record.spec.weight == request.spec.weight && record.spec.grace == request.spec.grace);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

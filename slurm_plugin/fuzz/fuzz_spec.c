@@ -14,22 +14,30 @@ static void promise_bounds(const struct spec *spec, micros_t max_grace)
     PROMISE(spec->node_hours >= 0 && spec->node_hours < 1000000 * MICROS);
 }
 
+static bool same_sizes(const struct sizes *one, const struct sizes *other)
+{
+    return one->count == other->count && one->step == other->step &&
+           memcmp(one->size, other->size, one->count * sizeof(one->size[0])) == 0;
+}
+
 static void try_spec(const char *text)
 {
-    struct spec spec;
-    struct spec again;
+    struct request request;
+    struct request again;
     char error[SPEC_ERROR_SIZE] = "";
-    char canonical[80];
+    char canonical[SPEC_SIZE];
 
-    if (!spec_parse(text, MAX_GRACE, &spec, error)) {
+    if (!spec_parse(text, MAX_GRACE, &request, error)) {
         promise_one_line(error, sizeof(error));
         return;
     }
-    promise_bounds(&spec, MAX_GRACE);
-    spec_format(&spec, canonical, sizeof(canonical));
+    promise_bounds(&request.spec, MAX_GRACE);
+    spec_format(&request, canonical, sizeof(canonical));
     PROMISE(spec_parse(canonical, MAX_GRACE, &again, error));
-    PROMISE(spec.weight == again.weight && spec.grace == again.grace);
-    PROMISE(spec.node_hours == again.node_hours);
+    PROMISE(request.spec.weight == again.spec.weight && request.spec.grace == again.spec.grace);
+    PROMISE(request.spec.node_hours == again.spec.node_hours);
+    PROMISE(request.min_nodes == again.min_nodes && request.own_rendezvous == again.own_rendezvous);
+    PROMISE(same_sizes(&request.sizes, &again.sizes));
 }
 
 static void try_record(const char *text)
@@ -46,13 +54,15 @@ static void try_record(const char *text)
     promise_bounds(&record.spec, NO_MAX_GRACE);
     PROMISE(record.min_nodes >= 1 && record.min_nodes <= record.max_nodes);
     PROMISE(record.max_nodes <= 1000000 && record.minutes <= 1000000);
-    record_format(&record, canonical, sizeof(canonical));
-    PROMISE(strlen(canonical) < sizeof(canonical) - 1);
+    if (!record_format(&record, canonical)) /* a key more than it had: weight and grace have defaults */
+        return;
     PROMISE(record_parse(canonical, &again, error));
     PROMISE(record.spec.weight == again.spec.weight && record.spec.grace == again.spec.grace);
     PROMISE(record.spec.node_hours == again.spec.node_hours);
     PROMISE(record.min_nodes == again.min_nodes && record.max_nodes == again.max_nodes);
     PROMISE(record.minutes == again.minutes && record.personal == again.personal);
+    PROMISE(strcmp(record.partitions, again.partitions) == 0);
+    PROMISE(strcmp(record.nodes, again.nodes) == 0 && same_sizes(&record.sizes, &again.sizes));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -54,7 +54,7 @@ def lab_that_rewrites(
             "lua": ["CliFilterPlugins=cli_filter/lua"],
         }[way]
         line += "" if way == "spank" else " rewrite=cli_filter"
-        lab = make_lab(nodes=1, plugstack=[line], conf=conf)
+        lab = make_lab(nodes=1, gpus=4, plugstack=[line], conf=conf)
         features = ("AvailableFeatures=red,big", "ActiveFeatures=red,big")
         lab.run("scontrol", "update", "NodeName=n1", *features, user="root")
         if way == "lua":

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slurm
 Case = dict[str, Any]
 CASES: list[Case] = json.loads((Path(__file__).parent / "submission_cases.json").read_text())
 PLAIN = "#!/bin/sh\ntrue\n"
-ID = re.compile(r",id=([0-9a-f]{8})$")
+ID = re.compile(r",id=([0-9a-f]{8})(?= |$)")
 
 
 def cases(what: str) -> Any:
@@ -60,7 +60,9 @@ def submit(lab: Lab, case: Case) -> subprocess.CompletedProcess[str]:
 
 def fields(lab: Lab, job: str) -> dict[str, str]:
     shown = lab.run("scontrol", "show", "job", "-o", job, user="root").stdout.splitlines()[0]
-    return dict(word.split("=", 1) for word in shown.split() if "=" in word)
+    words = dict(word.split("=", 1) for word in shown.split() if "=" in word)
+    comment = re.search(r" Comment=(.*?)\s+(?=[A-Z]\w+=)", shown)
+    return words | ({"Comment": comment[1]} if comment else {})
 
 
 def jobs(lab: Lab) -> list[str]:
@@ -78,6 +80,7 @@ def test_submitted_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
         shown["Comment"] = ID.sub("", shown["Comment"])
     wanted = case["job"]
     assert {key: shown.get(key) for key in wanted} == wanted
+    assert all(line in done.stderr for line in case.get("told", ())), done.stderr
 
 
 @cases("refused")
@@ -95,6 +98,15 @@ def test_no_two_submissions_have_one_id(plugin_lab: Lab) -> None:
     found = [ID.search(fields(plugin_lab, job)["Comment"]) for job in jobs]
     plugin_lab.run("scancel", *jobs, user="root")
     assert len({match[1] for match in found if match is not None}) == 2
+
+
+@pytest.mark.parametrize("way", ["spank"])
+def test_a_quiet_submission_says_nothing(plugin_lab: Lab) -> None:
+    before = jobs(plugin_lab)
+    done = plugin_lab.run("sbatch", "-Q", "--bftrainer", "-N1-2", "--prefer=red", input=PLAIN)
+    (job,) = set(jobs(plugin_lab)) - set(before)
+    plugin_lab.run("scancel", job, user="root")
+    assert done.stdout + done.stderr == ""
 
 
 @pytest.mark.parametrize("way", ["spank"])

@@ -1,0 +1,248 @@
+#include "per_node.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIST_SIZE 256
+#define ONE_NODE 1 /* what counts for the whole job was meant for one */
+
+#define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
+
+static bool read_number(const char *text, unsigned *number)
+{
+    char rest;
+
+    return sscanf(text, "%7u%c", number, &rest) == 1 && *number > 0;
+}
+
+/* N and N-N are one number, 2-4 is not. */
+static bool is_one_number(const char *nodes, unsigned *number)
+{
+    unsigned most;
+    char rest;
+
+    if (read_number(nodes, number))
+        return true;
+    return sscanf(nodes, "%7u-%7u%c", number, &most, &rest) == 2 && *number == most && most > 0;
+}
+
+/*
+ * For how many nodes a number of the whole job is: for those of the place where it stands, or else for
+ * those of the other place. A range on the command line says nothing of a script without a number.
+ */
+static bool find_nodes(const struct written *written, enum written_option option, unsigned *nodes)
+{
+    enum place place = written->value[COMMAND_LINE][option][0] != '\0' ? COMMAND_LINE : SCRIPT;
+    const char *here = written->value[place][NODES];
+    const char *there = written->value[place == SCRIPT ? COMMAND_LINE : SCRIPT][NODES];
+
+    if (here[0] != '\0')
+        return is_one_number(here, nodes);
+    if (there[0] != '\0' && is_one_number(there, nodes))
+        return true;
+    *nodes = ONE_NODE;
+    return there[0] == '\0' || (place == SCRIPT && written->has_script);
+}
+
+/* One node's share of `count`, which `said` (as "--ntasks=8") asks for all nodes together. */
+static bool divide(const struct written *written, enum written_option option, const char *said,
+                   const char *instead, unsigned *count, char error[REWRITE_ERROR_SIZE])
+{
+    unsigned nodes;
+
+    if (*count == 1)
+        return true;
+    if (!find_nodes(written, option, &nodes))
+        return FAIL("%s is for all nodes together, and their number is a range here; write %s",
+                    said, instead);
+    if (*count % nodes != 0)
+        return FAIL("%s does not divide by %u nodes; write %s", said, nodes, instead);
+    *count /= nodes;
+    return true;
+}
+
+/* The number at the end of TYPE:NUMBER, which begins at the number itself or behind the last colon. */
+static const char *number_of(const char *gpus)
+{
+    const char *colon = strrchr(gpus, ':');
+
+    return colon != NULL ? colon + 1 : gpus;
+}
+
+/* --gpus=a100:8,h100:4 of the whole job as a node's list. */
+static bool divide_gpus(const struct written *written, char *list, char share[LIST_SIZE],
+                        char error[REWRITE_ERROR_SIZE])
+{
+    char said[MAX_SHOWN + 16];
+    char *rest = NULL;
+    size_t length = 0;
+
+    snprintf(said, sizeof(said), "--gpus=%s", shown(list).text);
+    share[0] = '\0';
+    for (char *gpus = strtok_r(list, ",", &rest); gpus != NULL; gpus = strtok_r(NULL, ",", &rest)) {
+        unsigned count;
+
+        if (!read_number(number_of(gpus), &count))
+            return FAIL("%s is not a number of GPUs; write --gpus-per-node", said);
+        if (!divide(written, GPUS, said, "--gpus-per-node", &count, error))
+            return false;
+        length += (size_t)snprintf(share + length, LIST_SIZE - length, "%s%.*s%u",
+                                   length > 0 ? "," : "", (int)(number_of(gpus) - gpus), gpus, count);
+        if (length >= LIST_SIZE)
+            return FAIL("%s is too long; write --gpus-per-node", said);
+    }
+    return true;
+}
+
+static bool set(slurm_opt_t *options, const char *name, const char *value,
+                char error[REWRITE_ERROR_SIZE])
+{
+    return options_set(options, name, value) ||
+           FAIL("this Slurm does not let --%s be set; tell your admin", name);
+}
+
+static bool reset(slurm_opt_t *options, const char *name, char error[REWRITE_ERROR_SIZE])
+{
+    return options_reset(options, name) ||
+           FAIL("this Slurm does not let --%s be taken away; leave it out", name);
+}
+
+static bool set_gpus(slurm_opt_t *options, const struct written *written,
+                     char error[REWRITE_ERROR_SIZE])
+{
+    char list[LIST_SIZE];
+    char share[LIST_SIZE];
+
+    if (!options_given(options, "gpus"))
+        return true;
+    options_get(options, "gpus", list, sizeof(list));
+    if (!divide_gpus(written, list, share, error))
+        return false;
+    if (!options_given(options, "gpus-per-node") && !options_given(options, "gpus-per-task") &&
+        !set(options, "gpus-per-node", share, error))
+        return false;
+    return reset(options, "gpus", error);
+}
+
+/* How many GPUs a list like a100:4 or, of --gres, gpu:a100:4 asks for on a node. */
+static unsigned count_gpus(slurm_opt_t *options, const char *name, const char *prefix)
+{
+    char list[LIST_SIZE];
+    char *rest = NULL;
+    unsigned sum = 0;
+
+    if (!options_given(options, name))
+        return 0;
+    options_get(options, name, list, sizeof(list));
+    for (char *gpus = strtok_r(list, ",", &rest); gpus != NULL; gpus = strtok_r(NULL, ",", &rest)) {
+        unsigned count;
+
+        if (strncmp(gpus, "gres:", strlen("gres:")) == 0 || strncmp(gpus, "gres/", strlen("gres/")) == 0)
+            gpus += strlen("gres:");
+        if (strncmp(gpus, prefix, strlen(prefix)) == 0)
+            sum += read_number(number_of(gpus), &count) ? count : 1;
+    }
+    return sum;
+}
+
+static unsigned given_number(slurm_opt_t *options, const char *name)
+{
+    char text[32];
+    unsigned number;
+
+    options_get(options, name, text, sizeof(text));
+    return options_given(options, name) && read_number(text, &number) ? number : 0;
+}
+
+/* How many GPUs a node's tasks have, as far as the options say it. */
+static unsigned gpus_of_node(slurm_opt_t *options, unsigned tasks)
+{
+    unsigned gpus = count_gpus(options, "gpus-per-node", "");
+
+    if (gpus == 0)
+        gpus = count_gpus(options, "gres", "gpu");
+    return gpus > 0 ? gpus : tasks * count_gpus(options, "gpus-per-task", "");
+}
+
+/* A node's number of tasks. What sbatch itself thinks of --ntasks-per-node fits its own -N. */
+static bool read_tasks(slurm_opt_t *options, const struct written *written, unsigned *tasks,
+                       char error[REWRITE_ERROR_SIZE])
+{
+    unsigned all = given_number(options, "ntasks");
+    char said[32];
+
+    if (!read_number(written_value(written, NTASKS_PER_NODE), tasks))
+        *tasks = given_number(options, "ntasks-per-node");
+    if (*tasks > 0) {
+        if (all > 0 && all < *tasks)
+            *tasks = all;
+        return true;
+    }
+    if (all == 0) {
+        *tasks = given_number(options, "ntasks-per-gpu") * gpus_of_node(options, 0);
+        return true;
+    }
+    snprintf(said, sizeof(said), "--ntasks=%u", all);
+    *tasks = all;
+    return divide(written, NTASKS, said, "--ntasks-per-node", tasks, error);
+}
+
+/* srun in the element reads these, which sbatch has set for the whole job. */
+static void tell_srun(const char *tasks)
+{
+    setenv("SLURM_NTASKS_PER_NODE", tasks, 1);
+    setenv("SLURM_NTASKS", tasks, 1);
+    setenv("SLURM_NPROCS", tasks, 1);
+}
+
+static bool set_tasks(slurm_opt_t *options, unsigned tasks, char error[REWRITE_ERROR_SIZE])
+{
+    char text[16];
+
+    if (options_given(options, "ntasks-per-gpu") && !reset(options, "ntasks-per-gpu", error))
+        return false;
+    unsetenv("SLURM_NTASKS_PER_NODE");
+    unsetenv("SLURM_NTASKS_PER_GPU");
+    snprintf(text, sizeof(text), "%u", tasks > 0 ? tasks : 1);
+    if (tasks > 0)
+        tell_srun(text);
+    if (tasks > 0 && !set(options, "ntasks-per-node", text, error))
+        return false;
+    return set(options, "ntasks", text, error);
+}
+
+/* Slurm would count these for all GPUs of the node, as an element has them all: it is exclusive. */
+static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks, char error[REWRITE_ERROR_SIZE])
+{
+    unsigned gpus = gpus_of_node(options, tasks);
+    unsigned cpus = given_number(options, "cpus-per-gpu");
+    char text[64];
+    char memory[32];
+    char *unit;
+
+    if (gpus > 0 && cpus > 0) {
+        snprintf(text, sizeof(text), "%u", (cpus * gpus + tasks - 1) / tasks);
+        if (!reset(options, "cpus-per-gpu", error) || !set(options, "cpus-per-task", text, error))
+            return false;
+        unsetenv("SLURM_CPUS_PER_GPU");
+        setenv("SLURM_CPUS_PER_TASK", text, 1);
+    }
+    if (gpus == 0 || !options_given(options, "mem-per-gpu"))
+        return true;
+    options_get(options, "mem-per-gpu", memory, sizeof(memory));
+    snprintf(text, sizeof(text), "%llu", strtoull(memory, &unit, 10) * gpus);
+    snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s", unit);
+    unsetenv("SLURM_MEM_PER_GPU");
+    return reset(options, "mem-per-gpu", error) && set(options, "mem", text, error);
+}
+
+bool per_node_set(slurm_opt_t *options, const struct written *written,
+                  char error[REWRITE_ERROR_SIZE])
+{
+    unsigned tasks;
+
+    return set_gpus(options, written, error) && read_tasks(options, written, &tasks, error) &&
+           set_tasks(options, tasks, error) &&
+           set_shares_of_gpus(options, tasks > 0 ? tasks : 1, error);
+}
