@@ -24,6 +24,16 @@ from tests.cli.documented import differences, surprises
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
 ENDLESS = 10**9
+NOTES_WORLDS = """
+import sys, time
+import torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank() == 0:
+    print(dist.get_world_size(), file=open(sys.argv[1], "a"))
+while True:
+    dist.barrier()
+    time.sleep(0.2)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +63,10 @@ def samples_of(site: Site, array: int) -> float:
 def wait_for_more_samples(site: Site, array: int) -> None:
     before = samples_of(site, array)
     wait_until(lambda: samples_of(site, array) > before)
+
+
+def worlds_in(file: Path) -> list[int]:
+    return list(map(int, file.read_text().split())) if file.exists() else []
 
 
 def measured_sizes(site: Site, array: int) -> list[int]:
@@ -446,6 +460,30 @@ def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(si
 
         site.controller.keeper.kill()
         wait_for_more_samples(site, array)
+    finally:
+        site.end(array)
+
+
+@pytest.mark.once
+def test_a_trainer_with_sizes_trains_on_these_only_whatever_it_loses(site: Site) -> None:
+    folder = site.folder()
+    worlds, train = folder / "worlds", folder / "train.py"
+    train.write_text(NOTES_WORLDS)
+    batch = folder / "batch.sh"
+    batch.write_text(
+        "#!/bin/bash\n#SBATCH --bftrainer=sizes=1:2:4\nexport OMP_NUM_THREADS=1\n"
+        f"srun torchrun {train} {worlds}\n"
+    )
+    printed = site.run("bftrainer", "submit", "--json", batch, cwd=folder).stdout
+    array = int(json.loads(printed)["array"])
+    try:
+        wait_until(lambda: worlds_in(worlds)[-1:] == [4], 240)
+        site.lab.run("srun", "-N1", "--exclusive", "sleep", "10")  # three are left
+        wait_until(lambda: 2 in worlds_in(worlds), 240)
+        wait_until(lambda: worlds_in(worlds)[-1] == 4, 240)
+        assert set(worlds_in(worlds)) <= {1, 2, 4}
+        said = site.run("bftrainer", "explain", str(array)).stdout
+        assert "It trains on 1, 2 or 4 nodes only, as its user asked." in said
     finally:
         site.end(array)
 
