@@ -373,7 +373,8 @@ def test_a_reclaimed_element_is_said_to_be_lost() -> None:
 
 
 NONE_HAS_JOINED = (
-    "n1, n2 run, but none has joined: write 'srun torchrun train.py' without rendezvous flags"
+    "n1, n2 run, but none has joined: start the training by 'srun torchrun train.py', if they are "
+    "not just slow; their output may name what starts it now"
 )
 
 
@@ -482,7 +483,7 @@ def test_nodes_that_each_train_alone_and_report_it_are_named(
     alone(setting, 20, *worlds)
     assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
     alone(setting, 9, *worlds)
-    assert str(setting.shown()["notice"]).startswith(f"{said}write 'srun torchrun train.py'")
+    assert str(setting.shown()["notice"]).startswith(f"{said}start the training by 'srun torchrun")
     [(_, text)] = setting.slurm.said
     assert said in text
     alone(setting, 100, *worlds)

@@ -17,7 +17,10 @@ JOIN_S = 25.0  # importing torch takes seconds, from a busy file system more
 _LATE_S = 60.0  # a group may be slow to end a step, and a lost node to come back
 _LAST_S = 10.0  # a group that has not been heard of for so long is over
 _NAMED = 5  # nodes in a sentence
-_WRITE = "write 'srun torchrun train.py' without rendezvous flags"
+_WRITE = (
+    "start the training by 'srun torchrun train.py', if they are not just slow; their output may "
+    "name what starts it now"
+)
 _GROUP = (
     "let the script form a group of all its processes (torch.distributed.init_process_group), or "
     "ask for one node"
