@@ -57,16 +57,11 @@ static bool ends_at_its_limit(slurm_opt_t *options)
 static bool check_kept(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
 {
     char constraint[1024];
-    char dependency[1024];
 
     if (ends_at_its_limit(options))
         return FAIL("--signal=TERM and --signal=KILL would end elements at their start, since their limits "
                     "are short and are lengthened later; leave --signal out (and SBATCH_SIGNAL unset)");
 
-    options_get(options, "dependency", dependency, sizeof(dependency));
-    if (strstr(dependency, "singleton") != NULL)
-        return FAIL("--dependency=singleton would let one node at a time train; write "
-                    "--dependency=afterany:JOB with the job before it");
     options_get(options, "constraint", constraint, sizeof(constraint));
     if (options_given(options, "constraint") &&
         (constraint[0] == '\0' || strpbrk(constraint, "[](){}*") != NULL))

@@ -6,6 +6,7 @@
 #include "contexts.h"
 #include "environment.h"
 #include "keeper_note.h"
+#include "namesakes.h"
 #include "output_folder.h"
 #include "per_node.h"
 #include "rewrite.h"
@@ -266,6 +267,8 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
     rewrite_or_exit(options, site, &record);
     check_size(&record, site);
     if (!per_node_set(options, &written, error))
+        refuse(error);
+    if (!namesakes_wait(options, error))
         refuse(error);
     drop_options(options);
     record_format(&record, text);

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -360,3 +363,55 @@ def test_wraps_the_users_script_verbatim_behind_its_other_directives() -> None:
 def test_keeps_the_other_options_of_a_line() -> None:
     script = "#!/bin/sh\n#SBATCH -N 2-4 -o 'my log' --exclusive --gres=gpu:1 --no-requeue\n"
     assert "#SBATCH -o 'my log' --gres=gpu:1" in wrap_script(script, "true").splitlines()
+
+
+TABLE = Path(__file__).parents[1] / "slurm_plugin/submission_cases.json"
+OPTION = "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"
+# What only sbatch sees, or only the plugin: jobs that are no trainers, the size of slurmctld's job
+# table, a script's line that a pipe has swallowed. What of an array is here a trainer each.
+NOT_HERE = {
+    *("a key as an argument of its own", "by environment", "a bad key by environment"),
+    *("more than a tenth of the job table", "far more than a tenth of the job table"),
+    *("tasks in a script through a pipe, and a range", "a heterogeneous job"),
+    *("an array", "an array by environment", "one at a time", "not a number"),
+}
+
+
+def tagged(case: dict[str, Any]) -> bool:
+    words = [*case["arguments"], *case.get("script", "").split(), *case.get("environment", ())]
+    return any(word.startswith("--bft") or word == OPTION for word in words)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        case
+        for case in json.loads(TABLE.read_text())
+        if tagged(case) and "command" not in case and case["name"] not in NOT_HERE
+    ],
+    ids=lambda case: str(case["name"]),
+)
+def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
+    def made() -> Submission:
+        return compose(
+            "case.sh",
+            read_directives(case.get("script", "#!/bin/sh\n")),
+            case["arguments"],
+            environment=read_environment(case.get("environment", {})),
+            site_partition="bftrainer",
+        )
+
+    if "refused" in case:
+        with pytest.raises(SubmissionError) as refusal:
+            made()
+        words = [re.sub(r" ?\(and SBATCH.*\)|SBATCH.* unset", "", one) for one in case["refused"]]
+        assert any(one in str(refusal.value) for one in words)
+        return
+    submission, wanted = made(), case.get("job", {})
+    asked = read_options(submission.options)
+    comment = asked.values["comment"].replace(f",id={submission.record.id}", "")
+    assert comment == wanted.get("Comment", comment)
+    assert asked.get("ntasks") == wanted.get("NumTasks", asked.get("ntasks"))
+    assert f"0-{submission.record.anchor}" == wanted.get("ArrayTaskId", asked.get("array"))
+    for said in case.get("told", ()):
+        assert any(said.strip() in f"bftrainer: {one}" for one in submission.said)

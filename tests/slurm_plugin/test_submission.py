@@ -139,3 +139,15 @@ def test_a_submission_is_told_to_the_keeper(plugin_lab: Lab, keeper: FakeKeeper)
     job = plugin_lab.sbatch("--bftrainer", "-N1-2", script=PLAIN)
     wait_until(lambda: keeper.lines().count("submitted") == before + 1)
     plugin_lab.run("scancel", str(job))
+
+
+@pytest.mark.parametrize("way", ["spank"])
+def test_a_singleton_waits_for_what_has_its_name(plugin_lab: Lab) -> None:
+    words = ("--bftrainer", "-N1", "--dependency=singleton")
+    other = plugin_lab.sbatch("--bftrainer", "-N1", "-J", "other", script=PLAIN)
+    first, second = (plugin_lab.sbatch(*words, "-J", "chain", script=PLAIN) for _ in range(2))
+    try:
+        assert fields(plugin_lab, str(first))["Dependency"] == "(null)"
+        assert fields(plugin_lab, str(second))["Dependency"].startswith(f"afterany:{first}_*(")
+    finally:
+        plugin_lab.run("scancel", *map(str, (other, first, second)), user="root")
