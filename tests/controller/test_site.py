@@ -516,7 +516,7 @@ def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
             script.write_text(
                 "#!/bin/bash\n#SBATCH --bftrainer -N4 -p gpu -o /dev/null\nsrun sleep 1000\n"
             )
-            submit = ("bftrainer", "submit", "--personal", "--state", own.state, "-p", "bftrainer")
+            submit = ("bftrainer", "submit", "--personal", "--state", own.state)
             printed = site.run(*submit, "--json", script, user="bob").stdout
             array = json.loads(printed)["array"]
             assert differences("submit", json.loads(printed)) == []
