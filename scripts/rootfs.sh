@@ -70,7 +70,9 @@ inside() {
         # Users of the clusters reach the clone here, so that tests need no copy of it for them.
         above=$repo
         while above=$(dirname "$above"); [ "$above" != / ]; do chmod a+rx "$merged$above"; done
-        chroot "$merged" env HOME=/root DEBIAN_FRONTEND=noninteractive "$@"
+        mkdir "$merged/.host" # pivot_root, as a process in a chroot may make no user namespaces
+        cd "$merged" && pivot_root . .host && umount --lazy /.host && rmdir /.host
+        env HOME=/root DEBIAN_FRONTEND=noninteractive "$@"
     ' inside "${#bound[@]}" "${bound[@]}" "$@"
 }
 

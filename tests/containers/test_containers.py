@@ -1,8 +1,12 @@
-"""A trainer in an image that has neither our package nor MUNGE, entered as pyxis does."""
+"""A trainer in an image that has neither our package nor MUNGE.
+
+It is entered as pyxis does, and by apptainer, where that is installed.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -17,10 +21,16 @@ from scripts.labcluster.waiting import wait_until
 from tests.lab.test_training import PATIENCE_S, Training, batch_script
 
 pytestmark = [
-    *(pytest.mark.slurm, pytest.mark.torch, pytest.mark.once, pytest.mark.timeout(900)),
+    *(pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(900)),
     pytest.mark.skipif(os.getuid() != 0, reason="only root mounts"),
 ]
 HERE = Path(__file__).parent
+MUNGE = next(Path("/usr/lib").glob("*/libmunge.so.2"), Path("/usr/lib/libmunge.so.2"))
+APPTAINER = pytest.mark.skipif(not shutil.which("apptainer"), reason="apptainer is not installed")
+WAYS = [
+    *(pytest.param(way, marks=pytest.mark.once) for way in ("srun", "sbatch")),
+    pytest.param("apptainer", marks=(pytest.mark.newest, APPTAINER)),
+]
 VARIABLES = "PYTHONPATH=/image/python\nLANG=C.UTF-8\n"
 # What one finds in the image, before the training begins.
 LOOK = """
@@ -58,7 +68,6 @@ def image(site: Site) -> Path:
     for path in map(Path, ("/bin", "/sbin", "/lib", "/lib64")):
         if path.is_symlink():
             (root / path.name).symlink_to(path.readlink())
-    (munge,) = set(Path("/usr/lib").glob("*/libmunge.so.2")) or {Path("/usr/lib/none")}
     venv = site.stage.repo / ".venv"
     snippet = (REPO / "slurm_plugin" / "enroot.fstab.in").read_text()
     lines = [
@@ -66,31 +75,38 @@ def image(site: Site) -> Path:
         *(f"{path} {path} none bind" for path in ("/dev", "/proc")),
         *(f"{path} {path} none bind" for path in (site.lab.home("alice").parent, lab / "tmp")),
         f"{lab}/spool {lab}/spool none bind,ro,nofail",
-        f"/dev/null {munge} none bind,nofail",
+        f"/dev/null {MUNGE} none bind,nofail",
         snippet.replace("@pythondir@", f"{lab}/plugin/python"),
     ]
     (folder / "fstab").write_text("\n".join(lines))
     for line in (folder / "fstab").read_text().splitlines():
         if line[0] != "#" and line.split()[0] != "/dev/null":
             (root / line.split()[1].lstrip("/")).mkdir(parents=True, exist_ok=True)
+    (root / "etc" / "resolv.conf").touch()  # these apptainer mounts
+    (root / "etc" / "hosts").touch()
+    for name in ("tmp", "sys"):
+        (root / name).mkdir(exist_ok=True)
     for made in (folder, *folder.rglob("*")):
         if not made.is_symlink():
             made.chmod(0o755 if made.is_dir() else 0o644)
     return folder
 
 
-def in_image(folder: Path, image: Path, way: str) -> str:
+def in_image(site: Site, folder: Path, image: Path, way: str) -> str:
     """A script that trains in the image: its steps, or all of it."""
-    python = "$(dirname $(command -v torchrun))/python"
-    script = batch_script(folder, f"{python} /image/look.py 2>&1 || true")
+    python = site.stage.repo / ".venv" / "bin" / "python"
+    script = batch_script(folder, f"srun {python} /image/look.py 2>&1")
+    script = script.replace("torchrun", f"{python} -m torch.distributed.run")
     if way == "sbatch":  # there is no srun in an image
-        script = script.replace("srun torchrun", "torchrun")
+        script = script.replace("srun ", "")
         return script.replace("\n", f"\n#SBATCH --container-image={image}\n", 1)
-    script = script.replace("srun", f"srun --container-image={image}")
-    return script.replace(python, f"srun --container-image={image} {python}")
+    if way == "srun":
+        return script.replace("srun", f"srun --container-image={image}")
+    binds = f"/usr,{site.stage.repo}/.venv,{site.lab.dir}/tmp,/dev/null:{MUNGE}"
+    return script.replace("srun", f"srun apptainer exec --nv -B {binds} {image}/root")
 
 
-@pytest.mark.parametrize("way", ["srun", "sbatch"])
+@pytest.mark.parametrize("way", WAYS)
 def test_it_joins_goes_on_after_a_reclaim_and_leaves_nothing(
     site: Site, image: Path, way: str
 ) -> None:
@@ -98,7 +114,7 @@ def test_it_joins_goes_on_after_a_reclaim_and_leaves_nothing(
     output = folder / "out"
     output.mkdir()
     output.chmod(0o777)
-    script = in_image(folder, image, way)
+    script = in_image(site, folder, image, way)
     array = site.submit(script, "1-2", f"--output={output}/%a")
     trainer = Training(site, array, folder)
     try:
@@ -118,7 +134,7 @@ def test_it_joins_goes_on_after_a_reclaim_and_leaves_nothing(
         site.end(array)
     assert f"ours in {site.lab.dir}/plugin/python\n" in said
     assert "no munge\n" in said
-    assert "\nthe image's\n" in said
+    assert (way == "apptainer") != ("\nthe image's\n" in said)
     wait_until(lambda: not mounted(image))
 
 
