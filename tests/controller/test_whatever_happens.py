@@ -450,7 +450,7 @@ def test_whatever_happens_what_must_hold_does_and_all_that_can_happen_has() -> N
     Whatever.phases, Whatever.changes = set(), set()
     run_state_machine_as_test(
         Whatever,
-        settings=hypothesis_settings(max_examples=300, stateful_step_count=50, deadline=None),
+        settings=hypothesis_settings(max_examples=120, stateful_step_count=50, deadline=None),
     )
     assert Whatever.phases == set(Phase)
     assert Whatever.changes == CHANGES

@@ -18,8 +18,8 @@ from tests.fuzz.promises import BrokenPromiseError
 
 IN_C = [target for target in TARGETS if target.module is None]
 IN_PYTHON = [target for target in TARGETS if target.module is not None]
-CHANGES = 100_000
-EXAMPLES = 1_000
+CHANGES = 40_000
+EXAMPLES = 400
 SEED = 20_260
 
 
