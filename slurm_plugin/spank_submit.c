@@ -10,6 +10,7 @@
 #include "output_folder.h"
 #include "per_node.h"
 #include "rewrite.h"
+#include "script_paths.h"
 #include "torchrun.h"
 #include "written.h"
 
@@ -220,6 +221,27 @@ static void tell_nodes(const struct record *record)
     slurm_info("bftrainer: %s", line);
 }
 
+/* Who resumes from such a path finds nothing there. */
+static void tell_changing_paths(void)
+{
+    unsigned lines[CHANGING_KINDS];
+    FILE *script = written_script();
+
+    if (script == NULL)
+        return;
+    script_paths_find(script, lines);
+    fclose(script);
+    if (lines[JOB_ID] > 0)
+        slurm_info("bftrainer: line %u has $SLURM_JOB_ID in a path: it is another one on each node and "
+                   "at each start; to resume from there, write ${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}, "
+                   "which is the trainer's number",
+                   lines[JOB_ID]);
+    if (lines[THE_TIME] > 0)
+        slurm_info("bftrainer: line %u has the time in a path: it is another one on each node and at "
+                   "each start; to resume from there, write $SLURM_ARRAY_JOB_ID, the trainer's number",
+                   lines[THE_TIME]);
+}
+
 /* --export=NONE, or a list without ALL, takes along only what it names: then it names this one too.
  * (NIL is left as it is: it also says that no login environment is read on the node.) */
 static void export_no_backend(slurm_opt_t *options)
@@ -279,6 +301,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
         refuse("rendezvous=own cannot be passed on; tell your admin");
     output_folder_check(options);
     tell_nodes(&record);
+    tell_changing_paths();
     export_no_backend(options);
     forget_filter();
     rewritten = true;

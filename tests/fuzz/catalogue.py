@@ -72,10 +72,13 @@ _STEPS = (
 )
 _TALK = _STEPS + _MEMBER + _JSON
 
+_SCRIPT = ("$SLURM_JOB_ID", "${SLURM_JOBID", "$(date", "`date`", "/", "DIR=", "'", '"', "#", "\n")
+
 TARGETS = (
     Target("spec", "C: the option's value and the record", words=_SPEC, longest=600),
     Target("rewrite", "C: a submission's options", words=_OPTIONS, longest=600),
     Target("written", "C: options in scripts and on command lines", words=_RANGE),
+    Target("script_paths", "C: paths in scripts", words=_SCRIPT),
     Target("python_path", "C: a user's PYTHONPATH", words=("/opt/py", ":"), longest=600),
     Target("option", "the option: C and Python agree", "both_parsers", _SPEC, 600),
     Target("comment", "the comment: C and Python agree", "both_parsers", _SPEC, 600),

@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from bftrainer_slurm.slurm.script_paths import warnings
 
+PLUGIN = Path(__file__).parents[2] / "slurm_plugin"
+WITH_JOB_ID = [
+    "srun torchrun train.py --output_dir runs/$SLURM_JOB_ID",
+    "OUT=$SCRATCH/run_${SLURM_JOB_ID}",
+    'export CKPT="/work/my runs/${SLURM_JOBID}/ckpt"',
+    "export RUN_FOLDER=ckpt-$SLURM_JOB_ID",
+    "srun python train.py --output-dir=run_$SLURM_JOB_ID",
+    "mkdir -p logs/$SLURM_JOB_ID && cd logs/$SLURM_JOB_ID",
+]
+WITH_TIME = ["D=out/$(date +%F_%T)", "D=out/`date +%s`/x", 'D="runs/$(date)"']
+HARMLESS = [
+    "echo $SLURM_JOB_ID in runs/$SLURM_JOB_ID",
+    "# OUT=runs/$SLURM_JOB_ID",
+    "export MASTER_PORT=$((10000 + $SLURM_JOB_ID % 10000))",
+    "srun torchrun --rdzv_id=$SLURM_JOB_ID train.py --data /data",
+    "cp -r /data /tmp/$SLURM_JOB_ID",
+    "export TRITON_CACHE_DIR=/tmp/triton_$SLURM_JOB_ID",
+    "CACHE=$TMPDIR/cache/$SLURM_JOB_ID",
+    "scontrol show job $SLURM_JOB_ID > logs/job",
+    "NOW=$(date +%s)",
+    "export WANDB_RUN_ID=$SLURM_JOB_ID",
+    'srun -l --jobid "$SLURM_JOB_ID" python train.py',
+    "OUT=runs/$SLURM_ARRAY_JOB_ID",
+    "OUT=runs/${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}",
+]
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "srun torchrun train.py --output_dir runs/$SLURM_JOB_ID",
-        "OUT=$SCRATCH/run_${SLURM_JOB_ID}",
-        'export CKPT="/work/my runs/${SLURM_JOBID}/ckpt"',
-        "export RUN_FOLDER=ckpt-$SLURM_JOB_ID",
-        "srun python train.py --output-dir=run_$SLURM_JOB_ID",
-        "mkdir -p logs/$SLURM_JOB_ID && cd logs/$SLURM_JOB_ID",
-    ],
-)
+
+@pytest.mark.parametrize("line", WITH_JOB_ID)
 def test_a_job_id_in_a_path_is_warned_of(line: str) -> None:
     (said,) = warnings(f"#!/bin/bash\n#SBATCH -N4\n{line}\n")
     assert said.startswith("line 3 has $SLURM_JOB_ID in a path")
     assert "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" in said
 
 
-@pytest.mark.parametrize("line", ["D=out/$(date +%F_%T)", "D=out/`date +%s`/x", 'D="runs/$(date)"'])
+@pytest.mark.parametrize("line", WITH_TIME)
 def test_a_time_in_a_path_is_warned_of(line: str) -> None:
     (said,) = warnings(f"#!/bin/bash\n{line}\n")
     assert said.startswith("line 2 has the time in a path")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "echo $SLURM_JOB_ID in runs/$SLURM_JOB_ID",
-        "# OUT=runs/$SLURM_JOB_ID",
-        "export MASTER_PORT=$((10000 + $SLURM_JOB_ID % 10000))",
-        "srun torchrun --rdzv_id=$SLURM_JOB_ID train.py --data /data",
-        "cp -r /data /tmp/$SLURM_JOB_ID",
-        "export TRITON_CACHE_DIR=/tmp/triton_$SLURM_JOB_ID",
-        "CACHE=$TMPDIR/cache/$SLURM_JOB_ID",
-        "scontrol show job $SLURM_JOB_ID > logs/job",
-        "NOW=$(date +%s)",
-        "export WANDB_RUN_ID=$SLURM_JOB_ID",
-        'srun -l --jobid "$SLURM_JOB_ID" python train.py',
-        "OUT=runs/$SLURM_ARRAY_JOB_ID",
-        "OUT=runs/${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}",
-    ],
-)
+@pytest.mark.parametrize("line", HARMLESS)
 def test_what_is_printed_or_on_the_node_is_not(line: str) -> None:
     assert warnings(f"#!/bin/bash\n{line}\n") == []
 
@@ -59,3 +63,21 @@ def test_of_each_kind_the_first_is_named() -> None:
         "line 1 has $SLURM_JOB_ID",
         "line 3 has the time",
     ]
+
+
+def test_the_plugin_warns_of_the_same(tmp_path: Path) -> None:
+    make = ["make", "-s", "-C", str(PLUGIN), f"BUILD={tmp_path}", f"{tmp_path}/libscript_paths.so"]
+    subprocess.run(make, check=True)
+    plugin, libc = ctypes.CDLL(str(tmp_path / "libscript_paths.so")), ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    script, found = tmp_path / "script", (ctypes.c_uint * 2)()
+    for line in [*WITH_JOB_ID, *WITH_TIME, *HARMLESS]:
+        script.write_text(f"#!/bin/bash\n{line}\n")
+        stream = ctypes.c_void_p(libc.fopen(bytes(script), b"r"))
+        plugin.script_paths_find(stream, found)
+        libc.fclose(stream)
+        said = [
+            re.match(r"line (\d) has (.*) in a path", one) for one in warnings(script.read_text())
+        ]
+        ours = {one[2]: int(one[1]) for one in said if one is not None}
+        assert [ours.get("$SLURM_JOB_ID", 0), ours.get("the time", 0)] == list(found), line
