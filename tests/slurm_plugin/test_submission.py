@@ -60,6 +60,7 @@ def submit(lab: Lab, case: Case) -> subprocess.CompletedProcess[str]:
 
 def fields(lab: Lab, job: str) -> dict[str, str]:
     shown = lab.run("scontrol", "show", "job", "-o", job, user="root").stdout.splitlines()[0]
+    shown = shown.replace("gres/gpu", "gres:gpu")  # the former from 23.11 on
     words = dict(word.split("=", 1) for word in shown.split() if "=" in word)
     comment = re.search(r" Comment=(.*?)\s+(?=[A-Z]\w+=)", shown)
     return words | ({"Comment": comment[1]} if comment else {})
