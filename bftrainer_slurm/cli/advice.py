@@ -29,6 +29,12 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         "elastic.Trainer, remove dist.init_process_group() instead",
     ),
     (
+        r"checkpoint being loaded used a DP world size of",
+        "DeepSpeed's ZeRO loads a checkpoint only on as many ranks as have saved it: convert it "
+        "with ds_to_universal.py and load it with load_universal_checkpoint, or name the numbers "
+        "of nodes that work (--bftrainer=sizes=4)",
+    ),
+    (
         r"connectFullMesh failed|Unable to find (?:address|interface) for",
         "set GLOO_SOCKET_IFNAME in the script to the interface by which all nodes reach each other "
         "('ip -br address' on a node lists them); if that is right, tell your admin that the nodes "

@@ -23,6 +23,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.goodput import goodput
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
+from bftrainer_slurm.controller.state.one_size import why_kept
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Ended, Event, Phase
 from bftrainer_slurm.controller.state.picture import Surroundings
@@ -138,11 +139,12 @@ class Controller:
 
     def introduce(self) -> None:
         """Tell the keeper whose the trainers are, and how many nodes the plan gives them."""
-        plan = self._decision.plan
+        plan, now_s = self._decision.plan, self._world.clock()
         for view in self._roster.views:
             planned = plan.assignment.get(str(view.array)) if plan is not None else None
             want = len(view.placed if planned is None else planned)
-            self._world.groups.own(view.array, view.trainer.user, want, view.sizes)
+            sizes = view.sizes_now(now_s)
+            self._world.groups.own(view.array, view.trainer.user, want, sizes)
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""
@@ -261,13 +263,19 @@ class Controller:
         self.schedule.grew(grown, world.clock())
 
     def _tell_unheard(self) -> Iterator[Tell]:
-        """Tell trainers whose elements do not train together so in their own output, once."""
+        """Tell trainers whose elements do not train together so in their own output, once.
+
+        Or that they are kept at one size.
+        """
         now_s = self._world.clock()
         for view in self._roster.views:
             if view.state.told or view.over:
                 continue
             with self._faults.of(view.array):
                 apart, running = self._unheard(view), view.running()
+                if view.state.size.kept_on(now_s) and running:
+                    yield Tell((min(running),), f"bftrainer: {why_kept(view.state.size)}")
+                    continue
                 if apart is None or not running:
                     continue
                 if now_s >= apart.due_s:

@@ -32,6 +32,11 @@ OUT_OF_MEMORY = "use a smaller batch"
             "set GLOO_SOCKET_IFNAME",
         ),
         ("RuntimeError: Unable to find address for: ib1", "set GLOO_SOCKET_IFNAME"),
+        (
+            "ZeRORuntimeException: The checkpoint being loaded used a DP world size of 4 but the "
+            "current world size is 3.",
+            "convert it with ds_to_universal.py",
+        ),
         ("process 0 terminated with signal SIGKILL", "most often because memory ran out"),
     ],
 )

@@ -183,8 +183,11 @@ class Told(Groups):
     ended: list[int] = field(default_factory=list)
     silent: bool = False
 
+    sizes: Sizes = ANY
+
     def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
         self.owned.append((array, user, want))
+        self.sizes = sizes
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         self.parted += [(array, list(tasks)) for array, tasks in leaving.items()]
@@ -966,6 +969,37 @@ def test_an_element_that_somebody_else_lets_go_is_held_again() -> None:
     setting.slurm.elements[held] = Element(held, ElementState.PENDING, theirs, reason="Resources")
     setting.turn()
     assert setting.slurm.elements[held].state is HELD
+
+
+def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_to_do() -> None:
+    setting = Setting(4, ARRAY)
+    setting.turn()
+    setting.say(NoteKind.REFORMED, generation=1.0, nodes=4.0, mode=0.0)
+    setting.train(12)
+    setting.slurm.reclaim("n1")
+    setting.turn()
+    for generation in (2.0, 3.0):
+        assert setting.told.sizes == ANY
+        setting.say(NoteKind.REFORMED, generation=generation, nodes=3.0, mode=0.0)
+        setting.now_s += 3
+        setting.say(NoteKind.FAILED, "n2", "used a DP world size of 4")
+    setting.turn()
+    assert setting.told.sizes == Sizes((4,))
+    assert "write sizes=4" in str(setting.shown()["notice"])
+    [(_, text)] = setting.slurm.said
+    assert text.startswith("bftrainer: kept on 4 nodes, as it failed twice on 3: ")
+    setting.settle()
+    assert setting.slurm.on() == {}, "three nodes are of no use to it"
+    setting.slurm.reclaimed.clear()
+    setting.settle()
+    assert len(setting.slurm.on()) == 4
+    assert len(setting.slurm.said) == 1
+    setting.say(NoteKind.REFORMED, generation=4.0, nodes=4.0, mode=0.0)
+    setting.train(12, generation=4)
+    setting.turn()
+    assert setting.told.sizes == Sizes((4,))
+    setting.turn(3700.0)
+    assert (setting.told.sizes, setting.shown()["notice"]) == (ANY, None)
 
 
 def test_failures_that_the_keeper_tells_again_after_a_restart_are_old_news() -> None:

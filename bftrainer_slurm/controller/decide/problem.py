@@ -149,7 +149,8 @@ def _planned_trainer(
     record, costs = view.trainer.record, appraisal.costs
     start_s = min(costs.start_s, _MOST_OF_FORWARD * picture.forward_time_s)
     least, most = record.min_nodes, min(record.max_nodes, _elements(view))
-    sizes = () if view.sizes == ANY else view.sizes.between(least, most)
+    allowed = view.sizes_now(picture.now_s)
+    sizes = () if allowed == ANY else allowed.between(least, most)
     if sizes:
         least, most = sizes[0], sizes[-1]
     return PlannedTrainer(
@@ -170,7 +171,7 @@ def _planned_trainer(
 def _can_use_nodes(view: TrainerView, now_s: float) -> bool:
     if view.over or view.abandoned or view.state.rests_until_s > now_s:
         return False
-    return view.sizes.up_to(_elements(view)) >= view.trainer.record.min_nodes
+    return view.sizes_now(now_s).up_to(_elements(view)) >= view.trainer.record.min_nodes
 
 
 def _elements(view: TrainerView) -> int:

@@ -10,6 +10,7 @@ from bftrainer_slurm.controller.observe.reports import Progress
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History, Tally
+from bftrainer_slurm.controller.state.one_size import why_kept
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
 from bftrainer_slurm.controller.state.preemptions import summary
 from bftrainer_slurm.controller.state.unheard import Unheard, named, since_s
@@ -53,7 +54,7 @@ def trainer_status(
         "why": given_up or trouble or _cancelled(view),
         "failures": failing.in_a_row if failing else 0,
         "failed_on": list(failing.failed_on) if failing else [],
-        "notice": _failing(failing) or _suspended(view) or notice,
+        "notice": _kept(view, now_s) or _failing(failing) or _suspended(view) or notice,
         "error": (failing.text if failing else error) or None,
         "min_nodes": trainer.record.min_nodes,
         "max_nodes": trainer.record.max_nodes,
@@ -159,6 +160,10 @@ def _failing(failing: Failing | None) -> str | None:
         return None
     nodes = f" on {named(failing.failed_on)}" if failing.failed_on else ""
     return f"failed {failing.in_a_row} times in a row{nodes}: 'bftrainer show' has its last output"
+
+
+def _kept(view: TrainerView, now_s: float) -> str | None:
+    return why_kept(view.state.size) if view.state.size.kept_on(now_s) else None
 
 
 def _suspended(view: TrainerView) -> str | None:

@@ -90,6 +90,11 @@ def failed(
     )
 
 
+def blameless(failing: Failing) -> Failing:
+    """Return the failures as those of no node in particular."""
+    return replace(failing, node="", on_node=0, nodes=(), suspect=None)
+
+
 def recovered(failing: Failing, nodes: Set[str], now_s: float) -> Failing | None:
     """Return what is left of the failures once the trainer has made progress on these ``nodes``.
 

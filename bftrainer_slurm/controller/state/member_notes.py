@@ -17,7 +17,7 @@ from bftrainer_slurm.controller.observe.reports import (
     read_reform,
     read_report,
 )
-from bftrainer_slurm.controller.state.failing import failed, recovered
+from bftrainer_slurm.controller.state.failing import blameless, failed, recovered
 from bftrainer_slurm.controller.state.goodput import Work, worked
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Appraiser
@@ -78,13 +78,18 @@ class MemberNotes:
                 self.of(array).began_s = numbered.time_s
                 self.of(array).together.formed(reform.nodes, reform.time_s)
                 self._appraiser.reformed(view, reform)
+                return replace(state, size=state.size.formed(reform.nodes))
             case NoteKind.FINISHED:
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:
                 self.of(array).began_s = numbered.time_s
                 nodes, trained = _own_node(view, numbered.note), self.of(array).trained
                 failing = failed(state.failing, nodes, numbered.note.text, trained, numbered.time_s)
-                return replace(state, failing=failing)
+                size, told = state.size.failed(now_s), state.told
+                if size is not state.size and size.kept_on(now_s):
+                    failing = blameless(failing)
+                    told = told and state.size.kept_on(now_s) > 0
+                return replace(state, failing=failing, size=size, told=told)
         return state
 
     def of(self, array: int) -> Told:
@@ -132,10 +137,13 @@ class MemberNotes:
         if now_s - told.began_s < _TRAINS_S:
             return view.state
         told.trained = True
-        if (failing := view.state.failing) is None:
-            return view.state
-        left = recovered(failing, _nodes_in(view, said, told.began_s), now_s)
-        return view.state if left == failing else replace(view.state, failing=left)
+        state, size = view.state, view.state.size.trains()
+        left = state.failing and recovered(
+            state.failing, _nodes_in(view, said, told.began_s), now_s
+        )
+        if left == state.failing and size is state.size:
+            return state
+        return replace(state, failing=left, size=size)
 
     def _save(self, view: TrainerView, told: Told, report: Report) -> None:
         gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.submit_s))

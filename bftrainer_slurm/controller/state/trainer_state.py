@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.state.failing import Failing, failed
+from bftrainer_slurm.controller.state.one_size import UNKNOWN, OneSize
 from bftrainer_slurm.controller.state.phases import (
     HELD,
     ElementRecord,
@@ -69,7 +70,7 @@ class TrainerState:
     that. ``rests_until_s`` keeps it without nodes after a failure. Until ``paused_until_s`` it
     stands still because its size has changed. ``submit_s`` is when it was submitted, as far as is
     known, ``trained_s`` when it last had a node. ``told``: its output says that its elements do not
-    train together.
+    train together, or why it is kept at one ``size``.
     """
 
     elements: Mapping[int, ElementRecord] = field(default_factory=dict)
@@ -85,6 +86,7 @@ class TrainerState:
     submit_s: float = math.inf
     trained_s: float = 0.0
     told: bool = False
+    size: OneSize = UNKNOWN
 
     @property
     def settled(self) -> bool:

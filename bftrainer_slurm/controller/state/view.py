@@ -55,6 +55,12 @@ class TrainerView:
         """The numbers of nodes that it can train on, within its bounds."""
         return Sizes(self.trainer.record.sizes, self.trainer.record.step)
 
+    def sizes_now(self, now_s: float) -> Sizes:
+        """The same, but only one where it has failed on others."""
+        kept = self.state.size.kept_on(now_s)
+        fits = kept and kept in self.sizes.between(kept, self.trainer.record.max_nodes)
+        return Sizes((kept,)) if fits else self.sizes
+
     @property
     def finishing(self) -> bool:
         """Whether an element has ended well: the others are about to."""
