@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus gpu-check fuzz bench-planner bench-curves \
-	bench-elastic bench-keeper bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
+	bench-elastic bench-keeper exactly-once bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
 	packages machine wheel clean
 
 help:
@@ -33,6 +33,7 @@ help:
 	@echo 'make bench-planner    how long plans take, compared with the formulation of the paper'
 	@echo 'make bench-curves     what it costs not to know the throughput curves'
 	@echo 'make bench-elastic    how long trainers stand still when nodes come and go, compared with stock torchrun'
+	@echo 'make exactly-once     samples lost and trained again, by framework, as nodes come and go; half an hour; ONCE="--seed 7"'
 	@echo 'make bench-keeper     the keeper with a thousand simulated agents, and how a flood slows others; 3 minutes'
 	@echo 'make plugin           builds the SPANK plugin for the Slurm installed here'
 	@echo 'make install          installs the plugin: DESTDIR= PREFIX=; activates nothing'
@@ -91,6 +92,9 @@ bench-curves: setup
 
 bench-elastic: setup
 	@$(BIN)/python scripts/run bench-elastic
+
+exactly-once: setup
+	@$(BIN)/python scripts/run exactly-once $(ONCE)
 
 bench-keeper: setup
 	@$(BIN)/python scripts/run bench-keeper

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from math import isnan, nan
 
-from bftrainer_slurm.elastic import listeners
+from bftrainer_slurm.elastic import beginning, listeners
 
 VARIABLE = "BFTRAINER_STEPS"
 _NUMBERS = mmap.PAGESIZE
@@ -21,8 +21,8 @@ _STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS, _HIGHEST = range(6)
 _ASKED, _ENDING, _SAVERS = range(6, 9)
 _TEXT, _WRITTEN, _HEARD = range(9, 12)
 _LOST, _LOST_SAMPLES, _AGAIN_S = range(12, 15)
-_UNWANTED, _ALONE = range(15, 17)
-_SAVED = 17  # from here on one number for each process of the node
+_UNWANTED, _ALONE, _FROM_START = range(15, 18)
+_SAVED = 18  # from here on one number for each process of the node
 _ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
 
 
@@ -65,6 +65,11 @@ class Memory:
             OSError: it is gone.
         """
         return cls(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+    @property
+    def made_s(self) -> float:
+        """When it was made, which is when the agent began (time.time())."""
+        return os.fstat(self._descriptor).st_ctime
 
     @property
     def path(self) -> str:
@@ -134,6 +139,11 @@ class Memory:
         savers = int(self.numbers[_SAVERS])
         return not all(self.numbers[_SAVED : _SAVED + savers])
 
+    def begins_from_start(self) -> int:
+        """Note that new processes began at step 0 again; return how often that has happened."""
+        self.numbers[_FROM_START] += 1
+        return int(self.numbers[_FROM_START])
+
     # What the agent has to tell the script, see ``listeners``.
 
     def write(self, text: bytes) -> None:
@@ -169,6 +179,7 @@ class Steps:
         self._before = [] if memory is None else memory.numbers[:_IN_PROCESS].tolist()
         self._begun = self._by_script = self._by_trainer = False
         self._in_group = False  # with all other processes
+        self._seen = False  # an optimizer's first step
         self._stepped: set[int] = set()
         self._given: int | None = None  # samples that this rank got since the last step
 
@@ -199,6 +210,9 @@ class Steps:
             self._memory.numbers[_ALONE] = not self._in_group
         if self._by_script or _makes_state(optimizer):
             return
+        if not self._seen:
+            self._seen = True
+            beginning.look(self._memory, trained_before=self._before[_STEPS] > 0)
         if not self._stepped or id(optimizer) in self._stepped:
             self._stepped.clear()
             self._count(self._memory, None if self._given is None else self._given * _world())

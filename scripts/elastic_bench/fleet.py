@@ -35,7 +35,7 @@ from scripts.labcluster.waiting import wait_until
 
 MAX_NODES = 16
 GRACE_S = 0.5  # a trainer's, unless it asks for another
-_ARRAY = 12
+ARRAY = 12
 _jobs = itertools.count(1)
 
 
@@ -103,7 +103,7 @@ class Fleet:
 
     def start(self, count: int = 1) -> None:
         """Start ``count`` nodes, as the controller does when a plan gives the trainer more."""
-        self._keeper.own(_ARRAY, os.getuid(), len(self.nodes) + count)
+        self._keeper.own(ARRAY, os.getuid(), len(self.nodes) + count)
         for _ in range(count):
             self._start()
 
@@ -123,7 +123,7 @@ class Fleet:
     def part(self, node: Node) -> None:
         """Let a node leave as planned; if the set-up cannot plan a leave, reclaim it."""
         if self.setup.parts:
-            self._keeper.part(_ARRAY, [node.task])
+            self._keeper.part(ARRAY, [node.task])
         self.reclaim(node)
 
     def settled(self, steps: int) -> bool:
@@ -149,10 +149,10 @@ class Fleet:
         task = next(task for task in itertools.count() if task not in used)
         job = f"{os.getpid()}{next(_jobs):05d}"
         name = f"n{task + 1}"
-        joined = self._keeper.join(_ARRAY, task, name)
+        joined = self._keeper.join(ARRAY, task, name)
         assert joined is not None  # it has not finished
         variables = element_environment(
-            ElementId(_ARRAY, task),
+            ElementId(ARRAY, task),
             TrainerRecord(1, MAX_NODES),
             joined[0],
             self._keeper.address,
@@ -170,11 +170,7 @@ class Fleet:
         }
         if self._store is not None:
             variables |= self._store.environment
-        script = Path(__file__).with_name(f"{self.setup.script}.py")
-        command = [sys.executable, "-m", "torch.distributed.run", str(script)]
-        command += ["--folder", str(self._folder), "--model", self._training.model]
-        command += ["--compute", str(self._training.compute_s)]
-        command += ["--save-every", str(self._training.save_every_s)]
+        command = [sys.executable, "-m", "torch.distributed.run", *self._script()]
         with (self._folder / f"{job}.out").open("wb") as output:
             agent = subprocess.Popen(
                 command,
@@ -186,3 +182,10 @@ class Fleet:
                 start_new_session=True,
             )
         self.nodes.append(Node(task, job, agent, time.monotonic()))
+
+    def _script(self) -> list[str]:
+        """Return the script that each node trains with, and its options."""
+        script = Path(__file__).with_name(f"{self.setup.script}.py")
+        options = ["--model", self._training.model, "--compute", str(self._training.compute_s)]
+        options += ["--save-every", str(self._training.save_every_s)]
+        return [str(script), "--folder", str(self._folder), *options]

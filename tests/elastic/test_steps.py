@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 import time
 import timeit
+from pathlib import Path
 
 import pytest
+import torch
 
 from bftrainer_slurm.controller.observe.reports import read_report
-from bftrainer_slurm.elastic import steps
+from bftrainer_slurm.elastic import beginning, steps
 from bftrainer_slurm.elastic.reporting import Era, measures
 from bftrainer_slurm.elastic.steps import VARIABLE, Memory, StepCounts, Steps
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
@@ -173,3 +176,66 @@ def test_the_controller_believes_a_pause_of_hours_too(
     )
     assert report is not None
     assert (report.steps, report.pause_s, report.again_s) == (10, pause_s, again_s)
+
+
+def train(memory: Memory, optimizer: torch.optim.Optimizer) -> None:
+    """Train two steps in what is a new process to the memory."""
+    process = Steps(memory)
+    for _ in range(2):
+        process.by_optimizer(optimizer)
+    memory.begin()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_loaded_optimizer", False), ("_newest_file_s", 0.0)):
+        monkeypatch.setattr(beginning, name, value)
+    monkeypatch.setattr(torch, "load", torch.load)
+    monkeypatch.setattr(torch.optim.Optimizer, "load_state_dict", _LOADS)
+    beginning.watch()
+
+
+_LOADS = torch.optim.Optimizer.load_state_dict
+
+
+def made_optimizer() -> torch.optim.Optimizer:
+    return torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+
+
+@pytest.mark.usefixtures("watched")
+def test_a_script_that_begins_again_at_each_change_is_told_so_once(
+    memory: Memory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for lives, told in ((1, 0), (2, 0), (3, 1), (4, 0)):
+        train(memory, made_optimizer())
+        said = capsys.readouterr().err.count("has begun at step 0 again")
+        assert said == told, f"life {lives}"
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("how", ["optimizer", "file"])
+def test_a_script_that_goes_on_is_told_nothing(
+    memory: Memory, capsys: pytest.CaptureFixture[str], tmp_path: Path, how: str
+) -> None:
+    optimizer = made_optimizer()
+    if how == "optimizer":
+        optimizer.load_state_dict(optimizer.state_dict())
+    else:
+        torch.save({"step": 7}, tmp_path / "snapshot.pt")
+        os.utime(tmp_path / "snapshot.pt", (memory.made_s + 1, memory.made_s + 1))
+        torch.load(tmp_path / "snapshot.pt")
+    for _ in range(4):
+        train(memory, optimizer)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("watched")
+def test_a_model_that_is_fine_tuned_is_no_checkpoint(
+    memory: Memory, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    torch.save({"weights": 7}, tmp_path / "model.pt")
+    os.utime(tmp_path / "model.pt", (memory.made_s - 60, memory.made_s - 60))
+    torch.load(tmp_path / "model.pt")
+    for _ in range(3):
+        train(memory, made_optimizer())
+    assert "has begun at step 0 again" in capsys.readouterr().err

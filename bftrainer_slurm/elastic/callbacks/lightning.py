@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from bftrainer_slurm.elastic.resuming.marks import mark
 from bftrainer_slurm.elastic.saving import must_save, saved
 from bftrainer_slurm.elastic.steps import step
 
@@ -23,7 +25,7 @@ class Elastic(Callback):
 
     Args:
         folder: a folder that all nodes see.
-        batch_size: samples in a batch of one rank.
+        batch_size: samples in a batch of one rank; None: as its DataLoader says.
     """
 
     def __init__(self, folder: str | os.PathLike[str], batch_size: int | None = None) -> None:
@@ -44,7 +46,8 @@ class Elastic(Callback):
         if trainer.global_step == self._told:
             return  # gradients are still being accumulated
         self._told = trainer.global_step
-        samples = (self._batch_size or 0) * self._batches * trainer.world_size
+        batch = self._batch_size or getattr(trainer.train_dataloader, "batch_size", None) or 0
+        samples = batch * self._batches * trainer.world_size
         step(samples or None, self._told)
         self._batches = 0
         if must_save():
@@ -59,3 +62,5 @@ class Elastic(Callback):
             if last.is_dir() and not last.is_symlink():  # a sharded one
                 shutil.rmtree(last)
             beside.replace(last)
+            with contextlib.suppress(OSError):
+                mark(last, trainer.world_size)

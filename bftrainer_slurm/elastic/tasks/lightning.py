@@ -6,17 +6,15 @@ torchrun, and end the script where it does not fit. With other versions nothing 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from functools import wraps
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from functools import partial, wraps
 from inspect import signature
 from types import ModuleType
 from typing import Any
 
 import torch
+
+from bftrainer_slurm.elastic.imported import when_imported
 
 _CONNECTORS = {
     f"{package}.{module}": name
@@ -62,10 +60,7 @@ def processes(arguments: Mapping[str, Any]) -> int:
 
 def before_connectors(do: Before) -> None:
     """Call ``do`` with the arguments of each Trainer's and Fabric's connector, to change them."""
-    for name in _CONNECTORS:
-        if (module := sys.modules.get(name)) is not None:
-            _wrap(module, do)
-    sys.meta_path.insert(0, _Finder(do))
+    when_imported({name: partial(_wrap, do=do) for name in _CONNECTORS})
 
 
 def _wrap(module: ModuleType, do: Before) -> None:
@@ -83,40 +78,3 @@ def _wrap(module: ModuleType, do: Before) -> None:
         init(*bound.args, **bound.kwargs)
 
     connector.__init__ = init_after
-
-
-class _Finder(MetaPathFinder):
-    """Finds the connectors as Python does, and wraps them once they are loaded."""
-
-    def __init__(self, do: Before) -> None:
-        self._do = do
-        self._finding = False
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the spec of a connector's module, which is wrapped after it is run."""
-        if self._finding or name not in _CONNECTORS:
-            return None
-        self._finding = True
-        try:
-            spec = find_spec(name)
-        finally:
-            self._finding = False
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._do)
-        return spec
-
-
-class _Loader(Loader):
-    def __init__(self, loader: Loader, do: Before) -> None:
-        self._loader, self._do = loader, do
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Make the module as its own loader does."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the module, and wrap what is in it."""
-        self._loader.exec_module(module)
-        _wrap(module, self._do)

@@ -14,6 +14,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from bftrainer_slurm.elastic import beginning, resuming
 from bftrainer_slurm.elastic.tasks import lightning
 from bftrainer_slurm.elastic.tasks.command import LOCAL_RANK
 
@@ -40,6 +41,8 @@ class Nodes:
 def prepare(environment: MutableMapping[str, str]) -> None:
     """Set up a worker before its script runs."""
     lightning.fit_nodes(environment)
+    resuming.install(environment)
+    beginning.watch()
     if VARIABLE not in environment:
         return
     if environment[VARIABLE] == TELL_RANK:

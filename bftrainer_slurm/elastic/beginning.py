@@ -1,0 +1,66 @@
+"""Says once that a script begins at step 0 again whenever its nodes change.
+
+A script that goes on loads an optimizer's state, or a file that was written since its trainer
+began. What it loads else may be a model that it fine-tunes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bftrainer_slurm.elastic.steps import Memory
+
+_OFTEN = 2  # the first time there may have been no checkpoint yet
+_LINE = (
+    "bftrainer: the script has begun at step 0 again after each of two changes of nodes: what it "
+    "had trained is lost. Let it save checkpoints, and load the newest one as it starts "
+    "(docs/frameworks)"
+)
+_loaded_optimizer = False
+_newest_file_s = 0.0  # that this process has loaded: when it was written
+
+
+def watch() -> None:
+    """Note from now on what this process's script loads by torch."""
+    import torch
+
+    torch.load = _noting_file(torch.load)
+    kind: Any = torch.optim.Optimizer
+    kind.load_state_dict = _noting_optimizer(kind.load_state_dict)
+
+
+def look(memory: Memory, trained_before: bool) -> None:
+    """Look at a process's first optimizer step, whether it has gone on; rank 0 says so."""
+    goes_on = _loaded_optimizer or _newest_file_s >= memory.made_s
+    if not trained_before or goes_on:
+        return
+    if memory.begins_from_start() == _OFTEN and os.environ.get("RANK", "0") == "0":
+        print(_LINE, file=sys.stderr, flush=True)
+
+
+def _noting_optimizer(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def load_state_dict(*given: Any, **named: Any) -> Any:
+        global _loaded_optimizer
+        _loaded_optimizer = True
+        return method(*given, **named)
+
+    return load_state_dict
+
+
+def _noting_file(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def load(f: Any, *given: Any, **named: Any) -> Any:
+        global _newest_file_s
+        with suppress(OSError, TypeError, ValueError):
+            _newest_file_s = max(_newest_file_s, Path(f).stat().st_mtime)
+        return function(f, *given, **named)
+
+    return load

@@ -1,0 +1,44 @@
+"""Scripts that nobody has changed go on where their training was, on another number of ranks.
+
+One module for each framework, which only a script that imports the framework loads. Samples are the
+unit: what frameworks count in steps is read in steps of the ranks that there are. A user turns all
+of it off by ``BFTRAINER_RESUME=no``. A fault here never ends a script: it falls back to what the
+framework does, and says so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+
+from bftrainer_slurm.elastic.imported import when_imported
+
+VARIABLE = "BFTRAINER_RESUME"
+_MODULES = {"transformers.trainer": "huggingface"}
+
+
+def install(environment: Mapping[str, str]) -> None:
+    """Prepare a training process of an element for what its script may import."""
+    if environment.get(VARIABLE) != "no":
+        calls = {name: partial(_change, ours=ours) for name, ours in _MODULES.items()}
+        when_imported(calls)
+
+
+def _change(module: ModuleType, ours: str) -> None:
+    guarded(lambda: import_module(f"{__name__}.{ours}").change(module), ours)
+
+
+def guarded(do: Callable[[], object], what: str) -> None:
+    """Do something that the script can do without."""
+    try:
+        do()
+    except Exception as error:
+        say(f"{what} is left as it is: {error!r}")
+
+
+def say(text: str) -> None:
+    """Write a line of ours into the job's log."""
+    print(f"bftrainer: {text}", file=sys.stderr, flush=True)

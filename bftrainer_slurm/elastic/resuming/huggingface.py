@@ -1,0 +1,230 @@
+"""Hugging Face's Trainer: it resumes by itself, saves when told, and its place is one of samples.
+
+Seen with transformers 5.23 and 5.24. ``trainer_state.json`` has ``global_step``, optimizer steps of
+whatever ranks there were, and ``epoch``, a fraction, which is the same for any number of ranks. The
+place in the data, the end and the learning rate follow ``epoch``; ``global_step`` goes on counting
+steps, so that the highest checkpoint stays the newest. Where the script asks for ``max_steps``, it
+gets as many steps, and the rate follows them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from bftrainer_slurm.elastic.resuming import marks, say
+from bftrainer_slurm.elastic.resuming.schedulers import move
+
+_IN_PROCESS = "bftrainer_slurm.elastic.inprocess.huggingface"
+_PLACE = "_bftrainer_place"  # of a Trainer that goes on from a checkpoint
+_STATE = "trainer_state.json"
+_ROUNDING = 1e-6  # of a batch
+_METHODS = {  # and how many parameters they have, self included
+    "set_initial_training_values": 3,
+    "_init_training_state": 6,
+    "_load_optimizer_and_scheduler": 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a checkpoint says of its place."""
+
+    epoch: float
+    global_step: int
+    ranks: int | None = None  # None: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a training goes on, in steps of the ranks that there are now."""
+
+    epoch: int  # complete ones
+    batches: int  # of a rank, trained of the next epoch
+    step: int  # optimizer steps from the beginning, as if these ranks had made all
+    last: int  # ``global_step`` at the end
+    epochs: int  # in which the loop must look for batches
+
+    @classmethod
+    def of(
+        cls,
+        saved: Saved,
+        *,
+        ranks: int,
+        batches: int,
+        steps_in_epoch: int,
+        accumulated: int,
+        steps: int,
+        epochs: int,
+        asked_steps: int,
+        drops_last: bool = False,
+    ) -> Place:
+        """Return the place; what is left of a global batch is trained again, nothing is lost.
+
+        Args:
+            saved: what the checkpoint says.
+            ranks: that there are now.
+            batches: of all ranks together, in an epoch.
+            steps_in_epoch: of the optimizer.
+            accumulated: batches of a rank in a step.
+            steps: of the whole training.
+            epochs: of the whole training.
+            asked_steps: what the script asked for; 0: for epochs.
+            drops_last: a step that not all ranks have a batch for is left out.
+        """
+        fraction, whole = math.modf(saved.epoch)
+        trained = int(fraction * batches + _ROUNDING)  # at least; the last step repeats some
+        if saved.ranks is not None:
+            of_rank = batches // saved.ranks if drops_last else math.ceil(batches / saved.ranks)
+            trained = min(batches, round(fraction * of_rank) * saved.ranks)
+        epoch, made = int(whole), trained // (ranks * accumulated)
+        step = epoch * steps_in_epoch + made
+        last = asked_steps or saved.global_step + max(0, steps - step)
+        if asked_steps:
+            epochs = epoch + math.ceil((made + asked_steps - saved.global_step) / steps_in_epoch)
+        return cls(epoch, made * accumulated, step, last, epochs)
+
+
+def read(checkpoint: Path) -> Saved | None:
+    """Return what a checkpoint says of its place; None: it says nothing."""
+    try:
+        state = json.loads((checkpoint / _STATE).read_text())
+        mark = marks.marked(checkpoint)
+        ranks = None if mark is None else mark.ranks
+        return Saved(float(state["epoch"]), int(state["global_step"]), ranks)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def change(module: ModuleType) -> None:
+    """Change the Trainer of ``transformers.trainer``.
+
+    Raises:
+        AttributeError, TypeError: this version's Trainer is another one.
+    """
+    trainer = module.Trainer
+    trainer.train = _train(trainer.train)
+    for name, parameters in _METHODS.items():
+        method = getattr(trainer, name, None)
+        if method is None or len(signature(method).parameters) != parameters:
+            say(
+                f"this version of transformers counts steps, not samples, when nodes change: its "
+                f"Trainer has no {name}() as that of 5.24 has it"
+            )
+            return
+    trainer.set_initial_training_values = _values(trainer.set_initial_training_values)
+    trainer._init_training_state = _init_state(trainer._init_training_state)
+    trainer._load_optimizer_and_scheduler = _load_scheduler(trainer._load_optimizer_and_scheduler)
+
+
+def _train(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def train(self: Any, resume_from_checkpoint: Any = None, *given: Any, **named: Any) -> Any:
+        if _IN_PROCESS not in sys.modules:
+            resume_from_checkpoint = _prepared(self, resume_from_checkpoint)
+        return method(self, resume_from_checkpoint, *given, **named)
+
+    return train
+
+
+def _prepared(trainer: Any, given: Any) -> Any:
+    """Have the trainer save when told; return the checkpoint that it goes on from."""
+    try:
+        _save_when_told(trainer)
+        chosen = _chosen(trainer) if given in (None, True, False) else given
+    except Exception as error:
+        say(f"Hugging Face's Trainer begins as the script says: {error!r}")
+        return given
+    setattr(trainer, _PLACE, None)
+    trainer._bftrainer_checkpoint = chosen or None
+    return given if chosen is None else chosen
+
+
+def _save_when_told(trainer: Any) -> None:
+    from bftrainer_slurm.elastic.callbacks.huggingface import Elastic
+
+    if not any(isinstance(one, Elastic) for one in trainer.callback_handler.callbacks):
+        trainer.add_callback(Elastic())
+
+
+def _chosen(trainer: Any) -> str | None:
+    from accelerate.utils import broadcast_object_list
+
+    paths = [marks.newest(Path(trainer.args.output_dir).glob("checkpoint-*"))]
+    if trainer.args.world_size > 1:
+        broadcast_object_list(paths)  # rank 0's look counts
+    if paths[0] is None:
+        return None
+    if trainer.args.process_index == 0:
+        say(f"training goes on from {paths[0]} (BFTRAINER_RESUME=no: not)")
+    return str(paths[0])
+
+
+def _values(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def set_initial_training_values(self: Any, args: Any, dataloader: Any) -> Any:
+        values = method(self, args, dataloader)
+        try:
+            return _placed(self, args, values)
+        except Exception as error:
+            say(f"Hugging Face's Trainer counts steps, not samples: {error!r}")
+            return values
+
+    return set_initial_training_values
+
+
+def _placed(trainer: Any, args: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Find the place, and return the values with as many epochs as it takes."""
+    checkpoint = getattr(trainer, "_bftrainer_checkpoint", None)
+    saved = read(Path(checkpoint)) if isinstance(checkpoint, str) else None
+    epochs, steps_in_epoch, samples, *others, steps = values
+    together = others[1] // args.gradient_accumulation_steps  # samples of all ranks' batches
+    if saved is None or not trainer.args.num_train_epochs or epochs == sys.maxsize:
+        return values  # a stream without a length has no epochs
+    drops_last = args.dataloader_drop_last
+    place = Place.of(
+        saved,
+        ranks=args.world_size,
+        batches=(math.floor if drops_last else math.ceil)(samples * args.world_size / together),
+        steps_in_epoch=steps_in_epoch,
+        accumulated=args.gradient_accumulation_steps,
+        steps=steps,
+        epochs=epochs,
+        asked_steps=max(0, args.max_steps),
+        drops_last=drops_last,
+    )
+    setattr(trainer, _PLACE, place)
+    return (place.epochs, *values[1:])
+
+
+def _init_state(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def _init_training_state(self: Any, *given: Any, **named: Any) -> Any:
+        begins = method(self, *given, **named)
+        place: Place | None = getattr(self, _PLACE, None)
+        if place is None:
+            return begins
+        self.state.max_steps = place.last
+        return place.epoch, 0 if self.args.ignore_data_skip else place.batches
+
+    return _init_training_state
+
+
+def _load_scheduler(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def _load_optimizer_and_scheduler(self: Any, checkpoint: Any) -> Any:
+        loaded = method(self, checkpoint)
+        place: Place | None = getattr(self, _PLACE, None)
+        if place is not None and self.args.max_steps <= 0 and self._created_lr_scheduler:
+            move(self.lr_scheduler, place.step)
+        return loaded
+
+    return _load_optimizer_and_scheduler

@@ -1,0 +1,109 @@
+"""From records: which samples a training trained, how often, and with what learning rate. Pure.
+
+A training that is restarted has several lives. Each goes on from a checkpoint, and what the ones
+before trained since then is not in the model any more: it is trained again, or lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of all ranks, as it is in the model."""
+
+    number: int
+    world: int
+    rate: float
+    numbers: tuple[int, ...]  # of the samples
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of a training's samples."""
+
+    asked: int  # samples, each as often as there are epochs
+    trained: int  # in all, also what a restart has thrown away
+    lost: int  # of those asked for: not in the model
+    twice: int  # in the model more often than asked for
+    again: int  # trained, thrown away by a restart, and trained again
+    rate_off: float  # largest distance from the rate's course by samples, of the highest rate
+    loss: float | None  # at the end; None: the training has not ended
+
+    @property
+    def exact(self) -> bool:
+        """Whether each sample is in the model as often as asked for."""
+        return self.lost == self.twice == 0
+
+
+def in_the_model(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[list[Step], int]:
+    """Return the steps that the model has been through, and how many samples were thrown away.
+
+    Args:
+        records: the lines of each process, see ``programs.recording``.
+    """
+    pairs = [pair for lines in records.values() for pair in _followed(lines)]
+    gives_up = any("done" in (after or {}) for _, after in pairs)
+    lives: dict[str, dict[int, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for line, after in pairs:
+        # The last line of a process: it ended as it committed; if it did not, a later life will.
+        if not gives_up or "done" in (after or {}) or after is None:
+            lives[line["life"]][line["step"]].append(line)
+    model: dict[int, list[Mapping[str, Any]]] = {}
+    thrown_away = 0
+    for life in sorted(lives.values(), key=_first_s):
+        for number in [one for one in model if one >= min(life)]:
+            thrown_away += sum(len(line["numbers"]) for line in model.pop(number))
+        model |= life
+    return [_step(number, model[number]) for number in sorted(model)], thrown_away
+
+
+def _followed(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    """Yield the lines of steps, each with the line after it, or None."""
+    for line, after in zip(lines, [*lines[1:], None], strict=False):
+        if "step" in line:
+            yield line, after
+
+
+def _first_s(life: Mapping[int, Iterable[Mapping[str, Any]]]) -> float:
+    return min(float(line["time_s"]) for lines in life.values() for line in lines)
+
+
+def _step(number: int, lines: Sequence[Mapping[str, Any]]) -> Step:
+    numbers = tuple(one for line in lines for one in line["numbers"])
+    return Step(number, int(lines[0]["world"]), float(lines[0]["rate"]), numbers)
+
+
+def account(
+    steps: Sequence[Step], thrown_away: int, samples: int, epochs: int, loss: float | None
+) -> Account:
+    """Return what became of the samples of a training of ``epochs`` over ``samples``.
+
+    Its learning rate should fall in a straight line over all samples.
+    """
+    often = Counter(number for step in steps for number in step.numbers)
+    counts = [often[number] for number in range(samples)]
+    return Account(
+        asked=samples * epochs,
+        trained=sum(counts) + thrown_away,
+        lost=sum(max(0, epochs - count) for count in counts),
+        twice=sum(max(0, count - epochs) for count in counts),
+        again=thrown_away,
+        rate_off=_rate_off(steps, samples * epochs),
+        loss=loss,
+    )
+
+
+def _rate_off(steps: Sequence[Step], samples: int) -> float:
+    """Return the largest distance from the rate's course by samples, of the highest rate."""
+    highest = max((step.rate for step in steps), default=0.0) or 1.0
+    off, before = 0.0, 0
+    for step in steps:
+        should = max(0.0, 1 - before / samples)
+        off = max(off, abs(step.rate / highest - should))
+        before += len(step.numbers)
+    return off

@@ -1,0 +1,104 @@
+"""FSDP2 with torch.distributed.checkpoint; it skips as many batches as were trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import DataLoader, DistributedSampler
+
+from scripts.exactly_once.programs.recording import (
+    RATE,
+    Recording,
+    Samples,
+    compute,
+    made_model,
+    options,
+)
+
+
+class Place:
+    """Where the training is, as a part of the checkpoint."""
+
+    def __init__(self) -> None:
+        self.step = self.epoch = self.batches = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it."""
+        return dict(vars(self))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take another one."""
+        vars(self).update(state)
+
+
+def newest(folder: Path) -> Path | None:
+    """Return the last checkpoint that all ranks have written to its end."""
+    saved = [path for path in folder.glob("step-*") if path.name[5:].isdecimal()]
+    return max(saved, key=lambda path: int(path.name[5:]), default=None)
+
+
+def main() -> None:
+    """Train all epochs."""
+    given = options()
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    data, model, record = Samples(given.samples), made_model(), Recording(given.record)
+    module = nn.Sequential(model)
+    fully_shard(module, mesh=init_device_mesh("cpu", (world,)))
+    optimizer = torch.optim.SGD(module.parameters(), lr=RATE)
+    sampler: DistributedSampler[dict[str, torch.Tensor]] = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=given.batch, sampler=sampler)
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, given.epochs * len(loader))
+    place = Place()
+
+    def states() -> dict[str, Any]:
+        pair = dict(zip(("model", "optimizer"), get_state_dict(module, optimizer), strict=True))
+        return pair | {"place": place, "scheduler": scheduler}
+
+    paths = [newest(given.folder)]
+    dist.broadcast_object_list(paths)  # rank 0's look counts
+    if paths[0] is not None:
+        found = states()
+        load(found, checkpoint_id=paths[0])
+        both = {"model_state_dict": found["model"], "optim_state_dict": found["optimizer"]}
+        set_state_dict(module, optimizer, **both)
+    for epoch in range(place.epoch, given.epochs):
+        sampler.set_epoch(epoch)
+        for number, batch in enumerate(loader):
+            if number < place.batches:
+                continue
+            optimizer.zero_grad()
+            predicted = module(batch["x"]).squeeze(-1)
+            loss = torch.nn.functional.mse_loss(predicted, batch["labels"])
+            loss.backward()  # type: ignore[no-untyped-call]
+            compute(given)
+            rate = optimizer.param_groups[0]["lr"]
+            optimizer.step()
+            scheduler.step()
+            place.step, place.epoch, place.batches = place.step + 1, epoch, number + 1
+            record.step(place.step, rank, world, rate, batch["numbers"].tolist())
+            if place.step % given.save_every == 0:
+                beside = given.folder / f".step-{place.step}"
+                save(states(), checkpoint_id=beside)
+                if rank == 0 and not (given.folder / f"step-{place.step}").exists():
+                    beside.rename(given.folder / f"step-{place.step}")
+        place.batches = 0
+    whole = nn.Linear(4, 1)
+    full = {name: one.full_tensor() for name, one in model.state_dict().items()}
+    whole.load_state_dict(full)
+    if rank == 0:
+        record.end(data.loss(whole))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Hugging Face's Trainer: ``--resume=no`` as most scripts, ``newest`` gives it a checkpoint.
+
+``--steps`` is max_steps in place of epochs; ``--inprocess=yes`` rescales in process.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import TrainerCallback
+
+from scripts.exactly_once.programs.recording import (
+    RATE,
+    Recording,
+    Samples,
+    compute,
+    made_model,
+    options,
+)
+
+given = options("resume", "steps", "inprocess")
+kind = "bftrainer_slurm.elastic.inprocess.huggingface" if given.inprocess else "transformers"
+framework: Any = import_module(kind)
+
+
+class Model(nn.Module):
+    """Takes what Transformers' models take, and remembers which samples it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = made_model()
+        self.numbers: list[int] = []
+
+    def forward(self, x: Tensor, labels: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+        """Return the loss, as Transformers' models do."""
+        self.numbers = numbers.tolist()
+        compute(given)
+        return {"loss": nn.functional.mse_loss(self.layer(x).squeeze(-1), labels)}
+
+
+class Writes(TrainerCallback):  # type: ignore[misc]
+    """Writes down each step."""
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write down what this step trains."""
+        rate = float(trainer.optimizer.param_groups[0]["lr"])
+        rank, world = args.process_index, args.world_size
+        life: tuple[Any, ...] = ()
+        if given.inprocess:
+            one = trainer.elastic
+            rank, world, life = one.rank, one.world, (one.generation,)
+        record.step(state.global_step + 1, rank, world, rate, model.numbers, *life)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write down that it is committed."""
+        if given.inprocess:
+            record.done(state.global_step)
+
+
+def newest(folder: Path) -> str | None:
+    """Return the last whole checkpoint."""
+    whole = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").exists()]
+    return str(max(whole, key=lambda path: int(path.name[11:]))) if whole else None
+
+
+data, record = Samples(given.samples), Recording(given.record)
+model = Model()
+arguments = framework.TrainingArguments(
+    str(given.folder),
+    num_train_epochs=given.epochs,
+    max_steps=int(given.steps or -1),
+    per_device_train_batch_size=given.batch,
+    learning_rate=RATE,
+    save_steps=given.save_every,
+    save_total_limit=3,
+    report_to="none",
+    disable_tqdm=True,
+    use_cpu=True,
+    remove_unused_columns=False,
+)
+more = {"batch": "global"} if given.inprocess else {}
+trainer = framework.Trainer(model, arguments, train_dataset=data, callbacks=[Writes()], **more)
+trainer.train(resume_from_checkpoint=newest(given.folder) if given.resume == "newest" else None)
+if trainer.is_world_process_zero():
+    record.end(data.loss(model.layer.to(torch.device("cpu"))))

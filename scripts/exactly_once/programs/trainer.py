@@ -1,0 +1,54 @@
+"""``elastic.Trainer``: rescales in process."""
+
+from __future__ import annotations
+
+import torch
+
+from bftrainer_slurm import elastic
+from scripts.exactly_once.programs.recording import (
+    RATE,
+    Recording,
+    Samples,
+    compute,
+    made_model,
+    options,
+)
+
+
+def main() -> None:
+    """Train all epochs."""
+    given = options("size")
+    data, model, record = Samples(given.samples), made_model(), Recording(given.record)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    steps = given.epochs * given.samples // given.batch
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
+    trainer = elastic.Trainer(
+        model,
+        optimizer,
+        checkpoint=given.folder / "ck",
+        checkpoint_every_s=1.0,
+        scheduler=scheduler,
+    )
+    loader = trainer.loader(
+        data, given.batch, given.epochs, batch="global" if given.size else "local"
+    )
+    for batch in loader:
+        with trainer.step() as step:
+            optimizer.zero_grad()
+            predicted = trainer.ddp(batch["x"]).squeeze(-1)
+            loss = torch.nn.functional.mse_loss(predicted, batch["labels"])
+            loss.backward()  # type: ignore[no-untyped-call]
+            compute(given)
+            rate, place = optimizer.param_groups[0]["lr"], (trainer.rank, trainer.world)
+            number, life = trainer.cursor.step + 1, trainer.generation
+            record.step(number, *place, rate, batch["numbers"].tolist(), life)
+            optimizer.step()
+        if step.committed:
+            record.done(number)
+            scheduler.step()
+    if trainer.rank == 0:
+        record.end(data.loss(model))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Lightning's Trainer: ``--resume=last`` gives ``fit`` a ckpt_path; ``--inprocess=yes``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from scripts.exactly_once.programs.recording import (
+    RATE,
+    Recording,
+    Samples,
+    compute,
+    made_model,
+    options,
+)
+
+given = options("resume", "inprocess")
+
+
+class Module(lightning.LightningModule):  # type: ignore[misc]
+    """Trains the small model, and writes down each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = made_model()
+        self.place: tuple[Any, ...] = ()
+
+    def training_step(self, batch: dict[str, Tensor], index: int) -> Tensor:
+        """Return the loss."""
+        compute(given)
+        rank, world = self.global_rank, self.trainer.world_size
+        life: tuple[Any, ...] = ()
+        if given.inprocess:
+            one = self.trainer.strategy.elastic
+            rank, world, life = one.rank, one.world, (one.generation,)
+        rate = self.trainer.optimizers[0].param_groups[0]["lr"]
+        self.place = rank, world, rate, batch["numbers"].tolist(), *life
+        if given.inprocess:
+            record.step(self.global_step + 1, *self.place)
+        return nn.functional.mse_loss(self.layer(batch["x"]).squeeze(-1), batch["labels"])
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Write down the step."""
+        if given.inprocess:
+            record.done(self.global_step)
+        else:
+            record.step(self.global_step, *self.place)
+
+    def configure_optimizers(self) -> Any:
+        """Return plain SGD, whose rate falls in a straight line."""
+        optimizer = torch.optim.SGD(self.parameters(), lr=RATE)
+        steps = int(self.trainer.estimated_stepping_batches)
+        if given.inprocess:
+            steps = given.epochs * given.samples // given.batch
+        scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+
+data, record = Samples(given.samples), Recording(given.record)
+model = Module()
+common: dict[str, Any] = {
+    "accelerator": "cpu",
+    "logger": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "default_root_dir": given.folder,
+}
+loader = DataLoader(data, batch_size=given.batch, shuffle=True)
+if given.inprocess:
+    from bftrainer_slurm.elastic.inprocess.lightning import InProcess
+
+    trainer = lightning.Trainer(
+        strategy=InProcess(checkpoint=given.folder / "ck", batch="global"),
+        devices=1,
+        max_epochs=given.epochs,
+        enable_checkpointing=False,
+        **common,
+    )
+    trainer.fit(model, loader)
+else:
+    keep = ModelCheckpoint(given.folder, every_n_train_steps=given.save_every, save_last="link")
+    trainer = lightning.Trainer(
+        devices=int(os.environ["LOCAL_WORLD_SIZE"]),
+        num_nodes=int(os.environ["GROUP_WORLD_SIZE"]),
+        strategy="ddp",
+        max_epochs=given.epochs,
+        callbacks=[keep],
+        **common,
+    )
+    trainer.fit(model, loader, ckpt_path=given.resume or None, weights_only=False)
+if trainer.is_global_zero:
+    record.end(data.loss(model.layer))

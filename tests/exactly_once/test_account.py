@@ -1,0 +1,71 @@
+"""What became of samples, by what processes wrote down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scripts.exactly_once.account import account, in_the_model
+from scripts.exactly_once.series import CHANGES, MOST_NODES, series
+
+
+def step(number: int, life: str, time_s: float, *numbers: int, world: int = 1) -> dict[str, Any]:
+    return {
+        "step": number,
+        "life": life,
+        "time_s": time_s,
+        "world": world,
+        "rate": 1.0,
+        "numbers": list(numbers),
+    }
+
+
+def test_what_a_restart_trains_again_is_in_the_model_once() -> None:
+    first = [step(1, "a", 1, 0), step(2, "a", 2, 1), step(3, "a", 3, 2)]
+    again = [step(2, "b", 4, 1), step(3, "b", 5, 2), step(4, "b", 6, 3)]
+    steps, thrown_away = in_the_model({"one": first, "two": again})
+    assert [one.numbers for one in steps] == [(0,), (1,), (2,), (3,)]
+    told = account(steps, thrown_away, samples=4, epochs=1, loss=0.5)
+    assert (told.lost, told.twice, told.again, told.trained) == (0, 0, 2, 6)
+
+
+def test_steps_after_the_last_ones_checkpoint_are_not_in_the_model() -> None:
+    first = [step(number, "a", number, number) for number in range(1, 9)]
+    last = [step(3, "b", 10, 3, 4)]
+    steps, thrown_away = in_the_model({"one": first, "two": last})
+    assert [one.number for one in steps] == [1, 2, 3]
+    assert thrown_away == 6
+    told = account(steps, thrown_away, samples=9, epochs=1, loss=None)
+    assert told.lost == 5  # 0 and 5 to 8
+    assert not told.exact
+
+
+def test_ranks_of_one_step_are_one_step() -> None:
+    ranks = {str(rank): [step(1, "a", 1, rank, world=2)] for rank in range(2)}
+    ((only,), _) = in_the_model(ranks)
+    assert (only.world, sorted(only.numbers)) == (2, [0, 1])
+
+
+def test_in_process_a_step_that_was_given_up_does_not_count() -> None:
+    given_up = [step(1, "1", 1, 0), step(1, "2", 2, 0, 1), {"done": 1, "time_s": 3}]
+    steps, thrown_away = in_the_model({"one": given_up})
+    assert [one.numbers for one in steps] == [(0, 1)]
+    assert thrown_away == 0
+
+
+def test_too_often_is_told_beside_too_seldom() -> None:
+    steps, _ = in_the_model({"one": [step(1, "a", 1, 0, 0, 1)]})
+    told = account(steps, 0, samples=3, epochs=1, loss=0.0)
+    assert (told.lost, told.twice) == (1, 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_series_has_every_change_and_never_takes_the_last_node(seed: int) -> None:
+    changes = series(seed, rounds=2)
+    assert {one.kind for one in changes} == set(CHANGES)
+    assert [one.at for one in changes] == sorted(one.at for one in changes)
+    nodes = 1
+    for change in changes:
+        nodes = 2 if change.kind == "zero" else nodes + (1 if change.kind == "join" else -1)
+        assert 1 <= nodes <= MOST_NODES
