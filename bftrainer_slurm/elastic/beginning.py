@@ -1,4 +1,6 @@
-"""Says once that a script begins at step 0 again whenever its nodes change.
+"""Says once what a change of nodes does to a script that nobody has prepared for it.
+
+That it begins at step 0 again each time, or that its batches are those of fewer or more ranks.
 
 A script that goes on loads an optimizer's state, or a file that was written since its trainer
 began. What it loads else may be a model that it fine-tunes.
@@ -23,6 +25,13 @@ _LINE = (
     "had trained is lost. Let it save checkpoints, and load the newest one as it starts "
     "(docs/frameworks)"
 )
+_OTHER_RANKS = (
+    "bftrainer: {} ranks go on where {} had trained: a batch number or an epoch's length in the "
+    "checkpoint means other samples now, so that some may be left out. Write samples down, in "
+    "place of batches, and skip these (docs/frameworks/ddp.md, #every-sample-once)"
+)
+# They are taken care of, see ``resuming``.
+_FRAMEWORKS = ("transformers.trainer", "lightning.pytorch", "pytorch_lightning")
 _loaded_optimizer = False
 _newest_file_s = 0.0  # that this process has loaded: when it was written
 
@@ -36,13 +45,17 @@ def watch() -> None:
     kind.load_state_dict = _noting_optimizer(kind.load_state_dict)
 
 
-def look(memory: Memory, trained_before: bool) -> None:
-    """Look at a process's first optimizer step, whether it has gone on; rank 0 says so."""
+def look(memory: Memory, trained_before: bool, ranks: int) -> None:
+    """Look at a process's first optimizer step, whether it has gone on; rank 0 says it."""
     goes_on = _loaded_optimizer or _newest_file_s >= memory.made_s
-    if not trained_before or goes_on:
-        return
-    if memory.begins_from_start() == _OFTEN and os.environ.get("RANK", "0") == "0":
-        print(_LINE, file=sys.stderr, flush=True)
+    before = memory.train_on(ranks)
+    line = ""
+    if goes_on and before not in (0, ranks) and not any(map(sys.modules.get, _FRAMEWORKS)):
+        line = _OTHER_RANKS.format(ranks, before) if memory.tell_of_ranks() else ""
+    elif trained_before and not goes_on:
+        line = _LINE if memory.begins_from_start() == _OFTEN else ""
+    if line and os.environ.get("RANK", "0") == "0":
+        print(line, file=sys.stderr, flush=True)
 
 
 def _noting_optimizer(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,8 +21,8 @@ _STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS, _HIGHEST = range(6)
 _ASKED, _ENDING, _SAVERS = range(6, 9)
 _TEXT, _WRITTEN, _HEARD = range(9, 12)
 _LOST, _LOST_SAMPLES, _AGAIN_S = range(12, 15)
-_UNWANTED, _ALONE, _FROM_START = range(15, 18)
-_SAVED = 18  # from here on one number for each process of the node
+_UNWANTED, _ALONE, _FROM_START, _RANKS, _TOLD = range(15, 20)
+_SAVED = 20  # from here on one number for each process of the node
 _ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
 
 
@@ -144,6 +144,16 @@ class Memory:
         self.numbers[_FROM_START] += 1
         return int(self.numbers[_FROM_START])
 
+    def train_on(self, ranks: int) -> int:
+        """Note how many ranks train now; return how many trained before; 0: none on this node."""
+        before, self.numbers[_RANKS] = int(self.numbers[_RANKS]), ranks
+        return before
+
+    def tell_of_ranks(self) -> bool:
+        """Return whether nobody has told yet what another number of ranks means; once."""
+        told, self.numbers[_TOLD] = bool(self.numbers[_TOLD]), 1.0
+        return not told
+
     # What the agent has to tell the script, see ``listeners``.
 
     def write(self, text: bytes) -> None:
@@ -212,7 +222,7 @@ class Steps:
             return
         if not self._seen:
             self._seen = True
-            beginning.look(self._memory, trained_before=self._before[_STEPS] > 0)
+            beginning.look(self._memory, self._before[_STEPS] > 0, _world())
         if not self._stepped or id(optimizer) in self._stepped:
             self._stepped.clear()
             self._count(self._memory, None if self._given is None else self._given * _world())

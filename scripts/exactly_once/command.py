@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from scripts.benchkit.command import Findings, bench_command, findings, number, progress, several
+from scripts.benchkit.command import (
+    Findings,
+    bench_command,
+    findings,
+    folder,
+    number,
+    progress,
+    several,
+)
 from scripts.benchkit.machine import this_machine
 from scripts.exactly_once import report
 from scripts.exactly_once.account import account
@@ -18,6 +27,7 @@ from scripts.labcluster.lab import Tell
 @bench_command(TimeoutError)
 @several("--way", "names", WAYS, "Try only this way of training.")
 @several("--change", "kinds", CHANGES, "Let only these changes come.")
+@folder("--records", "records", "Keep there what the processes write down and print.")
 @number("--seed", *(1, 0, 1_000_000), "Of the order of changes.")
 @number("--rounds", *(1, 0, 100), "How often each kind of change comes.")
 @number("--samples", *(960, 96, 10_000_000), "In an epoch; multiples of 96 fit all sizes.")
@@ -31,6 +41,7 @@ def main(
     samples: int,
     epochs: int,
     compute: float,
+    records: Path | None,
 ) -> Findings:
     """Count how often each sample is trained while nodes join, leave, are reclaimed and killed.
 
@@ -46,11 +57,11 @@ def main(
     machine = this_machine("torch")
     size = Size(samples, epochs, batch=8, save_every=10, compute_s=compute)
     coming = series(seed, rounds, kinds)
-    results = [_result(UNCHANGED, size, [], progress("unchanged: "))]
+    results = [_result(UNCHANGED, size, [], progress("unchanged: "), records)]
     for name in names:
         way = WAYS[name]
         if way.is_here:
-            results.append(_result(way, size, coming, progress(f"{name}: ")))
+            results.append(_result(way, size, coming, progress(f"{name}: "), records))
     changes = ", ".join(one.kind for one in coming)
     head = f"{samples:,} samples, {epochs} epochs, 8 a rank; changes: {changes or 'none'}"
     held = report.targets(results, MOST_NODES * size.batch)
@@ -58,9 +69,11 @@ def main(
     return findings(machine, head, text, targets=held, results=results)
 
 
-def _result(way: Way, size: Size, changes: Sequence[Change], tell: Tell) -> Result:
+def _result(
+    way: Way, size: Size, changes: Sequence[Change], tell: Tell, records: Path | None
+) -> Result:
     try:
-        found = train(way, size, changes, tell)
+        found = train(way, size, changes, tell, records and records / way.name)
     except StuckError as error:
         return Result(way, [], None, wrong=str(error))
     told = account(found.steps, found.thrown_away, size.samples, size.epochs, found.loss)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -99,6 +101,12 @@ class _Programs(Fleet):
             found[path.name] = [json.loads(line) for line in whole]
         return found
 
+    def keep(self, folder: Path) -> None:
+        """Copy the records and what the nodes have printed."""
+        shutil.copytree(self.record, folder, dirs_exist_ok=True)
+        for path in self._folder.glob("*.out"):
+            shutil.copy(path, folder)
+
     def said(self) -> list[str]:
         """Return our own lines in all nodes' output, each once."""
         texts = [path.read_text(errors="replace") for path in sorted(self._folder.glob("*.out"))]
@@ -106,14 +114,16 @@ class _Programs(Fleet):
         return list(dict.fromkeys(lines))
 
 
-def train(way: Way, size: Size, changes: Sequence[Change], tell: Tell) -> Trained:
-    """Train on one node, and let the changes come.
+def train(
+    way: Way, size: Size, changes: Sequence[Change], tell: Tell, kept: Path | None = None
+) -> Trained:
+    """Train on one node, and let the changes come; ``kept``: a folder for what is written.
 
     Raises:
         StuckError: it does not go on.
     """
     done = []
-    with _Programs(way, size) as fleet:
+    with _Programs(way, size) as fleet, _keeping(fleet, kept):
         fleet.start()
         for change in changes:
             due = change.at * size.samples * size.epochs
@@ -132,6 +142,15 @@ def train(way: Way, size: Size, changes: Sequence[Change], tell: Tell) -> Traine
     steps, thrown_away = in_the_model(records)
     losses = [line["loss"] for lines in records.values() for line in lines if "loss" in line]
     return Trained(steps, thrown_away, losses[-1] if losses else None, said, done)
+
+
+@contextmanager
+def _keeping(fleet: _Programs, folder: Path | None) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if folder is not None:
+            fleet.keep(folder)
 
 
 def _let(fleet: _Programs, kind: str) -> None:

@@ -239,3 +239,18 @@ def test_a_model_that_is_fine_tuned_is_no_checkpoint(
     for _ in range(3):
         train(memory, made_optimizer())
     assert "has begun at step 0 again" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("watched")
+def test_another_number_of_ranks_is_told_once_what_it_means(
+    memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beginning, "_FRAMEWORKS", ())
+    optimizer = made_optimizer()
+    train(memory, optimizer)
+    optimizer.load_state_dict(optimizer.state_dict())
+    for ranks, told in ((1, 0), (3, 1), (2, 0)):
+        monkeypatch.setattr(steps, "_world", lambda ranks=ranks: ranks)
+        train(memory, optimizer)
+        said = capsys.readouterr().err
+        assert said.count("3 ranks go on where 1 had trained") == told, f"{ranks} ranks"

@@ -17,7 +17,11 @@ from types import ModuleType
 from bftrainer_slurm.elastic.imported import when_imported
 
 VARIABLE = "BFTRAINER_RESUME"
-_MODULES = {"transformers.trainer": "huggingface"}
+_MODULES = {
+    "transformers.trainer": "huggingface",
+    "lightning.pytorch.trainer.trainer": "lightning",
+    "pytorch_lightning.trainer.trainer": "lightning",
+}
 
 
 def install(environment: Mapping[str, str]) -> None:

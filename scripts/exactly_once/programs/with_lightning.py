@@ -45,12 +45,15 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
             record.step(self.global_step + 1, *self.place)
         return nn.functional.mse_loss(self.layer(batch["x"]).squeeze(-1), batch["labels"])
 
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Write down what this step trains."""
+        if not given.inprocess:
+            record.step(self.global_step + 1, *self.place)
+
     def on_train_batch_end(self, *_: Any) -> None:
-        """Write down the step."""
+        """Write down that it is committed."""
         if given.inprocess:
             record.done(self.global_step)
-        else:
-            record.step(self.global_step, *self.place)
 
     def configure_optimizers(self) -> Any:
         """Return plain SGD, whose rate falls in a straight line."""

@@ -1,0 +1,234 @@
+"""Lightning's Trainer: it resumes by itself, saves when told, and its place is one of samples.
+
+Seen with lightning 2.6. A checkpoint counts batches of a rank; they are read as batches of the
+ranks that there are now, and as many are passed over in the epoch that was under way. Schedulers
+whose horizon follows the number of ranks are put to the same place. The order of samples must not
+depend on the ranks: that of Lightning's DistributedSampler does not, which it takes with
+``strategy="ddp"``, and with ``"auto"`` only on several ranks.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from bftrainer_slurm.elastic.resuming import guarded, marks, say
+from bftrainer_slurm.elastic.resuming.schedulers import move
+
+_IN_PROCESS = "bftrainer_slurm.elastic.inprocess.lightning"
+_RANKS = "_bftrainer_ranks"  # of a Trainer that goes on: how many ranks made its checkpoint
+_CHOOSES = "_bftrainer_chooses"  # of a Trainer: its script leaves the checkpoint to us
+_FRESH = "_bftrainer_fresh"  # of a scheduler: what its script gave it at this start
+_ASKED = "_bftrainer_asked"  # of a Trainer: its script asked for the number of steps
+_PROGRESS = {"last_epoch", "_step_count", "_last_lr", "optimizer"}
+
+
+def change(module: ModuleType) -> None:
+    """Change the Trainer of ``lightning.pytorch.trainer.trainer``, and what it consists of.
+
+    Raises:
+        AttributeError, TypeError: this version's Trainer is another one.
+    """
+    trainer = module.Trainer
+    loop: Any = module._FitLoop
+    connector: Any = module._CheckpointConnector
+    asked = trainer.estimated_stepping_batches.fget
+    trainer.fit = _fit(trainer.fit)
+    trainer.save_checkpoint = _save(trainer.save_checkpoint)
+    loop.reset = _reset(loop.reset)
+    connector.resume_start = _start(connector.resume_start)
+    connector.restore_lr_schedulers = _restore(connector.restore_lr_schedulers)
+
+    def estimated_stepping_batches(self: Any) -> Any:
+        setattr(self, _ASKED, True)
+        return asked(self)
+
+    trainer.estimated_stepping_batches = property(estimated_stepping_batches)
+
+
+def _fit(method: Callable[..., Any]) -> Callable[..., Any]:
+    parameters = signature(method)
+
+    @wraps(method)
+    def fit(*given: Any, **named: Any) -> Any:
+        if _IN_PROCESS not in sys.modules:
+            bound = parameters.bind(*given, **named)
+            guarded(lambda: _prepare(bound.arguments), "Lightning's fit()")
+        return method(*given, **named)
+
+    return fit
+
+
+def _prepare(arguments: dict[str, Any]) -> None:
+    """Have the trainer save when told, and note whether it may choose its checkpoint."""
+    from bftrainer_slurm.elastic.callbacks.lightning import Elastic
+
+    trainer = arguments["self"]
+    setattr(trainer, _CHOOSES, arguments.get("ckpt_path") in (None, "last"))
+    if not any(isinstance(one, Elastic) for one in trainer.callbacks):
+        trainer.callbacks.append(Elastic(Path(trainer.default_root_dir) / ".bftrainer"))
+
+
+def _start(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Choose the checkpoint where it is loaded, as there is a group of all ranks by then."""
+
+    @wraps(method)
+    def resume_start(
+        self: Any, checkpoint_path: Any = None, weights_only: bool | None = None
+    ) -> Any:
+        try:
+            chosen = _chosen(self.trainer, checkpoint_path)
+            if chosen != checkpoint_path:  # this trainer has written it: it may hold more
+                checkpoint_path, weights_only = chosen, weights_only or False
+        except Exception as error:
+            say(f"Lightning begins as the script says: {error!r}")
+        return method(self, checkpoint_path, weights_only)
+
+    return resume_start
+
+
+def _chosen(trainer: Any, given: Any) -> Any:
+    """Return the checkpoint that a trainer goes on from, and note how many ranks made it."""
+    if getattr(trainer, _CHOOSES, False):
+        setattr(trainer, _CHOOSES, False)
+        found = marks.newest(_candidates(trainer))
+        if trainer.world_size > 1:
+            found = trainer.strategy.broadcast(found)  # rank 0's look counts
+        if found is not None:
+            given = str(found)
+            if trainer.global_rank == 0:
+                say(f"training goes on from {found} (BFTRAINER_RESUME=no: not)")
+    mark = None if given is None else marks.marked(Path(str(given)))
+    setattr(trainer, _RANKS, None if mark is None else mark.ranks)
+    return given
+
+
+def _candidates(trainer: Any) -> Iterator[Path]:
+    """Yield where this script's checkpoints may be."""
+    folder = Path(trainer.default_root_dir)
+    yield from folder.glob(".bftrainer/*.ckpt")
+    yield from folder.glob("checkpoints/*.ckpt")
+    yield from folder.glob("lightning_logs/version_*/checkpoints/*.ckpt")
+    for callback in trainer.checkpoint_callbacks:
+        if getattr(callback, "dirpath", None):
+            yield from Path(callback.dirpath).glob("*.ckpt")
+
+
+def _save(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def save_checkpoint(self: Any, filepath: Any, weights_only: Any = None, *more: Any) -> Any:
+        done = method(self, filepath, weights_only, *more)
+        if not weights_only and self.global_rank == 0:
+            guarded(lambda: marks.mark(Path(filepath), self.world_size), "a checkpoint")
+        return done
+
+    return save_checkpoint
+
+
+def _restore(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def restore_lr_schedulers(self: Any) -> Any:
+        for config in self.trainer.lr_scheduler_configs:
+            fresh = {k: v for k, v in vars(config.scheduler).items() if k not in _PROGRESS}
+            setattr(config, _FRESH, fresh)
+        return method(self)
+
+    return restore_lr_schedulers
+
+
+def _reset(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def reset(self: Any) -> Any:
+        ranks = getattr(self.trainer, _RANKS, None)
+        if ranks is not None and self.restarting:
+            setattr(self.trainer, _RANKS, None)
+            guarded(lambda: _go_on(self, ranks), "Lightning's place in the data")
+        return method(self)
+
+    return reset
+
+
+def batches_now(trained: int, ranks_then: int, ranks: int, in_epoch: int, accumulated: int) -> int:
+    """Return how many batches of a rank are passed over, where ``trained`` ones were trained.
+
+    What is left of a global batch is trained again, nothing is lost.
+    """
+    passed = trained * ranks_then // (ranks * accumulated) * accumulated
+    return min(passed, in_epoch)
+
+
+def _go_on(loop: Any, ranks_then: int) -> None:
+    trainer, progress = loop.trainer, loop.epoch_loop.batch_progress
+    ranks, in_epoch = trainer.world_size, loop.max_batches
+    current, accumulated = progress.current, trainer.accumulate_grad_batches
+    if not isinstance(in_epoch, int):
+        return  # a stream without a length
+    passed = batches_now(current.processed, ranks_then, ranks, in_epoch, accumulated)
+    if progress.is_last_batch:
+        passed = in_epoch
+    pending = current.processed - current.completed  # 1 where it was saved at a batch's end
+    current.ready = current.started = current.processed = passed
+    current.completed = max(0, passed - pending)
+    epoch = loop.epoch_progress.current.processed
+    if 0 < passed < in_epoch:
+        for loader in loop._combined_loader.flattened:
+            _pass_over(loader, passed, epoch)
+        iter(loop._data_fetcher)
+        loop._data_fetcher.fetched = 0
+    if ranks != ranks_then:
+        steps = epoch * math.ceil(in_epoch / accumulated) + passed // accumulated
+        for config in trainer.lr_scheduler_configs:
+            if config.interval == "step":
+                _move(config, steps, getattr(trainer, _ASKED, False))
+
+
+def _move(config: Any, steps: int, asked: bool) -> None:
+    """Put a scheduler to the place, if its horizon follows the number of ranks."""
+    scheduler, fresh = config.scheduler, getattr(config, _FRESH, {})
+    loaded = vars(scheduler)
+    simple = (int, float)
+    differs = any(
+        loaded.get(k) != v for k, v in fresh.items() if isinstance(v, simple) and k[0] != "_"
+    )
+    if differs or (asked and hasattr(scheduler, "lr_lambdas")):
+        loaded.update(fresh)
+        if not move(scheduler, steps):
+            say(f"{type(scheduler).__name__} counts steps, not samples, when nodes change")
+
+
+def _pass_over(loader: Any, batches: int, epoch: int) -> None:
+    sampler = loader.batch_sampler.sampler
+    for one in (loader.sampler, sampler):
+        if hasattr(one, "set_epoch"):
+            one.set_epoch(epoch)
+    loader.batch_sampler.sampler = _Rest(sampler, batches * loader.batch_sampler.batch_size, epoch)
+
+
+class _Rest:
+    """A sampler that passes over the first samples in one epoch; in others it is as it was."""
+
+    def __init__(self, sampler: Any, samples: int, epoch: int) -> None:
+        self.sampler, self._samples, self._epoch = sampler, samples, epoch
+        self.epoch = epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take the next epoch."""
+        self.epoch = epoch
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        samples: Iterator[Any] = iter(self.sampler)
+        if self.epoch == self._epoch:
+            for _ in range(self._samples):
+                next(samples, None)
+        return samples
