@@ -25,9 +25,9 @@ class Result:
 
     @property
     def ended(self) -> bool:
-        """Whether the training ended, and with all samples that were asked for."""
+        """Whether the training ended, and not before all samples were trained."""
         found = self.found
-        return found is not None and found.loss is not None and (found.exact or self.way.steps)
+        return found is not None and found.loss is not None and (not found.lost or self.way.steps)
 
 
 def rows(results: Sequence[Result]) -> str:
@@ -48,7 +48,7 @@ def _row(one: Result) -> list[str]:
         return [one.way.title, *["-"] * (len(_HEADS) - 1)]
     numbers = (found.lost, found.twice, found.again, found.trained, found.asked)
     loss = "-" if found.loss is None else f"{found.loss:.5f}"
-    ended = "yes" if one.ended else "no" if found.loss is None else "wrong"
+    ended = "yes" if one.ended else "no" if found.loss is None else "early"
     cells = [*(f"{number:,}" for number in numbers), ended, f"{found.rate_off:.3f}", loss]
     return [one.way.title, *cells]
 

@@ -146,10 +146,15 @@ def _reset(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def reset(self: Any) -> Any:
         ranks = getattr(self.trainer, _RANKS, None)
-        if ranks is not None and self.restarting:
-            setattr(self.trainer, _RANKS, None)
-            guarded(lambda: _go_on(self, ranks), "Lightning's place in the data")
-        return method(self)
+        if ranks is None:
+            return method(self)
+        setattr(self.trainer, _RANKS, None)
+        guarded(lambda: _go_on(self, ranks), "Lightning's place in the data")
+        at_an_end = self.epoch_loop.batch_progress.is_last_batch
+        done = method(self)
+        if at_an_end:  # else the next epoch is not counted, and trained once more after a change
+            self.reset_restart_stage()
+        return done
 
     return reset
 
@@ -169,19 +174,23 @@ def _go_on(loop: Any, ranks_then: int) -> None:
     current, accumulated = progress.current, trainer.accumulate_grad_batches
     if not isinstance(in_epoch, int):
         return  # a stream without a length
-    passed = batches_now(current.processed, ranks_then, ranks, in_epoch, accumulated)
-    if progress.is_last_batch:
-        passed = in_epoch
-    pending = current.processed - current.completed  # 1 where it was saved at a batch's end
-    current.ready = current.started = current.processed = passed
-    current.completed = max(0, passed - pending)
     epoch = loop.epoch_progress.current.processed
-    if 0 < passed < in_epoch:
-        for loader in loop._combined_loader.flattened:
+    passed = 0
+    if loop.restarting:  # else the epoch was at its end, and is counted
+        passed = batches_now(current.processed, ranks_then, ranks, in_epoch, accumulated)
+        if progress.is_last_batch:
+            passed = in_epoch
+        pending = current.processed - current.completed  # 1 where it was saved at a batch's end
+        current.ready = current.started = current.processed = passed
+        current.completed = max(0, passed - pending)
+    for loader in loop._combined_loader.flattened:
+        if passed < in_epoch:
             _pass_over(loader, passed, epoch)
-        iter(loop._data_fetcher)
-        loop._data_fetcher.fetched = 0
-    if ranks != ranks_then:
+        else:
+            _pass_over(loader, 0, epoch + 1)
+    iter(loop._data_fetcher)
+    loop._data_fetcher.fetched = 0
+    if ranks != ranks_then and trainer.max_steps == -1:
         steps = epoch * math.ceil(in_epoch / accumulated) + passed // accumulated
         for config in trainer.lr_scheduler_configs:
             if config.interval == "step":
