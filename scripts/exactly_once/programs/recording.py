@@ -55,8 +55,7 @@ class Recording:
         self, step: int, rank: int, world: int, rate: float, numbers: Iterable[int], *life: object
     ) -> None:
         """Write down a step, from 1 on; ``life`` tells one start of all processes from others."""
-        names = ("MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
-        own = life or [os.environ.get(name, "") for name in names]
+        own = life or os.environ.get("MASTER_PORT")  # each start has a store of its own
         line = {"step": step, "rank": rank, "world": world, "rate": rate, "life": str(own)}
         self._write(line | {"numbers": list(map(int, numbers))})
 
