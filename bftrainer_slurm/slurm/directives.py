@@ -19,6 +19,7 @@ _VALUED = {
     "chdir": "D",
     "comment": "",
     "constraint": "C",
+    "cpus-per-gpu": "",
     "dependency": "d",
     "error": "e",
     "gpus": "G",
@@ -28,6 +29,7 @@ _VALUED = {
     "input": "i",
     "job-name": "J",
     "licenses": "L",
+    "mem-per-gpu": "",
     "nodefile": "F",
     "nodelist": "w",
     "nodes": "N",
@@ -60,21 +62,25 @@ DECIDED = {
         "partition",
         "prefer",
     ),
-    *("requeue", "reservation", "time-min"),
+    *("requeue", "reservation", "time-min", "cpus-per-gpu", "mem-per-gpu"),
 }
 # The variables of sbatch that stand for such options, or for others that concern a trainer.
 _VARIABLES = {
     "SBATCH_ARRAY_INX": "array",
     "SBATCH_CONSTRAINT": "constraint",
+    "SBATCH_CPUS_PER_GPU": "cpus-per-gpu",
     "SBATCH_GPUS": "gpus",
     "SBATCH_JOB_NAME": "job-name",
+    "SBATCH_MEM_PER_GPU": "mem-per-gpu",
     "SBATCH_PARTITION": "partition",
     "SBATCH_RESERVATION": "reservation",
     "SBATCH_SIGNAL": "signal",
     "SBATCH_TIMELIMIT": "time",
 }
 # sbatch would give a job what these ask for, although the rewriting drops it.
-DROPPED_VARIABLES = frozenset({"SBATCH_GPUS", "SBATCH_RESERVATION"})
+DROPPED_VARIABLES = frozenset(
+    {"SBATCH_CPUS_PER_GPU", "SBATCH_GPUS", "SBATCH_MEM_PER_GPU", "SBATCH_RESERVATION"}
+)
 
 
 class SubmissionError(ValueError):

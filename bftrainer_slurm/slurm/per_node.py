@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from bftrainer_slurm.slurm.directives import SubmissionError
 
 _NUMBER = re.compile(r"0*[1-9]\d{0,6}\Z", re.ASCII)
+_MEMORY = re.compile(r"(\d{1,9})([KMGTkmgt]?[Bb]?)\Z", re.ASCII)
 _ONE_NODE = 1  # what counts for the whole job was meant for one
 
 
@@ -43,7 +44,30 @@ def tasks_and_gpus(written: Written) -> list[str]:
         options = []
     tasks = _tasks(written, given)
     each = [f"--ntasks-per-node={tasks}"] if tasks else []
-    return [*options, *each, f"--ntasks={tasks or 1}"]
+    shares = _shares_of_gpus(given, tasks or 1)
+    return [*options, *each, f"--ntasks={tasks or 1}", *shares]
+
+
+def _shares_of_gpus(given: Mapping[str, str], tasks: int) -> list[str]:
+    """``--cpus-per-gpu`` as a task's and ``--mem-per-gpu`` as a node's.
+
+    Slurm would count them for all GPUs of the node, as an element has them all: it is exclusive.
+    """
+    gpus = _gpus_of_node(given) or tasks * _count(given.get("gpus-per-task", ""))
+    shares = []
+    if "cpus-per-gpu" in given:
+        cpus = _number(given["cpus-per-gpu"]) * gpus
+        share = f"--cpus-per-task={-(-cpus // tasks)}"
+        shares.append(share if cpus else f"--cpus-per-gpu={given['cpus-per-gpu']}")
+    if "mem-per-gpu" in given:
+        memory = _MEMORY.match(given["mem-per-gpu"])
+        share = f"--mem={int(memory[1]) * gpus}{memory[2]}" if memory and gpus else ""
+        shares.append(share or f"--mem-per-gpu={given['mem-per-gpu']}")
+    return shares
+
+
+def _gpus_of_node(given: Mapping[str, str]) -> int:
+    return _count(given.get("gpus-per-node", "")) or _count(given.get("gres", ""), "gpu")
 
 
 def _tasks(written: Written, given: Mapping[str, str]) -> int:
@@ -59,8 +83,7 @@ def _tasks(written: Written, given: Mapping[str, str]) -> int:
         return _divided(written, "ntasks", every, said, "--ntasks-per-node")
     if "ntasks-per-gpu" not in given:
         return 0
-    gpus = _count(given.get("gpus-per-node", "")) or _count(given.get("gres", ""), "gpu")
-    return _number(given["ntasks-per-gpu"]) * gpus
+    return _number(given["ntasks-per-gpu"]) * _gpus_of_node(given)
 
 
 def _gpus(written: Written) -> str:

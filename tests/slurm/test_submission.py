@@ -412,6 +412,9 @@ def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
     comment = asked.values["comment"].replace(f",id={submission.record.id}", "")
     assert comment == wanted.get("Comment", comment)
     assert asked.get("ntasks") == wanted.get("NumTasks", asked.get("ntasks"))
+    each = {"cpus-per-task": "CPUs/Task", "mem": "MinMemoryNode"}
+    words = dict(one[2:].split("=", 1) for one in submission.options if "=" in one)
+    assert all(words.get(name) == wanted[ours] for name, ours in each.items() if ours in wanted)
     assert f"0-{submission.record.anchor}" == wanted.get("ArrayTaskId", asked.get("array"))
     for said in case.get("told", ()):
         assert any(said.strip() in f"bftrainer: {one}" for one in submission.said)
