@@ -917,6 +917,13 @@ def test_a_trainer_that_was_given_up_stays_so_after_a_restart(tmp_path: Path) ->
     assert setting.slurm.cancelled == [ARRAY]
 
 
+def test_a_trainer_of_one_node_need_not_join() -> None:
+    setting = Setting(1, ARRAY, most=1)
+    setting.settle()
+    setting.turn(600)
+    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+
+
 def test_a_trainer_whose_script_has_just_failed_is_waiting_and_not_cancelled() -> None:
     setting = Setting(1, ARRAY, most=1)
     setting.settle()

@@ -97,8 +97,8 @@ def told_by_page(site: Site, question: str) -> Any:
 def test_a_trainer_that_never_joins_reads_so_in_its_own_output(site: Site) -> None:
     folder = site.folder()
     output = folder / "0.out"
-    said = "bftrainer: n1 runs, but has not joined: write 'srun torchrun train.py'"
-    with trainer(site, "1-1", f"--output={folder}/%a.out", "--exclude=n[2-4]"):
+    said = "bftrainer: n1 runs, but has not joined: start the training by 'srun torchrun"
+    with trainer(site, "1-2", f"--output={folder}/%a.out", "--exclude=n[2-4]"):
         wait_until(lambda: output.exists() and said in output.read_text())
 
 

@@ -92,6 +92,8 @@ def unheard(
     whether notes come through; of those that are mute then, ``state.mute`` has something else to
     say.
     """
+    if view.trainer.record.max_nodes == 1:  # there is nobody to meet
+        return None
     nodes, most_of = together.nodes, view.sizes.up_to
     if view.over or nodes >= most_of(len(view.placed)) or (joined and not nodes):
         return None
