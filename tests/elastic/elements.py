@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
+from bftrainer_slurm.sizes import ANY, Sizes
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
 
@@ -33,9 +34,9 @@ class Elements(ABC, Generic[Made]):
     def steps(self, task: int) -> Sequence[Made]:
         """Return the steps that were made on a task's node, in order."""
 
-    def own(self, want: int) -> None:
+    def own(self, want: int, sizes: Sizes = ANY) -> None:
         """Say to the keeper what the controller would: whose trainer it is, and its size."""
-        self.keeper.client.own(self.array, os.getuid(), want)
+        self.keeper.client.own(self.array, os.getuid(), want, sizes)
 
     def wait_for_steps(self, task: int, count: int = 5) -> None:
         """Wait until a task has made so many steps more."""

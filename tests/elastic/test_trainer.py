@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.elastic.steps import Memory
+from bftrainer_slurm.sizes import Sizes
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.workers import ARRAY, Step, Workers, log_of, started_workers
@@ -97,6 +98,22 @@ def test_a_node_whose_gradients_come_in_another_order_trains_with_the_others(sta
     workers.wait_for_world(2, 1, 2)
     end(workers, 1, 2)
     assert_one_state(workers)
+
+
+def test_a_node_beyond_the_allowed_sizes_waits_with_its_state_and_comes_back(start: Start) -> None:
+    workers = start(4)
+    workers.own(4, Sizes((2, 4)))
+    workers.wait_for_steps(0)
+    workers.kill(1)
+    workers.wait_for_world(2, 0, 2)
+    waited = len(workers.steps(3))
+    workers.wait_for_steps(0)
+    assert len(workers.steps(3)) == waited
+    workers.start(4)
+    workers.wait_for_world(4, 0, 2, 3, 4)
+    end(workers, 0, 2, 3, 4)
+    worlds = {step.world for task in range(5) for step in workers.steps(task)}
+    assert worlds == {2, 4}
 
 
 def test_a_killed_node_costs_its_step_in_flight_only(start: Start) -> None:
