@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
+import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -446,6 +447,7 @@ class Whatever(RuleBasedStateMachine):
         return view is not None and not view.over and view.state.of(job.id.task).mute
 
 
+@pytest.mark.timeout(1200)  # 45 s of a processor, on machines that are busy
 def test_whatever_happens_what_must_hold_does_and_all_that_can_happen_has() -> None:
     Whatever.phases, Whatever.changes = set(), set()
     run_state_machine_as_test(
