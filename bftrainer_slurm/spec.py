@@ -16,6 +16,7 @@ KEYS = ("weight", "grace", "node_hours", "min", "sizes", "step", "rendezvous")
 EXAMPLE = "--bftrainer=weight=2,grace=5"
 MAX_TEXT = 256
 MAX_RECORD = 1024
+MAX_COMMENT = 1024  # bytes with the user's own; Slurm refuses more
 MAX_SIZES = 32
 MAX_WEIGHT = 1000.0
 DEFAULT_WEIGHT = 1.0
@@ -226,8 +227,10 @@ def own_comment(comment: str) -> str:
 
 
 def with_own_comment(record: str, own: str) -> str:
-    """Return a comment with a record, and the user's own behind it if there is one."""
-    return f"{record} {own}" if own else record
+    """Return a comment with a record, and behind it as much as fits of the user's own."""
+    room = max(0, MAX_COMMENT - len(record) - 1)
+    kept = own.encode("utf-8", "surrogateescape")[:room].decode("utf-8", "ignore")
+    return f"{record} {kept}" if kept else record
 
 
 def read_partitions(text: str) -> tuple[str, ...]:

@@ -103,8 +103,7 @@ local function draw_id()
 end
 
 -- Tasks and GPUs are left to the SPANK plugin, which can read the script.
-local function set_all(options, given, max, record, partition, qos)
-  local own = given("comment") and options["comment"] or ""
+local function set_all(options, given, max, comment, partition, qos)
   options["nodes"] = "1"
   options["array"] = string.format("0-%d", max) -- with one that never starts: see rewrite.c
   options["hold"] = ""
@@ -119,7 +118,7 @@ local function set_all(options, given, max, record, partition, qos)
   if given("nodelist") then
     options["nodelist"] = "" -- the record has it
   end
-  options["comment"] = own ~= "" and record .. " " .. own or record
+  options["comment"] = comment
 end
 
 -- Rewrites a tagged submission, if the plugin allows it.
@@ -148,7 +147,11 @@ function bftrainer_rewrite(options)
     .. places
     .. sizes
     .. draw_id()
-  set_all(options, given, max, record, partition, qos)
+  local own = given("comment") and options["comment"] or ""
+  local comment = own ~= "" and record .. " " .. own or record
+  if #comment <= 1024 then -- more than that Slurm refuses, and the plugin says so
+    set_all(options, given, max, comment, partition, qos)
+  end
 end
 
 function slurm_cli_setup_defaults(options, early)

@@ -53,14 +53,16 @@ bool options_given(slurm_opt_t *options, const char *name)
     return slurm_option_isset(options, name);
 }
 
-void options_get(slurm_opt_t *options, const char *name, char *value, size_t size)
+bool options_get(slurm_opt_t *options, const char *name, char *value, size_t size)
 {
     char *got = slurm_option_get(options, name);
+    bool fits = got == NULL || strlen(got) < size;
 
     value[0] = '\0';
-    if (got != NULL && strlen(got) < size)
+    if (got != NULL && fits)
         memcpy(value, got, strlen(got) + 1);
     slurm_xfree_ptr(got);
+    return fits;
 }
 
 bool options_set(slurm_opt_t *options, const char *name, const char *value)

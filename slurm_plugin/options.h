@@ -18,8 +18,8 @@ bool options_are_of_sbatch(slurm_opt_t *options);
 
 bool options_given(slurm_opt_t *options, const char *name);
 
-/* Leaves the empty text where the option has no value or a longer one. */
-void options_get(slurm_opt_t *options, const char *name, char *value, size_t size);
+/* Leaves the empty text where the option has no value, and where it has a longer one: then false. */
+bool options_get(slurm_opt_t *options, const char *name, char *value, size_t size);
 
 /* `value` is NULL for an option that takes none; false when Slurm does not take it. */
 bool options_set(slurm_opt_t *options, const char *name, const char *value);

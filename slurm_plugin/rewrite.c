@@ -6,7 +6,7 @@
 #include <sys/random.h>
 
 #define ARRAY_SIZE 32
-#define COMMENT_SIZE 4096 /* with the user's own */
+#define COMMENT_SIZE 1025 /* with the user's own; Slurm refuses more */
 
 #define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
 
@@ -236,17 +236,18 @@ static bool format_comment(slurm_opt_t *options, const struct record *record,
                            char comment[COMMENT_SIZE], char error[REWRITE_ERROR_SIZE])
 {
     char text[RECORD_SIZE];
-    char own[COMMENT_SIZE - RECORD_SIZE];
+    char own[COMMENT_SIZE];
 
     if (!record_format(record, text))
         return FAIL("a trainer's record has at most %d characters; write shorter lists for --partition "
                     "and --nodelist",
                     RECORD_SIZE - 1);
-    options_get(options, "comment", own, sizeof(own));
-    if (own[0] == '\0' && options_given(options, "comment") && !option_is(options, "comment", ""))
-        return FAIL("--comment is too long; write at most %zu characters", sizeof(own) - 1);
-    snprintf(comment, COMMENT_SIZE, "%s%s%s", text, own[0] != '\0' ? " " : "", own);
-    return true;
+    if (options_get(options, "comment", own, sizeof(own)) &&
+        snprintf(comment, COMMENT_SIZE, "%s%s%s", text, own[0] != '\0' ? " " : "", own) < COMMENT_SIZE)
+        return true;
+    return FAIL("--comment is too long: Slurm takes %d characters, and the trainer's record is %zu of "
+                "them",
+                COMMENT_SIZE - 1, strlen(text) + 1);
 }
 
 static bool set_all(slurm_opt_t *options, const struct record *record,
@@ -283,12 +284,25 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
     return true;
 }
 
+/* Before the rewriting, while --comment is the user's: the id that will be drawn counts too. */
+static bool check_comment(slurm_opt_t *options, const struct record *record,
+                          char error[REWRITE_ERROR_SIZE])
+{
+    struct record full = *record;
+    char comment[COMMENT_SIZE];
+
+    memset(full.id, '0', sizeof(full.id) - 1);
+    full.id[sizeof(full.id) - 1] = '\0';
+    return format_comment(options, &full, comment, error);
+}
+
 bool rewrite_may(slurm_opt_t *options, const struct request *request, const struct target *target,
                  struct record *record, char error[REWRITE_ERROR_SIZE])
 {
     return check_kept(options, error) && check_refused(options, error) &&
            check_target(options, target, error) && choose_nodes(options, request, record, error) &&
-           read_places(options, target, record, error) && read_time(options, record, error);
+           read_places(options, target, record, error) && read_time(options, record, error) &&
+           check_comment(options, record, error);
 }
 
 bool rewrite_submission(slurm_opt_t *options, const struct request *request,

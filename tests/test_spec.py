@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.spec import (
+    MAX_COMMENT,
     Request,
     Spec,
     SpecError,
@@ -130,3 +131,11 @@ def test_the_plugin_survives_bytes_that_are_no_text(spec_check: Path) -> None:
 def test_what_stands_behind_the_record_is_the_users(comment: str, own: str) -> None:
     assert own_comment(comment) == own
     assert own_comment(with_own_comment("bftrainer:min=1,max=2", own)) == own
+
+
+def test_of_a_long_comment_as_much_is_kept_as_fits() -> None:
+    record = "bftrainer:min=1,max=2"
+    assert len(with_own_comment(record, "x" * 2000)) == MAX_COMMENT
+    assert len(with_own_comment(record, "\u00fc" * 2000).encode()) in (MAX_COMMENT, MAX_COMMENT - 1)
+    full = record.ljust(MAX_COMMENT, "x")
+    assert with_own_comment(full, "mine") == full

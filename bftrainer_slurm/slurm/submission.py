@@ -32,6 +32,7 @@ from bftrainer_slurm.slurm.per_node import Written, tasks_and_gpus
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.user_array import files_of_task
 from bftrainer_slurm.spec import (
+    MAX_COMMENT,
     MAX_NODES,
     MAX_RECORD,
     SpecError,
@@ -141,6 +142,12 @@ def compose(
             "the lists of --partition and --nodelist are too long for the trainer's record; "
             "write shorter ones, as n[1-100]"
         )
+    comment = with_own_comment(text, given.get("comment", ""))
+    if own_comment(comment) != given.get("comment", ""):
+        raise SubmissionError(
+            f"--comment is too long: Slurm takes {MAX_COMMENT} characters, and the trainer's "
+            f"record is {len(text) + 1} of them"
+        )
     job_name = [] if "job-name" in given else [f"--job-name={script_name}"]
     limit = [f"--time={time}"] if time else []
     return Submission(
@@ -161,7 +168,7 @@ def compose(
             "--open-mode=append",
             "--exclusive",
             "--time-min=1",
-            f"--comment={with_own_comment(text, given.get('comment', ''))}",
+            f"--comment={comment}",
         ),
         name=given.get("job-name", script_name),
         said=(

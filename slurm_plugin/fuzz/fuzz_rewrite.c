@@ -28,13 +28,15 @@ bool options_given(slurm_opt_t *options, const char *name)
     return find(options, name) >= 0;
 }
 
-void options_get(slurm_opt_t *options, const char *name, char *value, size_t size)
+bool options_get(slurm_opt_t *options, const char *name, char *value, size_t size)
 {
     int at = find(options, name);
+    bool fits = at < 0 || strlen(options->value[at]) < size;
 
     value[0] = '\0';
-    if (at >= 0 && strlen(options->value[at]) < size)
+    if (at >= 0 && fits)
         memcpy(value, options->value[at], strlen(options->value[at]) + 1);
+    return fits;
 }
 
 bool options_set(slurm_opt_t *options, const char *name, const char *value)

@@ -139,6 +139,7 @@ def test_a_named_value_beats_the_options_and_those_the_script() -> None:
         (["-N4", "--bftrainer=min=5"], "min=5 is more than the 4 nodes of -N"),
         (["-N3-4", "--bftrainer=sizes=1:2:8"], "no size of sizes= is from 3 to 4 nodes"),
         (["-N5-7", "--bftrainer=step=4"], "step=4: no multiple of it is from 5 to 7 nodes"),
+        (["-N2-4", f"--comment={'x' * 999}"], "too long: Slurm takes 1024 characters, and .* is 6"),
         (["-N2-4", "-H"], "leave --hold out"),
         (["-N2-4", "--constraint=[red|blue]"], "features with & or |"),
         (["-N2-4", "-C", "red*2"], "features with & or |"),
