@@ -88,6 +88,15 @@ def test_a_script_that_says_c10d_has_it_in_its_steps(
     environment_in(start_element(lab, script), keeper, plugins, backend="c10d")
 
 
+@pytest.mark.parametrize("command", ["env", "srun --export=NONE"], ids=["script", "step"])
+def test_who_asks_for_it_keeps_torchruns_own_rendezvous(
+    lab: Lab, keeper: FakeKeeper, plugins: Path, command: str
+) -> None:
+    script = f"#!/bin/sh\n{command} /bin/sh -c '{SHOW}'\necho end\n"
+    element = start_element(lab, script, "--bftrainer=rendezvous=own")
+    environment_in(element, keeper, plugins, backend="c10d")
+
+
 @pytest.mark.parametrize(
     ("named", "wanted"), [("root", "0"), ("4711", "4711"), ("nobody-of-that-name", None)]
 )
@@ -190,6 +199,15 @@ def test_a_step_is_one_task_however_the_job_was_submitted(lab: Lab) -> None:
     element = start_element(lab, script, "-N2-2", "--ntasks-per-node=1")
     element.wait_for("end")
     assert element.text().splitlines() == ["task=0 of=1", "end"]
+
+
+def test_a_step_has_the_nodes_share_of_the_jobs_tasks(lab: Lab) -> None:
+    script = "#!/bin/sh\necho all=$SLURM_NTASKS\n"
+    script += "srun sh -c 'echo task$SLURM_PROCID=$SLURM_NTASKS'\necho end\n"
+    element = start_element(lab, script, "-N4", "-n8")
+    element.wait_for("end")
+    shown = element.lines()
+    assert [shown.get(name) for name in ("all", "task0", "task1")] == ["2"] * 3
 
 
 def test_a_job_submitted_in_an_element_is_an_ordinary_one(lab: Lab) -> None:
