@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.labcluster import plugin
 from scripts.labcluster.lab import Lab, started_lab
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
@@ -31,7 +32,7 @@ def folder() -> Iterator[Path]:
     """Plugins as they should not be, beside a good one, where every user can read them."""
     folder = Path(tempfile.mkdtemp(prefix="bftrainer-broken-", dir="/var/tmp"))
     folder.chmod(0o755)
-    assert make(f"BUILD={folder}/good").returncode == 0
+    shutil.copytree(plugin.built(), folder / "good")
     good = folder / "good" / "bftrainer.so"
     (folder / "text.so").write_text("#!/bin/sh\nexit 1\n")
     (folder / "empty.so").touch()

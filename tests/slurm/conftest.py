@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from bftrainer_slurm.slurm.look_gateway import LookGateway
 from bftrainer_slurm.slurm.open import GROW, LOOK
 from bftrainer_slurm.slurm.pyslurm_gateway import PyslurmGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
+from scripts.labcluster import plugin
 from scripts.labcluster.lab import Lab
-from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
 NODES = frozenset(f"n{number}" for number in range(1, 9))
@@ -104,14 +103,9 @@ class Bench:
 
 
 @pytest.fixture(scope="session")
-def programs(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs(lab: Lab) -> Path:
     """A folder with bftrainer-grow and bftrainer-look, built for the Slurm that runs here."""
-    folder = tmp_path_factory.mktemp("programs")
-    folder.parent.chmod(0o755)
-    folder.chmod(0o755)
-    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}", "WERROR=1"]
-    subprocess.run([*make, f"{folder}/{GROW}", f"{folder}/{LOOK}"], check=True)
-    return folder
+    return plugin.built()
 
 
 @pytest.fixture(scope="session", params=["commands", "look", "pyslurm"])

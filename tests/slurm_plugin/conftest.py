@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
 import pytest
 
+from scripts.labcluster import plugin
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.stage import REPO
 from tests.slurm_plugin.fake_keeper import FakeKeeper
@@ -19,15 +19,12 @@ WAYS = ("spank", "cli_filter", "lua")
 
 
 @pytest.fixture(scope="session")
-def plugins() -> Iterator[Path]:
+def plugins() -> Path:
     """A folder with the compiled plugins that every user can read."""
-    folder = Path(tempfile.mkdtemp(prefix="bftrainer-plugin-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}"]
-    subprocess.run([*make, "all", "cli-filter"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([REPO / "slurm_plugin" / "install-python", folder / "python"], check=True)
-    yield folder
-    shutil.rmtree(folder)
+    folder = plugin.built()
+    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}", "cli-filter"]
+    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+    return folder
 
 
 @pytest.fixture(scope="session")
