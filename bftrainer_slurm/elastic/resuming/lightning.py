@@ -95,6 +95,8 @@ def _start(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _chosen(trainer: Any, given: Any) -> Any:
     """Return the checkpoint that a trainer goes on from, and note how many ranks made it."""
+    if _IN_PROCESS in sys.modules:
+        return given
     if getattr(trainer, _CHOOSES, False):
         setattr(trainer, _CHOOSES, False)
         found = marks.newest(_candidates(trainer))
@@ -124,7 +126,8 @@ def _save(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def save_checkpoint(self: Any, filepath: Any, weights_only: Any = None, *more: Any) -> Any:
         done = method(self, filepath, weights_only, *more)
-        if not weights_only and self.global_rank == 0:
+        is_ours = not weights_only and _IN_PROCESS not in sys.modules
+        if is_ours and self.global_rank == 0:
             guarded(lambda: marks.mark(Path(filepath), self.world_size), "a checkpoint")
         return done
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-SLOW, SLOW_S = "slow", 2.0  # the file that says so, and a step's seconds then
+SLOW, SLOW_S = "slow", 3.0  # the file that says so, and a step's seconds then
 RATE = 0.05  # the highest learning rate; it falls in a straight line to 0
 
 
