@@ -13,6 +13,13 @@
 #define ENV_KEEPER_UID "BFTRAINER_KEEPER_UID"
 #define ENV_JOB_SECRET "BFTRAINER_JOB_SECRET"
 
+/* A batch script that runs on one node, see batch.h: "once" if its user wants that, or "each"; which it
+ * is; where its sruns say so; a step's number. */
+#define ENV_BATCH "BFTRAINER_BATCH"
+#define ENV_SCRIPT "BFTRAINER_SCRIPT"
+#define ENV_SRUNS "BFTRAINER_SRUNS"
+#define ENV_STEP "BFTRAINER_STEP"
+
 /* The trainer's record; Slurm carries it from sbatch to the element under the second name. */
 #define JOB_CONTROL_RECORD "BFTRAINER"
 #define ENV_RECORD "SLURM_SPANK_BFTRAINER"

@@ -27,6 +27,12 @@ static bool take_rewrite(const char *value, bool *by_filter)
     return *by_filter || strcmp(value, "spank") == 0;
 }
 
+static bool take_batch(const char *value, bool *once)
+{
+    *once = strcmp(value, "once") == 0;
+    return *once || strcmp(value, "each") == 0;
+}
+
 static bool take_count(const char *value, unsigned *count)
 {
     size_t digits = strspn(value, "0123456789");
@@ -64,6 +70,8 @@ static bool take_word(const char *word, struct site *site)
         return micros_parse(value, &site->max_grace);
     if (KEY_IS("max_elements"))
         return take_count(value, &site->max_elements);
+    if (KEY_IS("batch"))
+        return take_batch(value, &site->batch_once);
     if (KEY_IS("rewrite"))
         return take_rewrite(value, &site->rewritten_by_filter);
 #undef KEY_IS

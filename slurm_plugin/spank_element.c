@@ -2,6 +2,7 @@
  * The plugin in slurmstepd: the guard, for all batch scripts and steps in the trainers' partition;
  * torchrun's environment and the note that an element has ended, for a trainer's elements only.
  */
+#include "batch.h"
 #include "container.h"
 #include "contexts.h"
 #include "environment.h"
@@ -361,6 +362,8 @@ void element_start_task(spank_t spank, const struct site *site)
     spank_setenv(spank, ENV_GRACE, grace, 1);
     set_secret(spank, site, keeper);
     spank_setenv(spank, ENV_ELEMENT, id, 1);
+    if (element.is_batch)
+        batch_take_place(spank, site);
 }
 
 /* Whether Slurm wants the node back; that may have killed the script before its guard noticed. */

@@ -3,6 +3,7 @@
  * Any error ends the command: a tagged job is never submitted as anything but a trainer.
  */
 #include "announce.h"
+#include "batch.h"
 #include "contexts.h"
 #include "environment.h"
 #include "keeper_note.h"
@@ -58,6 +59,8 @@ void submit_init(const struct site *site)
 {
     bool in_element = getenv(ENV_ELEMENT) != NULL;
 
+    if (in_element && spank_context() == S_CTX_LOCAL)
+        batch_tell_step();
     forget_filter();
     if (in_element)
         unsetenv(ENV_OPTION);

@@ -42,6 +42,7 @@ static const char *const OTHERS[] = {
     ENV_FIRST,
     "PET_START_METHOD",
     "PET_MONITOR_INTERVAL", "PET_RDZV_ENDPOINT", "BFTRAINER_STEPS",
+    ENV_SRUNS,        ENV_STEP,
 };
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))

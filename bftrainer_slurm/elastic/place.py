@@ -73,7 +73,8 @@ def _program(environment: Mapping[str, str]) -> str:
     """
     names = [Path(word).name for word in sys.argv if word.endswith(".py")]
     script = next((name for name in names if name != "run.py"), "")  # python -m ...distributed.run
-    told = f"{environment.get('SLURM_STEP_ID', '')} {script}"
+    step = environment.get("BFTRAINER_STEP") or environment.get("SLURM_STEP_ID", "")
+    told = f"{step} {script}"
     return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:16]
 
 

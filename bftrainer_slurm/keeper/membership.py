@@ -307,7 +307,7 @@ class Membership:
             began_s = time.monotonic()
             try:
                 with socket.create_connection(address, connect_s) as connection:
-                    link = _Link(connection)
+                    link = Link(connection)
                     self._join(link)
                     self._speak(link)
             except (OSError, ValueError, CredentialError) as error:
@@ -334,7 +334,7 @@ class Membership:
                 self._forget_change()  # nobody stops for it; the keeper will say it again
             self._state.notify_all()
 
-    def _join(self, link: _Link) -> None:
+    def _join(self, link: Link) -> None:
         """Prove who owns this process, and hear that the keeper believes it."""
         link.send(GREETING + b"\n")
         challenge = self._expect(Challenge, link, CONNECT_S)
@@ -352,7 +352,7 @@ class Membership:
             if self._finishing:
                 self._say(Finishing())
 
-    def _expect(self, kind: type[_Kind], link: _Link, timeout_s: float) -> _Kind:
+    def _expect(self, kind: type[_Kind], link: Link, timeout_s: float) -> _Kind:
         """Wait for one message of this kind. Raises ConnectionError if another one comes."""
         message = link.next(timeout_s)
         if isinstance(message, kind):
@@ -363,7 +363,7 @@ class Membership:
             self._end(RefusedError(message.why))
         raise ConnectionError(message.why)
 
-    def _speak(self, link: _Link) -> None:
+    def _speak(self, link: Link) -> None:
         """Send and receive messages until something ends the connection."""
         ping_s, number = time.monotonic(), 0
         with selectors.DefaultSelector() as selector:
@@ -465,7 +465,7 @@ class _Effort:
         return self._used_s - used_s >= LEAST_WORK * passed_s
 
 
-class _Link:
+class Link:
     """One connection to the keeper, line by line."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -530,7 +530,7 @@ class _Link:
 
 # A forked child (a worker of a DataLoader) would keep the connection open beyond its parent's end,
 # and a loss would be noticed only by silence.
-_links: weakref.WeakSet[_Link] = weakref.WeakSet()
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:

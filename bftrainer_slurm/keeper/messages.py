@@ -19,13 +19,18 @@ MAX_FROM_MEMBER = 65_536  # bytes of a line, its end included
 MAX_FROM_KEEPER = 1_048_576  # a generation names all its members
 MAX_ERROR = 2_000  # characters of a failure's last lines
 MAX_MEASURE = 1e15
+MAX_WHAT = 60_000  # characters of what starts a step
+MAX_STEPS = 200  # that are done, of a batch script
 CAUSES = ("new", "change", "failed")
+_DOINGS = ("waits", "leads", "steps", "over")
+_TURNS = ("wait", "lead", "join", "over", "each", "trains")
 
 _ADDRESS = re.compile(r"[A-Za-z0-9._:%\[\]-]{0,255}\Z")
 _HEX = re.compile(r"[0-9a-f]{0,64}\Z")
 _MEASURE_NAME = re.compile(r"[a-z_]{1,20}\Z")
 _MAX_WHOLE = 10**15
 _MAX_LOCAL = 1_024
+_WHAT = re.compile(rf"[A-Za-z0-9+/=]{{0,{MAX_WHAT}}}\Z")
 _MAX_WORLD = 16_384
 
 
@@ -35,6 +40,7 @@ class Role(Enum):
     AGENT = "agent"  # a torchrun agent with our rendezvous handler
     WORKER = "worker"  # a training process that re-forms in process
     REPORTER = "reporter"  # only reports progress, and belongs to no group
+    BATCH = "batch"  # runs the batch script, or a step of it that runs elsewhere too
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +194,25 @@ class Done:
     """I have ended well: the end of my connection is no loss."""
 
 
+Step = tuple[int, int, str]  # one that is done: its number, its exit code, its mark
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a batch task does: ``waits``, ``leads`` (runs the script), ``steps`` (joins), ``over``.
+
+    ``step`` is the number of the srun that runs now (-1: none); if it ``trains``, ``what`` has what
+    the others need to start it. ``over``: the script has ended with ``code``.
+    """
+
+    doing: str
+    step: int = -1
+    trains: bool = False
+    what: str = ""
+    done: tuple[Step, ...] = ()
+    code: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Ping:
     """I am alive."""
@@ -261,11 +286,26 @@ class Pong:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """To a batch task: ``wait``, ``lead`` (run the script), ``join`` a step, ``over``, ``each``.
+
+    ``each``: run the script on this node too, as it trains without srun. ``trains``: the step that
+    runs here trains.
+    """
+
+    do: str
+    step: int = -1
+    what: str = ""
+    done: tuple[Step, ...] = ()
+    code: int = 0
+
+
 FromMember = (Ready | Ack | StopAt | AckStop | StoreAt | Broken | Working | Leave | Measured) | (
-    Finishing | Done | Ping
+    Finishing | Done | Ping | Batch
 )
 _Small = (Challenge | Welcome | Refused | Change | Armed | StopAt | Go | Alone) | (
-    Released | Finished | Dropped | Pong
+    Released | Finished | Dropped | Pong | Turn
 )
 FromKeeper = _Small | Generation
 
@@ -347,6 +387,9 @@ def parse_from_member(line: bytes) -> FromMember:
             return Finishing()
         case {"done": True}:
             return Done()
+        case {"batch": {"doing": str(doing), **rest}} if doing in _DOINGS:
+            trains = rest.get("trains") is True
+            return Batch(doing, _step(rest.get("step")), trains, *_about_steps(dict(rest)))
     raise ProtocolError("not a message that the keeper knows")
 
 
@@ -382,6 +425,27 @@ def _read_generation(found: dict[str, Any]) -> Generation:
     )
 
 
+def _read_turn(fields: dict[str, Any]) -> Turn:
+    if fields["do"] not in _TURNS:
+        raise ProtocolError("not a turn")
+    return Turn(fields["do"], _step(fields["step"]), *_about_steps(fields))
+
+
+def _about_steps(fields: Mapping[Any, Any]) -> tuple[str, tuple[Step, ...], int]:
+    done = fields.get("done", [])
+    if not isinstance(done, list) or len(done) > MAX_STEPS:
+        raise ProtocolError("not the steps that are done")
+    steps = tuple(_step_done(one) for one in done)
+    return _matching(_WHAT, fields.get("what", "")), steps, _whole(fields.get("code", 0), 255)
+
+
+def _step_done(value: object) -> Step:
+    match value:
+        case [number, code, mark]:
+            return _whole(number), _whole(code, 255), _matching(_HEX, mark)
+    raise ProtocolError("not a step that is done")
+
+
 _FROM_KEEPER: dict[str, Callable[[dict[str, Any]], FromKeeper]] = {
     "pong": lambda found: Pong(_whole(found["pong"])),
     "stop_at": lambda found: StopAt(_step(found["stop_at"]), _whole(found["change"])),
@@ -395,6 +459,7 @@ _FROM_KEEPER: dict[str, Callable[[dict[str, Any]], FromKeeper]] = {
     "released": lambda found: Released(),
     "finished": lambda found: Finished(),
     "dropped": lambda found: Dropped(str(found["dropped"])),
+    "turn": lambda found: _read_turn(found["turn"]),
     "challenge": lambda found: Challenge(str(found["challenge"]), str(found["method"])),
     "welcome": lambda found: Welcome(str(found["welcome"]["run"])),
     "refused": lambda found: Refused(str(found["refused"]), found["retry"] is True),
@@ -432,6 +497,8 @@ def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
             return {type(message).__name__.lower(): value}
         case Dropped(why):
             return {"dropped": why}
+        case Batch() | Turn():
+            return {type(message).__name__.lower(): asdict(message)}
 
 
 _OF_EACH_RANK = ("number", "rank", "world", "alone", "store")  # all but the members

@@ -58,7 +58,7 @@ class Registry:
         self.refusals = Refusals()
         self.attempts = Attempts()
         self._tell = tell
-        self._hold_until_s = _now_s() + hold_s
+        self._hold_s, self._hold_until_s = hold_s, _now_s() + hold_s
         self._runs: dict[int, _Running] = {}
         self._sessions: dict[int, Session] = {}
         self._shares: dict[Hashable, Share] = {}  # by user
@@ -128,8 +128,10 @@ class Registry:
         running = self._runs.get(array)
         if running is None:
             owner = self.gate.owners.get(array, Owner(-1, 0))
+            # None of its elements can come back if the controller began the run in our time.
+            hold_s = 0.0 if self.attempts.begun(array) else self._hold_s
             name = self.attempts.name(array)
-            run = Run(name, owner.want, self._hold_until_s, owner.sizes)
+            run = Run(name, owner.want, self._hold_until_s, owner.sizes, hold_s)
             running = self._runs[array] = _Running(run, user)
         self._unproven.discard(session)
         session.belong_to(share, array)

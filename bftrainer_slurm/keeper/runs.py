@@ -10,8 +10,10 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
+from bftrainer_slurm.keeper.batches import Batches
 from bftrainer_slurm.keeper.messages import (
     Alone,
+    Batch,
     FromMember,
     Held,
     Identity,
@@ -59,6 +61,10 @@ class Attempts:
         """Return the id of the trainer's present run."""
         return f"{array}.{self._ended.get(array, 0) + 1}"
 
+    def begun(self, array: int) -> bool:
+        """Whether the controller has let this trainer begin a run since this keeper started."""
+        return array in self._ended
+
     def end(self, array: int) -> None:
         """The trainer's run is over: its next element begins another."""
         self._finished.pop(array, None)
@@ -68,13 +74,22 @@ class Attempts:
 
 
 class Run:
-    """One attempt of a trainer. ``hold_until_s`` and ``sizes``: see ``Rendezvous``."""
+    """One attempt of a trainer.
+
+    ``hold_until_s`` and ``sizes``: see ``Rendezvous``; ``hold_s``: see ``Batches``.
+    """
 
     def __init__(
-        self, name: str, want: int, hold_until_s: float = -math.inf, sizes: Sizes = ANY
+        self,
+        name: str,
+        want: int,
+        hold_until_s: float = -math.inf,
+        sizes: Sizes = ANY,
+        hold_s: float = 0.0,
     ) -> None:
         self.name = name
         self._out: list[Output] = []
+        self._batches = Batches(self._out, hold_s)
         self._agents = Rendezvous(Role.AGENT, self._out, hold_until_s=hold_until_s)
         self._workers = Rendezvous(
             Role.WORKER, self._out, hold_until_s=hold_until_s, on_late=self._end_hanging
@@ -83,13 +98,14 @@ class Run:
         self._timed: dict[int, Rendezvous] = {}  # those of them with something due
         self._in_process = False
         self._rendezvous_of: dict[int, Rendezvous] = {}
+        self._task_of: dict[int, int] = {}  # of those that train, by key
         self._agents.want = self._workers.want = want
         self._agents.sizes = self._workers.sizes = sizes
 
     @property
     def size(self) -> int:
         """How many members there are."""
-        return len(self._rendezvous_of)
+        return len(self._rendezvous_of) + len(self._batches.elements)
 
     def join(self, key: int, identity: Identity, held: Held | None, now_s: float) -> None:
         """A member has proven who it is; a reporter joins no rendezvous."""
@@ -101,8 +117,13 @@ class Run:
                 self._go_in_process(now_s)
                 held = replace(held, rank=0, world=1)
             rendezvous = self._solo(identity.task) if self._in_process else self._agents
+        elif identity.role is Role.BATCH:
+            self._batches.join(key, identity, now_s)
+            return
         else:
             return
+        self._batches.trains(identity.task, 1, now_s)
+        self._task_of[key] = identity.task
         self._rendezvous_of[key] = rendezvous
         if self._in_process and identity.role is Role.AGENT:
             self._out.append(Send(key, Alone()))
@@ -111,6 +132,9 @@ class Run:
 
     def hear(self, key: int, message: FromMember, now_s: float) -> None:
         """A member has said something."""
+        if isinstance(message, Batch):
+            self._batches.hear(key, message, now_s)
+            return
         rendezvous = self._rendezvous_of.get(key)
         if rendezvous is None:
             return
@@ -127,6 +151,9 @@ class Run:
 
     def lose(self, key: int, now_s: float) -> None:
         """A connection has ended."""
+        self._batches.lose(key, now_s)
+        if (task := self._task_of.pop(key, None)) is not None:
+            self._batches.trains(task, -1, now_s)
         rendezvous = self._rendezvous_of.pop(key, None)
         member = None if rendezvous is None else rendezvous.members.get(key)
         if rendezvous is not None and member is not None:
@@ -149,6 +176,7 @@ class Run:
 
     def lose_task(self, task: int, now_s: float) -> None:
         """Slurm says that this task is gone."""
+        self._batches.lose_task(task, now_s)
         for rendezvous in (self._agents, self._workers):
             rendezvous.lose_task(task, now_s)
         if task in self._solos:
@@ -159,9 +187,12 @@ class Run:
         """The run is over: drop all members."""
         for rendezvous in (self._agents, self._workers, *self._solos.values()):
             rendezvous.drop_all("the run has ended")
+        self._batches.end()
 
     def tick(self, now_s: float) -> None:
         """Do what is due."""
+        if self._batches.due_s() <= now_s:
+            self._batches.tick(now_s)
         for rendezvous in (self._agents, self._workers):
             if rendezvous.due_s() <= now_s:
                 rendezvous.tick(now_s)
@@ -173,7 +204,8 @@ class Run:
     def due_s(self) -> float:
         """Return when ``tick`` has something to do, if no event comes before."""
         may_be_due = (self._agents, self._workers, *self._timed.values())
-        return min(rendezvous.due_s() for rendezvous in may_be_due)
+        due_s = min(rendezvous.due_s() for rendezvous in may_be_due)
+        return min(due_s, self._batches.due_s())
 
     def take(self) -> list[Output]:
         """Return the outputs of all events since the last call."""

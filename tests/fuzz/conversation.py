@@ -34,7 +34,7 @@ CONNECTIONS = 4
 _MAX_STEPS = 64
 _SECRET = b"a secret of sixteen bytes or more"
 _ARRAY = 12
-_ROLES = {b"!agent": Role.AGENT, b"!worker": Role.WORKER, b"!reporter": Role.REPORTER}
+_ROLES = {f"!{role.value}".encode(): role for role in Role}
 
 
 def conversation(data: bytes) -> None:

@@ -1,0 +1,170 @@
+"""An element's batch task: runs the script, or the step that runs on the trainer's others.
+
+Whatever goes wrong before anything was started, ``start`` runs the script as if we were not here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from bftrainer_slurm.elastic.batch.meeting import Meeting
+from bftrainer_slurm.elastic.batch.steps import RECLAIM_S, STEP, Steps, unpacked
+from bftrainer_slurm.keeper.messages import Batch, Step, Turn
+
+ASK_S = 10.0  # the keeper has so long to say that it knows what this is about
+AWAY_S = 30.0  # a keeper that knows it, or that is started anew, is waited for so long
+FAILED_S = 2.0  # the script has so long to end, if a step of it has failed here and elsewhere
+SAY_S = 2.0  # to say goodbye
+_KEPT = {
+    *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE),
+    *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """This element: its script with its arguments, the environment, and the way to the keeper."""
+
+    command: Sequence[str]
+    environment: dict[str, str]
+    meeting: Meeting
+
+
+def main(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
+    """Run the script, or steps of it, and end as it does."""
+    element = Element(command, environment, Meeting(environment))
+    done: list[Step] = []
+    failed = 0
+    while True:
+        turn = _next(element.meeting, done, failed)
+        if turn.do == "over":
+            _end(turn.code)
+        if turn.do != "join":
+            _lead(element, turn.done)
+        failed = _join(element, turn, done)
+        if failed and element.meeting.failed:
+            _end(element.meeting.failed)
+        element.meeting.say(Batch("waits", done=tuple(done)))
+
+
+def _next(meeting: Meeting, done: Sequence[Step], failed: int) -> Turn:
+    """Return what to do next; ``each`` if nobody says it in time.
+
+    ``failed``: the exit code of this node's last step, if it has failed.
+    """
+    through = {number for number, _, _ in done}
+    asked = began_s = time.monotonic()
+    while True:
+        turn = meeting.wait(0.5)
+        now_s = time.monotonic()
+        if failed and not asked and now_s - began_s > FAILED_S:
+            return Turn("over", code=failed)
+        if turn is None:
+            silent_s = now_s - began_s if asked else 0.0
+            away_s = 0.0 if meeting.lost_s is None else now_s - meeting.lost_s
+            patience_s = AWAY_S if through or meeting.returns else ASK_S
+            unknown = asked and not through and not meeting.knows
+            if unknown or silent_s > patience_s or away_s > AWAY_S:
+                _say("the keeper does not say what runs elsewhere: the script runs here too")
+                return Turn("each", done=tuple(done))
+        elif turn.do == "wait":
+            if asked and not done:
+                _say("the script runs on another node; this one waits for a step that trains")
+            asked = 0.0
+        elif turn.do != "join" or turn.step not in through:
+            if turn.do == "each":
+                _say("this script trains without srun: all of it runs on each node")
+            return turn
+
+
+def _lead(element: Element, done: Sequence[Step]) -> NoReturn:
+    """Run the script."""
+    environment, meeting = dict(element.environment), element.meeting
+    steps = Steps(environment, done, meeting.say)
+    meeting.on_trains = steps.trains
+    steps.tell()
+    with _forwarded(steps.reclaimed.set) as forward:
+        child = subprocess.Popen(element.command, env=environment)
+        forward(child.pid)
+        code = child.wait()
+    try:
+        if not steps.reclaimed.is_set() and code >= 0:
+            if code or time.monotonic() - steps.failed_s < RECLAIM_S:
+                time.sleep(RECLAIM_S)  # a reclaim, which may have killed it, would end us here
+            meeting.say(Batch("over", code=code))
+            meeting.wait_until_sent(SAY_S)
+    finally:
+        _end(code)
+
+
+def _join(element: Element, turn: Turn, done: list[Step]) -> int:
+    """Run a step that runs elsewhere here too; return its exit code."""
+    step, meeting = unpacked(turn.what), element.meeting
+    environment = step.environment_here(element.environment) | {STEP: str(turn.step)}
+    words = step.words_here(element.environment)
+    folder = step.folder if Path(step.folder).is_dir() else None
+    meeting.say(Batch("steps", turn.step, True, turn.what, tuple(done)))
+    _say(f"this node takes part in step {turn.step} of the script that runs on {step.node}")
+    with _forwarded(lambda: None) as forward:
+        child = subprocess.Popen(words, env=environment, cwd=folder, stdin=subprocess.DEVNULL)
+        forward(child.pid)
+        code = child.wait()
+    if code:
+        time.sleep(RECLAIM_S)  # a reclaim, which may have killed it, ends us here
+    if code < 0:
+        code = 128 - code
+    done.append((turn.step, code, step.mark))
+    return code
+
+
+@contextlib.contextmanager
+def _forwarded(reclaimed: Callable[[], object]) -> Iterator[Callable[[int], None]]:
+    """Pass all signals on to the process that is named to what this yields."""
+    heard: list[int] = []
+    child: list[int] = []
+
+    def forward(number: int, frame: FrameType | None = None) -> None:
+        if number == signal.SIGTERM:
+            reclaimed()
+        heard.append(number)
+        if child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child[0], number)
+
+    def begin(pid: int) -> None:
+        child.append(pid)
+        for number in heard[:]:
+            forward(number)
+
+    ours = [one for one in signal.valid_signals() - _KEPT if signal.getsignal(one) is not None]
+    before = {one: signal.signal(one, forward) for one in ours}
+    try:
+        yield begin
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(code: int) -> NoReturn:
+    """End as the script did; ``code`` is negative for a signal."""
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError, ValueError):  # one that cannot be handled
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+        code = 128 - code
+    os._exit(code)
+
+
+def _say(what: str) -> None:
+    os.write(2, f"bftrainer: {what}\n".encode())

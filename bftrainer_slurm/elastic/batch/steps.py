@@ -1,0 +1,224 @@
+"""The sruns of the batch script that runs here: which one trains, and what starts it elsewhere.
+
+The SPANK plugin in each srun connects to a socket of ours, and waits for one line. It is ``go
+NUMBER``; or ``exit CODE`` where another element's run of the same script is through with this step.
+What an srun is is read from its ``/proc``, so nobody but this user can name one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bftrainer_slurm.keeper.messages import MAX_WHAT, Batch, Step
+
+MAX_STEP = 256 * 1024  # bytes of what starts a step: command line, folder, what the script has set
+RECLAIM_S = 3.0  # a step that is killed for a reclaim may end so long before its script is told
+STEP = "BFTRAINER_STEP"  # the step's number, in its processes
+SOCKET = "BFTRAINER_SRUNS"  # where the srun of a script connects to: an abstract Unix socket
+
+_LAUNCHERS = re.compile(r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory-cli")
+_BACKEND = "PET_RDZV_BACKEND"
+_NUMBERS = re.compile(r"\d+")
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What starts a step on another element: an srun there, with what the script has changed."""
+
+    words: tuple[str, ...]
+    folder: str
+    changed: Mapping[str, str]
+    removed: tuple[str, ...]
+    job: str  # of the element whose script it is
+    node: str
+    mark: str  # the same wherever the script runs, in all its runs
+
+    def packed(self) -> str:
+        """Return it as text without blanks; empty if it is too long."""
+        fields = [self.words, self.folder, dict(self.changed), self.removed]
+        fields += [self.job, self.node, self.mark]
+        text = json.dumps(fields).encode()
+        packed = base64.b64encode(zlib.compress(text)).decode()
+        return packed if len(text) <= MAX_STEP and len(packed) <= MAX_WHAT else ""
+
+    def words_here(self, environment: Mapping[str, str]) -> list[str]:
+        """Return the command line on this element, where it named the other one as its place."""
+        job, node = environment["SLURM_JOB_ID"], environment["SLURMD_NODENAME"]
+        places = {
+            f"--jobid={self.job}": f"--jobid={job}",
+            f"--nodelist={self.node}": f"--nodelist={node}",
+            f"-w{self.node}": f"-w{node}",
+        }
+        words = [places.get(word, word) for word in self.words]
+        for at, word in enumerate(words[:-1]):
+            if word in ("-w", "--nodelist") and words[at + 1] == self.node:
+                words[at + 1] = node
+        if not Path(words[0]).is_file():
+            words[0] = shutil.which(Path(words[0]).name) or words[0]
+        return words
+
+    def environment_here(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the step's environment on this element."""
+        kept = {name: value for name, value in environment.items() if name not in self.removed}
+        return kept | dict(self.changed)
+
+
+def unpacked(text: str) -> Command:
+    """Read what ``packed`` made. Raises ValueError."""
+    reader = zlib.decompressobj()
+    try:
+        found = json.loads(reader.decompress(base64.b64decode(text, validate=True), MAX_STEP + 1))
+        words, folder, changed, removed, job, node, mark = found
+    except (zlib.error, TypeError, RecursionError) as error:
+        raise ValueError("not a step") from error
+    texts = [*words, folder, *changed, *changed.values(), *removed, job, node, mark]
+    if not words or not all(isinstance(one, str) and "\0" not in one for one in texts):
+        raise ValueError("not a step")
+    return Command(tuple(words), folder, changed, tuple(removed), job, node, mark)
+
+
+def command_of(pid: int, before: Mapping[str, str]) -> Command:
+    """Return what a running srun is; ``before`` was the script's environment. Raises OSError."""
+    process = Path(f"/proc/{pid}")
+    words = _texts(process / "cmdline")
+    words[0] = str((process / "exe").readlink())
+    now = dict(one.split("=", 1) for one in _texts(process / "environ") if "=" in one)
+    mark = hashlib.sha256(_NUMBERS.sub("0", repr(words)).encode()).hexdigest()[:16]
+    return Command(
+        tuple(words),
+        str((process / "cwd").readlink()),
+        {name: value for name, value in now.items() if before.get(name) != value},
+        tuple(name for name in before if name not in now and name != SOCKET),
+        before.get("SLURM_JOB_ID", ""),
+        before.get("SLURMD_NODENAME", ""),
+        mark,
+    )
+
+
+def _texts(path: Path) -> list[str]:
+    return [os.fsdecode(one) for one in path.read_bytes().split(b"\0")[:-1]]
+
+
+@dataclass(slots=True)
+class _Running:
+    """A step that runs here. Until it is known to train, it is nobody else's business."""
+
+    command: Command
+    trains: bool
+
+
+class Steps:
+    """Serves the sruns of the script; ``say`` is called with what there is to say at each change.
+
+    ``done``: the steps that another run of this script is through with. ``environment`` is the
+    script's, and gets the name of the socket.
+    """
+
+    def __init__(
+        self, environment: dict[str, str], done: Sequence[Step], say: Callable[[Batch], None]
+    ) -> None:
+        self._say = say
+        self._before = environment
+        self._lock = threading.Lock()
+        self._count = 0
+        self._running: dict[int, _Running] = {}
+        self._done = {number: (code, mark) for number, code, mark in done}
+        self.reclaimed = threading.Event()
+        self.failed_s = float("-inf")  # when a step has failed last
+        name = f"bftrainer-{os.urandom(16).hex()}"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(f"\0{name}")
+        self._socket.listen()
+        environment[SOCKET] = name
+        threading.Thread(target=self._accept, name="bftrainer-steps", daemon=True).start()
+
+    def tell(self) -> None:
+        """Say what runs here."""
+        with self._lock:
+            self._tell()
+
+    def trains(self, number: int) -> None:
+        """A process of this step takes part in the training: the other elements start it too."""
+        with self._lock:
+            if number in self._running:
+                self._running[number].trains = True
+                self._tell()
+
+    def _tell(self) -> None:
+        if self.reclaimed.is_set():  # what the script does now, it does again on another node
+            return
+        number = max(self._running, default=-1)
+        done = tuple((one, *rest) for one, rest in sorted(self._done.items()))
+        what = ""
+        trains = number >= 0 and self._running[number].trains
+        if trains and not (what := self._running[number].command.packed()):
+            number, trains = -1, False  # too long: the script runs on each node
+        self._say(Batch("leads", number, trains, what, done))
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._socket.accept()
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                self._follow(connection)
+            except (OSError, ValueError) as error:
+                _complain(f"a step of this node is not passed on: {error}")
+
+    def _follow(self, connection: socket.socket) -> None:
+        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, uid, _ = _CREDENTIALS.unpack(told)
+        if uid != os.getuid():
+            return
+        command = command_of(pid, self._before)
+        with self._lock:
+            number, self._count = self._count, self._count + 1
+            code, done = self._done.get(number, (0, ""))
+            if done != command.mark:
+                self._done.pop(number, None)
+                self._running[number] = _Running(command, self._surely_trains(command))
+                self._tell()
+        if done == command.mark:
+            _complain(f"step {number} is done, with exit code {code}: it does not run again")
+            connection.sendall(b"exit %d\n" % code)
+            return
+        connection.sendall(b"go %d\n" % number)
+        self._end(number, connection.recv(16))
+
+    def _surely_trains(self, command: Command) -> bool:
+        """Whether it starts a launcher, or has a rendezvous of its own, of which nobody hears."""
+        backend = command.changed.get(_BACKEND) or self._before.get(_BACKEND, "")
+        return backend == "c10d" or any(_LAUNCHERS.search(word) for word in command.words)
+
+    def _end(self, number: int, said: bytes) -> None:
+        """An srun has ended. One that failed may have been killed: then it is not done."""
+        code = int(said) & 255 if said.strip().isdigit() else None
+        if code != 0:
+            self.failed_s = time.monotonic()
+            if self.reclaimed.wait(RECLAIM_S):
+                return
+        with self._lock:
+            ended = self._running.pop(number)
+            if ended.trains and code is not None:
+                self._done[number] = (code, ended.command.mark)
+            self._tell()
+
+
+def _complain(why: str) -> None:
+    os.write(2, f"bftrainer: {why}\n".encode(errors="replace"))

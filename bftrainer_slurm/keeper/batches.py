@@ -1,0 +1,188 @@
+"""Which of a trainer's elements runs the batch script, and which step the others start. Pure.
+
+The keeper remembers next to nothing: each element tells all that it is doing, again after each
+connection. So a new keeper knows as much as the last one as soon as they are back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+
+from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Identity, Turn
+from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Send
+
+LOST_S = 10.0  # an element that did something has so long to come back, before it counts as gone
+ALONE_S = 3.0  # a script whose processes train for so long outside of any step has none to pass on
+
+
+@dataclass(slots=True)
+class _Element:
+    """One element: what it says, and what it was told since."""
+
+    key: int
+    task: int
+    said: Batch | None = None
+    told: Turn | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether it runs the script, or is about to."""
+        if self.said is not None and self.said.doing == "leads":
+            return True
+        return self.told is not None and self.told.do == "lead"
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is in a step that all elements take part in."""
+        return self.said is not None and self.said.step >= 0 and self.said.trains
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has nothing to do yet."""
+        begun = self.told is not None and self.told.do != "wait"
+        return self.said is not None and self.said.doing == "waits" and not begun
+
+
+@dataclass(slots=True)
+class Batches:
+    """The batch scripts of one run.
+
+    ``hold_s``: nobody is told to run the script so long after the first element has come, as
+    others may come back that an earlier keeper knew.
+    """
+
+    out: list[Output]
+    hold_s: float = 0.0
+    elements: dict[int, _Element] = field(default_factory=dict)  # by key
+    _hold_until_s: float = math.inf  # while nobody has come
+    _held: bool = True
+    _lost: dict[int, float] = field(default_factory=dict)  # by task, until when it may come back
+    _agents: Counter[int] = field(default_factory=Counter)  # by task: members that train
+    _alone_since_s: float = math.inf
+    _alone: bool = False
+    _what: tuple[int, str] = (-1, "")  # the newest step that trains, and how to start it
+    _done: dict[int, tuple[int, str]] = field(default_factory=dict)  # its code and mark, by number
+    _ended: set[int] | None = None  # the script has ended well, in these tasks
+
+    def join(self, key: int, identity: Identity, now_s: float) -> None:
+        """An element's batch task has proven who it is."""
+        self._hold_until_s = min(self._hold_until_s, now_s + self.hold_s)
+        for other in [one for one in self.elements.values() if one.task == identity.task]:
+            del self.elements[other.key]
+            self.out.append(HangUp(other.key))
+        self._lost.pop(identity.task, None)
+        self.elements[key] = _Element(key, identity.task)
+
+    def hear(self, key: int, said: Batch, now_s: float) -> None:
+        """An element says what it is doing."""
+        if (one := self.elements.get(key)) is None:
+            return
+        one.said, one.told = said, None
+        for number, code, mark in said.done:
+            well = self._done.get(number, (1, ""))[0] == 0
+            if (
+                not well and len(self._done) < MAX_STEPS
+            ):  # ended well on one node: it has ended well
+                self._done[number] = (code, mark)
+        if said.what:
+            self._what = (said.step, said.what)
+        if said.doing == "over":
+            self._end(one, said.code)
+        elif said.doing == "waits" and one.task in (self._ended or ()):
+            self._ended = None  # its user runs it once more
+            self._done.clear()
+        self.tick(now_s)
+
+    def lose(self, key: int, now_s: float) -> None:
+        """A connection has ended."""
+        one = self.elements.pop(key, None)
+        if one is not None and (one.leads or one.trains):
+            self._lost[one.task] = now_s + LOST_S
+        self.tick(now_s)
+
+    def lose_task(self, task: int, now_s: float) -> None:
+        """Slurm says that a task is gone."""
+        for one in [one for one in self.elements.values() if one.task == task]:
+            del self.elements[one.key]
+            self.out.append(HangUp(one.key))
+        self._lost.pop(task, None)
+        self.tick(now_s)
+
+    def trains(self, task: int, by: int, now_s: float) -> None:
+        """So many more (or fewer) processes of this task take part in the training."""
+        self._agents[task] += by
+        self.tick(now_s)
+
+    def end(self) -> None:
+        """The run is over."""
+        self.out.extend(HangUp(key) for key in self.elements)
+        self.elements.clear()
+
+    def tick(self, now_s: float) -> None:
+        """Tell each element what follows for it."""
+        self._held = now_s < self._hold_until_s
+        self._lost = {task: due_s for task, due_s in self._lost.items() if due_s > now_s}
+        leaders = [one for one in self.elements.values() if one.leads]
+        for one in leaders:
+            in_step = one.said is not None and one.said.step >= 0 and not one.trains
+            if in_step and one.said is not None and self._agents[one.task] > 0:
+                self._tell(one, Turn("trains", one.said.step))
+        self._see_alone(leaders, now_s)
+        everyone = self.elements.values()
+        step = max((one.said.step for one in everyone if one.said and one.trains), default=-1)
+        for one in sorted(self.elements.values(), key=lambda one: one.task):
+            if one.waits and one.said is not None:
+                self._tell(one, self._turn(one.said, step, leaders))
+                if one.leads:
+                    leaders.append(one)
+
+    def due_s(self) -> float:
+        """Return when ``tick`` has something to do, if no event comes before."""
+        due_s = [*self._lost.values(), self._alone_since_s + ALONE_S]
+        if self._held:
+            due_s.append(self._hold_until_s)
+        return min(due_s)
+
+    def _turn(self, said: Batch, step: int, leaders: list[_Element]) -> Turn:
+        if self._ended is not None:
+            return Turn("over")
+        number, what = self._what
+        if step >= 0 and number == step and step not in {done[0] for done in said.done}:
+            return Turn("join", step, what)
+        if leaders and self._alone:
+            return Turn("each")
+        if leaders or step >= 0 or self._lost or self._held:
+            return Turn("wait")
+        done = tuple((number, *rest) for number, rest in sorted(self._done.items()))
+        return Turn("lead", done=done)
+
+    def _tell(self, one: _Element, turn: Turn) -> None:
+        if one.told != turn:
+            one.told = turn
+            self.out.append(Send(one.key, turn))
+
+    def _end(self, one: _Element, code: int) -> None:
+        """The script has ended: so do those who wait, and after a failure it begins at the top."""
+        if code == 0:
+            self._ended = (self._ended or set()) | {one.task}
+        else:
+            self._done.clear()
+        del self.elements[one.key]
+        for other in self.elements.values():
+            if not other.leads:
+                self._tell(other, Turn("over", code=code))
+
+    def _see_alone(self, leaders: list[_Element], now_s: float) -> None:
+        alone = any(
+            one.said is not None and one.said.step < 0 and self._agents[one.task] > 0
+            for one in leaders
+        )
+        if not alone:
+            self._alone_since_s = math.inf
+            self._alone = self._alone and bool(leaders)
+        elif self._alone_since_s + ALONE_S <= now_s:
+            self._alone, self._alone_since_s = True, math.inf
+        elif not self._alone:
+            self._alone_since_s = min(self._alone_since_s, now_s)

@@ -1,0 +1,312 @@
+"""Batch scripts that run once, and their steps on all elements: real ones, with an srun of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.elastic.batch import __file__ as package
+from bftrainer_slurm.elastic.batch.steps import MAX_STEP, Command, unpacked
+from bftrainer_slurm.keeper.credentials import prover_from
+from bftrainer_slurm.keeper.home import find_or_start, own_secret
+from bftrainer_slurm.keeper.membership import Membership
+from bftrainer_slurm.keeper.messages import Identity, Role
+from scripts.labcluster.keeper import Keeper, started_keeper
+from scripts.labcluster.waiting import wait_until
+from tests.slurm_plugin.fake_keeper import FakeKeeper
+
+START = Path(package).with_name("start")
+
+# What the SPANK plugin does in an srun, and then the step itself.
+SRUN = f"""#!{sys.executable} -IS
+import os, signal, socket, subprocess, sys
+name, listener = os.environ.get("BFTRAINER_SRUNS"), None
+if name and "BFTRAINER_STEP" not in os.environ:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.connect(chr(0) + name)
+    word, number = listener.recv(32).split()
+    if word == b"exit":
+        sys.exit(int(number))
+    os.environ["BFTRAINER_STEP"] = number.decode()
+code = subprocess.run(sys.argv[1:]).returncode
+code = code if code >= 0 else 128 - code
+if listener is not None:
+    listener.send(b"%d" % code)
+sys.exit(code)
+"""
+
+# A step that lasts until a file is there, and then ends with what is in it.
+TORCHRUN = """
+echo "step $1 $NODE $BFTRAINER_STEP $WORD $PWD" >> notes
+while ! [ -e "end.$1" ] && ! [ -e "end.$1.$NODE" ]; do sleep 0.05; done
+cat "end.$1.$NODE" 2>/dev/null || cat "end.$1"
+exit $(cat "end.$1.$NODE" 2>/dev/null || cat "end.$1")
+"""
+
+SCRIPT = """#!/bin/bash
+note() { echo "$* $NODE" >> notes; }
+note begun "$1"
+export WORD=of-$NODE
+[ "$(srun echo hello)" = hello ] && note said
+srun bash torchrun one; note one $?
+srun bash torchrun two; note two $?
+note done
+exit 7
+"""
+
+
+class Trainer:
+    """Trainer 7, in a folder of its own."""
+
+    def __init__(self, folder: Path, keeper: Keeper) -> None:
+        self.folder = folder
+        self.keeper = keeper
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+        (folder / "bin").mkdir()
+        (folder / "torchrun").write_text(TORCHRUN)
+        self._write("bin/srun", SRUN)
+        self.script(SCRIPT)
+
+    def _write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+        (self.folder / name).chmod(0o755)
+
+    def script(self, text: str) -> None:
+        self._write("script", text)
+
+    def start(self, task: int, address: str = "") -> None:
+        environment = {
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "BFTRAINER_ELEMENT": f"7_{task}",
+            "BFTRAINER_KEEPER": address or self.keeper.address,
+            "BFTRAINER_SECRET_FILE": str(own_secret(self.keeper.state)),
+            "BFTRAINER_SCRIPT": str(self.folder / "script"),
+            "SLURMD_NODENAME": f"n{task}",
+            "SLURM_JOB_ID": f"10{task}",
+            "NODE": f"n{task}",
+        }
+        with (self.folder / f"log.{task}").open("ab") as log:
+            self.running[task] = subprocess.Popen(
+                [sys.executable, "-IS", START, "word"],
+                env=environment,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self, task: int) -> None:
+        """As the guard does: all of it at once."""
+        os.killpg(self.running[task].pid, signal.SIGKILL)
+        self.running.pop(task).wait()
+
+    def code(self, task: int) -> int:
+        return self.running.pop(task).wait(120)
+
+    def log(self, task: int) -> str:
+        return (self.folder / f"log.{task}").read_text()
+
+    def end(self, step: str, code: int = 0) -> None:
+        beside = self.folder / "beside"
+        beside.write_text(f"{code}\n")
+        beside.rename(self.folder / f"end.{step}")
+
+    def notes(self, kind: str = "") -> list[str]:
+        path = self.folder / "notes"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in lines if line.startswith(kind)]
+
+    def wait_for(self, kind: str, count: int) -> list[str]:
+        wait_until(lambda: len(self.notes(kind)) >= count, 120)
+        assert len(self.notes(kind)) == count
+        return self.notes(kind)
+
+    def restart_keeper(self) -> None:
+        """As when its host has lost its power, and another one takes its place."""
+        address = self.keeper.address
+        self.keeper.kill()
+        find_or_start(self.keeper.state, address)
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Iterator[Trainer]:
+    folder = tmp_path / "trainer"
+    folder.mkdir()
+    state = tmp_path / "state"
+    state.mkdir()
+    with started_keeper(state) as keeper:
+        found = Trainer(folder, keeper)
+        yield found
+        for task in list(found.running):
+            with contextlib.suppress(ProcessLookupError):
+                found.kill(task)
+
+
+def test_the_script_runs_once_and_what_trains_on_all(trainer: Trainer) -> None:
+    trainer.start(0)
+    trainer.wait_for("begun word n0", 1)
+    trainer.start(1)
+    trainer.start(2)
+    steps = sorted(trainer.wait_for("step one", 3))
+    assert steps == [f"step one n{task} 1 of-n0 {trainer.folder}" for task in range(3)]
+    trainer.end("one")
+    trainer.wait_for("step two", 3)
+    trainer.end("two", 5)
+    assert [trainer.code(task) for task in range(3)] == [7, 7, 7]
+    rest = [line for line in trainer.notes() if not line.startswith("step")]
+    assert rest == ["begun word n0", "said n0", "one 0 n0", "two 5 n0", "done n0"]
+
+
+@pytest.mark.parametrize("keeper", ["stays", "is killed"])
+def test_others_go_on_without_the_scripts_node_and_then_run_it(
+    trainer: Trainer, keeper: str
+) -> None:
+    def disturb() -> None:
+        if keeper == "is killed":
+            trainer.restart_keeper()
+
+    trainer.start(0)
+    trainer.wait_for("step one", 1)
+    disturb()
+    trainer.start(1)
+    trainer.wait_for("step one", 2)
+    trainer.kill(0)
+    disturb()
+    trainer.start(2)
+    trainer.wait_for("step one", 3)
+    assert len(trainer.notes("begun")) == 1
+    trainer.end("one")
+    (again,) = trainer.wait_for("one 0", 1)
+    head = int(again[-1])
+    assert "step 1 is done, with exit code 0" in trainer.log(head)
+    trainer.wait_for("step two", 2)
+    disturb()
+    trainer.start(0)
+    trainer.wait_for("step two", 3)
+    trainer.end("two")
+    assert [trainer.code(task) for task in range(3)] == [7, 7, 7]
+    assert len(trainer.notes("begun")) == 2
+    assert len(trainer.notes("done")) == 1
+
+
+def test_a_reclaim_ends_neither_the_script_nor_its_step(trainer: Trainer) -> None:
+    trainer.script(SCRIPT.replace("note begun", "trap : TERM; note begun"))
+    trainer.start(0)
+    trainer.wait_for("step one", 1)
+    trainer.start(1)
+    trainer.wait_for("step one", 2)
+    os.killpg(trainer.running[0].pid, signal.SIGTERM)  # srun dies, the script goes on
+    (trainer.folder / "end.two.n0").write_text("0\n")
+    assert trainer.code(0) == 7
+    trainer.start(2)
+    trainer.wait_for("step one n2", 1)
+
+
+def test_what_fails_on_one_node_ends_there(trainer: Trainer) -> None:
+    trainer.start(0)
+    trainer.wait_for("step one", 1)
+    trainer.start(1)
+    trainer.wait_for("step one", 2)
+    (trainer.folder / "end.one.n1").write_text("9\n")
+    assert trainer.code(1) == 9
+    trainer.start(2)
+    trainer.wait_for("step one", 3)
+    trainer.end("one", 4)
+    trainer.end("two", 0)
+    assert [trainer.code(task) for task in (0, 2)] == [7, 7]
+    assert len(trainer.notes("one 4")) == 1
+
+
+def test_a_script_that_trains_without_srun_runs_on_each(trainer: Trainer) -> None:
+    trainer.script("#!/bin/bash\necho begun $NODE >> notes\nsleep 1000\n")
+    trainer.start(0)
+    trainer.wait_for("begun n0", 1)
+    trainer.start(1)
+    wait_until(lambda: "runs on another node" in trainer.log(1), 120)
+    proof = prover_from({"BFTRAINER_SECRET_FILE": str(own_secret(trainer.keeper.state))})
+    agent = Membership(trainer.keeper.address, Identity(7, 0, "n0", Role.AGENT), proof)
+    agent.start()
+    try:
+        trainer.wait_for("begun n1", 1)
+        assert "this script trains without srun: all of it runs on each node" in trainer.log(1)
+    finally:
+        agent.close()
+
+
+@pytest.mark.parametrize("keeper", ["is away", "is old", "answers nothing"])
+def test_without_a_word_from_the_keeper_the_script_runs(trainer: Trainer, keeper: str) -> None:
+    trainer.script("#!/bin/bash\necho begun $NODE >> notes\nexit 3\n")
+    with FakeKeeper() as old:
+        address = old.address
+        with old.unreachable() if keeper == "answers nothing" else contextlib.nullcontext():
+            trainer.start(0, "127.0.0.1:1" if keeper == "is away" else address)
+            assert trainer.code(0) == 3
+    assert trainer.notes() == ["begun n0"]
+    assert "the keeper does not say what runs elsewhere" in trainer.log(0)
+
+
+def test_it_ends_as_its_script_does_and_passes_signals_on(trainer: Trainer) -> None:
+    on_signal = "trap 'echo heard >> notes' USR1; echo on >> notes; sleep 1000 & wait"
+    trainer.script(f"#!/bin/bash\n{on_signal}\nkill -KILL $$\n")
+    trainer.start(0)
+    trainer.wait_for("on", 1)
+    os.kill(trainer.running[0].pid, signal.SIGUSR1)
+    assert trainer.code(0) == -signal.SIGKILL
+    assert trainer.notes("heard") == ["heard"]
+
+
+def test_without_our_package_the_script_runs(trainer: Trainer, tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b" / "c" / "d"
+    folder.mkdir(parents=True)
+    (folder / "start").write_text(START.read_text())
+    environment = {"BFTRAINER_SCRIPT": "/bin/echo", "BFTRAINER_KEEPER": trainer.keeper.address}
+    done = subprocess.run(
+        [sys.executable, "-IS", folder / "start", "ran"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "ran\n"
+    assert "the script runs on each node" in done.stderr
+
+
+COMMAND = Command(
+    ("/nowhere/env", "-w", "n1", "--jobid=10", "--nodelist=n1", "n1"),
+    "/tmp",
+    {"A": "1\n\udcff"},
+    ("B",),
+    "10",
+    "n1",
+    "ab",
+)
+
+
+def test_a_step_is_the_same_elsewhere_but_for_its_place() -> None:
+    here = {"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "n2", "B": "2", "C": "3"}
+    step = unpacked(COMMAND.packed())
+    assert step == COMMAND
+    assert step.words_here(here)[1:] == ["-w", "n2", "--jobid=12", "--nodelist=n2", "n1"]
+    assert Path(step.words_here(here)[0]).is_file()
+    assert step.environment_here(here) == {k: here[k] for k in here if k != "B"} | {
+        "A": "1\n\udcff"
+    }
+
+
+@pytest.mark.parametrize("text", ["", "!", "AAAA", "eJyrVgIAAXkA4w==", "eJyLBgABEQCL"])
+def test_what_is_no_step_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        unpacked(text)
+
+
+def test_a_step_that_is_too_long_is_not_passed_on() -> None:
+    long = Command(("srun",), "/", {"A": "x" * MAX_STEP}, (), "1", "n1", "ab")
+    noise = Command(("srun",), "/", {"A": os.urandom(90_000).hex()}, (), "1", "n1", "ab")
+    assert (long.packed(), noise.packed()) == ("", "")

@@ -1,0 +1,144 @@
+"""A batch script runs once on a real cluster, and what its sruns train runs on all nodes."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
+from tests.elastic.agents import Step, steps_in
+
+pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(900)]
+PATIENCE_S = 240  # a node that joins imports torch first, and all nodes are this host
+
+SCRIPT = """#!/bin/bash
+export OMP_NUM_THREADS=1
+note() { echo "$1 $SLURMD_NODENAME" >> FOLDER/notes; }
+note begun
+[ -e FOLDER/one/stop ] || rm -rf FOLDER/one
+mkdir -p FOLDER/one FOLDER/two
+head=$(srun --nodes=1 --ntasks=1 -w "$SLURMD_NODENAME" hostname --ip-address)
+[ -n "$head" ] || note headless
+srun sh -c 'echo "prepared $SLURMD_NODENAME" >> FOLDER/notes'
+sbatch --hold --wrap true && note successor
+export RUN=$SLURM_JOB_ID
+srun torchrun FOLDER/train.py FOLDER/one; note "one $?"
+srun torchrun FOLDER/train.py FOLDER/two; note "two $?"
+sleep 2
+note done
+exit CODE
+"""
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with started_site(nodes=3) as running:
+        plugstack = running.lab.dir / "plugstack.conf"
+        plugstack.write_text(f"{plugstack.read_text().rstrip()} batch=once\n")
+        yield running
+
+
+@dataclass(frozen=True)
+class Once:
+    """A trainer whose script notes what it does, and where."""
+
+    site: Site
+    array: int
+    folder: Path
+
+    def notes(self, kind: str) -> list[str]:
+        path = self.folder / "notes"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in lines if line.startswith(kind)]
+
+    def head(self) -> str:
+        """The node where the script has begun last."""
+        return self.notes("begun")[-1].split()[1]
+
+    def steps(self, part: str = "one", since_s: float = 0.0) -> list[Step]:
+        return [step for step in steps_in(self.folder / part) if step.time_s > since_s]
+
+    def wait_for_world(self, world: int, part: str = "one", since_s: float = 0.0) -> Step:
+        def found() -> list[Step]:
+            return [step for step in self.steps(part, since_s) if step.world == world]
+
+        wait_until(lambda: bool(found()), PATIENCE_S)
+        return found()[0]
+
+    def stop(self, part: str) -> None:
+        (self.folder / part / "stop").touch()
+
+    def reclaim(self, node: str, seconds: int = 5) -> None:
+        """Let an ordinary job take a node for a while."""
+        words = ("-N1", "--exclusive", "-w", node, "-o", "/dev/null")
+        self.site.lab.sbatch(*words, script=f"#!/bin/sh\nsleep {seconds}\n")
+
+    def wait_for_end(self, state: str = "CD") -> None:
+        def states() -> set[str]:
+            return set(self.site.lab.squeue(self.array, "%t"))
+
+        wait_until(lambda: states() <= {"CD", "F", "CA"}, PATIENCE_S)
+        assert state in states()
+
+
+@contextmanager
+def once(site: Site, nodes: str, code: int = 0, script: str = SCRIPT) -> Iterator[Once]:
+    folder = site.folder()
+    shutil.copy(REPO / "tests" / "elastic" / "ddp.py", folder / "train.py")
+    text = script.replace("FOLDER", str(folder)).replace("CODE", str(code))
+    array = site.submit(text, nodes)
+    try:
+        yield Once(site, array, folder)
+    finally:
+        site.end(array)
+
+
+def test_the_script_runs_once_and_its_steps_on_all_nodes(site: Site) -> None:
+    with once(site, "1-3") as trainer:
+        trainer.wait_for_world(3)
+        trainer.stop("one")
+        trainer.wait_for_world(3, "two")
+        trainer.stop("two")
+        trainer.wait_for_end()
+        for kind in ("begun", "prepared", "successor", "one 0", "two 0", "done"):
+            assert len(trainer.notes(kind)) == 1, kind
+        assert not trainer.notes("headless")
+
+
+@pytest.mark.parametrize("keeper", ["stays", "is killed"])
+def test_when_its_node_is_reclaimed_others_train_on_and_then_it_runs_on(
+    site: Site, keeper: str
+) -> None:
+    def disturb() -> None:
+        if keeper == "is killed":  # its controller starts another one
+            site.controller.keeper.kill()
+
+    with once(site, "1-3") as trainer:
+        trainer.wait_for_world(3)
+        disturb()
+        since_s = time.monotonic()
+        trainer.reclaim(trainer.head())
+        trainer.wait_for_world(2, since_s=since_s)
+        disturb()
+        again = trainer.wait_for_world(3, since_s=since_s)
+        assert len(trainer.notes("begun")) == 1
+        assert again.number > trainer.steps()[0].number  # nobody has removed the checkpoint
+        trainer.stop("one")
+        wait_until(lambda: len(trainer.notes("begun")) == 2, PATIENCE_S)
+        disturb()
+        trainer.wait_for_world(3, "two")
+        assert trainer.notes("one") == [f"one 0 {trainer.head()}"]
+        assert max(step.time_s for step in trainer.steps()) < trainer.steps("two")[0].time_s
+        disturb()
+        trainer.stop("two")
+        trainer.wait_for_end()
+        assert len(trainer.notes("begun")) == 2
+        assert len(trainer.notes("done")) == 1

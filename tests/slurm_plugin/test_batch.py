@@ -1,0 +1,57 @@
+"""What stands in a batch script's place, as Slurm and the script see it; no keeper answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scripts.labcluster.lab import Lab
+from scripts.labcluster.waiting import wait_until
+from tests.slurm_plugin.elements import job_user, node_state, start_element
+
+pytestmark = pytest.mark.slurm
+
+# In steps and in jobs that it submits nothing may think that it is the script.
+SCRIPT = """#!/bin/bash
+echo "arguments=$#"
+srun sh -c 'echo step=$BFTRAINER_STEP'
+srun --export=NONE /bin/sh -c 'exit 5'
+echo "code=$?"
+echo "next=$(srun sh -c 'srun --version > /dev/null; echo $BFTRAINER_STEP')"
+echo "within=$(env -u SLURM_JOB_ID salloc --version > /dev/null; echo ok)"
+echo ready=yes
+while ! [ -e END ]; do sleep 0.1; done
+exit 9
+"""
+
+
+@pytest.fixture
+def once(element_lab: Lab) -> Iterator[Lab]:
+    plugstack = element_lab.dir / "plugstack.conf"
+    line = plugstack.read_text()
+    plugstack.write_text(f"{line.rstrip()} batch=once\n")
+    yield element_lab
+    plugstack.write_text(line)
+    element_lab.run("scancel", f"--user={job_user()}", user="root")
+    wait_until(lambda: node_state(element_lab) == "idle")
+
+
+def test_without_a_keeper_that_knows_of_it_the_script_runs_as_ever(once: Lab) -> None:
+    end = once.home("alice") / "end"
+    element = start_element(once, SCRIPT.replace("END", str(end)))
+    element.wait_for("ready=yes")
+    wanted = {"arguments": "0", "step": "0", "code": "5", "next": "2", "within": "ok"}
+    found = element.lines()
+    assert {name: found.get(name) for name in wanted} == wanted
+    end.touch()
+    wait_until(lambda: element.state() == "FAILED")
+    assert "ExitCode=9:0" in once.run("scontrol", "show", "job", element.name).stdout
+
+
+def test_it_is_requeued_as_any_script(once: Lab) -> None:
+    element = start_element(once, "#!/bin/sh\necho ready=$$\nsrun sleep 1000\n")
+    element.wait_for("ready=")
+    element.requeue()
+    element.wait_until_node_is_free()
+    assert element.state() == "PENDING"
