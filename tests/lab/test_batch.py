@@ -113,6 +113,7 @@ def test_the_script_runs_once_and_its_steps_on_all_nodes(site: Site) -> None:
         assert not trainer.notes("headless")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("keeper", ["stays", "is killed"])
 def test_when_its_node_is_reclaimed_others_train_on_and_then_it_runs_on(
     site: Site, keeper: str
