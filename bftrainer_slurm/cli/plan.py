@@ -11,6 +11,7 @@ import click
 from bftrainer_slurm.cli.common import fail, print_json
 from bftrainer_slurm.cli.options import count, json_option, number
 from bftrainer_slurm.cli.side import personal_state, state_option
+from bftrainer_slurm.controller.publish.sentences import numbers
 from bftrainer_slurm.controller.state.history import HistoryError, past_problem
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
@@ -124,7 +125,8 @@ def _why(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
     cost = trainer.rescale_cost(count, forward_s)
     why = f"{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
     if not trainer.allows(now):
-        return f"{why}; it may have {trainer.min_nodes} to {trainer.max_nodes} nodes"
+        bounds = {name: getattr(trainer, name) for name in ("min_nodes", "max_nodes", "sizes")}
+        return f"{why}; it may have {numbers(bounds)}"
     return why if gain >= cost else f"{why}; its nodes bring more elsewhere"
 
 
