@@ -47,11 +47,12 @@ def in_the_model(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[li
         records: the lines of each process, see ``programs.recording``.
     """
     pairs = [pair for lines in records.values() for pair in _followed(lines)]
-    gives_up = any("done" in (after or {}) for _, after in pairs)
+    committed = {_place(line) for line, after in pairs if "done" in (after or {})}
     lives: dict[str, dict[int, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for line, after in pairs:
-        # The last line of a process: it ended as it committed; if it did not, a later life will.
-        if not gives_up or "done" in (after or {}) or after is None:
+        # Who did not commit a step that others did has taken their state. After its last line a
+        # process ended as it committed; if it did not, a later life repeats that step.
+        if not committed or after is None or _place(line) in committed:
             lives[line["life"]][line["step"]].append(line)
     model: dict[int, list[Mapping[str, Any]]] = {}
     thrown_away = 0
@@ -67,6 +68,10 @@ def _followed(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str,
     for line, after in zip(lines, [*lines[1:], None], strict=False):
         if "step" in line:
             yield line, after
+
+
+def _place(line: Mapping[str, Any]) -> tuple[str, int]:
+    return line["life"], line["step"]
 
 
 def _first_s(life: Mapping[int, Iterable[Mapping[str, Any]]]) -> float:

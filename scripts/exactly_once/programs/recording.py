@@ -55,6 +55,8 @@ class Recording:
         self, step: int, rank: int, world: int, rate: float, numbers: Iterable[int], *life: object
     ) -> None:
         """Write down a step, from 1 on; ``life`` tells one start of all processes from others."""
+        if life == (0,):
+            return  # in process, a newcomer's steps before it is in the group
         own = life or os.environ.get("MASTER_PORT")  # each start has a store of its own
         line = {"step": step, "rank": rank, "world": world, "rate": rate, "life": str(own)}
         self._write(line | {"numbers": list(map(int, numbers))})

@@ -35,13 +35,14 @@ def main() -> None:
     for batch in loader:
         with trainer.step() as step:
             optimizer.zero_grad()
-            predicted = trainer.ddp(batch["x"]).squeeze(-1)
-            loss = torch.nn.functional.mse_loss(predicted, batch["labels"])
-            loss.backward()  # type: ignore[no-untyped-call]
-            compute(given)
+            # First: its part of the gradient counts, even if this rank is lost before it commits.
             rate, place = optimizer.param_groups[0]["lr"], (trainer.rank, trainer.world)
             number, life = trainer.cursor.step + 1, trainer.generation
             record.step(number, *place, rate, batch["numbers"].tolist(), life)
+            predicted = trainer.ddp(batch["x"]).squeeze(-1)
+            loss = torch.nn.functional.mse_loss(predicted, batch["labels"])
+            compute(given)
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         if step.committed:
             record.done(number)
