@@ -13,11 +13,11 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 
 
 def test_each_sample_is_trained_once_where_processes_stay() -> None:
-    options = ("--way", "trainer-global", "--change", "join", "--change", "kill", "--json")
+    options = ("--way", "trainer-global", "--change", "join", "--json")
     run = run_tool("exactly-once", *options, "--epochs", 1, timeout=800)
     unchanged, changed = json.loads(run.stdout)["results"]
     assert changed["wrong"] == ""
-    assert changed["changes"][0] == "join"  # on a busy machine it may be the only one in time
+    assert changed["changes"] == ["join"]
     assert (unchanged["found"]["lost"], unchanged["found"]["twice"]) == (0, 0)
     assert (changed["found"]["lost"], changed["found"]["twice"]) == (0, 0)
     assert changed["found"]["loss"] == pytest.approx(unchanged["found"]["loss"], rel=0.2)
