@@ -25,8 +25,8 @@ _OF_JOBS = tuple(
 _PACKAGES = "packaging/try && packaging/try --rpm"
 
 
-def _here(name: str, which: str, alone: bool = False) -> Lane:
-    return Lane(name, ("scripts/apart", *_PYTEST, *_SHORT, "-m", which), alone)
+def _here(name: str, which: str, *where: str, alone: bool = False) -> Lane:
+    return Lane(name, ("scripts/apart", *_PYTEST, *_SHORT, *where, "-m", which), alone)
 
 
 def _newer(name: str, suite: str, which: str) -> Lane:
@@ -34,21 +34,25 @@ def _newer(name: str, suite: str, which: str) -> Lane:
     return Lane(name, (*matrix, *_SHORT), matrix=True)
 
 
+_TRAINING = "slurm and torch and not chaos and not load"
+_CONTROLLER = "tests/controller"  # has half of these
+
 # The longest come first, those that mostly compute last. Each test is in one of the lanes of this
 # host, and in no other one; 'make frameworks' has 15 minutes more on a cluster.
 LANES = (
-    _here("training", "slurm and torch and not chaos and not load"),
     _here("chaos", "chaos and not load"),
-    _newer("forky", "forky", "not torch"),
-    _here("torch", "torch and not slurm and not chaos and not load"),
+    _here("controller", _TRAINING, _CONTROLLER),
+    _here("training", _TRAINING, f"--ignore={_CONTROLLER}"),
     _newer("forky-training", "forky", "torch"),
+    _here("torch", "torch and not slurm and not chaos and not load"),
+    _newer("forky", "forky", "not torch"),
     Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
-    _newer("trixie", "trixie", "not torch"),
     _newer("trixie-training", "trixie", "torch"),
-    _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
-    Lane("packages", ("sh", "-c", _PACKAGES), tests=False, matrix=True),
     _here("frameworks", "frameworks and not slurm"),
+    _newer("trixie", "trixie", "not torch"),
+    _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
     _here("units", "not slurm and not torch and not chaos and not load and not frameworks"),
+    Lane("packages", ("sh", "-c", _PACKAGES), tests=False, matrix=True),
     Lane("lint", ("make", "--no-print-directory", "lint"), tests=False),
     _here("load", "load", alone=True),
 )

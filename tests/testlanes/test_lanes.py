@@ -35,8 +35,18 @@ def done(folder: Path, *of: Lane, at_once: int = 4, within_s: float = math.inf) 
 @pytest.mark.parametrize("marks", [*SUBSETS, ("frameworks",)], ids=" ".join)
 def test_each_test_is_in_just_one_lane_of_this_host(marks: tuple[str, ...]) -> None:
     here = [lane for lane in LANES if lane.tests and not lane.matrix]
-    which = [Expression.compile(lane.command[-1]) for lane in here]
+    which = [Expression.compile(words) for words in {lane.command[-1] for lane in here}]
     assert sum(one.evaluate(lambda name, **_: name in marks) for one in which) == 1
+
+
+def test_lanes_of_the_same_marks_are_a_folder_and_what_is_not_in_it() -> None:
+    where: dict[str, list[str]] = {}
+    for lane in LANES:
+        if lane.tests and not lane.matrix:
+            where.setdefault(lane.command[-1], []).append(lane.command[-3])
+    for first, *others in where.values():
+        assert others in ([], [f"--ignore={first}"])
+        assert not others or (REPO / first).is_dir()
 
 
 @pytest.mark.parametrize("suite", ["trixie", "forky"])
@@ -136,4 +146,4 @@ def test_lanes_that_hang_have_failed_and_so_have_those_that_wait_for_them(tmp_pa
 def test_a_lane_that_there_is_not_is_refused() -> None:
     refused = CliRunner().invoke(main, ["fast"])
     assert refused.exit_code == 2
-    assert "'fast' is not one of 'training', " in refused.output
+    assert "'fast' is not one of 'chaos', " in refused.output
