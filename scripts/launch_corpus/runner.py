@@ -18,7 +18,7 @@ from scripts.launch_corpus.shapes import FOLDER, Shape
 # Shapes must not learn from each other, nor wait for a node on which one has failed.
 SETTINGS = {**QUICK, "bad_node_s": 1, "adapt_forward_time": False, "forward_time_s": 600}
 # Nodes are this host's processors: with other work on it a start takes its time.
-PATIENCE_S = 120.0
+PATIENCE_S = 180.0
 _FRESH_S = 5.0  # a process that has not reported for so long does not train
 
 
@@ -83,8 +83,10 @@ def _judge(site: Site, shape: Shape, array: int, folder: Path, nodes: int) -> Ou
     running = set[str]()
 
     def all_run() -> bool:
-        running.update(node for node in site.lab.squeue(array, "%N") if node)
-        return len(site.lab.running(array)) == nodes
+        states = (line.split() for line in site.lab.squeue(array, "%t %N"))
+        running.clear()
+        running.update(state[1] for state in states if state[0] == "R")
+        return len(running) == nodes
 
     wait_until(all_run, PATIENCE_S, f"it does not run on {nodes} nodes")
     began_s = time.time()

@@ -1,3 +1,6 @@
 #!/bin/bash
 # launcher: srun python
-srun --ntasks=2 --overlap python by_procid.py
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --partition=main
+srun python by_procid.py
