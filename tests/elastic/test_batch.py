@@ -279,7 +279,7 @@ def test_without_our_package_the_script_runs(trainer: Trainer, tmp_path: Path) -
 
 
 COMMAND = Command(
-    ("/nowhere/env", "-w", "n1", "--jobid=10", "--nodelist=n1", "n1"),
+    ("/nowhere/env", "-w", "n1", "--jobid=10", "--jobid", "10", "--nodelist=n1", "n1"),
     "/tmp",
     {"A": "1\n\udcff"},
     ("B",),
@@ -293,7 +293,8 @@ def test_a_step_is_the_same_elsewhere_but_for_its_place() -> None:
     here = {"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "n2", "B": "2", "C": "3"}
     step = unpacked(COMMAND.packed())
     assert step == COMMAND
-    assert step.words_here(here)[1:] == ["-w", "n2", "--jobid=12", "--nodelist=n2", "n1"]
+    words = "-w n2 --jobid=12 --jobid 12 --nodelist=n2 n1"
+    assert step.words_here(here)[1:] == words.split()
     assert Path(step.words_here(here)[0]).is_file()
     assert step.environment_here(here) == {k: here[k] for k in here if k != "B"} | {
         "A": "1\n\udcff"

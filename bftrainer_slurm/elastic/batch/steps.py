@@ -57,16 +57,16 @@ class Command:
 
     def words_here(self, environment: Mapping[str, str]) -> list[str]:
         """Return the command line on this element, where it named the other one as its place."""
-        job, node = environment["SLURM_JOB_ID"], environment["SLURMD_NODENAME"]
-        places = {
-            f"--jobid={self.job}": f"--jobid={job}",
-            f"--nodelist={self.node}": f"--nodelist={node}",
-            f"-w{self.node}": f"-w{node}",
-        }
-        words = [places.get(word, word) for word in self.words]
-        for at, word in enumerate(words[:-1]):
-            if word in ("-w", "--nodelist") and words[at + 1] == self.node:
-                words[at + 1] = node
+        job = self.job, environment["SLURM_JOB_ID"]
+        node = self.node, environment["SLURMD_NODENAME"]
+        words = list(self.words)
+        for option, (there, here) in {"--jobid": job, "--nodelist": node, "-w": node}.items():
+            equals = "" if option == "-w" else "="
+            for at, word in enumerate(words):
+                if word == f"{option}{equals}{there}":
+                    words[at] = f"{option}{equals}{here}"
+                elif word == there and at and words[at - 1] == option:
+                    words[at] = here
         if not Path(words[0]).is_file():
             words[0] = shutil.which(Path(words[0]).name) or words[0]
         return words
