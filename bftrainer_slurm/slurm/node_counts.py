@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from bftrainer_slurm.sizes import Sizes
 from bftrainer_slurm.slurm.directives import SubmissionError
 from bftrainer_slurm.spec import MAX_NODES, Request, TrainerRecord
 
@@ -40,7 +41,7 @@ def node_counts(nodes: str | None, request: Request) -> NodeCounts:
         )
     least = request.min_nodes or least
     if request.sizes:
-        sizes = tuple(size for size in request.sizes if least <= size <= most)
+        sizes = Sizes(request.sizes).between(least, most)
         if not sizes:
             raise SubmissionError(
                 f"no size of sizes= is from {least} to {most} nodes; write other sizes or "
