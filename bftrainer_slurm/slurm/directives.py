@@ -51,18 +51,27 @@ _SHORT = {short: name for name, short in _VALUED.items() if short}
 _SHORT_FLAGS = "HOQWhksuv"
 # Options that the rewriting decides, that it drops, and that sbatch does not know.
 DECIDED = {
-    *("array", "bftrainer", "comment", "dependency", "exclusive", "gpus", "hold", "no-requeue"),
-    *(
-        "nodelist",
-        "nodes",
-        "ntasks",
-        "ntasks-per-gpu",
-        "ntasks-per-node",
-        "open-mode",
-        "partition",
-        "prefer",
-    ),
-    *("requeue", "reservation", "time-min", "cpus-per-gpu", "mem-per-gpu"),
+    "array",
+    "bftrainer",
+    "comment",
+    "cpus-per-gpu",
+    "dependency",
+    "exclusive",
+    "gpus",
+    "hold",
+    "mem-per-gpu",
+    "no-requeue",
+    "nodelist",
+    "nodes",
+    "ntasks",
+    "ntasks-per-gpu",
+    "ntasks-per-node",
+    "open-mode",
+    "partition",
+    "prefer",
+    "requeue",
+    "reservation",
+    "time-min",
 }
 # The variables of sbatch that stand for such options, or for others that concern a trainer.
 _VARIABLES = {
