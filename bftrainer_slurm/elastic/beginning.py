@@ -16,6 +16,8 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bftrainer_slurm.elastic import resuming
+
 if TYPE_CHECKING:
     from bftrainer_slurm.elastic.steps import Memory
 
@@ -30,8 +32,6 @@ _OTHER_RANKS = (
     "checkpoint means other samples now, so that some may be left out. Write samples down, in "
     "place of batches, and skip these (docs/frameworks/ddp.md, #every-sample-once)"
 )
-# They are taken care of, see ``resuming``.
-_FRAMEWORKS = ("transformers.trainer", "lightning.pytorch", "pytorch_lightning")
 _loaded_optimizer = False
 _newest_file_s = 0.0  # that this process has loaded: when it was written
 
@@ -50,7 +50,7 @@ def look(memory: Memory, trained_before: bool, ranks: int) -> None:
     goes_on = _loaded_optimizer or _newest_file_s >= memory.made_s
     before = memory.train_on(ranks)
     line = ""
-    if goes_on and before not in (0, ranks) and not any(map(sys.modules.get, _FRAMEWORKS)):
+    if goes_on and before not in (0, ranks) and not any(map(sys.modules.get, resuming.MODULES)):
         line = _OTHER_RANKS.format(ranks, before) if memory.tell_of_ranks() else ""
     elif trained_before and not goes_on:
         line = _LINE if memory.begins_from_start() == _OFTEN else ""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bftrainer_slurm.controller.observe.reports import read_report
-from bftrainer_slurm.elastic import beginning, steps
+from bftrainer_slurm.elastic import beginning, resuming, steps
 from bftrainer_slurm.elastic.reporting import Era, measures
 from bftrainer_slurm.elastic.steps import VARIABLE, Memory, StepCounts, Steps
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
@@ -245,7 +245,7 @@ def test_a_model_that_is_fine_tuned_is_no_checkpoint(
 def test_another_number_of_ranks_is_told_once_what_it_means(
     memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beginning, "_FRAMEWORKS", ())
+    monkeypatch.setattr(resuming, "MODULES", {})
     optimizer = made_optimizer()
     train(memory, optimizer)
     optimizer.load_state_dict(optimizer.state_dict())

@@ -17,7 +17,7 @@ from types import ModuleType
 from bftrainer_slurm.elastic.imported import when_imported
 
 VARIABLE = "BFTRAINER_RESUME"
-_MODULES = {
+MODULES = {
     "transformers.trainer": "huggingface",
     "lightning.pytorch.trainer.trainer": "lightning",
     "pytorch_lightning.trainer.trainer": "lightning",
@@ -27,7 +27,7 @@ _MODULES = {
 def install(environment: Mapping[str, str]) -> None:
     """Prepare a training process of an element for what its script may import."""
     if environment.get(VARIABLE) != "no":
-        calls = {name: partial(_change, ours=ours) for name, ours in _MODULES.items()}
+        calls = {name: partial(_change, ours=ours) for name, ours in MODULES.items()}
         when_imported(calls)
 
 
