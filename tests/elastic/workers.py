@@ -153,7 +153,7 @@ class Workers(Elements[Step]):
         """Wait until these tasks train in a world of so many ranks."""
         try:
             wait_until(lambda: all(self.last_world(task) == size for task in tasks))
-        except AssertionError as error:
+        except TimeoutError as error:
             worlds = {task: self.last_world(task) for task in tasks}
             raise AssertionError(
                 f"{error}: world of {size}, but {worlds}\n{self._stacks(tasks)}"
