@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-KEYS = ("weight", "grace", "node_hours", "min", "sizes", "step", "rendezvous")
+KEYS = ("weight", "grace", "node_hours", "min", "sizes", "step", "rendezvous", "resume")
 EXAMPLE = "--bftrainer=weight=2,grace=5"
 MAX_TEXT = 256
 MAX_RECORD = 1024
@@ -56,7 +56,8 @@ class Request:
     """The value of ``--bftrainer``: the spec, and what only the submission needs.
 
     ``min_nodes`` is the least number of nodes, 0 if it is not given. ``sizes`` are the only numbers
-    of nodes to use, or all are multiples of ``step``; ``own_rendezvous``: torchrun keeps its own.
+    of nodes to use, or all are multiples of ``step``; ``own_rendezvous``: torchrun keeps its own;
+    ``no_resume``: no framework is made to go on from its newest checkpoint.
     """
 
     spec: Spec = Spec()
@@ -64,6 +65,7 @@ class Request:
     sizes: tuple[int, ...] = ()
     step: int = 1
     own_rendezvous: bool = False
+    no_resume: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Re
         "sizes": _sizes,
         "step": lambda value: _nodes_wanted("step", value),
         "rendezvous": _rendezvous,
+        "resume": _resume,
     }
     read: dict[str, Any] = {}
     _bound(text, MAX_TEXT)
@@ -132,6 +135,7 @@ def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Re
         sizes=read.get("sizes", ()),
         step=read.get("step", 1),
         own_rendezvous=read.get("rendezvous", False),
+        no_resume=read.get("resume", False),
     )
 
 
@@ -338,6 +342,12 @@ def _rendezvous(value: str) -> bool:
         raise SpecError(
             f"rendezvous={_shown(value)} is not known; write rendezvous=own or leave it out"
         )
+    return True
+
+
+def _resume(value: str) -> bool:
+    if value != "no":
+        raise SpecError(f"resume={_shown(value)} is not known; write resume=no or leave it out")
     return True
 
 

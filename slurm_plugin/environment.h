@@ -29,6 +29,12 @@
 #define ENV_RENDEZVOUS "SLURM_SPANK_BFTRAINER_RENDEZVOUS"
 #define OWN_RENDEZVOUS "own"
 
+/* "no" where no framework is made to go on from its newest checkpoint, carried likewise; the script's
+ * processes have it under the first name. */
+#define ENV_RESUME "BFTRAINER_RESUME"
+#define ENV_CARRIED_RESUME "SLURM_SPANK_BFTRAINER_RESUME"
+#define NO_RESUME "no"
+
 /* How Slurm hands a SPANK option on to whatever starts inside the job. */
 #define ENV_OPTION "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"
 

@@ -68,6 +68,7 @@ void submit_init(const struct site *site)
         return;
     unsetenv(ENV_RECORD);
     unsetenv(ENV_RENDEZVOUS);
+    unsetenv(ENV_CARRIED_RESUME);
     if (!in_element)
         return;
     torchrun_unset(site);
@@ -302,6 +303,9 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
     if (request.own_rendezvous &&
         spank_job_control_setenv(spank, JOB_CONTROL_RENDEZVOUS, OWN_RENDEZVOUS, 1) != ESPANK_SUCCESS)
         refuse("rendezvous=own cannot be passed on; tell your admin");
+    if (request.no_resume &&
+        spank_job_control_setenv(spank, ENV_RESUME, NO_RESUME, 1) != ESPANK_SUCCESS)
+        refuse("resume=no cannot be passed on; tell your admin");
     output_folder_check(options);
     tell_nodes(&record);
     tell_changing_paths();

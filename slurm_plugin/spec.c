@@ -206,6 +206,13 @@ static bool parse_rendezvous(const char *value, bool *own, char error[SPEC_ERROR
                         shown(value).text);
 }
 
+static bool parse_resume(const char *value, bool *no, char error[SPEC_ERROR_SIZE])
+{
+    *no = strcmp(value, "no") == 0;
+    return *no ||
+           FAIL("resume=%s is not known; write resume=no or leave it out", shown(value).text);
+}
+
 static bool parse_id(const char *value, char id[ID_DIGITS + 1], char error[SPEC_ERROR_SIZE])
 {
     if (strlen(value) != ID_DIGITS || strspn(value, "0123456789abcdef") != ID_DIGITS)
@@ -283,7 +290,10 @@ static bool parse_key(const struct pair *pair, micros_t max_grace, struct reques
         return parse_nodes_wanted(pair, &request->sizes.step, error);
     if (strcmp(pair->key, "rendezvous") == 0)
         return parse_rendezvous(pair->value, &request->own_rendezvous, error);
-    return FAIL("unknown key '%s'; known keys: weight, grace, node_hours, min, sizes, step, rendezvous",
+    if (strcmp(pair->key, "resume") == 0)
+        return parse_resume(pair->value, &request->no_resume, error);
+    return FAIL("unknown key '%s'; known keys: weight, grace, node_hours, min, sizes, step, "
+                "rendezvous, resume",
                 shown(pair->key).text);
 }
 
@@ -423,6 +433,8 @@ void spec_format(const struct request *request, char *text, size_t size)
     add_sizes(&request->sizes, text, size);
     if (request->own_rendezvous)
         add(text, size, ",rendezvous=own");
+    if (request->no_resume)
+        add(text, size, ",resume=no");
 }
 
 bool record_format(const struct record *record, char text[RECORD_SIZE])

@@ -41,6 +41,7 @@ struct request {
     unsigned min_nodes; /* 0: not said */
     struct sizes sizes;
     bool own_rendezvous;
+    bool no_resume; /* no framework is made to go on from its newest checkpoint */
 };
 
 struct record {

@@ -168,12 +168,12 @@ static void set_keeper_uid(spank_t spank, const char *user)
     spank_setenv(spank, ENV_KEEPER_UID, text, 1);
 }
 
-static bool keeps_its_own(spank_t spank)
+/* Whether sbatch has passed this value on. */
+static bool is_carried(spank_t spank, const char *name, const char *value)
 {
     char text[8];
 
-    return spank_getenv(spank, ENV_RENDEZVOUS, text, sizeof(text)) == ESPANK_SUCCESS &&
-           strcmp(text, OWN_RENDEZVOUS) == 0;
+    return spank_getenv(spank, name, text, sizeof(text)) == ESPANK_SUCCESS && strcmp(text, value) == 0;
 }
 
 void torchrun_set(spank_t spank, const struct site *site, const char *run, unsigned max_nodes)
@@ -186,8 +186,10 @@ void torchrun_set(spank_t spank, const struct site *site, const char *run, unsig
     spank_setenv(spank, "PET_RDZV_ID", run, 1);
     for (size_t i = 0; i < COUNT(ALWAYS); i++)
         spank_setenv(spank, ALWAYS[i].name, ALWAYS[i].value, 1);
-    if (keeps_its_own(spank))
+    if (is_carried(spank, ENV_RENDEZVOUS, OWN_RENDEZVOUS))
         spank_setenv(spank, ENV_BACKEND, "c10d", 1);
+    if (is_carried(spank, ENV_CARRIED_RESUME, NO_RESUME))
+        spank_setenv(spank, ENV_RESUME, NO_RESUME, 1);
     if (site->local_addr[0] != '\0')
         spank_setenv(spank, "PET_LOCAL_ADDR", site->local_addr, 1);
     if (site->munge_socket[0] != '\0')

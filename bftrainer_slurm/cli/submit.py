@@ -153,6 +153,8 @@ def _each(
 ) -> Iterator[tuple[int | None, Submission, dict[str, str]]]:
     """Give each trainer to submit: its task, if it is of an array, and variables of its script."""
     own = {"PET_RDZV_BACKEND": "c10d"} if submission.own_rendezvous else {}
+    if submission.no_resume:
+        own["BFTRAINER_RESUME"] = "no"
     if array is None:
         yield None, submission, own
         return

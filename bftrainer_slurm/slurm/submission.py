@@ -81,6 +81,7 @@ class Submission:
     name: str = ""
     said: tuple[str, ...] = ()
     own_rendezvous: bool = False
+    no_resume: bool = False
 
 
 def compose(
@@ -176,6 +177,7 @@ def compose(
             *(f"--{name} is left out: {why}" for name, why in _DROPPED.items() if name in given),
         ),
         own_rendezvous=request.own_rendezvous,
+        no_resume=request.no_resume,
     )
 
 

@@ -50,6 +50,7 @@ class _Request(ctypes.Structure):
         ("min_nodes", ctypes.c_uint),
         ("sizes", _Sizes),
         ("own_rendezvous", ctypes.c_bool),
+        ("no_resume", ctypes.c_bool),
     )
 
 
@@ -105,6 +106,7 @@ def _option_in_c(raw: bytes) -> Request | str:
         sizes=_sizes(request.sizes),
         step=request.sizes.step,
         own_rendezvous=request.own_rendezvous,
+        no_resume=request.no_resume,
     )
 
 

@@ -89,12 +89,13 @@ def test_a_script_that_says_c10d_has_it_in_its_steps(
 
 
 @pytest.mark.parametrize("command", ["env", "srun --export=NONE"], ids=["script", "step"])
-def test_who_asks_for_it_keeps_torchruns_own_rendezvous(
+def test_who_asks_for_it_keeps_torchruns_own_rendezvous_and_is_not_resumed(
     lab: Lab, keeper: FakeKeeper, plugins: Path, command: str
 ) -> None:
     script = f"#!/bin/sh\n{command} /bin/sh -c '{SHOW}'\necho end\n"
-    element = start_element(lab, script, "--bftrainer=rendezvous=own")
+    element = start_element(lab, script, "--bftrainer=rendezvous=own,resume=no")
     environment_in(element, keeper, plugins, backend="c10d")
+    assert element.lines()["BFTRAINER_RESUME"] == "no"
 
 
 @pytest.mark.parametrize(
