@@ -66,6 +66,13 @@ def test_a_bare_option_means_the_defaults(option: str) -> None:
     assert option not in submission.options
 
 
+def test_what_only_the_script_needs_to_know_is_passed_on() -> None:
+    plain, asked = composed("-N2-4"), composed("-N2-4", "--bftrainer=rendezvous=own,resume=no")
+    assert (asked.own_rendezvous, asked.no_resume) == (True, True)
+    assert (plain.own_rendezvous, plain.no_resume) == (False, False)
+    assert "resume" not in " ".join(asked.options)
+
+
 def test_refuses_what_is_no_script() -> None:
     with pytest.raises(SubmissionError, match="#!/bin/bash"):
         read_directives("echo hello\n")
