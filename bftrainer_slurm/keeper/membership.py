@@ -21,6 +21,7 @@ from itertools import cycle
 from typing import TypeVar
 
 from bftrainer_slurm.keeper.credentials import CredentialError, Prove, Seal, seals
+from bftrainer_slurm.keeper.effort import Effort
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_KEEPER,
     Ack,
@@ -65,10 +66,6 @@ logger = logging.getLogger(__name__)
 
 PING_S = 1.0
 PROGRESS_S = 1.0
-WORK_S = 10.0  # a worker that others wait for says this often that it works
-# The share of that which its thread computes at least; one that looks each millisecond whether
-# something has come uses 0.03.
-LEAST_WORK = 0.1
 CONNECT_S = 5.0  # for all addresses together
 KEEPER_SILENCE_S = 30.0  # a keeper that is silent for longer is gone with its host
 MOVED_S = 10.0  # the same, if the keeper may have moved to another host
@@ -143,7 +140,7 @@ class Membership:
         self._leaving = self._finishing = False
         self._progress: Measured | None = None
         self._progress_s = float("-inf")
-        self._effort: _Effort | None = None  # of the thread that trains
+        self._effort: Effort | None = None  # of the thread that trains
         self._complaint = ""
 
     def start(self) -> None:
@@ -158,7 +155,7 @@ class Membership:
         """
         with self._state:
             self._dropped = False
-            self._effort = _Effort()
+            self._effort = Effort()
             self._waiting = Ready(step, cause, error, lineage)
             self._say(self._waiting)
 
@@ -444,25 +441,6 @@ class Membership:
 
     def _agreeing(self, change: int) -> bool:
         return self.change is not None and self.change.planned and self.change.number == change
-
-
-class _Effort:
-    """What the thread that makes this does, by the processor time that it uses."""
-
-    def __init__(self) -> None:
-        self._clock = time.pthread_getcpuclockid(threading.get_ident())
-        self._used_s = time.thread_time()
-        self._looked_s = time.monotonic()
-
-    def has_worked(self, now_s: float) -> bool:
-        """Return once in ``WORK_S`` whether the thread has worked since; otherwise False."""
-        if now_s - self._looked_s < WORK_S:
-            return False
-        used_s, passed_s = self._used_s, now_s - self._looked_s
-        self._looked_s = now_s
-        with contextlib.suppress(OSError):  # the thread has ended
-            self._used_s = time.clock_gettime(self._clock)
-        return self._used_s - used_s >= LEAST_WORK * passed_s
 
 
 class Link:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.keeper import membership, rendezvous
+from bftrainer_slurm.keeper import effort
 from bftrainer_slurm.keeper.credentials import SECRET, SECRET_FILE, Proof, prover_from
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
@@ -24,13 +24,15 @@ from bftrainer_slurm.keeper.membership import (
 from bftrainer_slurm.keeper.messages import (
     Challenge,
     Change,
+    FromMember,
     Generation,
     Hello,
     Identity,
     Role,
+    Working,
 )
 from bftrainer_slurm.keeper.protocol import NoteKind, ProtocolError
-from bftrainer_slurm.keeper.rendezvous import LATE
+from bftrainer_slurm.keeper.rendezvous import Rendezvous
 from bftrainer_slurm.sizes import Sizes
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
@@ -401,24 +403,29 @@ def look_again_and_again() -> None:
     time.sleep(0.001)
 
 
-@pytest.mark.parametrize("what", [validate, hang, look_again_and_again])
-def test_who_works_long_while_the_others_wait_is_not_dropped_and_who_hangs_is(
-    keeper: Inside, monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]
+@pytest.mark.parametrize(
+    ("what", "works"), [(validate, True), (hang, False), (look_again_and_again, False)]
+)
+def test_who_works_long_while_the_others_wait_says_so_and_who_hangs_does_not(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch, what: Callable[[], None], works: bool
 ) -> None:
-    monkeypatch.setattr(membership, "WORK_S", 1.0)
-    monkeypatch.setattr(rendezvous, "READY_S", 5.0)
+    said: list[FromMember] = []
+    hear = Rendezvous.hear
+
+    def listen(rendezvous: Rendezvous, key: int, message: FromMember, now_s: float) -> None:
+        if isinstance(message, Working):
+            said.append(message)
+        hear(rendezvous, key, message, now_s)
+
+    monkeypatch.setattr(effort, "WORK_S", 0.5)
+    monkeypatch.setattr(Rendezvous, "hear", listen)
     keeper.client.own(12, 0, 3)
-    lost, waits, validates = members = [keeper.member(task) for task in (1, 2, 3)]
+    lost, waits, _ = members = [keeper.member(task) for task in (1, 2, 3)]
     together(members)  # each says that it is ready in this thread
     lost.close()
     wait_until(lambda: waits.change is not None)
     waits.ready(0, "change")
-    until_s = time.monotonic() + 10
-    while time.monotonic() < until_s:
+    until_s = time.monotonic() + (120 if works else 5)
+    while time.monotonic() < until_s and len(said) < 3:
         what()
-    if what is validate:
-        assert {one.world for one in together([waits, validates], 0, "change")} == {2}
-    else:
-        assert validates.change is not None
-        assert validates.change.why == LATE
-        assert waits.wait_generation(10).world == 1
+    assert (len(said) >= 3) is works
