@@ -21,6 +21,9 @@ from bftrainer_slurm.slurm.gateway import (
 # Slurm's commands try again by themselves for MessageTimeout (10 s unless configured) or longer.
 DEFAULT_TIMEOUT_S = 60.0
 
+# No slurm.conf here, and no slurmctld that DNS names to ask for one.
+_NOT_CONFIGURED = "Could not establish a configuration source"
+_CONFIGURE = "set SLURM_CONF to this cluster's slurm.conf"
 # Messages of slurm_strerror() (22.05 to 26.05) for errors that are not the request's fault.
 _UNAVAILABLE = (
     "Unable to contact slurm controller",
@@ -34,7 +37,7 @@ _UNAVAILABLE = (
     "Rate limit exceeded",  # 23.02 and later
     "Transport endpoint is not connected",
     "Unable to connect",
-    "Could not establish a configuration source",  # no slurm.conf, and no answer to ask for one
+    _NOT_CONFIGURED,
     "Unexpected message received",  # scontrol update's message when slurmctld does not answer
     "munged",
     "Munge decode failed",
@@ -109,6 +112,9 @@ class SlurmRunner:
         also: int = 0,
     ) -> str:
         shown = " ".join(command[:3])
+        configured = environment.get("SLURM_CONF")
+        if configured and not os.path.exists(configured):  # Slurm would look for it for a minute
+            raise SlurmUnavailableError(f"SLURM_CONF={configured} does not exist; {_CONFIGURE}")
         try:
             # Without ``given`` the input is empty: no command may wait for a terminal.
             done = subprocess.run(
@@ -142,5 +148,7 @@ def _text(output: bytes) -> str:
 
 def _slurms_words(stderr: str) -> str:
     """One line for a log, without blank lines and elements without an error."""
+    if _NOT_CONFIGURED in stderr:
+        return f"{_NOT_CONFIGURED} (no slurm.conf, no answer by DNS); {_CONFIGURE}"
     lines = (line.strip() for line in stderr.splitlines())
     return "; ".join(line for line in lines if line and not line.endswith(": No error"))

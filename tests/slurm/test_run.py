@@ -23,6 +23,8 @@ def test_returns_what_a_command_prints(tmp_path: Path) -> None:
 
 
 def test_output_is_the_same_whatever_the_users_settings(tmp_path: Path) -> None:
+    here = tmp_path / "slurm.conf"
+    here.touch()
     tool = runner(
         tmp_path,
         'echo "$SQUEUE_USERS|$SINFO_FORMAT|$SLURM_CLUSTERS|$SLURM_TIME_FORMAT|$LC_ALL|$SLURM_CONF"',
@@ -30,9 +32,18 @@ def test_output_is_the_same_whatever_the_users_settings(tmp_path: Path) -> None:
         SINFO_FORMAT="%N",
         SLURM_CLUSTERS="other",
         SLURM_TIME_FORMAT="relative",
-        SLURM_CONF="/here",
+        SLURM_CONF=str(here),
     )
-    assert tool.read("tool") == "|||%s|C|/here\n"
+    assert tool.read("tool") == f"|||%s|C|{here}\n"
+
+
+def test_a_configuration_that_is_not_there_is_told_at_once_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(SlurmUnavailableError, match=r"^SLURM_CONF=/nowhere does not exist; set"):
+        runner(tmp_path, "exec sleep 60", SLURM_CONF="/nowhere").read("tool")
+    told = "echo 'tool: error: fetch_config: DNS SRV lookup failed' >&2; "
+    last = "echo 'tool: fatal: Could not establish a configuration source' >&2; exit 1"
+    with pytest.raises(SlurmUnavailableError, match=r"^tool: Could not .*; set SLURM_CONF to"):
+        runner(tmp_path, told + last).read("tool")
 
 
 def test_a_submission_gets_the_users_own_settings_and_the_script(tmp_path: Path) -> None:
