@@ -13,7 +13,7 @@ import click
 from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on
 from bftrainer_slurm.cli.options import FILE
 from bftrainer_slurm.cli.side import personal_state, state_option
-from bftrainer_slurm.cli.site import site_file, site_settings
+from bftrainer_slurm.cli.site import site_file, site_files, site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
 from bftrainer_slurm.controller.settings_file import example, read_settings
 from bftrainer_slurm.slurm.open import CHOICES
@@ -32,7 +32,7 @@ def _check(config: Path | None) -> None:
     with fail_on(SettingsError):
         path = config or site_file()
         settings = site_settings(path)
-    click.echo(f"{path or 'no settings file'}: all is right")
+    click.echo(f"{path}: all is right" if path else f"no {' or '.join(site_files())}: the defaults")
     for name in rules():
         value = getattr(settings, name)
         if value != getattr(Settings(), name):

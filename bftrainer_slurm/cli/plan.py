@@ -50,7 +50,7 @@ def plan(
 ) -> None:
     """Solve the planning problem in FILE: how many nodes each trainer should have, and why.
 
-    FILE is JSON; docs/files.md has its keys.
+    FILE is JSON, - is the standard input; docs/files.md has its keys.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def given_problem(file: Path | None, back: int | None, state: Path) -> Problem:
         fail("give either a FILE or --from-history N")
     try:
         if file is not None:
-            return read_instance(file)
+            return read_instance(Path("/dev/stdin") if file == Path("-") else file)
         assert back is not None
         history = state / "history.sqlite"
         if not history.exists():

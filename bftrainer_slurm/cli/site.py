@@ -27,14 +27,18 @@ _IN_THE_LINE = {
 }
 
 
+def site_files() -> list[str]:
+    """Return where a site's settings file may be."""
+    return list(dict.fromkeys([str(_slurm_folder() / OURS), str(_ETC / OURS)]))
+
+
 def site_file() -> Path | None:
     """Return the site's settings file, None if there is none here.
 
     Raises:
         SettingsError: there are two of them.
     """
-    places = dict.fromkeys([_slurm_folder() / OURS, _ETC / OURS])
-    found = [place for place in places if _is_file(place)]
+    found = [place for place in map(Path, site_files()) if _is_file(place)]
     if len(found) > 1:
         raise SettingsError(f"{found[0]}: {found[1]} is there too; keep one of them")
     return found[0] if found else None

@@ -75,21 +75,21 @@ def checked(source: str, values: Mapping[str, object]) -> dict[str, Any]:
     """Return values as ``Settings`` has them.
 
     Raises:
-        SettingsError: one is not known or not possible.
+        SettingsError: some are not known or not possible; it names them all.
     """
     known = rules()
-    found = {}
+    found, wrong = {}, []
     for key, value in values.items():
-        if key not in known:
-            nearest = difflib.get_close_matches(key, known, 1, cutoff=0.0)[0]
-            raise SettingsError(
-                f"{source}: unknown key '{key[:80]}'; the nearest known one is {nearest}"
-            )
-        default, rule = known[key]
         try:
+            if key not in known:
+                nearest = difflib.get_close_matches(key, known, 1, cutoff=0.0)[0]
+                raise ValueError(f"unknown key; the nearest known one is {nearest}")
+            default, rule = known[key]
             found[key] = _checked(value, type(default), rule)
         except ValueError as error:
-            raise SettingsError(f"{source}: {key}: {error}") from error
+            wrong.append(f"{key[:80]}: {error}")
+    if wrong:
+        raise SettingsError(f"{source}: {'. '.join(wrong)}")
     return found
 
 

@@ -49,6 +49,8 @@ class Trace:
 def read_events(path: Path) -> Trace:
     """Read a parquet file, or CSV, with the columns time (Unix s), node and idle; gzipped or not.
 
+    The events may be in any order.
+
     Raises:
         TraceError: it cannot be read, a column is missing, or a value is not possible.
     """
@@ -128,9 +130,8 @@ def _checked(
         raise TraceError("no event")
     if not np.isfinite(time_s).all() or time_s.min() < 0 or time_s.max() > _LATEST_S:
         raise TraceError("column time must hold Unix seconds")
-    if (np.diff(time_s) < 0).any():
-        row = int(np.argmax(np.diff(time_s) < 0)) + 2
-        raise TraceError(f"event {row} is earlier than the one before: sort the events by time")
+    order = np.argsort(time_s, kind="stable")  # events of one time keep their order
+    time_s, names, idle = time_s[order], names[order], idle[order]
     seen, places = np.unique(names.astype(str), return_inverse=True)
     nodes = np.union1d(seen, np.array(vocabulary, dtype=np.str_)) if vocabulary else seen
     return Trace(

@@ -10,6 +10,7 @@ import os
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bftrainer_slurm.slurm.gateway import (
     GatewayError,
@@ -113,7 +114,7 @@ class SlurmRunner:
     ) -> str:
         shown = " ".join(command[:3])
         configured = environment.get("SLURM_CONF")
-        if configured and not os.path.exists(configured):  # Slurm would look for it for a minute
+        if configured and not Path(configured).exists():  # Slurm would look for it for a minute
             raise SlurmUnavailableError(f"SLURM_CONF={configured} does not exist; {_CONFIGURE}")
         try:
             # Without ``given`` the input is empty: no command may wait for a terminal.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +90,10 @@ def test_a_key_that_nobody_knows_is_refused_with_those_there_are(
 def test_a_key_that_looks_like_a_place_is_refused_too(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, problem(tmp_path, **{"x` - at `$.y": 1}))
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+
+
+def test_a_problem_may_come_from_the_standard_input() -> None:
+    command = [sys.executable, "-m", "bftrainer_slurm", "plan", "-", "--problem"]
+    problem = (EXAMPLES / "two-trainers.json").read_bytes()
+    done = subprocess.run(command, input=problem, capture_output=True, check=True)
+    assert len(json.loads(done.stdout)["trainers"]) == 2

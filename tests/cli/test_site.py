@@ -99,6 +99,12 @@ def test_a_check_says_that_all_is_right_and_what_differs_from_the_defaults(slurm
     ]
 
 
+def test_a_check_without_a_file_says_where_it_looked(slurm: Path) -> None:
+    result = CliRunner().invoke(main, ["controller", "--check"])
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0].startswith(f"no {slurm}/bftrainer.toml or /")
+
+
 @pytest.mark.parametrize("order", [("--check", "--config"), ("--config", "--check")])
 def test_a_check_of_a_file_that_is_not_right_ends_with_2(
     slurm: Path, tmp_path: Path, order: tuple[str, ...]
@@ -109,7 +115,7 @@ def test_a_check_of_a_file_that_is_not_right_ends_with_2(
     result = CliRunner().invoke(main, ["controller", *words])
     assert result.exit_code == 2
     assert result.stderr == (
-        f"bftrainer: {path}: unknown key 'reserve_node'; the nearest known one is reserve_nodes\n"
+        f"bftrainer: {path}: reserve_node: unknown key; the nearest known one is reserve_nodes\n"
     )
 
 

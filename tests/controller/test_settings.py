@@ -30,9 +30,13 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     [
         (
             "forward_time = 60",
-            "unknown key 'forward_time'; the nearest known one is forward_time_s",
+            "forward_time: unknown key; the nearest known one is forward_time_s",
         ),
-        ("[controller]", "unknown key 'controller'; the nearest known one is "),
+        ("[controller]", "controller: unknown key; the nearest known one is "),
+        (
+            "reserve_nodes = -1\npartitions = 'a'",
+            "reserve_nodes: must be .* nodes. partitions: unknown key",
+        ),
         ("forward_time_s = nan", "forward_time_s: must be from 0.1 to 86,400 seconds"),
         ("forward_time_s = 1e9", "forward_time_s: must be from 0.1 to 86,400 seconds"),
         ("reserve_nodes = -1", "reserve_nodes: must be from 0 to 100,000 nodes"),
