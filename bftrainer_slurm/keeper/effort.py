@@ -11,16 +11,17 @@ import time
 from pathlib import Path
 
 WORK_S = 10.0  # a worker that others wait for says this often that it works
-# The share of the time in which it could run that it computes at least; one that looks each
-# millisecond whether something has come uses 0.03.
+# The share of that which its thread computes at least. One that looks each millisecond whether
+# something has come uses 0.03, and 0.1 of what others leave it, as its caches are cold then.
 LEAST_WORK = 0.1
+LEAST_WORK_STARVED = 0.5  # of the time in which it did not wait for a processor
 
 
 class Effort:
     """What the thread that makes this does.
 
     A thread that waits for a processor, as on a node that others use as well, does not hang: that
-    time is left out (``schedstat`` in proc(5), where the kernel keeps it).
+    time may be left out (``schedstat`` in proc(5), where the kernel keeps it).
     """
 
     def __init__(self) -> None:
@@ -35,11 +36,12 @@ class Effort:
         passed_s = now_s - self._looked_s
         if passed_s < WORK_S:
             return False
-        used_s, waited_s = self._used_s, self._waited_s
+        used_s, waited_s = -self._used_s, -self._waited_s
         self._look()
         self._looked_s = now_s
-        could_run_s = passed_s - (self._waited_s - waited_s)
-        return self._used_s - used_s >= LEAST_WORK * could_run_s
+        used_s += self._used_s
+        waited_s += self._waited_s
+        return used_s >= min(LEAST_WORK * passed_s, LEAST_WORK_STARVED * (passed_s - waited_s))
 
     def _look(self) -> None:
         with contextlib.suppress(OSError):  # the thread has ended

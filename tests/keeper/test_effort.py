@@ -42,4 +42,4 @@ def test_who_computes_works_though_others_have_its_processor_and_who_sleeps_hang
     said = subprocess.run(
         [sys.executable, "-c", STARVED % what], check=True, capture_output=True, timeout=300
     )
-    assert (int(said.stdout) > 0) is works
+    assert (int(said.stdout) >= 4) is works  # of 8: a look may count what was waited before
