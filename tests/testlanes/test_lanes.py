@@ -108,6 +108,15 @@ def test_lanes_have_processes_and_ports_of_their_own(tmp_path: Path) -> None:
 
 
 @as_root
+def test_the_processor_time_of_those_that_nobody_waits_for_counts(tmp_path: Path) -> None:
+    spins = "import time\nwhile time.process_time() < 1: pass\nopen('done', 'w').close()"
+    leaves = f'cd {tmp_path}; setsid {sys.executable} -c "{spins}" & '
+    leaves += f"while [ ! -e {tmp_path}/done ]; do sleep 0.1; done; echo '1 passed in 1.00s'"
+    runs = done(tmp_path, shell("leaves", leaves))
+    assert runs["leaves"].processor_s >= 1
+
+
+@as_root
 def test_a_lane_that_takes_too_much_memory_is_ended_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
