@@ -35,24 +35,27 @@ def _newer(name: str, suite: str, which: str) -> Lane:
 
 
 _TRAINING = "slurm and torch and not chaos and not load"
-_CONTROLLER = "tests/controller"  # has half of these
+_UNITS = "not slurm and not torch and not chaos and not load and not frameworks"
+_CONTROLLER = "tests/controller"  # has half of both
 
-# The longest come first, those that mostly compute last. Each test is in one of the lanes of this
-# host, and in no other one; 'make frameworks' has 15 minutes more on a cluster.
+# Those that take longest come first, so that none is left over at the end with the processors to
+# itself. Each test is in one of the lanes of this host, and in no other one; 'make frameworks' has
+# 15 minutes more on a cluster.
 LANES = (
-    _here("chaos", "chaos and not load"),
-    _here("controller", _TRAINING, _CONTROLLER),
-    _here("training", _TRAINING, f"--ignore={_CONTROLLER}"),
-    _newer("forky-training", "forky", "torch"),
     _here("torch", "torch and not slurm and not chaos and not load"),
-    _newer("forky", "forky", "not torch"),
+    _here("controller", _TRAINING, _CONTROLLER),
+    _newer("forky-training", "forky", "torch"),
+    _here("chaos", "chaos and not load"),
+    _here("training", _TRAINING, f"--ignore={_CONTROLLER}"),
+    _here("units-controller", _UNITS, _CONTROLLER),
     Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
-    _newer("trixie-training", "trixie", "torch"),
-    _here("frameworks", "frameworks and not slurm"),
-    _newer("trixie", "trixie", "not torch"),
+    _newer("forky", "forky", "not torch"),
+    _here("units", _UNITS, f"--ignore={_CONTROLLER}"),
     _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
-    _here("units", "not slurm and not torch and not chaos and not load and not frameworks"),
+    _newer("trixie", "trixie", "not torch"),
+    _newer("trixie-training", "trixie", "torch"),
     Lane("packages", ("sh", "-c", _PACKAGES), tests=False, matrix=True),
+    _here("frameworks", "frameworks and not slurm"),
     Lane("lint", ("make", "--no-print-directory", "lint"), tests=False),
     _here("load", "load", alone=True),
 )

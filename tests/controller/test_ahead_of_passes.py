@@ -70,7 +70,7 @@ def test_a_job_behind_a_large_one_starts_in_the_first_pass_and_preempts_nobody(s
     small = ordinary(site, "-N1", "-t5")
     wait_until(lambda: site.lab.squeue(small, "%T") == ["RUNNING"])
     submitted_s, started_s = times(site, small)
-    assert started_s - submitted_s <= INTERVAL_S + 3
+    assert started_s - submitted_s < 1.5 * INTERVAL_S  # in the one after that it were more
     wait_until(lambda: site.controller.trainer(trainer)["shrank"] == 1)
     assert site.controller.trainer(trainer)["reclaimed"] == 1  # for the first job
     assert site.lab.squeue(large, "%T") == ["PENDING"]

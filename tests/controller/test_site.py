@@ -94,6 +94,7 @@ def told_by_page(site: Site, question: str) -> Any:
         return json.loads(gzip.decompress(answer.read()))
 
 
+@pytest.mark.once
 def test_a_trainer_that_never_joins_reads_so_in_its_own_output(site: Site) -> None:
     folder = site.folder()
     output = folder / "0.out"
@@ -124,6 +125,7 @@ def test_the_doctors_trial_says_how_late_a_job_came_and_leaves_nothing(site: Sit
     wait_until(lambda: set(site.lab.states().values()) == {"idle"})
 
 
+@pytest.mark.once
 def test_settings_are_read_again_where_the_admin_says_so(site: Site) -> None:
     path = site.lab.dir / "bftrainer.toml"
     before, controller = path.read_text(), site.controller
@@ -151,6 +153,7 @@ def test_settings_are_read_again_where_the_admin_says_so(site: Site) -> None:
         wait_until(lambda: nodes_of(site, array) == 4)
 
 
+@pytest.mark.once
 def test_two_trainers_share_by_weight(site: Site) -> None:
     with trainer(site, "1-3", "--bftrainer=weight=5") as heavy, trainer(site, "1-3") as light:
         wait_until(lambda: (nodes_of(site, heavy), nodes_of(site, light)) == (3, 1))
@@ -228,6 +231,7 @@ def test_a_script_that_requeues_itself_at_a_reclaim_costs_its_own_node_alone(sit
         site.end(array)
 
 
+@pytest.mark.once
 def test_of_all_starts_of_a_trainers_script_one_is_the_first(site: Site) -> None:
     starts = site.lab.home("alice") / "starts"
     line = f"echo $BFTRAINER_FIRST >> {starts}"
@@ -348,6 +352,7 @@ def test_a_comment_that_only_looks_like_a_trainers_is_left_alone_and_counted(sit
     site.lab.run("scancel", str(job))
 
 
+@pytest.mark.once
 def test_a_second_controller_is_refused(site: Site) -> None:
     second = ("bftrainer", "controller", "--mode", "site", "--state", site.controller.state)
     refused = site.run(*second, user=site.controller.user, check=False)
@@ -355,6 +360,7 @@ def test_a_second_controller_is_refused(site: Site) -> None:
     assert "another controller works in" in refused.stderr.splitlines()[-1]
 
 
+@pytest.mark.once
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
 def test_anybody_sees_the_status(site: Site) -> None:
     with trainer(site, "1-2") as array:
@@ -367,6 +373,7 @@ def test_anybody_sees_the_status(site: Site) -> None:
         assert "1 to 2 nodes" in site.run("bftrainer", "show", str(array), user="bob").stdout
 
 
+@pytest.mark.once
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
 def test_the_past_of_a_trainer_is_told_after_its_end_to_others_its_nodes_alone(site: Site) -> None:
     with trainer(site, "1-2") as array:
@@ -393,6 +400,7 @@ def test_without_the_controller_status_shows_what_slurm_knows(site: Site) -> Non
         site.controller.start()
 
 
+@pytest.mark.once
 def test_what_elements_write_is_one_story_with_the_nodes_names(site: Site) -> None:
     array = site.submit(IDLE.replace("srun", "echo on $SLURMD_NODENAME; srun"), "1-2")
     try:
@@ -404,11 +412,13 @@ def test_what_elements_write_is_one_story_with_the_nodes_names(site: Site) -> No
         site.end(array)
 
 
+@pytest.mark.once
 def test_an_unknown_trainer_is_a_one_line_error(site: Site) -> None:
     refused = site.run("bftrainer", "show", "no\nsuch", check=False)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 
 
+@pytest.mark.newest
 def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
     array, folder = site.digits("1-2", 4_000)
     wait_until(lambda: site.controller.trainer(array)["state"] == "finished", 240)

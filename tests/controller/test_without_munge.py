@@ -17,6 +17,7 @@ from tests.installed_slurm import slurm_version
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.torch,
+    pytest.mark.newest,
     pytest.mark.timeout(600),
     pytest.mark.skipif(slurm_version() < (23, 11), reason="auth/slurm came with Slurm 23.11"),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users"),

@@ -25,11 +25,20 @@ from tests.elastic.elements import Elements
 
 ARRAY = 9
 
-# Processes are forked from one that has all imported: a test needs many, and has few cores.
 _FORKS = get_context("forkserver")
-_FORKS.set_forkserver_preload(
-    ["torch._dynamo", "tests.elastic.inprocess", "tests.elastic.sharding"]
-)
+
+
+def fork_with(*modules: str) -> None:
+    """Let the processes be forked from one that has these imported too.
+
+    To import them anew costs each two to nine seconds of a core, and a test needs many processes.
+    """
+    _IMPORTED.extend(modules)
+    _FORKS.set_forkserver_preload([*_IMPORTED, "tests.elastic.frozen"])
+
+
+_IMPORTED: list[str] = []
+fork_with("torch._dynamo", "tests.elastic.inprocess", "tests.elastic.sharding")
 
 
 @dataclass(frozen=True)

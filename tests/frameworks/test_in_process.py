@@ -16,7 +16,7 @@ import torch
 
 from scripts.labcluster.keeper import Keeper, started_keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.workers import ARRAY, Workers, started_workers, wait
+from tests.elastic.workers import ARRAY, Workers, fork_with, started_workers, wait
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 
@@ -60,6 +60,7 @@ def end(workers: Workers, *tasks: int) -> None:
 
 
 FRAMEWORKS = ("huggingface", "lightning")
+fork_with(*(f"tests.frameworks.in_{framework}" for framework in FRAMEWORKS))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -101,6 +101,7 @@ def once(site: Site, nodes: str, code: int = 0, script: str = SCRIPT) -> Iterato
         site.end(array)
 
 
+@pytest.mark.newest
 def test_the_script_runs_once_and_its_steps_on_all_nodes(site: Site) -> None:
     with once(site, "1-3") as trainer:
         trainer.wait_for_world(3)

@@ -129,6 +129,7 @@ def test_a_script_may_choose_torchruns_own_rendezvous(site: Site) -> None:
         assert trainer.published["runtime"] != Runtime.AGENT.value
 
 
+@pytest.mark.newest
 def test_by_bftrainer_submit_a_site_needs_no_plugin_for_it(site: Site) -> None:
     with without_plugin(site):
         trains_by_submit(site, site.controller, "alice", "--site")
