@@ -13,7 +13,7 @@ from bftrainer_slurm.cli.chart import draws_blocks, strip
 from bftrainer_slurm.cli.common import changes, fail_where_unreadable, print_either, shown, who
 from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.past import A_WEEK_S, Since, past_of, the_past
-from bftrainer_slurm.cli.show import times
+from bftrainer_slurm.cli.show import goodput, times
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.terminal import date, table, width
 from bftrainer_slurm.cli.trainers import complete
@@ -127,6 +127,8 @@ def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "rescaling", _rescaling(one["rescales"])
     if one["goodput"]:
         yield "time", times(one["goodput"])
+        if good := goodput(one["goodput"]):
+            yield "goodput", good
 
 
 def _rescaling(rescales: Sequence[Mapping[str, Any]]) -> str:

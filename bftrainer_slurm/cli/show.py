@@ -29,7 +29,7 @@ from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.tail import folder_there, last_output
 from bftrainer_slurm.cli.terminal import date, width
 from bftrainer_slurm.cli.trainers import complete, the_one
-from bftrainer_slurm.controller.publish.sentences import numbers
+from bftrainer_slurm.controller.publish.sentences import duration, numbers
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
 
@@ -144,6 +144,8 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "used", f"{one['node_s'] / 3600:.2f} node-hours"
     if one.get("goodput"):
         yield "time", times(one["goodput"])
+        if good := goodput(one["goodput"]):
+            yield "goodput", good
     if "runtime" in one:
         yield "rendezvous", one["runtime"] or "not known yet"
     if one.get("rescale"):
@@ -188,6 +190,10 @@ def _growing(one: dict[str, Any]) -> str:
     """Say what keeps it from growing onto idle nodes; ``bftrainer explain`` says more."""
     plan = one.get("plan")
     if plan and plan["limit"] == _COST:
+        loss = one.get("loss") or {"seconds": 0.0}
+        if loss["seconds"] >= 1.0:
+            within = f"gains less within {plan['forward_s']:.0f} s"
+            return f"a change would lose {duration(loss['seconds'])} of training, {within}"
         up_s = one["rescale"]["up"]["seconds"]
         return f"costs {up_s:.1f} s, gains less within {plan['forward_s']:.0f} s"
     return "more nodes would not make it faster" if plan and plan["limit"] == _NO_GAIN else ""
@@ -200,8 +206,20 @@ def times(spent: dict[str, Any]) -> str:
         return f"{waited}, with nodes {_duration(spent['with_nodes_s'])}"
     names = {"trained": "trained_s", "rescaling": "rescaling_s", "lost": "lost_s"}
     parts = [f"{name} {_duration(spent[key])}" for name, key in names.items()]
-    good = spent["trained_s"] / spent["with_nodes_s"] if spent["with_nodes_s"] else 0.0
-    return f"{', '.join([parts[0], waited, *parts[1:]])}: {good:.0%} of the time with nodes"
+    return ", ".join([parts[0], waited, *parts[1:]])
+
+
+def goodput(spent: dict[str, Any]) -> str:
+    """How much of its time with nodes a trainer trained, and what became of the rest."""
+    with_nodes_s = spent["with_nodes_s"]
+    if spent["trained_s"] is None or not with_nodes_s:
+        return ""
+    again_s = spent.get("again_s") or 0.0
+    restarts_s = spent["rescaling_s"] + spent["lost_s"] - again_s
+    good, again, restarts = (
+        f"{part / with_nodes_s:.0%}" for part in (spent["trained_s"], again_s, restarts_s)
+    )
+    return f"{good} of the time with nodes: {again} trained again, {restarts} starts and restarts"
 
 
 def _duration(seconds: float) -> str:

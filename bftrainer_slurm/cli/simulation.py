@@ -18,6 +18,7 @@ from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.observe.reports import Reform, Report
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.losses import Loss
 from bftrainer_slurm.controller.state.profiles import Appraisal, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -251,7 +252,7 @@ class _Appraiser:
         up_s, down_s = self._scale * spec.rescale_up_s, self._scale * spec.rescale_down_s
         return RescaleCosts(up_s, down_s, start_s=self._scale * spec.start_s)
 
-    def progressed(self, view: TrainerView, report: Report) -> None:
+    def progressed(self, view: TrainerView, report: Report, loss: Loss) -> None:
         """Nothing to learn."""
 
     def reformed(self, view: TrainerView, reform: Reform) -> None:

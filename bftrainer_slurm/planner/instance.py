@@ -38,7 +38,7 @@ _MISSING = re.compile("Object missing required field `(.*)`")
 # A trainer's fields that have the same name in a file and in the planner.
 _ALIKE = (
     *("min_nodes", "max_nodes", "sizes"),
-    *("rescale_up_s", "rescale_down_s", "paused_s", "start_cost"),
+    *("rescale_up_s", "rescale_down_s", "paused_s", "start_cost", "loss_s"),
 )
 
 
@@ -59,6 +59,7 @@ class TrainerData(Struct, kw_only=True, omit_defaults=True, forbid_unknown_field
     rescale_down_s: Amount
     paused_s: Amount = 0.0
     start_cost: Amount = 0.0
+    loss_s: Amount = 0.0
     barred: tuple[Name, ...] = ()
     sizes: Annotated[tuple[Size, ...], Meta(max_length=MAX_SIZES)] = ()
 

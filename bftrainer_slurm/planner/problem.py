@@ -33,7 +33,7 @@ class Costs(Enum):
     """What a rescale costs."""
 
     PAPER = "paper"  # the value of the current nodes over the time of the rescale
-    PAUSE = "pause"  # a rescaled trainer stands still at its new size; stopping is free
+    PAUSE = "pause"  # a rescaled trainer stands still at its new size; stopping takes no time
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,10 @@ class PlannedTrainer:
     ``curve`` is its objective curve; ``current`` its nodes now; the rescale costs are seconds
     without progress after it grew or shrank. ``paused_s`` is how long it still stands still after
     its last rescale, ``start_cost`` is the cost of a start, in units of the curve times seconds;
-    both count with ``Costs.PAUSE`` only. ``barred`` names the classes of which it can have no node.
-    ``sizes``, if there are any, are the only numbers of nodes that it can train on, from
-    ``min_nodes`` to ``max_nodes``.
+    both count with ``Costs.PAUSE`` only. Any change of its nodes loses ``loss_s`` seconds of
+    what it trains on them, as it goes on from further back. ``barred`` names the classes of which
+    it can have no node. ``sizes``, if there are any, are the only numbers of nodes that it can
+    train on, from ``min_nodes`` to ``max_nodes``.
     """
 
     key: str
@@ -57,6 +58,7 @@ class PlannedTrainer:
     rescale_down_s: float
     paused_s: float = 0.0
     start_cost: float = 0.0
+    loss_s: float = 0.0
     barred: frozenset[str] = frozenset()
     sizes: tuple[int, ...] = ()
 
@@ -67,8 +69,10 @@ class PlannedTrainer:
             raise ValueError(
                 f"trainer {self.key}: rescale_up_s and rescale_down_s must be 0 s or more"
             )
-        if not (_is_amount(self.paused_s) and _is_amount(self.start_cost)):
-            raise ValueError(f"trainer {self.key}: paused_s and start_cost must be 0 or more")
+        if not all(map(_is_amount, (self.paused_s, self.start_cost, self.loss_s))):
+            raise ValueError(
+                f"trainer {self.key}: paused_s, start_cost and loss_s must be 0 or more"
+            )
         if not all(map(_is_amount, self.curve.values)):
             raise ValueError(f"trainer {self.key}: its curve must have finite values")
         if self.sizes and not self._ascends():
@@ -104,14 +108,16 @@ class PlannedTrainer:
         That cost depends on whether it stops, shrinks, stays, grows or starts, not by how much.
         """
         now, rate = len(self.current), self.curve.at(count)
-        rescale_s = 0.0
+        rescale_s = loss_s = 0.0
         if count != now:
             rescale_s = self.rescale_up_s if count > now else self.rescale_down_s
+            loss_s = self.loss_s
         if costs is Costs.PAPER:
-            return forward_s * rate - self.curve.at(now) * rescale_s
+            return forward_s * rate - self.curve.at(now) * (rescale_s + loss_s)
         if now == 0 and count > 0:
             return forward_s * rate - self.start_cost
-        return (forward_s - min(forward_s, max(rescale_s, self.paused_s))) * rate
+        pause_s = min(forward_s, max(rescale_s, self.paused_s))
+        return (forward_s - pause_s) * rate - self.curve.at(now) * loss_s
 
     def rescale_cost(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
         """What it loses by going from its current nodes to ``count``, in units of its curve."""

@@ -52,7 +52,7 @@ def groups_of(problem: Problem) -> list[Group]:
     alike: dict[object, list[int]] = defaultdict(list)
     for index, one in enumerate(problem.trainers):
         bounds, now = (one.min_nodes, one.max_nodes, one.sizes), problem.now(one)
-        costs = (one.rescale_up_s, one.rescale_down_s, one.paused_s, one.start_cost)
+        costs = (one.rescale_up_s, one.rescale_down_s, one.paused_s, one.start_cost, one.loss_s)
         alike[bounds, now, one.curve, costs, one.barred].append(index)
     return [
         Group(tuple(members), tuple(_segments(problem, problem.trainers[members[0]])))

@@ -328,18 +328,22 @@ def test_what_a_member_has_told_of_its_failure_says_more_than_the_output() -> No
     ("spent", "line"),
     [
         (
-            (3600.0, 59.94, 12.3, 387.7, 4000.0),
-            "trained 1:00:00, waiting 59.9 s, rescaling 12.3 s, lost 0:06:28: "
-            "90% of the time with nodes",
+            (3600.0, 59.94, 12.3, 387.7, 4000.0, 240.0),
+            "trained 1:00:00, waiting 59.9 s, rescaling 12.3 s, lost 0:06:28\n"
+            "goodput     90% of the time with nodes: 6% trained again, 4% starts and restarts",
         ),
-        ((None, 30.0, None, None, 7325.0), "waiting 30.0 s, with nodes 2:02:05"),
-        ((0.0, 30.0, 0.0, 0.0, 0.0), "trained 0.0 s, waiting 30.0 s, rescaling 0.0 s, lost 0.0 s"),
+        ((None, 30.0, None, None, 7325.0, None), "waiting 30.0 s, with nodes 2:02:05"),
+        (
+            (0.0, 30.0, 0.0, 0.0, 0.0, 0.0),
+            "trained 0.0 s, waiting 30.0 s, rescaling 0.0 s, lost 0.0 s",
+        ),
     ],
 )
 def test_show_says_where_a_trainers_time_went(spent: tuple[float | None, ...], line: str) -> None:
-    names = ("trained_s", "waiting_s", "rescaling_s", "lost_s", "with_nodes_s")
+    names = ("trained_s", "waiting_s", "rescaling_s", "lost_s", "with_nodes_s", "again_s")
     shown = render_trainer(SHOWN | {"goodput": dict(zip(names, spent, strict=True))})
-    assert f"\ntime        {line}" in shown
+    assert f"\ntime        {line}\n" in shown
+    assert ("goodput" in shown) == ("goodput" in line)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,10 @@ def test_what_keeps_a_trainer_from_more_nodes_is_a_sentence(
     assert sentence in said(**terms)
 
 
+def test_who_would_lose_nothing_is_not_told_of_it() -> None:
+    assert "lose the" not in said({"loss": {"from_start": True, "seconds": 0.4}})
+
+
 def test_there_is_a_sentence_for_each_limit() -> None:
     assert len({said(limit=limit.value) for limit in Limit}) == len(Limit)
 
@@ -114,6 +118,15 @@ def test_there_is_a_sentence_for_each_limit() -> None:
         ({"plan": None, "hidden": True}, "Only alice sees what the plan says about it."),
         ({"sizes": [2, 4, 8]}, "It trains on 2, 4 or 8 nodes only, as its user asked."),
         ({"step": 4, "min_nodes": 4}, "It trains on 4 to 8 nodes in steps of 4 only, as its"),
+        (
+            {"loss": {"from_start": True, "seconds": 734.0}},
+            "It begins at step 0 again after each change of nodes. A change now would lose the 12 "
+            "min that it has trained since its last start, so the plan leaves its size unless",
+        ),
+        (
+            {"loss": {"from_start": False, "seconds": 52.0}},
+            " A change now would lose the 52 s that it has trained since its last checkpoint, so",
+        ),
     ],
 )
 def test_why_it_waits_or_changes_is_a_sentence(changes: dict[str, Any], sentence: str) -> None:

@@ -87,6 +87,7 @@ def problems(draw: st.DrawFn, costs: tuple[Costs, ...] = (Costs.PAPER,)) -> Prob
                 rescale_down_s=draw(seconds),
                 paused_s=draw(seconds),
                 start_cost=draw(seconds),
+                loss_s=draw(seconds),
             )
         )
     pool = frozenset(names).union(*(one.current for one in trainers))
@@ -120,6 +121,7 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
                 rescale_down_s=draw(seconds),
                 paused_s=draw(seconds),
                 start_cost=draw(seconds),
+                loss_s=draw(seconds),
                 barred=draw(st.sampled_from([frozenset(), frozenset({"c0"}), frozenset({"c1"})])),
             )
         )

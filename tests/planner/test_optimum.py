@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,20 @@ def test_keeps_bounds_pool_and_one_trainer_a_node(planner: Planner, problem: Pro
     assert feasible(problem, shares_of(problem, plan))
     assert len(given) == len(set(given))
     assert problem.pool.issuperset(given)
+
+
+@any_problem
+@given(problems(tuple(Costs)))
+def test_moves_nobody_for_less_than_the_changes_lose(planner: Planner, problem: Problem) -> None:
+    stay = [problem.now(trainer) for trainer in problem.trainers]
+    if not feasible(problem, stay):
+        return  # some have nodes, but not as many as they need
+    shares = shares_of(problem, planner.plan(problem))
+    pairs = zip(problem.trainers, shares, stay, strict=True)
+    lost = sum(one.loss_s * one.curve.at(sum(now)) for one, share, now in pairs if share != now)
+    free = tuple(replace(one, loss_s=0.0) for one in problem.trainers)
+    without = replace(problem, trainers=free)
+    assert value(without, shares) - value(without, stay) >= lost - slack(problem) - 1e-9 * lost
 
 
 @any_problem

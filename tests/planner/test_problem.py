@@ -59,6 +59,26 @@ def test_with_pauses_being_started_costs_something() -> None:
 
 
 @pytest.mark.parametrize(
+    ("costs", "count", "worth"),
+    [
+        (Costs.PAUSE, 2, 120 * 2),  # it stays
+        (Costs.PAUSE, 3, (120 - 10) * 3 - 40 * 2),
+        (Costs.PAUSE, 1, (120 - 5) * 1 - 40 * 2),
+        (Costs.PAUSE, 0, -40 * 2),
+        (Costs.PAPER, 3, 120 * 3 - (10 + 40) * 2),
+        (Costs.PAPER, 0, -(5 + 40) * 2),
+    ],
+)
+def test_any_change_loses_what_is_trained_again(costs: Costs, count: int, worth: float) -> None:
+    loser = replace(planned(current="n0 n1"), loss_s=40.0)
+    assert value(problem(4, loser, costs=costs), [(count,)]) == worth
+
+
+def test_who_has_no_nodes_loses_nothing() -> None:
+    assert value(problem(4, replace(planned(), loss_s=40.0)), [(2,)]) == 120 * 2
+
+
+@pytest.mark.parametrize(
     ("counts", "is_feasible"),
     [
         ([0, 0], True),
@@ -84,6 +104,7 @@ def test_counts_keep_bounds_and_pool(counts: list[int], is_feasible: bool) -> No
         ({"rescale_up_s": float("nan")}, "rescale_up_s"),
         ({"rescale_down_s": float("inf")}, "rescale_down_s"),
         ({"paused_s": -1.0}, "paused_s"),
+        ({"loss_s": float("inf")}, "loss_s"),
         ({"start_cost": float("nan")}, "start_cost"),
         ({"curve": ThroughputCurve((0, 1), (0.0, float("nan")))}, "finite"),
         ({"curve": ThroughputCurve((0, 1), (0.0, float("inf")))}, "finite"),

@@ -21,6 +21,8 @@ _MOST_OF_FORWARD = 0.5
 # Smaller differences of rescaling costs are noise, and make no new plan.
 _SAME_S = 1.0
 _SAME_SHARE = 1 / 3
+_SAME_LOSS_S = 30.0
+_SAME_LOSS_SHARE = 1 / 2
 
 
 def problem_of(
@@ -100,7 +102,11 @@ def same_question(problem: Problem, other: Problem | None) -> bool:
     if other is None or _wanted(problem) != _wanted(other):
         return False
     pairs = zip(problem.trainers, other.trainers, strict=True)
-    return all(_costs_alike(one, before) for one, before in pairs)
+    forward_s = problem.forward_time_s
+    return all(
+        _costs_alike(one, before) and _losses_alike(one.loss_s, before.loss_s, forward_s)
+        for one, before in pairs
+    )
 
 
 def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
@@ -114,6 +120,13 @@ def _costs_alike(one: PlannedTrainer, other: PlannedTrainer) -> bool:
         (one.rescale_down_s, other.rescale_down_s),
     )
     return all(abs(a - b) <= max(_SAME_S, _SAME_SHARE * max(a, b)) for a, b in pairs)
+
+
+def _losses_alike(loss_s: float, before_s: float, forward_s: float) -> bool:
+    """Whether a loss has not changed much; one beyond the forward time just goes on growing."""
+    if min(loss_s, before_s) >= forward_s:
+        return True
+    return abs(loss_s - before_s) <= max(_SAME_LOSS_S, _SAME_LOSS_SHARE * max(loss_s, before_s))
 
 
 def _wanted(problem: Problem) -> tuple[object, ...]:
@@ -163,6 +176,7 @@ def _planned_trainer(
         rescale_down_s=costs.down_s,
         paused_s=max(0.0, view.state.paused_until_s - picture.now_s),
         start_cost=start_s * curve.at(least),
+        loss_s=appraisal.loss_s,
         barred=frozenset(one.name for one, out in classes.items() if view.array in out),
         sizes=sizes,
     )

@@ -45,7 +45,9 @@ class Report:
 
     ``pause_s`` is how long training made no progress before that generation, None if not reported;
     in ``again_s`` of it steps were trained again. ``alone`` is 1 if each process trains by itself.
-    ``measures`` are the script's own measurements.
+    ``from_start`` is how often in a row the script has begun at step 0 again, 0 if it went on;
+    ``unsaved_s`` how long it has trained since its last checkpoint. ``measures`` are the script's
+    own measurements.
     """
 
     time_s: float
@@ -56,6 +58,8 @@ class Report:
     pause_s: float | None = None
     again_s: float | None = None
     alone: float | None = None
+    from_start: int | None = None
+    unsaved_s: float | None = None
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -64,14 +68,17 @@ def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
     measures = dict(numbered.note.measures)
     most = {"samples": _MOST, "steps": _MOST, "generation": _MOST, "nodes": max_nodes}
     most |= {"pause_s": _LONGEST_PAUSE_S, "again_s": _LONGEST_PAUSE_S, "alone": 1}
+    most |= {"from_start": _MOST, "unsaved_s": _MOST}
     known = {name: measures.pop(name, None) for name in most}
     if not all(value is None or 0 <= value <= most[name] for name, value in known.items()):
         return None  # nan is not in any range
     nodes, generation = known.pop("nodes"), known.pop("generation")
+    from_start = known.pop("from_start")
     return Report(
         numbered.time_s,
         nodes=int(nodes) if nodes else None,
         generation=None if generation is None else int(generation),
+        from_start=None if from_start is None else int(from_start),
         measures={name: value for name, value in measures.items() if math.isfinite(value)},
         **known,
     )

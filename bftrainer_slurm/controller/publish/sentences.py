@@ -17,6 +17,7 @@ _OVER = {
     "cancelled": "It was cancelled",
     "withheld": "An operator holds it",
 }
+_IN_SECONDS = 120.0  # a longer time is told in minutes
 OLD_S = 15.0  # a working controller publishes every two seconds
 
 
@@ -43,7 +44,7 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     if plan:
         if one.get("sizes") or one.get("step", 1) > 1:
             found.append(f"It trains on {numbers(one)} only, as its user asked.")
-        found += [_limit(plan), *_room(plan), _pool(document)]
+        found += [_limit(plan), *_loss(one), *_room(plan), _pool(document)]
         if len(one["nodes"]) + len(one["starting"]) != plan["nodes"]:
             found.append(f"The plan gives it {nodes(plan['nodes'])}; it is on its way there.")
     elif one.get("hidden"):
@@ -54,6 +55,20 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
             "left than it needs nodes."
         )
     return found
+
+
+def _loss(one: Mapping[str, Any]) -> list[str]:
+    """Say what a change of its nodes would lose: the plan counts that as a cost."""
+    loss = one.get("loss") or {"seconds": 0.0}
+    if loss["seconds"] < 1.0:
+        return []
+    since, why = "checkpoint", ""
+    if loss["from_start"]:
+        since, why = "start", "It begins at step 0 again after each change of nodes. "
+    return [
+        f"{why}A change now would lose the {duration(loss['seconds'])} that it has trained since "
+        f"its last {since}, so the plan leaves its size unless another brings more than that."
+    ]
 
 
 def _room(plan: Mapping[str, Any]) -> list[str]:
@@ -146,6 +161,11 @@ def numbers(one: Mapping[str, Any]) -> str:
 def nodes(count: int) -> str:
     """Return so many nodes in words."""
     return f"{count} node{'' if count == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words."""
+    return f"{seconds:.0f} s" if seconds < _IN_SECONDS else f"{seconds / 60:.0f} min"
 
 
 def number(value: float) -> str:

@@ -25,6 +25,10 @@ STATES = (
 )
 _DAY_S = 86_400.0
 _IN_A_ROW = 2  # failures; a single one may be bad luck
+_ANEW = (
+    "begins at step 0 again after each change of nodes: save checkpoints, and load the newest one "
+    "as the script starts (docs/frameworks); until then its size seldom changes"
+)
 
 
 def trainer_status(
@@ -45,7 +49,7 @@ def trainer_status(
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
     running = since_s(view)
     report = progress.last
-    notice = None if apart is None or now_s < apart.due_s else apart.notice
+    notice = _anew(known) if apart is None or now_s < apart.due_s else apart.notice
     return {
         "array": view.array,
         "name": trainer.name,
@@ -160,6 +164,10 @@ def _failing(failing: Failing | None) -> str | None:
         return None
     nodes = f" on {named(failing.failed_on)}" if failing.failed_on else ""
     return f"failed {failing.in_a_row} times in a row{nodes}: 'bftrainer show' has its last output"
+
+
+def _anew(known: Mapping[str, Any]) -> str | None:
+    return _ANEW if known.get("loss", {}).get("from_start") else None
 
 
 def _kept(view: TrainerView, now_s: float) -> str | None:

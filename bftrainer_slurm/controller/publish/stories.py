@@ -20,7 +20,7 @@ from typing import Any
 
 from bftrainer_slurm.controller.publish.access import Viewer
 from bftrainer_slurm.controller.state.database import reading
-from bftrainer_slurm.controller.state.goodput import Work, goodput, served
+from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Work, goodput, served
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.schema import UPGRADES
 from bftrainer_slurm.keeper.protocol import Asked, whole
@@ -206,8 +206,8 @@ def _story(
 def _spent(
     history: sqlite3.Connection, met: dict[str, Any], stays: Sequence[Stay], now_s: float
 ) -> dict[str, float | None]:
-    query = "SELECT since_s, time_s, trained_s, rescaling_s, generation FROM work WHERE array = ?"
-    work = next((Work(*row) for row in history.execute(query, (met["array"],))), None)
+    query = f"SELECT {WORK_COLUMNS} FROM work WHERE array = ?"
+    work = next(map(Work.of, history.execute(query, (met["array"],))), None)
     had = served((one.start_s, one.end_s) for one in stays)
     ended = all(one.end_s is not None for one in stays)
     return goodput(work, had, met["submit_s"], ended=ended, now_s=now_s)

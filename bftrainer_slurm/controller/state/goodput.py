@@ -6,17 +6,25 @@ What it trained comes from its own reports; when it had nodes is in the history.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Any, Self
 
 from bftrainer_slurm.controller.observe.reports import Report
+from bftrainer_slurm.controller.state.losses import NO_LOSS, Loss
+
+WORK_COLUMNS = (
+    "since_s, time_s, trained_s, rescaling_s, generation, again_s, from_start, present_s, unsaved_s"
+)
+_OWN = 6  # columns that are not of its loss
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """The sum of a trainer's reports up to ``time_s``; it was submitted at ``since_s``.
 
-    ``generation`` is the one that the last report is of.
+    ``generation`` is the one that the last report is of. What was trained in ``again_s`` was thrown
+    away by a restart: it is not in ``trained_s``. ``loss`` is what the next one would lose.
     """
 
     since_s: float
@@ -24,6 +32,19 @@ class Work:
     trained_s: float = 0.0
     rescaling_s: float = 0.0
     generation: int | None = None
+    again_s: float = 0.0
+    loss: Loss = NO_LOSS
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """The values of ``WORK_COLUMNS``."""
+        *own, loss = astuple(self)
+        return (*own, *loss)
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Self:
+        """Return the work that these values say."""
+        return replace(cls(*row[:_OWN]), loss=Loss(*row[_OWN:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +68,10 @@ def worked(before: Work | None, report: Report, submit_s: float, there_s: float)
     if the generation seems to be the same: a new run numbers its generations from 1 again.
     """
     if before is None:
-        return Work(min(submit_s, report.time_s), report.time_s, generation=report.generation)
+        loss = NO_LOSS.trained(0.0, report)
+        return Work(
+            min(submit_s, report.time_s), report.time_s, generation=report.generation, loss=loss
+        )
     gap_s = report.time_s - before.time_s
     if gap_s <= 0:
         return before
@@ -57,18 +81,24 @@ def worked(before: Work | None, report: Report, submit_s: float, there_s: float)
         time_s=report.time_s,
         generation=report.generation,
     )
-    if there_s > before.time_s:
-        return work  # no node was there all the time in between
-    if report.generation == before.generation:
-        return replace(work, trained_s=work.trained_s + gap_s)
-    if report.pause_s is None:
-        return work  # no process lived through the change, or that is unknown
-    pause_s = min(report.pause_s, gap_s)
-    return replace(
+    stayed = there_s <= before.time_s  # a node was there all the time in between
+    if stayed and report.generation == before.generation:
+        loss = before.loss.trained(gap_s, report)
+        return replace(work, trained_s=work.trained_s + gap_s, loss=loss)
+    # None: no process lived through the change, or that is unknown.
+    pause_s = gap_s if not stayed or report.pause_s is None else min(report.pause_s, gap_s)
+    loss, thrown_s = before.loss.restarted(gap_s - pause_s, report)
+    thrown_s = min(thrown_s, work.trained_s)
+    again_s = 0.0 if not stayed or report.pause_s is None else min(report.again_s or 0.0, pause_s)
+    work = replace(
         work,
-        trained_s=work.trained_s + gap_s - pause_s,
-        rescaling_s=work.rescaling_s + max(0.0, pause_s - (report.again_s or 0.0)),
+        trained_s=work.trained_s + gap_s - pause_s - thrown_s,
+        again_s=work.again_s + thrown_s + again_s,
+        loss=loss,
     )
+    if not stayed or report.pause_s is None:
+        return work
+    return replace(work, rescaling_s=work.rescaling_s + pause_s - again_s)
 
 
 def served(stays: Iterable[tuple[float, float | None]]) -> Served:
@@ -94,22 +124,24 @@ def goodput(
     """Return how the time since a trainer was submitted was spent, in seconds.
 
     The time ends now, or when an ended trainer's last node left. ``lost_s`` is time with nodes but
-    without progress: while it starts, fails, hangs, or trains steps again. Values are None if it
-    reports nothing.
+    without progress: while it starts, fails, hangs, or trains steps again, which is the part
+    ``again_s``. Values are None if it reports nothing.
     """
     since_s = min(known for known in (submit_s, had.first_s, work and work.since_s) if known)
     until_s = had.last_s if ended and had.open_s is None and had.last_s is not None else now_s
     open_s = 0.0 if had.open_s is None else max(0.0, until_s - had.open_s)
     with_nodes_s = had.seconds + open_s
-    trained_s = rescaling_s = lost_s = None
+    trained_s = rescaling_s = lost_s = again_s = None
     if work is not None:
         trained_s = min(work.trained_s, with_nodes_s)
         rescaling_s = min(work.rescaling_s, with_nodes_s - trained_s)
         lost_s = with_nodes_s - trained_s - rescaling_s
+        again_s = min(work.again_s, lost_s)
     return {
         "trained_s": trained_s,
         "waiting_s": max(0.0, until_s - since_s - with_nodes_s),
         "rescaling_s": rescaling_s,
         "lost_s": lost_s,
+        "again_s": again_s,
         "with_nodes_s": with_nodes_s,
     }

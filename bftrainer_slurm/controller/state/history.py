@@ -25,7 +25,7 @@ from bftrainer_slurm.controller.state.database import (
     put,
     reading,
 )
-from bftrainer_slurm.controller.state.goodput import Served, Work, served
+from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Served, Work, served
 from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.learnt import Rows, later, news
 from bftrainer_slurm.controller.state.lessons import Lessons
@@ -185,16 +185,13 @@ class History:
 
     def set_work(self, array: int, work: Work) -> None:
         """Note the sum of a trainer's reports."""
-        self._database.write(put("work", array, *astuple(work)))
+        self._database.write(put("work", array, *work.row))
 
     def work(self, array: int) -> Work | None:
         """Return the sum of a trainer's reports, None if it has made none."""
-        rows = self._database.read(
-            "SELECT since_s, time_s, trained_s, rescaling_s, generation FROM work WHERE array = ?",
-            array,
-        )
+        rows = self._database.read(f"SELECT {WORK_COLUMNS} FROM work WHERE array = ?", array)
         now_s = self._clock()
-        works = (Work(*row) for row in rows)
+        works = map(Work.of, rows)
         return next((replace(work, time_s=min(work.time_s, now_s)) for work in works), None)
 
     def add_preemptions(self, preemptions: Iterable[Preemption]) -> None:

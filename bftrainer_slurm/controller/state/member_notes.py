@@ -123,11 +123,11 @@ class MemberNotes:
         if said is None:
             told.progress.refused += 1
             return view.state
-        self._appraiser.progressed(view, said)
         told.together.hear(1 if said.alone else said.nodes or 1, now_s)
         told.together.alone = bool(said.alone)
         before, submit_s = told.work, view.submit_s
         told.work = worked(before, said, submit_s, view.since_s)
+        self._appraiser.progressed(view, said, told.work.loss)
         if before and (pause_s := told.work.rescaling_s - before.rescaling_s) > 0:
             nodes = said.nodes or len(view.placed)
             self._history.add_pause(view.array, now_s, nodes, pause_s)

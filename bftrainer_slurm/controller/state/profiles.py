@@ -22,6 +22,7 @@ from bftrainer_slurm.controller.state.lessons import (
     Look,
     Rescale,
 )
+from bftrainer_slurm.controller.state.losses import NO_LOSS, Loss
 from bftrainer_slurm.controller.state.measuring import Stopwatch
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
@@ -61,20 +62,21 @@ class Appraisal:
 
     ``curve`` is in samples/s (or in any unit, if only its shape is known); ``done`` is the share of
     its samples that is done, None if unknown. ``expected`` is the curve without optimism if the
-    trainer explores, else None.
+    trainer explores, else None. A change of nodes loses ``loss_s`` seconds of training.
     """
 
     curve: ThroughputCurve
     costs: RescaleCosts
     done: float | None = None
     expected: ThroughputCurve | None = None
+    loss_s: float = 0.0
 
 
 class Appraiser(Protocol):
     """Knows trainers; the daemon's learns from what they report."""
 
-    def progressed(self, view: TrainerView, report: Report) -> None:
-        """Take a report of progress."""
+    def progressed(self, view: TrainerView, report: Report, loss: Loss) -> None:
+        """Take a report of progress, and what a change of nodes would lose after it."""
 
     def reformed(self, view: TrainerView, reform: Reform) -> None:
         """Take a note that a trainer is in a new generation."""
@@ -110,6 +112,7 @@ class _Known:
     last_s: float = float("-inf")  # when its last look ended
     fit: Fit | None = None
     drawn: tuple[Fit, dict[str, Any]] | None = None
+    loss: Loss = NO_LOSS
 
     def add(self, look: Look) -> None:
         """Add a look."""
@@ -150,9 +153,10 @@ class Profiles:
         self._fits: Fits[int] = Fits()
         self._exploration: Exploration[int] = Exploration()
 
-    def progressed(self, view: TrainerView, report: Report) -> None:
+    def progressed(self, view: TrainerView, report: Report, loss: Loss = NO_LOSS) -> None:
         """Learn from a report of progress."""
         known = self._trainer(view)
+        known.loss = loss
         looks, rescales = known.stopwatch.report(report, len(view.placed))
         for look in looks:
             if look.time_s <= known.last_s:
@@ -192,7 +196,11 @@ class Profiles:
         curves = self._exploration.curves(standings, now_s)
         expected = self._exploration.expected
         return [
-            Appraisal(curves[view.array], self.costs(view, now_s), expected=expected[view.array])
+            Appraisal(
+                *(curves[view.array], self.costs(view, now_s)),
+                expected=expected[view.array],
+                loss_s=self._trainer(view).loss.seconds,
+            )
             for view in views
         ]
 
@@ -212,6 +220,7 @@ class Profiles:
                 name: {"seconds": seconds, "count": len(self._costs(known, grew))}
                 for name, seconds, grew in (("up", costs.up_s, True), ("down", costs.down_s, False))
             },
+            "loss": {"from_start": known.loss.begins_anew, "seconds": known.loss.seconds},
         }
 
     def forget(self, keep: frozenset[int]) -> None:

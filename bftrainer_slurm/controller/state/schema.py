@@ -111,6 +111,13 @@ CREATE TABLE asked (
     PRIMARY KEY (array, task)
 );
 """,
+    # What restarts have thrown away, and what the next one would, see ``losses``.
+    """
+ALTER TABLE work ADD COLUMN again_s REAL NOT NULL DEFAULT 0;
+ALTER TABLE work ADD COLUMN from_start INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE work ADD COLUMN present_s REAL NOT NULL DEFAULT 0;
+ALTER TABLE work ADD COLUMN unsaved_s REAL NOT NULL DEFAULT 0;
+""",
 )
 
 

@@ -187,6 +187,40 @@ def test_another_pool_or_another_trainer_needs_another_plan() -> None:
     assert not same_question(problem, None)
 
 
+def losing(seconds: float) -> Problem:
+    problem = asked(view(ON_N1, HELD), free="n7 n8")
+    (one,) = problem.trainers
+    return replace(problem, trainers=(replace(one, loss_s=seconds),))
+
+
+@pytest.mark.parametrize(
+    ("before_s", "after_s", "same"),
+    [
+        (0, 29, True),
+        (5, 60, False),  # its move has to be worth more now
+        (80, 110, True),
+        (130, 3000, True),  # no change was worth that, and none is
+        (3000, 0, False),  # it has begun anew, or saved: a move is cheap now
+        (130, 40, False),
+    ],
+)
+def test_a_plan_stands_until_a_change_loses_much_more_or_less(
+    before_s: float, after_s: float, same: bool
+) -> None:
+    assert same_question(losing(after_s), losing(before_s)) is same
+
+
+def test_the_planner_is_told_what_a_change_loses() -> None:
+    class Loses(Known):
+        def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
+            return [replace(one, loss_s=700.0) for one in super().appraise(views, now_s)]
+
+    seen: Any = picture(view(ON_N1, HELD))
+    problem = problem_of(seen, places("n7"), find("speedup"), Loses(), {}, Eligibility())  # type: ignore[arg-type]
+    assert problem.trainers[0].loss_s == 700.0
+    assert value(problem, [(1,)]) > value(problem, [(2,)]), "it is left at its size"
+
+
 @pytest.mark.parametrize(
     ("up_s", "same"), [(18.5, True), (22.0, True), (60.0, False), (3.0, False)]
 )

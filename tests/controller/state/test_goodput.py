@@ -76,6 +76,7 @@ def test_the_rest_of_the_time_with_nodes_is_lost() -> None:
         "waiting_s": 20,
         "rescaling_s": 2,
         "lost_s": 8,
+        "again_s": 0,
         "with_nodes_s": 80,
     }
 

@@ -234,7 +234,7 @@ function facts(one) {
   if (spent?.trained_s != null && spent.with_nodes_s) {
     const share = (value) => percent(value / spent.with_nodes_s);
     said.push(`of its ${duration(spent.with_nodes_s)} with nodes it trained ${share(spent.trained_s)}, rescaled ` +
-      `${share(spent.rescaling_s)}, and lost ${share(spent.lost_s)}`);
+      `${share(spent.rescaling_s)}, and lost ${share(spent.lost_s)}${spent.again_s ? ` (trained again: ${share(spent.again_s)})` : ""}`);
   }
   return `${said.join("; ")}.`;
 }
