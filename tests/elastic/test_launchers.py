@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from torch.distributed.launcher.api import LaunchConfig
 
+from bftrainer_slurm.elastic.tasks.seats import launch_once
 from scripts.labcluster.keeper import started_keeper
 from tests.elastic.agents import Agents
+from tests.elastic.test_tasks import srun_says
 
 _BIN = Path(sys.executable).parent
 _TORCHRUN = (_BIN / "torchrun",)
@@ -75,3 +80,62 @@ def test_nodes_meet_whatever_the_command_line_says(
             agents.wait_for_world(alone, 1)
         finally:
             agents.end()
+
+
+# What srun does on a node with two tasks, in this order: the first one is not the first to come.
+_TWO_TASKS = """
+SLURM_LOCALID=1 SLURM_PROCID=1 "$@" & second=$!
+SLURM_LOCALID=0 SLURM_PROCID=0 "$@"; code=$?
+wait $second && exit $code
+"""
+_BY_SRUN = ("bash", "-c", _TWO_TASKS, "srun")
+
+
+def test_of_several_launchers_on_a_node_the_first_trains_and_the_others_wait(
+    tmp_path: Path,
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    launcher = (*_BY_SRUN, *_TORCHRUN, "--nproc-per-node=1", "--nnodes=2", "--node-rank=0")
+    with started_keeper(state) as keeper:
+        agents = Agents(keeper, tmp_path / "trainer", launcher=launcher)
+        try:
+            agents.own(2)
+            for task in (1, 2):
+                step = srun_says(f"n{task}", 2) | {"SLURM_JOB_ID": f"{os.getpid()}{task}"}
+                agents.start(task, **step)
+            agents.wait_for_world(4, 1, 2)
+            agents.kill(2)
+            agents.wait_for_world(2, 1)
+        finally:
+            agents.end()
+    said = "n1 has 2 launchers: the first one starts its 2 processes, the others wait"
+    assert agents.log(1).count(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("nodes", "own", "gpus", "expected"),
+    [
+        ("1:1", 2, "", 2),
+        ("1:4", 2, "", 2),  # not said by the script
+        ("3:3", 1, "", 1),
+        ("2:2", 1, "", 2),
+        ("4:4", 1, "2", 2),  # two nodes with two launchers each
+        ("2:2", 2, "2", 2),  # they would not fit
+    ],
+)
+def test_the_first_launcher_starts_the_processes_of_all_where_each_is_a_node(
+    monkeypatch: pytest.MonkeyPatch, nodes: str, own: int, gpus: str, expected: int
+) -> None:
+    monkeypatch.setattr("os.sched_setaffinity", lambda *_: None)
+    least, _, most = nodes.partition(":")
+    config = LaunchConfig(int(least), int(most), own)
+    launch_once(config, srun_says("n1", 2) | {"SLURM_GPUS_ON_NODE": gpus})
+    assert config.nproc_per_node == expected
+
+
+def test_a_launcher_whose_first_task_has_ended_ends_too(tmp_path: Path) -> None:
+    step = srun_says("n1", 2) | {"SLURM_JOB_ID": str(os.getpid()), "SLURM_LOCALID": "1"}
+    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer", "PET_NNODES": "1:4"}
+    ran = subprocess.run([*_TORCHRUN, tmp_path / "no.py"], env=os.environ | step | element)
+    assert ran.returncode == 0

@@ -12,12 +12,11 @@ import pytest
 
 from bftrainer_slurm.elastic.tasks import apart, lightning, waiting
 from bftrainer_slurm.elastic.tasks.command import (
-    Seat,
     deepspeeds_arguments,
-    seat,
     torchrun_for,
     torchrun_for_deepspeed,
 )
+from bftrainer_slurm.elastic.tasks.seats import Seat, seat, use_all_processors
 from scripts.labcluster.keeper import started_keeper
 from tests.elastic.agents import Agents
 
@@ -163,6 +162,19 @@ def test_another_task_of_the_node_waits_until_the_first_one_has_ended() -> None:
             other.wait(3)
         first.kill()
     assert other.wait(60) == 0
+
+
+def test_the_first_task_has_the_processors_of_all() -> None:
+    mine = os.sched_getaffinity(0)
+    step = srun_says("n1", 2) | {"SLURM_JOB_ID": str(os.getpid())}
+    with subprocess.Popen(["sleep", "1000"], env=os.environ | step) as other:
+        try:
+            os.sched_setaffinity(0, {min(mine)})
+            use_all_processors(step)
+            assert os.sched_getaffinity(0) == mine
+        finally:
+            os.sched_setaffinity(0, mine)
+            other.kill()
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,13 @@ def meet_here(environment: Mapping[str, str]) -> None:
     """
     from torch.distributed.launcher.api import LaunchConfig
 
+    from bftrainer_slurm.elastic.tasks.seats import launch_once
+
     begin: Callable[[LaunchConfig], None] = LaunchConfig.__post_init__
 
     @wraps(begin)
     def begin_here(config: LaunchConfig) -> None:
+        launch_once(config, environment)
         config.rdzv_backend = config.rdzv_endpoint = BACKEND
         config.rdzv_configs = {}  # a static rendezvous has the node's rank here
         config.run_id = environment.get("PET_RDZV_ID", config.run_id)

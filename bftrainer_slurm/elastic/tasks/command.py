@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,28 +19,6 @@ _FLAGS = re.compile(
 )
 _NUMBER = ("--num_gpus", "--num_accelerators")
 LOCAL_RANK = "--local_rank"  # the option that DeepSpeed's launcher gives to each of its processes
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """A process's place among those that srun, or another launcher, has started on this node."""
-
-    number: int = 0
-    of: int = 1
-    variable: str = ""  # which says the number
-
-
-def seat(environment: Mapping[str, str]) -> Seat:
-    """Return this process's seat: by srun's variables, an element being one node, or DeepSpeed's.
-
-    Raises:
-        ValueError: a variable is not a number.
-    """
-    for number, size in (("SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"), ("LOCAL_RANK", "LOCAL_SIZE")):
-        of = int(environment.get(size) or 1)
-        if of > 1 and number in environment:
-            return Seat(int(environment[number]), of, number)
-    return Seat()
 
 
 def torchrun_for(command: Sequence[str], python: str, processes: int) -> list[str] | None:

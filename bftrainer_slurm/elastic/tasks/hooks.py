@@ -13,18 +13,17 @@ import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import wraps
 from inspect import signature
-from pkgutil import get_data
 from typing import Any, NoReturn
 
 from bftrainer_slurm.elastic.rendezvous.command_line import is_launcher, is_ours
 from bftrainer_slurm.elastic.tasks import apart, lightning, worker
 from bftrainer_slurm.elastic.tasks.command import (
     deepspeeds_arguments,
-    seat,
     torchrun_for,
     torchrun_for_deepspeed,
     without_local_rank,
 )
+from bftrainer_slurm.elastic.tasks.seats import VARIABLE, seat, use_all_processors, wait_for
 
 _STARTED_BY_ACCELERATE = "ACCELERATE_DYNAMO_BACKEND"  # which its launcher always sets
 # elastic.Trainer makes its groups itself, and helps Lightning and others to count one process.
@@ -90,20 +89,19 @@ def _become(
     torchrun: Sequence[str], environment: Mapping[str, str], tells_rank: bool = False
 ) -> NoReturn:
     """Replace this process by its node's torchrun; or by one that waits for it, in other seats."""
-    sys.stdout.flush()
-    sys.stderr.flush()
     here = seat(environment)
     if here.number != 0:
-        waiting = (get_data(__package__, "waiting.py") or b"").decode()  # we may be in a zip file
-        command = [sys.executable, "-S", "-c", waiting, here.variable]
-        os.execve(sys.executable, command, dict(environment))
+        wait_for(here.variable, environment)
+    if here.of > 1:
+        use_all_processors(environment)
+    sys.stdout.flush()
     node = environment.get("SLURMD_NODENAME", "this node")
     print(
         f"bftrainer: {node} starts the script again under torchrun, to meet the trainer's others",
         file=sys.stderr,
         flush=True,
     )
-    told = {worker.VARIABLE: worker.TELL_RANK if tells_rank else "1"}
+    told = {VARIABLE: worker.TELL_RANK if tells_rank else "1"}
     os.execve(torchrun[0], list(torchrun), {**environment, **told})
 
 

@@ -1,7 +1,7 @@
-"""Waits for the torchrun of this node's first task, in place of the other tasks of a step.
+"""Waits for the launcher of this node's first task, in place of the other tasks of a step.
 
-Run by its text, with the variable that numbers the tasks. It needs nothing: a task that waits
-keeps no memory of a GPU.
+Run by its text, with a process's number, or the variable that numbers the tasks. It needs nothing:
+a task that waits keeps no memory of a GPU.
 """
 
 from __future__ import annotations
@@ -9,26 +9,36 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _ROUND_S = 1.0
 _SAME = ("SLURM_JOB_ID", "SLURM_STEP_ID")
+_PROC = Path("/proc")
 
 
-def is_there(folder: Path, wanted: set[bytes]) -> bool:
-    """Whether a process's first environment has all these variables."""
-    try:
-        return wanted <= set((folder / "environ").read_bytes().split(b"\0"))
-    except OSError:  # it has ended, or is somebody else's
-        return False
+def processes(environment: Mapping[str, str], *variables: str) -> Iterator[int]:
+    """Yield this step's processes on this node that have been started with these variables."""
+    same = [f"{name}={environment[name]}" for name in _SAME if name in environment]
+    wanted = {text.encode() for text in (*same, *variables)}
+    for folder in _PROC.iterdir():
+        try:
+            if folder.name.isdecimal() and wanted <= set(
+                (folder / "environ").read_bytes().split(b"\0")
+            ):
+                yield int(folder.name)
+        except OSError:  # it has ended, or is somebody else's
+            pass
 
 
 def main() -> None:
-    """Return when no process of the first task is left; srun tells that task's exit code."""
-    same = {f"{name}={os.environ[name]}" for name in _SAME if name in os.environ}
-    wanted = {text.encode() for text in same | {f"{sys.argv[1]}=0"}}
-    processes = Path("/proc")
-    while any(is_there(one, wanted) for one in processes.iterdir() if one.name.isdecimal()):
+    """Return when that process, or all of the first task, have ended; srun tells their code."""
+    process = sys.argv[1]
+    while (
+        (_PROC / process).exists()
+        if process.isdecimal()
+        else any(processes(os.environ, f"{process}=0"))
+    ):
         time.sleep(_ROUND_S)
 
 

@@ -17,9 +17,9 @@ from typing import Any
 from bftrainer_slurm.elastic import beginning, resuming
 from bftrainer_slurm.elastic.tasks import lightning
 from bftrainer_slurm.elastic.tasks.command import LOCAL_RANK
+from bftrainer_slurm.elastic.tasks.seats import VARIABLE
 
-VARIABLE = "BFTRAINER_TASKS"  # set where a task of srun has become a torchrun
-TELL_RANK = "rank"  # its value if each script gets its rank on the node as an argument
+TELL_RANK = "rank"  # the value of VARIABLE if each script gets its rank on the node as an argument
 _NODES = "BFTRAINER_NODES"
 _MEETING = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
 _LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST")
