@@ -151,7 +151,8 @@ def test_a_date_may_be_written_without_hyphens(tmp_path: Path) -> None:
 
 
 def test_malformed_lines_are_shown_escaped(log: Path) -> None:
-    log.write_text(LOG + "\x1b[2J evil\n" * 9)
+    steps = "1.0|1|1|1|1|COMPLETED|n1\n" * 200  # with more than 5 % malformed a log is refused
+    log.write_text(LOG + "\x1b[2J evil\n" * 9 + steps)
     result = assess(log, *WINDOW, "--no-replay")
     assert result.exit_code == 0
     assert "9 lines could not be read and were skipped:" in result.stderr

@@ -45,6 +45,7 @@ EDGES = (
 BEYOND = (
     "The log holds only {held}: in the rest of the time that was asked for, nodes count as idle."
 )
+LOCAL = "The log's times name no zone; they are read as times of {zone} (--time-zone)."
 RUNNING = (
     "{jobs:,} jobs have no end in the log and hold their nodes to its last moment; ends that the "
     "accounting lost look the same (sacctmgr show runawayjobs)."

@@ -198,8 +198,14 @@ class Notes:
     steps: int = 0
     running: int = 0
     malformed: int = 0
+    local_times: bool = False  # times without a zone, read in the one that the user names
     bad_lines: list[BadLine] = field(default_factory=list)
     last_submit_s: float = -math.inf
+
+    @property
+    def lines(self) -> int:
+        """How many lines there were, whatever they held."""
+        return self.jobs + self.never_ran + self.steps + self.malformed
 
     def skip(self, number: int, line: str, why: str) -> None:
         """Count a line that cannot be read, and keep it if it is one of the first."""

@@ -23,13 +23,15 @@ from bftrainer_slurm.replay.logs.counts import Counts
 from bftrainer_slurm.replay.logs.edges import trusted
 from bftrainer_slurm.replay.logs.hardware import Allocations, GpuUse, Hardware
 from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer, minus
-from bftrainer_slurm.replay.logs.jobs import JobTable, LogError, Notes
+from bftrainer_slurm.replay.logs.jobs import SHOWN_LINES, JobTable, LogError, Notes
 from bftrainer_slurm.replay.logs.lines import Lines, read_lines, unzipped
 from bftrainer_slurm.replay.logs.nodes import NodeNumbers, Partitions, expand
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
 from bftrainer_slurm.replay.trace import COLUMNS, PARQUET_MAGIC, TraceError, read_events
 
 _MOST_UNKNOWN = 0.05  # of a time, before it is said that the log does not reach so far
+_MOST_MALFORMED = 0.05  # of a log's lines: with more, its figures would be of another cluster
+_MOST_OVERFULL = 1.05  # nodes in use, of the machine: times in whole seconds overlap a little
 _BEYOND_S = 31 * 86400.0  # how far beyond its log a time may reach, or as far as the log is long
 
 
@@ -152,7 +154,7 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
     hardware = allocations.hardware(count, options.gpus_per_node)
     holes, unusable = _usable(without_job, occupancy, numbers, (from_s, to_s), options)
     edges = _edges(started, notes, (from_s, to_s), options)
-    caveats = (*_unknown(options), caveats_of.UNSEEN, *edges, *_runaway(notes))
+    caveats = (*_unknown(options), caveats_of.UNSEEN, *edges, *_told(notes, options))
     return replace(
         _log(kind, holes, count, from_s, to_s, notes, caveats),
         jobs=jobs,
@@ -231,9 +233,14 @@ def _by_counts(
     caveats.append(caveats_of.PACKED if options.cpus_per_node else caveats_of.WHOLE)
     if nodes == peak and not options.nodes:
         caveats.append(caveats_of.PEAK)
+    if options.nodes and peak > _MOST_OVERFULL * nodes:
+        raise LogError(
+            f"--nodes {nodes}: jobs used {peak:,} at once; give more, or leave it out; if jobs "
+            "share nodes, give --cpus-per-node"
+        )
     if peak > nodes:
         caveats.append(caveats_of.OVERFULL.format(peak=peak, nodes=nodes))
-    caveats += [*_edges(started, notes, (from_s, to_s), options), *_runaway(notes)]
+    caveats += [*_edges(started, notes, (from_s, to_s), options), *_told(notes, options)]
     log = _log(kind, holes, nodes, from_s, to_s, notes, tuple(caveats))
     return replace(log, jobs=jobs, kinds=(frozenset({""}),) * nodes)
 
@@ -285,6 +292,10 @@ def _window(started: JobTable, notes: Notes, options: LogOptions) -> tuple[float
     notes.jobs, notes.running = len(started), int(np.isinf(started.end_s).sum())
     if not notes.jobs:
         raise LogError(f"no job in it ever held a node{_first_bad_line(notes)}")
+    if notes.malformed > max(SHOWN_LINES, _MOST_MALFORMED * notes.lines):
+        raise LogError(f"it is broken{_first_bad_line(notes)}; write it anew: {sacct.COMMAND}")
+    if notes.running == notes.jobs:
+        raise LogError("no job in it has an end: take a log of a time that has passed")
     from_s, to_s = options.from_s, options.to_s
     if from_s is None or to_s is None:
         try:
@@ -326,7 +337,8 @@ def _first_bad_line(notes: Notes) -> str:
     if not notes.bad_lines:
         return ""
     first = notes.bad_lines[0]
-    return f"; {notes.malformed:,} malformed lines, the first is line {first.number}: {first.why}"
+    count = f"{notes.malformed:,} of {notes.lines:,} lines cannot be read"
+    return f"; {count}, the first is line {first.number}: {first.why}"
 
 
 def _unknown(options: LogOptions) -> tuple[str, ...]:
@@ -350,5 +362,9 @@ def _edges(
         yield caveats_of.EDGES
 
 
-def _runaway(notes: Notes) -> tuple[str, ...]:
-    return (caveats_of.RUNNING.format(jobs=notes.running),) if notes.running else ()
+def _told(notes: Notes, options: LogOptions) -> Iterator[str]:
+    """What the reader noticed about times."""
+    if notes.local_times:
+        yield caveats_of.LOCAL.format(zone=options.zone)
+    if notes.running:
+        yield caveats_of.RUNNING.format(jobs=notes.running)

@@ -36,7 +36,8 @@ COMMAND = (
 _DIGITS = 12  # of Unix seconds
 _NEVER = {"", "Unknown", "None", "N/A"}
 _NO_NODES = ["", "None", "None assigned", "N/A", "(null)"]
-_USED = {name.lower() for name in COLUMNS.split(",")} - {"state"}
+_USED = {name.lower() for name in COLUMNS.split(",")}
+_OVER = ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY")  # states of jobs that have an end
 _OTHER_NAMES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
 _UNITS_MB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _SCHEDULERS = {"SchedMain": 0, "SchedSubmit": 0, "SchedBackfill": 1}
@@ -102,7 +103,12 @@ def _with_times(rows: Rows, notes: Notes, zone: tzinfo) -> tuple[Rows, NDArray[n
     submit = rows.numbers("submit", time, math.nan)
     eligible = rows.numbers("eligible", time) if "eligible" in rows.columns else submit
     found = (rows.numbers("start", time), rows.numbers("end", time), submit, eligible)
-    good = rows.readable(first_of(*(why for _, why in found)), notes)
+    notes.local_times |= any("-" in text for text in rows.texts("start"))
+    endless = np.full(len(rows.line), "", object)
+    if "state" in rows.columns:
+        over = np.isin(rows.texts("state"), _OVER) & np.isfinite(found[0][0])
+        endless[over & np.isnan(found[1][0])] = "it is over, but has no end"
+    good = rows.readable(first_of(*(why for _, why in found), endless), notes)
     return rows.only(good), np.stack([times_s[good] for times_s, _ in found])
 
 

@@ -80,9 +80,24 @@ def test_without_node_lists_the_peak_is_the_machine(tmp_path: Path) -> None:
     assert caveats.PEAK in log.caveats
 
 
-def test_more_busy_than_there_are_is_pointed_out(tmp_path: Path) -> None:
-    log = read_log(write(tmp_path / "log", COUNTS), LogOptions(nodes=1, from_s=1000, to_s=2000))
+def test_more_busy_than_the_header_says_there_are_is_pointed_out(tmp_path: Path) -> None:
+    log = read_log(
+        write(
+            tmp_path / "log",
+            SWF.replace("MaxNodes: 3", "MaxNodes: 1").replace("Procs: 6", "Procs: 2"),
+        ),
+        ALL,
+    )
     assert any("2 nodes busy, more than the 1" in caveat for caveat in log.caveats)
+
+
+def test_local_times_are_pointed_out_with_the_zone_in_which_they_are_read(tmp_path: Path) -> None:
+    text = SACCT.replace("|1200|", "|1970-01-01T00:20:00|").replace(
+        "|900|900", "|900|1970-01-01T00:15:00", 1
+    )
+    said = "The log's times name no zone; they are read as times of UTC (--time-zone)."
+    assert said in read_log(write(tmp_path / "log", text), ALL).caveats
+    assert said not in read_log(write(tmp_path / "log", SACCT), ALL).caveats
 
 
 def test_shared_nodes_are_counted_by_cpus(tmp_path: Path) -> None:
@@ -170,7 +185,19 @@ def test_a_list_that_is_none_is_a_malformed_line(tmp_path: Path) -> None:
         ("a\rb,c\n", ALL, "neither sacct output"),
         (SACCT.splitlines()[0], LogOptions(node_list="n1"), "no job in it ever held a node"),
         (SACCT.splitlines()[0], ALL, "no job in it ever held a node"),
-        (SACCT.splitlines()[0] + "\nx|y\n", ALL, "1 malformed lines, the first is line 2"),
+        (
+            SACCT.splitlines()[0] + "\nx|y\n",
+            ALL,
+            "1 of 1 lines cannot be read, the first is line 2",
+        ),
+        (SACCT + "4|1|9\n" * 6, ALL, "6 of 9 lines cannot be read, .*; write it anew: SLURM"),
+        (SACCT + "5|1|900|950|Unknown|FAILED|n1\n" * 6, ALL, "it is over, but has no end"),
+        (
+            SACCT.replace("|1200|", "||").replace("|1900|", "||").replace("COMPLETED", ""),
+            ALL,
+            "no job in it has an end",
+        ),
+        (COUNTS, LogOptions(nodes=1, from_s=1000, to_s=2000), "--nodes 1: jobs used 2 at once"),
         (SACCT, LogOptions(nodes=3), "the log has node lists"),
         (SACCT, LogOptions(node_list="n[1-"), "--node-list"),
         (COUNTS, LogOptions(node_list="n1"), "the log has no node lists"),
