@@ -37,10 +37,11 @@ _newest_file_s = 0.0  # that this process has loaded: when it was written
 
 
 def watch() -> None:
-    """Note from now on what this process's script loads by torch."""
+    """Note from now on what this process's script loads and saves by torch."""
     import torch
 
     torch.load = _noting_file(torch.load)
+    torch.save = _noting_save(torch.save)
     kind: Any = torch.optim.Optimizer
     kind.load_state_dict = _noting_optimizer(kind.load_state_dict)
 
@@ -50,6 +51,8 @@ def look(memory: Memory, trained_before: bool, ranks: int) -> None:
     goes_on = _loaded_optimizer or _newest_file_s >= memory.made_s
     before = memory.train_on(ranks)
     line = ""
+    if goes_on:
+        memory.goes_on()
     if goes_on and before not in (0, ranks) and not any(map(sys.modules.get, resuming.MODULES)):
         line = _OTHER_RANKS.format(ranks, before) if memory.tell_of_ranks() else ""
     elif trained_before and not goes_on:
@@ -77,3 +80,15 @@ def _noting_file(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(f, *given, **named)
 
     return load
+
+
+def _noting_save(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def save(*given: Any, **named: Any) -> Any:
+        from bftrainer_slurm.elastic.steps import of_this_process
+
+        saved = function(*given, **named)
+        of_this_process().wrote_file()
+        return saved
+
+    return save

@@ -118,6 +118,11 @@ def measures(era: Era, now: StepCounts) -> dict[str, float]:
         found["samples"] = now.samples
     if now.alone:
         found["alone"] = 1.0
+    elif now.from_start is not None:
+        found["from_start"] = now.from_start
+        begun_s = max(now.again_s or now.first_s, now.kept_s)
+        if now.from_start == 0 and now.kept_s > 0:
+            found["unsaved_s"] = max(0.0, now.last_s - begun_s)
     if era.before.last_s > 0 and now.first_s > 0:
         pause_s = max(0.0, now.first_s - era.before.last_s)
         found["pause_s"] = min(_LONGEST_PAUSE_S, pause_s)

@@ -22,7 +22,9 @@ _ASKED, _ENDING, _SAVERS = range(6, 9)
 _TEXT, _WRITTEN, _HEARD = range(9, 12)
 _LOST, _LOST_SAMPLES, _AGAIN_S = range(12, 15)
 _UNWANTED, _ALONE, _FROM_START, _RANKS, _TOLD = range(15, 20)
-_SAVED = 20  # from here on one number for each process of the node
+_BEGAN, _KEPT_S = range(20, 22)
+_SAVED = 22  # from here on one number for each process of the node
+_FROM_STEP_0, _FROM_CHECKPOINT = 1.0, 2.0  # how the present process began
 _ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
 
 
@@ -39,6 +41,8 @@ class StepCounts:
     lost_samples: float | None = None  # in these; None: not known
     again_s: float = 0.0  # when the process that trains now began with steps again; 0: not
     alone: bool = False  # each process trains by itself: they are in no group together
+    from_start: int | None = None  # how often in a row the script began at step 0 again
+    kept_s: float = 0.0  # when it last wrote a file by torch; 0: never, or it saves when asked
 
 
 class Memory:
@@ -84,6 +88,8 @@ class Memory:
             *(int(steps), _known(samples), first_s, last_s, bool(in_process)),
             *(int(lost) if highest > 0 else None, _known(lost_samples), again_s),
             bool(self.numbers[_ALONE]),
+            int(self.numbers[_FROM_START]) if self.numbers[_BEGAN] else None,
+            0.0 if self.numbers[_SAVERS] else self.numbers[_KEPT_S],
         )
 
     def expect_first(self) -> None:
@@ -94,7 +100,7 @@ class Memory:
 
     def begin(self) -> None:
         """Say that new processes begin, which are not asked for anything yet."""
-        for number in (_ASKED, _ENDING, _SAVERS, _UNWANTED, _ALONE):
+        for number in (_ASKED, _ENDING, _SAVERS, _UNWANTED, _ALONE, _BEGAN):
             self.numbers[number] = 0.0
         self.numbers[_SAVED:] = _ZEROS[_SAVED:]
 
@@ -140,9 +146,19 @@ class Memory:
         return not all(self.numbers[_SAVED : _SAVED + savers])
 
     def begins_from_start(self) -> int:
-        """Note that new processes began at step 0 again; return how often that has happened."""
+        """Note that new processes began at step 0 again; return how often in a row."""
+        self.numbers[_BEGAN] = _FROM_STEP_0
         self.numbers[_FROM_START] += 1
         return int(self.numbers[_FROM_START])
+
+    def goes_on(self) -> None:
+        """Note that new processes went on from what others had trained."""
+        self.numbers[_BEGAN] = _FROM_CHECKPOINT
+        self.numbers[_FROM_START] = 0.0
+
+    def keep(self) -> None:
+        """Note that the script has written what may be a checkpoint."""
+        self.numbers[_KEPT_S] = time.monotonic()
 
     def train_on(self, ranks: int) -> int:
         """Note how many ranks train now; return how many trained before; 0: none on this node."""
@@ -190,6 +206,7 @@ class Steps:
         self._begun = self._by_script = self._by_trainer = False
         self._in_group = False  # with all other processes
         self._seen = False  # an optimizer's first step
+        self._numbered = False  # the script has told a step's number
         self._stepped: set[int] = set()
         self._given: int | None = None  # samples that this rank got since the last step
 
@@ -229,6 +246,11 @@ class Steps:
             self._given = self._given and 0
         self._stepped.add(id(optimizer))
 
+    def wrote_file(self) -> None:
+        """Note that the script has written a file by torch."""
+        if self._memory is not None:
+            self._memory.keep()
+
     def given(self, samples: int) -> None:
         """Note how many samples of a batch were given to be trained."""
         self._given = (self._given or 0) + samples
@@ -260,6 +282,9 @@ class Steps:
         if memory.unread:
             listeners.hear_changes(memory)
         if number is not None:
+            if not self._numbered and number > 1:
+                memory.goes_on()
+            self._numbered = True
             if number <= numbers[_HIGHEST]:
                 numbers[_LOST] += 1
                 numbers[_LOST_SAMPLES] += known

@@ -191,6 +191,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_loaded_optimizer", False), ("_newest_file_s", 0.0)):
         monkeypatch.setattr(beginning, name, value)
     monkeypatch.setattr(torch, "load", torch.load)
+    monkeypatch.setattr(torch, "save", torch.save)
     monkeypatch.setattr(torch.optim.Optimizer, "load_state_dict", _LOADS)
     beginning.watch()
 
@@ -210,6 +211,67 @@ def test_a_script_that_begins_again_at_each_change_is_told_so_once(
         train(memory, made_optimizer())
         said = capsys.readouterr().err.count("has begun at step 0 again")
         assert said == told, f"life {lives}"
+
+
+@pytest.mark.usefixtures("watched")
+def test_the_controller_is_told_how_often_in_a_row_a_script_began_again(memory: Memory) -> None:
+    def told() -> float | None:
+        process = Steps(memory)
+        process.by_optimizer(optimizer)
+        measured = measures(Era(1, 1, StepCounts(0, None, 0, 0, False)), memory.read())
+        memory.begin()
+        assert memory.read().from_start is None, "the next process has not begun"
+        return measured.get("from_start")
+
+    optimizer = made_optimizer()
+    assert [told() for _ in range(3)] == [None, 1, 2]
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert told() == 0
+
+
+@pytest.mark.usefixtures("watched")
+def test_the_controller_is_told_what_was_trained_since_a_checkpoint(
+    memory: Memory, tmp_path: Path
+) -> None:
+    optimizer = made_optimizer()
+    optimizer.load_state_dict(optimizer.state_dict())
+    process = steps.of_this_process()
+    era = Era(1, 1, StepCounts(0, None, 0, 0, False))
+
+    def unsaved_s() -> float | None:
+        process.by_optimizer(optimizer)
+        return measures(era, memory.read()).get("unsaved_s")
+
+    assert unsaved_s() is None, "it may save in another way"
+    torch.save({"step": 1}, tmp_path / "snapshot.pt")
+    kept_s = memory.read().kept_s
+    time.sleep(0.05)
+    assert unsaved_s() == pytest.approx(memory.read().last_s - kept_s)
+    memory.will_save(1)
+    assert unsaved_s() is None, "it saves when its agent asks"
+
+
+@pytest.mark.usefixtures("watched")
+def test_the_number_of_a_process_s_first_step_says_that_it_goes_on(memory: Memory) -> None:
+    for first in (1, 1, 5):
+        process = Steps(memory)
+        process.by_optimizer(made_optimizer())  # it loads in a way that is not seen
+        process.by_script(32, first)
+        told = memory.read().from_start
+        memory.begin()
+    assert told == 0
+
+
+@pytest.mark.parametrize(("from_start", "unsaved_s"), [(2, None), (0, 40.0)])
+def test_the_controller_believes_what_a_change_loses(
+    from_start: int, unsaved_s: float | None
+) -> None:
+    now = StepCounts(9, None, 100, 150, False, from_start=from_start, kept_s=110)
+    told = measures(Era(2, 1, StepCounts(9, None, 1, 10, False)), now)
+    note = Note(NoteKind.PROGRESS, 7, measures=tuple(told.items()))
+    report = read_report(NumberedNote(1, 5.0, note), 4)
+    assert report is not None
+    assert (report.from_start, report.unsaved_s) == (from_start, unsaved_s)
 
 
 @pytest.mark.usefixtures("watched")
