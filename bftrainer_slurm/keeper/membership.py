@@ -1,35 +1,25 @@
 """A member's side of its group: what training processes and agents call. Standard library only.
 
-A daemon thread talks to the keeper, and connects again for ever; training goes on while the keeper
-is away. What a message leads to is decided in the keeper, by ``rendezvous``.
+Training goes on while the keeper is away. What a message leads to is decided in the keeper, by
+``rendezvous``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import random
-import selectors
-import socket
 import threading
-import time
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import cycle
-from typing import TypeVar
 
-from bftrainer_slurm.keeper.credentials import CredentialError, Prove, Seal, seals
+from bftrainer_slurm.keeper.conversation import Conversation
+from bftrainer_slurm.keeper.credentials import Prove
 from bftrainer_slurm.keeper.effort import Effort
 from bftrainer_slurm.keeper.messages import (
-    MAX_FROM_KEEPER,
     Ack,
     AckStop,
     Alone,
     Armed,
     Broken,
-    Challenge,
     Change,
     Done,
     Dropped,
@@ -40,40 +30,26 @@ from bftrainer_slurm.keeper.messages import (
     Generation,
     Go,
     Held,
-    Hello,
     Identity,
     Leave,
     Measured,
-    Ping,
     Ready,
     Refused,
     Released,
     Role,
     StopAt,
     StoreAt,
-    Welcome,
     Working,
     encode,
     good_measures,
-    parse_from_keeper,
     parse_from_member,
-    parse_hello,
-    payload,
 )
-from bftrainer_slurm.keeper.protocol import GREETING, ProtocolError, parse_addresses
 
 logger = logging.getLogger(__name__)
 
-PING_S = 1.0
 PROGRESS_S = 1.0
-CONNECT_S = 5.0  # for all addresses together
-KEEPER_SILENCE_S = 30.0  # a keeper that is silent for longer is gone with its host
-MOVED_S = 10.0  # the same, if the keeper may have moved to another host
-BACKOFF_S = (0.1, 5.0)
-_DONE_S = 2.0  # saying goodbye takes this long at most
 
 Notice = Change | Generation | Released | Finished | Dropped
-_Kind = TypeVar("_Kind", Challenge, Welcome)
 
 
 class MembershipError(Exception):
@@ -96,11 +72,10 @@ class RefusedError(MembershipError):
     """The keeper does not accept that this process belongs to the trainer's owner."""
 
 
-class Membership:
+class Membership(Conversation):
     """This process's place in its group. All methods may be called from any thread.
 
-    ``keeper`` is HOST:PORT, or several with commas between them, which are tried in turn.
-    ``on_notice`` is called in the membership's own thread, and must not wait for anything.
+    ``on_notice`` is called in the conversation's thread, and must not wait for anything.
 
     Raises:
         ProtocolError: a field of ``identity`` is invalid, or ``keeper`` is not an address.
@@ -113,26 +88,17 @@ class Membership:
         prover: Prove,
         on_notice: Callable[[Notice], None] | None = None,
     ) -> None:
-        parse_hello(encode(Hello("", identity)))
+        super().__init__(keeper, identity, prover)
         self._keeper = keeper
-        self._addresses = parse_addresses(keeper)
-        self._silence_s = KEEPER_SILENCE_S if len(self._addresses) == 1 else MOVED_S
-        self._identity = identity
-        self._prover = prover
         self._on_notice = on_notice
         self._state = threading.Condition()
         self._outgoing: list[bytes] = []
         # Whether the keeper answers, as far as is known: its silence is noticed after a while.
         self.connected = False
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
-        self._wake_out.setblocking(False)
-        self._thread = threading.Thread(target=self._live, name="bftrainer-member", daemon=True)
         # What is known, guarded by _state. `change` is also read without it.
         self.change: Change | None = None  # announced since the last generation
         self._waiting: Ready | None = None  # said, and not answered yet
         self._given: Generation | None = None  # not returned yet
-        self._held: Held | None = None  # the last one given
         self._armed = self._gone = False
         self._stop_step: int | None = None
         self._over: MembershipError | None = None  # why no generation will ever come
@@ -142,10 +108,6 @@ class Membership:
         self._progress_s = float("-inf")
         self._effort: Effort | None = None  # of the thread that trains
         self._complaint = ""
-
-    def start(self) -> None:
-        """Begin to connect; returns at once."""
-        self._thread.start()
 
     def ready(self, step: int, cause: str, error: str = "", lineage: int = 0) -> None:
         """Say that this process is at a boundary and waits for a generation.
@@ -240,9 +202,7 @@ class Membership:
     def close(self) -> None:
         """End the connection; without ``done`` the others take it for a loss."""
         self._end(MembershipError("closed"))
-        self._wake()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(_DONE_S)
+        self._join_thread()
 
     # Called with _state held.
 
@@ -279,51 +239,20 @@ class Membership:
         with self._state:
             self._over = self._over or why
             self._state.notify_all()
+        self._stop()
 
-    # In the membership's own thread.
+    # In the conversation's thread.
 
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is awake already
-            self._wake_in.send(b".")
+    def _on_failure(self, error: Exception) -> None:
+        logger.error(
+            "bftrainer: this process takes no part in its trainer any more", exc_info=error
+        )
+        self._end(MembershipError(f"it ended with {error!r}"))
 
-    def _live(self) -> None:
-        try:
-            self._stay_connected()
-        except Exception as error:
-            logger.exception("bftrainer: this process takes no part in its trainer any more")
-            self._disconnected()
-            self._end(MembershipError(f"it ended with {error!r}"))
-
-    def _stay_connected(self) -> None:
-        least_s, most_s = BACKOFF_S
-        backoff_s = least_s
-        connect_s = CONNECT_S / len(self._addresses)
-        for address in cycle(self._addresses):
-            if self._over is not None:
-                break
-            began_s = time.monotonic()
-            try:
-                with socket.create_connection(address, connect_s) as connection:
-                    link = Link(connection)
-                    self._join(link)
-                    self._speak(link)
-            except (OSError, ValueError, CredentialError) as error:
-                self._complain(str(error))
-            self._disconnected()
-            if time.monotonic() - began_s > 2 * most_s:  # it did not fail at once
-                backoff_s = least_s
-            if address == self._addresses[-1] and self._over is None:
-                with self._state:
-                    pause_s = backoff_s * random.uniform(0.5, 1.0)
-                    self._state.wait_for(lambda: self._over is not None, pause_s)
-                backoff_s = min(most_s, 2 * backoff_s)
-
-    def _complain(self, why: str) -> None:
-        if why != self._complaint and self._over is None:
-            logger.warning("bftrainer: no connection to the keeper at %s: %s", self._keeper, why)
-        self._complaint = why
-
-    def _disconnected(self) -> None:
+    def _on_loss(self, error: Exception | None) -> None:
+        if error is not None and str(error) != self._complaint and self._over is None:
+            logger.warning("bftrainer: no connection to the keeper at %s: %s", self._keeper, error)
+        self._complaint = str(error or "")
         with self._state:
             self.connected = False
             self._outgoing.clear()
@@ -331,15 +260,11 @@ class Membership:
                 self._forget_change()  # nobody stops for it; the keeper will say it again
             self._state.notify_all()
 
-    def _join(self, link: Link) -> None:
-        """Prove who owns this process, and hear that the keeper believes it."""
-        link.send(GREETING + b"\n")
-        challenge = self._expect(Challenge, link, CONNECT_S)
-        hello = Hello("", self._identity, self._held, os.urandom(16).hex())
-        proof = self._prover(payload(challenge.nonce, hello), challenge.method)
-        link.send(encode(replace(hello, proof=proof.text)))
-        link.seal(proof.key)
-        self._expect(Welcome, link, 2 * CONNECT_S)
+    def _on_refusal(self, refused: Refused) -> None:
+        if not refused.retry:
+            self._end(RefusedError(refused.why))
+
+    def _on_welcome(self) -> None:
         with self._state:
             self.connected = True
             if self._waiting is not None:
@@ -349,44 +274,7 @@ class Membership:
             if self._finishing:
                 self._say(Finishing())
 
-    def _expect(self, kind: type[_Kind], link: Link, timeout_s: float) -> _Kind:
-        """Wait for one message of this kind. Raises ConnectionError if another one comes."""
-        message = link.next(timeout_s)
-        if isinstance(message, kind):
-            return message
-        if not isinstance(message, Refused):
-            raise ConnectionError("what answers there is not a keeper")
-        if not message.retry:
-            self._end(RefusedError(message.why))
-        raise ConnectionError(message.why)
-
-    def _speak(self, link: Link) -> None:
-        """Send and receive messages until something ends the connection."""
-        ping_s, number = time.monotonic(), 0
-        with selectors.DefaultSelector() as selector:
-            selector.register(link.connection, selectors.EVENT_READ)
-            selector.register(self._wake_out, selectors.EVENT_READ)
-            for message in link.pending:
-                self._hear(message)
-            while True:
-                now_s = time.monotonic()
-                if now_s >= ping_s:
-                    number, ping_s = number + 1, now_s + PING_S
-                    link.send(encode(Ping(number)))
-                over = self._over is not None  # first: what was said before that is sent
-                link.send(*self._what_to_say(now_s))
-                if over:
-                    return
-                if now_s - link.heard_s > self._silence_s:
-                    raise ConnectionError("it is silent")
-                for key, _ in selector.select(max(0.0, ping_s - time.monotonic())):
-                    if key.fileobj is self._wake_out:
-                        self._wake_out.recv(4096)
-                    else:
-                        for message in link.receive():
-                            self._hear(message)
-
-    def _what_to_say(self, now_s: float) -> list[bytes]:
+    def _on_turn(self, now_s: float) -> list[bytes]:
         with self._state:
             if self._progress is not None and now_s - self._progress_s >= PROGRESS_S:
                 self._outgoing.append(encode(self._progress))
@@ -396,7 +284,7 @@ class Membership:
             said, self._outgoing = self._outgoing, []
         return said
 
-    def _hear(self, message: FromKeeper) -> None:
+    def _on_message(self, message: FromKeeper) -> None:
         with self._state:
             notice = self._learn(message)
             self._state.notify_all()
@@ -441,79 +329,3 @@ class Membership:
 
     def _agreeing(self, change: int) -> bool:
         return self.change is not None and self.change.planned and self.change.number == change
-
-
-class Link:
-    """One connection to the keeper, line by line."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.heard_s = time.monotonic()
-        _links.add(self)
-        self.pending: list[FromKeeper] = []  # came together with what ``next`` waited for
-        self._buffer = bytearray()
-        self._own_seal: Seal | None = None
-        self._keepers_seal: Seal | None = None
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def seal(self, key: bytes) -> None:
-        """From now on both sides seal each line."""
-        self._keepers_seal, self._own_seal = seals(key)
-
-    def send(self, *lines: bytes) -> None:
-        """Send lines; each has its line end."""
-        if lines:
-            said = lines if self._own_seal is None else map(self._own_seal.close, lines)
-            self.connection.settimeout(CONNECT_S)
-            self.connection.sendall(b"".join(said))
-
-    def next(self, timeout_s: float) -> FromKeeper:
-        """Wait for one message; others that come with it stay in ``pending``."""
-        deadline_s = time.monotonic() + timeout_s
-        while not self.pending:
-            self.pending = self.receive(deadline_s - time.monotonic())
-        return self.pending.pop(0)
-
-    def receive(self, timeout_s: float = CONNECT_S) -> list[FromKeeper]:
-        """Wait for some bytes; return the messages that are complete.
-
-        Raises:
-            TimeoutError: nothing came.
-            ConnectionError: it has ended.
-        """
-        if timeout_s <= 0:
-            raise TimeoutError
-        self.connection.settimeout(timeout_s)
-        data = self.connection.recv(65_536)
-        if not data:
-            raise ConnectionResetError("the keeper hung up")
-        self.heard_s = time.monotonic()
-        self._buffer += data
-        *lines, rest = self._buffer.split(b"\n")
-        if len(rest) > MAX_FROM_KEEPER:
-            raise ProtocolError("the keeper's line is too long")
-        self._buffer = rest
-        return [self._opened(bytes(line)) for line in lines]
-
-    def _opened(self, line: bytes) -> FromKeeper:
-        if self._keepers_seal is not None and not line.startswith(b"{"):
-            return parse_from_keeper(self._keepers_seal.open(line))
-        message = parse_from_keeper(line)
-        if isinstance(message, Refused):  # anybody could send this: only a sealed one is final
-            return replace(message, retry=True)
-        if self._keepers_seal is not None:
-            raise ConnectionError("it does not know the session's key")
-        return message
-
-
-# A forked child (a worker of a DataLoader) would keep the connection open beyond its parent's end,
-# and a loss would be noticed only by silence.
-_links: weakref.WeakSet[Link] = weakref.WeakSet()
-
-
-def _close_inherited() -> None:
-    for link in _links:
-        link.connection.close()
-
-
-os.register_at_fork(after_in_child=_close_inherited)

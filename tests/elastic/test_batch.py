@@ -5,21 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.elastic.batch import __file__ as package
-from bftrainer_slurm.elastic.batch.steps import MAX_STEP, Command, unpacked
+from bftrainer_slurm.elastic.batch.meeting import Meeting
+from bftrainer_slurm.elastic.batch.steps import MAX_STEP, SOCKET, Command, Steps, unpacked
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Identity, Role
 from scripts.labcluster.keeper import Keeper, started_keeper
 from scripts.labcluster.waiting import wait_until
+from tests.keeper.inside import SECRET_TEXT, keeper_inside
 from tests.slurm_plugin.fake_keeper import FakeKeeper
 
 START = Path(package).with_name("start")
@@ -276,6 +280,44 @@ def test_without_our_package_the_script_runs(trainer: Trainer, tmp_path: Path) -
     )
     assert done.stdout == "ran\n"
     assert "the script runs on each node" in done.stderr
+
+
+def test_where_no_thread_can_be_started_an_srun_goes_on_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    environment: dict[str, str] = {}
+    Steps(environment, (), lambda _: None)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(2):  # what serves the next ones has not ended
+        with socket.socket(socket.AF_UNIX) as srun:
+            srun.settimeout(60)
+            srun.connect(f"\0{environment[SOCKET]}")
+            assert srun.recv(16) == b""
+
+
+def test_who_can_hear_the_keeper_no_more_does_not_wait_for_its_word(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(Meeting, "_on_message", fail)
+    secret = tmp_path / "secret"
+    secret.write_bytes(SECRET_TEXT)
+    secret.chmod(0o600)
+    with keeper_inside() as keeper:
+        meeting = Meeting(
+            {
+                "BFTRAINER_KEEPER": keeper.client.address,
+                "BFTRAINER_ELEMENT": "7_0",
+                "BFTRAINER_SECRET_FILE": str(secret),
+            }
+        )
+        wait_until(lambda: not meeting._thread.is_alive(), 120)
+        assert meeting.lost_s is not None
 
 
 COMMAND = Command(

@@ -161,7 +161,7 @@ def test_done_is_said_even_as_the_connection_was_just_looked_after(
 ) -> None:
     members = [keeper.member(1), keeper.member(2)]
     together(members)
-    look = Membership._what_to_say
+    look = Membership._on_turn
     looked = threading.Event()
 
     def look_and_pause(member: Membership, now_s: float) -> list[bytes]:
@@ -171,7 +171,7 @@ def test_done_is_said_even_as_the_connection_was_just_looked_after(
             wait_until(lambda: member._over)
         return said
 
-    monkeypatch.setattr(Membership, "_what_to_say", look_and_pause)
+    monkeypatch.setattr(Membership, "_on_turn", look_and_pause)
     assert looked.wait(60)
     members[0].done()
     wait_until(lambda: keeper_members(keeper) == 1)

@@ -379,6 +379,19 @@ def test_survivors_that_all_hang_are_dropped_and_who_comes_goes_on() -> None:
     assert world_of(newcomer) == 1
 
 
+@pytest.mark.parametrize("store", [True, False], ids=["with a store", "without"])
+def test_survivors_that_all_hang_while_their_group_forms_are_dropped_too(store: bool) -> None:
+    world = World(Role.WORKER, want=3)
+    first, second, third = (warm(world, task) for task in (1, 2, 3))
+    if store:
+        first.take_message()
+    world.kill(third)
+    world.wait_until(300.0)
+    assert first.inbox[-1] == Dropped(LATE)
+    # Without a store the second has never been told to form anything: it goes on alone.
+    assert type(second.inbox[-1]) is (Dropped if store else Generation)
+
+
 def test_one_that_hangs_is_dropped_after_two_hours_though_it_uses_its_processor() -> None:
     world, first, second = one_waits_for_another()
     for minute in range(1, 120):

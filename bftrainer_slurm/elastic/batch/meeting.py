@@ -2,58 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import selectors
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from itertools import cycle
 
 from bftrainer_slurm.elastic.place import read_identity
-from bftrainer_slurm.keeper.credentials import CredentialError, prover_from
-from bftrainer_slurm.keeper.membership import CONNECT_S, Link
-from bftrainer_slurm.keeper.messages import (
-    Batch,
-    Challenge,
-    Hello,
-    Ping,
-    Refused,
-    Role,
-    Turn,
-    Welcome,
-    encode,
-    payload,
-)
-from bftrainer_slurm.keeper.protocol import GREETING, parse_addresses
+from bftrainer_slurm.keeper.conversation import Conversation
+from bftrainer_slurm.keeper.credentials import prover_from
+from bftrainer_slurm.keeper.messages import Batch, FromKeeper, Refused, Role, Turn, encode
 
-PING_S = 1.0
-SILENCE_S = 10.0
-PAUSE_S = (0.2, 2.0)  # between two tries to connect
 IN_VAIN = 3  # an older keeper hangs up so often
 
 
-class Meeting:
+class Meeting(Conversation):
     """Tells the keeper what this batch task does, and hears what it shall do."""
 
+    longest_pause_s = 2.0
+
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._addresses = parse_addresses(environment["BFTRAINER_KEEPER"])
-        self._identity = read_identity(environment, Role.BATCH)
-        self._prove = prover_from(environment)
+        identity = read_identity(environment, Role.BATCH)
+        super().__init__(environment["BFTRAINER_KEEPER"], identity, prover_from(environment))
         self._changed = threading.Condition()
-        self._said = Batch("waits")
+        self._said = self._sending = Batch("waits")
         self._unsent = True
+        self._in_vain = 0
         self._turn: Turn | None = None  # the newest since the last ``say``
         self.lost_s: float | None = time.monotonic()  # since when there is no connection
         self.knows = True  # what answers may be a keeper that knows what this is about
         self.returns = False  # there will be one: it is started anew, or lets nobody in yet
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
         self.failed = 0  # the script's exit code, if it has ended badly while a step goes on here
         self.on_trains: Callable[[int], object] = lambda step: None
-        threading.Thread(target=self._live, name="bftrainer-batch", daemon=True).start()
+        self.start()
 
     def say(self, batch: Batch) -> None:
         """Say what this task does now; what it was told before holds no longer."""
@@ -75,83 +54,42 @@ class Meeting:
         with self._changed:
             self._changed.wait_for(lambda: not self._unsent, timeout_s)
 
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._wake_in.send(b".")
+    # In the conversation's thread.
 
-    def _live(self) -> None:
-        pause_s, in_vain = PAUSE_S[0], 0
-        for address in cycle(self._addresses):
-            try:
-                with socket.create_connection(address, CONNECT_S) as connection:
-                    link = Link(connection)
-                    self._join(link)
-                    pause_s, in_vain = PAUSE_S[0], 0
-                    self._speak(link)
-            except ConnectionRefusedError:
-                self.returns, in_vain = True, 0
-            except (ConnectionResetError, ValueError):
-                in_vain += 1
-                self.knows = in_vain < IN_VAIN
-            except (OSError, CredentialError):
-                pass
-            with self._changed:
-                self._unsent = True
-                if self.lost_s is None:
-                    self.lost_s = time.monotonic()
-            time.sleep(pause_s)
-            pause_s = min(PAUSE_S[1], 2 * pause_s)
-
-    def _join(self, link: Link) -> None:
-        link.send(GREETING + b"\n")
-        challenge = link.next(CONNECT_S)
-        if not isinstance(challenge, Challenge):
-            raise ConnectionError("what answers there is not a keeper")
-        hello = Hello("", self._identity, None, os.urandom(16).hex())
-        proof = self._prove(payload(challenge.nonce, hello), challenge.method)
-        link.send(encode(replace(hello, proof=proof.text)))
-        link.seal(proof.key)
-        answer = link.next(2 * CONNECT_S)
-        if not isinstance(answer, Welcome):
-            self.returns = isinstance(answer, Refused)
-            raise ConnectionError("it does not let this element in")
+    def _on_welcome(self) -> None:
+        self._in_vain = 0
         with self._changed:
             self.lost_s, self._unsent = None, True
 
-    def _speak(self, link: Link) -> None:
-        ping_s, number = time.monotonic(), 0
-        with selectors.DefaultSelector() as selector:
-            selector.register(link.connection, selectors.EVENT_READ)
-            selector.register(self._wake_out, selectors.EVENT_READ)
-            for message in link.pending:
-                self._hear(message)
-            while True:
-                self._send(link)
-                now_s = time.monotonic()
-                if now_s >= ping_s:
-                    number, ping_s = number + 1, now_s + PING_S
-                    link.send(encode(Ping(number)))
-                if now_s - link.heard_s > SILENCE_S:
-                    raise ConnectionError("it is silent")
-                for key, _ in selector.select(max(0.0, ping_s - time.monotonic())):
-                    if key.fileobj is self._wake_out:
-                        self._wake_out.recv(4096)
-                    else:
-                        for message in link.receive():
-                            self._hear(message)
+    def _on_refusal(self, refused: Refused) -> None:
+        self.returns = True
 
-    def _send(self, link: Link) -> None:
+    def _on_loss(self, error: Exception | None) -> None:
+        if isinstance(error, ConnectionRefusedError):
+            self.returns, self._in_vain = True, 0
+        elif isinstance(error, ConnectionResetError | ValueError):
+            self._in_vain += 1
+            self.knows = self._in_vain < IN_VAIN
         with self._changed:
-            said = self._said if self._unsent else None
-        if said is None:
-            return
-        link.send(encode(said))
+            self._unsent = True
+            if self.lost_s is None:
+                self.lost_s = time.monotonic()
+
+    def _on_failure(self, error: Exception) -> None:
+        """Nobody else waits for it: the script runs on each node."""
+
+    def _on_turn(self, now_s: float) -> list[bytes]:
         with self._changed:
-            if said is self._said:
+            self._sending = self._said
+            return [encode(self._said)] if self._unsent else []
+
+    def _on_said(self) -> None:
+        with self._changed:
+            if self._sending is self._said:
                 self._unsent = False
                 self._changed.notify_all()
 
-    def _hear(self, message: object) -> None:
+    def _on_message(self, message: FromKeeper) -> None:
         if not isinstance(message, Turn):
             return
         with self._changed:

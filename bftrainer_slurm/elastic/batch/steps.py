@@ -172,7 +172,11 @@ class Steps:
     def _accept(self) -> None:
         while True:
             connection, _ = self._socket.accept()
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            except RuntimeError as error:  # the user has too many processes
+                connection.close()  # the srun goes on by itself
+                _complain(f"a step of this node is not passed on: {error}")
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:

@@ -1,0 +1,268 @@
+"""A client's side of its connection to the keeper: its lines, and the thread that keeps it up.
+
+Standard library only. Who joins a group is in ``membership``; who runs a batch script is in
+``elastic.batch.meeting``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import selectors
+import socket
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from itertools import cycle
+
+from bftrainer_slurm.keeper.credentials import CredentialError, Prove, Seal, seals
+from bftrainer_slurm.keeper.messages import (
+    MAX_FROM_KEEPER,
+    Challenge,
+    FromKeeper,
+    Held,
+    Hello,
+    Identity,
+    Ping,
+    Refused,
+    Welcome,
+    encode,
+    parse_from_keeper,
+    parse_hello,
+    payload,
+)
+from bftrainer_slurm.keeper.protocol import GREETING, ProtocolError, parse_addresses
+
+PING_S = 1.0
+CONNECT_S = 5.0  # for all addresses together
+KEEPER_SILENCE_S = 30.0  # a keeper that is silent for longer is gone with its host
+MOVED_S = 10.0  # the same, if the keeper may have moved to another host
+SHORTEST_PAUSE_S = 0.1  # between two tries to connect; the next one is twice as long
+_DONE_S = 2.0  # saying goodbye takes this long at most
+
+
+class Conversation(ABC):
+    """A daemon thread that talks to the keeper, and connects again for ever.
+
+    ``keeper`` is HOST:PORT, or several with commas between them, which are tried in turn. The
+    methods that begin with ``_on`` are called in that thread.
+
+    Raises:
+        ProtocolError: a field of ``identity`` is invalid, or ``keeper`` is not an address.
+    """
+
+    longest_pause_s = 5.0
+
+    def __init__(self, keeper: str, identity: Identity, prove: Prove) -> None:
+        parse_hello(encode(Hello("", identity)))
+        self._addresses = parse_addresses(keeper)
+        self._silence_s = KEEPER_SILENCE_S if len(self._addresses) == 1 else MOVED_S
+        self._identity = identity
+        self._prove = prove
+        self._held: Held | None = None  # the last generation given
+        self._stopping = threading.Event()
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._thread = threading.Thread(target=self._live, name="bftrainer-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to connect; returns at once."""
+        self._thread.start()
+
+    @abstractmethod
+    def _on_welcome(self) -> None:
+        """The keeper believes whose process this is."""
+
+    @abstractmethod
+    def _on_turn(self, now_s: float) -> list[bytes]:
+        """Return what there is to say: once a second, and after each ``_wake``."""
+
+    def _on_said(self) -> None:  # noqa: B027 - few need it
+        """What ``_on_turn`` has returned is sent."""
+
+    @abstractmethod
+    def _on_message(self, message: FromKeeper) -> None:
+        """The keeper has said something."""
+
+    def _on_refusal(self, refused: Refused) -> None:  # noqa: B027 - few need it
+        """The keeper does not let this process in."""
+
+    @abstractmethod
+    def _on_loss(self, error: Exception | None) -> None:
+        """There is no connection, or no more; None: this side has ended it."""
+
+    @abstractmethod
+    def _on_failure(self, error: Exception) -> None:
+        """The thread ends, as something went wrong that nobody foresaw."""
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # it is awake already
+            self._wake_in.send(b".")
+
+    def _stop(self) -> None:
+        """End the connection once all is sent; nothing comes after it."""
+        self._stopping.set()
+        self._wake()
+
+    def _join_thread(self) -> None:
+        """Wait for the end of the connection, in any other thread."""
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(_DONE_S)
+
+    def _live(self) -> None:
+        try:
+            self._stay_connected()
+        except Exception as error:
+            self._on_loss(error)
+            self._on_failure(error)
+
+    def _stay_connected(self) -> None:
+        pause_s = SHORTEST_PAUSE_S
+        connect_s = CONNECT_S / len(self._addresses)
+        for address in cycle(self._addresses):
+            if self._stopping.is_set():
+                break
+            began_s, failure = time.monotonic(), None
+            try:
+                with socket.create_connection(address, connect_s) as connection:
+                    link = Link(connection)
+                    self._introduce(link)
+                    self._speak(link)
+            except (OSError, ValueError, CredentialError) as error:
+                failure = error
+            self._on_loss(failure)
+            if time.monotonic() - began_s > 2 * self.longest_pause_s:  # it did not fail at once
+                pause_s = SHORTEST_PAUSE_S
+            if address == self._addresses[-1]:
+                self._stopping.wait(pause_s * random.uniform(0.5, 1.0))
+                pause_s = min(self.longest_pause_s, 2 * pause_s)
+
+    def _introduce(self, link: Link) -> None:
+        """Prove who owns this process, and hear that the keeper believes it.
+
+        Raises:
+            ConnectionError: it does not, or is no keeper.
+        """
+        link.send(GREETING + b"\n")
+        answer = link.next(CONNECT_S)
+        if isinstance(answer, Challenge):
+            hello = Hello("", self._identity, self._held, os.urandom(16).hex())
+            proof = self._prove(payload(answer.nonce, hello), answer.method)
+            link.send(encode(replace(hello, proof=proof.text)))
+            link.seal(proof.key)
+            answer = link.next(2 * CONNECT_S)
+            if isinstance(answer, Refused):
+                self._on_refusal(answer)
+        if isinstance(answer, Refused):
+            raise ConnectionError(answer.why)
+        if not isinstance(answer, Welcome):
+            raise ConnectionError("what answers there is not a keeper")
+        self._on_welcome()
+
+    def _speak(self, link: Link) -> None:
+        """Send and receive messages until something ends the connection."""
+        ping_s, number = time.monotonic(), 0
+        with selectors.DefaultSelector() as selector:
+            selector.register(link.connection, selectors.EVENT_READ)
+            selector.register(self._wake_out, selectors.EVENT_READ)
+            for message in link.pending:
+                self._on_message(message)
+            while True:
+                now_s = time.monotonic()
+                if now_s >= ping_s:
+                    number, ping_s = number + 1, now_s + PING_S
+                    link.send(encode(Ping(number)))
+                over = self._stopping.is_set()  # first: what was said before that is sent
+                if lines := self._on_turn(now_s):
+                    link.send(*lines)
+                    self._on_said()
+                if over:
+                    return
+                if now_s - link.heard_s > self._silence_s:
+                    raise ConnectionError("it is silent")
+                for key, _ in selector.select(max(0.0, ping_s - time.monotonic())):
+                    if key.fileobj is self._wake_out:
+                        self._wake_out.recv(4096)
+                    else:
+                        for message in link.receive():
+                            self._on_message(message)
+
+
+class Link:
+    """One connection to the keeper, line by line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.heard_s = time.monotonic()
+        _links.add(self)
+        self.pending: list[FromKeeper] = []  # came together with what ``next`` waited for
+        self._buffer = bytearray()
+        self._own_seal: Seal | None = None
+        self._keepers_seal: Seal | None = None
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def seal(self, key: bytes) -> None:
+        """From now on both sides seal each line."""
+        self._keepers_seal, self._own_seal = seals(key)
+
+    def send(self, *lines: bytes) -> None:
+        """Send lines; each has its line end."""
+        if lines:
+            said = lines if self._own_seal is None else map(self._own_seal.close, lines)
+            self.connection.settimeout(CONNECT_S)
+            self.connection.sendall(b"".join(said))
+
+    def next(self, timeout_s: float) -> FromKeeper:
+        """Wait for one message; others that come with it stay in ``pending``."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self.pending:
+            self.pending = self.receive(deadline_s - time.monotonic())
+        return self.pending.pop(0)
+
+    def receive(self, timeout_s: float = CONNECT_S) -> list[FromKeeper]:
+        """Wait for some bytes; return the messages that are complete.
+
+        Raises:
+            TimeoutError: nothing came.
+            ConnectionError: it has ended.
+        """
+        if timeout_s <= 0:
+            raise TimeoutError
+        self.connection.settimeout(timeout_s)
+        data = self.connection.recv(65_536)
+        if not data:
+            raise ConnectionResetError("the keeper hung up")
+        self.heard_s = time.monotonic()
+        self._buffer += data
+        *lines, rest = self._buffer.split(b"\n")
+        if len(rest) > MAX_FROM_KEEPER:
+            raise ProtocolError("the keeper's line is too long")
+        self._buffer = rest
+        return [self._opened(bytes(line)) for line in lines]
+
+    def _opened(self, line: bytes) -> FromKeeper:
+        if self._keepers_seal is not None and not line.startswith(b"{"):
+            return parse_from_keeper(self._keepers_seal.open(line))
+        message = parse_from_keeper(line)
+        if isinstance(message, Refused):  # anybody could send this: only a sealed one is final
+            return replace(message, retry=True)
+        if self._keepers_seal is not None:
+            raise ConnectionError("it does not know the session's key")
+        return message
+
+
+# A forked child (a worker of a DataLoader) would keep the connection open beyond its parent's end,
+# and a loss would be noticed only by silence.
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
+
+
+def _close_inherited() -> None:
+    for link in _links:
+        link.connection.close()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
