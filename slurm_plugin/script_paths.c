@@ -138,8 +138,6 @@ static bool prints_only(char *line)
 
 static void look_at(char *line, unsigned number, unsigned lines[CHANGING_KINDS])
 {
-    if (prints_only(line))
-        return;
     while (line[0] != '\0') {
         size_t length = word_length(line);
         char behind = line[length];
@@ -156,13 +154,62 @@ static void look_at(char *line, unsigned number, unsigned lines[CHANGING_KINDS])
     }
 }
 
+/* Where the line sets PYTHONPATH without what it was; NULL: nowhere. */
+static const char *sets_python_path_anew(const char *line)
+{
+    for (const char *at = line; (at = strstr(at, "PYTHONPATH=")) != NULL; at++) {
+        const char *old = at;
+
+        if (at != line && (is_of_name(at[-1]) || at[-1] == '$'))
+            continue;
+        while ((old = strchr(old, '$')) != NULL &&
+               behind_word(old + (old[1] == '{' ? 2 : 1), "PYTHONPATH") == NULL)
+            old++;
+        if (old == NULL)
+            return at;
+    }
+    return NULL;
+}
+
+static const char *find_srun(const char *line)
+{
+    for (const char *at = line; (at = strstr(at, "srun")) != NULL; at++)
+        if ((at == line || !is_of_name(at[-1])) && !is_of_name(at[strlen("srun")]))
+            return at;
+    return NULL;
+}
+
+/* What srun starts has us in PYTHONPATH again, unless that is set behind it. */
+struct python_path {
+    unsigned behind_srun;
+    unsigned elsewhere;
+    bool has_srun;
+};
+
+static void look_for_python_path(const char *line, unsigned number, struct python_path *found)
+{
+    const char *anew = sets_python_path_anew(line);
+    const char *srun = find_srun(line);
+    unsigned *first = srun != NULL && srun < anew ? &found->behind_srun : &found->elsewhere;
+
+    if (anew != NULL && *first == 0)
+        *first = number;
+    found->has_srun |= srun != NULL;
+}
+
 void script_paths_find(FILE *script, unsigned lines[CHANGING_KINDS])
 {
+    struct python_path found = {0};
     char *line = NULL;
     size_t capacity = 0;
 
     memset(lines, 0, CHANGING_KINDS * sizeof(lines[0]));
-    for (unsigned number = 1; number <= MAX_LINES && getline(&line, &capacity, script) >= 0; number++)
+    for (unsigned number = 1; number <= MAX_LINES && getline(&line, &capacity, script) >= 0; number++) {
+        if (prints_only(line))
+            continue;
+        look_for_python_path(line, number, &found);
         look_at(line, number, lines);
+    }
     free(line);
+    lines[PYTHON_PATH] = found.behind_srun > 0 || found.has_srun ? found.behind_srun : found.elsewhere;
 }

@@ -10,6 +10,7 @@
 #include "job_secret.h"
 #include "keeper_note.h"
 #include "keeper_secret.h"
+#include "script_paths.h"
 #include "torchrun.h"
 
 #include <errno.h>
@@ -269,6 +270,24 @@ static void correct_batch_environment(spank_t spank)
     spank_setenv(spank, "SLURM_NPROCS", tasks, 1);
 }
 
+/* In the output too: what sbatch has said is gone where a program has called it. */
+static void tell_hidden_python_path(spank_t spank)
+{
+    unsigned lines[CHANGING_KINDS];
+    FILE *script = NULL;
+    char **words;
+    int count;
+
+    if (spank_get_item(spank, S_JOB_ARGV, &count, &words) == ESPANK_SUCCESS && count > 0)
+        script = fopen(words[0], "re");
+    if (script == NULL)
+        return;
+    script_paths_find(script, lines);
+    fclose(script);
+    if (lines[PYTHON_PATH] > 0)
+        dprintf(STDERR_FILENO, "bftrainer: " SAYS_PYTHON_PATH "\n", lines[PYTHON_PATH]);
+}
+
 static void open_container(pid_t task)
 {
     char step[32] = "step_batch";
@@ -362,8 +381,11 @@ void element_start_task(spank_t spank, const struct site *site)
     spank_setenv(spank, ENV_GRACE, grace, 1);
     set_secret(spank, site, keeper);
     spank_setenv(spank, ENV_ELEMENT, id, 1);
-    if (element.is_batch)
-        batch_take_place(spank, site);
+    if (!element.is_batch)
+        return;
+    if (site->python[0] != '\0')
+        tell_hidden_python_path(spank);
+    batch_take_place(spank, site);
 }
 
 /* Whether Slurm wants the node back; that may have killed the script before its guard noticed. */

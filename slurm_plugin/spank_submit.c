@@ -244,6 +244,8 @@ static void tell_changing_paths(void)
         slurm_info("bftrainer: line %u has the time in a path: it is another one on each node and at "
                    "each start; to resume from there, write $SLURM_ARRAY_JOB_ID, the trainer's number",
                    lines[THE_TIME]);
+    if (lines[PYTHON_PATH] > 0)
+        slurm_info("bftrainer: " SAYS_PYTHON_PATH, lines[PYTHON_PATH]);
 }
 
 /* --export=NONE, or a list without ALL, takes along only what it names: then it names this one too.

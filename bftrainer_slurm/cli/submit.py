@@ -127,7 +127,7 @@ def submit(
         first = {key: done[0][key] for key in ("array", "comment")}
         print_json({"schema": SCHEMA, **first, "trainers": done})
         return
-    for said in (*submission.said, *_of_array(array), *warnings(text)):
+    for said in (*submission.said, *_of_array(array), *warnings(text, srun_mends=False)):
         click.echo(f"bftrainer: {said}", err=True)
     for missing in missing_folders(directives, options):
         click.echo(missing, err=True)

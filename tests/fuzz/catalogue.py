@@ -72,7 +72,20 @@ _STEPS = (
 )
 _TALK = _STEPS + _MEMBER + _JSON
 
-_SCRIPT = ("$SLURM_JOB_ID", "${SLURM_JOBID", "$(date", "`date`", "/", "DIR=", "'", '"', "#", "\n")
+_SCRIPT = (
+    "$SLURM_JOB_ID",
+    "${SLURM_JOBID",
+    "$(date",
+    "`date`",
+    "/",
+    "DIR=",
+    "'",
+    '"',
+    "#",
+    "\n",
+    "PYTHONPATH=",
+    "srun",
+)
 
 TARGETS = (
     Target("spec", "C: the option's value and the record", words=_SPEC, longest=600),

@@ -36,6 +36,22 @@ HARMLESS = [
     "OUT=runs/$SLURM_ARRAY_JOB_ID",
     "OUT=runs/${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}",
 ]
+WITHOUT_US = [
+    "PYTHONPATH=src PYTHONUNBUFFERED=1 torchrun train.py",
+    "export PYTHONPATH=$PWD",
+    'export PYTHONPATH="$PWD/src:$MY_PYTHONPATH"',
+    "srun bash -c 'export PYTHONPATH=src; torchrun train.py'",
+    "srun apptainer exec --env PYTHONPATH=/code image.sif torchrun train.py",
+]
+WITH_US = [
+    "export PYTHONPATH=src:$PYTHONPATH",
+    'PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}src" torchrun train.py',
+    "PYTHONPATH=src srun torchrun train.py",
+    "export PYTHONPATH=src && srun torchrun train.py",
+    "export MY_PYTHONPATH=src",
+    "echo PYTHONPATH=$PWD",
+    "# PYTHONPATH=src torchrun train.py",
+]
 
 
 @pytest.mark.parametrize("line", WITH_JOB_ID)
@@ -56,6 +72,24 @@ def test_what_is_printed_or_on_the_node_is_not(line: str) -> None:
     assert warnings(f"#!/bin/bash\n{line}\n") == []
 
 
+@pytest.mark.parametrize("line", WITHOUT_US)
+def test_a_python_path_that_hides_us_is_warned_of(line: str) -> None:
+    (said,) = warnings(f"#!/bin/bash\n{line}\n")
+    assert said.startswith("line 2 sets PYTHONPATH anew")
+    assert said.endswith("write PYTHONPATH=...:$PYTHONPATH")
+
+
+@pytest.mark.parametrize("line", WITH_US)
+def test_one_in_which_srun_or_the_script_keeps_us_is_not(line: str) -> None:
+    assert warnings(f"#!/bin/bash\n{line}\n") == []
+
+
+def test_an_srun_without_the_plugin_does_not_put_us_back() -> None:
+    script = "#!/bin/bash\nexport PYTHONPATH=src\nsrun torchrun train.py\n"
+    assert warnings(script) == []
+    assert len(warnings(script, srun_mends=False)) == 1
+
+
 def test_of_each_kind_the_first_is_named() -> None:
     lines = ["A=a/$SLURM_JOB_ID", "B=b/$SLURM_JOB_ID", "C=c/$(date +%s)"]
     said = warnings("\n".join(lines))
@@ -70,14 +104,16 @@ def test_the_plugin_warns_of_the_same(tmp_path: Path) -> None:
     subprocess.run(make, check=True)
     plugin, libc = ctypes.CDLL(str(tmp_path / "libscript_paths.so")), ctypes.CDLL(None)
     libc.fopen.restype = ctypes.c_void_p
-    script, found = tmp_path / "script", (ctypes.c_uint * 2)()
-    for line in [*WITH_JOB_ID, *WITH_TIME, *HARMLESS]:
+    script, found = tmp_path / "script", (ctypes.c_uint * 3)()
+    for line in [*WITH_JOB_ID, *WITH_TIME, *HARMLESS, *WITHOUT_US, *WITH_US]:
         script.write_text(f"#!/bin/bash\n{line}\n")
         stream = ctypes.c_void_p(libc.fopen(bytes(script), b"r"))
         plugin.script_paths_find(stream, found)
         libc.fclose(stream)
         said = [
-            re.match(r"line (\d) has (.*) in a path", one) for one in warnings(script.read_text())
+            re.match(r"line (\d) (?:has|sets) (.*) (?:in a path|anew)", one)
+            for one in warnings(script.read_text())
         ]
         ours = {one[2]: int(one[1]) for one in said if one is not None}
-        assert [ours.get("$SLURM_JOB_ID", 0), ours.get("the time", 0)] == list(found), line
+        kinds = ("$SLURM_JOB_ID", "the time", "PYTHONPATH")
+        assert [ours.get(kind, 0) for kind in kinds] == list(found), line

@@ -147,6 +147,12 @@ def test_a_step_finds_our_folder_whatever_the_script_has_done(
     assert element.lines()["PYTHONPATH"] == wanted.replace("OURS", f"{plugins}/python")
 
 
+def test_a_script_that_hides_our_folder_is_told_so(lab: Lab) -> None:
+    element = start_element(lab, "#!/bin/sh\nPYTHONPATH=src /usr/bin/env\necho end\n")
+    element.wait_for("end")
+    assert element.text().startswith("bftrainer: line 2 sets PYTHONPATH anew")
+
+
 BINDS = {
     "none": ("true", "SINGULARITY_BINDPATH=OURS"),
     "theirs": ("export SINGULARITY_BINDPATH=/data", "SINGULARITY_BINDPATH=/data,OURS"),
