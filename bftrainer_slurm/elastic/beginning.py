@@ -9,7 +9,6 @@ began. What it loads else may be a model that it fine-tunes.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -17,20 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bftrainer_slurm.elastic import resuming
+from bftrainer_slurm.elastic.log import say
 
 if TYPE_CHECKING:
     from bftrainer_slurm.elastic.steps import Memory
 
 _OFTEN = 2  # the first time there may have been no checkpoint yet
 _LINE = (
-    "bftrainer: the script has begun at step 0 again after each of two changes of nodes: what it "
+    "the script has begun at step 0 again after each of two changes of nodes: what it "
     "had trained is lost. Let it save checkpoints, and load the newest one as it starts "
     "(docs/frameworks)"
 )
 _OTHER_RANKS = (
-    "bftrainer: {} ranks go on where {} had trained: a batch number or an epoch's length in the "
-    "checkpoint means other samples now, so that some may be left out. Write samples down, in "
-    "place of batches, and skip these (docs/frameworks/ddp.md, #every-sample-once)"
+    "{} ranks go on where {} had trained: a batch number or an epoch's length in the checkpoint "
+    "means other samples now, so that some may be left out, and the learning rate is off its "
+    "course. Write samples down, in place of batches, skip these, and let the rate follow them "
+    "(docs/frameworks/ddp.md, #every-sample-once)"
 )
 _loaded_optimizer = False
 _newest_file_s = 0.0  # that this process has loaded: when it was written
@@ -50,15 +51,20 @@ def look(memory: Memory, trained_before: bool, ranks: int) -> None:
     """Look at a process's first optimizer step, whether it has gone on; rank 0 says it."""
     goes_on = _loaded_optimizer or _newest_file_s >= memory.made_s
     before = memory.train_on(ranks)
-    line = ""
     if goes_on:
         memory.goes_on()
-    if goes_on and before not in (0, ranks) and not any(map(sys.modules.get, resuming.MODULES)):
-        line = _OTHER_RANKS.format(ranks, before) if memory.tell_of_ranks() else ""
-    elif trained_before and not goes_on:
-        line = _LINE if memory.begins_from_start() == _OFTEN else ""
-    if line and os.environ.get("RANK", "0") == "0":
-        print(line, file=sys.stderr, flush=True)
+    began_again = trained_before and not goes_on and memory.begins_from_start() == _OFTEN
+    if os.environ.get("RANK", "0") != "0":
+        return
+    if began_again:
+        say(_LINE)
+    elif goes_on and before not in (0, ranks) and not resuming.counts_samples():
+        _tell_of_ranks(memory, ranks, before)
+
+
+def _tell_of_ranks(memory: Memory, ranks: int, before: int) -> None:
+    if memory.tell_of_ranks():
+        say(_OTHER_RANKS.format(ranks, before))
 
 
 def _noting_optimizer(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer_slurm.elastic.environment import FIRST, element_environment, make_folder
+from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.processes import kill_job
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import KEEPER_UID, MUNGE_SOCKET, SECRET_FILE
@@ -121,7 +122,7 @@ def _join(
             )
         except KeeperError as error:
             if not complained:
-                print(f"bftrainer: waiting for the controller's side: {error}", file=sys.stderr)
+                say(f"waiting for the controller's side: {error}")
                 complained = True
             time.sleep(1.0)
 
@@ -131,7 +132,7 @@ def _end(script: subprocess.Popen[bytes] | None, allocation: Allocation, grace_s
         with contextlib.suppress(subprocess.TimeoutExpired):
             script.wait(grace_s)
     if not kill_job(allocation.job_id, spare=(os.getpid(),)):
-        print("bftrainer: some processes of this job cannot be ended", file=sys.stderr)
+        say("some processes of this job cannot be ended")
 
 
 def _tell(client: KeeperClient | None, kind: NoteKind, allocation: Allocation) -> None:

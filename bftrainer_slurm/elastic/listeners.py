@@ -7,10 +7,11 @@ sees the change. Else the node's agent sees it and writes it into the progress m
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from bftrainer_slurm.elastic.log import say
 
 if TYPE_CHECKING:
     from bftrainer_slurm.elastic.steps import Memory
@@ -56,7 +57,7 @@ def tell(change: NodesChanged) -> None:
         try:
             call(change)
         except Exception as error:
-            print(f"bftrainer: elastic.on_change: {call!r}: {error!r}", file=sys.stderr)
+            say(f"elastic.on_change: {call!r}: {error!r}")
 
 
 class Teller:

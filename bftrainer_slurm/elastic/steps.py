@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import isnan, nan
 
 from bftrainer_slurm.elastic import beginning, listeners
+from bftrainer_slurm.elastic.log import say
 
 VARIABLE = "BFTRAINER_STEPS"
 _NUMBERS = mmap.PAGESIZE
@@ -353,5 +354,5 @@ def _found_memory() -> Memory | None:
 
             return report_from_here(os.environ)
     except (OSError, ValueError, KeyError) as error:
-        print(f"bftrainer: progress is not reported: {error}", flush=True)
+        say(f"progress is not reported: {error}")
     return None

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,9 @@ class Account:
     lost: int  # of those asked for: not in the model
     twice: int  # in the model more often than asked for
     again: int  # trained, thrown away by a restart, and trained again
-    rate_off: float  # largest distance from the rate's course by samples, of the highest rate
+    rate_off: float  # largest distance from the unchanged run's rate, of the highest rate
     loss: float | None  # at the end; None: the training has not ended
+    steps: int  # of the optimizer, in the model
 
     @property
     def exact(self) -> bool:
@@ -84,31 +88,67 @@ def _step(number: int, lines: Sequence[Mapping[str, Any]]) -> Step:
 
 
 def account(
-    steps: Sequence[Step], thrown_away: int, samples: int, epochs: int, loss: float | None
+    steps: Sequence[Step],
+    thrown_away: int,
+    samples: int,
+    epochs: int,
+    loss: float | None,
+    course: Sequence[Step] = (),
+    asked_steps: int = 0,
 ) -> Account:
     """Return what became of the samples of a training of ``epochs`` over ``samples``.
 
-    Its learning rate should fall in a straight line over all samples.
+    Args:
+        steps: those that the model has been through.
+        thrown_away: samples that a restart has thrown away.
+        samples: of an epoch.
+        epochs: that were asked for.
+        loss: at the end.
+        course: the steps of a run without changes; none: its rate falls in a straight line.
+        asked_steps: of the optimizer, in place of epochs; 0: epochs.
     """
     often = Counter(number for step in steps for number in step.numbers)
     counts = [often[number] for number in range(samples)]
+    if asked_steps:
+        done = [number / asked_steps for number in range(len(steps))]
+    else:
+        done = [one / (samples * epochs) for one in _before(steps)]
+    should = _rates(course)
     return Account(
         asked=samples * epochs,
         trained=sum(counts) + thrown_away,
         lost=sum(max(0, epochs - count) for count in counts),
         twice=sum(max(0, count - epochs) for count in counts),
         again=thrown_away,
-        rate_off=_rate_off(steps, samples * epochs),
+        rate_off=_off(list(zip(done, _of_highest(steps), strict=True)), should),
         loss=loss,
+        steps=len(steps),
     )
 
 
-def _rate_off(steps: Sequence[Step], samples: int) -> float:
-    """Return the largest distance from the rate's course by samples, of the highest rate."""
+def _before(steps: Sequence[Step]) -> list[int]:
+    """Return how many samples the model had been through before each step."""
+    return [0, *accumulate(len(step.numbers) for step in steps)][: len(steps)]
+
+
+def _of_highest(steps: Sequence[Step]) -> list[float]:
     highest = max((step.rate for step in steps), default=0.0) or 1.0
-    off, before = 0.0, 0
-    for step in steps:
-        should = max(0.0, 1 - before / samples)
-        off = max(off, abs(step.rate / highest - should))
-        before += len(step.numbers)
-    return off
+    return [step.rate / highest for step in steps]
+
+
+def _rates(course: Sequence[Step]) -> list[tuple[float, float]]:
+    """Return a run's rate, of its highest, by the part of its samples that was trained before."""
+    if not course:
+        return [(0.0, 1.0), (1.0, 0.0)]
+    samples = sum(len(step.numbers) for step in course)
+    done = [before / samples for before in _before(course)]
+    return [*zip(done, _of_highest(course), strict=True), (1.0, 0.0)]
+
+
+def _off(found: Sequence[tuple[float, float]], should: Sequence[tuple[float, float]]) -> float:
+    """Return the largest distance of a rate from the one that it should be at its place."""
+    if not found:
+        return 0.0
+    places, rates = np.array(found).T
+    at, right = np.array(should).T
+    return float(np.max(np.abs(rates - np.interp(places, at, right))))

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.benchkit.figures import Target, at_most
-from scripts.benchkit.text import table
+from scripts.benchkit.text import markdown, table
 from scripts.exactly_once.account import Account
 from scripts.exactly_once.ways import Way
 
 _HEADS = ("", "lost", "twice", "again", "in all", "of", "ended", "rate off", "loss")
+_COLUMNS = ("", "changes", *_HEADS[1:5], *_HEADS[6:], "made")  # of a page
+_BEGIN, _END = "<!-- exactly-once -->\n", "<!-- end -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,20 @@ class Result:
     found: Account | None
     said: Sequence[str] = ()
     wrong: str = ""
+    asked_steps: int = 0  # of the optimizer, in place of epochs
+    global_batch: int = 0  # samples of a step of all ranks, at most
 
     @property
-    def ended(self) -> bool:
-        """Whether the training ended, and not before all samples were trained."""
+    def ended(self) -> str:
+        """Whether the training ended after what was asked for."""
         found = self.found
-        return found is not None and found.loss is not None and (not found.lost or self.way.steps)
+        if found is None or found.loss is None:
+            return "no"
+        if self.asked_steps:
+            early, late = found.steps < self.asked_steps, found.steps > self.asked_steps
+        else:
+            early, late = found.lost > 0, found.twice > (len(self.changes) + 1) * self.global_batch
+        return "early" if early else "late" if late else "yes"
 
 
 def rows(results: Sequence[Result]) -> str:
@@ -37,7 +47,7 @@ def rows(results: Sequence[Result]) -> str:
     legend = (
         "samples: lost (asked for, not in the model), twice (in the model once more than asked\n"
         "for), again (thrown away by a restart and trained again); rate off: largest distance of\n"
-        "the learning rate from a straight line over all samples, of its highest"
+        "the learning rate from that of the unchanged run at the same sample, of its highest"
     )
     return "\n".join([legend, table([_HEADS, *lines]), *words])
 
@@ -47,10 +57,38 @@ def _row(one: Result) -> list[str]:
     if found is None:
         return [one.way.title, *["-"] * (len(_HEADS) - 1)]
     numbers = (found.lost, found.twice, found.again, found.trained, found.asked)
+    if one.asked_steps:  # it is for no epoch to say which samples it gets
+        cells = ["-", "-", *(f"{number:,}" for number in numbers[2:4]), "-"]
+    else:
+        cells = [f"{number:,}" for number in numbers]
     loss = "-" if found.loss is None else f"{found.loss:.5f}"
-    ended = "yes" if one.ended else "no" if found.loss is None else "early"
-    cells = [*(f"{number:,}" for number in numbers), ended, f"{found.rate_off:.3f}", loss]
-    return [one.way.title, *cells]
+    return [one.way.title, *cells, one.ended, f"{found.rate_off:.3f}", loss]
+
+
+def renewed(page: str, results: Sequence[Result], made: str, order: Sequence[str]) -> str:
+    """Return a page whose table has these results; it keeps its other rows.
+
+    Args:
+        page: its text, with the table between two marks.
+        results: of this run.
+        made: when and how, which stands in each of their rows.
+        order: of the rows, by their titles.
+
+    Raises:
+        ValueError: the page has no place for a table.
+    """
+    before, begins, rest = page.partition(_BEGIN)
+    old, ends, after = rest.partition(_END)
+    if not begins or not ends:
+        raise ValueError(f"no place for a table: {_BEGIN.strip()} ... {_END.strip()}")
+    lines = [line.strip("| ").split(" | ") for line in old.splitlines()[2:]]
+    kept = {cells[0]: cells for cells in lines}
+    for one in results:
+        head, *cells = _row(one)
+        changes = str(len(one.changes))
+        kept[head] = [head, changes, *cells[:4], *cells[5:], made]
+    chosen = [kept[title] for title in order if title in kept]
+    return f"{before}{_BEGIN}{markdown(_COLUMNS, chosen)}\n{_END}{after}"
 
 
 def targets(results: Sequence[Result], global_batch: int) -> list[Target]:

@@ -31,22 +31,42 @@ WAYS = {
     for one in (
         Way("huggingface", f"{_TRAINER}, no checkpoint given", "huggingface", (), _HF),
         Way(
+            *("huggingface-true", f"{_TRAINER}, `resume_from_checkpoint=True`", "huggingface"),
+            options=("--resume=true",),
+            needs=_HF,
+        ),
+        Way(
             *("huggingface-newest", f"{_TRAINER}, newest checkpoint given", "huggingface"),
             options=("--resume=newest",),
             needs=_HF,
         ),
         Way(
-            *("huggingface-steps", f"{_TRAINER}, max_steps", "huggingface"),
+            *("huggingface-steps", f"{_TRAINER}, `max_steps`", "huggingface"),
             options=("--steps=STEPS",),
             needs=_HF,
             steps=True,
         ),
-        Way("accelerate", "accelerate, skip_first_batches", "accelerated", (), "accelerate"),
-        Way("lightning", "Lightning, no ckpt_path", "with_lightning", (), _PL),
-        Way("lightning-last", "Lightning, ckpt_path", "with_lightning", ("--resume=last",), _PL),
+        Way(
+            *("accelerate", "accelerate, `load_state` and `skip_first_batches`", "accelerated"),
+            needs="accelerate",
+        ),
+        Way(
+            *("accelerate-samples", "accelerate, samples skipped", "accelerated"),
+            options=("--unit=samples",),
+            needs="accelerate",
+        ),
+        Way("lightning", "Lightning, no `ckpt_path`", "with_lightning", (), _PL),
+        Way(
+            *("lightning-last", 'Lightning, `ckpt_path="last"`', "with_lightning"),
+            options=("--resume=last",),
+            needs=_PL,
+        ),
         Way("ddp", "plain DDP, batches skipped", "ddp"),
         Way("ddp-samples", "plain DDP, samples skipped", "ddp", ("--unit=samples",)),
         Way("fsdp2", "FSDP2 with DCP, batches skipped", "fsdp2"),
+        Way("torchdata", "torchdata's StatefulDataLoader", "stateful", (), "torchdata"),
+        Way("deepspeed", "DeepSpeed under torchrun, batches skipped", "deep", (), "deepspeed"),
+        Way("deepspeed-zero", "DeepSpeed with ZeRO 1", "deep", ("--stage=1",), "deepspeed"),
         Way("trainer", "elastic.Trainer, batch of a rank", "trainer"),
         Way("trainer-global", "elastic.Trainer, global batch", "trainer", ("--size=global",)),
         Way(

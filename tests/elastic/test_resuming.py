@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from bftrainer_slurm.elastic.imported import when_imported
+from bftrainer_slurm.elastic.resuming import torchdata
 from bftrainer_slurm.elastic.resuming.huggingface import Place, Saved, read
 from bftrainer_slurm.elastic.resuming.marks import mark, marked, newest
 
@@ -100,3 +104,80 @@ def test_a_module_is_changed_when_it_is_imported_and_not_before(
     when_imported({"imported_later": lambda module: called.append("again")})
     assert called == ["imported_later", "again"]
     del sys.modules["imported_later"]
+
+
+class Sampler(list[int]):
+    """One that gives some ranks their parts."""
+
+    def __init__(self, ranks: int, samples: int) -> None:
+        super().__init__(range(samples))
+        self.num_replicas, self.rank = ranks, 0
+
+
+class Loader:
+    """What our module needs of torchdata's StatefulDataLoader."""
+
+    def __init__(self, ranks: int, samples: int = 240, batch: int = 4) -> None:
+        self.sampler = Sampler(ranks, samples // ranks)
+        self.batch_sampler = SimpleNamespace(batch_size=batch)
+        self._length = samples // (ranks * batch)
+
+    def __len__(self) -> int:
+        return self._length
+
+
+def one_process(ranks: int, batches: int) -> dict[str, Any]:
+    """Return the state that torchdata 0.11 writes in a process without workers."""
+    return {
+        "_index_sampler_state": None,
+        "_sampler_iter_state": {"samples_yielded": batches * 4},
+        "_sampler_iter_yielded": batches,
+        "_num_yielded": batches,
+        "dataset_state": None,
+        "fetcher_state": None,
+        "_iterator_finished": False,
+        "_bftrainer_ranks": ranks,
+    }
+
+
+def with_workers(ranks: int, batches: int) -> dict[str, Any]:
+    """Return the state that it writes where workers load, two batches after their last report."""
+    main = one_process(ranks, batches - 2)
+    workers = {"worker_0": {"worker_id": 0, "dataset_state": None, "fetcher_state": None}}
+    del main["_num_yielded"], main["_bftrainer_ranks"]
+    snapshot = {"_snapshot_step": batches - 2, "_main_snapshot": main, "_worker_snapshots": workers}
+    state = {"_snapshot": snapshot, "_steps_since_snapshot": 2, "_iterator_finished": False}
+    return {**state, "_bftrainer_ranks": ranks}
+
+
+@pytest.mark.parametrize("made", [one_process, with_workers])
+@pytest.mark.parametrize(
+    ("then", "now", "before", "after"),
+    [(1, 3, 30, 10), (1, 3, 31, 10), (3, 1, 10, 30), (3, 2, 10, 15), (1, 3, 60, 20), (2, 2, 7, 7)],
+)
+def test_torchdatas_place_is_read_in_batches_of_these_ranks(
+    made: Callable[[int, int], dict[str, Any]], then: int, now: int, before: int, after: int
+) -> None:
+    state = made(then, before)
+    found = torchdata._placed(Loader(now), state)
+    if then == now:
+        assert found is state
+        return
+    inner = found.get("_snapshot", found)
+    main = inner.get("_main_snapshot", inner)
+    assert inner.get("_snapshot_step", after) == inner.get("_num_yielded", after) == after
+    assert found.get("_steps_since_snapshot", 0) == 0
+    assert main["_sampler_iter_yielded"] == after
+    assert main["_sampler_iter_state"] == {"samples_yielded": after * 4}
+    assert state == made(then, before)  # it may be the script's own
+
+
+def test_torchdatas_place_is_left_alone_where_it_is_not_one_of_batches() -> None:
+    own = one_process(1, 30) | {"dataset_state": {"shard": 7}}
+    with pytest.raises(ValueError, match="state of its own"):
+        torchdata._placed(Loader(3), own)
+    for state in ({}, one_process(1, 30) | {"_iterator_finished": True}):
+        assert torchdata._placed(Loader(3), state) is state
+    unknown = one_process(1, 30)
+    del unknown["_bftrainer_ranks"]
+    assert torchdata._placed(Loader(3), unknown) is unknown

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import timeit
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -307,7 +309,6 @@ def test_a_model_that_is_fine_tuned_is_no_checkpoint(
 def test_another_number_of_ranks_is_told_once_what_it_means(
     memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resuming, "MODULES", {})
     optimizer = made_optimizer()
     train(memory, optimizer)
     optimizer.load_state_dict(optimizer.state_dict())
@@ -316,3 +317,31 @@ def test_another_number_of_ranks_is_told_once_what_it_means(
         train(memory, optimizer)
         said = capsys.readouterr().err
         assert said.count("3 ranks go on where 1 had trained") == told, f"{ranks} ranks"
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("helped", [True, False])
+def test_another_number_of_ranks_is_told_unless_ours_counts_samples(
+    memory: Memory,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    helped: bool,
+) -> None:
+    monkeypatch.setattr(resuming, "_helping", {"lightning"} if helped else set())
+    optimizer = made_optimizer()
+    for ranks, rank in ((1, "0"), (2, "1"), (3, "0")):  # rank 0 was another node's meanwhile
+        monkeypatch.setattr(steps, "_world", lambda ranks=ranks: ranks)
+        monkeypatch.setenv("RANK", rank)
+        train(memory, optimizer)
+        optimizer.load_state_dict(optimizer.state_dict())
+    told = capsys.readouterr().err.count("3 ranks go on where 2 had trained")
+    assert told == (not helped)
+
+
+def test_what_is_turned_off_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resuming, "_helping", set())
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    for name in resuming.MODULES:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    resuming.install({"BFTRAINER_RESUME": "no"})
+    assert not resuming.counts_samples()

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from scripts.exactly_once.account import account, in_the_model
+from scripts.exactly_once.account import Account, Step, account, in_the_model
+from scripts.exactly_once.report import Result, renewed
 from scripts.exactly_once.series import CHANGES, MOST_NODES, series
+from scripts.exactly_once.ways import UNCHANGED, WAYS
 
 
 def step(number: int, life: str, time_s: float, *numbers: int, world: int = 1) -> dict[str, Any]:
@@ -69,3 +71,49 @@ def test_a_series_has_every_change_and_never_takes_the_last_node(seed: int) -> N
     for change in changes:
         nodes = 2 if change.kind == "zero" else nodes + (1 if change.kind == "join" else -1)
         assert 1 <= nodes <= MOST_NODES
+
+
+def test_the_rate_is_compared_with_that_of_a_run_without_changes() -> None:
+    course = [Step(number, 1, rate, (number,)) for number, rate in enumerate((4.0, 2.0, 1.0, 0.5))]
+    by_samples = [Step(1, 1, 8.0, (0, 1)), Step(2, 2, 2.0, (2, 3))]
+    assert account(by_samples, 0, 4, 1, 0.0, course).rate_off == 0.0
+    by_steps = [Step(1, 1, 8.0, (0, 1)), Step(2, 2, 4.0, (2, 3))]
+    assert account(by_steps, 0, 4, 1, 0.0, course).rate_off == pytest.approx(0.25)
+    asked = account(by_steps, 0, 4, 1, 0.0, asked_steps=2)
+    assert (asked.steps, asked.rate_off) == (2, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("loss", "lost", "twice", "steps", "asked_steps", "ended"),
+    [
+        (None, 0, 0, 8, 0, "no"),
+        (0.1, 0, 7, 8, 0, "yes"),
+        (0.1, 1, 0, 8, 0, "early"),
+        (0.1, 0, 99, 8, 0, "late"),
+        (0.1, 50, 0, 8, 8, "yes"),
+        (0.1, 0, 0, 7, 8, "early"),
+        (0.1, 0, 0, 9, 8, "late"),
+    ],
+)
+def test_a_training_ends_when_it_has_what_was_asked_for(
+    loss: float | None, lost: int, twice: int, steps: int, asked_steps: int, ended: str
+) -> None:
+    found = Account(96, 96, lost, twice, 0, 0.0, loss, steps)
+    told = Result(UNCHANGED, ["join"], found, asked_steps=asked_steps, global_batch=24)
+    assert told.ended == ended
+
+
+def test_a_page_keeps_the_rows_of_other_runs() -> None:
+    page = "Words.\n<!-- exactly-once -->\n<!-- end -->\nMore.\n"
+    order = [one.title for one in WAYS.values()]
+    first, second = WAYS["ddp"], WAYS["trainer"]
+    for way, lost, made in ((second, 1, "day 1"), (first, 2, "day 2"), (second, 3, "day 3")):
+        found = Account(1920, 1920, lost, 0, 0, 0.0, 0.1, 240)
+        page = renewed(page, [Result(way, ["join", "leave"], found)], made, order)
+    lines = page.splitlines()
+    assert lines[0] == "Words."
+    assert lines[-1] == "More."
+    assert [line.split(" | ")[0].strip("| ") for line in lines[4:6]] == [first.title, second.title]
+    assert lines[4].split(" | ")[1:3] == ["2", "2"]
+    assert lines[5].split(" | ")[2] == "3"
+    assert lines[5].endswith("day 3 |")

@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from inspect import signature
@@ -26,6 +25,7 @@ from torch.distributed.checkpoint.state_dict_loader import load, load_state_dict
 from torch.distributed.checkpoint.state_dict_saver import save, save_state_dict
 
 from bftrainer_slurm.elastic.inprocess.transfer import flatten, unflatten
+from bftrainer_slurm.elastic.log import say
 
 _KEPT = 2
 _NAME = re.compile(r"step-(\d+)-of-(\d+)\Z")
@@ -104,7 +104,7 @@ class Checkpoints:
             except _ERRORS as error:
                 if after is None and version == found[0]:
                     raise
-                print(f"bftrainer: cannot read {path}: {error}", file=sys.stderr)
+                say(f"cannot read {path}: {error}")
         return None
 
     def _write(self, version: Version, content: dict[str, Tensor]) -> None:
@@ -125,7 +125,7 @@ class Checkpoints:
         try:
             yield beside
         except _ERRORS as error:
-            print(f"bftrainer: no checkpoint of step {version.step}: {error}", file=sys.stderr)
+            say(f"no checkpoint of step {version.step}: {error}")
             shutil.rmtree(beside, ignore_errors=True)
 
     def _prune(self) -> None:

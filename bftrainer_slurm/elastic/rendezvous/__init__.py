@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.rendezvous import launching
 from bftrainer_slurm.elastic.rendezvous.command_line import (
     BACKEND,
@@ -63,12 +64,8 @@ def _set_up(environment: MutableMapping[str, str], arguments: Sequence[str]) -> 
         return
     launching.meet_here(environment)
     if is_launcher(sys.orig_argv) and (said := overridden(arguments)):
-        print(
-            f"bftrainer: {environment.get('SLURMD_NODENAME', 'this node')} meets the trainer's "
-            f"other nodes; this holds for ordinary jobs only: {said}",
-            file=sys.stderr,
-            flush=True,
-        )
+        node = environment.get("SLURMD_NODENAME", "this node")
+        say(f"{node} meets the trainer's other nodes; this holds for ordinary jobs only: {said}")
 
 
 def choose(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:
@@ -106,5 +103,5 @@ def _create(parameters: RendezvousParameters) -> RendezvousHandler:
 
 
 def _end(why: str) -> NoReturn:
-    print(f"bftrainer: {why}", file=sys.stderr)
+    say(why)
     raise SystemExit(2)

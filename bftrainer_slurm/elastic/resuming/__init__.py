@@ -8,20 +8,22 @@ framework does, and says so.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from types import ModuleType
 
 from bftrainer_slurm.elastic.imported import when_imported
+from bftrainer_slurm.elastic.log import say
 
 VARIABLE = "BFTRAINER_RESUME"
 MODULES = {
     "transformers.trainer": "huggingface",
     "lightning.pytorch.trainer.trainer": "lightning",
     "pytorch_lightning.trainer.trainer": "lightning",
+    "torchdata.stateful_dataloader.stateful_dataloader": "torchdata",
 }
+_helping: set[str] = set()  # modules of ours
 
 
 def install(environment: Mapping[str, str]) -> None:
@@ -35,14 +37,19 @@ def _change(module: ModuleType, ours: str) -> None:
     guarded(lambda: import_module(f"{__name__}.{ours}").change(module), ours)
 
 
+def helps(ours: str) -> None:
+    """Note that a module of ours reads this script's place in samples."""
+    _helping.add(ours)
+
+
+def counts_samples() -> bool:
+    """Return whether this script's place is read in samples, so that no change loses any."""
+    return bool(_helping)
+
+
 def guarded(do: Callable[[], object], what: str) -> None:
     """Do something that the script can do without."""
     try:
         do()
     except Exception as error:
         say(f"{what} is left as it is: {error!r}")
-
-
-def say(text: str) -> None:
-    """Write a line of ours into the job's log."""
-    print(f"bftrainer: {text}", file=sys.stderr, flush=True)

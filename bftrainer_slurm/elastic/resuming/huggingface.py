@@ -20,7 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bftrainer_slurm.elastic.resuming import marks, say
+from bftrainer_slurm.elastic.log import say
+from bftrainer_slurm.elastic.resuming import helps, marks
 from bftrainer_slurm.elastic.resuming.schedulers import move
 
 _IN_PROCESS = "bftrainer_slurm.elastic.inprocess.huggingface"
@@ -112,6 +113,7 @@ def change(module: ModuleType) -> None:
     """
     trainer = module.Trainer
     trainer.train = _train(trainer.train)
+    helps("huggingface")  # or says why not
     for name, parameters in _METHODS.items():
         method = getattr(trainer, name, None)
         if method is None or len(signature(method).parameters) != parameters:
@@ -164,7 +166,7 @@ def _chosen(trainer: Any) -> str | None:
     if paths[0] is None:
         return None
     if trainer.args.process_index == 0:
-        say(f"training goes on from {paths[0]} (BFTRAINER_RESUME=no: not)")
+        say(f"training goes on from {paths[0]} (--bftrainer=resume=no: not)")
     return str(paths[0])
 
 
@@ -189,16 +191,22 @@ def _placed(trainer: Any, args: Any, values: tuple[Any, ...]) -> tuple[Any, ...]
     together = others[1] // args.gradient_accumulation_steps  # samples of all ranks' batches
     if saved is None or not trainer.args.num_train_epochs or epochs == sys.maxsize:
         return values  # a stream without a length has no epochs
+    ranks, asked_steps = args.world_size, max(0, args.max_steps)
+    if asked_steps and saved.ranks not in (None, ranks) and args.process_index == 0:
+        say(
+            f"max_steps={asked_steps} are steps of {ranks} ranks now, of {saved.ranks} before, and "
+            "the learning rate follows steps: num_train_epochs in its place follows samples"
+        )
     drops_last = args.dataloader_drop_last
     place = Place.of(
         saved,
-        ranks=args.world_size,
+        ranks=ranks,
         batches=(math.floor if drops_last else math.ceil)(samples * args.world_size / together),
         steps_in_epoch=steps_in_epoch,
         accumulated=args.gradient_accumulation_steps,
         steps=steps,
         epochs=epochs,
-        asked_steps=max(0, args.max_steps),
+        asked_steps=asked_steps,
         drops_last=drops_last,
     )
     setattr(trainer, _PLACE, place)

@@ -18,7 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bftrainer_slurm.elastic.resuming import guarded, marks, say
+from bftrainer_slurm.elastic.log import say
+from bftrainer_slurm.elastic.resuming import guarded, helps, marks
 from bftrainer_slurm.elastic.resuming.schedulers import move
 
 _IN_PROCESS = "bftrainer_slurm.elastic.inprocess.lightning"
@@ -50,6 +51,7 @@ def change(module: ModuleType) -> None:
         return asked(self)
 
     trainer.estimated_stepping_batches = property(estimated_stepping_batches)
+    helps("lightning")
 
 
 def _fit(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,7 +107,7 @@ def _chosen(trainer: Any, given: Any) -> Any:
         if found is not None:
             given = str(found)
             if trainer.global_rank == 0:
-                say(f"training goes on from {found} (BFTRAINER_RESUME=no: not)")
+                say(f"training goes on from {found} (--bftrainer=resume=no: not)")
     mark = None if given is None else marks.marked(Path(str(given)))
     setattr(trainer, _RANKS, None if mark is None else mark.ranks)
     return given

@@ -22,4 +22,6 @@ def autoload() -> None:
 
         hooks.install(os.environ, sys.orig_argv)
     except Exception as error:
-        print(f"bftrainer: this process is left as it is: {error!r}", file=sys.stderr, flush=True)
+        from bftrainer_slurm.elastic.log import say
+
+        say(f"this process is left as it is: {error!r}")

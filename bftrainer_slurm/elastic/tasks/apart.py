@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from functools import wraps
 from pathlib import Path
 
+from bftrainer_slurm.elastic.log import say
+
 SOON_S = 20.0  # a script that trains for so long without a group will not form one
 _GENERATIONS = 32  # of parents to look at
 _BYTES = 4096  # of a command line
@@ -58,11 +60,7 @@ def tell(environment: Mapping[str, str], starts: str | None) -> None:
         return
     node = environment.get("SLURMD_NODENAME", "this node")
     why = _NO_GROUP if starts is None else f"{starts} starts its processes. {_INSTEAD}"
-    print(
-        f"bftrainer: {node} trains by itself, without the trainer's other nodes: {why}",
-        file=sys.stderr,
-        flush=True,
-    )
+    say(f"{node} trains by itself, without the trainer's other nodes: {why}")
 
 
 def watch(environment: Mapping[str, str], in_process: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, NoReturn
 
+from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.rendezvous.command_line import is_launcher, is_ours
 from bftrainer_slurm.elastic.tasks import apart, lightning, worker
 from bftrainer_slurm.elastic.tasks.command import (
@@ -96,11 +97,7 @@ def _become(
         use_all_processors(environment)
     sys.stdout.flush()
     node = environment.get("SLURMD_NODENAME", "this node")
-    print(
-        f"bftrainer: {node} starts the script again under torchrun, to meet the trainer's others",
-        file=sys.stderr,
-        flush=True,
-    )
+    say(f"{node} starts the script again under torchrun, to meet the trainer's others")
     told = {VARIABLE: worker.TELL_RANK if tells_rank else "1"}
     os.execve(torchrun[0], list(torchrun), {**environment, **told})
 

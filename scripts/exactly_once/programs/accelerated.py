@@ -1,9 +1,15 @@
-"""An accelerate loop with save_state, load_state and skip_first_batches, as its documentation."""
+"""An accelerate loop with save_state, load_state and skip_first_batches, as its documentation.
+
+``--unit=samples`` keeps epoch and samples in the checkpoint, and skips these.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from accelerate import Accelerator
+from torch.optim.lr_scheduler import LinearLR
 from torch.utils.data import DataLoader
 
 from scripts.exactly_once.programs.recording import (
@@ -16,17 +22,36 @@ from scripts.exactly_once.programs.recording import (
 )
 
 
+class Place:
+    """Where the training is, as a part of the checkpoint."""
+
+    def __init__(self) -> None:
+        self.epoch = self.samples = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it."""
+        return dict(vars(self))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take another one."""
+        vars(self).update(state)
+
+
 def main() -> None:
     """Train all epochs."""
-    given = options()
+    given = options("unit")
     accelerator = Accelerator(cpu=True)
-    data, record = Samples(given.samples), Recording(given.record)
+    data, record, place = Samples(given.samples), Recording(given.record), Place()
     model = made_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     loader = DataLoader(data, batch_size=given.batch, shuffle=True)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, given.epochs * len(loader))
-    accelerator.register_for_checkpointing(scheduler)
+    rank, world = accelerator.process_index, accelerator.num_processes
+    steps = given.epochs * len(loader)
+    scheduler = LinearLR(optimizer, 1.0, 0.0, steps)
+    accelerator.register_for_checkpointing(place)
+    if given.unit != "samples":
+        accelerator.register_for_checkpointing(scheduler)
     saved = [path for path in given.folder.glob("step_*") if path.name[5:].isdecimal()]
     step = first = skip = 0
     if saved:
@@ -34,11 +59,18 @@ def main() -> None:
         accelerator.load_state(str(last))
         step = int(last.name[5:])
         first, skip = divmod(step, len(loader))
+        if given.unit == "samples":
+            first, skip = place.epoch, place.samples // (given.batch * world)
+            scheduler = LinearLR(
+                optimizer, 1.0, 0.0, steps, last_epoch=first * len(loader) + skip - 1
+            )
     for epoch in range(first, given.epochs):
         loader.set_epoch(epoch)
-        left = loader
+        left, place.samples = loader, 0
         if epoch == first and skip:
             left = accelerator.skip_first_batches(loader, skip)
+            place.samples = skip * given.batch * world
+        place.epoch = epoch
         for batch in left:
             optimizer.zero_grad()
             predicted = model(batch["x"]).squeeze(-1)
@@ -48,7 +80,7 @@ def main() -> None:
             optimizer.step()
             scheduler.step()
             step += 1
-            rank, world = accelerator.process_index, accelerator.num_processes
+            place.samples += given.batch * world
             record.step(step, rank, world, rate, batch["numbers"].tolist())
             if step % given.save_every == 0:
                 beside = given.folder / f".step_{step}"

@@ -1,5 +1,6 @@
-"""Hugging Face's Trainer: ``--resume=no`` as most scripts, ``newest`` gives it a checkpoint.
+"""Hugging Face's Trainer, without a checkpoint as most scripts; ``--resume=newest`` gives it one.
 
+``--resume=true`` leaves it to Transformers to find one, from the second start on.
 ``--steps`` is max_steps in place of epochs; ``--inprocess=yes`` rescales in process.
 """
 
@@ -84,6 +85,8 @@ arguments = framework.TrainingArguments(
 )
 more = {"batch": "global"} if given.inprocess else {}
 trainer = framework.Trainer(model, arguments, train_dataset=data, callbacks=[Writes()], **more)
-trainer.train(resume_from_checkpoint=newest(given.folder) if given.resume == "newest" else None)
+last = newest(given.folder)
+from_where = {"newest": last, "true": last is not None}.get(given.resume)
+trainer.train(resume_from_checkpoint=from_where)
 if trainer.is_world_process_zero():
     record.end(data.loss(model.layer.to(torch.device("cpu"))))

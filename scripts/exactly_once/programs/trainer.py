@@ -20,21 +20,17 @@ def main() -> None:
     given = options("size")
     data, model, record = Samples(given.samples), made_model(), Recording(given.record)
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    steps = given.epochs * given.samples // given.batch
-    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
     trainer = elastic.Trainer(
-        model,
-        optimizer,
-        checkpoint=given.folder / "ck",
-        checkpoint_every_s=1.0,
-        scheduler=scheduler,
+        model, optimizer, checkpoint=given.folder / "ck", checkpoint_every_s=1.0
     )
+    asked = given.epochs * given.samples
     loader = trainer.loader(
         data, given.batch, given.epochs, batch="global" if given.size else "local"
     )
     for batch in loader:
         with trainer.step() as step:
             optimizer.zero_grad()
+            optimizer.param_groups[0]["lr"] = RATE * (1 - trainer.cursor.samples / asked)
             # First: its part of the gradient counts, even if this rank is lost before it commits.
             rate, place = optimizer.param_groups[0]["lr"], (trainer.rank, trainer.world)
             number, life = trainer.cursor.step + 1, trainer.generation
@@ -46,7 +42,6 @@ def main() -> None:
             optimizer.step()
         if step.committed:
             record.done(number)
-            scheduler.step()
     if trainer.rank == 0:
         record.end(data.loss(model))
 

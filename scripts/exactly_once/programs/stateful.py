@@ -1,0 +1,67 @@
+"""DDP with torchdata's StatefulDataLoader, whose state is a part of rank 0's snapshot."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DistributedSampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from scripts.exactly_once.programs.recording import (
+    RATE,
+    Recording,
+    Samples,
+    compute,
+    made_model,
+    options,
+)
+
+
+def main() -> None:
+    """Train all epochs."""
+    given = options("workers")
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    data, model, record = Samples(given.samples), made_model(), Recording(given.record)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    sampler: DistributedSampler[dict[str, torch.Tensor]] = DistributedSampler(data)
+    workers = int(given.workers or 0)
+    loader = StatefulDataLoader(data, given.batch, sampler=sampler, num_workers=workers)
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, given.epochs * len(loader))
+    parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "loader": loader}
+    step = first = 0
+    path = given.folder / "snapshot.pt"
+    if path.exists():
+        snapshot = torch.load(path, weights_only=False)
+        for name, one in parts.items():
+            one.load_state_dict(snapshot[name])
+        step, first = snapshot["step"], snapshot["epoch"]
+    parallel = DistributedDataParallel(model)
+    for epoch in range(first, given.epochs):
+        sampler.set_epoch(epoch)
+        for batch in loader:
+            optimizer.zero_grad()
+            predicted = parallel(batch["x"]).squeeze(-1)
+            loss = torch.nn.functional.mse_loss(predicted, batch["labels"])
+            loss.backward()  # type: ignore[no-untyped-call]
+            compute(given)
+            rate = optimizer.param_groups[0]["lr"]
+            optimizer.step()
+            scheduler.step()
+            step += 1
+            record.step(step, rank, world, rate, batch["numbers"].tolist())
+            if step % given.save_every == 0 and rank == 0:
+                beside = path.with_name(f"snapshot.{os.getpid()}")
+                states = {name: one.state_dict() for name, one in parts.items()}
+                torch.save(states | {"step": step, "epoch": epoch}, beside)
+                beside.replace(path)
+    if rank == 0:
+        record.end(data.loss(model))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
