@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 
+from bftrainer_slurm.elastic import resuming
 from bftrainer_slurm.elastic.imported import when_imported
 from bftrainer_slurm.elastic.resuming import torchdata
 from bftrainer_slurm.elastic.resuming.huggingface import Place, Saved, read
 from bftrainer_slurm.elastic.resuming.marks import mark, marked, newest
+
+
+@pytest.fixture(autouse=True)
+def _helped_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resuming, "_helping", set())
 
 
 @pytest.mark.parametrize("known", [True, False])

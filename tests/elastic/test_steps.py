@@ -192,6 +192,7 @@ def train(memory: Memory, optimizer: torch.optim.Optimizer) -> None:
 def watched(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_loaded_optimizer", False), ("_newest_file_s", 0.0)):
         monkeypatch.setattr(beginning, name, value)
+    monkeypatch.setattr(resuming, "_helping", set())
     monkeypatch.setattr(torch, "load", torch.load)
     monkeypatch.setattr(torch, "save", torch.save)
     monkeypatch.setattr(torch.optim.Optimizer, "load_state_dict", _LOADS)
