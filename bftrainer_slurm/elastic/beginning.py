@@ -2,13 +2,14 @@
 
 That it begins at step 0 again each time, or that its batches are those of fewer or more ranks.
 
-A script that goes on loads an optimizer's state, or a file that was written since its trainer
-began. What it loads else may be a model that it fine-tunes.
+A script that goes on loads an optimizer's state, or opens a file that was written since training
+began here. What it reads else may be its data, or a model that it fine-tunes.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -33,15 +34,22 @@ _OTHER_RANKS = (
     "course. Write samples down, in place of batches, skip these, and let the rate follow them "
     "(docs/frameworks/ddp.md, #every-sample-once)"
 )
+_NOT_FILES = ("/proc/", "/sys/", "/dev/")
+_watching = _hooked = False
 _loaded_optimizer = False
-_newest_file_s = 0.0  # that this process has loaded: when it was written
+_newest_file_s = 0.0  # that this process has read: when it was written
 
 
 def watch() -> None:
-    """Note from now on what this process's script loads and saves by torch."""
+    """Note what this process's script reads before its first step, and when it saves by torch."""
+    global _watching, _hooked
     import torch
 
-    torch.load = _noting_file(torch.load)
+    _watching = True
+    if not _hooked:  # it is for good
+        _hooked = True
+        sys.addaudithook(_note)
+        os.register_at_fork(after_in_child=_stop)  # what reads data makes no step
     torch.save = _noting_save(torch.save)
     kind: Any = torch.optim.Optimizer
     kind.load_state_dict = _noting_optimizer(kind.load_state_dict)
@@ -49,7 +57,8 @@ def watch() -> None:
 
 def look(memory: Memory, trained_before: bool, ranks: int) -> None:
     """Look at a process's first optimizer step, whether it has gone on; rank 0 says it."""
-    goes_on = _loaded_optimizer or _newest_file_s >= memory.made_s
+    _stop()
+    goes_on = _loaded_optimizer or _newest_file_s >= memory.trains_since_s()
     before = memory.train_on(ranks)
     if goes_on:
         memory.goes_on()
@@ -77,15 +86,22 @@ def _noting_optimizer(method: Callable[..., Any]) -> Callable[..., Any]:
     return load_state_dict
 
 
-def _noting_file(function: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(function)
-    def load(f: Any, *given: Any, **named: Any) -> Any:
-        global _newest_file_s
-        with suppress(OSError, TypeError, ValueError):
-            _newest_file_s = max(_newest_file_s, Path(f).stat().st_mtime)
-        return function(f, *given, **named)
+def _stop() -> None:
+    global _watching
+    _watching = False
 
-    return load
+
+def _note(event: str, given: tuple[Any, ...]) -> None:
+    """Note a file that is opened to be read; as an audit hook it must never raise."""
+    global _newest_file_s
+    if not _watching or event != "open":
+        return
+    with suppress(Exception):
+        path, mode, flags = given
+        reads = "r" in mode if mode else flags & os.O_ACCMODE == os.O_RDONLY
+        file = Path(os.fsdecode(path))  # a descriptor is none
+        if reads and not str(file).startswith(_NOT_FILES) and file.is_file():
+            _newest_file_s = max(_newest_file_s, file.stat().st_mtime)
 
 
 def _noting_save(function: Callable[..., Any]) -> Callable[..., Any]:

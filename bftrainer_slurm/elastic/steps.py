@@ -23,8 +23,9 @@ _ASKED, _ENDING, _SAVERS = range(6, 9)
 _TEXT, _WRITTEN, _HEARD = range(9, 12)
 _LOST, _LOST_SAMPLES, _AGAIN_S = range(12, 15)
 _UNWANTED, _ALONE, _FROM_START, _RANKS, _TOLD = range(15, 20)
-_BEGAN, _KEPT_S = range(20, 22)
-_SAVED = 22  # from here on one number for each process of the node
+_BEGAN, _KEPT_S, _TRAINS_SINCE_S = range(20, 23)
+_SAVED = 23  # from here on one number for each process of the node
+_CLOCKS_S = 1.0  # by so much a file server's clock may be behind
 _FROM_STEP_0, _FROM_CHECKPOINT = 1.0, 2.0  # how the present process began
 _ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
 
@@ -156,6 +157,13 @@ class Memory:
         """Note that new processes went on from what others had trained."""
         self.numbers[_BEGAN] = _FROM_CHECKPOINT
         self.numbers[_FROM_START] = 0.0
+
+    def trains_since_s(self) -> float:
+        """Return since when (time.time()) files can be checkpoints: the first step here, if any."""
+        since_s = self.numbers[_TRAINS_SINCE_S]
+        if not since_s:
+            self.numbers[_TRAINS_SINCE_S] = time.time() - _CLOCKS_S
+        return since_s or self.made_s
 
     def keep(self) -> None:
         """Note that the script has written what may be a checkpoint."""

@@ -190,10 +190,13 @@ def train(memory: Memory, optimizer: torch.optim.Optimizer) -> None:
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_loaded_optimizer", False), ("_newest_file_s", 0.0)):
+    for name, value in (
+        ("_watching", False),
+        ("_loaded_optimizer", False),
+        ("_newest_file_s", 0.0),
+    ):
         monkeypatch.setattr(beginning, name, value)
     monkeypatch.setattr(resuming, "_helping", set())
-    monkeypatch.setattr(torch, "load", torch.load)
     monkeypatch.setattr(torch, "save", torch.save)
     monkeypatch.setattr(torch.optim.Optimizer, "load_state_dict", _LOADS)
     beginning.watch()
@@ -278,19 +281,23 @@ def test_the_controller_believes_what_a_change_loses(
 
 
 @pytest.mark.usefixtures("watched")
-@pytest.mark.parametrize("how", ["optimizer", "file"])
+@pytest.mark.parametrize("how", ["optimizer", "file", "text"])
 def test_a_script_that_goes_on_is_told_nothing(
     memory: Memory, capsys: pytest.CaptureFixture[str], tmp_path: Path, how: str
 ) -> None:
     optimizer = made_optimizer()
     if how == "optimizer":
         optimizer.load_state_dict(optimizer.state_dict())
-    else:
-        torch.save({"step": 7}, tmp_path / "snapshot.pt")
-        os.utime(tmp_path / "snapshot.pt", (memory.made_s + 1, memory.made_s + 1))
-        torch.load(tmp_path / "snapshot.pt")
-    for _ in range(4):
+    for life in range(4):
+        beginning.watch()
+        if how == "file" and life:
+            torch.load(tmp_path / "snapshot.pt")
+        if how == "text" and life:
+            assert (tmp_path / "step").read_text() == "7"
         train(memory, optimizer)
+        torch.save({"step": 7}, tmp_path / "snapshot.pt")
+        (tmp_path / "step").write_text("7")
+    assert memory.read().from_start is None, "of the next process"
     assert capsys.readouterr().err == ""
 
 
@@ -300,8 +307,9 @@ def test_a_model_that_is_fine_tuned_is_no_checkpoint(
 ) -> None:
     torch.save({"weights": 7}, tmp_path / "model.pt")
     os.utime(tmp_path / "model.pt", (memory.made_s - 60, memory.made_s - 60))
-    torch.load(tmp_path / "model.pt")
     for _ in range(3):
+        beginning.watch()
+        torch.load(tmp_path / "model.pt")
         train(memory, made_optimizer())
     assert "has begun at step 0 again" in capsys.readouterr().err
 
