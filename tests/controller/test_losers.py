@@ -1,0 +1,63 @@
+"""A trainer that begins at step 0 again after each change is left at its size, until it resumes."""
+
+from __future__ import annotations
+
+from bftrainer_slurm.keeper.protocol import NoteKind
+from bftrainer_slurm.planner.greedy import greedy_shares
+from bftrainer_slurm.planner.placement import place
+from bftrainer_slurm.planner.problem import Plan, Problem, value
+from tests.controller.test_loop import Planner, Setting
+from tests.controller.worlds import ARRAY
+
+
+class Weighing(Planner):
+    """Weighs gain against cost, as the planner does."""
+
+    def plan(self, problem: Problem) -> Plan:
+        self.asked.append(problem)
+        shares = greedy_shares(problem)
+        return Plan(place(problem, shares), value(problem, shares), 0.0, "optimal")
+
+
+def train(setting: Setting, seconds: int, generation: int, from_start: int) -> None:
+    """Let it report every second how often it has begun at step 0 again."""
+    for second in range(seconds):
+        setting.now_s += 1
+        told = {"steps": 3.0 * second, "generation": generation, "from_start": from_start}
+        setting.say(NoteKind.PROGRESS, nodes=len(setting.slurm.on()), pause_s=0.5, **told)
+    setting.turn(0)
+
+
+def test_who_loses_all_at_a_change_is_left_at_its_size_until_it_goes_on() -> None:
+    setting = Setting(2, ARRAY)
+    setting.planner = Weighing()
+    setting.controller = setting.started()
+    setting.settle()
+    train(setting, 60, generation=3, from_start=2)
+    setting.slurm.in_service.append("n3")
+    train(setting, 600, generation=3, from_start=2)
+    setting.settle()
+    assert len(setting.slurm.on()) == 2
+    shown = setting.shown()
+    assert str(shown["notice"]).startswith("begins at step 0 again after each change of nodes: ")
+    assert shown["loss"] == {"from_start": True, "seconds": 659.0}
+
+    train(setting, 5, generation=4, from_start=0)  # its user has mended it
+    setting.settle()
+    assert len(setting.slurm.on()) == 3
+    shown = setting.shown()
+    assert (shown["notice"], shown["loss"]) == (None, {"from_start": False, "seconds": 0.0})
+    spent = setting.shown_goodput()
+    assert spent["again_s"] == 0.0
+
+
+def test_just_after_it_has_begun_again_a_change_costs_little() -> None:
+    setting = Setting(2, ARRAY)
+    setting.planner = Weighing()
+    setting.controller = setting.started()
+    setting.settle()
+    train(setting, 10, generation=3, from_start=2)
+    setting.slurm.in_service.append("n3")
+    setting.turn()
+    setting.settle()
+    assert len(setting.slurm.on()) == 3
