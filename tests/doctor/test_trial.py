@@ -115,9 +115,9 @@ def test_a_trial_that_is_broken_off_leaves_nothing(slurm: Path, number: signal.S
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: (slurm / "told").exists() and "srun" in told(slurm), timeout_s=60)
+        wait_until(lambda: (slurm / "told").exists() and "srun" in told(slurm))
         running.send_signal(number)
-        assert running.wait(60) != 0
+        assert running.wait(120) != 0
     finally:
         running.kill()
         running.wait()

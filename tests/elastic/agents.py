@@ -111,7 +111,7 @@ class Agents(Elements[Step]):
         """End the agent and all its processes at once, as the loss of a node does."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.processes[task].pid, signal.SIGKILL)
-        self.processes[task].wait(60)
+        self.processes[task].wait(120)
 
     def end(self) -> None:
         for task in self.processes:

@@ -58,7 +58,7 @@ def test_the_users_script_runs_with_its_arguments_and_torchruns_environment(
     element = start(
         keeper, '#!/bin/bash\necho "$1|$2|$PET_RDZV_ID|$BFTRAINER_ELEMENT"', "bftrainer:min=1,max=4"
     )
-    output, _ = element.communicate(timeout=60)
+    output, _ = element.communicate(timeout=120)
     assert output == "one|two words|12.1|12_3\n"
 
 
@@ -73,7 +73,7 @@ folder, secret = os.environ["PYTHONPATH"].split(":")[0], os.environ["BFTRAINER_S
 print(os.environ["PET_RDZV_BACKEND"], ours.value, *sorted(os.listdir(folder)), secret)
 """
     element = start(keeper, body, "bftrainer:min=1,max=4")
-    output, _ = element.communicate(timeout=60)
+    output, _ = element.communicate(timeout=120)
     assert output.split() == [
         *("bftrainer", "bftrainer_slurm.elastic.rendezvous:handler"),
         *("bftrainer_slurm", f"bftrainer_slurm-{version('bftrainer-slurm')}.dist-info"),
@@ -85,18 +85,18 @@ def test_the_first_start_of_a_trainer_is_told_so_and_no_other(keeper: Keeper) ->
     keeper.client.begin(12)
     for first in ("1\n", "0\n"):
         element = start(keeper, "#!/bin/sh\necho $BFTRAINER_FIRST", "bftrainer:min=1,max=4")
-        assert element.communicate(timeout=60)[0] == first
+        assert element.communicate(timeout=120)[0] == first
 
 
 def test_an_element_of_a_finished_training_ends_well_without_its_script(keeper: Keeper) -> None:
     keeper.client.finish(12)
     element = start(keeper, "#!/bin/sh\necho begun\nexit 3", "bftrainer:min=1,max=4")
-    assert (element.communicate(timeout=60)[0], element.returncode) == ("", 0)
+    assert (element.communicate(timeout=120)[0], element.returncode) == ("", 0)
 
 
 def test_the_element_ends_as_its_script_does(keeper: Keeper) -> None:
     element = start(keeper, "#!/bin/sh\nexit 7\n", "bftrainer:min=1,max=4")
-    assert element.wait(timeout=60) == 7
+    assert element.wait(timeout=120) == 7
     assert kinds(keeper, 2) == [NoteKind.UP, NoteKind.GONE]
 
 
@@ -108,7 +108,7 @@ def test_a_script_that_ends_on_sigterm_gets_its_grace(keeper: Keeper) -> None:
     for process in processes_with(f"SLURM_JOB_ID={JOB_ID}"):
         os.kill(process, signal.SIGTERM)
     assert element.stdout.readline() == "saved\n"
-    assert element.wait(timeout=60) == 128 + signal.SIGTERM
+    assert element.wait(timeout=120) == 128 + signal.SIGTERM
     assert kinds(keeper, 3) == [NoteKind.UP, NoteKind.LEAVING, NoteKind.GONE]
 
 
@@ -118,7 +118,7 @@ def test_a_script_that_ignores_sigterm_is_ended_after_its_grace(keeper: Keeper) 
     assert element.stdout is not None
     assert element.stdout.readline() == "ready\n"
     os.kill(element.pid, signal.SIGTERM)
-    assert element.wait(timeout=20) == 128 + signal.SIGTERM
+    assert element.wait(timeout=120) == 128 + signal.SIGTERM
     wait_until(lambda: not processes_with(f"SLURM_JOB_ID={JOB_ID}"))
 
 
@@ -127,4 +127,4 @@ def test_an_element_waits_for_a_keeper_that_is_not_there_yet(keeper: Keeper) -> 
     (keeper.state / "keeper.json").unlink()
     element = start(keeper, "#!/bin/sh\necho ran", "bftrainer:min=1,max=4")
     (keeper.state / "keeper.json").write_text(address)
-    assert element.communicate(timeout=60)[0] == "ran\n"
+    assert element.communicate(timeout=120)[0] == "ran\n"

@@ -83,7 +83,7 @@ def test_who_has_failed_to_form_a_group_meets_a_peer_that_has_not() -> None:
     group = Communicator()
     try:
         group.form(TWO, "gloo", "127.0.0.1", offer)
-        assert peers[0].wait(60) == 0
+        assert peers[0].wait(120) == 0
     finally:
         group.close()
         peers[0].kill()

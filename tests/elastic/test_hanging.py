@@ -47,7 +47,7 @@ with (folder / f"{node}.{os.getpid()}").open("w", 1) as log:
 
 @pytest.fixture
 def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agents]:
-    monkeypatch.setattr(rendezvous, "READY_S", 10.0)
+    monkeypatch.setattr(rendezvous, "READY_S", 20.0)
     secret, script = tmp_path / "member.secret", tmp_path / "train.py"
     secret.write_bytes(SECRET_TEXT)
     secret.chmod(0o600)

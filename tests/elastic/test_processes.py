@@ -46,7 +46,7 @@ def test_only_a_handler_of_a_process_in_the_group_counts(
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         start_new_session=True,
         check=True,
     )
@@ -60,7 +60,7 @@ def sleeping(seconds: float) -> subprocess.Popen[bytes]:
 def test_a_process_that_does_not_end_in_time_is_killed() -> None:
     process = sleeping(1000)
     with killed_after(0.1, [process.pid]):
-        assert process.wait(60) == -signal.SIGKILL
+        assert process.wait(120) == -signal.SIGKILL
 
 
 def test_one_that_does_is_left_alone_and_so_are_those_that_are_gone() -> None:
@@ -83,7 +83,7 @@ def test_processes_are_told_to_end_and_those_that_do_not_are_killed() -> None:
         assert process.stdout is not None
         process.stdout.readline()
     end_within(0.5, [process.pid for process in processes])
-    assert [process.wait(60) for process in processes] == [-signal.SIGTERM, -signal.SIGKILL]
+    assert [process.wait(120) for process in processes] == [-signal.SIGTERM, -signal.SIGKILL]
 
 
 def test_those_below_a_process_are_its_children_and_theirs() -> None:

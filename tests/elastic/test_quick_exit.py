@@ -31,7 +31,7 @@ def ended(folder: Path, told: str, end: str) -> subprocess.CompletedProcess[str]
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
 

@@ -25,7 +25,7 @@ class Wires:
 
     def __init__(self, world: int) -> None:
         self.said: list[Any] = [None] * world
-        self.all_there = threading.Barrier(world, timeout=10)
+        self.all_there = threading.Barrier(world, timeout=120)
         self.to: list[Queue[Tensor]] = [Queue() for _ in range(world)]
 
 
@@ -54,7 +54,7 @@ class Group:
 
     def broadcast(self, tensor: Tensor) -> None:
         if self.rank:
-            tensor.copy_(self._wires.to[self.rank].get(timeout=10))
+            tensor.copy_(self._wires.to[self.rank].get(timeout=120))
         for other in self._others if self.rank == 0 else []:
             self._wires.to[other].put(tensor.clone())
 

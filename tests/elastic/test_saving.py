@@ -153,7 +153,7 @@ def test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed(agents: Agents)
     agents.signal(1, signal.SIGTERM)
     agents.wait_for_world(1, 3)
     agents.print_pauses("saved when told", 3)
-    assert agents.processes[1].wait(30) != 0
+    assert agents.processes[1].wait(120) != 0
     agents.wait_for_steps(3)
     assert consecutive(agents.steps(3))
     numbers = trained(agents.folder)

@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 Start = Callable[..., Workers]
-EPOCHS = 20  # of 25 steps
+EPOCHS = 10  # of 25 steps
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
         def begin(nodes: int, **options: Any) -> Workers:
             folder = tmp_path / "run"
-            given = {"epochs": EPOCHS, "pause_s": 0.02} | options
+            given = {"epochs": EPOCHS, "pause_s": 0.03} | options
             workers = stack.enter_context(started_workers(keeper, folder, "sharding", **given))
             workers.own(nodes)
             workers.start(*range(nodes))
@@ -93,7 +93,7 @@ def around_the_loss(workers: Workers, task: int) -> tuple[Any, Any]:
 def test_nodes_join_and_leave_as_if_there_had_been_one_process(
     start: Start, alone: dict[str, torch.Tensor]
 ) -> None:
-    workers = start(2)
+    workers = start(2, pause_s=0.06)  # in which the third one can join
     workers.start(2)
     workers.wait_for_world(3, 0, 1, 2)
     first = next(task for task in range(3) if workers.steps(task)[-1].rank == 0)

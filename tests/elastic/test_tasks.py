@@ -161,7 +161,7 @@ def test_another_task_of_the_node_waits_until_the_first_one_has_ended() -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             other.wait(3)
         first.kill()
-    assert other.wait(60) == 0
+    assert other.wait(120) == 0
 
 
 def test_the_first_task_has_the_processors_of_all() -> None:

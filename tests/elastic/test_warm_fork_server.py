@@ -25,7 +25,7 @@ forks = multiprocessing.get_context("forkserver")
 def run(target, *arguments):
     process = forks.Process(target=target, args=arguments)
     process.start()
-    process.join(30)
+    process.join(120)
     print("exit code", process.exitcode, flush=True)
 
 def look():
@@ -42,7 +42,7 @@ def open_files_and_collect():
 def have_a_child(method):
     child = multiprocessing.get_context(method).Process(target=look)
     child.start()
-    child.join(30)
+    child.join(120)
 
 if __name__ == "__main__":
     sys.modules["marker"] = types.ModuleType("marker")

@@ -77,11 +77,11 @@ def test_nothing_is_left_behind_when_it_is_stopped(number: signal.Signals) -> No
         wait_until(lambda: nodes_of(bench.pid))
         [folder] = {path.parent for path in Path("/dev/shm").glob(f"bench-elastic-*/{bench.pid}*")}
         bench.send_signal(number)
-        assert bench.wait(60) != 0
+        assert bench.wait(120) != 0
         wait_until(lambda: nodes_of(bench.pid) == [])
         assert not folder.exists()
 
 
 def test_a_model_that_there_is_not_is_refused() -> None:
     with started("--model", "huge") as bench:
-        assert bench.wait(60) == 2
+        assert bench.wait(120) == 2

@@ -43,7 +43,7 @@ def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
         folder = Path(bench.stderr.readline().split()[-1])
         wait_until(lambda: processes_with(f"SLURM_CONF={folder}/slurm.conf"))
         bench.send_signal(signal.SIGTERM)
-        assert bench.wait(60) != 0
+        assert bench.wait(120) != 0
     finally:
         bench.kill()
     wait_until(lambda: not processes_with(f"SLURM_CONF={folder}/slurm.conf"))  # in a moment

@@ -74,7 +74,7 @@ def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
 
     server, refusals = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
     port = server.sockets[0].getsockname()[1]
-    inside = Inside(port, KeeperClient(f"127.0.0.1:{port}", TOKEN, timeout_s=10), loop, refusals)
+    inside = Inside(port, KeeperClient(f"127.0.0.1:{port}", TOKEN, timeout_s=120), loop, refusals)
     try:
         yield inside
     finally:
@@ -88,7 +88,7 @@ def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
 
         asyncio.run_coroutine_threadsafe(end(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(120)
 
 
 def together(members: list[Membership], step: int = -1, cause: str = "new") -> list[Generation]:

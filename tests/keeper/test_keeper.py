@@ -23,7 +23,7 @@ SUBMITTED = Note(NoteKind.SUBMITTED)
 
 def raw(keeper: Keeper, sent: bytes) -> bytes:
     host, port = keeper.client.address.split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=120) as connection:
         connection.sendall(sent)
         return connection.recv(4096)
 

@@ -172,7 +172,7 @@ def test_done_is_said_even_as_the_connection_was_just_looked_after(
         return said
 
     monkeypatch.setattr(Membership, "_on_turn", look_and_pause)
-    assert looked.wait(60)
+    assert looked.wait(120)
     members[0].done()
     wait_until(lambda: keeper_members(keeper) == 1)
     assert members[1].change is None

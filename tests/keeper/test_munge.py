@@ -62,7 +62,7 @@ def munge_socket() -> Iterator[str]:
             yield f"{folder}/socket"
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def ask_for_secret(keeper: Inside, munge_socket: str, array: int, text: str) -> 
     """As the plugin on a node does."""
     key = os.urandom(32)
     credential = Munge(munge_socket).encode(f"{key.hex()} {text}", os.getuid())
-    with socket.create_connection(("127.0.0.1", keeper.port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", keeper.port), timeout=120) as connection:
         line = f"secret {array} {credential}\n".encode()
         assert len(line) <= MAX_LINE
         connection.sendall(line)

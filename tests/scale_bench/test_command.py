@@ -117,7 +117,7 @@ def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
     try:
         wait_until(lambda: [*tmp_path.glob("*/keeper.json")])
         bench.send_signal(signal.SIGTERM)
-        _, said = bench.communicate(timeout=60)
+        _, said = bench.communicate(timeout=120)
         assert bench.returncode != 0
         assert "Traceback" not in said
     finally:

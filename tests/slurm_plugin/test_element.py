@@ -393,7 +393,7 @@ def test_a_reclaimed_element_leaves_no_cgroup_behind(lab: Lab, answer: str) -> N
     folder = f"job_{element.lines()['job']}"
     element.requeue()
     element.wait_until_node_is_free()
-    wait_until(lambda: not list(Path("/sys/fs/cgroup").rglob(folder)), timeout_s=30)
+    wait_until(lambda: not list(Path("/sys/fs/cgroup").rglob(folder)))
 
 
 def test_a_script_that_signals_its_own_group_goes_on(lab: Lab) -> None:

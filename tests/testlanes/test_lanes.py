@@ -140,7 +140,7 @@ def test_an_interruption_ends_all_lanes(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     wait_until(lambda: pid.exists() and pid.read_text().strip())
     runner.send_signal(signal.SIGINT)
-    said, _ = runner.communicate(timeout=60)
+    said, _ = runner.communicate(timeout=120)
     assert said.endswith(b"\nended\n\n")
     wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
 

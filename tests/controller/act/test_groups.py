@@ -134,7 +134,7 @@ def test_a_silent_keeper_is_left_alone_for_a_moment(
 
 
 def test_all_groups_are_asked_at_the_same_time(groups: KeeperGroups, keeper: FakeKeeper) -> None:
-    together = threading.Barrier(3, timeout=30)
+    together = threading.Barrier(3, timeout=120)
     hear = keeper._hear
 
     def slow(*words: object) -> None:

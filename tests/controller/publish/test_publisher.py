@@ -90,7 +90,7 @@ def test_whatever_goes_wrong_it_is_published_later(
 ) -> None:
     keeper.raises = [error]
     publisher.show(STATUS)
-    wait_until(lambda: bool(keeper.published), timeout_s=10)
+    wait_until(lambda: bool(keeper.published))
 
 
 def test_the_last_word_is_the_last(publisher: Publisher, keeper: FakeKeeper) -> None:

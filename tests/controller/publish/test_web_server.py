@@ -37,7 +37,7 @@ def address() -> Iterator[tuple[str, int]]:
 
 def asked(address: tuple[str, int], path: str = "/", method: str = "GET") -> tuple[int, str]:
     """The answer to one request."""
-    connection = http.client.HTTPConnection(*address, timeout=30)
+    connection = http.client.HTTPConnection(*address, timeout=120)
     try:
         connection.request(method, path, headers={"X-Said": "hello"})
         answer = connection.getresponse()
@@ -82,7 +82,7 @@ def test_nothing_can_be_changed(address: tuple[str, int], method: str) -> None:
     ],
 )
 def test_garbage_is_survived(address: tuple[str, int], garbage: bytes) -> None:
-    with suppress(OSError), socket.create_connection(address, timeout=30) as connection:
+    with suppress(OSError), socket.create_connection(address, timeout=120) as connection:
         connection.sendall(garbage)  # it may be hung up on meanwhile
     assert asked(address)[0] == 200
 
@@ -105,7 +105,7 @@ def test_those_that_say_nothing_keep_nobody_out_for_long(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_server._Handler, "timeout", 0.1)
-    silent = [socket.create_connection(address, timeout=30) for _ in range(80)]
+    silent = [socket.create_connection(address, timeout=120) for _ in range(80)]
     try:
         for connection in silent:
             assert connection.recv(1) == b"", "hung up on"
@@ -120,7 +120,7 @@ def test_who_sends_a_byte_now_and_then_is_hung_up_on(
 ) -> None:
     with (
         monkeypatch.context() as patched,
-        socket.create_connection(address, timeout=30) as connection,
+        socket.create_connection(address, timeout=120) as connection,
     ):
         patched.setattr(web_server, "_LONGEST_S", 0.3)
         connection.settimeout(0.05)
@@ -151,10 +151,10 @@ def test_who_does_not_read_the_answer_is_hung_up_on(monkeypatch: pytest.MonkeyPa
 
     with (
         serving(ANY_PORT, large) as shown,
-        socket.create_connection(address_of(shown), timeout=30) as connection,
+        socket.create_connection(address_of(shown), timeout=120) as connection,
     ):
         connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert called.wait(30)
+        assert called.wait(120)
         wait_until(lambda: not of_requests())
 
 
