@@ -34,6 +34,8 @@ def _newer(name: str, suite: str, which: str) -> Lane:
     return Lane(name, (*matrix, *_SHORT), matrix=True)
 
 
+_TORCH = "torch and not slurm and not chaos and not load"
+_ELASTIC = "tests/elastic"  # has most of these
 _TRAINING = "slurm and torch and not chaos and not load"
 _UNITS = "not slurm and not torch and not chaos and not load and not frameworks"
 _CONTROLLER = "tests/controller"  # has half of both
@@ -42,11 +44,12 @@ _CONTROLLER = "tests/controller"  # has half of both
 # itself. Each test is in one of the lanes of this host, and in no other one; 'make frameworks' has
 # 15 minutes more on a cluster.
 LANES = (
-    _here("torch", "torch and not slurm and not chaos and not load"),
+    _here("elastic", _TORCH, _ELASTIC),
     _here("controller", _TRAINING, _CONTROLLER),
     _newer("forky-training", "forky", "torch"),
     _here("chaos", "chaos and not load"),
     _here("training", _TRAINING, f"--ignore={_CONTROLLER}"),
+    _here("torch", _TORCH, f"--ignore={_ELASTIC}"),
     _here("units-controller", _UNITS, _CONTROLLER),
     Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
     _newer("forky", "forky", "not torch"),

@@ -7,6 +7,7 @@ import faulthandler
 import importlib
 import itertools
 import json
+import multiprocessing
 import os
 import signal
 import time
@@ -14,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tests.elastic.elements import Elements
 
 ARRAY = 9
 
-_FORKS = get_context("forkserver")
+_FORKS = multiprocessing.get_context("forkserver")
 
 
 def fork_with(*modules: str) -> None:
@@ -253,5 +253,6 @@ def _run(
         os.dup2(file.fileno(), 2)
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
     os.chdir(folder)
+    multiprocessing.set_start_method(None, force=True)  # as in a script that was not forked so
     module = importlib.import_module(script if "." in script else f"tests.elastic.{script}")
     module.main(folder, options)
