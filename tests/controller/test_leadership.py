@@ -214,9 +214,13 @@ def test_a_folder_that_does_not_answer_holds_nothing_up(
     hosts: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, _, shared = hosts
-    answers = threading.Event()
+    answers, here = threading.Event(), threading.current_thread()
+
+    def answer(_: int) -> None:
+        assert threading.current_thread() is here or answers.wait(120)
+
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: answers.wait(60))
+        patch.setattr(os, "fsync", answer)
         with leading(a, shared) as first:
             for array in range(3):
                 first.meet(array, "id", 1.0)
