@@ -295,9 +295,8 @@ class RateLimit:
 class Configuration:
     """The settings of slurm.conf that concern trainers; None if unknown.
 
-    ``max_jobs`` is how many jobs slurmctld holds, each task of an array one of them,
-    ``partition_minutes`` the longest time limit of the trainers' partition, and ``backfill_s`` the
-    time from the end of a backfill pass to the next one (``bf_interval``). ``behind`` are
+    ``partition_minutes`` is the longest time limit of the trainers' partition, and ``backfill_s``
+    the time from the end of a backfill pass to the next one (``bf_interval``). ``behind`` are
     partitions whose jobs do not come before trainers: their ``PriorityTier`` is too low.
     ``private`` are those of ``PRIVATE`` that users may not see of others. ``grace_s`` is the
     ``GraceTime`` of the trainers' partition: an element that ends within it has failed, for Slurm.
@@ -308,7 +307,6 @@ class Configuration:
     memory together than it has (``CR_Memory``).
     """
 
-    max_jobs: int | None = None
     partition_minutes: int | None = None
     backfill_s: float | None = None
     behind: tuple[str, ...] = ()

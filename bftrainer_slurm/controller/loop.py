@@ -81,7 +81,7 @@ class Controller:
         self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
         self._roster = Roster(world.history, settings, self._faults)
         self._members = MemberNotes(world.history, world.appraiser)
-        self._surroundings = Surroundings(world.history, settings, world.clock())
+        self._surroundings = Surroundings(world.history, settings)
         self._decider = Decider(
             world.planner, world.appraiser, world.history, settings, self._faults
         )

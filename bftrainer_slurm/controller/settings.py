@@ -16,6 +16,11 @@ from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
 
 METRICS = "127.0.0.1:6741"
+# Settings that earlier versions had, and what to do in their place.
+REMOVED = {
+    "delay_worth": "set reserve_nodes to the nodes that shall stay idle",
+    "job_table_share": "set GrpSubmitJobs of the trainers' QOS: 'bftrainer doctor' prints the line",
+}
 _DAY_S = 86_400.0
 
 
@@ -156,12 +161,6 @@ class Settings:
         "How many nodes are kept idle for ordinary jobs. If fewer are idle, trainers give some up.",
         Range(0, 100_000, "nodes"),
     )
-    delay_worth: float = _setting(
-        0.0,
-        "What a second of an ordinary job's delay is worth. Above 0, as many nodes are kept idle "
-        "as would have paid off with the jobs of the last day, but at least reserve_nodes.",
-        Range(0, 1_000_000, "node-seconds"),
-    )
     slow_end_s: float = _setting(
         2.0,
         "A node is bad if its elements take longer than this to end, after their grace.",
@@ -171,11 +170,6 @@ class Settings:
         900.0,
         "How long trainers leave a node alone that is bad, or may be bad.",
         Range(1, 7 * _DAY_S, "seconds"),
-    )
-    job_table_share: float = _setting(
-        0.25,
-        "How much of slurmctld's job table all trainers together may hold. Each element is a job.",
-        Range(0.001, 1, "of MaxJobCount"),
     )
     # How often slurmctld is asked, and told.
     queue_interval_s: float = _setting(

@@ -15,7 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.settings import Range, Rule, Settings, SettingsError, rules
+from bftrainer_slurm.controller.settings import (
+    REMOVED,
+    Range,
+    Rule,
+    Settings,
+    SettingsError,
+    rules,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +79,7 @@ def settings_of(values: Mapping[str, Any], **overrides: object) -> Settings:
 
 
 def checked(source: str, values: Mapping[str, object]) -> dict[str, Any]:
-    """Return values as ``Settings`` has them.
+    """Return values as ``Settings`` has them; those of earlier versions are left out.
 
     Raises:
         SettingsError: some are not known or not possible; it names them all.
@@ -80,6 +87,9 @@ def checked(source: str, values: Mapping[str, object]) -> dict[str, Any]:
     known = rules()
     found, wrong = {}, []
     for key, value in values.items():
+        if key in REMOVED:  # an upgrade must not stop a site
+            logger.warning("%s: %s is no setting any more; %s", source, key, REMOVED[key])
+            continue
         try:
             if key not in known:
                 nearest = difflib.get_close_matches(key, known, 1, cutoff=0.0)[0]

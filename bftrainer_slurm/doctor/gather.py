@@ -210,12 +210,10 @@ def _admin_level(runner: SlurmRunner, values: Mapping[str, str], user: str) -> s
 
 
 def _qos(runner: SlurmRunner, values: Mapping[str, str]) -> dict[str, dict[str, str]] | None:
-    if "qos" not in values.get("PreemptType", ""):
-        return None
-    rows = _accounting(runner, values, "qos", "format=name,preempt,preemptmode,preemptexempttime")
+    keys = ("Preempt", "PreemptMode", "PreemptExemptTime", "GrpSubmit")
+    rows = _accounting(runner, values, "qos", f"format=name,{','.join(keys)}".lower())
     if rows is None:
         return None
-    keys = ("Preempt", "PreemptMode", "PreemptExemptTime")
     return {row[0]: dict(zip(keys, row[1:], strict=True)) for row in rows}
 
 

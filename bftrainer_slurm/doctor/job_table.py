@@ -1,34 +1,72 @@
-"""slurmctld's job table: room for elements, large enough arrays, remembered ended jobs."""
+"""slurmctld's job table: room for elements, and for all others; arrays; remembered ended jobs.
+
+Each element is a job from its submission on. When the table is full, nobody can submit one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok, unknown
+from bftrainer_slurm.doctor.finding import (
+    Change,
+    Finding,
+    conf,
+    consider,
+    must,
+    ok,
+    shell,
+    unknown,
+)
 
 _SHORT_AGE_S = 60.0  # how seldom the controller asks a slow slurmctld
+_SHARE = 4  # all trainers together get a fourth of the table
 _OF_ONE = 10  # one trainer may hold a tenth of the table, unless the plugin's line says otherwise
 
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Look at the job table."""
     yield _max_jobs(facts)
+    if "slurmdbd" in facts.value("AccountingStorageType"):
+        yield _limit(facts)
     yield _age(facts)
     yield _arrays(facts)
 
 
 def _max_jobs(facts: Facts) -> Finding:
-    jobs, share = facts.number("MaxJobCount") or 0, facts.settings.job_table_share
-    room, nodes = int(share * jobs), facts.nodes
+    jobs, nodes = facts.number("MaxJobCount") or 0, facts.nodes
     one = facts.option("max_elements") or str(jobs // _OF_ONE)
-    found = f"{jobs}, of which trainers may hold {room}, and one trainer {one}"
-    if room >= nodes:
+    found = f"{jobs}, of which one trainer may hold {one}"
+    if jobs >= nodes * _SHARE:
         return ok("MaxJobCount", found)
-    wanted = -(-nodes // share)
-    why = f"Each element is a job: trainers together can use {room} of {nodes} nodes."
-    change = conf("MaxJobCount", f"{wanted:.0f}")
-    return consider("MaxJobCount", found, why, change)
+    why = f"Each element is a job: those of {nodes} nodes leave little room for other jobs."
+    return consider("MaxJobCount", found, why, conf("MaxJobCount", str(nodes * _SHARE)))
+
+
+def _limit(facts: Facts) -> Finding:
+    """Look for the limit on the jobs of all trainers together, which a QOS has."""
+    title, most = "GrpSubmitJobs", max(facts.nodes, (facts.number("MaxJobCount") or 0) // _SHARE)
+    why = "Trainers' elements can fill slurmctld's job table; then nobody can submit a job."
+    name = facts.option("qos") or (facts.ours or {}).get("QoS", "N/A")
+    if name == "N/A":
+        new = shell(f"sacctmgr add qos bftrainer set grpsubmitjobs={most}")
+        changes = [new, facts.in_partition("QOS", "bftrainer"), *_enforced(facts)]
+        return consider(title, "trainers' partition has no QOS", why, *changes)
+    if facts.qos is None or name not in facts.qos:
+        how = f"Compare: sacctmgr show qos {name} format=name,grpsubmitjobs"
+        return unknown(title, f"QOS {name} cannot be read", how)
+    changes = list(_enforced(facts))
+    if not (limit := facts.qos[name].get("GrpSubmit", "")):
+        changes.insert(0, shell(f"sacctmgr modify qos {name} set grpsubmitjobs={most}"))
+    found = f"{name} has {limit or 'none'}"
+    return consider(title, found, why, *changes) if changes else ok(title, found)
+
+
+def _enforced(facts: Facts) -> Iterator[Change]:
+    """Yield what makes slurmctld enforce limits, if it does not."""
+    words = [one for one in facts.words("AccountingStorageEnforce") if one != "none"]
+    if not {"limits", "safe", "all"} & set(words):
+        yield conf("AccountingStorageEnforce", ",".join([*words, "limits"]))
 
 
 def _age(facts: Facts) -> Finding:

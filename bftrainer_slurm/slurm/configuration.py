@@ -35,7 +35,6 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
     if partition not in partitions:
         raise GatewayError(f"scontrol show partition: no partition {partition}")
     return Configuration(
-        int(values["MaxJobCount"]),
         minutes_of(partitions[partition]["MaxTime"]),
         backfill_s(values),
         behind(partitions, partition, by_tier="partition_prio" in values.get("PreemptType", "")),

@@ -83,7 +83,6 @@ class MadeUpSlurm:
     now_s: float
     node_names: tuple[str, ...]
     operator: bool = True
-    max_jobs: int | None = None
     name: str = "made up"
     queue_rpcs: int = 1
     grow_rpcs: int = 1
@@ -126,7 +125,7 @@ class MadeUpSlurm:
 
     def configuration(self, partition: str) -> Configuration:
         self._answer()
-        return Configuration(backfill_s=BACKFILL_S, max_jobs=self.max_jobs)
+        return Configuration(backfill_s=BACKFILL_S)
 
     def last_pass(self) -> BackfillPass | None:
         self._answer()

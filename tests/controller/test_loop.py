@@ -836,17 +836,6 @@ def test_what_ordinary_jobs_take_of_the_reserve_trainers_make_up_for() -> None:
     assert len(setting.slurm.on()) == 3
 
 
-def test_where_delays_are_worth_it_nodes_are_kept_for_jobs_like_those_that_came() -> None:
-    setting = Setting(4, ARRAY, settings=Settings(nodes_interval_s=1, delay_worth=1e5))
-    setting.settle()
-    assert len(setting.slurm.on()) == 4
-    setting.slurm.reclaim("n1")
-    setting.settle()
-    setting.slurm.reclaimed.clear()
-    setting.settle()
-    assert len(setting.slurm.on()) == 3
-
-
 def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
     setting = Setting(2, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
     setting.settle()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.lessons import Rescale
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from bftrainer_slurm.model import Configuration, Element, ElementId, ElementState
+from bftrainer_slurm.model import Element, ElementId, ElementState
 from tests.controller.test_loop import Setting
 from tests.controller.worlds import ARRAY
 
@@ -109,51 +108,6 @@ def failed(setting: Setting, task: int, **more: float) -> None:
     id_ = ElementId(ARRAY, task)
     status = {"exit_status": 2, "end_s": setting.now_s} | more
     setting.slurm.elements[id_] = Element(id_, ElementState.FAILED, "n1", **status)  # type: ignore[arg-type]
-
-
-def less_room(setting: Setting) -> None:
-    """From the next turn on, the job table has room for one element only."""
-
-    def trim(elements: Sequence[ElementId]) -> None:
-        for one in elements:
-            cancelled = Element(one, ElementState.CANCELLED, end_s=setting.now_s)
-            setting.slurm.elements[one] = cancelled
-
-    setting.slurm.trim = trim  # type: ignore[method-assign]
-    setting.slurm.configuration = lambda _: Configuration(max_jobs=4)  # type: ignore[method-assign]
-    setting.now_s += 3600
-
-
-def left(setting: Setting) -> list[int]:
-    """The tasks that were not cancelled."""
-    every = setting.slurm.elements.items()
-    return [id_.task for id_, one in every if one.state is not ElementState.CANCELLED]
-
-
-def test_elements_that_the_controller_gave_up_for_room_are_not_the_owners_cancel() -> None:
-    setting = Setting(2, ARRAY)
-    setting.turn()
-    less_room(setting)
-    for task in setting.slurm.on().values():
-        failed(setting, task)
-    for _ in range(40):
-        setting.turn(1)
-    assert len(left(setting)) == 1
-    assert (setting.slurm.cancelled, setting.shown()["state"]) == ([], "running")
-
-
-def test_nor_are_they_for_a_controller_that_begins_after_the_others_have_failed() -> None:
-    setting = Setting(2, ARRAY)
-    setting.turn()
-    less_room(setting)
-    setting.turn()
-    setting.now_s += 60
-    for task in left(setting):
-        failed(setting, task)
-    setting.controller = setting.started()
-    for _ in range(8):
-        setting.turn()
-    assert (setting.slurm.cancelled, setting.shown()["state"]) == ([], "running")
 
 
 @pytest.mark.parametrize(

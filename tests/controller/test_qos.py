@@ -126,9 +126,12 @@ def test_trainers_do_not_count_against_the_limits_of_their_users_ordinary_jobs(s
         change_qos(site, "MaxSubmitJobsPerUser=-1")
 
 
-def test_a_limit_on_submitted_jobs_that_refuses_a_trainer_says_what_it_counts(site: Site) -> None:
+@pytest.mark.parametrize("limit", ["MaxSubmitJobsPerUser", "GrpSubmitJobs"])
+def test_a_limit_on_submitted_jobs_that_refuses_a_trainer_says_what_it_counts(
+    site: Site, limit: str
+) -> None:
     modify = ("sacctmgr", "-i", "modify", "qos", "bftrainer", "set")
-    site.lab.run(*modify, "MaxSubmitJobsPerUser=2", user=ADMIN)
+    site.lab.run(*modify, f"{limit}=2", user=ADMIN)
     try:
         words = ("sbatch", "--bftrainer", "-N1-2", "-o/dev/null")
         refused = site.lab.run(*words, input=IDLE, check=False)
@@ -136,4 +139,4 @@ def test_a_limit_on_submitted_jobs_that_refuses_a_trainer_says_what_it_counts(si
         assert "count each of a trainer's MAX nodes, and one more" in refused.stderr
         site.end(site.submit(IDLE, "1-1"))
     finally:
-        site.lab.run(*modify, "MaxSubmitJobsPerUser=-1", user=ADMIN)
+        site.lab.run(*modify, f"{limit}=-1", user=ADMIN)

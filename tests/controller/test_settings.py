@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +43,6 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("reserve_nodes = -1", "reserve_nodes: must be from 0 to 100,000 nodes"),
         ("relaunch_after_s = 0", "relaunch_after_s: must be from 1 to 3,600 seconds"),
         ("reserve_nodes = 1.5", "reserve_nodes: must be a whole number"),
-        ("job_table_share = 2", "job_table_share: must be from 0.001 to 1 of MaxJobCount"),
         ('listen = "6740"', "listen: '6740' is not HOST:PORT"),
         ('listen = "a:1,b"', "listen: 'b' is not HOST:PORT"),
         ('shared = "state"', "shared: 'state' is not an absolute path"),
@@ -65,6 +65,17 @@ def test_a_bad_setting_is_named(tmp_path: Path, text: str, named: str) -> None:
     path.write_text(text)
     with pytest.raises(SettingsError, match=named):
         read_settings(path)
+
+
+@pytest.mark.parametrize("text", ["delay_worth = 100.0", "job_table_share = 0.5"])
+def test_a_setting_of_an_earlier_version_is_told_in_a_line_and_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    path = tmp_path / "bftrainer.toml"
+    path.write_text(f"reserve_nodes = 2\n{text}\n")
+    assert read_settings(path) == Settings(reserve_nodes=2)
+    (said,) = caplog.messages
+    assert re.match(rf"{path}: {text.split()[0]} is no setting any more; set ", said)
 
 
 def test_kinds_of_hardware_are_a_list(tmp_path: Path) -> None:

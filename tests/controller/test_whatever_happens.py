@@ -59,7 +59,7 @@ ENDS = st.sampled_from(
     ]
 )
 _REVIVED_S = 30.0  # for so long one that was brought back, and fails at once, is not seen to
-CHANGES = {"grow", "shrink", "revive", "hold", "end_at", "trim", "cancel", "tell"}  # one an action
+CHANGES = {"grow", "shrink", "revive", "hold", "end_at", "cancel", "tell"}  # one an action
 
 
 class Greedy:
@@ -106,13 +106,12 @@ class Whatever(RuleBasedStateMachine):
 
     @initialize(
         operator=st.booleans(),
-        max_jobs=st.sampled_from([None, None, 20]),
         slurm_works=st.booleans(),
         hears=st.booleans(),
     )
-    def begin(self, operator: bool, max_jobs: int | None, slurm_works: bool, hears: bool) -> None:
+    def begin(self, operator: bool, slurm_works: bool, hears: bool) -> None:
         self.hears = hears
-        self.slurm = MadeUpSlurm(NOW_S, NODES, operator, max_jobs, done_=self.changes)
+        self.slurm = MadeUpSlurm(NOW_S, NODES, operator, done_=self.changes)
         self.history = History(":memory:")
         self.submitted = 0
         self.controller = self.started()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.doctor.checkup import checkup
 from bftrainer_slurm.doctor.facts import Answer, Network, Plugin
 from bftrainer_slurm.doctor.finding import Level
 from bftrainer_slurm.doctor.plugstack import in_order, pyxis_after_ours
@@ -270,6 +271,43 @@ def test_without_munge_both_sides_need_the_sites_key() -> None:
 def test_the_trainers_qos_is_written_into_the_plugins_line() -> None:
     (found,) = of(site(PreemptType="preempt/qos"), Level.CHANGE)
     assert [change.line for change in found.changes] == [f"{LINE.split()[1]} qos=NAME"]
+
+
+LIMITS = {"AccountingStorageType": "accounting_storage/slurmdbd", "MaxJobCount": "10000"}
+
+
+@pytest.mark.parametrize(
+    ("qos", "limit", "enforce", "lines"),
+    [
+        (
+            *("N/A", "", "none"),
+            [
+                "sacctmgr add qos bftrainer set grpsubmitjobs=2500",
+                "PartitionName=bftrainer QOS=bftrainer",
+                "AccountingStorageEnforce=limits",
+            ],
+        ),
+        ("idle", "", "limits,qos", ["sacctmgr modify qos idle set grpsubmitjobs=2500"]),
+        ("idle", "900", "associations", ["AccountingStorageEnforce=associations,limits"]),
+        ("idle", "900", "safe", []),
+    ],
+)
+def test_a_limit_keeps_trainers_from_filling_the_job_table(
+    qos: str, limit: str, enforce: str, lines: list[str]
+) -> None:
+    facts = site(
+        **LIMITS, AccountingStorageEnforce=enforce, partition=f"bftrainer QoS={qos}", SlurmUser="x"
+    )
+    facts = replace(facts, qos={"idle": {"GrpSubmit": limit}})
+    (found,) = (one for one in checkup(facts) if one.check == "GrpSubmitJobs")
+    assert [change.line for change in found.changes] == lines
+    assert (found.level is Level.OK) == (not lines)
+
+
+def test_a_qos_that_cannot_be_read_is_no_limit() -> None:
+    facts = site(**LIMITS, partition="bftrainer QoS=idle")
+    (found,) = (one for one in checkup(facts) if one.check == "GrpSubmitJobs")
+    assert found.level is Level.UNKNOWN
 
 
 def test_a_site_that_preempts_by_qos_has_one_for_trainers() -> None:

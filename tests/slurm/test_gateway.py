@@ -307,9 +307,9 @@ def test_a_comment_that_its_user_has_replaced_can_be_written_again(bench: Bench)
 
 def test_slurm_says_how_it_is_configured(bench: Bench) -> None:
     backfill_s = 2.0  # scripts.labcluster.lab
-    assert bench.gateway.configuration("bftrainer") == Configuration(10_000, None, backfill_s)
+    assert bench.gateway.configuration("bftrainer") == Configuration(None, backfill_s)
     bench.lab.run("scontrol", "update", "PartitionName=bftrainer", "MaxTime=1-2", user="root")
-    assert bench.gateway.configuration("bftrainer") == Configuration(10_000, 26 * 60, backfill_s)
+    assert bench.gateway.configuration("bftrainer") == Configuration(26 * 60, backfill_s)
     change = ("scontrol", "update", "PartitionName=bftrainer", "MaxTime=UNLIMITED")
     bench.lab.run(*change, user="root")
     with pytest.raises(GatewayError):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
-from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Trim
+from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink
 from bftrainer_slurm.controller.decide.available import (
     available,
     growable,
@@ -21,7 +21,6 @@ from bftrainer_slurm.controller.decide.available import (
     soon_available,
 )
 from bftrainer_slurm.controller.decide.eligibility import eligibility, too_few_left
-from bftrainer_slurm.controller.decide.job_table import excess
 from bftrainer_slurm.controller.decide.problem import problem_of, same_question, stops_a_trainer
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
@@ -103,7 +102,7 @@ class _Draft:
         """Make elements leave, and replace the states of trainers."""
         self.actions += actions
         self.states |= states
-        ends = (action for action in actions if isinstance(action, Shrink | Trim))
+        ends = (action for action in actions if isinstance(action, Shrink))
         gone = {element for action in ends for element in action.elements}
         if gone or states:
             views = (without(_judged(view, states), gone) for view in self.picture.views)
@@ -180,7 +179,6 @@ class Decider:
         self._give(draft)
         self._judge(draft)
         self._end_spent(draft)
-        self._make_room(draft)
         return draft
 
     def _without_plan(self, draft: _Draft) -> tuple[Decision, Callable[..., Problem]]:
@@ -262,11 +260,6 @@ class Decider:
                 states[view.array] = replace(view.state, over=why)
         if states:
             draft.end((), states)
-
-    def _make_room(self, draft: _Draft) -> None:
-        """Give up elements and trainers for which slurmctld's job table has no room."""
-        views, snapshot = draft.picture.views, draft.picture.snapshot
-        draft.end(*excess(views, snapshot, self.settings, self.history.has_begun))
 
     def _planned(
         self, problem: Problem, build: Callable[..., Problem], now_s: float

@@ -105,15 +105,6 @@ def too_few_left(view: TrainerView) -> str | None:
     )
 
 
-def can_ever_start(view: TrainerView, snapshot: Snapshot) -> bool:
-    """Whether enough nodes of the partition, if they are known, would do for a trainer."""
-    demands, there = view.trainer.demands, snapshot.all_nodes
-    if why_never(demands) is not None:
-        return False
-    fit = len(there) - len(_unfit(demands, snapshot) & there)
-    return not there or fit >= view.trainer.record.min_nodes
-
-
 def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
     """Say that a trainer wants more nodes than there are where it asks, if these are known."""
     if view.placed or not snapshot.all_nodes:

@@ -191,7 +191,7 @@ def _cancelled(view: TrainerView) -> str | None:
         return f"an operator holds {held} of its {most} elements (scontrol release)"
     if not 0 < left < most:
         return None
-    return f"{left} of its {most} elements are left: cancelled, or no room (job_table_share)"
+    return f"{left} of its {most} elements are left: the others were cancelled"
 
 
 def _state(view: TrainerView) -> str:

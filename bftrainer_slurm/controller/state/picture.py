@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from bftrainer_slurm.controller.observe.schedule import LEAD_S
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.arrivals import Arrivals
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.holes import Holes
 from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
@@ -55,13 +54,12 @@ class Picture:
 class Surroundings:
     """What is known of the cluster besides its trainers: holes, ordinary jobs, Slurm's passes."""
 
-    def __init__(self, history: History, settings: Settings, now_s: float) -> None:
+    def __init__(self, history: History, settings: Settings) -> None:
         self._history = history
         self._settings = settings
         self._holes = Holes(history)
         self._passes = Passes()
         self._preemptions = Preemptions()
-        self._arrivals = Arrivals(now_s)
 
     def look(
         self,
@@ -74,8 +72,6 @@ class Surroundings:
         queue, backfill_s = snapshot.queue, snapshot.configuration.backfill_s
         preempted = self._preemptions.look(events, queue, backfill_s, now_s)
         self._history.add_preemptions(preempted)
-        if self._settings.delay_worth:
-            self._arrivals.look(queue.ordinary_runs, now_s)
         self._holes.update(snapshot)
         self._history.inventory.update(snapshot)
         self._passes.look(snapshot, in_holes_without(snapshot, views, *GOES), now_s)
@@ -87,7 +83,6 @@ class Surroundings:
     def picture(self, snapshot: Snapshot, roster: Roster) -> Picture:
         """Return all that is known."""
         settings, now_s = self._settings, snapshot.time_s
-        learnt = self._arrivals.worth_keeping(settings.delay_worth, now_s)
         return Picture(
             snapshot,
             roster.views,
@@ -96,7 +91,7 @@ class Surroundings:
             self._holes.since_s,
             self._holes.life_s(snapshot),
             self._holes.forward_time_s(settings),
-            max(settings.reserve_nodes, learnt),
+            settings.reserve_nodes,
             self.judgement(snapshot, now_s),
             roster.lead_s,
             self._preemptions.nodes,

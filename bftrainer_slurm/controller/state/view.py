@@ -76,12 +76,10 @@ class TrainerView:
         """Whether its owner has cancelled all of it, except elements that were just brought back.
 
         scancel skips failed elements, so that these would live on alone. An element that failed
-        later than that was not skipped: its owner had cancelled some of the others only. What the
-        controller itself has cancelled, for room in the job table, says nothing.
+        later than that was not skipped: its owner had cancelled some of the others only.
         """
         elements = self.trainer.elements
         cancelled = [one for one in elements if one.state is ElementState.CANCELLED]
-        cancelled = [one for one in cancelled if not self.state.of(one.id.task).ours]
         left = (self.state.of(one.id.task) for one in elements if not one.state.over)
         if not cancelled or any(record.phase is not Phase.REVIVED for record in left):
             return False
