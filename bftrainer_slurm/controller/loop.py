@@ -14,7 +14,8 @@ from bftrainer_slurm.controller.act.execute import after, execute
 from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
 from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, array_of
-from bftrainer_slurm.controller.decide.decision import Decider, Decision, Made
+from bftrainer_slurm.controller.decide.decision import Decider, Decision
+from bftrainer_slurm.controller.decide.planning import Made
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
@@ -25,7 +26,7 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.one_size import why_kept
 from bftrainer_slurm.controller.state.pauses import note_change
-from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Ended, Event, Phase
+from bftrainer_slurm.controller.state.phases import GOES
 from bftrainer_slurm.controller.state.picture import Surroundings
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
@@ -33,7 +34,7 @@ from bftrainer_slurm.controller.state.trainer_state import hear
 from bftrainer_slurm.controller.state.unheard import Unheard, unheard
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import ElementId, Place, Trainer
+from bftrainer_slurm.model import Place, Trainer
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.slurm.gateway import Gateway
 
@@ -85,8 +86,7 @@ class Controller:
         self._decider = Decider(
             world.planner, world.appraiser, world.history, settings, self._faults
         )
-        self._known: frozenset[int] = frozenset()
-        self._lost: set[ElementId] = set()  # that the keeper has not heard of yet
+        self._over: frozenset[int] = frozenset()  # arrays that are gone: the keeper has not heard
         self._tidied_s = float("-inf")
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
@@ -101,7 +101,8 @@ class Controller:
                 self._take_hint(numbered, view, now_s)
             elif view is not None:
                 with self._faults.of(view.array):
-                    state = self._members.take(view, numbered, now_s)
+                    told = self._roster.told(view.array)
+                    state = self._members.take(view, told, numbered, now_s)
                     self._roster.put({view.array: state})
                 if note.kind is NoteKind.FAILED:
                     self.schedule.heard(NoteKind.FAILED, now_s)
@@ -168,7 +169,7 @@ class Controller:
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         world, array = self._world, view.array
-        tally, told = world.history.tally(array), self._members.of(array)
+        tally, told = world.history.tally(array), self._roster.told(array)
         ended = not view.live and not view.spare
         spent = goodput(told.work, tally.had, view.submit_s, ended=ended, now_s=now_s)
         more = {"plan": self._explained[1].get(str(array)), "goodput": spent}
@@ -200,8 +201,8 @@ class Controller:
         world.history.counts.looks.add(took_s)
         self._faults.begin()
         had = {view.array: view.places for view in self._roster.views}
-        trained = lambda array: self._members.of(array).trained  # noqa: E731
-        events = self._roster.look(snapshot, trained, world.hears())
+        before = self._roster.arrays
+        events = self._roster.look(snapshot, world.hears())
         ending = any(view.ids(*GOES) for view in self._roster.views)
         self.schedule.looked(looked_s, due, ending, took_s)
         rest_s = self._settings.relaunch_after_s
@@ -211,7 +212,7 @@ class Controller:
             if view.state.rests_until_s > looked_s and not view.over:
                 self.schedule.again(view.state.rests_until_s)
         self._note_pauses(had, began_s)
-        self._tell_lost(events, looked_s)
+        self._tell_lost(looked_s)
         self._surroundings.look(snapshot, self._roster.views, events, looked_s)
         if snapshot.queue.asking and any(view.running() for view in self._roster.views):
             found = self._surroundings.judgement(snapshot, began_s)
@@ -220,18 +221,14 @@ class Controller:
                 *(found.due_s, found.until_s, found.sure_s, began_s),
                 *(lead_s, found.then_s),
             )
-        self._forget(frozenset(one.array for one in snapshot.queue.trainers), looked_s)
+        self._forget(before, looked_s)
 
-    def _tell_lost(self, events: Iterable[Event], now_s: float) -> None:
+    def _tell_lost(self, now_s: float) -> None:
         """Tell the keeper which elements are gone, until it hears it or they may be back."""
-        for view in self._roster.views if self._lost else ():
-            self._lost.difference_update(view.ids(Phase.RELEASED, *OCCUPIES))
-        for event in events:
-            if isinstance(event, Ended) and event.how != "shrank" and not event.well:
-                self._lost.add(event.element)
-        groups, view_of = self._world.groups, self._roster.view
-        self._lost = {one for one in self._lost if view_of(one.array) and not groups.lost(one)}
-        if self._lost:
+        for one in self._roster.lost:
+            if self._world.groups.lost(one):
+                self._roster.keeper_knows(one)
+        if self._roster.lost:
             self.schedule.again(now_s + SILENT_S)
 
     def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:
@@ -284,15 +281,16 @@ class Controller:
                     self.schedule.again(apart.due_s)
 
     def _unheard(self, view: TrainerView) -> Unheard | None:
-        joined = self._world.appraiser.joined(view)
-        return unheard(view, self._members.of(view.array).together, joined, self._world.hears())
+        joined, told = self._world.appraiser.joined(view), self._roster.told(view.array)
+        return unheard(view, told.together, joined, self._world.hears())
 
-    def _forget(self, arrays: frozenset[int], now_s: float) -> None:
-        """Drop data about trainers that are gone, and once a day old data."""
-        world, kept = self._world, arrays - self._roster.replaced
-        unheard = {array for array in self._known - kept if not world.groups.end(array)}
-        self._known = arrays | unheard
-        self._members.forget(kept)
+    def _forget(self, before: frozenset[int], now_s: float) -> None:
+        """Tell of trainers that are gone since ``before``, and once a day drop old data."""
+        world = self._world
+        arrays = frozenset(one.array for one in self._snapshot.queue.trainers)
+        kept = arrays - self._roster.replaced
+        over = (self._over | before) - kept
+        self._over = frozenset(array for array in over if not world.groups.end(array))
         world.appraiser.forget(kept)
         if now_s - self._tidied_s >= _DAY_S:
             self._tidied_s = now_s

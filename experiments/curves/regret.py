@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bftrainer_slurm.controller.decide.problem import stops_a_trainer
+from bftrainer_slurm.controller.decide.planning import stops_a_trainer
 from bftrainer_slurm.controller.observe.reports import Report
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles

@@ -1,17 +1,16 @@
 """The decision of one turn: upkeep, elements that must leave, the plan, and moves towards it.
 
-Calls nothing but the planner. The last problem is kept, so that a plan stands while it can.
+Calls nothing but the planner.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
-from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink
+from bftrainer_slurm.controller.decide.actions import Action, Shrink
 from bftrainer_slurm.controller.decide.available import (
     available,
     growable,
@@ -21,7 +20,8 @@ from bftrainer_slurm.controller.decide.available import (
     soon_available,
 )
 from bftrainer_slurm.controller.decide.eligibility import eligibility, too_few_left
-from bftrainer_slurm.controller.decide.problem import problem_of, same_question, stops_a_trainer
+from bftrainer_slurm.controller.decide.planning import Made, Planning
+from bftrainer_slurm.controller.decide.problem import problem_of
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
     end_asked,
@@ -43,23 +43,10 @@ from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, without
 from bftrainer_slurm.model import NodeState, Place, nodes_of
-from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import Objective, find
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 
-logger = logging.getLogger(__name__)
-
 _AVOID_S = 60.0  # a node on which an element did not start, though it is not in use
-_GREEDY_S = 60.0  # how long a plan without the solver stands: a try may take seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A plan, what it was made for, and when (Unix seconds)."""
-
-    plan: Plan
-    problem: Problem
-    time_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +106,11 @@ class Decider:
     settings: Settings
     faults: Faults
     _objective: Objective = field(init=False)
-    _asked: Problem | None = None
-    _made: Made | None = None
+    _planning: Planning = field(init=False)
 
     def __post_init__(self) -> None:
         self._objective = find(self.settings.objective)
+        self._planning = Planning(self.planner, self.history)
 
     def decide(self, picture: Picture) -> Decision:
         """Return the actions of this turn; a trainer at fault gets its upkeep, and nothing else."""
@@ -143,7 +130,7 @@ class Decider:
         snapshot, settings = picture.snapshot, self.settings
         draft = self._draft(picture)
         decision, build = self._without_plan(draft)
-        made, trouble = self._planned(build(), build, picture.now_s)
+        made = self._planning.answer(build, picture.now_s)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         moves: list[Action] = []
         unused = set(decision.free)  # first by those who leave their nodes again at once
@@ -155,17 +142,11 @@ class Decider:
         if made is not None:
             free = {place.name: place for place in unused}
             move = partial(towards, plan=made.plan, free=free, snapshot=snapshot, settings=settings)
-            moves += map(self._marked, self._of_each(draft.picture.views, move))
+            moves += self._of_each(draft.picture.views, move)
         upkeep = self._of_each(everybody, lambda view: keep_up(view, snapshot, settings))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *draft.actions, *moves, *held)
-        return replace(decision, actions=actions, made=made, trouble=trouble)
-
-    def _marked(self, action: Action) -> Action:
-        """Say of a trainer's very first elements that they are."""
-        if not isinstance(action, Grow) or not action.first:
-            return action
-        return replace(action, new=not self.history.has_begun(action.elements[0].array))
+        return replace(decision, actions=actions, made=made, trouble=self._planning.trouble)
 
     def _draft(self, picture: Picture) -> _Draft:
         """Decide which elements have to leave, whatever the plan will be."""
@@ -188,7 +169,7 @@ class Decider:
         free = growable(idle, picture, settings)
         alone = {why: len(nodes) for why, nodes in left_alone(picture, settings).items()}
         alone["kept for ordinary jobs"] = len(idle - free)
-        eligible = eligibility(picture.views, picture.snapshot, self.history.has_begun)
+        eligible = eligibility(picture.views, picture.snapshot)
         hardware = hardware_of(picture.snapshot, settings)
         by_then = free
         if soon := soon_available(picture, settings):
@@ -260,36 +241,6 @@ class Decider:
                 states[view.array] = replace(view.state, over=why)
         if states:
             draft.end((), states)
-
-    def _planned(
-        self, problem: Problem, build: Callable[..., Problem], now_s: float
-    ) -> tuple[Made | None, str | None]:
-        """Return the plan that stands, or None and why none can be made: then no element moves."""
-        try:
-            if not self._stands(problem, now_s):
-                self._made, self._asked = self._plan(problem, build, now_s), problem
-            return self._made, None
-        except Exception as error:
-            logger.exception("no plan")
-            self._asked = None
-            return None, f"no plan: {type(error).__name__}: {error}"
-
-    def _stands(self, problem: Problem, now_s: float) -> bool:
-        """Whether the last plan still fits this problem."""
-        made = self._made
-        if made is None or not same_question(problem, self._asked):
-            return False
-        return made.plan.status != "greedy" or now_s < made.time_s + _GREEDY_S
-
-    def _plan(self, problem: Problem, build: Callable[..., Problem], now_s: float) -> Made:
-        """Make a new plan, and note it; no trainer stops for exploration."""
-        plan = self.planner.plan(problem)
-        if stops_a_trainer(problem, plan) and (other := build(exploring=False)) != problem:
-            problem, plan = other, self.planner.plan(other)
-        pool, used = len(problem.pool), sum(map(len, plan.assignment.values()))
-        self.history.add_plan(now_s, pool, used, plan.objective, plan.status, plan.solve_s)
-        self.history.add_problem(now_s, partial(document_of, problem))
-        return Made(plan, problem, now_s)
 
 
 def _apart(picture: Picture, at_fault: Container[int]) -> Picture:

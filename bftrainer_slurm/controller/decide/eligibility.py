@@ -6,7 +6,7 @@ Failures of running elements are in ``verdicts``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
@@ -32,15 +32,8 @@ class Eligibility:
     barred: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
-def eligibility(
-    views: tuple[TrainerView, ...],
-    snapshot: Snapshot,
-    has_begun: Callable[[int], bool] = lambda array: False,
-) -> Eligibility:
-    """Return what keeps each trainer from growing. Its own nodes are never among those refused.
-
-    ``has_begun`` says whether an array has ever had a node.
-    """
+def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibility:
+    """Return what keeps each trainer from growing. Its own nodes are never among those refused."""
     now_s = snapshot.time_s
     stuck: dict[int, str] = {}
     barred: dict[int, frozenset[str]] = {}
@@ -53,7 +46,7 @@ def eligibility(
             why_never(demands)
             or too_few_left(view)
             or _why_too_small(view, snapshot)
-            or _why_later(view, snapshot, has_begun)
+            or _why_later(view, snapshot)
             or (None if wait is None or wait.until_s <= now_s else _why_not_now(wait))
         )
         if why is None:
@@ -132,14 +125,12 @@ def _where(record: TrainerRecord) -> str:
     return partitions + (f" among {record.nodes[:_SHOWN]}" if record.nodes else "")
 
 
-def _why_later(
-    view: TrainerView, snapshot: Snapshot, has_begun: Callable[[int], bool]
-) -> str | None:
+def _why_later(view: TrainerView, snapshot: Snapshot) -> str | None:
     """Say what a trainer waits for, besides nodes, as its user asked."""
     if (jobs := snapshot.queue.behind.get(view.array)) is not None:
         return f"it waits for another job ({jobs})"
     begin_s = view.trainer.demands.begin_s
-    if begin_s <= snapshot.time_s or has_begun(view.array):
+    if begin_s <= snapshot.time_s or view.state.begun:
         return None
     begin = time.strftime("%F %T", time.localtime(begin_s))
     return f"it is not to begin before {begin} (its StartTime)"

@@ -11,18 +11,13 @@ from bftrainer_slurm.controller.state.profiles import Appraisal, Appraiser
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Place, ThroughputCurve, nodes_of
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
-from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, PlannedTrainer, Problem
+from bftrainer_slurm.planner.problem import Costs, NodeClass, PlannedTrainer, Problem
 from bftrainer_slurm.sizes import ANY
 
 # A start takes time too. Without this cost a trainer that stands still for a moment would lose its
 # last node to one that would start there. It is at most half of the forward time, so that a node
 # that no other trainer wants is always worth a start.
 _MOST_OF_FORWARD = 0.5
-# Smaller differences of rescaling costs are noise, and make no new plan.
-_SAME_S = 1.0
-_SAME_SHARE = 1 / 3
-_SAME_LOSS_S = 30.0
-_SAME_LOSS_SHARE = 1 / 2
 
 
 def problem_of(
@@ -91,50 +86,6 @@ def _classes(
         ): kept_out
         for (kind, kept_out), names in sorted(parts.items())
     }
-
-
-def same_question(problem: Problem, other: Problem | None) -> bool:
-    """Whether the plan for one problem still stands for another.
-
-    It stands as long as the same trainers want the same nodes at about the same cost of rescaling:
-    other changes are moves towards that plan, and the passing of time.
-    """
-    if other is None or _wanted(problem) != _wanted(other):
-        return False
-    pairs = zip(problem.trainers, other.trainers, strict=True)
-    forward_s = problem.forward_time_s
-    return all(
-        _costs_alike(one, before) and _losses_alike(one.loss_s, before.loss_s, forward_s)
-        for one, before in pairs
-    )
-
-
-def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
-    """Whether a plan takes all nodes of a trainer that has some."""
-    return any(one.current and not plan.assignment[one.key] for one in problem.trainers)
-
-
-def _costs_alike(one: PlannedTrainer, other: PlannedTrainer) -> bool:
-    pairs = (
-        (one.rescale_up_s, other.rescale_up_s),
-        (one.rescale_down_s, other.rescale_down_s),
-    )
-    return all(abs(a - b) <= max(_SAME_S, _SAME_SHARE * max(a, b)) for a, b in pairs)
-
-
-def _losses_alike(loss_s: float, before_s: float, forward_s: float) -> bool:
-    """Whether a loss has not changed much; one beyond the forward time just goes on growing."""
-    if min(loss_s, before_s) >= forward_s:
-        return True
-    return abs(loss_s - before_s) <= max(_SAME_LOSS_S, _SAME_LOSS_SHARE * max(loss_s, before_s))
-
-
-def _wanted(problem: Problem) -> tuple[object, ...]:
-    trainers = [
-        (one.key, one.min_nodes, one.max_nodes, one.sizes, one.curve, one.barred)
-        for one in problem.trainers
-    ]
-    return problem.pool, trainers, problem.classes
 
 
 def _facts(view: TrainerView, appraisal: Appraisal, now_s: float) -> Facts:

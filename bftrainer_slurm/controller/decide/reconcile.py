@@ -145,13 +145,14 @@ def towards(
     if waiting:
         actions.append(Hold(waiting, "the plan gives its node to others"))
     spare, first = iter(view.spare), not view.live
+    new = not view.state.begun
     goals = sorted(free[name] for name in target & free.keys())[: len(view.spare)]
     minutes = view.trainer.record.minutes
     for limit, onto in limits_at_start(goals, minutes, snapshot, settings).items():
         elements = tuple(islice(spare, len(onto)))
         excluded = view.trainer.demands.excluded
         others = snapshot.all_nodes - nodes_of(onto)
-        actions.append(Grow(elements, onto, others, first, limit, excluded))
+        actions.append(Grow(elements, onto, others, first, limit, excluded, new=first and new))
         first = False
     return actions
 

@@ -53,59 +53,46 @@ class Told:
     together: Together = field(default_factory=Together)
 
 
+def told_before(history: History, array: int) -> Told:
+    """Return what the history has of a trainer's reports."""
+    samples, saved_s = history.samples(array) or (None, -math.inf)
+    progress, work = Progress(samples, saved_s), history.work(array)
+    return Told(progress, work, history.has_trained(array), saved_s=saved_s)
+
+
 class MemberNotes:
-    """Keeps the progress of all trainers; the appraiser learns from it, the history shows it."""
+    """Takes what members tell; the appraiser learns from it, the history shows it."""
 
     def __init__(self, history: History, appraiser: Appraiser) -> None:
         self._history = history
         self._appraiser = appraiser
-        self._told: dict[int, Told] = {}
         self._ahead = False  # said once
 
-    def take(self, view: TrainerView, numbered: NumberedNote, now_s: float) -> TrainerState:
-        """Take a note of a trainer's member; return the trainer's state after it.
+    def take(
+        self, view: TrainerView, told: Told, numbered: NumberedNote, now_s: float
+    ) -> TrainerState:
+        """Add a note of a trainer's member to what it has ``told``; return its state after it.
 
         A failure counts only when it happens. The keeper repeats what it remembers, and the trainer
         may have recovered from an older failure long ago. Nor does progress count that lies in the
         future: the clock was set back since, or the keeper's host has another one.
         """
-        array, state = view.array, view.state
+        state = view.state
         self._compare_clocks(numbered.time_s - now_s)
         match numbered.note.kind:
             case NoteKind.PROGRESS if numbered.time_s - now_s < _NEWS_S:
-                return self._take_progress(view, numbered)
+                return self._take_progress(view, told, numbered)
             case NoteKind.REFORMED if (reform := read_reform(numbered)) is not None:
-                self.of(array).began_s = numbered.time_s
-                self.of(array).together.formed(reform.nodes, reform.time_s)
+                told.began_s = numbered.time_s
+                told.together.formed(reform.nodes, reform.time_s)
                 self._appraiser.reformed(view, reform)
                 return replace(state, size=state.size.formed(reform.nodes))
             case NoteKind.FINISHED:
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:
-                self.of(array).began_s = numbered.time_s
-                nodes, trained = _own_node(view, numbered.note), self.of(array).trained
-                failing = failed(state.failing, nodes, numbered.note.text, trained, numbered.time_s)
-                size, told = state.size.failed(now_s), state.told
-                if size is not state.size and size.kept_on(now_s):
-                    failing = blameless(failing)
-                    told = told and state.size.kept_on(now_s) > 0
-                return replace(state, failing=failing, size=size, told=told)
+                told.began_s = numbered.time_s
+                return _failed(view, numbered, told.trained, now_s)
         return state
-
-    def of(self, array: int) -> Told:
-        """Return what a trainer's members have told; at first what the history has of it."""
-        if array not in self._told:
-            history = self._history
-            samples, saved_s = history.samples(array) or (None, -math.inf)
-            trained = history.has_trained(array)
-            self._told[array] = Told(
-                Progress(samples, saved_s), history.work(array), trained, saved_s=saved_s
-            )
-        return self._told[array]
-
-    def forget(self, keep: frozenset[int]) -> None:
-        """Drop trainers that are not among ``keep``."""
-        self._told = {array: told for array, told in self._told.items() if array in keep}
 
     def _compare_clocks(self, ahead_s: float) -> None:
         if ahead_s < _NEWS_S or self._ahead:
@@ -117,8 +104,8 @@ class MemberNotes:
             ahead_s,
         )
 
-    def _take_progress(self, view: TrainerView, numbered: NumberedNote) -> TrainerState:
-        told, now_s = self.of(view.array), numbered.time_s
+    def _take_progress(self, view: TrainerView, told: Told, numbered: NumberedNote) -> TrainerState:
+        now_s = numbered.time_s
         said = read_report(numbered, view.trainer.record.max_nodes)
         if said is None:
             told.progress.refused += 1
@@ -156,6 +143,17 @@ class MemberNotes:
             return
         measures = json.dumps(dict(report.measures))
         self._history.add_progress(view.array, report.time_s, report.samples, measures)
+
+
+def _failed(view: TrainerView, numbered: NumberedNote, trained: bool, now_s: float) -> TrainerState:
+    """Return the state after a member's word that its script has failed."""
+    state, note = view.state, numbered.note
+    failing = failed(state.failing, _own_node(view, note), note.text, trained, numbered.time_s)
+    size, told = state.size.failed(now_s), state.told
+    if size is not state.size and size.kept_on(now_s):
+        failing = blameless(failing)
+        told = told and state.size.kept_on(now_s) > 0
+    return replace(state, failing=failing, size=size, told=told)
 
 
 def _nodes_in(view: TrainerView, report: Report, began_s: float) -> Set[str]:

@@ -1,4 +1,4 @@
-"""The records of all trainers, kept up to date by looks, notes and actions.
+"""One record of each trainer, kept up to date by looks, notes and actions.
 
 ``decide`` says what to do about them.
 """
@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import lead_s
@@ -16,8 +16,16 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.complaints import Complaints
 from bftrainer_slurm.controller.state.endings import Endings
 from bftrainer_slurm.controller.state.history import History, Stay, differ
+from bftrainer_slurm.controller.state.member_notes import Told, told_before
 from bftrainer_slurm.controller.state.mute import MuteNodes, mute_sentence
-from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Ended, Event, Phase
+from bftrainer_slurm.controller.state.phases import (
+    OCCUPIES,
+    Began,
+    ElementRecord,
+    Ended,
+    Event,
+    Phase,
+)
 from bftrainer_slurm.controller.state.trainer_state import (
     TrainerState,
     advance,
@@ -32,6 +40,20 @@ from bftrainer_slurm.model import ElementId, ElementState, Trainer
 logger = logging.getLogger(__name__)
 
 _STAYS = (ElementState.RUNNING, ElementState.SUSPENDED)
+
+
+@dataclass(slots=True)
+class Record:
+    """All that is known of one trainer, to be forgotten at once.
+
+    ``view`` is as of the last look that could handle it, ``told`` what its members report, ``lost``
+    its tasks that are gone without the keeper having heard of it.
+    """
+
+    state: TrainerState
+    view: TrainerView | None = None
+    told: Told | None = None
+    lost: set[int] = field(default_factory=set)
 
 
 class Roster:
@@ -51,14 +73,17 @@ class Roster:
         self._faults = faults
         self._endings = Endings()
         self._slow = Complaints()
-        self._ids: dict[int, str] = {}  # of the trainers that were met
-        self._by_array: dict[int, TrainerView] = {}
-        self._states = _as_left(history)
+        self._records = {array: Record(state) for array, state in _as_left(history).items()}
 
     @property
     def views(self) -> tuple[TrainerView, ...]:
         """The trainers that can be handled, as of the last look."""
-        return tuple(self._by_array.values())
+        return tuple(one.view for one in self._records.values() if one.view is not None)
+
+    @property
+    def arrays(self) -> frozenset[int]:
+        """The trainers that Slurm had at the last look, whether they can be handled or not."""
+        return frozenset(self._records)
 
     @property
     def lead_s(self) -> float:
@@ -67,109 +92,142 @@ class Roster:
 
     def view(self, array: int) -> TrainerView | None:
         """Return one of the views."""
-        return self._by_array.get(array)
+        record = self._records.get(array)
+        return None if record is None else record.view
 
     def state(self, array: int) -> TrainerState:
         """Return what is known of a trainer that Slurm has."""
-        return self._states[array]
+        return self._records[array].state
+
+    def told(self, array: int) -> Told:
+        """Return what its members have told; at first what the history has of it."""
+        record = self._records[array]
+        if record.told is None:
+            record.told = told_before(self._history, array)
+        return record.told
+
+    @property
+    def lost(self) -> list[ElementId]:
+        """The elements that are gone unasked, of which the keeper has not heard."""
+        records = self._records.items()
+        return [ElementId(array, task) for array, one in records for task in sorted(one.lost)]
+
+    def keeper_knows(self, lost: ElementId) -> None:
+        """The keeper has heard that an element is lost."""
+        self._records[lost.array].lost.discard(lost.task)
 
     def put(self, states: Mapping[int, TrainerState]) -> None:
         """Replace the states of trainers; ends of trainers are written to the history."""
         for array, state in states.items():
-            before = self._states.get(array)
-            if state.over is not None and (before is None or before.over is None):
+            record = self._records.get(array)
+            if state.over is not None and (record is None or record.state.over is None):
                 self._history.end(array, state.over)
-            self._states[array] = state
-            view = self._by_array.get(array)
-            if view is not None and view.state is not state:
-                self._by_array[array] = replace(view, state=state)
+            if record is None:
+                self._records[array] = Record(state)
+                continue
+            record.state = state
+            if record.view is not None and record.view.state is not state:
+                record.view = replace(record.view, state=state)
 
     def ask(self, elements: Iterable[ElementId], now_s: float) -> dict[int, list[int]]:
         """Note that these are asked to leave; return those tasks that are new, by array."""
         new: dict[int, list[int]] = {}
         for one in elements:
-            if not self._states[one.array].of(one.task).asked:
+            if not self.state(one.array).of(one.task).asked:
                 new.setdefault(one.array, []).append(one.task)
         stays = [
             stay
             for array, tasks in new.items()
-            for stay in _stays(self._by_array[array].trainer)
+            if (view := self.view(array)) is not None
+            for stay in _stays(view.trainer)
             if stay.element.task in tasks
         ]
         if stays:
             self._history.ask(stays, now_s)
-        self.put({array: ask(self._states[array], tasks) for array, tasks in new.items()})
+        self.put({array: ask(self.state(array), tasks) for array, tasks in new.items()})
         return new
 
     def unask(self, tasks: Mapping[int, Iterable[int]]) -> None:
         """Note that these tasks (by array) were not asked to leave after all."""
         for array, these in tasks.items():
             self._history.unask(ElementId(array, task) for task in these)
-            self.put({array: ask(self._states[array], these, asked=False)})
+            self.put({array: ask(self.state(array), these, asked=False)})
 
     def finish(self, now_s: float) -> None:
         """End the trainers whose members told of it, if Slurm has forgotten these."""
-        views = self._by_array.values()
-        self.put({one.array: finish(one.state, one.trainer.elements, now_s) for one in views})
+        self.put({one.array: finish(one.state, one.trainer.elements, now_s) for one in self.views})
 
-    def look(
-        self, snapshot: Snapshot, has_trained: Callable[[int], bool], hears: bool = False
-    ) -> list[Event]:
+    def look(self, snapshot: Snapshot, hears: bool = False) -> list[Event]:
         """Follow all trainers; return what has happened to their elements since the last look.
 
         ``hears``: whether elements' notes come through.
         """
         now_s, trainers = snapshot.time_s, snapshot.queue.trainers
-        events: list[Event] = []
-        ids = {trainer.array: trainer.record.id or "" for trainer in trainers}
-        self.replaced = frozenset(
-            array for array, id_ in ids.items() if differ(id_, self._ids.get(array, ""))
-        )
-        for array in (self._states.keys() - ids.keys()) | self.replaced:
-            events += advance(self._states.pop(array), array, (), now_s, keep_s=0.0)[1]
-            self._ids.pop(array, None)
+        events = self._forget(trainers, now_s)
         self._write(events)
         states: dict[int, TrainerState] = {}
         for trainer in trainers:
             with self._faults.of(trainer.array):
-                last, view = self._states.get(trainer.array), self._by_array.get(trainer.array)
-                if last is not None and view is not None and view.is_of(trainer, last):
-                    states[trainer.array] = last  # no news: the usual case
+                last = self._records.get(trainer.array)
+                if last is not None and last.view and last.view.is_of(trainer, last.state):
+                    states[trainer.array] = last.state  # no news: the usual case
                     continue
-                state, happened = self._follow(trainer, ids[trainer.array], now_s, hears)
-                if last is not None and last.over:  # nothing trains there any more
+                over = last is not None and last.state.over
+                state, happened = self._follow(trainer, now_s, hears)
+                if over:  # nothing trains there any more
                     happened = [one for one in happened if not isinstance(one, Began)]
                 self._write(happened)
                 events += happened
-                states[trainer.array] = note_failed(state, has_trained(trainer.array), now_s)
+                trained = self.told(trainer.array).trained
+                states[trainer.array] = note_failed(state, trained, now_s)
         self.avoid = {node: until_s for node, until_s in self.avoid.items() if until_s > now_s}
         self._see_endings(trainers, states, events, now_s)
         self._see_mute(trainers, states, hears, now_s)
         self._see(snapshot, states)
         self.put(states)
+        self._see_lost(events)
+        return events
+
+    def _forget(self, trainers: Iterable[Trainer], now_s: float) -> list[Event]:
+        """Forget the trainers that are gone, or replaced; return how their elements ended."""
+        ids = {trainer.array: trainer.record.id or "" for trainer in trainers}
+        known = {array: record.state.id or "" for array, record in self._records.items()}
+        self.replaced = frozenset(
+            array for array, id_ in ids.items() if differ(id_, known.get(array, ""))
+        )
+        events: list[Event] = []
+        for array in (self._records.keys() - ids.keys()) | self.replaced:
+            events += advance(self._records.pop(array).state, array, (), now_s, keep_s=0.0)[1]
         return events
 
     def _follow(
-        self, trainer: Trainer, id_: str, now_s: float, hears: bool
+        self, trainer: Trainer, now_s: float, hears: bool
     ) -> tuple[TrainerState, list[Event]]:
-        array = trainer.array
-        met = array not in self._ids
-        if met:
-            if self._history.knows_another(array, id_):
-                self._states.pop(array, None)
-            state = self._states.get(array, TrainerState())
-            over = self._history.meet(array, id_, now_s)
-            submit_s = self._history.describe(trainer, now_s)
-            self._states[array] = replace(state, over=over, finished_s=now_s, submit_s=submit_s)
-        state = self._states[array]
+        array, record = trainer.array, self._records.get(trainer.array)
+        met = record is None or record.state.id is None
+        if record is None or met:
+            record = self._meet(trainer, now_s)
         state, events = advance(
-            state, array, trainer.elements, now_s, self._settings.relaunch_after_s, hears
+            record.state, array, trainer.elements, now_s, self._settings.relaunch_after_s, hears
         )
         if met:
             asked = self._history.asked(array)
             state = ask(state, [one.element.task for one in _stays(trainer) if one in asked])
-        self._ids[array] = id_  # only now: a trainer that fails before is met again
-        return state, events
+        # Only now: a trainer that fails before is met again.
+        return replace(state, id=trainer.record.id or ""), events
+
+    def _meet(self, trainer: Trainer, now_s: float) -> Record:
+        """Begin a trainer's record with what the history knows of it."""
+        array, id_, history = trainer.array, trainer.record.id or "", self._history
+        if history.knows_another(array, id_):
+            self._records.pop(array, None)
+        record = self._records.setdefault(array, Record(TrainerState()))
+        over, begun = history.meet(array, id_, now_s), history.has_begun(array)
+        submit_s = history.describe(trainer, now_s)
+        record.state = replace(
+            record.state, over=over, finished_s=now_s, submit_s=submit_s, begun=begun
+        )
+        return record
 
     def _see_endings(
         self,
@@ -227,6 +285,16 @@ class Roster:
             if node not in known:
                 logger.warning("%s", mute_sentence([node]))
 
+    def _see_lost(self, events: Iterable[Event]) -> None:
+        for record in self._records.values():
+            if record.lost and record.view is not None:
+                back = record.view.ids(Phase.RELEASED, *OCCUPIES)
+                record.lost.difference_update(one.task for one in back)
+        for event in events:
+            lost = isinstance(event, Ended) and event.how != "shrank" and not event.well
+            if lost and event.element.array in self._records:
+                self._records[event.element.array].lost.add(event.element.task)
+
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, Began):
@@ -238,11 +306,19 @@ class Roster:
         known = [(one, states[one.array]) for one in snapshot.queue.trainers if one.array in states]
         rested_s = snapshot.time_s - self._settings.relaunch_after_s
         ordinary = snapshot.queue.ordinary_nodes
-        views = views_of(known, ordinary, rested_s, self._by_array)
-        self._by_array = {view.array: view for view in views}
+        last = {view.array: view for view in self.views}
+        views = {view.array: view for view in views_of(known, ordinary, rested_s, last)}
+        for array, record in self._records.items():
+            record.view = views.get(array)
+        # As Slurm lists them, so that nothing depends on which one was met first.
+        self._records = {
+            one.array: self._records[one.array]
+            for one in snapshot.queue.trainers
+            if one.array in self._records
+        }
         unseen = [one for one in snapshot.queue.trainers if one.array not in states]
         theirs = {element.node for one in unseen for element in one.elements if element.node}
-        before = (self._states[one.array].nodes for one in unseen if one.array in self._states)
+        before = (self.state(one.array).nodes for one in unseen if one.array in self._records)
         self.out_of_reach = frozenset(theirs).union(*before)
 
 

@@ -14,6 +14,7 @@ from bftrainer_slurm.controller.state.failing import Failing, failed
 from bftrainer_slurm.controller.state.one_size import UNKNOWN, OneSize
 from bftrainer_slurm.controller.state.phases import (
     HELD,
+    Began,
     ElementRecord,
     Event,
     Phase,
@@ -64,6 +65,8 @@ class Wait:
 class TrainerState:
     """One trainer. ``elements`` (by task) leaves out elements that are just held.
 
+    ``id`` is its record's, None until it was met. ``begun``: it has had a node, or the history does
+    not tell.
     ``done`` are tasks that have reported their end; if Slurm has forgotten them since, they ended
     well. ``over`` says why it is not run any more: given up, or finished, which was first seen at
     ``finished_s``. ``refused`` are nodes that Slurm says it cannot have, and until when to believe
@@ -74,6 +77,8 @@ class TrainerState:
     """
 
     elements: Mapping[int, ElementRecord] = field(default_factory=dict)
+    id: str | None = None
+    begun: bool = False
     done: frozenset[int] = frozenset()
     over: str | None = None
     finished_s: float = math.inf
@@ -142,7 +147,8 @@ def advance(
             state = _note_why(state, before, element.reason, running, now_s)
     if state.wait is not None and running > state.wait.had:
         state = replace(state, wait=None)
-    return finish(replace(state, elements=records), elements, now_s), events
+    begun = state.begun or any(isinstance(one, Began) for one in events)
+    return finish(replace(state, elements=records, begun=begun), elements, now_s), events
 
 
 def finish(state: TrainerState, elements: Iterable[Element], now_s: float) -> TrainerState:

@@ -330,7 +330,7 @@ TWO_HELD = view(HELD, element(1, ElementState.HELD))
 def test_elements_are_let_go_onto_free_nodes_of_the_plan_in_one_request() -> None:
     (action,) = moves(TWO_HELD, "n1 n2", free="n1 n2 n3")
     onto, others = places("n1 n2"), frozenset({"n3"})
-    assert action == Grow((FIRST, SECOND), onto, others, first=True, limit=HOUR)
+    assert action == Grow((FIRST, SECOND), onto, others, first=True, limit=HOUR, new=True)
 
 
 def test_where_nodes_are_free_for_less_there_is_a_request_for_each_limit() -> None:

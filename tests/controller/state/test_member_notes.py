@@ -9,7 +9,7 @@ import pytest
 from bftrainer_slurm.controller.publish.stories import told
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.member_notes import MemberNotes
+from bftrainer_slurm.controller.state.member_notes import MemberNotes, told_before
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -27,6 +27,7 @@ class Saying:
         self.history = History(":memory:")
         self.members = MemberNotes(self.history, Profiles(self.history.lessons))
         self.mine = mine
+        self.told = told_before(self.history, ARRAY)
 
     def say(
         self,
@@ -41,7 +42,7 @@ class Saying:
         """Say something so long after ``NOW_S``; return the trainer's state with it."""
         note = Note(kind, ARRAY, task, node, tuple(measures.items()), "no module named toch")
         numbered = NumberedNote(1, NOW_S + after_s, note)
-        return self.members.take(self.mine, numbered, NOW_S + after_s + heard_after_s)
+        return self.members.take(self.mine, self.told, numbered, NOW_S + after_s + heard_after_s)
 
 
 def test_a_failure_counts_on_the_node_of_the_element_that_tells_it() -> None:
@@ -60,9 +61,9 @@ def test_of_nodes_that_it_is_not_on_an_element_has_nothing_to_say(task: int, nod
 def test_progress_of_the_future_is_no_progress() -> None:
     saying = Saying()
     saying.say(NoteKind.PROGRESS, 7200.0, heard_after_s=-7200.0, samples=9.0)
-    assert saying.members.of(ARRAY).progress.last is None
+    assert saying.told.progress.last is None
     saying.say(NoteKind.PROGRESS, samples=3.0)
-    assert saying.members.of(ARRAY).progress.last is not None
+    assert saying.told.progress.last is not None
 
 
 def test_of_a_keeper_whose_clock_is_ahead_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -121,16 +122,16 @@ def test_who_came_after_a_generation_does_not_train_in_it() -> None:
 
 def test_who_has_made_progress_for_a_while_has_trained() -> None:
     saying = Saying()
-    assert not saying.members.of(ARRAY).trained
+    assert not saying.told.trained
     for second in range(11):
         saying.say(NoteKind.PROGRESS, second, samples=float(second))
-    assert saying.members.of(ARRAY).trained
+    assert saying.told.trained
 
 
 def test_a_report_that_cannot_be_true_is_counted_and_changes_nothing() -> None:
     saying = Saying()
     assert saying.say(NoteKind.PROGRESS, samples=-1.0) == MINE.state
-    assert saying.members.of(ARRAY).progress.refused == 1
+    assert saying.told.progress.refused == 1
     assert saying.history.samples(ARRAY) is None
 
 
@@ -145,15 +146,6 @@ def test_progress_goes_into_the_history_now_and_then() -> None:
 
 def test_an_element_that_has_finished_says_so() -> None:
     assert Saying().say(NoteKind.FINISHED, task=1).done == {1}
-
-
-def test_trainers_that_are_gone_are_forgotten() -> None:
-    saying = Saying()
-    for second in range(11):
-        saying.say(NoteKind.PROGRESS, second, samples=float(second))
-    saying.members.forget(frozenset())
-    assert saying.members.of(ARRAY).progress.last is None
-    assert not saying.members.of(ARRAY).trained
 
 
 def test_each_pause_of_a_change_is_kept_once_with_the_nodes_after_it(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,13 +38,12 @@ class Looking:
         self.faults = Faults()
         self.roster = Roster(self.history, SETTINGS, self.faults)
         self.now_s = NOW_S - 10
-        self.has_trained: Callable[[int], bool] = lambda array: False
 
     def at(self, *trainers: Trainer, ordinary: str = "") -> list[Event]:
         self.now_s += 10
         self.faults.begin()
         seen: Snapshot = snapshot((), trainers, ordinary_nodes=frozenset(ordinary.split()))
-        return self.roster.look(replace(seen, time_s=self.now_s), self.has_trained)
+        return self.roster.look(replace(seen, time_s=self.now_s))
 
     @property
     def tally(self) -> Tally:
@@ -180,7 +178,7 @@ def test_so_are_those_on_which_its_elements_may_start() -> None:
     places = Place.on("n2") | Place.on("n3")
     state = release(looking.roster.views[0].state, (FIRST,), places, NOW_S)
     looking.roster.put({ARRAY: state})
-    looking.has_trained = None  # type: ignore[assignment]
+    looking.history.begin_stay = None  # type: ignore[method-assign,assignment]
     looking.at(trainer(element(0, ElementState.PENDING), element(1, ElementState.RUNNING, "n1")))
     assert (looking.roster.views, looking.roster.out_of_reach) == ((), {"n1", "n2", "n3"})
 
