@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, tzinfo
@@ -45,6 +46,11 @@ _GOES_WITH = {
     "end": (_LOG,),
 }
 
+_OF_REPLAYS = {
+    *("trainers", "at_once", "bf_interval", "samples", "sample_hours"),
+    *("price", "watts", "csv_file", "parquet_file"),
+}
+
 
 def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     try:
@@ -54,6 +60,18 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
         raise click.BadParameter(
             f"'{name}' is not a time zone; write for example Europe/Berlin.", param=parameter
         ) from None
+
+
+def _price(
+    _: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[float | None, str]:
+    """Return a number and what follows it; "" without a currency."""
+    if text is None:
+        return None, ""
+    read = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([^\W\d_]{0,12}|[^\w\s<>&])", text)
+    if read is None:
+        raise click.BadParameter(f"{shown(text)} is not a price such as 2.5EUR", param=parameter)
+    return float(read[1]), read[2]
 
 
 @click.command()
@@ -133,7 +151,12 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     **number("HOURS", 0, 24 * 400, min_open=True),
 )
 @click.option("--no-replay", is_flag=True, help="Show only the holes; replay nothing.")
-@click.option("--price", help="Price of a node-hour, in any currency.", **number("PRICE", 0, 1e9))
+@click.option(
+    "--price",
+    metavar="PRICE",
+    callback=_price,
+    help="Price of a node-hour, with its currency: 2.5EUR.",
+)
 @click.option(
     "--watts",
     help="How many watts more a node draws when it trains than when it is idle.",
@@ -148,6 +171,13 @@ def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
 )
 @click.option(
     "--parquet", "parquet_file", type=FILE, metavar="FILE", help="Write the same as parquet."
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    default="this cluster",
+    show_default=True,
+    help="Name of the cluster or centre, for the report's title.",
 )
 @click.option(
     "--report",
@@ -169,10 +199,11 @@ def assess(
     samples: int,
     sample_hours: float | None,
     no_replay: bool,
-    price: float | None,
+    price: tuple[float | None, str],
     watts: float | None,
     csv_file: Path | None,
     parquet_file: Path | None,
+    name: str,
     report: Path | None,
     as_json: bool,
     **of_log: Any,  # fields of LogOptions
@@ -194,10 +225,7 @@ def assess(
     options = LogOptions(from_s=from_s, to_s=to_s, zone=zone, **of_log)
     if log is not None and synthetic is not None:
         fail("give either a LOG or --synthetic NODES")
-    for option, file in (("--csv", csv_file), ("--parquet", parquet_file)):
-        if no_replay and file is not None:
-            fail(f"{option} writes what was replayed; leave out either it or --no-replay")
-    _refuse_idle_options(_LOG if log else _MADE if synthetic else _LIVE)
+    _refuse_idle_options(_LOG if log else _MADE if synthetic else _LIVE, no_replay, report)
     if csv_file is not None and csv_file == parquet_file:
         fail("--csv and --parquet name the same file")
     check_file("--csv", csv_file, reads=log)
@@ -214,7 +242,7 @@ def assess(
     tell(holes.notes)
     with progress("replaying", len(planned) * samples if replays else 0) as bar:
         found = assess_log(source, holes, zone, replays, bar.update)
-    found = replace(found, rates=Rates(price, watts))
+    found = replace(found, rates=Rates(*price, watts), name=name)
     over_time = _over_time(found)
     files_written = [
         written("--csv", csv_file, partial(_write, over_time, csv.write_csv)),
@@ -226,14 +254,19 @@ def assess(
         raise SystemExit(BAD_INPUT)
 
 
-def _refuse_idle_options(place: str) -> None:
+def _refuse_idle_options(place: str, no_replay: bool, report: Path | None) -> None:
     """Refuse options that would change nothing; ``place`` is where the jobs come from."""
     context = click.get_current_context()
     for option in context.command.params:
+        if context.get_parameter_source(str(option.name)) is ParameterSource.DEFAULT:
+            continue
         goes_with = _GOES_WITH.get(str(option.name), (place,))
-        given = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
-        if given and place not in goes_with:
+        if place not in goes_with:
             fail(f"{option.opts[0]} goes with {' or '.join(goes_with)} only; leave it out")
+        if no_replay and option.name in _OF_REPLAYS:
+            fail(f"{option.opts[0]} is about what is replayed; leave out either it or --no-replay")
+        if report is None and option.name == "name":
+            fail("--name goes with --report only; leave it out")
 
 
 def _write(table: pyarrow.Table, write: Callable[..., None], path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -118,14 +119,13 @@ def test_where_a_file_cannot_be_written_after_all_the_result_is_shown(
 
 
 def test_what_is_used_has_a_price_and_takes_energy(log: Path) -> None:
-    rates = ("--price", "2", "--watts", "500")
+    rates = ("--price", "2EUR", "--watts", "500")
     (found,) = json.loads(assess(log, *WINDOW, *rates, "--json").stdout)["summaries"]
     worth = found["worth"]
     assert worth["money"] == pytest.approx(2 * worth["used_node_hours"])
     assert worth["megawatt_hours"] == pytest.approx(0.0005 * worth["used_node_hours"])
     shown = assess(log, *WINDOW, *rates).stdout
-    assert "money            " in shown
-    assert " MWh more" in shown
+    assert re.search(r"^a year .* node-hours, .* EUR, .* MWh more, if as many", shown, re.MULTILINE)
 
 
 def test_idle_and_used_nodes_over_time_are_a_table(
@@ -166,7 +166,7 @@ def test_a_made_cluster_needs_no_log() -> None:
     assert result.exit_code == 0
     assert "made-up cluster, EASY backfill" in result.stdout
     assert "10 trainers at once" in result.stdout
-    assert "started 1.00 s later on average" in result.stdout
+    assert " started later (" in result.stdout
 
 
 def test_trainers_may_be_ones_own(log: Path, tmp_path: Path) -> None:
@@ -242,7 +242,14 @@ def test_where_accounting_does_not_answer_the_remedy_is_said(
         (["log", "--time-zone", ""], "'' is not a time zone"),
         (["log", *WINDOW, "--csv", "no/where"], "--csv no/where: No such file"),
         (["log", "--no-replay", "--csv", "idle.csv"], "leave out either it or --no-replay"),
-        (["log", "--no-replay", "--parquet", "idle.parquet"], "--parquet writes what was replayed"),
+        (
+            ["log", "--no-replay", "--parquet", "idle.parquet"],
+            "--parquet is about what is replayed",
+        ),
+        (["log", "--no-replay", "--price", "2"], "--price is about what is replayed"),
+        (["log", "--price", "two"], "two is not a price such as 2.5EUR"),
+        (["log", "--price", "2<b>"], "2<b> is not a price such as 2.5EUR"),
+        (["log", "--name", "ours"], "--name goes with --report only"),
     ],
 )
 def test_what_cannot_be_is_refused(

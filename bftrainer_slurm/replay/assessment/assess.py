@@ -22,6 +22,8 @@ from bftrainer_slurm.replay.assessment.words import WEEKDAYS
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
+_YEAR_HOURS = 8766.0
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -49,11 +51,17 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What trainers use of the whole log, in money and energy; None if no price is given."""
+    """What trainers use of the whole log, in money and energy; None if no price is given.
+
+    ``gpu_hours`` are None if the log does not tell which nodes have GPUs. The log is ``years``
+    long: a year like it would have 1 / ``years`` times as much.
+    """
 
     used_node_hours: float
+    gpu_hours: float | None
     money: float | None
     megawatt_hours: float | None
+    years: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ class Rates:
     """What a node-hour costs, and how many watts more a training node draws than an idle one."""
 
     price: float | None = None
+    currency: str = ""
     watts: float | None = None
 
 
@@ -77,6 +86,7 @@ class Assessment:
     samples: tuple[Sample, ...]
     replayed: tuple[Replayed, ...]
     rates: Rates = field(default_factory=Rates)
+    name: str = "this cluster"  # or of the centre, for the report's title
 
     @property
     def summaries(self) -> tuple[Summary, ...]:
@@ -90,9 +100,18 @@ class Assessment:
         hours = summary.used_share.mean * self.statistics.idle_node_hours
         return Worth(
             hours,
+            None if (gpus := self._gpu_hours()) is None else summary.used_share.mean * gpus,
             None if rates.price is None else hours * rates.price,
             None if rates.watts is None else hours * rates.watts / 1e6,
+            self.statistics.hours / _YEAR_HOURS,
         )
+
+    def _gpu_hours(self) -> float | None:
+        """Return how long GPUs of idle nodes were idle."""
+        hardware, holes = self.log.hardware, self.log.holes
+        if hardware is None or not hardware.gpus.any():
+            return None
+        return float(hardware.gpus[holes.node] @ holes.length_s) / 3600.0
 
     def _summary(self, options: HarvestOptions) -> Summary:
         done = [one for one in self.replayed if one.options == options]

@@ -71,7 +71,8 @@ def _lines(assessment: Assessment) -> dict[str, Any] | None:
     notes = assessment.log.notes
     if notes is None:
         return None
-    return {name: said for name, said in asdict(notes).items() if name != "last_submit_s"}
+    left_out = ("last_submit_s", "local_times")  # these are in the caveats
+    return {name: said for name, said in asdict(notes).items() if name not in left_out}
 
 
 def _number(value: float) -> float | None:
@@ -147,7 +148,11 @@ def _harvested(assessment: Assessment) -> list[str]:
             f"{one.result.efficiency:>7.3f}{_feeling(None if started is None else felt(started))}"
         )
     for summary in assessment.summaries:
-        lines += ["", *_summarised(summary), *_worth(assessment.worth(summary))]
+        lines += [
+            "",
+            *_summarised(summary),
+            *_worth(assessment.worth(summary), assessment.rates.currency),
+        ]
     return lines
 
 
@@ -160,13 +165,16 @@ def _feeling(found: Felt | None) -> str:
     return f"{found.jobs:>8,}{delays}{found.missed:>8,}{found.preempted:>11,}"
 
 
-def _worth(worth: Worth) -> list[str]:
-    lines = []
-    if worth.money is not None:
-        lines.append(f"money            {amount(worth.money)} for what is used of the whole log")
-    if worth.megawatt_hours is not None:
-        lines.append(f"energy           {amount(worth.megawatt_hours)} MWh more")
-    return lines
+def _worth(worth: Worth, currency: str) -> list[str]:
+    """What a year like the log would bring, if as many trainings always wait."""
+    known = (
+        (worth.used_node_hours, " node-hours"),
+        (worth.gpu_hours, " GPU-hours"),
+        (worth.money, f" {currency}".rstrip()),
+        (worth.megawatt_hours, " MWh more"),
+    )
+    parts = [f"{amount(of / worth.years)}{unit}" for of, unit in known if of is not None]
+    return [f"a year           {', '.join(parts)}, if as many trainings always wait"]
 
 
 def _summarised(summary: Summary) -> list[str]:
@@ -183,7 +191,8 @@ def _summarised(summary: Summary) -> list[str]:
     found = summary.felt
     return [
         *lines,
-        f"ordinary jobs    {found.jobs:,} started {found.mean_s:.2f} s later on average, median "
+        f"ordinary jobs    {found.later:,} of {found.jobs:,} started later "
+        f"({percent(found.later / found.jobs)}): all by {found.mean_s:.2f} s on average, median "
         f"{found.median_s:.2f}, p95 {found.p95_s:.2f}, p99 {found.p99_s:.2f}, at most "
         f"{found.most_s:.1f}",
         f"                 {found.missed:,} missed a pass ({percent(found.missed / found.jobs)}), "

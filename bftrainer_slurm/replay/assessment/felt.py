@@ -9,12 +9,20 @@ import numpy as np
 
 from bftrainer_slurm.replay.playback import Started
 
+AT_ONCE_S = 0.01  # a job that starts by less later has started as soon as without trainers
+DELAYS_S = (0.0, AT_ONCE_S, 1.0, 10.0, 30.0, 60.0, 300.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Felt:
-    """For so many jobs: added start delay in seconds, and how many missed a pass or preempted."""
+    """For so many jobs: added start delay in seconds, and how many missed a pass or preempted.
+
+    ``later`` started later at all; ``delays`` counts jobs by the classes that ``DELAYS_S`` begin.
+    """
 
     jobs: int
+    later: int
+    delays: tuple[int, ...]
     median_s: float
     p95_s: float
     p99_s: float
@@ -32,6 +40,8 @@ def felt(started: Sequence[Started]) -> Felt | None:
     median_s, p95_s, p99_s = np.quantile(late_s, (0.5, 0.95, 0.99)).tolist()
     return Felt(
         jobs=len(started),
+        later=int((late_s >= AT_ONCE_S).sum()),
+        delays=tuple(np.histogram(late_s.clip(0.0), (*DELAYS_S, np.inf))[0].tolist()),
         median_s=median_s,
         p95_s=p95_s,
         p99_s=p99_s,

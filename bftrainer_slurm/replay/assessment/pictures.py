@@ -1,8 +1,9 @@
-"""Pictures of holes, as SVG without any text from the log, for a page."""
+"""Pictures of holes and their use, as SVG without any text from the log, for a page."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import tzinfo
 from typing import Any
 
@@ -13,8 +14,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
+from bftrainer_slurm.replay.assessment.harvest import HOUR_S, Replayed
 from bftrainer_slurm.replay.assessment.statistics import Statistics
-from bftrainer_slurm.replay.assessment.words import WEEKDAYS, between
+from bftrainer_slurm.replay.assessment.words import WEEKDAYS, between, moment
 from bftrainer_slurm.replay.html import picture
 from bftrainer_slurm.replay.logs.log import Log
 
@@ -39,6 +41,36 @@ def pictures(log: Log, statistics: Statistics, zone: tzinfo) -> dict[str, str]:
             "lengths": _lengths(statistics),
             "by_hour": _by_hour(statistics.by_hour),
         }
+
+
+def used_over_time(replayed: Sequence[Replayed], zone: tzinfo) -> str:
+    """Return a picture of nodes idle and used, in the parts that were replayed; "" without any.
+
+    If several numbers of trainers were replayed, it is the first.
+    """
+    shown = [one for one in replayed if one.options == replayed[0].options and one.result.moments]
+    if not shown:
+        return ""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(9, 2.4), layout="constrained")
+        panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+        for one, axes in zip(shown, panels, strict=True):
+            _used(axes, one)
+            axes.set_xlabel(f"hours from {moment(one.sample.from_s, zone)[5:16]}")
+        panels[0].set_ylabel("nodes")
+        labelled = panels[0].get_legend_handles_labels()
+        figure.legend(*labelled, loc="outside upper right", ncols=2, frameon=False)
+        return picture(figure)
+
+
+def _used(axes: Axes, one: Replayed) -> None:
+    moments = one.result.moments
+    edges_s = np.array([now.time_s for now in moments] + [one.sample.to_s])
+    edges_h = (edges_s - one.sample.from_s) / HOUR_S
+    axes.stairs([now.pool for now in moments], edges_h, fill=True, color="#cfe0ee", label="idle")
+    used = [now.used for now in moments]
+    axes.stairs(used, edges_h, fill=True, color=_FILL, label="used by trainers")
+    axes.set(xlim=(0, one.sample.hours), ylim=(0, None))
 
 
 def _over_time(log: Log, zone: tzinfo) -> str:

@@ -106,6 +106,7 @@ def reasons_of(log: Log, zone: tzinfo, weekdays: tuple[str, ...]) -> Reasons | N
         tuple(
             _share(name, of_cell[:, :, day == number].sum(axis=(1, 2)))
             for number, name in enumerate(weekdays)
+            if (day == number).any()
         ),
     )
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from pathlib import Path
 
 from bftrainer_slurm.replay.assessment import words
 from bftrainer_slurm.replay.assessment.assess import Assessment
 from bftrainer_slurm.replay.assessment.document import document
-from bftrainer_slurm.replay.assessment.felt import felt
-from bftrainer_slurm.replay.assessment.pictures import pictures
+from bftrainer_slurm.replay.assessment.felt import DELAYS_S, felt
+from bftrainer_slurm.replay.assessment.pictures import pictures, used_over_time
 from bftrainer_slurm.replay.html import rendered, write_pages
 
-_FILTERS = (words.duration, words.amount, words.printable, words.percent)
+_FILTERS = (words.duration, words.amount, words.printable, words.percent, words.whole)
 
 
 def write_report(assessment: Assessment, folder: Path) -> Path:
@@ -28,7 +30,16 @@ def render(assessment: Assessment) -> str:
         log=assessment.log,
         figures=assessment.statistics,
         felt=felt,
+        delays=_delays(),
+        used_over_time=used_over_time(assessment.replayed, assessment.zone),
         pictures=pictures(assessment.log, assessment.statistics, assessment.zone),
         between=words.between,
         moment=lambda time_s: words.moment(time_s, assessment.zone),
     )
+
+
+def _delays() -> list[str]:
+    """Return the classes of delays in words."""
+    later = [*DELAYS_S[1:], math.inf]
+    classes = [words.between(*edges) for edges in itertools.pairwise(later)]
+    return ["not later", f"by less than {words.duration(later[1])}", *classes[1:]]

@@ -43,6 +43,11 @@ def amount(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
+def whole(number: float) -> str:
+    """Write a number without a fraction: 3,356,400."""
+    return f"{number:,.0f}" if math.isfinite(number) else "-"
+
+
 def percent(share: float) -> str:
     """Write a share as a percentage."""
     return f"{100 * share:.1f} %" if math.isfinite(share) else "-"

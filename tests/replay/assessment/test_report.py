@@ -73,16 +73,20 @@ def test_the_page_has_the_figures(page: str) -> None:
         assert words in page
 
 
-def test_a_director_reads_what_it_comes_to_first(page: str) -> None:
-    first = page[: page.index("<h2>")]
+def test_a_director_reads_what_it_comes_to_first(assessment: Assessment, page: str) -> None:
+    first = page[: page.index("Every batch machine")]
     assert "40.0 % of the machine's node-hours were idle." in first
     assert "dedicated nodes would train as much" in first
+    used = assessment.worth(assessment.summaries[0]).used_node_hours
+    assert f"<b>{used * 8766 / 40:,.0f}</b> node-hours of training a year" in first
+    assert "What ordinary jobs feel" in first
+    assert "<h1>What the idle nodes of this cluster are worth</h1>" in first
 
 
 def test_an_analyst_can_check_it_at_last(assessment: Assessment, page: str) -> None:
     last = page[page.index("To check it") :]
     for one in assessment.replayed:
-        assert f"<td>{one.sample.from_s:.0f}</td>" in last
+        assert f"<td>{one.sample.from_s:.0f}<br>" in last
         assert f"<td>{one.result.used_node_hours:,.2f}</td>" in last
 
 
