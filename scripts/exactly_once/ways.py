@@ -64,6 +64,7 @@ WAYS = {
         Way("ddp", "plain DDP, batches skipped", "ddp"),
         Way("ddp-samples", "plain DDP, samples skipped", "ddp", ("--unit=samples",)),
         Way("fsdp2", "FSDP2 with DCP, batches skipped", "fsdp2"),
+        Way("fsdp2-samples", "FSDP2 with DCP, samples skipped", "fsdp2", ("--unit=samples",)),
         Way("torchdata", "torchdata's StatefulDataLoader", "stateful", (), "torchdata"),
         Way("deepspeed", "DeepSpeed under torchrun, batches skipped", "deep", (), "deepspeed"),
         Way("deepspeed-zero", "DeepSpeed with ZeRO 1", "deep", ("--stage=1",), "deepspeed"),

@@ -1,6 +1,7 @@
 """An accelerate loop with save_state, load_state and skip_first_batches, as its documentation.
 
-``--unit=samples`` keeps epoch and samples in the checkpoint, and skips these.
+``--unit=samples`` keeps epoch and samples in the checkpoint, and skips these, of an order that the
+seed and the epoch tell.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DataLoaderConfiguration
 from torch.optim.lr_scheduler import LinearLR
 from torch.utils.data import DataLoader
 
@@ -40,7 +41,9 @@ class Place:
 def main() -> None:
     """Train all epochs."""
     given = options("unit")
-    accelerator = Accelerator(cpu=True)
+    by_samples = given.unit == "samples"
+    order = DataLoaderConfiguration(use_seedable_sampler=by_samples)
+    accelerator = Accelerator(cpu=True, dataloader_config=order)
     data, record, place = Samples(given.samples), Recording(given.record), Place()
     model = made_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
@@ -50,7 +53,7 @@ def main() -> None:
     steps = given.epochs * len(loader)
     scheduler = LinearLR(optimizer, 1.0, 0.0, steps)
     accelerator.register_for_checkpointing(place)
-    if given.unit != "samples":
+    if not by_samples:
         accelerator.register_for_checkpointing(scheduler)
     saved = [path for path in given.folder.glob("step_*") if path.name[5:].isdecimal()]
     step = first = skip = 0
@@ -59,7 +62,7 @@ def main() -> None:
         accelerator.load_state(str(last))
         step = int(last.name[5:])
         first, skip = divmod(step, len(loader))
-        if given.unit == "samples":
+        if by_samples:
             first, skip = place.epoch, place.samples // (given.batch * world)
             scheduler = LinearLR(
                 optimizer, 1.0, 0.0, steps, last_epoch=first * len(loader) + skip - 1

@@ -1,4 +1,7 @@
-"""FSDP2 with torch.distributed.checkpoint; it skips as many batches as were trained."""
+"""FSDP2 with torch.distributed.checkpoint; it skips as many batches as were trained.
+
+``--unit=samples`` writes down the samples of the epoch in place of the batches, and skips these.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.optim.lr_scheduler import LinearLR
 from torch.utils.data import DataLoader, DistributedSampler
 
 from scripts.exactly_once.programs.recording import (
@@ -29,7 +33,7 @@ class Place:
     """Where the training is, as a part of the checkpoint."""
 
     def __init__(self) -> None:
-        self.step = self.epoch = self.batches = 0
+        self.step = self.epoch = self.trained = 0  # of the epoch: batches, or samples
 
     def state_dict(self) -> dict[str, Any]:
         """Return all of it."""
@@ -48,7 +52,7 @@ def newest(folder: Path) -> Path | None:
 
 def main() -> None:
     """Train all epochs."""
-    given = options()
+    given = options("unit")
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     data, model, record = Samples(given.samples), made_model(), Recording(given.record)
@@ -57,12 +61,14 @@ def main() -> None:
     optimizer = torch.optim.SGD(module.parameters(), lr=RATE)
     sampler: DistributedSampler[dict[str, torch.Tensor]] = DistributedSampler(data)
     loader = DataLoader(data, batch_size=given.batch, sampler=sampler)
-    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, given.epochs * len(loader))
+    steps, by_samples = given.epochs * len(loader), given.unit == "samples"
+    together = given.batch * world if by_samples else 1
+    scheduler = LinearLR(optimizer, 1.0, 0.0, steps)
     place = Place()
 
     def states() -> dict[str, Any]:
         pair = dict(zip(("model", "optimizer"), get_state_dict(module, optimizer), strict=True))
-        return pair | {"place": place, "scheduler": scheduler}
+        return pair | {"place": place} | ({} if by_samples else {"scheduler": scheduler})
 
     paths = [newest(given.folder)]
     dist.broadcast_object_list(paths)  # rank 0's look counts
@@ -71,10 +77,13 @@ def main() -> None:
         load(found, checkpoint_id=paths[0])
         both = {"model_state_dict": found["model"], "optim_state_dict": found["optimizer"]}
         set_state_dict(module, optimizer, **both)
+        if by_samples:
+            at = place.epoch * len(loader) + place.trained // together
+            scheduler = LinearLR(optimizer, 1.0, 0.0, steps, last_epoch=at - 1)
     for epoch in range(place.epoch, given.epochs):
         sampler.set_epoch(epoch)
         for number, batch in enumerate(loader):
-            if number < place.batches:
+            if number < place.trained // together:
                 continue
             optimizer.zero_grad()
             predicted = module(batch["x"]).squeeze(-1)
@@ -84,14 +93,14 @@ def main() -> None:
             rate = optimizer.param_groups[0]["lr"]
             optimizer.step()
             scheduler.step()
-            place.step, place.epoch, place.batches = place.step + 1, epoch, number + 1
+            place.step, place.epoch, place.trained = place.step + 1, epoch, (number + 1) * together
             record.step(place.step, rank, world, rate, batch["numbers"].tolist())
             if place.step % given.save_every == 0:
                 beside = given.folder / f".step-{place.step}"
                 save(states(), checkpoint_id=beside)
                 if rank == 0 and not (given.folder / f"step-{place.step}").exists():
                     beside.rename(given.folder / f"step-{place.step}")
-        place.batches = 0
+        place.trained = 0
     whole = nn.Linear(4, 1)
     full = {name: one.full_tensor() for name, one in model.state_dict().items()}
     whole.load_state_dict(full)
