@@ -31,6 +31,7 @@ COMMANDS = {
     "plan": "Solve one planning problem from a file.",
     "controller": "Run the controller.",
     "keeper": "Run the keeper by itself.",
+    "reader": "Serve the web page, metrics and the history.",
 }
 
 # What a command needs besides; the keeper and users' commands need nothing more.

@@ -18,7 +18,7 @@ from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
 from bftrainer_slurm.controller.settings_file import example, read_settings
 from bftrainer_slurm.slurm.open import CHOICES
 
-_SITE_STATE = Path("/var/lib/bftrainer")
+SITE_STATE = Path("/var/lib/bftrainer")
 
 
 def _example(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -141,7 +141,7 @@ def controller(
 
         settings = settings_now()
         shared = settings.shared
-        state = state or (_SITE_STATE if mode == "site" else personal_state())
+        state = state or (SITE_STATE if mode == "site" else personal_state())
         scope = Scope(user=None if mode == "site" else me)
         run(state, scope, settings, open_gateway(settings.gateway), settings_now)
     except (SettingsError, AlreadyRunningError, HistoryError, StateError) as error:

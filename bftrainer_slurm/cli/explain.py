@@ -15,7 +15,7 @@ from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
 from bftrainer_slurm.cli.trainers import complete, the_one
-from bftrainer_slurm.controller.publish.sentences import nodes, number, numbers, reasons
+from bftrainer_slurm.reader.sentences import nodes, number, numbers, reasons
 
 SCHEMA = 1
 _PLAN_LIMIT_S = 60.0

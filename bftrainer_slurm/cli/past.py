@@ -41,32 +41,33 @@ class Since(click.ParamType[float]):
 
 
 def the_past(what: str, since_s: float, side: Side) -> dict[str, Any]:
-    """Return a document of ``publish.stories``; end the command if there is none."""
+    """Return a document of ``reader.stories``; end the command if there is none."""
     with fail_on(KeeperError, code=NOT_THERE):
         return past_or_none(what, since_s, side)
 
 
 def past_or_none(what: str, since_s: float, side: Side) -> dict[str, Any]:
-    """Return a document of ``publish.stories``.
+    """Return a document of ``reader.stories``.
 
-    The keeper has it while the controller is down, too. A user who may read the state folder
-    needs no keeper.
+    The keeper asks the reader beside it. Who may read the state folder needs neither.
 
     Raises:
-        KeeperError: neither the keeper nor a file has it.
+        KeeperError: neither the reader nor a file has it.
     """
     try:
         document = side.ask(lambda keeper, proof: keeper.history(what, since_s, proof))
     except KeeperError as error:
-        document = _from_file(side.folder, what, since_s) or {"error": str(error)}
+        document = {"error": str(error)}
+    if "error" in document and side.owns_folder:
+        document = _from_file(side.folder, what, since_s) or document
     if "error" in document:
         raise KeeperError(str(document["error"]))
     return document
 
 
 def _from_file(state: Path, what: str, since_s: float) -> dict[str, Any] | None:
-    from bftrainer_slurm.controller.publish.stories import told
     from bftrainer_slurm.controller.state.history import HistoryError
+    from bftrainer_slurm.reader.stories import told
 
     try:
         return told(

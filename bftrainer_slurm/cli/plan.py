@@ -11,10 +11,10 @@ import click
 from bftrainer_slurm.cli.common import fail, print_json
 from bftrainer_slurm.cli.options import count, json_option, number
 from bftrainer_slurm.cli.side import personal_state, state_option
-from bftrainer_slurm.controller.publish.sentences import numbers
 from bftrainer_slurm.controller.state.history import HistoryError, past_problem
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
+from bftrainer_slurm.reader.sentences import numbers
 
 SCHEMA = 1
 

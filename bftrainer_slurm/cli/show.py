@@ -29,9 +29,9 @@ from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.tail import folder_there, last_output
 from bftrainer_slurm.cli.terminal import date, width
 from bftrainer_slurm.cli.trainers import complete, the_one
-from bftrainer_slurm.controller.publish.sentences import duration, numbers
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
+from bftrainer_slurm.reader.sentences import duration, numbers
 
 SCHEMA = 1
 _ERROR_LINES = 12

@@ -17,13 +17,13 @@ import click
 from bftrainer_slurm.cli.common import fail_on
 from bftrainer_slurm.cli.options import FOLDER
 from bftrainer_slurm.cli.site import site_keeper
-from bftrainer_slurm.controller.publish.sentences import down
 from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
 from bftrainer_slurm.keeper.home import read_address, read_token
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
+from bftrainer_slurm.reader.sentences import down
 
 _T = TypeVar("_T")
 
@@ -45,6 +45,11 @@ class Side:
     def folder(self) -> Path:
         """The state folder: as given, else the user's own."""
         return self.state or personal_state()
+
+    @property
+    def owns_folder(self) -> bool:
+        """Whether the state folder is of the controller that is asked."""
+        return self.state is not None or self.keeper() in (None, read_address(self.folder))
 
     def keeper(self) -> str | None:
         """Return HOST:PORT of the keeper to ask: as given, else the user's own, else the site's.

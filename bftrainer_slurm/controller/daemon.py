@@ -6,38 +6,32 @@ import fcntl
 import logging
 import os
 import signal
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from prometheus_client.metrics_core import Metric
-
 from bftrainer_slurm.controller.act.groups import KeeperGroups
 from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.observe.feed import Feed
-from bftrainer_slurm.controller.publish.access import link_of, secret_of
-from bftrainer_slurm.controller.publish.metrics import Scrapes, families
-from bftrainer_slurm.controller.publish.page import Page
+from bftrainer_slurm.controller.publish.keys import link_of, secret_of
 from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.publish.systemd import notify
-from bftrainer_slurm.controller.publish.web_server import Answer, Request, serving
-from bftrainer_slurm.controller.settings import METRICS, Settings, SettingsError
+from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.controller.settings_file import Configured
 from bftrainer_slurm.controller.state.counts import MeteredGateway
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
-from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
 from bftrainer_slurm.keeper.home import StateError, find_or_start, private_folder
-from bftrainer_slurm.keeper.protocol import parse_address
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError, SlurmUnavailableError
@@ -89,6 +83,9 @@ def run(
     """
     shared = Path(settings.shared) if settings.shared else None
     configured = Configured(settings, reread)
+    if scope.user and settings.metrics:
+        told = "metrics=%s: they are the reader's: run 'bftrainer reader --listen %s'"
+        logger.warning(told, settings.metrics, settings.metrics)
     if scope.user is None:  # a user's own controller ends with its terminal
         signal.signal(signal.SIGHUP, lambda *_: configured.ask())
     with ExitStack() as stack:
@@ -121,31 +118,18 @@ def run(
             "mode": scope.mode,
             "user": scope.user,
             "pid": os.getpid(),
+            "host": socket.gethostname(),
             "gateway": gateway.name,
             "partition": settings.partition,
             "since_s": time.time(),
+            "metrics": None if scope.user else settings.page,
         }
 
         def begun() -> Controller:
             return Controller(common(appraiser=Profiles(history.lessons)), configured.settings)
 
-        served_at = _metrics_address(scope, settings)
-        secret = _secret_of(shared or state) if served_at else ""
-        work = _Work(begun, feed, about, configured, secret)
-        page = Page(
-            state / "history.sqlite",
-            lambda: work.publisher.published,
-            secret,
-            served_at[0] if served_at else "",
-        )
-        scrapes = Scrapes(work.metrics)
-
-        def site(request: Request) -> Answer:
-            return scrapes(request) if request.path == "/metrics" else page(request)
-
-        with serving(served_at, site) as address:
-            work.about["metrics"] = address
-            work.go_on(_stop_signal())
+        secret = _secret_of(shared or state) if about["metrics"] else ""
+        _Work(begun, feed, about, configured, secret).go_on(_stop_signal())
         feed.stop()
         history.close()
 
@@ -153,12 +137,6 @@ def run(
 def _waits() -> None:
     """Tell systemd that the controller is well while it waits for its host's turn."""
     notify("READY=1\nWATCHDOG=1")
-
-
-def _metrics_address(scope: Scope, settings: Settings) -> tuple[str, int] | None:
-    """Return where to serve metrics. A host may have any number of personal controllers."""
-    chosen = settings.metrics or (METRICS if scope.user is None else "off")
-    return None if chosen == "off" else parse_address(chosen)
 
 
 def _secret_of(folder: Path) -> str:
@@ -215,20 +193,6 @@ class _Work:
         self._ahead_s = time.time() - time.monotonic()
         self._keeper = ""
 
-    def metrics(self) -> Iterable[Metric]:
-        """Return the metrics of the status published last; called in threads of its own."""
-        status, age_s = self.publisher.published
-        return () if status is None else families(status, age_s, self._keeper_says())
-
-    def _keeper_says(self) -> dict[str, Any] | None:
-        """Return what the keeper reports about itself, None if it does not answer."""
-        _, keeper = self._feed.keeper
-        try:
-            _, document = keeper.status()
-        except (KeeperError, ValueError):
-            return None
-        return None if document is None else document["keeper"]
-
     def go_on(self, stop: threading.Event) -> None:
         """Work until ``stop`` is set."""
         self.publisher.start()
@@ -255,7 +219,7 @@ class _Work:
         except Exception as error:
             logger.exception("no status")
             return no_status(time.time(), about | {"error": f"no status: {error}"})
-        if self._page_secret and about.get("metrics"):
+        if self._page_secret:
             for one in status["trainers"]:
                 one["page"] = link_of(
                     about["metrics"], one["array"], one["user"], self._page_secret

@@ -133,8 +133,7 @@ class Settings:
     )
     metrics: str = _setting(
         "",
-        "Where metrics and the page are served: HOST:PORT, or 'off'. Empty: "
-        f"{METRICS} for a site's controller, else nowhere.",
+        f"Where the reader serves metrics and the page: HOST:PORT, or 'off'. Empty: {METRICS}.",
         _metrics,
         kept=True,
     )
@@ -229,6 +228,12 @@ class Settings:
         "A trainer with only one node to try is given up after so many failures without progress.",
         Range(1, 1000, "failures"),
     )
+
+    @property
+    def page(self) -> str | None:
+        """Where the site's reader serves metrics and the page, None: nowhere."""
+        chosen = self.metrics or METRICS
+        return None if chosen == "off" else chosen
 
     @property
     def means(self) -> Means:

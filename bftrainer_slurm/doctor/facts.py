@@ -80,6 +80,7 @@ class Network:
     resolved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keeper: Answer | None = None
     controller: Answer | None = None
+    reader: Answer | None = None
     mute: tuple[str, ...] = ()
 
 

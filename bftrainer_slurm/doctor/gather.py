@@ -14,7 +14,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bftrainer_slurm.controller.publish.sentences import OLD_S
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.facts import Answer, ConfigFile, Facts, Here, Network, Plugin
 from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK, SLURM_CONF
@@ -28,6 +27,7 @@ from bftrainer_slurm.doctor.plugstack import (
 )
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
+from bftrainer_slurm.reader.sentences import OLD_S
 from bftrainer_slurm.slurm.configuration import partitions_of, values_in
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.open import GROW, LOOK, find_program
@@ -167,16 +167,27 @@ def _network(settings: Settings, plugin: Plugin) -> Network:
     try:
         age_s, status = KeeperClient(address).status()
     except (KeeperError, ValueError) as error:
-        return Network(resolved, Answer(str(error)), Answer("the keeper does not answer"))
+        none = Answer("the keeper does not answer")
+        return Network(resolved, Answer(str(error)), none, none)
+    reader = _reader(address)
     if status is None:
-        return Network(resolved, Answer(), Answer("it has not spoken to the keeper yet"))
+        return Network(resolved, Answer(), Answer("it has not spoken to the keeper yet"), reader)
     controller = status.get("controller")
     trouble = controller.get("error") if isinstance(controller, dict) else None
     if age_s > OLD_S:
         trouble = f"its last status is {age_s:.0f} s old"
     mute = status.get("mute_nodes")
     nodes = tuple(map(str, mute)) if isinstance(mute, list) else ()
-    return Network(resolved, Answer(), Answer(None if trouble is None else str(trouble)), nodes)
+    told = Answer(None if trouble is None else str(trouble))
+    return Network(resolved, Answer(), told, reader, nodes)
+
+
+def _reader(address: str) -> Answer:
+    """Ask for something small of the history, which the keeper passes on to the reader."""
+    try:
+        return Answer(KeeperClient(address).history("strips", 0.0).get("error"))
+    except (KeeperError, ValueError) as error:
+        return Answer(str(error))
 
 
 def _here(

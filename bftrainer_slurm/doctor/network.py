@@ -33,6 +33,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield _port(one, facts)
     yield _answers("keeper", facts.network.keeper, facts)
     yield _answers("controller", facts.network.controller, facts)
+    yield _answers("reader", facts.network.reader, facts)
 
 
 def _another(facts: Facts) -> Change:
@@ -83,6 +84,9 @@ def _answers(who: str, answer: Answer | None, facts: Facts) -> Finding:
     if answer.trouble is None:
         return ok(f"{who} answers", "yes, from this host")
     start = shell(f"systemctl start bftrainer-{who}")
+    if who == "reader":
+        why = "The page, metrics and 'bftrainer history' come from it; trainers do without."
+        return consider("reader answers", answer.trouble, why, start)
     if facts.plugin.loaded:
         why = "Trainers are held until it does; journalctl -u bftrainer-" + who + " says more."
         return must(f"{who} answers", answer.trouble, why, start)

@@ -10,10 +10,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-from bftrainer_slurm.controller.publish.stories import answer
 from bftrainer_slurm.keeper.credentials import (
     JOB,
     MUNGE,
@@ -41,7 +39,7 @@ from bftrainer_slurm.keeper.server import Keeper
 async def _serve(
     state: Path, token: str, host: str, port: int, gate: Gate, hold_s: float, files: int
 ) -> None:
-    keeper = Keeper(gate, token, hold_s, files, partial(answer, state / "history.sqlite"))
+    keeper = Keeper(gate, token, hold_s, files, state)
     loop = asyncio.get_running_loop()
     server = await keeper.listen(host, port)
     port = server.sockets[0].getsockname()[1]

@@ -128,7 +128,7 @@ class KeeperClient:
         return self._document("status", credential, self.timeout_s)
 
     def history(self, what: str, since_s: float, credential: str = "") -> dict[str, Any]:
-        """Return what the history has about ``what`` since then; see ``publish.stories``.
+        """Return what the history has about ``what`` since then; see ``reader.stories``.
 
         Who may see what is as for ``status``.
         """

@@ -26,8 +26,11 @@ logger = logging.getLogger(__name__)
 _ADDRESS = "keeper.json"
 _TOKEN = "keeper.token"
 _SECRET = "member.secret"
-# How the names begin of what keeper and controller write into their folders.
-_OURS = ("keeper.", "controller.", "history.sqlite", "member.", "host.", "page.", "detour")
+# How the names begin of what keeper, controller and reader write into their folders.
+_OURS = (
+    *("keeper.", "controller.", "reader.", "history.sqlite"),
+    *("member.", "host.", "page.", "detour"),
+)
 _OWN_TEXT = re.compile(r"[A-Za-z0-9_-]{32,}")
 _START_TIMEOUT_S = 60.0  # a cold disk
 

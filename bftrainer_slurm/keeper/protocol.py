@@ -61,15 +61,6 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question about the history by ``user``; None: somebody who may see everything."""
-
-    what: str
-    since_s: float
-    user: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class NumberedNote:
     """A note as the keeper stores it, with its number in order and its time (Unix seconds)."""
 

@@ -12,8 +12,10 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
+from pathlib import Path
 
+from bftrainer_slurm.keeper import relay
 from bftrainer_slurm.keeper.disclosure import disclosed
 from bftrainer_slurm.keeper.entrance import Entrance
 from bftrainer_slurm.keeper.fairness import Places, Waiting, address_of
@@ -23,7 +25,6 @@ from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
     MAX_LINE,
     STILL_HERE_S,
-    Asked,
     Note,
     NoteKind,
     ProtocolError,
@@ -52,8 +53,8 @@ _PIECE = 64 * 1024
 class Keeper:
     """Everything the keeper holds. Its identity is another one after each start.
 
-    ``hold_s``: see ``Registry``; ``files`` is how many this process may have open; ``past`` answers
-    questions about the history, and is given the last status as well.
+    ``hold_s``: see ``Registry``; ``files`` is how many this process may have open; ``folder`` is
+    the state folder, where the reader answers questions about the history.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Keeper:
         token: str,
         hold_s: float = 0.0,
         files: int = MANY_FILES,
-        past: Callable[[Asked, bytes], bytes] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.registry = Registry(gate, self._tell, hold_s, files)
         self._token = token
@@ -74,7 +75,7 @@ class Keeper:
         self._status_time_s = 0.0
         self._readers = Places(MAX_READERS, MAX_READERS_OF_ONE)
         self._asking = Places(MAX_ASKING, MAX_ASKING_OF_ONE)
-        self._past, self._reads = past, asyncio.Semaphore(2)
+        self._folder, self._reads = folder, asyncio.Semaphore(2)
         self._entering: Waiting[Entrance] = Waiting(min(MAX_WAITING, files // 4), _turn_away)
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
@@ -183,14 +184,14 @@ class Keeper:
         return NOBODY
 
     async def _past_for(self, what: str, since_s: int, user: int, who: Hashable) -> bytes:
-        """Return what a user may see of the history; others are served while it is read."""
-        if self._past is None:
-            raise ProtocolError("this keeper has no history")
+        """Return what a user may see of the history, as the reader says."""
+        if self._folder is None or not what.isalnum():
+            raise ProtocolError("not a question about the history")
+        everything = user in (0, os.getuid())
         with self._asking.one(who):
             async with self._reads:
-                everything = user in (0, os.getuid())
-                asked = Asked(what, since_s, None if everything else user)
-                return await asyncio.to_thread(self._past, asked, self._status)
+                asker = None if everything else user
+                return await relay.asked(self._folder, what, since_s, asker)
 
     def _status_for(self, user: int) -> bytes:
         """Return what a user may see of the status; made when asked for, once for each status."""

@@ -18,8 +18,9 @@ from typing import Any
 from scripts.labcluster.cluster import free_ports
 from scripts.labcluster.controller import Controller
 from scripts.labcluster.lab import ADMIN, Lab, started_lab
+from scripts.labcluster.processes import end, launch
 from scripts.labcluster.stage import Stage, staged
-from scripts.labcluster.users import give
+from scripts.labcluster.users import as_user, give
 from scripts.labcluster.waiting import wait_until
 
 # Faster than on a real cluster, so that tests do not wait for the controller's next look.
@@ -50,6 +51,18 @@ class Site:
         self.configure({"listen": self.keeper, "metrics": "127.0.0.1:0", **settings})
         with self.controller.running():
             yield
+
+    @contextmanager
+    def reading(self) -> Iterator[str]:
+        """Run the reader beside the site's controller; yield HOST:PORT of its page."""
+        own, log = self.controller, self.lab.dir / "reader.log"
+        command = (str(own.program), "reader", "--site", "--state", str(own.state))
+        daemon = launch([*as_user(own.user), *command], log, self.lab.env)
+        try:
+            wait_until(lambda: "page at http://" in log.read_text(), otherwise="no page")
+            yield log.read_text().split("page at http://")[-1].partition("/")[0]
+        finally:
+            end([daemon])
 
     def configure(self, settings: Mapping[str, object]) -> None:
         """Write the site's settings, and how its users prove who they are."""

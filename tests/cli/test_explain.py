@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.explain import as_document, lines
-from bftrainer_slurm.controller.publish.sentences import reasons
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.limit import Limit
+from bftrainer_slurm.reader.sentences import reasons
 from tests.planner.problems import planned, problem
 
 TERMS = {

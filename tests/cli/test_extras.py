@@ -14,6 +14,8 @@ EXTRAS = (
     "mip",
     "numpy",
     "prometheus_client",
+    "starlette",
+    "uvicorn",
     "jinja2",
     "matplotlib",
     "pyarrow",
@@ -36,7 +38,7 @@ def call(*words: str) -> subprocess.CompletedProcess[str]:
     "command",
     [
         *("submit", "status", "top", "show", "history", "explain", "logs", "doctor"),
-        *("plan", "controller", "keeper"),
+        *("plan", "controller", "keeper", "reader"),
     ],
 )
 def test_a_command_says_without_extras_how_it_is_called(command: str) -> None:
@@ -49,6 +51,7 @@ def test_a_command_says_without_extras_how_it_is_called(command: str) -> None:
     [
         (("plan", "/dev/null"), "controller"),
         (("controller",), "controller"),
+        (("reader",), "controller"),
         (("assess", "--help"), "replay"),
         (("replay", "--help"), "replay"),
     ],

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller import daemon
-from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.controller.settings_file import Configured
 from bftrainer_slurm.keeper.client import SilentError
 from bftrainer_slurm.keeper.protocol import NumberedNote
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from scripts.labcluster.waiting import wait_until
-from tests.controller.publish.test_metrics import ABOUT, KEEPER
+from tests.reader.test_metrics import ABOUT
 
 
 class FakeFeed:
@@ -354,33 +353,10 @@ def test_its_last_word_is_that_it_has_stopped(working: Callable[..., Working]) -
 
 
 @pytest.mark.parametrize(
-    ("user", "setting", "address"),
-    [
-        (None, "", ("127.0.0.1", 6741)),
-        (None, "off", None),
-        (None, "ctl:9999", ("ctl", 9999)),
-        ("alice", "", None),  # many of these may run on a host
-        ("alice", "localhost:9999", ("localhost", 9999)),
-    ],
+    ("setting", "address"), [("", "127.0.0.1:6741"), ("off", None), ("ctl:9999", "ctl:9999")]
 )
-def test_metrics_are_served_by_the_sites_controller_unless_told_otherwise(
-    user: str | None, setting: str, address: tuple[str, int] | None
-) -> None:
-    scope, settings = daemon.Scope(user), Settings(metrics=setting)
-    assert daemon._metrics_address(scope, settings) == address
-
-
-@pytest.mark.parametrize(("answers", "up"), [(True, 1.0), (False, 0.0)])
-def test_metrics_are_of_what_was_published_last_whether_the_keeper_answers_or_not(
-    answers: bool, up: float
-) -> None:
-    feed = FakeFeed(KEEPER if answers else None)
-    configured = Configured(Settings(), Settings)
-    work = daemon._Work(FakeController, feed, ABOUT, configured)  # type: ignore[arg-type]
-    assert list(work.metrics()) == []
-    work.publisher.show(no_status(0.0, work.about))
-    found = {sample.name: sample.value for one in work.metrics() for sample in one.samples}
-    assert (found["bftrainer_keeper_up"], found["bftrainer_trouble"]) == (up, 0)
+def test_a_sites_page_is_where_the_settings_say(setting: str, address: str | None) -> None:
+    assert Settings(metrics=setting).page == address
 
 
 def test_a_damaged_key_of_the_page_is_named_and_ends_nothing(
@@ -391,11 +367,9 @@ def test_a_damaged_key_of_the_page_is_named_and_ends_nothing(
     assert f"{tmp_path / 'page.key'} is damaged" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("secret", "address", "linked"), [("s", "h:1", True), ("", "h:1", False), ("s", None, False)]
-)
+@pytest.mark.parametrize(("secret", "linked"), [("s", True), ("", False)])
 def test_owners_are_told_where_the_page_shows_all_of_their_trainers(
-    secret: str, address: str | None, linked: bool
+    secret: str, linked: bool
 ) -> None:
     class WithTrainer(FakeController):
         def status(self, controller: dict[str, Any]) -> dict[str, Any]:
@@ -403,6 +377,6 @@ def test_owners_are_told_where_the_page_shows_all_of_their_trainers(
 
     configured = Configured(Settings(), Settings)
     work = daemon._Work(WithTrainer, FakeFeed(), ABOUT, configured, secret)  # type: ignore[arg-type]
-    work.about["metrics"] = address
+    work.about["metrics"] = "h:1"
     (one,) = work._status()["trainers"]
     assert one.get("page", "").startswith("http://h:1/#trainer=7&key=alice.") is linked

@@ -43,7 +43,7 @@ def site(line: str = LINE, partition: str = "", **values: str) -> Facts:
         partitions,
         Settings(listen=KEEPER),
         Plugin(lines, loaded=True, file_there=True, package=__version__),
-        Network({"ctl.example.org": ("192.0.2.1",)}, Answer(), Answer()),
+        Network({"ctl.example.org": ("192.0.2.1",)}, Answer(), Answer(), Answer()),
         Here("slurm", None, 0.3, Answer(), ("bftrainer-grow", "bftrainer-look")),
     )
 

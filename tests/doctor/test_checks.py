@@ -218,6 +218,7 @@ NETWORKS = [
     (Network({"ctl.example.org": ("127.0.1.1",)}, Answer(), Answer()), "keeper's address"),
     (Network(site().network.resolved, Answer("Connection refused"), Answer()), "keeper answers"),
     (Network(site().network.resolved, Answer(), Answer("stopped")), "controller answers"),
+    (replace(site().network, reader=Answer("none")), "reader answers"),
 ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.publish.access import secret_of
+from bftrainer_slurm.controller.publish.keys import secret_of
 from bftrainer_slurm.keeper.__main__ import serve
 from bftrainer_slurm.keeper.credentials import Means
 from bftrainer_slurm.keeper.home import (

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import io
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
 from PIL import Image
 from selenium.webdriver import Chrome
+from starlette.types import ASGIApp
 
-from bftrainer_slurm.controller.publish.page import Page
-from bftrainer_slurm.controller.publish.remarks import remarks
-from bftrainer_slurm.controller.publish.web_server import serving
+from bftrainer_slurm.reader.facts import Facts
+from bftrainer_slurm.reader.remarks import remarks
+from bftrainer_slurm.reader.serving import listener, serving
+from bftrainer_slurm.reader.site import site
 from scripts.benchkit.command import folder, number
 from tests.page.chromium import browser, look, wait_until_drawn
 from tests.page.made_up import Week, status_of, write_history
@@ -21,12 +25,12 @@ from tests.page.made_up import Week, status_of, write_history
 SECRET = "made-up"
 
 
-def page_of(week: Week, folder: Path) -> Page:
+def page_of(week: Week, folder: Path) -> ASGIApp:
     """Write a week's history into a folder, and return its page."""
     path = folder / "history.sqlite"
     write_history(week, path)
-    status = status_of(week)
-    return Page(path, lambda: (status, 0.0), SECRET)
+    facts = Facts(lambda: (0.0, status_of(week)), clock=lambda: week.now_s)
+    return site(path, facts, SECRET)
 
 
 @click.command(context_settings={"show_default": True})
@@ -37,16 +41,18 @@ def main(nodes: int, port: int, screenshots: Path | None) -> None:
     """Show the controller's page without a cluster: a week of NODES, all of it made up."""
     with tempfile.TemporaryDirectory() as name:
         week = Week(nodes, time.time())
-        with serving(("127.0.0.1", port), page_of(week, Path(name))) as address:
-            if address is None:
-                raise click.ClickException(f"port {port} cannot be had")
+        try:
+            listening = listener("127.0.0.1", port)
+        except OSError as error:
+            raise click.ClickException(f"port {port}: {error.strerror}") from error
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        with serving(page_of(week, Path(name)), listening):
             if screenshots is not None:
-                _take_pictures(f"http://{address}/", screenshots, week)
+                _take_pictures(url, screenshots, week)
                 return
-            click.echo(
-                f"made-up data at http://{address}/, all of it at http://{address}/#key={SECRET}"
-            )
-            click.pause("any key ends it")
+            click.echo(f"made-up data at {url}, all of it at {url}#key={SECRET}; Ctrl-C ends it")
+            with suppress(KeyboardInterrupt):
+                threading.Event().wait()
 
 
 def _take_pictures(url: str, folder: Path, week: Week) -> None:

@@ -183,9 +183,12 @@ def status_of(week: Week) -> dict[str, Any]:
     lately = [one for one in week.preemptions if one[0] > week.now_s - DAY_S]
     delays = sorted(delay_s for _, _, delay_s in lately)
     return {
+        "schema": 1,
         "time_s": week.now_s,
         "controller": {
             "mode": "made-up data",
+            "gateway": "none",
+            "failed_turns": 0,
             "partition": "bftrainer",
             "since_s": week.begin_s,
             "error": None,
@@ -202,7 +205,9 @@ def status_of(week: Week) -> dict[str, Any]:
             "delay_max_s": max(delays, default=None),
         },
         "counts": Counts().shown(),
+        "jobs_private": False,
         "private": [],
+        "mute_nodes": [],
         "malformed": {},
         "trainers": [_entry(week, one, alive, used + len(free), len(free)) for one in alive],
     }

@@ -100,8 +100,7 @@ def test_status_metrics_and_doctor_name_the_nodes(site: Site, trainer: tuple[int
     assert f"{named}: elements ran there" in site.run("bftrainer", "status").stdout
     told = site.run("bftrainer", "doctor", check=False).stdout
     assert f"{named}: elements ran there" in " ".join(told.split())
-    address = site.controller.status()["controller"]["metrics"]
-    with urlopen(f"http://{address}/metrics", timeout=30) as answer:
+    with site.reading() as page, urlopen(f"http://{page}/metrics", timeout=120) as answer:
         assert "bftrainer_mute_nodes 3.0" in answer.read().decode()
 
 

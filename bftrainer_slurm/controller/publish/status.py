@@ -19,10 +19,7 @@ from bftrainer_slurm.model import ElementState, Place, nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.planner.reasons import reasons_of
 
-STATES = (
-    *("waiting", "starting", "running", "withheld"),
-    *("finishing", "finished", "given up", "cancelled"),
-)
+SCHEMA = 1  # of the published status
 _DAY_S = 86_400.0
 _IN_A_ROW = 2  # failures; a single one may be bad luck
 _ANEW = (
@@ -148,6 +145,7 @@ def _rounded(value: Any) -> Any:
 def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
     """Return the status of a controller that knows nothing."""
     return {
+        "schema": SCHEMA,
         "time_s": now_s,
         "controller": dict(controller),
         "pool": None,

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.publish.stories import told
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.member_notes import MemberNotes, told_before
@@ -15,6 +14,7 @@ from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementState
+from bftrainer_slurm.reader.stories import told
 from tests.controller.worlds import ARRAY, NOW_S, element, view
 
 MINE = view(element(0, ElementState.RUNNING, "n1"), element(1, ElementState.RUNNING, "n2"))

@@ -1,15 +1,12 @@
 """What users see of the past: all trainers, their last hour, one trainer's history.
 
-It is read from the history file, for a keeper, a command or the page. About other users' trainers
+It is read from the history file. About other users' trainers
 it shows no more than squeue and sacct do. docs/json.md has the keys.
 """
 
 from __future__ import annotations
 
-import json
-import pwd
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,12 +15,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.publish.access import Viewer
 from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Work, goodput, served
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.schema import UPGRADES
-from bftrainer_slurm.keeper.protocol import Asked, whole
+from bftrainer_slurm.keeper.protocol import whole
+from bftrainer_slurm.reader.access import Viewer
 
 SCHEMA = 1
 ALL, STRIPS = "all", "strips"  # what may be asked for, besides the id of one trainer
@@ -58,35 +55,6 @@ class Stay:
     how: str | None
 
 
-def answer(path: Path, asked: Asked, status: bytes) -> bytes:
-    """Return a keeper's answer as JSON. ``status`` is the one published last."""
-    now_s = time.time()
-    private = _private(status)
-    try:
-        found = told(path, asked.what, asked.since_s, now_s, _reader(asked), private=private)
-    except HistoryError as error:
-        found = {"schema": SCHEMA, "error": str(error)}
-    return json.dumps(found, separators=(",", ":")).encode()
-
-
-def _reader(asked: Asked) -> str | None:
-    """Return the name of the user who asks; empty if it is unknown."""
-    if asked.user is None:
-        return None
-    try:
-        return pwd.getpwuid(asked.user).pw_name
-    except (KeyError, OverflowError):
-        return ""
-
-
-def _private(status: bytes) -> bool:
-    """Whether users see their own jobs only, as the controller says, or if it says nothing."""
-    try:
-        return bool(json.loads(status)["jobs_private"])
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return True
-
-
 def told(
     path: Path, what: str, since_s: float, now_s: float, reader: str | None, *, private: bool
 ) -> dict[str, Any]:
@@ -102,7 +70,8 @@ def told(
     array = None if what in (ALL, STRIPS) else whole(what)
     head = {"schema": SCHEMA, "time_s": now_s, "since_s": since_s}
     who = Viewer(reader or None, reader is None, frozenset({"jobs"} if private else ()))
-    with opened(path) as history:
+    with opened(path, _DEADLINE_S) as history:
+        history.row_factory = sqlite3.Row
         if what == STRIPS:
             return head | {"since_s": now_s - STRIP_S} | _strips(history, now_s, who)
         if array is None:
@@ -112,15 +81,14 @@ def told(
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a history file for reading.
+def opened(path: Path, deadline_s: float = _DEADLINE_S) -> Iterator[sqlite3.Connection]:
+    """Open a history file for reading; all questions together may take so long.
 
     Raises:
         HistoryError: there is none, it cannot be read, or is of another version.
     """
     try:
-        with reading(path, _DEADLINE_S) as history:
-            history.row_factory = sqlite3.Row
+        with reading(path, deadline_s) as history:
             ((version,),) = history.execute("PRAGMA user_version").fetchall()
             if version != len(UPGRADES):
                 raise HistoryError(f"history {path}: written by another version ({version})")

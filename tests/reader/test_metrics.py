@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from bftrainer_slurm.controller.publish import metrics
-from bftrainer_slurm.controller.publish.metrics import MOST_USERS, OTHERS, Scrapes, families
 from bftrainer_slurm.controller.publish.status import no_status
-from bftrainer_slurm.controller.publish.web_server import Request
 from bftrainer_slurm.controller.state.counts import Counts
+from bftrainer_slurm.reader.metrics import MOST_USERS, OTHERS, families
+from bftrainer_slurm.reader.site import site
+from tests.reader.asking import answer_of, facts_of
 
-DOCUMENTS = Path(__file__).parents[3] / "docs"
+DOCUMENTS = Path(__file__).parents[2] / "docs"
 KEEPER = {"members": 7, "runs": 1, "refused": {"oversized": 2}}
 ABOUT = {
     "mode": "site",
@@ -212,9 +211,6 @@ def test_the_table_of_the_documentation_has_each_metric_with_its_type_and_labels
     assert max(Counter(name for name, _, _ in rows).values()) == 1
 
 
-ASKED = Request("/metrics")
-
-
 def everything() -> Iterable[Metric]:
     return families(status(one("alice", nodes=3)), 0.5, KEEPER)
 
@@ -226,22 +222,9 @@ def told(read: Iterable[Metric]) -> list[tuple[str, str, float]]:
 
 
 def test_prometheus_parser_reads_back_what_is_served() -> None:
-    answer = Scrapes(everything)(ASKED)
+    document = status(one("alice", nodes=3)) | {"schema": 1, "time_s": 7.0, "keeper": KEEPER}
+    answer = answer_of(site(Path("none"), facts_of(document, 0.5), ""), "/metrics")
     read = told(text_string_to_metric_families(answer.body.decode()))
     assert answer.status == 200
     assert read == told(everything())
     assert all(name.startswith("bftrainer_") for name, _, _ in read)
-
-
-def test_a_flood_asks_the_source_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "_KEEP_S", 3600.0)
-    calls: list[int] = []
-
-    def source() -> Iterable[Metric]:
-        calls.append(1)
-        return [GaugeMetricFamily("bftrainer_one", "One.", value=1)]
-
-    site = Scrapes(source)
-    for _ in range(20):
-        site(ASKED)
-    assert len(calls) == 1

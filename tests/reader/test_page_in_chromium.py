@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +13,17 @@ from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bftrainer_slurm.controller.publish import page as page_module
-from bftrainer_slurm.controller.publish.web_server import Answer, Request, serving
+from bftrainer_slurm.reader.serving import listener, serving
+from bftrainer_slurm.reader.site import ASSETS
 from tests.page.chromium import PATIENCE_S, browser, look, wait_until_drawn
 from tests.page.command import SECRET, page_of
 from tests.page.made_up import Week
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&amp;\"'"
-CSS = Path(page_module.__file__).parent / "assets" / "page.css"
+CSS = ASSETS / "page.css"
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +44,16 @@ def refused() -> list[str]:
 def url(large: Week, refused: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     page = page_of(large, tmp_path_factory.mktemp("large"))
 
-    def site(request: Request) -> Answer:
-        if request.path not in refused:
-            return page(request)
-        refused.remove(request.path)
-        return Answer(503, "application/json", b'{"error": "not now"}')
+    async def site(scope: Scope, receive: Receive, send: Send) -> None:
+        app: ASGIApp = page
+        if scope["path"] in refused:
+            refused.remove(scope["path"])
+            app = JSONResponse({"error": "not now"}, 503)
+        await app(scope, receive, send)
 
-    with serving(("127.0.0.1", 0), site) as address:
-        yield f"http://{address}/"
+    listening = listener("127.0.0.1", 0)
+    with serving(site, listening):
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
 
 
 @pytest.fixture(scope="module")

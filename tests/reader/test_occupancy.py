@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.publish import occupancy
-from bftrainer_slurm.controller.publish.occupancy import Window, nodes_over_time
 from bftrainer_slurm.controller.state.schema import UPGRADES
+from bftrainer_slurm.reader import occupancy
+from bftrainer_slurm.reader.occupancy import Window, nodes_over_time
 from tests.page.made_up import Week
 
 NODES = [f"n{number}" for number in range(1, 13)]

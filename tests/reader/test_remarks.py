@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.publish.remarks import remarks
 from bftrainer_slurm.keeper.disclosure import shown
+from bftrainer_slurm.reader.remarks import remarks
 
 HEALTHY: dict[str, Any] = {
     "array": 12,

@@ -1,46 +1,18 @@
-"""Who may see what on the page, by keys. Pure, except for the key's file.
+"""Who may see what on the page, by keys. Pure.
 
 Everybody who reaches the page sees what squeue shows to everybody. A user's key shows all about
-that user's trainers; the keeper gives it to their owner only, with the rest of the status. The key
-in the state folder, or in the folder that two hosts share, shows everything.
+that user's trainers, the key of ``controller.publish.keys`` everything.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
+from bftrainer_slurm.controller.publish.keys import key_of
 from bftrainer_slurm.keeper import disclosure
-from bftrainer_slurm.keeper.home import own_text
-
-_KEY_FILE = "page.key"
-
-
-def secret_of(folder: Path) -> str:
-    """Return the key that shows everything; make one if there is none.
-
-    Raises:
-        OSError, StateError: it cannot be read or made.
-    """
-    return own_text(folder / _KEY_FILE)
-
-
-def key_of(user: str, secret: str) -> str:
-    """Return a user's key."""
-    return f"{user}.{hmac.new(secret.encode(), user.encode(), hashlib.sha256).hexdigest()}"
-
-
-def link_of(address: str, array: int, user: str, secret: str) -> str:
-    """Return the address where the owner of a trainer sees all of it.
-
-    Browsers do not send what follows the #, so the key gets into no log.
-    """
-    return f"http://{address}/#trainer={array}&key={quote(key_of(user, secret))}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.publish.metrics import families
 from bftrainer_slurm.controller.state.counts import Counts
-from tests.controller.publish.test_metrics import KEEPER, one, status
+from bftrainer_slurm.reader.metrics import families
+from tests.reader.test_metrics import KEEPER, one, status
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "docs" / "monitoring"
 RULES = FOLDER / "bftrainer.rules.yml"
 DASHBOARD = FOLDER / "grafana.json"

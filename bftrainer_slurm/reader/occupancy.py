@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.controller.publish.past import Named, owner_of
+from bftrainer_slurm.reader.past import Named, owner_of
 
 _MOST_INTERVALS = 200_000  # of each kind; if there are more, the earliest are left out
 _MOST_TRAINERS = 254  # trainers with a code of their own in an answer; a code is a byte

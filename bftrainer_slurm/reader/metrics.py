@@ -1,38 +1,33 @@
-"""The status as Prometheus metrics: documents in, families out; and the answer to a scrape.
+"""The status as Prometheus metrics: documents in, families out.
 
-Names, units and meanings are those of docs/monitoring.md. ``web_server`` has the port.
+Names, units and meanings are those of docs/monitoring.md.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
-from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily as Total
 from prometheus_client.core import GaugeMetricFamily as Gauge
 from prometheus_client.core import HistogramMetricFamily as Histogram
 from prometheus_client.core import InfoMetricFamily as Info
 from prometheus_client.core import SummaryMetricFamily as Summary
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from bftrainer_slurm import __version__
-from bftrainer_slurm.controller.publish.status import STATES
-from bftrainer_slurm.controller.publish.web_server import Answer, Request
 
-Source = Callable[[], Iterable[Metric]]
 _Row: TypeAlias = tuple[Any, ...]  # what _family takes
 
 MOST_USERS = 20  # users with a label of their own; the others share one
 OTHERS = "(other)"  # not a Unix name
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"  # every Prometheus reads this
-_KEEP_S = 1.0  # within this time everybody gets the same answer
+STATES = (
+    *("waiting", "starting", "running", "withheld"),
+    *("finishing", "finished", "given up", "cancelled"),
+)
 _ENDS = ("shrank", "reclaimed", "ended")
 _PLANS = ("optimal", "feasible", "greedy")
 
@@ -146,24 +141,3 @@ def _family(kind: Any, name: str, text: str, known: Any, label: str = "") -> Met
         else:
             add(float(value))
     return family
-
-
-class Scrapes(Collector):
-    """A site of one page: the metrics as text, made anew once a second at most."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._lock = threading.Lock()
-        self._text, self._made_s = b"", float("-inf")
-
-    def __call__(self, request: Request) -> Answer:
-        """Answer every request with the metrics."""
-        with self._lock:
-            if time.monotonic() - self._made_s >= _KEEP_S:
-                self._text = generate_latest(self)
-                self._made_s = time.monotonic()
-            return Answer(200, _TEXT, self._text)
-
-    def collect(self) -> Iterable[Metric]:
-        """Return the metrics."""
-        return self._source()

@@ -1,62 +1,36 @@
-"""The page: its files, and the answers in JSON to its script's requests (docs/web.md).
+"""The answers, in JSON, to the questions of the page's script (docs/web.md).
 
-One answer is made at a time, with no more than a share of a processor, because the controller has
-other work. All caches are bounded.
+One answer is made at a time. All caches are bounded.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import ipaddress
 import json
 import re
-import socket
 import sqlite3
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from bftrainer_slurm import __version__
-from bftrainer_slurm.controller.publish import past
-from bftrainer_slurm.controller.publish.access import Viewer, viewer
-from bftrainer_slurm.controller.publish.occupancy import Window, nodes_over_time
-from bftrainer_slurm.controller.publish.remarks import remarks
-from bftrainer_slurm.controller.publish.sentences import down, reasons
-from bftrainer_slurm.controller.publish.stories import counted_changes
-from bftrainer_slurm.controller.publish.web_server import Answer, Request
-from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.model import PRIVATE
+from bftrainer_slurm.reader import past
+from bftrainer_slurm.reader.access import Viewer, viewer
+from bftrainer_slurm.reader.facts import AskedWrongError, Facts
+from bftrainer_slurm.reader.occupancy import Window, nodes_over_time
+from bftrainer_slurm.reader.remarks import remarks
+from bftrainer_slurm.reader.sentences import down, reasons
+from bftrainer_slurm.reader.stories import counted_changes, opened
 
 SCHEMA = 1
-Status: TypeAlias = Callable[[], tuple[Mapping[str, Any] | None, float]]  # and its age in seconds
 
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-cache",
-}
-_KINDS = {
-    "html": "text/html; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "svg": "image/svg+xml",
-}
-_JSON = "application/json"
-_SMALL = 512  # bytes, not worth compressing
 _KEPT = 32  # answers
-_REST = 3.0  # times as long as an answer took: so long no other one is made
 _MOST_WAIT_S = 10.0  # for one's turn
 _DEADLINE_S = 3.0  # of the history, for one answer
 _WEEK_S = 7 * 86_400.0
@@ -67,37 +41,15 @@ _MOST_TRAINERS = 500  # in the list
 _LAST_DAYS_S = 3600.0  # after this time a past day of the harvest does not change
 
 
-class AskedWrongError(ValueError):
-    """A request that cannot be answered; the message says why. ``status`` is HTTP's."""
-
-    def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class Page:
-    """A site: the page itself at ``/``, and below ``/api/1/`` what it shows.
-
-    ``status`` returns what was published last; the server's threads call it. ``host`` is the name
-    under which the admin serves the page.
-    """
+class Questions:
+    """What may be asked below ``/api/1/``; ``secret`` is the key that shows everything."""
 
     def __init__(
-        self,
-        history: Path,
-        status: Status,
-        secret: str,
-        host: str = "",
-        clock: Callable[[], float] = time.time,
-        rest: float = _REST,
+        self, history: Path, facts: Facts, secret: str, clock: Callable[[], float] = time.time
     ) -> None:
-        self._history, self._status, self._secret = history, status, secret
-        self._clock, self._rest = clock, rest
-        self._hosts = {"", "localhost", host.lower(), socket.gethostname().lower()}
-        self._files = _files()
+        self._history, self._facts, self._secret, self._clock = history, facts, secret, clock
         self._turn = threading.Lock()
-        self._free_s = 0.0  # monotonic: when the next answer may be made
-        self._made: OrderedDict[tuple[Any, ...], tuple[float, Answer]] = OrderedDict()
+        self._made: OrderedDict[tuple[Any, ...], tuple[float, bytes]] = OrderedDict()
         self._days: OrderedDict[str, tuple[dict[str, float], float]] = OrderedDict()
         self._questions: Mapping[str, tuple[float, _Question]] = {
             "now": (2.0, self._now),
@@ -107,89 +59,45 @@ class Page:
             "trainer": (5.0, self._trainer),
         }
 
-    def __call__(self, request: Request) -> Answer:
-        """Answer a request."""
-        if not self._meant(request.headers.get("host", "")):
-            return _said(421, "use an address, localhost or this host's name")
-        if not request.path.startswith("/api/"):
-            return self._file(request)
-        try:
-            return self._answer(request)
-        except AskedWrongError as error:
-            return _said(error.status, str(error))
-        except sqlite3.Error as error:
-            return _said(503, f"the history cannot be read now: {error}")
+    def answer(self, version: str, name: str, query: str, authorization: str) -> bytes:
+        """Return an answer as JSON.
 
-    def _meant(self, host: str) -> bool:
-        """Whether the request names this host, not a stranger's name that points here."""
-        name = host if host.endswith("]") else host.rsplit(":", 1)[0]
-        try:
-            ipaddress.ip_address(name.strip("[]"))
-        except ValueError:
-            return name.lower() in self._hosts
-        return True
-
-    def _file(self, request: Request) -> Answer:
-        name = request.path.removeprefix("/") or "index.html"
-        found = self._files.get(name)
-        if found is None:
-            return _said(404, "there is no such file")
-        if request.headers.get("if-none-match") == found.headers["ETag"]:
-            return Answer(304, found.kind, b"", found.headers)
-        return found
-
-    def _answer(self, request: Request) -> Answer:
-        version, _, name = request.path.removeprefix("/api/").partition("/")
+        Raises:
+            AskedWrongError: there is none.
+            HistoryError: the history cannot be read.
+        """
         if version != str(SCHEMA) or name not in self._questions:
             known = ", ".join(self._questions)
-            raise AskedWrongError(f"ask /api/{SCHEMA}/ for one of: {known}", 404)
+            raise AskedWrongError(
+                f"ask /api/{SCHEMA}/ for one of: {known}; or reload the page", 404
+            )
         keep_s, question = self._questions[name]
-        status, age_s = self._status()
-        if status is None:
-            raise AskedWrongError("the controller has just started", 503)
-        private = frozenset(status.get("private", PRIVATE))
-        who = viewer(request.headers.get("authorization", ""), self._secret, private)
-        asked = _Asked(request.query, {**status, "down": down(status, age_s)}, self._clock(), who)
+        now = self._facts.now()
+        who = viewer(authorization, self._secret, frozenset(now.status.get("private", PRIVATE)))
+        status = {**now.status, "down": down(now.status, now.age_s)}
+        asked = _Asked(query, status, self._clock(), who)
         key = (name, who, *asked.key)
-        answer = self._kept(key, keep_s)
-        if answer is not None:
+        if (answer := self._kept(key, keep_s)) is not None:
             return answer
-        with self._patiently():
-            return self._kept(key, keep_s) or self._keep(key, self._make(question, asked))
+        if not self._turn.acquire(timeout=_MOST_WAIT_S):
+            raise AskedWrongError("too many requests now", 503)
+        try:
+            return self._kept(key, keep_s) or self._keep(key, question(asked), asked.now_s)
+        finally:
+            self._turn.release()
 
-    def _kept(self, key: tuple[Any, ...], keep_s: float) -> Answer | None:
+    def _kept(self, key: tuple[Any, ...], keep_s: float) -> bytes | None:
         made_s, answer = self._made.get(key, (float("-inf"), None))
         return answer if time.monotonic() - made_s < keep_s else None
 
-    def _keep(self, key: tuple[Any, ...], answer: Answer) -> Answer:
+    def _keep(self, key: tuple[Any, ...], found: dict[str, Any], now_s: float) -> bytes:
+        document = {"schema": SCHEMA, "time_s": now_s, **found}
+        answer = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
         self._made[key] = time.monotonic(), answer
         self._made.move_to_end(key)
         if len(self._made) > _KEPT:
             self._made.popitem(last=False)
         return answer
-
-    @contextmanager
-    def _patiently(self) -> Iterator[None]:
-        """Wait for a turn, but not for long."""
-        if not self._turn.acquire(timeout=_MOST_WAIT_S):
-            raise AskedWrongError("too many requests now", 503)
-        try:
-            yield
-        finally:
-            self._turn.release()
-
-    def _make(self, question: _Question, asked: _Asked) -> Answer:
-        """Make an answer when this thread may use the processor again."""
-        wait_s = self._free_s - time.monotonic()
-        if wait_s > _MOST_WAIT_S:
-            raise AskedWrongError("too many requests now", 503)
-        time.sleep(max(0.0, wait_s))
-        began_s = time.thread_time()
-        try:
-            return _json(200, {"schema": SCHEMA, "time_s": asked.now_s, **question(asked)})
-        finally:
-            took_s = time.thread_time() - began_s
-            self._free_s = time.monotonic() + self._rest * took_s
 
     def _now(self, asked: _Asked) -> dict[str, Any]:
         status, who = asked.status, asked.who
@@ -224,7 +132,7 @@ class Page:
         }
 
     def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        return reading(self._history, _DEADLINE_S)
+        return opened(self._history, _DEADLINE_S)
 
     def _nodes(self, asked: _Asked) -> dict[str, Any]:
         from_s, to_s = asked.span(6 * 3600.0, _WEEK_S)
@@ -264,12 +172,11 @@ class Page:
         one = next(iter(asked.who.trainers(known)), None)
         with self._reading() as history:
             owner = past.owner_of(history, array)
-            if one is None and (owner is None or not asked.who.named(owner[0])):
-                raise AskedWrongError(f"no trainer {array}", 404)
             told = {"changes": counted_changes(history, array)}
-        if one is None and owner is not None:
+        if one is None:
+            if owner is None or not asked.who.named(owner[0]):
+                raise AskedWrongError(f"no trainer {array}", 404)
             return {"array": array, "user": owner[0], "name": owner[1], "status": None, **told}
-        assert one is not None
         free = len(asked.status["pool"]["free"]) if asked.status["pool"] else 0
         return {
             **{name: one[name] for name in ("array", "user", "name")},
@@ -335,34 +242,3 @@ def _listed(one: Mapping[str, Any], free: int) -> dict[str, Any]:
         "limit": plan.get("limit"),
         "notes": {level: levels.count(level) for level in ("trouble", "advice")},
     }
-
-
-def _files() -> dict[str, Answer]:
-    """Read the page's files; all of them are served from memory."""
-    found = {}
-    for file in files("bftrainer_slurm.controller.publish").joinpath("assets").iterdir():
-        kind = _KINDS.get(file.name.rpartition(".")[2])
-        if kind is not None:
-            body = file.read_bytes()
-            tag = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:20]}"'}
-            found[file.name] = _packed(Answer(200, kind, body, _HEADERS | tag))
-    return found
-
-
-def _said(status: int, text: str) -> Answer:
-    return _json(status, {"error": text})
-
-
-def _json(status: int, document: Mapping[str, Any]) -> Answer:
-    body = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-    headers = _HEADERS | {"Cache-Control": "no-store"}
-    return _packed(Answer(status, _JSON, body, headers))
-
-
-def _packed(answer: Answer) -> Answer:
-    """Compress an answer: every browser takes it."""
-    if len(answer.body) < _SMALL:
-        return answer
-    body = gzip.compress(answer.body, 5, mtime=0)
-    headers = {**answer.headers, "Content-Encoding": "gzip"}
-    return Answer(answer.status, answer.kind, body, headers)

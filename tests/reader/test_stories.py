@@ -13,23 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.publish import stories as history_module
-from bftrainer_slurm.controller.publish.stories import (
+from bftrainer_slurm.controller.state import database
+from bftrainer_slurm.controller.state.goodput import Work
+from bftrainer_slurm.controller.state.history import History, HistoryError
+from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.reader import stories as history_module
+from bftrainer_slurm.reader.site import site
+from bftrainer_slurm.reader.stories import (
     ALL,
     STRIPS,
     Stay,
-    answer,
     counted_changes,
     course,
     opened,
     told,
 )
-from bftrainer_slurm.controller.state import database
-from bftrainer_slurm.controller.state.goodput import Work
-from bftrainer_slurm.controller.state.history import History, HistoryError
-from bftrainer_slurm.keeper.protocol import Asked
-from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import ARRAY, NOW_S, trainer
+from tests.reader.asking import answer_of, facts_of
 
 PUBLIC = {
     *("array", "name", "user", "submit_s", "min_nodes", "max_nodes", "hidden"),
@@ -207,18 +207,16 @@ def test_who_asks_is_known_by_user_id_and_private_is_what_the_status_says(path: 
     history.describe(replace(trainer(), user=me.pw_name), NOW_S)
     history.close()
 
-    def seen(user: int | None, status: bytes) -> Any:
-        return json.loads(answer(path, Asked(str(ARRAY), 0.0, user), status))["trainer"]
+    def seen(user: int | None, **status: Any) -> Any:
+        known = {"schema": 1, "time_s": 0.0, "controller": {}, **status}
+        query = "since=0" + ("" if user is None else f"&user={user}")
+        page = site(path, facts_of(known), "")
+        return answer_of(page, f"/history/{ARRAY}", query, client=None).document["trainer"]
 
-    assert "samples" in seen(me.pw_uid, b"")
-    assert "samples" in seen(None, b"")
-    assert seen(-1, b"") is None
-    assert "hidden" in seen(2**31 - 5, b'{"jobs_private": false}')
-
-
-def test_a_keeper_without_a_readable_history_says_so(tmp_path: Path) -> None:
-    found = json.loads(answer(tmp_path / "none.sqlite", Asked(ALL, 0.0, None), b""))
-    assert "none.sqlite" in found["error"]
+    assert "samples" in seen(me.pw_uid)
+    assert "samples" in seen(None)
+    assert seen(-1) is None
+    assert "hidden" in seen(2**31 - 5, jobs_private=False)
 
 
 @given(

@@ -8,13 +8,8 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.publish.access import (
-    Viewer,
-    key_of,
-    link_of,
-    secret_of,
-    viewer,
-)
+from bftrainer_slurm.controller.publish.keys import key_of, link_of, secret_of
+from bftrainer_slurm.reader.access import Viewer, viewer
 
 SECRET = "s3cret"
 

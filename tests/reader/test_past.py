@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.publish import past
 from bftrainer_slurm.controller.state import database
 from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.preemptions import Preemption
 from bftrainer_slurm.model import ElementId
-from tests.controller.publish.conftest import NOW_S
+from bftrainer_slurm.reader import past
 from tests.controller.worlds import trainer
+from tests.reader.conftest import NOW_S
 
 DAY_S = 86_400.0
 

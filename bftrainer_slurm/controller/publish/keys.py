@@ -1,0 +1,38 @@
+"""The keys of the page: one for each user, and one that shows everything.
+
+The keeper gives a user's key to that user only, with the rest of the status. The key in the state
+folder, or in the folder that two hosts share, shows everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from pathlib import Path
+from urllib.parse import quote
+
+from bftrainer_slurm.keeper.home import own_text
+
+_KEY_FILE = "page.key"
+
+
+def secret_of(folder: Path) -> str:
+    """Return the key that shows everything; make one if there is none.
+
+    Raises:
+        OSError, StateError: it cannot be read or made.
+    """
+    return own_text(folder / _KEY_FILE)
+
+
+def key_of(user: str, secret: str) -> str:
+    """Return a user's key."""
+    return f"{user}.{hmac.new(secret.encode(), user.encode(), hashlib.sha256).hexdigest()}"
+
+
+def link_of(address: str, array: int, user: str, secret: str) -> str:
+    """Return the address where the owner of a trainer sees all of it.
+
+    Browsers do not send what follows the #, so the key gets into no log.
+    """
+    return f"http://{address}/#trainer={array}&key={quote(key_of(user, secret))}"

@@ -1,0 +1,1 @@
+"""What people read, in a process of its own: the page, metrics and the history."""

@@ -1,0 +1,168 @@
+"""The reader's process: its port, its socket in the state folder, and who is hung up on."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from bftrainer_slurm.controller.publish.keys import secret_of
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.home import StateError, private_folder, read_address, read_token
+from bftrainer_slurm.keeper.relay import SOCKET
+from bftrainer_slurm.reader.facts import Facts
+from bftrainer_slurm.reader.site import site
+
+logger = logging.getLogger(__name__)
+
+_MOST_AT_ONCE = 32  # connections to the port; further ones are closed
+_SILENT_S = 5.0  # a connection without a whole request for so long is closed
+_LONGEST_S = 30.0  # after this time it is closed in any case
+_LARGEST_REQUEST = 16_384  # bytes
+_END_S = 1  # for answers under way, when the process ends
+_NICE = 10  # whatever is asked, the controller on this host comes first
+
+
+class AlreadyReadingError(Exception):
+    """Another reader works on this state folder."""
+
+
+class _Connection(H11Protocol):
+    """A connection for one request. uvicorn itself waits for ever for one, and for who reads."""
+
+    _ends: Sequence[asyncio.TimerHandle] = ()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        later = partial(self.loop.call_later)
+        self._ends = later(_SILENT_S, self._heard), later(_LONGEST_S, transport.abort)
+        if self.client is not None and len(self.connections) > _MOST_AT_ONCE:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for one in self._ends:
+            one.cancel()
+        super().connection_lost(exc)
+
+    def _heard(self) -> None:
+        if self.cycle is None:
+            self.transport.abort()
+
+
+def _server(app: ASGIApp) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            loop="asyncio",
+            http=_Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level=logging.ERROR,  # a flood at the port must not flood the log
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            headers=[("Connection", "close")],
+            timeout_graceful_shutdown=_END_S,
+            h11_max_incomplete_event_size=_LARGEST_REQUEST,
+        )
+    )
+
+
+@contextmanager
+def serving(app: ASGIApp, *sockets: socket.socket) -> Iterator[None]:
+    """Serve in a thread of its own."""
+    server = _server(app)
+    thread = threading.Thread(target=server.run, args=(list(sockets),), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def listener(host: str, port: int) -> socket.socket:
+    """Listen on a port.
+
+    Raises:
+        OSError: it cannot be had; its ``filename`` says which.
+    """
+    try:
+        ((family, _, _, _, address), *_) = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM
+        )
+        return socket.create_server(address[:2], family=family, backlog=_MOST_AT_ONCE)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
+
+
+def own_socket(folder: Path) -> socket.socket:
+    """Listen on the socket in the state folder, which nobody else can open."""
+    path = folder / SOCKET
+    path.unlink(missing_ok=True)
+    own = socket.socket(socket.AF_UNIX)
+    own.bind(str(path))
+    own.listen(_MOST_AT_ONCE)
+    return own
+
+
+def run(
+    state: Path, address: tuple[str, int] | None, shared: Path | None = None, keepers: str = ""
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    With ``address`` None there is no page. With a ``shared`` folder this host's page is there while
+    the controller works on it; ``keepers`` are then the addresses of the keepers of all hosts.
+
+    Raises:
+        AlreadyReadingError: another reader works on this state folder.
+        OSError, StateError: the port or the folder cannot be used.
+    """
+    private_folder(state)
+    os.nice(_NICE)
+    with (state / "reader.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyReadingError(f"another reader works in {state}") from None
+        sockets = [own_socket(state)]
+        if address is not None:
+            sockets.append(listener(*address))
+            host, number = map(str, sockets[-1].getsockname()[:2])
+            shown = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+            logger.info("page at http://%s/, metrics at http://%s/metrics", shown, shown)
+        facts = Facts(
+            lambda: _published(state, shared or state, keepers),
+            socket.gethostname() if shared else "",
+        )
+        app = site(state / "history.sqlite", facts, _key(shared or state), (address or ("",))[0])
+        _server(app).run(sockets)
+
+
+def _published(state: Path, folder: Path, keepers: str) -> tuple[float, dict[str, Any] | None]:
+    address = keepers or read_address(state)
+    if not address:
+        raise KeeperError("there is no keeper yet")
+    return KeeperClient(address, read_token(folder)).status()
+
+
+def _key(folder: Path) -> str:
+    """Return the key of the page, empty if there is none: then all see only what is public."""
+    try:
+        return secret_of(folder)
+    except (OSError, StateError) as error:
+        logger.error("no key for the page: %s", error)
+        return ""

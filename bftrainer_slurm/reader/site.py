@@ -1,0 +1,176 @@
+"""The reader as an ASGI application: what is served where, and to whom.
+
+On the port: the page, its questions and the metrics. On the socket in the state folder, which only
+the controller's account can open: ``/history``, for a keeper that knows who asks.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import pwd
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bftrainer_slurm.controller.state.history import HistoryError
+from bftrainer_slurm.reader import stories
+from bftrainer_slurm.reader.facts import AskedWrongError, Facts
+from bftrainer_slurm.reader.metrics import families
+from bftrainer_slurm.reader.questions import Questions
+
+ASSETS = Path(__file__).parent / "assets"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+_NOT_KEPT = {"Cache-Control": "no-store"}
+_SMALL = 512  # bytes, not worth compressing
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"  # every Prometheus reads this
+
+
+def site(
+    history: Path,
+    facts: Facts,
+    secret: str,
+    host: str = "",
+    clock: Callable[[], float] = time.time,
+) -> Starlette:
+    """Return the application; ``host`` is the name under which the admin serves the page."""
+    questions = Questions(history, facts, secret, clock)
+
+    def question(request: Request) -> Response:
+        words = request.path_params["version"], request.path_params["name"]
+        sent = request.headers.get("authorization", "")
+        answer = questions.answer(*words, request.url.query, sent)
+        return Response(answer, media_type="application/json", headers=_NOT_KEPT)
+
+    def metrics(_: Request) -> Response:
+        now = facts.now()
+        known = _Collected(list(families(now.status, now.age_s, now.keeper)))
+        return Response(generate_latest(known), media_type=_TEXT)
+
+    def past(request: Request) -> Response:
+        if request.client is not None:
+            raise HTTPException(404)
+        what, asked = request.path_params["what"], request.query_params
+        user = _name(int(asked["user"])) if "user" in asked else None
+        private = _private(facts)
+        try:
+            since_s = float(asked["since"])
+            found = stories.told(history, what, since_s, clock(), user, private=private)
+        except ValueError as error:
+            raise AskedWrongError(str(error)) from error
+        return Response(json.dumps(found, separators=(",", ":")), media_type="application/json")
+
+    routes = [
+        Route("/metrics", metrics),
+        Route("/api/{version}/{name:path}", question),
+        Route("/history/{what}", past),
+        Mount("/", StaticFiles(directory=ASSETS, html=True)),
+    ]
+    names = frozenset({"", "localhost", host.lower(), socket.gethostname().lower()})
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(_Guard, names), Middleware(GZipMiddleware, _SMALL)],
+        exception_handlers={
+            AskedWrongError: _wrong,
+            HistoryError: _wrong,
+            HTTPException: _wrong,
+            Exception: _failed,
+        },
+    )
+
+
+def _private(facts: Facts) -> bool:
+    """Whether users see their own jobs only, as the controller says, or if it says nothing."""
+    try:
+        return bool(facts.now().status.get("jobs_private", True))
+    except AskedWrongError:
+        return True
+
+
+def _name(user: int) -> str:
+    """Return a user's name; empty if it is unknown."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except (KeyError, OverflowError):
+        return ""
+
+
+def _wrong(_: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        more = dict(error.headers or {})
+        return JSONResponse({"error": error.detail}, error.status_code, headers=_NOT_KEPT | more)
+    status = error.status if isinstance(error, AskedWrongError) else 503
+    return JSONResponse({"error": str(error)}, status, headers=_NOT_KEPT)
+
+
+def _failed(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": "the reader's log says why"}, 500, headers=_NOT_KEPT)
+
+
+class _Collected(Collector):
+    """Metrics that are there already."""
+
+    def __init__(self, known: list[Metric]) -> None:
+        self._known = known
+
+    def collect(self) -> list[Metric]:
+        """Return them."""
+        return self._known
+
+
+class _Guard:
+    """Answers only who asks for an address, or one of ``names``, and adds the page's headers.
+
+    A stranger's name that points here would let a stranger's page read what this one shows.
+    """
+
+    def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
+        self._app, self._names = app, names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def headed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        app = self._app
+        if not self._meant(Headers(scope=scope).get("host", "")):
+            app = JSONResponse({"error": "use an address, localhost or this host's name"}, 421)
+        await app(scope, receive, headed)
+
+    def _meant(self, host: str) -> bool:
+        name = host if host.endswith("]") else host.rsplit(":", 1)[0]
+        try:
+            ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            return name.lower() in self._names
+        return True

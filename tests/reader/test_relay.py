@@ -1,0 +1,93 @@
+"""What the keeper tells of the past: it asks the reader, by the socket in its state folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.reader import facts as facts_module
+from bftrainer_slurm.reader.facts import Facts
+from bftrainer_slurm.reader.serving import own_socket, serving
+from bftrainer_slurm.reader.site import site
+from bftrainer_slurm.reader.stories import ALL
+from scripts.labcluster.keeper import Keeper
+from tests.controller.worlds import ARRAY, trainer
+from tests.keeper.conftest import keeper
+
+__all__ = ["keeper"]
+
+
+@pytest.fixture
+def read(keeper: Keeper) -> Iterator[None]:
+    """A reader beside the keeper."""
+    page = site(keeper.state / "history.sqlite", Facts(keeper.client.status), "")
+    with serving(page, own_socket(keeper.state)):
+        yield
+
+
+@pytest.fixture
+def history(keeper: Keeper, read: None) -> History:
+    """The history of a controller that works: the reader reads what is being written."""
+    now_s = time.time()
+    history = History(keeper.state / "history.sqlite")
+    history.meet(ARRAY, "a", now_s)
+    history.describe(trainer(), now_s)
+    history.begin_stay(ElementId(ARRAY, 0), "n1", now_s - 600)
+    history.add_progress(ARRAY, now_s - 60, 1000.0, "{}")
+    return history
+
+
+def test_with_the_token_all_of_it_is_told(keeper: Keeper, history: History) -> None:
+    told = keeper.client.history(str(ARRAY), 0)["trainer"]
+    assert (told["user"], told["changes"][0]["gained"]) == ("alice", ["n1"])
+    assert len(told["samples"]) == 1
+
+
+def test_who_proves_nothing_is_told_what_squeue_shows(
+    keeper: Keeper, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts_module, "_KEPT_S", 0.0)
+    anybody = KeeperClient(keeper.client.address)
+    assert anybody.history(ALL, 0)["trainers"] == []  # nobody has said yet that jobs are public
+    keeper.client.publish(
+        {"schema": 1, "time_s": time.time(), "controller": {}, "jobs_private": False}
+    )
+    (one,) = anybody.history(ALL, 0)["trainers"]
+    assert one["hidden"]
+    assert "samples" not in anybody.history(str(ARRAY), 0)["trainer"]
+
+
+@pytest.mark.parametrize("what", ["all/../1", "-1", "12 0 munge", "a?user=0"])
+def test_what_cannot_be_asked_is_refused(keeper: Keeper, what: str) -> None:
+    with pytest.raises(KeeperError):
+        keeper.client.history(what, 0)
+
+
+def test_what_the_reader_does_not_know_it_says(keeper: Keeper, read: None) -> None:
+    assert "not a whole number" in keeper.client.history("everything", 0)["error"]
+
+
+def test_where_there_is_no_history_that_is_said(keeper: Keeper, read: None) -> None:
+    assert "history.sqlite" in keeper.client.history(ALL, 0)["error"]
+
+
+def test_without_a_reader_it_is_said_how_to_start_one(keeper: Keeper) -> None:
+    assert "bftrainer reader" in keeper.client.history(ALL, 0)["error"]
+
+
+@pytest.mark.parametrize("module", ["keeper.__main__", "controller.daemon"])
+def test_neither_keeper_nor_controller_loads_the_reader(module: str) -> None:
+    script = (
+        f"import sys, bftrainer_slurm.{module}\n"
+        "print(*(one for one in sys.modules if one.startswith(('bftrainer_slurm.reader', "
+        "'starlette', 'uvicorn', 'prometheus_client'))))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("\n", "")

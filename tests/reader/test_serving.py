@@ -1,0 +1,197 @@
+"""The port, with whatever is sent to it."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bftrainer_slurm.reader import serving as serving_module
+from bftrainer_slurm.reader.serving import listener, serving
+from scripts.labcluster.waiting import wait_until
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """A site that says what it was asked."""
+    request = Request(scope)
+    said = f"{request.url.path} {request.url.query} {request.headers.get('x-said', '')}"
+    await PlainTextResponse(said, 200 if request.url.path == "/" else 404)(scope, receive, send)
+
+
+@contextmanager
+def served(app: ASGIApp) -> Iterator[tuple[str, int]]:
+    port = listener("127.0.0.1", 0)
+    address = port.getsockname()
+    with serving(app, port):
+        yield address
+
+
+@pytest.fixture
+def address() -> Iterator[tuple[str, int]]:
+    with served(echo) as there:
+        yield there
+
+
+def asked(address: tuple[str, int], path: str = "/", method: str = "GET") -> tuple[int, str]:
+    """The answer to one request."""
+    connection = http.client.HTTPConnection(*address, timeout=120)
+    try:
+        connection.request(method, path, headers={"X-Said": "hello"})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def answers(address: tuple[str, int]) -> bool:
+    """Whether somebody gets anything."""
+    with suppress(ConnectionError):
+        return asked(address)[0] == 200
+    return False
+
+
+def test_the_site_is_told_path_query_and_headers(address: tuple[str, int]) -> None:
+    assert asked(address, "/?a=b&c") == (200, "/ a=b&c hello")
+
+
+def test_what_the_site_answers_is_sent(address: tuple[str, int]) -> None:
+    assert asked(address, "/elsewhere")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
+        b"\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /metrics HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 1000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nx: " + b"y" * 1_000_000 + b"\r\n\r\n",
+        b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
+        b"GET /\xff\xfe%00%ff HTTP/1.1\r\nHost: \xff\r\n\r\n",
+        b"\xff" * 4096 + b"\n",
+    ],
+)
+def test_garbage_is_survived(address: tuple[str, int], garbage: bytes) -> None:
+    with suppress(OSError), socket.create_connection(address, timeout=120) as connection:
+        connection.sendall(garbage)  # it may be hung up on meanwhile
+    assert asked(address)[0] == 200
+
+
+def test_of_a_huge_request_no_more_than_a_little_is_kept(address: tuple[str, int]) -> None:
+    with socket.create_connection(address, timeout=120) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(b"GET / HTTP/1.1\r\nx: " + b"y" * 10_000_000)
+        with suppress(ConnectionError):
+            assert b"400" in connection.recv(100)
+
+
+def test_those_that_say_nothing_keep_nobody_out_for_long(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_module, "_SILENT_S", 0.1)
+    silent = [socket.create_connection(address, timeout=120) for _ in range(80)]
+    try:
+        for connection in silent:
+            with suppress(ConnectionError):
+                assert connection.recv(1) == b"", "hung up on"
+        wait_until(lambda: answers(address))
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def test_who_sends_a_byte_now_and_then_is_hung_up_on(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_module, "_SILENT_S", 0.3)
+    with socket.create_connection(address, timeout=120) as connection:
+        connection.settimeout(0.05)
+
+        def hung_up() -> bool:
+            try:
+                connection.send(b"x")
+                return connection.recv(1) == b""
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+
+        wait_until(hung_up)
+    wait_until(lambda: answers(address))
+
+
+def test_who_does_not_read_the_answer_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_module, "_LONGEST_S", 1.0)
+    over = threading.Event()
+
+    async def large(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await Response(b"x" * 50_000_000)(scope, receive, send)
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        finally:
+            over.set()
+
+    with served(large) as address, socket.create_connection(address, timeout=120) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert over.wait(120)
+
+
+def test_a_port_that_is_taken_is_named(address: tuple[str, int]) -> None:
+    with pytest.raises(OSError, match="Address already in use") as raised:
+        listener(*address)
+    assert raised.value.filename == f"{address[0]}:{address[1]}"
+
+
+def test_the_server_ends_with_its_block_however_that_ends() -> None:
+    with pytest.raises(ZeroDivisionError), served(echo) as address:
+        raise ZeroDivisionError
+    with pytest.raises(ConnectionError):
+        asked(address)
+
+
+READER = (sys.executable, "-m", "bftrainer_slurm", "reader")
+
+
+@contextmanager
+def reader(state: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A reader as its unit starts it, once its socket is there."""
+    command = [*READER, "--state", str(state), *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: (state / "reader.sock").exists() or process.poll() is not None)
+            yield process
+        finally:
+            process.kill()
+
+
+def test_its_socket_is_for_its_own_account_and_there_is_one_reader(tmp_path: Path) -> None:
+    with reader(tmp_path, "--listen", "off") as first:
+        assert (tmp_path / "reader.sock").stat().st_mode & 0o077 == 0
+        second = subprocess.run(
+            [*READER, "--state", str(tmp_path)], capture_output=True, text=True, timeout=120
+        )
+        assert second.returncode == 2
+        assert second.stderr == f"bftrainer: another reader works in {tmp_path}\n"
+        first.send_signal(signal.SIGINT)
+        assert first.wait(120) == 130
+
+
+def test_what_is_no_address_is_refused(tmp_path: Path) -> None:
+    with reader(tmp_path, "--listen", "here") as process:
+        assert process.wait(120) == 2
+        assert process.stderr is not None
+        assert "--listen: 'here'" in process.stderr.read()
