@@ -218,7 +218,6 @@ NETWORKS = [
     (Network({"ctl.example.org": ("127.0.1.1",)}, Answer(), Answer()), "keeper's address"),
     (Network(site().network.resolved, Answer("Connection refused"), Answer()), "keeper answers"),
     (Network(site().network.resolved, Answer(), Answer("stopped")), "controller answers"),
-    (replace(site().network, reader=Answer("none")), "reader answers"),
 ]
 
 
@@ -226,6 +225,12 @@ NETWORKS = [
 def test_a_keeper_that_nodes_do_not_reach(network: Network, check: str) -> None:
     (found,) = of(replace(site(), network=network), Level.CHANGE)
     assert found.check == check
+
+
+def test_a_reader_that_does_not_run_is_named_and_is_no_fault() -> None:
+    facts = replace(site(), network=replace(site().network, reader=Answer("no reader answers")))
+    assert "reader answers" in [one.check for one in of(facts, Level.CONSIDER)]
+    assert of(facts, Level.CHANGE) == []
 
 
 def test_before_the_installation_nobody_has_to_answer() -> None:
