@@ -15,10 +15,7 @@ from bftrainer_slurm.keeper.conversation import Conversation
 from bftrainer_slurm.keeper.credentials import Prove
 from bftrainer_slurm.keeper.effort import Effort
 from bftrainer_slurm.keeper.messages import (
-    Ack,
-    AckStop,
     Alone,
-    Armed,
     Broken,
     Change,
     Done,
@@ -28,7 +25,6 @@ from bftrainer_slurm.keeper.messages import (
     FromKeeper,
     FromMember,
     Generation,
-    Go,
     Held,
     Identity,
     Leave,
@@ -37,7 +33,6 @@ from bftrainer_slurm.keeper.messages import (
     Refused,
     Released,
     Role,
-    StopAt,
     StoreAt,
     Working,
     encode,
@@ -99,8 +94,6 @@ class Membership(Conversation):
         self.change: Change | None = None  # announced since the last generation
         self._waiting: Ready | None = None  # said, and not answered yet
         self._given: Generation | None = None  # not returned yet
-        self._armed = self._gone = False
-        self._stop_step: int | None = None
         self._over: MembershipError | None = None  # why no generation will ever come
         self._dropped = False
         self._leaving = self._finishing = False
@@ -151,18 +144,20 @@ class Membership(Conversation):
         with self._state:
             self._say(offer)
 
-    def boundary(self, step: int) -> bool:
-        """Say as a worker that a step is complete; return whether to stop here and re-form.
+    @property
+    def stops(self) -> bool:
+        """Whether a change is planned: rank 0 stops all after the step that it begins now.
 
-        Here the members agree on a planned change: everybody stops after the same step.
+        The workers tell each other, in that step: so everybody stops after the same one.
         """
-        if self.change is None:
-            return self._over is not None
-        with self._state:
-            if self._armed and self._stop_step is None and not self._unplanned():
-                return self._choose_stop(step)
-            stop_step = self._stop_step
-            return self._unplanned() or (stop_step is not None and step >= stop_step)
+        change = self.change
+        return change is not None and change.planned
+
+    @property
+    def ended(self) -> bool:
+        """Whether to stop and re-form whatever the others do."""
+        change = self.change
+        return self._over is not None or (change is not None and not change.planned)
 
     def broken(self) -> None:
         """Say that a collective of the generation failed."""
@@ -210,17 +205,6 @@ class Membership(Conversation):
         dropped = self._dropped and self._waiting is None
         return self._given is not None or self._over is not None or dropped
 
-    def _unplanned(self) -> bool:
-        return self.change is not None and not self.change.planned
-
-    def _choose_stop(self, step: int) -> bool:
-        """As rank 0, say where all stop, and wait until all know it: so nobody can go further."""
-        assert self.change is not None
-        number, self._stop_step = self.change.number, step + 1
-        self._say(StopAt(step + 1, number))
-        self._state.wait_for(lambda: self._gone or self._unplanned() or not self.connected)
-        return self._unplanned()
-
     def _holds_up(self) -> bool:
         """Whether the others may wait for this worker."""
         is_worker = self._identity.role is Role.WORKER
@@ -230,10 +214,6 @@ class Membership(Conversation):
         if self.connected:
             self._outgoing.append(encode(message))
             self._wake()
-
-    def _forget_change(self) -> None:
-        self.change = self._stop_step = None
-        self._armed = self._gone = False
 
     def _end(self, why: MembershipError) -> None:
         with self._state:
@@ -256,8 +236,8 @@ class Membership(Conversation):
         with self._state:
             self.connected = False
             self._outgoing.clear()
-            if self.change is not None and self.change.planned and self._stop_step is None:
-                self._forget_change()  # nobody stops for it; the keeper will say it again
+            if self.stops:
+                self.change = None  # the keeper will say it again
             self._state.notify_all()
 
     def _on_refusal(self, refused: Refused) -> None:
@@ -294,20 +274,9 @@ class Membership(Conversation):
     def _learn(self, message: FromKeeper) -> Notice | None:
         match message:
             case Change():
-                self._forget_change()
                 self.change = message
-                if message.planned:
-                    self._say(Ack(message.number))
-            case Armed(change) if self._agreeing(change):
-                self._armed = True
-            case StopAt(step, change) if self._agreeing(change):
-                self._stop_step = step
-                self._say(AckStop(change))
-            case Go(change) if self._agreeing(change):
-                self._gone = True
             case Generation():
-                self._forget_change()
-                self._waiting = None
+                self.change = self._waiting = None
                 self._given = message
                 self._held = Held(message.number, message.rank, message.world, message.alone)
             case Alone():
@@ -320,12 +289,8 @@ class Membership(Conversation):
                 self._held = None
                 if self._waiting is not None:
                     return None  # it waits at a boundary, and joins again by itself
-                self._forget_change()
                 self._dropped = True
                 self.change = Change(0, planned=False, why=why)
             case _:
                 return None
         return message if isinstance(message, Notice) else None
-
-    def _agreeing(self, change: int) -> bool:
-        return self.change is not None and self.change.planned and self.change.number == change

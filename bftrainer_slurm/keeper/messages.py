@@ -98,6 +98,8 @@ class Generation:
 class Change:
     """The generation will end: at a step boundary if ``planned``, else at once.
 
+    Workers stop after the same step: rank 0 tells its peers, not the keeper, in that step.
+
     ``why`` is ``join``, ``leave``, ``loss``, or ``failure`` (a member's workers have failed).
     """
 
@@ -128,28 +130,6 @@ class Ready:
     cause: str = "new"  # one of CAUSES
     error: str = ""
     lineage: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Ack:
-    """I have heard of this planned change."""
-
-    change: int
-
-
-@dataclass(frozen=True, slots=True)
-class StopAt:
-    """Everybody stops after this step. Rank 0 tells the keeper, and the keeper tells all."""
-
-    step: int
-    change: int
-
-
-@dataclass(frozen=True, slots=True)
-class AckStop:
-    """I have heard where to stop."""
-
-    change: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,20 +224,6 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Armed:
-    """To rank 0: all have heard of the change, choose the step to stop at."""
-
-    change: int
-
-
-@dataclass(frozen=True, slots=True)
-class Go:
-    """To rank 0: all know where to stop."""
-
-    change: int
-
-
-@dataclass(frozen=True, slots=True)
 class Alone:
     """To an agent: from now on its workers form the group, and it is in a group of one."""
 
@@ -301,10 +267,10 @@ class Turn:
     code: int = 0
 
 
-FromMember = (Ready | Ack | StopAt | AckStop | StoreAt | Broken | Working | Leave | Measured) | (
+FromMember = (Ready | StoreAt | Broken | Working | Leave | Measured) | (
     Finishing | Done | Ping | Batch
 )
-_Small = (Challenge | Welcome | Refused | Change | Armed | StopAt | Go | Alone) | (
+_Small = (Challenge | Welcome | Refused | Change | Alone) | (
     Released | Finished | Dropped | Pong | Turn
 )
 FromKeeper = _Small | Generation
@@ -369,12 +335,6 @@ def parse_from_member(line: bytes) -> FromMember:
                 raise ProtocolError("not a cause")
             lineage = _whole(rest.get("lineage", 0))
             return Ready(_step(step), cause, error[-MAX_ERROR:], lineage)
-        case {"ack": change}:
-            return Ack(_whole(change))
-        case {"ack_stop": change}:
-            return AckStop(_whole(change))
-        case {"stop_at": step, "change": change}:
-            return StopAt(_step(step), _whole(change))
         case {"store": endpoint, "generation": generation}:
             return StoreAt(_endpoint(endpoint), _whole(generation))
         case {"broken": generation}:
@@ -448,12 +408,9 @@ def _step_done(value: object) -> Step:
 
 _FROM_KEEPER: dict[str, Callable[[dict[str, Any]], FromKeeper]] = {
     "pong": lambda found: Pong(_whole(found["pong"])),
-    "stop_at": lambda found: StopAt(_step(found["stop_at"]), _whole(found["change"])),
     "change": lambda found: Change(
         _whole(found["change"]), found["planned"] is True, str(found["why"])
     ),
-    "armed": lambda found: Armed(_whole(found["armed"])),
-    "go": lambda found: Go(_whole(found["go"])),
     "generation": _read_generation,
     "alone": lambda found: Alone(),
     "released": lambda found: Released(),
@@ -475,10 +432,6 @@ def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
         case Ready(step, cause, error, lineage):
             said = {"step": step, "cause": cause, "error": error[-MAX_ERROR:]}
             return {"ready": said | ({"lineage": lineage} if lineage else {})}
-        case StopAt(step, change):
-            return {"stop_at": step, "change": change}
-        case AckStop(change):
-            return {"ack_stop": change}
         case StoreAt(endpoint, generation):
             return {"store": endpoint, "generation": generation}
         case Measured(measures):
@@ -493,7 +446,7 @@ def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
             return {"welcome": {"run": run}}
         case Refused(why, retry):
             return {"refused": why, "retry": retry}
-        case Ping(value) | Pong(value) | Ack(value) | Armed(value) | Go(value) | Broken(value):
+        case Ping(value) | Pong(value) | Broken(value):
             return {type(message).__name__.lower(): value}
         case Dropped(why):
             return {"dropped": why}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import quote, unquote
 
-VERSION = 4  # of the messages between members and keeper: both must have the same
+VERSION = 5  # of the messages between members and keeper: both must have the same
 GREETING = b"member %d" % VERSION  # the first line that a member sends
 MAX_LINE = 512
 MAX_NOTE = 8_192  # a line of the stream that ``watch`` returns

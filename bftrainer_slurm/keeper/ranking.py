@@ -19,15 +19,6 @@ class Member:
     ready: Ready | None = None
     leaving: bool = False
     finishing: bool = False  # its processes have ended well, and it waits for the others'
-    # What this connection has heard of the planned change. One that comes back begins anew.
-    acked: bool = False  # that there is one
-    armed: bool = False  # as rank 0: that all have heard of it
-    stopping: bool = False  # the step to stop at
-    gone: bool = False  # as rank 0: that all know the step
-
-    def agree_anew(self) -> None:
-        """Forget the last change: there is another one, or none."""
-        self.acked = self.armed = self.stopping = self.gone = False
 
     @property
     def place(self) -> tuple[int, str]:

@@ -13,9 +13,6 @@ from itertools import count
 
 from bftrainer_slurm.keeper.failures import Failures
 from bftrainer_slurm.keeper.messages import (
-    Ack,
-    AckStop,
-    Armed,
     Broken,
     Change,
     Done,
@@ -25,7 +22,6 @@ from bftrainer_slurm.keeper.messages import (
     FromKeeper,
     FromMember,
     Generation,
-    Go,
     Held,
     Identity,
     Leave,
@@ -34,7 +30,6 @@ from bftrainer_slurm.keeper.messages import (
     Ready,
     Released,
     Role,
-    StopAt,
     StoreAt,
     Working,
 )
@@ -79,7 +74,6 @@ class _Pending:
     change: Change
     late_s: float = math.inf  # when who is not ready is late, unless it works
     last_s: float = math.inf  # the same, even if it does
-    stop_at: StopAt | None = None  # where all stop, as rank 0 has said
 
 
 @dataclass(slots=True)
@@ -157,12 +151,6 @@ class Rendezvous:
                 return
             case StoreAt(endpoint, generation):
                 self._stored(member, endpoint, generation)
-            case Ack(change) if self._agreeing(change):
-                member.acked = True
-            case StopAt(_, change) if self._agreeing(change) and member.rank == 0:
-                self._stop_at(member, message)
-            case AckStop(change) if self._agreeing(change):
-                member.stopping = True
             case _:
                 return
         self.tick(now_s)
@@ -270,7 +258,7 @@ class Rendezvous:
         elif self._pending is None:
             self._invite(now_s)
         else:
-            self._agree(now_s)
+            self._ask_first(now_s)
             self._reform(now_s)
 
     def _gather(self, now_s: float) -> None:
@@ -356,8 +344,7 @@ class Rendezvous:
         pending, one = self._pending, self._awaited
         if pending is None or pending.late_s == math.inf:
             return False
-        planned = self.role is Role.WORKER and pending.change.planned
-        return not planned and one is not None and one.holds_up and one.key in self.members
+        return one is not None and one.holds_up and one.key in self.members
 
     def _form(self, entrants: list[Member], now_s: float) -> None:
         """Form a generation of as many of them as it may have; the others wait."""
@@ -374,7 +361,6 @@ class Rendezvous:
         first = in_order[0]
         for rank, member in enumerate(in_order):
             member.rank = rank
-            member.agree_anew()
         self.failures.began()
         generation = Generation(self.number, 0, len(in_order), self.alone, None, told)
         first.ready = None
@@ -488,8 +474,6 @@ class Rendezvous:
         self._missing.discard(held.rank)
         if self._pending is not None:
             self.out.append(Send(member.key, self._pending.change))
-            if self._pending.stop_at is not None:
-                self.out.append(Send(member.key, self._pending.stop_at))
         if not self._missing and self._missing_until_s < math.inf:
             self._missing_until_s = math.inf
             if not self.alone:
@@ -520,39 +504,16 @@ class Rendezvous:
         change = Change(next(self._changes), planned, why)
         self._pending = _Pending(change)
         for member in self._serving():
-            member.agree_anew()
             if member.ready is None:
                 self.out.append(Send(member.key, change))
 
-    def _agreeing(self, change: int) -> bool:
-        pending = self._pending
-        return pending is not None and pending.change.planned and pending.change.number == change
-
-    def _agree(self, now_s: float) -> None:
-        """Arm rank 0 when all have heard of the change, let it go when all know the step."""
+    def _ask_first(self, now_s: float) -> None:
+        """Let rank 0 stop all workers after a step; if it has ended well, all stop at once."""
         pending = self._pending
         if self.role is not Role.WORKER or pending is None or not pending.change.planned:
             return
-        first = next((member for member in self._serving() if member.rank == 0), None)
-        if first is None:  # it ended well, and cannot be asked any more
+        if not any(member.rank == 0 for member in self._serving()):
             self._interrupt(pending.change.why, now_s)
-            return
-        serving = self._serving()
-        if not first.armed and all(member.acked or member.ready for member in serving):
-            first.armed = True
-            self.out.append(Send(first.key, Armed(pending.change.number)))
-        known = pending.stop_at is not None and not first.gone
-        if known and all(member.stopping or member.ready for member in serving):
-            first.gone = True
-            self.out.append(Send(first.key, Go(pending.change.number)))
-
-    def _stop_at(self, first: Member, message: StopAt) -> None:
-        assert self._pending is not None
-        self._pending.stop_at = message
-        first.stopping, first.gone = True, False
-        for member in self._serving():
-            if member is not first and member.ready is None:
-                self.out.append(Send(member.key, message))
 
     # Members.
 

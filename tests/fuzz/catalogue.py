@@ -61,14 +61,14 @@ _LINE = (
 _JSON = ("true", "null", "1e400", "NaN", "-1", "9" * 40, '"\\ud800"', '"\\u0000"', "[[", "{}")
 _MEMBER = (
     *('"ping":', '"progress":{', '"ready":{', '"step":', '"cause":"new"', '"cause":"failed"'),
-    *('"error":', '"ack":', '"ack_stop":', '"stop_at":', '"change":', '"store":"n1:1"'),
+    *('"error":', '"change":', '"store":"n1:1"'),
     *('"generation":', '"broken":', '"leave":true', '"done":true', '"held":', '"role":"agent"'),
 )
 _STEPS = (
     *("\0000!worker\0", "\0001!worker\0", "\0002!agent\0", "\0003!reporter\0", "\0000!wait\0"),
-    *("\0001!close\0", "member 4\n", '{"ready":{"step":5,"cause":"change","error":""}}\n\0'),
-    *('{"store":"n1:1","generation":1}\n\0', '{"ack":1}\n\0', '{"stop_at":6,"change":1}\n\0'),
-    *('{"ack_stop":1}\n\0', '{"broken":1}\n\0', '{"leave":true}\n\0', '{"done":true}\n\0'),
+    *("\0001!close\0", "member 5\n", '{"ready":{"step":5,"cause":"change","error":""}}\n\0'),
+    *('{"store":"n1:1","generation":1}\n\0', '{"broken":1}\n\0', '{"leave":true}\n\0'),
+    '{"done":true}\n\0',
 )
 _TALK = _STEPS + _MEMBER + _JSON
 

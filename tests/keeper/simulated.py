@@ -11,20 +11,15 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from bftrainer_slurm.keeper.messages import (
-    Ack,
-    AckStop,
-    Armed,
     Broken,
     Change,
     Dropped,
     FromKeeper,
     Generation,
-    Go,
     Identity,
     Ready,
     Released,
     Role,
-    StopAt,
     StoreAt,
 )
 from bftrainer_slurm.keeper.protocol import Note
@@ -49,9 +44,6 @@ class Process:
     serves: bool = False  # was given a generation, and has not been lost since
     generation: Generation | None = None
     change: Change | None = None
-    armed: bool = False
-    stop_step: int | None = None
-    may_go: bool = True
     state: State = ()
     synced: bool = False  # has rank 0's state
     lineage: int = 0  # number of the generation that its state was agreed in
@@ -81,16 +73,7 @@ class Process:
             case Generation() as generation:
                 self._enter(generation)
             case Change() as change:
-                self.change, self.armed, self.stop_step, self.may_go = change, False, None, True
-                if change.planned:
-                    self.world.say(self, Ack(change.number))
-            case Armed():
-                self.armed = True
-            case StopAt(step, change):
-                self.stop_step = step
-                self.world.say(self, AckStop(change))
-            case Go():
-                self.may_go = True
+                self.change = change
             case Released():
                 self.released = True
             case Dropped():
@@ -107,11 +90,9 @@ class Process:
                 self.state += ((len(self.state), self.number),)
         elif self.stop_step is not None and self.step >= self.stop_step:
             self.say_ready()
-        elif self.armed and self.stop_step is None:
-            assert self.change is not None
-            self.stop_step, self.may_go = self.step + 1, False
-            self.world.say(self, StopAt(self.stop_step, self.change.number))
-        elif self.may_go and self.synced:
+        elif self.synced:
+            if self.change is not None and self.generation and self.generation.rank == 0:
+                self.world.stops.setdefault(self.number, len(self.state))
             self.begun = self.entered[self.number] = len(self.state) + 1
 
     def break_off(self) -> None:
@@ -122,6 +103,11 @@ class Process:
             self.world.say(self, Broken(self.generation.number))
             self.begun = len(self.state)
             self.say_ready()
+
+    @property
+    def stop_step(self) -> int | None:
+        """After which all of its generation stop, as rank 0 says in that step."""
+        return self.world.stops.get(self.number)
 
     @property
     def _is_agent(self) -> bool:
@@ -152,7 +138,7 @@ class Process:
         assert self.waiting, "a generation is for those who wait"
         assert generation.number > self.number, "numbers only grow"
         self.generation, self.waiting, self.serves = generation, False, True
-        self.change, self.armed, self.stop_step, self.may_go = None, False, None, True
+        self.change = None
         self.world.check(self, generation)
         if generation.rank == 0:
             self.world.first[generation.number] = self.version, self.state
@@ -189,6 +175,7 @@ class World:
         self.keys = self.said = 0
         self.processes: list[Process] = []
         self.first: dict[int, tuple[tuple[int, int], State]] = {}  # rank 0's, by generation
+        self.stops: dict[int, int] = {}  # after which step all stop, by generation
         self.members: dict[int, tuple[object, ...]] = {}
         self.ranks: dict[int, dict[int, Process]] = {}
         self.notes: list[Note] = []

@@ -58,7 +58,8 @@ def train(members: list[Membership]) -> list[int]:
 
     A step takes the members as long as the slowest of them, as a collective does.
     """
-    barrier = threading.Barrier(len(members))
+    said: list[bool] = []  # by the first, as each step begins
+    barrier = threading.Barrier(len(members), lambda: said.append(members[0].stops))
     stopped = [-1] * len(members)
 
     def work(at: int) -> None:
@@ -69,7 +70,7 @@ def train(members: list[Membership]) -> list[int]:
                 barrier.wait(10)
             except threading.BrokenBarrierError:
                 return
-            if members[at].boundary(step):
+            if said[step] or members[at].ended:
                 stopped[at] = step
                 return
             step += 1
@@ -145,7 +146,7 @@ def test_a_loss_is_known_to_the_others_without_any_call(keeper: Inside) -> None:
     members[0].close()
     wait_until(lambda: members[1].change)
     assert members[1].change == Change(1, planned=False, why="loss")
-    assert members[1].boundary(5)
+    assert members[1].ended
 
 
 def test_who_said_done_is_no_loss(keeper: Inside) -> None:
@@ -183,7 +184,7 @@ def test_a_member_that_slurm_says_is_gone_is_told_so_and_may_join_anew(keeper: I
     together(members)
     keeper.client.lost(12, 1)
     wait_until(lambda: members[0].change)
-    assert members[0].boundary(3)
+    assert members[0].ended
     with pytest.raises(DroppedError):
         members[0].wait_generation(1)
     wait_until(lambda: members[1].change)
@@ -320,7 +321,7 @@ def test_who_can_hear_the_keeper_no_more_stops_at_the_next_step(keeper: Inside) 
     member = keeper.member(1, on_notice=fail)
     member.ready(-1, "new")
     member.wait_generation(60)
-    wait_until(lambda: member.boundary(0))
+    wait_until(lambda: member.ended)
 
 
 def test_without_a_keeper_members_wait_and_are_quick_when_it_comes() -> None:
@@ -357,7 +358,7 @@ def test_a_keeper_that_was_killed_and_started_again_costs_no_change(tmp_path: Pa
         next(stream)
         note = next(note for _, note in stream if note is not None)
         assert note.note.kind is NoteKind.REFORMED, "all are back where they were"
-        assert not any(member.boundary(10) for member in members)
+        assert not any(member.ended or member.stops for member in members)
         members[0].close()
         wait_until(lambda: members[1].change and members[2].change)
         after = together(members[1:], 10, "change")

@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.keeper.messages import (
-    Ack,
-    AckStop,
     Alone,
     Broken,
     Change,
@@ -17,7 +15,6 @@ from bftrainer_slurm.keeper.messages import (
     Finished,
     Finishing,
     Generation,
-    Go,
     Held,
     Identity,
     Leave,
@@ -25,7 +22,6 @@ from bftrainer_slurm.keeper.messages import (
     Ready,
     Released,
     Role,
-    StopAt,
     StoreAt,
     Working,
 )
@@ -545,8 +541,6 @@ def test_what_says_nothing_new_costs_the_keeper_next_to_nothing(
     monkeypatch.setattr(Rendezvous, "tick", lambda rendezvous, now_s: ticks.append(now_s))
     for message in (
         Ready(-1, "new"),
-        Ack(77),
-        AckStop(77),
         Broken(77),
         Measured((("steps", 1.0),)),
     ):
@@ -714,38 +708,27 @@ def test_all_nodes_of_the_plan_wait_for_nobody_after_a_keepers_return() -> None:
     assert first.change == Change(1, planned=True, why="join")
 
 
-def test_who_comes_back_once_the_step_to_stop_at_is_known_hears_it_again() -> None:
+def test_who_comes_back_while_a_change_is_planned_hears_of_it_again() -> None:
     world = started(Role.WORKER, 2)
-    first, second = world.processes
+    first, _ = world.processes
     warm(world, 3)
-    hear_all(world)
-    world.say(first, StopAt(10, 1))
-    second.inbox.clear()  # lost with its connection
-    second.key = 99
-    world.rendezvous.join(99, second.identity, Held(1, 1, 2), world.now_s)
-    world.deliver()
-    while second.inbox:
-        second.take_message()
-    assert second.stop_step == 10
-    assert first.inbox[-1] == Go(1)
-
-
-def test_a_first_rank_that_comes_back_before_it_has_said_where_to_stop_is_asked_again() -> None:
-    world = started(Role.WORKER, 2)
-    first, second = world.processes
-    warm(world, 3)
-    hear_all(world)
-    hear_all(world)  # what follows from the answers
-    assert first.armed
+    first.inbox.clear()  # lost with its connection
     first.key = 99
     world.rendezvous.join(99, first.identity, Held(1, 0, 2), world.now_s)
     world.deliver()
+    assert list(first.inbox) == [Change(1, planned=True, why="join")]
+    world.settle(8)
+    assert {process.number for process in world.processes} == {2}
+    assert len({process.state for process in world.processes}) == 1
+
+
+def test_without_the_first_rank_nobody_says_after_which_step_so_all_stop_at_once() -> None:
+    world = started(Role.WORKER, 2)
+    first, second = world.processes
+    world.part({2})
+    world.say(first, Done())
     hear_all(world)
-    hear_all(world)
-    assert first.armed
-    world.say(first, StopAt(10, 1))
-    hear_all(world)
-    assert (first.may_go, second.stop_step) == (True, 10)
+    assert second.change == Change(2, planned=False, why="leave")
 
 
 def cut_off(world: World, processes: list[Process]) -> None:

@@ -113,7 +113,7 @@ class AnyOrder(RuleBasedStateMachine):
         world = getattr(self, "world", None)
         for process in world.processes if world else ():
             stop = process.stop_step
-            if process.running and stop is not None and process.may_go:
+            if process.running and stop is not None:
                 assert process.step <= stop
 
     def teardown(self) -> None:

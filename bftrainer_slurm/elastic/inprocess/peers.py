@@ -76,6 +76,10 @@ class Peers:
         """Return whether to get into another generation now that ``step`` is complete."""
         return False
 
+    def stops(self) -> bool:
+        """Return, on rank 0, whether all get into another one after the step that begins now."""
+        return False
+
     def must_save(self) -> bool:
         """Return whether to save and end, on all ranks alike: others go on from there."""
         return self._saves and saving.must_save()
@@ -225,9 +229,13 @@ class ElementPeers(Peers):
         self._membership.broken()
 
     def boundary(self, step: int) -> bool:
-        """Return whether all stop after this step."""
+        """Return whether the generation has ended, planned by nobody."""
         self._tries.stepped(step)
-        return self._membership.boundary(step)
+        return self._membership.ended
+
+    def stops(self) -> bool:
+        """Return whether the keeper has planned a change."""
+        return self._membership.stops
 
     def stepped(self, samples: int, number: int) -> None:
         """Do nothing: this process itself reports its progress."""

@@ -61,6 +61,7 @@ class Training(ABC):
         self._present = Part(1.0, None)  # of the step entered last
         self._reached = Cursor()  # after the step entered last
         self._regroup_now = False
+        self._stop = torch.zeros(1)  # rank 0's word, of this step: whether all stop after it
         self._pace = Pace()
         self._changes = ChangeLog(hear=listeners.tell)
 
@@ -174,7 +175,8 @@ class Training(ABC):
         """
         if self._peers.must_save():
             self._save_and_end()
-        return self._regroup_now or self._peers.boundary(self._replica.cursor.step)
+        ended = self._peers.boundary(self._replica.cursor.step)
+        return self._regroup_now or ended or bool(self._stop)
 
     def _save_and_end(self) -> NoReturn:
         self._group.begin(1.0)
@@ -198,7 +200,7 @@ class Training(ABC):
             else:
                 nodes = len({member.task for member in generation.members})
                 self._era = Era(generation.number, nodes, self._trained())
-                self._regroup_now = False
+                self._regroup_now, self._stop = False, torch.zeros(1)
                 if self.changing:
                     places = {(member.task, member.node) for member in generation.members}
                     why, tells = self._peers.why, generation.rank == 0
@@ -240,6 +242,13 @@ class Training(ABC):
         step.weight = self._present.weight
         self._reached = self._present.after or self._reached
         self._begin(rehearsal=self._present.after is None)
+        if self.changing and self._present.after is not None:
+            self._stop = torch.tensor([float(self._peers.stops())])
+            self._group.attempt(self._hear_first)
+
+    def _hear_first(self) -> None:
+        """Begin to hear from rank 0; the step's commit waits for it."""
+        self._group.watch(dist.broadcast(self._stop, src=0, async_op=True), on_gpu=False)
 
     @abstractmethod
     def leave(self, step: Step, error: BaseException | None) -> bool:
