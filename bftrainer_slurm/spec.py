@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-KEYS = ("weight", "grace", "node_hours", "min", "sizes", "step", "rendezvous", "resume")
+KEYS = ("weight", "grace", "node_hours", "min", "sizes", "step", "rendezvous", "resume", "batch")
 EXAMPLE = "--bftrainer=weight=2,grace=5"
 MAX_TEXT = 256
 MAX_RECORD = 1024
@@ -57,7 +57,8 @@ class Request:
 
     ``min_nodes`` is the least number of nodes, 0 if it is not given. ``sizes`` are the only numbers
     of nodes to use, or all are multiples of ``step``; ``own_rendezvous``: torchrun keeps its own;
-    ``no_resume``: no framework is made to go on from its newest checkpoint.
+    ``no_resume``: no framework is made to go on from its newest checkpoint;
+    ``batch``: whether the script runs ``once`` or on ``each`` node; empty: as the site has it.
     """
 
     spec: Spec = Spec()
@@ -66,6 +67,7 @@ class Request:
     step: int = 1
     own_rendezvous: bool = False
     no_resume: bool = False
+    batch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Re
         "step": lambda value: _nodes_wanted("step", value),
         "rendezvous": _rendezvous,
         "resume": _resume,
+        "batch": _batch,
     }
     read: dict[str, Any] = {}
     _bound(text, MAX_TEXT)
@@ -136,6 +139,7 @@ def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Re
         step=read.get("step", 1),
         own_rendezvous=read.get("rendezvous", False),
         no_resume=read.get("resume", False),
+        batch=read.get("batch", ""),
     )
 
 
@@ -349,6 +353,12 @@ def _resume(value: str) -> bool:
     if value != "no":
         raise SpecError(f"resume={_shown(value)} is not known; write resume=no or leave it out")
     return True
+
+
+def _batch(value: str) -> str:
+    if value not in ("once", "each"):
+        raise SpecError(f"batch={_shown(value)} is not known; write batch=once or batch=each")
+    return value
 
 
 def _count(value: str) -> int:

@@ -1,6 +1,8 @@
 #include "batch.h"
 
 #include "environment.h"
+#include "script_once.h"
+#include "spec.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -16,27 +18,32 @@
 #define PYTHON "/usr/bin/python3" /* as START says */
 #define ANSWER_S 5
 
-/* Its user may decide otherwise than the site. */
-static bool runs_once(spank_t spank, const struct site *site)
+/* Its user may decide otherwise than the site, for which the script has to be one that can. */
+static bool runs_once(spank_t spank, const struct site *site, const char *script, bool tell)
 {
-    char said[8];
+    char said[BATCH_SIZE];
+    const char *why;
 
-    if (spank_getenv(spank, ENV_BATCH, said, sizeof(said)) != ESPANK_SUCCESS)
-        return site->batch_once;
-    return strcmp(said, "once") == 0;
+    if (spank_getenv(spank, ENV_BATCH, said, sizeof(said)) == ESPANK_SUCCESS)
+        return strcmp(said, "once") == 0;
+    why = site->batch_once ? script_runs_on_each(script) : NULL;
+    if (why != NULL && tell)
+        dprintf(STDERR_FILENO, "bftrainer: this script %s: all of it runs on each node\n", why);
+    return site->batch_once && why == NULL;
 }
 
 /* slurmstepd goes on with whatever this array has: no hook has to start anything. */
-void batch_take_place(spank_t spank, const struct site *site)
+void batch_take_place(spank_t spank, const struct site *site, bool tell)
 {
     char start[PATH_MAX];
     char **words;
     int count;
 
-    if (!runs_once(spank, site) || site->python[0] == '\0' ||
+    if (site->python[0] == '\0' ||
         snprintf(start, sizeof(start), "%s" START, site->python) >= (int)sizeof(start) ||
         access(PYTHON, X_OK) != 0 || access(start, X_OK) != 0 ||
         spank_get_item(spank, S_JOB_ARGV, &count, &words) != ESPANK_SUCCESS || count < 1 ||
+        !runs_once(spank, site, words[0], tell) ||
         spank_setenv(spank, ENV_SCRIPT, words[0], 1) != ESPANK_SUCCESS)
         return;
     words[0] = strdup(start);

@@ -9,8 +9,9 @@
 
 #include <slurm/spank.h>
 
-/* In a batch script's task, before it becomes the script; changes nothing where that cannot work. */
-void batch_take_place(spank_t spank, const struct site *site);
+/* In a batch script's task, before it becomes the script; changes nothing where that cannot work. With
+ * `tell` the output says why the script runs on each node. */
+void batch_take_place(spank_t spank, const struct site *site, bool tell);
 
 /* In an srun, before it does anything: says so to the script's place, and may end here. */
 void batch_tell_step(void);

@@ -13,9 +13,8 @@
 #define ENV_KEEPER_UID "BFTRAINER_KEEPER_UID"
 #define ENV_JOB_SECRET "BFTRAINER_JOB_SECRET"
 
-/* A batch script that runs on one node, see batch.h: "once" if its user wants that, or "each"; which it
- * is; where its sruns say so; a step's number. */
-#define ENV_BATCH "BFTRAINER_BATCH"
+/* A batch script that runs on one node, see batch.h: which it is; where its sruns say so; a step's
+ * number. */
 #define ENV_SCRIPT "BFTRAINER_SCRIPT"
 #define ENV_SRUNS "BFTRAINER_SRUNS"
 #define ENV_STEP "BFTRAINER_STEP"
@@ -34,6 +33,10 @@
 #define ENV_RESUME "BFTRAINER_RESUME"
 #define ENV_CARRIED_RESUME "SLURM_SPANK_BFTRAINER_RESUME"
 #define NO_RESUME "no"
+
+/* "once" or "each" where the user says where the batch script runs (--bftrainer=batch=), likewise. */
+#define JOB_CONTROL_BATCH "BFTRAINER_BATCH"
+#define ENV_BATCH "SLURM_SPANK_BFTRAINER_BATCH"
 
 /* How Slurm hands a SPANK option on to whatever starts inside the job. */
 #define ENV_OPTION "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"

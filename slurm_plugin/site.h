@@ -21,7 +21,7 @@ struct site {
     char keeper_user[SITE_TEXT];  /* name or uid of the account that the keeper runs as; empty: SlurmUser */
     micros_t max_grace;
     unsigned max_elements; /* of one trainer; 0: a tenth of MaxJobCount */
-    bool batch_once; /* the batch script runs on one node, and its steps on all: batch.h */
+    bool batch_once; /* a batch script with sruns runs on one node, its steps on all: batch.h */
     bool rewritten_by_filter; /* a cli_filter does the rewriting, not the SPANK plugin */
     char mistake[SITE_TEXT];  /* empty when the line is right */
 };

@@ -350,6 +350,7 @@ void element_start_task(spank_t spank, const struct site *site)
     char keeper[SITE_TEXT];
     char run[RUN_SIZE];
     char grace[32];
+    bool is_first;
 
     if (element.refusal[0] != '\0') {
         dprintf(STDERR_FILENO, "bftrainer: %s; this element ends\n", element.refusal);
@@ -370,7 +371,8 @@ void element_start_task(spank_t spank, const struct site *site)
         torchrun_mend(spank, site);
         return;
     }
-    spank_setenv(spank, ENV_FIRST, ask_for_run(site, run) ? "1" : "0", 1);
+    is_first = ask_for_run(site, run);
+    spank_setenv(spank, ENV_FIRST, is_first ? "1" : "0", 1);
     if (element.is_batch && site->python[0] == '\0')
         dprintf(STDERR_FILENO, "bftrainer: this site has no python= in its plugstack line: torchrun "
                                "needs the package bftrainer-slurm in its Python\n");
@@ -385,7 +387,7 @@ void element_start_task(spank_t spank, const struct site *site)
         return;
     if (site->python[0] != '\0')
         tell_hidden_python_path(spank);
-    batch_take_place(spank, site);
+    batch_take_place(spank, site, is_first && element.record.max_nodes > 1);
 }
 
 /* Whether Slurm wants the node back; that may have killed the script before its guard noticed. */

@@ -69,12 +69,15 @@ void submit_init(const struct site *site)
     unsetenv(ENV_RECORD);
     unsetenv(ENV_RENDEZVOUS);
     unsetenv(ENV_CARRIED_RESUME);
+    unsetenv(ENV_BATCH);
     if (!in_element)
         return;
     torchrun_unset(site);
     unsetenv(ENV_ELEMENT);
     unsetenv(ENV_KEEPER);
     unsetenv(ENV_GRACE);
+    unsetenv(ENV_SRUNS);
+    unsetenv(ENV_STEP);
     unsetenv("SLURM_OPEN_MODE");
 }
 
@@ -308,6 +311,9 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
     if (request.no_resume &&
         spank_job_control_setenv(spank, ENV_RESUME, NO_RESUME, 1) != ESPANK_SUCCESS)
         refuse("resume=no cannot be passed on; tell your admin");
+    if (request.batch[0] != '\0' &&
+        spank_job_control_setenv(spank, JOB_CONTROL_BATCH, request.batch, 1) != ESPANK_SUCCESS)
+        refuse("batch= cannot be passed on; tell your admin");
     output_folder_check(options);
     tell_nodes(&record);
     tell_changing_paths();

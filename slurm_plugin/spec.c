@@ -213,6 +213,14 @@ static bool parse_resume(const char *value, bool *no, char error[SPEC_ERROR_SIZE
            FAIL("resume=%s is not known; write resume=no or leave it out", shown(value).text);
 }
 
+static bool parse_batch(const char *value, char batch[BATCH_SIZE], char error[SPEC_ERROR_SIZE])
+{
+    if (strcmp(value, "once") != 0 && strcmp(value, "each") != 0)
+        return FAIL("batch=%s is not known; write batch=once or batch=each", shown(value).text);
+    memcpy(batch, value, BATCH_SIZE);
+    return true;
+}
+
 static bool parse_id(const char *value, char id[ID_DIGITS + 1], char error[SPEC_ERROR_SIZE])
 {
     if (strlen(value) != ID_DIGITS || strspn(value, "0123456789abcdef") != ID_DIGITS)
@@ -292,8 +300,10 @@ static bool parse_key(const struct pair *pair, micros_t max_grace, struct reques
         return parse_rendezvous(pair->value, &request->own_rendezvous, error);
     if (strcmp(pair->key, "resume") == 0)
         return parse_resume(pair->value, &request->no_resume, error);
+    if (strcmp(pair->key, "batch") == 0)
+        return parse_batch(pair->value, request->batch, error);
     return FAIL("unknown key '%s'; known keys: weight, grace, node_hours, min, sizes, step, "
-                "rendezvous, resume",
+                "rendezvous, resume, batch",
                 shown(pair->key).text);
 }
 
@@ -435,6 +445,8 @@ void spec_format(const struct request *request, char *text, size_t size)
         add(text, size, ",rendezvous=own");
     if (request->no_resume)
         add(text, size, ",resume=no");
+    if (request->batch[0] != '\0')
+        add(text, size, ",batch=%s", request->batch);
 }
 
 bool record_format(const struct record *record, char text[RECORD_SIZE])

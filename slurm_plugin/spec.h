@@ -28,6 +28,8 @@ struct spec {
     micros_t node_hours; /* 0: no limit */
 };
 
+#define BATCH_SIZE sizeof("once")
+
 /* The only numbers of nodes, ascending; or the multiples of `step`. */
 struct sizes {
     unsigned size[MAX_SIZES];
@@ -42,6 +44,7 @@ struct request {
     struct sizes sizes;
     bool own_rendezvous;
     bool no_resume; /* no framework is made to go on from its newest checkpoint */
+    char batch[BATCH_SIZE]; /* "once" or "each"; empty: as the site has it */
 };
 
 struct record {

@@ -40,8 +40,9 @@ static void print_request(const struct request *request)
 {
     print_spec(&request->spec);
     print_sizes(&request->sizes);
-    printf(", \"min_nodes\": %u, \"own_rendezvous\": %s, \"no_resume\": %s}\n", request->min_nodes,
-           request->own_rendezvous ? "true" : "false", request->no_resume ? "true" : "false");
+    printf(", \"min_nodes\": %u, \"own_rendezvous\": %s, \"no_resume\": %s, \"batch\": \"%s\"}\n",
+           request->min_nodes, request->own_rendezvous ? "true" : "false",
+           request->no_resume ? "true" : "false", request->batch);
 }
 
 static void print_record(const struct record *record)

@@ -62,6 +62,7 @@ def test_python_reads_a_spec_as_the_table_says(case: Case) -> None:
             step=case.get("step", 1),
             own_rendezvous=case.get("own_rendezvous", False),
             no_resume=case.get("no_resume", False),
+            batch=case.get("batch", ""),
         )
 
 
@@ -70,7 +71,7 @@ def test_the_plugin_reads_a_spec_as_the_table_says(spec_check: Path) -> None:
         answer = ask(spec_check, "spec", case.get("max_grace", "30"), text=case["text"])
         wanted = {key: value for key, value in case.items() if key not in ("text", "max_grace")}
         if "error" not in case:
-            flags = {"own_rendezvous": False, "no_resume": False}
+            flags = {"own_rendezvous": False, "no_resume": False, "batch": ""}
             wanted = {"step": 1, "min_nodes": 0} | flags | wanted
         assert answer == wanted, name(case)
 

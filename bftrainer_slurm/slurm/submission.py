@@ -137,6 +137,11 @@ def compose(
         )
     except SpecError as error:
         raise SubmissionError(str(error)) from error
+    if request.batch == "once":
+        raise SubmissionError(
+            "batch=once needs BFTrainer's plugin in Slurm; submit by sbatch --bftrainer, "
+            "or leave it out"
+        )
     text = format_comment(record)
     if len(text) > MAX_RECORD:
         raise SubmissionError(

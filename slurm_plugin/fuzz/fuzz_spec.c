@@ -37,6 +37,7 @@ static void try_spec(const char *text)
     PROMISE(request.spec.weight == again.spec.weight && request.spec.grace == again.spec.grace);
     PROMISE(request.spec.node_hours == again.spec.node_hours);
     PROMISE(request.min_nodes == again.min_nodes && request.own_rendezvous == again.own_rendezvous);
+    PROMISE(strcmp(request.batch, again.batch) == 0);
     PROMISE(same_sizes(&request.sizes, &again.sizes));
 }
 

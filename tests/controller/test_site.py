@@ -408,7 +408,8 @@ def test_without_the_controller_status_shows_what_slurm_knows(site: Site) -> Non
 
 @pytest.mark.once
 def test_what_elements_write_is_one_story_with_the_nodes_names(site: Site) -> None:
-    array = site.submit(IDLE.replace("srun", "echo on $SLURMD_NODENAME; srun"), "1-2")
+    script = IDLE.replace("srun", "echo on $SLURMD_NODENAME; srun")
+    array = site.submit(script, "1-2", "--bftrainer=batch=each")
     try:
         wait_until(lambda: nodes_of(site, array) == 2)
         on = {f"{node:<8} on {node}" for node in site.controller.trainer(array)["nodes"]}

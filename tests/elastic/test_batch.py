@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import signal
@@ -10,12 +11,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.elastic.batch import __file__ as package
+from bftrainer_slurm.elastic.batch.inherited import Inherited, inherited_by
 from bftrainer_slurm.elastic.batch.meeting import Meeting
+from bftrainer_slurm.elastic.batch.script import AWAY_S
 from bftrainer_slurm.elastic.batch.steps import MAX_STEP, SOCKET, Command, Steps, unpacked
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
@@ -266,6 +270,105 @@ def test_it_ends_as_its_script_does_and_passes_signals_on(trainer: Trainer) -> N
     assert trainer.notes("heard") == ["heard"]
 
 
+def test_a_step_has_the_scripts_limits_umask_and_input_elsewhere(trainer: Trainer) -> None:
+    tell = 'echo "step $NODE $(ulimit -Sn) $(umask) $(cat)" >> notes'
+    trainer.script(
+        "#!/bin/bash\nulimit -Sn 250\numask 027\n"
+        f"srun bash -c '{tell}; : torchrun; while ! [ -e end.one ]; do sleep 0.05; done' <<EOF\n"
+        "said by $NODE\nEOF\n"
+    )
+    trainer.start(0)
+    trainer.wait_for("step", 1)
+    trainer.start(1)
+    trainer.wait_for("step", 2)
+    assert sorted(trainer.notes()) == [f"step n{task} 250 0027 said by n0" for task in range(2)]
+    trainer.end("one")
+    assert [trainer.code(task) for task in range(2)] == [0, 0]
+
+
+@pytest.mark.parametrize("first", ["the one that trains", "another"])
+def test_of_two_sruns_at_once_the_one_that_trains_runs_elsewhere_too(
+    trainer: Trainer, first: str
+) -> None:
+    sruns = ["srun bash torchrun one & wanted=$!", "srun sleep 1000 &"]
+    one, other = sruns if first == "the one that trains" else reversed(sruns)
+    trainer.script(
+        f"#!/bin/bash\n{one}\nsleep 1\n{other}\nsleep 1\necho both >> notes\nwait $wanted\nexit 3\n"
+    )
+    trainer.start(0)
+    trainer.wait_for("both", 1)
+    trainer.start(1)
+    trainer.wait_for("step one", 2)
+    trainer.end("one")
+    assert [trainer.code(task) for task in range(2)] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "text"),
+    [
+        ("bash launch.sh", "launch.sh", "torchrun train.py"),
+        ("python train.py", "train.py", "torch.distributed.init_process_group()"),
+        ("python train.py", "train.py", "trainer = L.Trainer(devices=2)"),
+    ],
+)
+def test_a_step_is_known_to_train_by_what_its_script_says(
+    tmp_path: Path, words: str, file: str, text: str
+) -> None:
+    step = replace(COMMAND, words=("/bin/srun", *words.split()), folder=str(tmp_path))
+    assert not step.surely_trains({})
+    (tmp_path / file).write_text(text)
+    assert step.surely_trains({})
+
+
+@pytest.mark.parametrize("source", ["file", "pipe", "open pipe", "nothing"])
+def test_what_a_process_could_read_is_left_there(tmp_path: Path, source: str) -> None:
+    (tmp_path / "file").write_bytes(b"before hello")
+    file = (tmp_path / "file").open("rb", buffering=0)
+    file.seek(len("before "))
+    reader, writer = os.pipe()
+    os.write(writer, b"hello")
+    stdin = {"file": file.fileno(), "nothing": subprocess.DEVNULL}.get(source, reader)
+    child = subprocess.Popen(["sleep", "1000"], stdin=stdin)
+    if source != "open pipe":
+        os.close(writer)
+    try:
+        found = base64.b64decode(inherited_by(child.pid, 5).stdin)
+        assert found == (b"hello" if source in ("file", "pipe") else b"")
+        if source in ("file", "pipe"):
+            with pytest.raises(ValueError, match="too long"):
+                inherited_by(child.pid, 4)
+        assert (file.read(9), os.read(reader, 9)) == (b"hello", b"hello")
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_signal_for_the_script_is_not_for_its_step_elsewhere(trainer: Trainer) -> None:
+    trainer.start(0)
+    trainer.wait_for("step one", 1)
+    trainer.start(1)
+    trainer.wait_for("step one", 2)
+    os.kill(trainer.running[1].pid, signal.SIGUSR1)
+    trainer.end("one")
+    trainer.wait_for("step two", 2)
+    trainer.end("two")
+    assert [trainer.code(task) for task in range(2)] == [7, 7]
+
+
+def test_who_waits_outlives_a_signal_and_a_keeper_that_is_away(trainer: Trainer) -> None:
+    """Its script would remove what the others train on."""
+    trainer.script("#!/bin/bash\necho begun $NODE >> notes\nsleep 1000\n")
+    trainer.start(0)
+    trainer.wait_for("begun n0", 1)
+    trainer.start(1)
+    wait_until(lambda: "runs on another node" in trainer.log(1), 120)
+    os.kill(trainer.running[1].pid, signal.SIGUSR1)
+    trainer.keeper.kill()
+    with pytest.raises(subprocess.TimeoutExpired):
+        trainer.running[1].wait(AWAY_S + 5)
+    assert trainer.notes() == ["begun n0"]
+
+
 def test_without_our_package_the_script_runs(trainer: Trainer, tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b" / "c" / "d"
     folder.mkdir(parents=True)
@@ -328,6 +431,7 @@ COMMAND = Command(
     "10",
     "n1",
     "ab",
+    Inherited({"RLIMIT_NOFILE": 512}, 0o27, "aGVsbG8="),
 )
 
 
@@ -350,6 +454,6 @@ def test_what_is_no_step_is_refused(text: str) -> None:
 
 
 def test_a_step_that_is_too_long_is_not_passed_on() -> None:
-    long = Command(("srun",), "/", {"A": "x" * MAX_STEP}, (), "1", "n1", "ab")
-    noise = Command(("srun",), "/", {"A": os.urandom(90_000).hex()}, (), "1", "n1", "ab")
+    long = replace(COMMAND, changed={"A": "x" * MAX_STEP})
+    noise = replace(COMMAND, changed={"A": os.urandom(90_000).hex()})
     assert (long.packed(), noise.packed()) == ("", "")

@@ -51,6 +51,7 @@ class _Request(ctypes.Structure):
         ("sizes", _Sizes),
         ("own_rendezvous", ctypes.c_bool),
         ("no_resume", ctypes.c_bool),
+        ("batch", ctypes.c_char * 5),
     )
 
 
@@ -107,6 +108,7 @@ def _option_in_c(raw: bytes) -> Request | str:
         step=request.sizes.step,
         own_rendezvous=request.own_rendezvous,
         no_resume=request.no_resume,
+        batch=request.batch.decode("ascii"),
     )
 
 

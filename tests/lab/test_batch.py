@@ -41,8 +41,6 @@ exit CODE
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     with started_site(nodes=3) as running:
-        plugstack = running.lab.dir / "plugstack.conf"
-        plugstack.write_text(f"{plugstack.read_text().rstrip()} batch=once\n")
         yield running
 
 
@@ -94,7 +92,7 @@ def once(site: Site, nodes: str, code: int = 0, script: str = SCRIPT) -> Iterato
     folder = site.folder()
     shutil.copy(REPO / "tests" / "elastic" / "ddp.py", folder / "train.py")
     text = script.replace("FOLDER", str(folder)).replace("CODE", str(code))
-    array = site.submit(text, nodes)
+    array = site.submit(text, nodes, "--bftrainer=batch=once")
     try:
         yield Once(site, array, folder)
     finally:

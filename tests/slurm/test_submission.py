@@ -156,6 +156,7 @@ def test_a_named_value_beats_the_options_and_those_the_script() -> None:
             for one in ("TERM", "B:TERM@3600", "SIGTERM@60", "rb:sigkill", "15", "R:9@120")
         ),
         (["-N2-4", "-t", "soon"], "is not a time limit"),
+        (["-N2-4", "--bftrainer=batch=once"], "submit by sbatch --bftrainer"),
         (["-N2-4", "--bftrainer=speed=2"], "known keys: weight, grace, node_hours"),
     ],
 )

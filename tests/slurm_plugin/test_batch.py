@@ -49,6 +49,20 @@ def test_without_a_keeper_that_knows_of_it_the_script_runs_as_ever(once: Lab) ->
     assert "ExitCode=9:0" in once.run("scontrol", "show", "job", element.name).stdout
 
 
+def test_who_does_not_want_it_has_it_not(once: Lab) -> None:
+    script = "#!/bin/bash\nsrun true\necho sruns=${BFTRAINER_SRUNS+there}\necho end\n"
+    element = start_element(once, script, "--bftrainer=batch=each")
+    element.wait_for("end")
+    assert element.lines()["sruns"] == ""
+
+
+def test_a_script_without_srun_runs_as_ever_and_says_so(once: Lab) -> None:
+    element = start_element(once, "#!/bin/bash\necho sruns=${BFTRAINER_SRUNS+there}\necho end\n")
+    element.wait_for("end")
+    assert element.lines()["sruns"] == ""
+    assert "this script has no srun: all of it runs on each node" in element.text()
+
+
 def test_it_is_requeued_as_any_script(once: Lab) -> None:
     element = start_element(once, "#!/bin/sh\necho ready=$$\nsrun sleep 1000\n")
     element.wait_for("ready=")

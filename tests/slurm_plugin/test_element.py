@@ -28,8 +28,9 @@ OURS = (
     *("PET_", "TORCH_", "SLURM_SPANK", "PYTHONPATH", "SINGULARITY_", "APPTAINER_"),
     *("BFTRAINER_ELEMENT", "BFTRAINER_GRACE", "BFTRAINER_KEEPER", "BFTRAINER_KEEPER_UID"),
     *("BFTRAINER_FIRST", "BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS", "SLURM_OPEN_MODE"),
-    "BFTRAINER_JOB_SECRET",
+    *("BFTRAINER_JOB_SECRET", "BFTRAINER_SRUNS", "BFTRAINER_STEP", "BFTRAINER_SCRIPT"),
 )
+EACH = "--bftrainer=batch=each"
 SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE|PYTHONPATH)"'
 
 
@@ -168,7 +169,8 @@ BINDS = {
 def test_our_folder_is_mounted_into_a_steps_containers_behind_the_users(
     lab: Lab, plugins: Path, command: str, wanted: str
 ) -> None:
-    element = start_element(lab, f"#!/bin/sh\n{command}\nsrun env | grep BIND\necho end\n")
+    script = f"#!/bin/sh\n{command}\nsrun env | grep BIND\necho end\n"
+    element = start_element(lab, script, EACH)
     element.wait_for("end")
     assert element.text().splitlines()[:-1] == [wanted.replace("OURS", f"{plugins}/python")]
 
@@ -195,7 +197,7 @@ def test_a_steps_own_output_goes_on_at_the_next_start_and_the_scripts_says_where
     own.write_text("before\n")
     own.chmod(0o666)
     script = "#!/bin/sh\nsrun --output=own.out echo now\nsrun --output=none true\necho end\n"
-    element = start_element(lab, script)
+    element = start_element(lab, script, EACH)
     element.wait_for("end")
     assert own.read_text() == "before\nnow\n"
     assert element.text() == f"srun: bftrainer: this step writes to {own}\nend\n"
@@ -203,7 +205,7 @@ def test_a_steps_own_output_goes_on_at_the_next_start_and_the_scripts_says_where
 
 def test_a_step_is_one_task_however_the_job_was_submitted(lab: Lab) -> None:
     script = "#!/bin/sh\nsrun sh -c 'echo task=$SLURM_PROCID of=$SLURM_NTASKS'\necho end\n"
-    element = start_element(lab, script, "-N2-2", "--ntasks-per-node=1")
+    element = start_element(lab, script, EACH, "-N2-2", "--ntasks-per-node=1")
     element.wait_for("end")
     assert element.text().splitlines() == ["task=0 of=1", "end"]
 
@@ -222,7 +224,7 @@ def test_a_job_submitted_in_an_element_is_an_ordinary_one(lab: Lab) -> None:
     inner.unlink(missing_ok=True)
     script = (
         "#!/bin/sh\nexport PYTHONPATH=$PYTHONPATH:/modules/a\n"
-        "echo job=$(sbatch --parsable --output=inner.out --wrap='env; echo end')\necho end\n"
+        "echo job=$(srun sbatch --parsable --output=inner.out --wrap='env; echo end')\necho end\n"
     )
     element = start_element(lab, script)
     element.wait_for("end")

@@ -11,15 +11,16 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from bftrainer_slurm.elastic.batch.inherited import Inherited
 from bftrainer_slurm.elastic.batch.meeting import Meeting
 from bftrainer_slurm.elastic.batch.steps import RECLAIM_S, STEP, Steps, unpacked
-from bftrainer_slurm.keeper.messages import Batch, Step, Turn
+from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Step, Turn
 
 ASK_S = 10.0  # the keeper has so long to say that it knows what this is about
 AWAY_S = 30.0  # a keeper that knows it, or that is started anew, is waited for so long
@@ -29,6 +30,8 @@ _KEPT = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE),
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP),
 }
+
+_ENDING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Element:
 
 def main(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
     """Run the script, or steps of it, and end as it does."""
+    for number in _signals() - _ENDING:
+        signal.signal(number, lambda number, frame: None)  # for a script, which does not run here
     element = Element(command, environment, Meeting(environment))
     done: list[Step] = []
     failed = 0
@@ -52,6 +57,7 @@ def main(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
         if turn.do != "join":
             _lead(element, turn.done)
         failed = _join(element, turn, done)
+        del done[:-MAX_STEPS]
         if failed and element.meeting.failed:
             _end(element.meeting.failed)
         element.meeting.say(Batch("waits", done=tuple(done)))
@@ -70,11 +76,8 @@ def _next(meeting: Meeting, done: Sequence[Step], failed: int) -> Turn:
         if failed and not asked and now_s - began_s > FAILED_S:
             return Turn("over", code=failed)
         if turn is None:
-            silent_s = now_s - began_s if asked else 0.0
-            away_s = 0.0 if meeting.lost_s is None else now_s - meeting.lost_s
-            patience_s = AWAY_S if through or meeting.returns else ASK_S
-            unknown = asked and not through and not meeting.knows
-            if unknown or silent_s > patience_s or away_s > AWAY_S:
+            asked_s = 0.0 if through or not asked else now_s - asked
+            if _is_in_vain(meeting, asked_s, now_s):
                 _say("the keeper does not say what runs elsewhere: the script runs here too")
                 return Turn("each", done=tuple(done))
         elif turn.do == "wait":
@@ -87,13 +90,26 @@ def _next(meeting: Meeting, done: Sequence[Step], failed: int) -> Turn:
             return turn
 
 
+def _is_in_vain(meeting: Meeting, asked_s: float, now_s: float) -> bool:
+    """Whether nobody will say what to do.
+
+    ``asked_s``: for how long this was asked; 0: the script runs elsewhere, or has run. Then a
+    keeper that is away is waited for: the script could remove what others train on.
+    """
+    away_s = 0.0 if meeting.lost_s is None else now_s - meeting.lost_s
+    if not asked_s:
+        return away_s > AWAY_S and not meeting.knows
+    patience_s = AWAY_S if meeting.returns else ASK_S
+    return away_s > AWAY_S or asked_s > patience_s or not meeting.knows
+
+
 def _lead(element: Element, done: Sequence[Step]) -> NoReturn:
     """Run the script."""
     environment, meeting = dict(element.environment), element.meeting
     steps = Steps(environment, done, meeting.say)
     meeting.on_trains = steps.trains
     steps.tell()
-    with _forwarded(steps.reclaimed.set) as forward:
+    with _forwarded(_signals(), steps.reclaimed.set) as forward:
         child = subprocess.Popen(element.command, env=environment)
         forward(child.pid)
         code = child.wait()
@@ -115,8 +131,8 @@ def _join(element: Element, turn: Turn, done: list[Step]) -> int:
     folder = step.folder if Path(step.folder).is_dir() else None
     meeting.say(Batch("steps", turn.step, True, turn.what, tuple(done)))
     _say(f"this node takes part in step {turn.step} of the script that runs on {step.node}")
-    with _forwarded(lambda: None) as forward:
-        child = subprocess.Popen(words, env=environment, cwd=folder, stdin=subprocess.DEVNULL)
+    with _forwarded(_ENDING, lambda: None) as forward:
+        child = _started(words, environment, folder, step.inherited)
         forward(child.pid)
         code = child.wait()
     if code:
@@ -127,9 +143,31 @@ def _join(element: Element, turn: Turn, done: list[Step]) -> int:
     return code
 
 
+def _started(
+    words: Sequence[str], environment: dict[str, str], folder: str | None, inherited: Inherited
+) -> subprocess.Popen[bytes]:
+    """Start an srun with what the other node's one has from its script."""
+    stdin = inherited.open_stdin()
+    before = inherited.take_limits()
+    try:
+        return subprocess.Popen(
+            words, env=environment, cwd=folder, stdin=stdin, umask=inherited.umask
+        )
+    finally:
+        for number, limits in before.items():
+            resource.setrlimit(number, limits)
+        os.close(stdin)
+
+
+def _signals() -> set[int]:
+    return {one for one in signal.valid_signals() - _KEPT if signal.getsignal(one) is not None}
+
+
 @contextlib.contextmanager
-def _forwarded(reclaimed: Callable[[], object]) -> Iterator[Callable[[int], None]]:
-    """Pass all signals on to the process that is named to what this yields."""
+def _forwarded(
+    signals: Collection[int], reclaimed: Callable[[], object]
+) -> Iterator[Callable[[int], None]]:
+    """Pass signals on to the process that is named to what this yields."""
     heard: list[int] = []
     child: list[int] = []
 
@@ -146,8 +184,7 @@ def _forwarded(reclaimed: Callable[[], object]) -> Iterator[Callable[[int], None
         for number in heard[:]:
             forward(number)
 
-    ours = [one for one in signal.valid_signals() - _KEPT if signal.getsignal(one) is not None]
-    before = {one: signal.signal(one, forward) for one in ours}
+    before = {one: signal.signal(one, forward) for one in signals}
     try:
         yield begin
     finally:

@@ -8,6 +8,7 @@ What an srun is is read from its ``/proc``, so nobody but this user can name one
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -18,18 +19,26 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bftrainer_slurm.keeper.messages import MAX_WHAT, Batch, Step
+from bftrainer_slurm.elastic.batch.inherited import Inherited, inherited_by
+from bftrainer_slurm.keeper.messages import MAX_STEPS, MAX_WHAT, Batch, Step
 
 MAX_STEP = 256 * 1024  # bytes of what starts a step: command line, folder, what the script has set
+MAX_SCRIPT = 64 * 1024  # characters of a script that are looked at
 RECLAIM_S = 3.0  # a step that is killed for a reclaim may end so long before its script is told
 STEP = "BFTRAINER_STEP"  # the step's number, in its processes
 SOCKET = "BFTRAINER_SRUNS"  # where the srun of a script connects to: an abstract Unix socket
 
-_LAUNCHERS = re.compile(r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory-cli")
+_TRAINS = re.compile(
+    r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory-cli"
+    # and what a Python script says that takes part in a training by itself
+    r"|init_process_group|DistributedDataParallel|FullyShardedDataParallel|init_device_mesh"
+    r"|\bTrainer\(|\bFabric\("
+)
+_SCRIPTS = {".sh", ".bash", ".py"}
 _BACKEND = "PET_RDZV_BACKEND"
 _NUMBERS = re.compile(r"\d+")
 _CREDENTIALS = struct.Struct("3i")
@@ -46,11 +55,13 @@ class Command:
     job: str  # of the element whose script it is
     node: str
     mark: str  # the same wherever the script runs, in all its runs
+    inherited: Inherited
 
     def packed(self) -> str:
         """Return it as text without blanks; empty if it is too long."""
-        fields = [self.words, self.folder, dict(self.changed), self.removed]
+        fields: list[object] = [self.words, self.folder, dict(self.changed), self.removed]
         fields += [self.job, self.node, self.mark]
+        fields += [dict(self.inherited.limits), self.inherited.umask, self.inherited.stdin]
         text = json.dumps(fields).encode()
         packed = base64.b64encode(zlib.compress(text)).decode()
         return packed if len(text) <= MAX_STEP and len(packed) <= MAX_WHAT else ""
@@ -71,6 +82,22 @@ class Command:
             words[0] = shutil.which(Path(words[0]).name) or words[0]
         return words
 
+    def surely_trains(self, before: Mapping[str, str]) -> bool:
+        """Whether it starts a launcher, or has a rendezvous of its own, of which nobody hears."""
+        backend = self.changed.get(_BACKEND) or before.get(_BACKEND, "")
+        return backend == "c10d" or any(_TRAINS.search(text) for text in self._texts())
+
+    def _texts(self) -> Iterator[str]:
+        """Return what may say what it starts: its words, its input, and scripts that they name."""
+        yield from self.words
+        yield base64.b64decode(self.inherited.stdin).decode(errors="replace")
+        for word in self.words[1:]:
+            path = Path(self.folder, word)
+            with contextlib.suppress(OSError, ValueError):
+                if path.suffix in _SCRIPTS and path.is_file():
+                    with path.open(errors="replace") as script:
+                        yield script.read(MAX_SCRIPT)
+
     def environment_here(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the step's environment on this element."""
         kept = {name: value for name, value in environment.items() if name not in self.removed}
@@ -82,13 +109,17 @@ def unpacked(text: str) -> Command:
     reader = zlib.decompressobj()
     try:
         found = json.loads(reader.decompress(base64.b64decode(text, validate=True), MAX_STEP + 1))
-        words, folder, changed, removed, job, node, mark = found
-    except (zlib.error, TypeError, RecursionError) as error:
+        words, folder, changed, removed, job, node, mark, limits, umask, stdin = found
+        texts = [*words, folder, *changed, *changed.values(), *removed, job, node, mark, stdin]
+        numbers = [*limits.values(), umask]
+    except (zlib.error, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("not a step") from error
-    texts = [*words, folder, *changed, *changed.values(), *removed, job, node, mark]
     if not words or not all(isinstance(one, str) and "\0" not in one for one in texts):
         raise ValueError("not a step")
-    return Command(tuple(words), folder, changed, tuple(removed), job, node, mark)
+    if not all(isinstance(one, int) for one in numbers):
+        raise ValueError("not a step")
+    inherited = Inherited(limits, umask, stdin)
+    return Command(tuple(words), folder, changed, tuple(removed), job, node, mark, inherited)
 
 
 def command_of(pid: int, before: Mapping[str, str]) -> Command:
@@ -97,7 +128,9 @@ def command_of(pid: int, before: Mapping[str, str]) -> Command:
     words = _texts(process / "cmdline")
     words[0] = str((process / "exe").readlink())
     now = dict(one.split("=", 1) for one in _texts(process / "environ") if "=" in one)
-    mark = hashlib.sha256(_NUMBERS.sub("0", repr(words)).encode()).hexdigest()[:16]
+    inherited = inherited_by(pid, MAX_STEP)
+    same = _NUMBERS.sub("0", repr(words)) + inherited.stdin
+    mark = hashlib.sha256(same.encode()).hexdigest()[:16]
     return Command(
         tuple(words),
         str((process / "cwd").readlink()),
@@ -106,6 +139,7 @@ def command_of(pid: int, before: Mapping[str, str]) -> Command:
         before.get("SLURM_JOB_ID", ""),
         before.get("SLURMD_NODENAME", ""),
         mark,
+        inherited,
     )
 
 
@@ -161,8 +195,9 @@ class Steps:
     def _tell(self) -> None:
         if self.reclaimed.is_set():  # what the script does now, it does again on another node
             return
-        number = max(self._running, default=-1)
-        done = tuple((one, *rest) for one, rest in sorted(self._done.items()))
+        trainings = [number for number, one in self._running.items() if one.trains]
+        number = max(trainings or self._running, default=-1)
+        done = tuple((one, *rest) for one, rest in sorted(self._done.items())[:MAX_STEPS])
         what = ""
         trains = number >= 0 and self._running[number].trains
         if trains and not (what := self._running[number].command.packed()):
@@ -196,7 +231,7 @@ class Steps:
             code, done = self._done.get(number, (0, ""))
             if done != command.mark:
                 self._done.pop(number, None)
-                self._running[number] = _Running(command, self._surely_trains(command))
+                self._running[number] = _Running(command, command.surely_trains(self._before))
                 self._tell()
         if done == command.mark:
             _complain(f"step {number} is done, with exit code {code}: it does not run again")
@@ -204,11 +239,6 @@ class Steps:
             return
         connection.sendall(b"go %d\n" % number)
         self._end(number, connection.recv(16))
-
-    def _surely_trains(self, command: Command) -> bool:
-        """Whether it starts a launcher, or has a rendezvous of its own, of which nobody hears."""
-        backend = command.changed.get(_BACKEND) or self._before.get(_BACKEND, "")
-        return backend == "c10d" or any(_LAUNCHERS.search(word) for word in command.words)
 
     def _end(self, number: int, said: bytes) -> None:
         """An srun has ended. One that failed may have been killed: then it is not done."""
