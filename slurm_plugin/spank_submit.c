@@ -170,6 +170,19 @@ static void check_size(const struct record *record, const struct site *site)
     exit(1);
 }
 
+/* What the table of refusals says of it, with the command to type. */
+static void check_no_array(slurm_opt_t *options)
+{
+    char command[REWRITE_ERROR_SIZE / 2];
+    char error[REWRITE_ERROR_SIZE];
+
+    if (!options_given(options, "array") || !written_as_submit(command, sizeof(command)))
+        return;
+    snprintf(error, sizeof(error), "a trainer is a job array itself; write %s, which makes a trainer of "
+             "each task of --array (or SBATCH_ARRAY_INX)", command);
+    refuse(error);
+}
+
 static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struct record *record)
 {
     const struct target target = {.partition = site->partition, .qos = site->qos};
@@ -295,6 +308,8 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
     written_read(&written);
     check_no_list(&written);
     restore_nodes(options, site, &written);
+    if (!site->rewritten_by_filter)
+        check_no_array(options);
     rewrite_or_exit(options, site, &record);
     check_size(&record, site);
     if (!per_node_set(options, &written, error))

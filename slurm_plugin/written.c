@@ -1,5 +1,6 @@
 #include "written.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,4 +167,43 @@ const char *written_value(const struct written *written, enum written_option opt
     const char *first = written->value[COMMAND_LINE][option];
 
     return first[0] != '\0' ? first : written->value[SCRIPT][option];
+}
+
+/* A shell reads it as one word, as it is or in single quotes; "": neither. */
+static const char *quotes_of(const char *word)
+{
+    const char *quotes = word[0] == '\0' ? "'" : NULL;
+
+    for (const char *at = word; *at != '\0'; at++)
+        if (!isprint((unsigned char)*at) || *at == '\'')
+            return "";
+        else if (!isalnum((unsigned char)*at) && strchr("-_=,.:/+@%", *at) == NULL)
+            quotes = "'";
+    return quotes;
+}
+
+bool written_as_submit(char *command, size_t size)
+{
+    char *arguments[MAX_ARGUMENTS + 1];
+    int count;
+    char *block = read_arguments(arguments, &count);
+    /* Without a script's name it came by a pipe. */
+    bool is_known = block != NULL && is_parsed(count) && optind < count && count < MAX_ARGUMENTS;
+    size_t length = (size_t)snprintf(command, size, "bftrainer submit");
+
+    for (int i = 1; is_known && i < count; i++) {
+        const char *quotes = quotes_of(arguments[i]);
+
+        if (i < optind && (strcmp(arguments[i], "--bftrainer") == 0 ||
+                           strcmp(arguments[i], "--parsable") == 0))
+            continue;
+        is_known = quotes == NULL || quotes[0] != '\0';
+        if (quotes == NULL)
+            quotes = "";
+        length += (size_t)snprintf(command + length, size - length, " %s%s%s", quotes, arguments[i],
+                                   quotes);
+        is_known &= length < size;
+    }
+    free(block);
+    return is_known;
 }

@@ -27,4 +27,8 @@ FILE *written_script(void);
 /* The option's value: the command line's, or the script's; empty where neither has it. */
 const char *written_value(const struct written *written, enum written_option option);
 
+/* What to type instead of this sbatch: bftrainer submit, with the same words. False where that is not
+ * known, too long, or not to be shown. */
+bool written_as_submit(char *command, size_t size);
+
 #endif
