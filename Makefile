@@ -21,7 +21,7 @@ help:
 	@echo 'make chaos            faults of all kinds on a cluster that trains; CHAOS="--minutes 60 --seed 7"'
 	@echo 'make failover         the first of two control hosts dies while four trainers train, 20 times; an hour'
 	@echo 'make frameworks       Hugging Face, accelerate, Lightning, FSDP2 as nodes come and go; 20 minutes'
-	@echo 'make launch-corpus    25 scripts as people write them, as trainers: one group, and again after a reclaim; 10 minutes or more'
+	@echo 'make launch-corpus    28 scripts as people write them, as trainers: one group, and again after a reclaim; 10 minutes or more'
 	@echo "make slurm-suite      SchedMD's own tests, without and with trainers; SOURCE=<Slurm's source>; hours"
 	@echo "make gpu-check        in-process training on this machine's GPUs: kill, join, leave"
 	@echo 'make fuzz             fuzzes the parsers of texts from users and strangers; FUZZ="--seconds 60"'

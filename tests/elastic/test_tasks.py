@@ -229,6 +229,31 @@ def test_the_users_own_rendezvous_leaves_tasks_as_they_are(tmp_path: Path) -> No
     assert (ran.stdout, ran.returncode) == ("ran once\n", 0), ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("gpus", "more", "expected"),
+    [
+        ("1", {}, "1"),
+        ("1", {"FORCE_TORCHRUN": "0"}, "0"),
+        ("1", {"USE_RAY": "1"}, ""),
+        ("", {}, ""),
+    ],
+    ids=["one GPU", "the script's own", "Ray", "no GPU"],
+)
+def test_llama_factory_starts_torchrun_for_one_gpu_too(
+    tmp_path: Path, gpus: str, more: dict[str, str], expected: str
+) -> None:
+    path = tmp_path / "lmf"
+    path.write_text("import os, torch; print(os.environ.get('FORCE_TORCHRUN', ''))\n")
+    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
+    ran = subprocess.run(
+        [sys.executable, path, "train"],
+        env=os.environ | element | {"SLURM_GPUS_ON_NODE": gpus} | more,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout.strip() == expected, ran.stderr
+
+
 _SPAWNS = """
 import os, sys, torch, torch.distributed as dist, torch.multiprocessing as mp
 

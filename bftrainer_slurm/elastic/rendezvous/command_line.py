@@ -11,7 +11,8 @@ from pathlib import Path
 
 BACKEND = "bftrainer"
 CHOICE = "BFTRAINER_RENDEZVOUS"  # "own": the script's launchers keep their own
-_LAUNCHERS = ("accelerate", "accelerate-launch", "deepspeed", "ds", "llamafactory-cli", "tune")
+_LLAMA_FACTORY = ("llamafactory-cli", "lmf")
+_LAUNCHERS = ("accelerate", "accelerate-launch", "deepspeed", "ds", *_LLAMA_FACTORY, "tune")
 _LAUNCH_MODULES = (
     "torch.distributed.launch",
     "accelerate.commands.launch",
@@ -40,10 +41,20 @@ def is_torchrun(command: Sequence[str]) -> bool:
 
 
 def is_launcher(command: Sequence[str]) -> bool:
-    """Whether a Python's command line only starts processes that train in its place."""
-    module = next((word for flag, word in pairwise(command) if flag == "-m"), "")
-    program = Path(command[1]).name if len(command) > 1 else ""
+    """Whether a Python's command line starts processes that train in its place."""
+    module, program = _module_and_program(command)
     return is_torchrun(command) or module in _LAUNCH_MODULES or program in _LAUNCHERS
+
+
+def is_llama_factory(command: Sequence[str]) -> bool:
+    """Whether a Python's command line is LLaMA Factory's."""
+    module, program = _module_and_program(command)
+    return module == "llamafactory.cli" or program in _LLAMA_FACTORY
+
+
+def _module_and_program(command: Sequence[str]) -> tuple[str, str]:
+    module = next((word for flag, word in pairwise(command) if flag == "-m"), "")
+    return module, Path(command[1]).name if len(command) > 1 else ""
 
 
 def trains_alone(environment: Mapping[str, str], arguments: Sequence[str]) -> bool:

@@ -16,7 +16,11 @@ from inspect import signature
 from typing import Any, NoReturn
 
 from bftrainer_slurm.elastic.log import say
-from bftrainer_slurm.elastic.rendezvous.command_line import is_launcher, is_ours
+from bftrainer_slurm.elastic.rendezvous.command_line import (
+    is_launcher,
+    is_llama_factory,
+    is_ours,
+)
 from bftrainer_slurm.elastic.tasks import apart, lightning, worker
 from bftrainer_slurm.elastic.tasks.command import (
     deepspeeds_arguments,
@@ -26,6 +30,7 @@ from bftrainer_slurm.elastic.tasks.command import (
 )
 from bftrainer_slurm.elastic.tasks.seats import VARIABLE, seat, use_all_processors, wait_for
 
+_NO_TORCHRUN = ("USE_RAY", "USE_KT")  # LLaMA Factory's
 _STARTED_BY_ACCELERATE = "ACCELERATE_DYNAMO_BACKEND"  # which its launcher always sets
 # elastic.Trainer makes its groups itself, and helps Lightning and others to count one process.
 _IN_PROCESS = tuple(f"bftrainer_slurm.elastic.inprocess.{name}" for name in ("training", "alone"))
@@ -43,6 +48,9 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
         if found is not None:
             _become(found[0], environment, tells_rank=found[1])
     if is_launcher(command):
+        apart.watch(environment, _IN_PROCESS)  # torchtune's trains itself where one device is meant
+        if is_llama_factory(command):
+            _let_it_launch(environment)
         return
     if "--multiprocessing-fork" in command:
         _at_first_group(lambda given: _say_who_spawned(environment, given))
@@ -77,6 +85,13 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
         begin(1)
     _at_first_group(begin_with_group)
     lightning.before_connectors(begin_with_lightning)
+
+
+def _let_it_launch(environment: MutableMapping[str, str]) -> None:
+    """Have LLaMA Factory start torchrun for one GPU too; else it trains itself (0.9.5)."""
+    gpus = environment.get("SLURM_GPUS_ON_NODE", "")
+    if gpus.isdecimal() and int(gpus) > 0 and environment.keys().isdisjoint(_NO_TORCHRUN):
+        environment.setdefault("FORCE_TORCHRUN", "1")
 
 
 def _say_who_spawned(environment: Mapping[str, str], given: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from pkgutil import get_data
 from typing import TYPE_CHECKING, NoReturn
 
+from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.rendezvous.command_line import is_launcher
 from bftrainer_slurm.elastic.tasks import waiting
 
@@ -89,11 +90,9 @@ def launch_once(config: LaunchConfig, environment: Mapping[str, str]) -> None:
     if each_is_a_node and not 0 < gpus < of_all:
         config.nproc_per_node = of_all
     use_all_processors(environment)
-    print(
-        f"bftrainer: {environment.get('SLURMD_NODENAME', 'this node')} has {here.of} launchers: "
-        f"the first one starts its {config.nproc_per_node} processes, the others wait for it",
-        file=sys.stderr,
-        flush=True,
+    say(
+        f"{environment.get('SLURMD_NODENAME', 'this node')} has {here.of} launchers: the first one "
+        f"starts its {config.nproc_per_node} processes, the others wait for it"
     )
 
 
