@@ -53,12 +53,12 @@ def reader(state: Path | None, site: bool, listen: str | None) -> None:
     with fail_on(ProtocolError, begin="--listen: "):
         address = None if listen == "off" else parse_address(listen or _ANY_PORT)
     from bftrainer_slurm.keeper.home import StateError
-    from bftrainer_slurm.reader.serving import AlreadyReadingError, run
+    from bftrainer_slurm.reader.serving import run
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     try:
         run(state or (SITE_STATE if site else personal_state()), address, shared, keepers)
-    except (AlreadyReadingError, StateError) as error:
+    except StateError as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror or error}")

@@ -21,7 +21,7 @@ from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller, World
 from bftrainer_slurm.controller.observe.feed import Feed
-from bftrainer_slurm.controller.publish.keys import link_of, secret_of
+from bftrainer_slurm.controller.publish.keys import key_in, link_of
 from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.controller.publish.systemd import notify
@@ -31,7 +31,7 @@ from bftrainer_slurm.controller.state.counts import MeteredGateway
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
-from bftrainer_slurm.keeper.home import StateError, find_or_start, private_folder
+from bftrainer_slurm.keeper.home import find_or_start, private_folder
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError, SlurmUnavailableError
@@ -128,7 +128,7 @@ def run(
         def begun() -> Controller:
             return Controller(common(appraiser=Profiles(history.lessons)), configured.settings)
 
-        secret = _secret_of(shared or state) if about["metrics"] else ""
+        secret = key_in(shared or state) if about["metrics"] else ""
         _Work(begun, feed, about, configured, secret).go_on(_stop_signal())
         feed.stop()
         history.close()
@@ -137,15 +137,6 @@ def run(
 def _waits() -> None:
     """Tell systemd that the controller is well while it waits for its host's turn."""
     notify("READY=1\nWATCHDOG=1")
-
-
-def _secret_of(folder: Path) -> str:
-    """Return the key of the page, empty if there is none: then all see only what is public."""
-    try:
-        return secret_of(folder)
-    except (OSError, StateError) as error:
-        logger.error("no key for the page: %s", error)
-        return ""
 
 
 def _means_of_site(settings: Settings) -> Means:

@@ -10,7 +10,6 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bftrainer_slurm.controller.publish.keys import secret_of
+from bftrainer_slurm.controller.publish.keys import key_in
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import StateError, private_folder, read_address, read_token
 from bftrainer_slurm.keeper.relay import SOCKET
@@ -35,10 +34,6 @@ _END_S = 1  # for answers under way, when the process ends
 _NICE = 10  # whatever is asked, the controller on this host comes first
 
 
-class AlreadyReadingError(Exception):
-    """Another reader works on this state folder."""
-
-
 class _Connection(H11Protocol):
     """A connection for one request. uvicorn itself waits for ever for one, and for who reads."""
 
@@ -46,7 +41,7 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        later = partial(self.loop.call_later)
+        later = self.loop.call_later
         self._ends = later(_SILENT_S, self._heard), later(_LONGEST_S, transport.abort)
         if self.client is not None and len(self.connections) > _MOST_AT_ONCE:
             transport.abort()
@@ -128,8 +123,7 @@ def run(
     the controller works on it; ``keepers`` are then the addresses of the keepers of all hosts.
 
     Raises:
-        AlreadyReadingError: another reader works on this state folder.
-        OSError, StateError: the port or the folder cannot be used.
+        OSError, StateError: the port or the folder cannot be used, or another reader uses it.
     """
     private_folder(state)
     os.nice(_NICE)
@@ -137,7 +131,7 @@ def run(
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise AlreadyReadingError(f"another reader works in {state}") from None
+            raise StateError(f"another reader works in {state}") from None
         sockets = [own_socket(state)]
         if address is not None:
             sockets.append(listener(*address))
@@ -148,7 +142,7 @@ def run(
             lambda: _published(state, shared or state, keepers),
             socket.gethostname() if shared else "",
         )
-        app = site(state / "history.sqlite", facts, _key(shared or state), (address or ("",))[0])
+        app = site(state / "history.sqlite", facts, key_in(shared or state), (address or ("",))[0])
         _server(app).run(sockets)
 
 
@@ -157,12 +151,3 @@ def _published(state: Path, folder: Path, keepers: str) -> tuple[float, dict[str
     if not address:
         raise KeeperError("there is no keeper yet")
     return KeeperClient(address, read_token(folder)).status()
-
-
-def _key(folder: Path) -> str:
-    """Return the key of the page, empty if there is none: then all see only what is public."""
-    try:
-        return secret_of(folder)
-    except (OSError, StateError) as error:
-        logger.error("no key for the page: %s", error)
-        return ""

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -357,14 +356,6 @@ def test_its_last_word_is_that_it_has_stopped(working: Callable[..., Working]) -
 )
 def test_a_sites_page_is_where_the_settings_say(setting: str, address: str | None) -> None:
     assert Settings(metrics=setting).page == address
-
-
-def test_a_damaged_key_of_the_page_is_named_and_ends_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "page.key").touch()
-    assert daemon._secret_of(tmp_path) == ""
-    assert f"{tmp_path / 'page.key'} is damaged" in caplog.text
 
 
 @pytest.mark.parametrize(("secret", "linked"), [("s", True), ("", False)])

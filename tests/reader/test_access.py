@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.publish.keys import key_of, link_of, secret_of
+from bftrainer_slurm.controller.publish.keys import key_in, key_of, link_of, secret_of
 from bftrainer_slurm.reader.access import Viewer, viewer
 
 SECRET = "s3cret"
@@ -90,3 +90,11 @@ def test_the_secret_is_made_once_and_nobody_else_reads_it(tmp_path: Path) -> Non
 def test_a_link_carries_the_key_where_browsers_do_not_send_it() -> None:
     link = link_of("127.0.0.1:6741", 12, "a&b c", SECRET)
     assert link.startswith("http://127.0.0.1:6741/#trainer=12&key=a%26b%20c.")
+
+
+def test_a_damaged_key_of_the_page_is_named_and_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "page.key").touch()
+    assert key_in(tmp_path) == ""
+    assert f"{tmp_path / 'page.key'} is damaged" in caplog.text

@@ -37,6 +37,13 @@ def served(app: ASGIApp) -> Iterator[tuple[str, int]]:
         yield address
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine nobody is hung up on but by the tests of that."""
+    monkeypatch.setattr(serving_module, "_SILENT_S", 600.0)
+    monkeypatch.setattr(serving_module, "_LONGEST_S", 600.0)
+
+
 @pytest.fixture
 def address() -> Iterator[tuple[str, int]]:
     with served(echo) as there:
@@ -92,10 +99,10 @@ def test_garbage_is_survived(address: tuple[str, int], garbage: bytes) -> None:
 
 def test_of_a_huge_request_no_more_than_a_little_is_kept(address: tuple[str, int]) -> None:
     with socket.create_connection(address, timeout=120) as connection:
-        with suppress(ConnectionError):
-            connection.sendall(b"GET / HTTP/1.1\r\nx: " + b"y" * 10_000_000)
-        with suppress(ConnectionError):
-            assert b"400" in connection.recv(100)
+        connection.sendall(b"GET / HTTP/1.1\r\nx: ")
+        with pytest.raises(ConnectionError):
+            for _ in range(10_000):
+                connection.sendall(b"y" * 65_536)
 
 
 def test_those_that_say_nothing_keep_nobody_out_for_long(

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from pathlib import Path
 from urllib.parse import quote
 
-from bftrainer_slurm.keeper.home import own_text
+from bftrainer_slurm.keeper.home import StateError, own_text
+
+logger = logging.getLogger(__name__)
 
 _KEY_FILE = "page.key"
 
@@ -23,6 +26,15 @@ def secret_of(folder: Path) -> str:
         OSError, StateError: it cannot be read or made.
     """
     return own_text(folder / _KEY_FILE)
+
+
+def key_in(folder: Path) -> str:
+    """Return the same, empty if it cannot be had: then all see only what is public."""
+    try:
+        return secret_of(folder)
+    except (OSError, StateError) as error:
+        logger.error("no key for the page: %s", error)
+        return ""
 
 
 def key_of(user: str, secret: str) -> str:
