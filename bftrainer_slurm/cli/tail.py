@@ -93,14 +93,19 @@ def folder_there(path: str) -> bool:
 
 
 def newest(outputs: Sequence[Output]) -> LastOutput | None:
-    """Return the file that was written last; if none can be read, any that was written to."""
-    found: list[tuple[float, LastOutput]] = []
+    """Return the file that was written last; if none can be read, any that was written to.
+
+    One with nothing but lines of ours is of a node that waits: it says nothing of the script.
+    """
+    found: list[tuple[tuple[bool, float], LastOutput]] = []
     for path in dict.fromkeys(path for one in outputs for path in one.paths):
         tail = Tail(path)
         with contextlib.suppress(OSError):
             lines = [line for line in tail.lines(last=True) if line.strip()]
             if lines:
-                found.append((tail.changed_s, LastOutput(str(path), tuple(lines[-_MOST_LINES:]))))
+                theirs = any(not line.startswith("bftrainer: ") for line in lines)
+                last = LastOutput(str(path), tuple(lines[-_MOST_LINES:]))
+                found.append(((theirs, tail.changed_s), last))
     if found:
         return max(found, key=lambda pair: pair[0])[1]
     ran_first = sorted(outputs, key=lambda one: not one.node)

@@ -28,6 +28,13 @@ def test_the_file_that_was_written_last_counts(tmp_path: Path) -> None:
     assert newest([newer, older]) == newest([older, newer]) == found
 
 
+def test_what_a_node_that_waits_says_is_not_the_scripts(tmp_path: Path) -> None:
+    script = written(tmp_path / "0.out", "no such file\n", 1000)
+    waits = written(tmp_path / "1.out", "bftrainer: this one waits\n", 2000)
+    assert newest([waits, script]) == newest([script])
+    assert newest([waits]) == LastOutput(str(tmp_path / "1.out"), ("bftrainer: this one waits",))
+
+
 def test_of_a_long_output_only_the_end_is_kept(tmp_path: Path) -> None:
     found = newest([written(tmp_path / "0.out", "x\n" * 10**5 + "no such file\n", 1000)])
     assert found is not None
