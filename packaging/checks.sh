@@ -21,6 +21,7 @@ within() { # SECONDS COMMAND...
 }
 as() { local user=$1; shift; setpriv --reuid "$user" --regid "$user" --init-groups env HOME=/tmp "$@"; }
 is() { [ "$1" = "$2" ] || { printf 'not %s but %s\n' "$2" "$1"; return 1; }; }
+small() { local mb; mb=$(du -sm /opt/bftrainer | cut -f1); [ "$mb" -lt 250 ] || is "$mb MB" 250; }
 options() { sbatch --help | grep -o -- '--[a-z-]*' | sort; }
 idle() { is "$(sinfo -h -N -p main -o %t | sort -u)" idle; }
 ordinary_job() { # says nothing on stderr, and runs
