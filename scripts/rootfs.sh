@@ -81,7 +81,7 @@ layer() {
     local name=$1
     shift
     once "$kept/$name" "$made $*" inside "$root" "$kept/$name" sh -euc 'apt-get -qq update
-        apt-get -qq install -y --no-install-recommends "$@"' sh "$@"
+        apt-get -qq -o Dpkg::Options::=--force-unsafe-io install -y --no-install-recommends "$@"' sh "$@"
 }
 
 make_rootfs() {

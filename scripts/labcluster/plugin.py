@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import compileall
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +14,8 @@ from pathlib import Path
 from scripts.labcluster.stage import REPO
 
 _SOURCES = REPO / "slurm_plugin"
+_MADE = REPO / "build" / "slurm_plugin"  # by 'make plugin', for the Slurm of this host
+_VERSION = "slurm-version"
 
 
 def install(folder: Path, settings: Mapping[str, object]) -> str:
@@ -36,7 +39,19 @@ def built() -> Path:
     atexit.register(shutil.rmtree, above, ignore_errors=True)
     above.chmod(0o755)
     build = above / "plugin"
-    make = ("make", "-s", "-C", _SOURCES, f"BUILD={build}", "all")
-    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([_SOURCES / "install-python", build / "python"], check=True)
+    version = build / _VERSION
+    _make(build, version)
+    if (_MADE / _VERSION).exists() and (_MADE / _VERSION).read_text() == version.read_text():
+        shutil.copytree(_MADE, build, dirs_exist_ok=True)  # and make does what is left to do
+    _make(build, "all")
+    python = build / "python"
+    subprocess.run([_SOURCES / "install-python", python], check=True)
+    # Its users may not write there, and would each compile it anew.
+    compileall.compile_dir(python / "bftrainer_slurm" / "elastic", quiet=2)
+    compileall.compile_dir(python / "bftrainer_slurm" / "keeper", quiet=2)
     return build
+
+
+def _make(build: Path, what: str | Path) -> None:
+    make = ("make", "-s", "-C", _SOURCES, f"BUILD={build}", what)
+    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
