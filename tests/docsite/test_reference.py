@@ -29,5 +29,5 @@ def test_the_reference_has_every_setting_with_its_default() -> None:
 def test_a_setting_is_explained_by_what_stands_beside_it() -> None:
     said = settings.said()
     assert said["shared"].lower().startswith("a folder that all hosts of the controller see")
-    assert said["metrics"].startswith("Where metrics and the page are served")
+    assert said["metrics"].startswith("Where the reader serves metrics and the page")
     assert said["partition"] != said["listen"]
