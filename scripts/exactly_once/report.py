@@ -55,7 +55,7 @@ def rows(results: Sequence[Result]) -> str:
 def _row(one: Result) -> list[str]:
     found = one.found
     if found is None:
-        return [one.way.title, *["-"] * (len(_HEADS) - 1)]
+        return [one.way.title, *"-----", one.ended, "-", "-"]
     numbers = (found.lost, found.twice, found.again, found.trained, found.asked)
     if one.asked_steps:  # it is for no epoch to say which samples it gets
         cells = ["-", "-", *(f"{number:,}" for number in numbers[2:4]), "-"]

@@ -187,3 +187,38 @@ def test_torchdatas_place_is_left_alone_where_it_is_not_one_of_batches() -> None
     unknown = one_process(1, 30)
     del unknown["_bftrainer_ranks"]
     assert torchdata._placed(Loader(3), unknown) is unknown
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize(("then", "now", "again"), [(1, 3, 8), (3, 1, 0), (2, 3, 4)])
+def test_torchdatas_loader_goes_on_after_the_same_samples(
+    monkeypatch: pytest.MonkeyPatch, workers: int, stateful: bool, then: int, now: int, again: int
+) -> None:
+    pytest.importorskip("torchdata.stateful_dataloader")
+    from torch.utils.data import DistributedSampler
+    from torchdata.stateful_dataloader import StatefulDataLoader, stateful_dataloader
+    from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
+
+    for name in ("state_dict", "load_state_dict"):
+        monkeypatch.setattr(StatefulDataLoader, name, getattr(StatefulDataLoader, name))
+    torchdata.change(stateful_dataloader)
+    kind = StatefulDistributedSampler if stateful else DistributedSampler
+
+    def loader(ranks: int, rank: int) -> Any:
+        sampler = kind(range(240), ranks, rank)
+        return StatefulDataLoader(range(240), 4, sampler=sampler, num_workers=workers)
+
+    def numbers(batches: Any, count: int = 99) -> list[int]:
+        return [int(one) for _, batch in zip(range(count), batches, strict=False) for one in batch]
+
+    first = [loader(then, rank) for rank in range(then)]
+    trained = [one for each in first for one in numbers(iter(each), 5)]
+    state = first[0].state_dict()
+    rest = []
+    for rank in range(now):
+        new = loader(now, rank)
+        new.load_state_dict(state)
+        rest += numbers(iter(new))
+    assert set(trained) | set(rest) == set(range(240))
+    assert len(trained) + len(rest) == 240 + again

@@ -16,13 +16,14 @@ def test_each_sample_is_trained_whether_processes_stay_or_start_again() -> None:
     options = ("--way", "trainer-global", "--way", "huggingface", "--change", "join", "--json")
     run = run_tool("exactly-once", *options, "--epochs", 1, "--samples", 480, timeout=800)
     unchanged, in_process, *restarted = json.loads(run.stdout)["results"]
-    loss = unchanged["found"]["loss"]
     assert (unchanged["found"]["lost"], unchanged["found"]["twice"]) == (0, 0)
     for one in (in_process, *restarted):  # Transformers may not be installed
         assert one["wrong"] == ""
         assert one["changes"] == ["join"]
         assert one["found"]["lost"] == 0
-        assert one["found"]["rate_off"] < 0.1
-        assert one["found"]["loss"] == pytest.approx(loss, rel=0.3)
+        assert one["found"]["rate_off"] < 0.2
+        assert one["found"]["loss"] is not None  # it has ended
     assert in_process["found"]["twice"] == 0
+    loss = unchanged["found"]["loss"]
+    assert in_process["found"]["loss"] == pytest.approx(loss, rel=0.2)  # by the same optimizer
     assert all(one["found"]["twice"] <= 24 for one in restarted)  # less than a global batch
