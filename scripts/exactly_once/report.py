@@ -85,7 +85,7 @@ def renewed(page: str, results: Sequence[Result], made: str, order: Sequence[str
     kept = {cells[0]: cells for cells in lines}
     for one in results:
         head, *cells = _row(one)
-        changes = str(len(one.changes))
+        changes = str(len(one.changes)) if one.found else "-"
         kept[head] = [head, changes, *cells[:4], *cells[5:], made]
     chosen = [kept[title] for title in order if title in kept]
     return f"{before}{_BEGIN}{markdown(_COLUMNS, chosen)}\n{_END}{after}"

@@ -20,7 +20,7 @@ from scripts.exactly_once.series import Change
 from scripts.exactly_once.ways import Way
 from scripts.labcluster.lab import Tell
 
-PATIENCE_S = 240.0
+PATIENCE_S = 300.0
 _PROGRAMS = Path(__file__).with_name("programs")
 _SETTLED = 2  # steps of all nodes before the next change
 
