@@ -97,8 +97,8 @@ class InProcess(SingleDeviceStrategy):
         """Check what will be trained."""
         if trainer.state.fn == "fit" and self.elastic is not None:
             raise RuntimeError("fit() is called once in a process")
+        self.trainer = trainer  # a module that asks for estimated_stepping_batches needs it
         super().setup(trainer)
-        self.trainer = trainer
         if trainer.state.fn == "fit":
             _check(trainer)
             trainer.callbacks.append(_Last(self))

@@ -58,9 +58,9 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
     def configure_optimizers(self) -> Any:
         """Return plain SGD, whose rate falls in a straight line."""
         optimizer = torch.optim.SGD(self.parameters(), lr=RATE)
-        steps = int(self.trainer.estimated_stepping_batches)
-        if given.inprocess:
-            steps = given.epochs * given.samples // given.batch
+        steps = given.epochs * given.samples // given.batch
+        if not given.inprocess:  # there all is one epoch without a length
+            steps = int(self.trainer.estimated_stepping_batches)
         scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
         return {
             "optimizer": optimizer,
