@@ -84,7 +84,7 @@ if given.inprocess:
     trainer = lightning.Trainer(
         strategy=InProcess(checkpoint=given.folder / "ck", batch="global"),
         devices=1,
-        max_epochs=given.epochs,
+        max_steps=given.epochs * given.samples // given.batch,
         enable_checkpointing=False,
         **common,
     )
