@@ -120,7 +120,7 @@ class Controller:
             self._take_early()
             picture = self._surroundings.picture(self._snapshot, self._roster)
             self._decision = self._decider.decide(picture)
-            self._roster.avoid = self._decision.avoid
+            self._roster.bad.until_s = self._decision.avoid
             self._roster.put(self._decision.states)
             self.introduce()
             self._act((*self._decision.actions, *self._tell_unheard()))
@@ -162,7 +162,7 @@ class Controller:
         return cluster_status(
             *(self._snapshot, self._world.history, views, trainers, decision.plan),
             *(decision.free, decision.left_alone, self._faults.why),
-            self._roster.mute.names(now_s),
+            self._roster.bad.mute.names(now_s),
             controller=controller,
             now_s=now_s,
         )
@@ -216,7 +216,7 @@ class Controller:
         self._surroundings.look(snapshot, self._roster.views, events, looked_s)
         if snapshot.queue.asking and any(view.running() for view in self._roster.views):
             found = self._surroundings.judgement(snapshot, began_s)
-            lead_s = self._roster.lead_s
+            lead_s = self._roster.bad.lead_s
             self.schedule.expect_pass(
                 *(found.due_s, found.until_s, found.sure_s, began_s),
                 *(lead_s, found.then_s),
@@ -300,7 +300,7 @@ class Controller:
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note
         if note.kind is NoteKind.UP:
-            self._roster.mute.heard(note.node)
+            self._roster.bad.mute.heard(note.node)
         if view is not None:
             record = view.state.of(note.task)
             self._roster.put({view.array: hear(view.state, numbered)})

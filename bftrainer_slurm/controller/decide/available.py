@@ -8,10 +8,10 @@ there after all ordinary jobs. So nodes that no pass has seen idle need no extra
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 
 from bftrainer_slurm.controller.decide.actions import Shrink
-from bftrainer_slurm.controller.decide.time_limits import SHORTEST_S
+from bftrainer_slurm.controller.decide.bars import Bar, for_all, for_growth, nodes_off
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES
@@ -24,7 +24,7 @@ def available(picture: Picture, settings: Settings) -> frozenset[Place]:
 
     A node that was busy when the nodes were last read counts as idle when no job is on it any more.
     """
-    return _free(_unused(picture).difference(*_not_ours(picture, settings).values()), picture)
+    return _free(_unused(picture) - nodes_off(for_all(picture, settings)), picture)
 
 
 def soon_available(picture: Picture, settings: Settings) -> frozenset[Place]:
@@ -40,30 +40,13 @@ def soon_available(picture: Picture, settings: Settings) -> frozenset[Place]:
     )
     if not leaving:  # at most turns
         return frozenset()
-    return _free(leaving.difference(*_not_ours(picture, settings).values()), picture)
+    return _free(leaving - nodes_off(for_all(picture, settings)), picture)
 
 
-def left_alone(picture: Picture, settings: Settings) -> dict[str, frozenset[str]]:
+def left_alone(picture: Picture, bars: Iterable[Bar]) -> dict[str, frozenset[str]]:
     """Return idle nodes that no element may start on now, by reason; a node may have several."""
     idle = nodes_of(_free(_unused(picture), picture))
-    return {why: idle & nodes for why, nodes in _not_ours(picture, settings).items()}
-
-
-def _not_ours(picture: Picture, settings: Settings) -> dict[str, Set[str]]:
-    """Return the nodes on which no element may start, by reason."""
-    now_s, snapshot = picture.now_s, picture.snapshot
-    soon_s, first_s = now_s + settings.min_hole_s, now_s + SHORTEST_S
-    yields = snapshot.configuration.preempts and not snapshot.configuration.exempt_s
-    wanted = {node for node, start_s in snapshot.wanted_s.items() if start_s < soon_s}
-    return {
-        "elements failed there, or started or ended too slowly": {
-            node for node, until_s in picture.avoid.items() if until_s > now_s
-        },
-        # A job that has preempted may not do so again for KillWait and MessageTimeout.
-        "an ordinary job is expected there soon": wanted | picture.taken,
-        "ordinary jobs could not preempt elements": set() if yields else snapshot.in_holes,
-        "reserved": {node for node, one in snapshot.reserved.items() if one.start_s < first_s},
-    }
+    return {one.why: idle & one.nodes for one in bars if one.array is None}
 
 
 def _unused(picture: Picture) -> frozenset[str]:
@@ -78,8 +61,8 @@ def _unused(picture: Picture) -> frozenset[str]:
 
 def _free(nodes: frozenset[str], picture: Picture) -> frozenset[Place]:
     """Return the places on these nodes that are in holes, and that no element has."""
-    nodes = (nodes & picture.snapshot.in_holes) - picture.out_of_reach
-    places = frozenset(place for node in nodes for place in Place.on(node))
+    there = nodes & picture.snapshot.in_holes
+    places = frozenset(place for node in there for place in Place.on(node))
     return places.difference(*(view.places for view in picture.views))
 
 
@@ -89,12 +72,8 @@ def growable(free: frozenset[Place], picture: Picture, settings: Settings) -> fr
     This leaves out nodes kept for jobs, nodes in holes for less than ``min_idle_s``, and the
     reserve: as many places as it has nodes, those first that are expected to be wanted soonest.
     """
-    now_s, since_s, kept = picture.now_s, picture.since_s, picture.kept
-    settled = [
-        place
-        for place in free
-        if place.node not in kept and now_s - since_s.get(place.node, now_s) >= settings.min_idle_s
-    ]
+    off = nodes_off(for_growth(picture, settings))
+    settled = [place for place in free if place.node not in off]
     short = max(0, picture.reserve - (len(free) - len(settled)))
     if short:
         settled = _soonest_wanted(settled, picture.life_s)

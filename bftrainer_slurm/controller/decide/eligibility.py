@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
+from bftrainer_slurm.controller.decide.bars import Bar, nodes_off
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.trainer_state import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -26,17 +27,26 @@ _SHOWN = 60  # characters of a list of nodes
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Which trainers cannot grow now, and why; which nodes the others cannot have. By array."""
+    """Which trainers (by array) cannot grow now, and why; which nodes the others cannot have."""
 
     stuck: Mapping[int, str] = field(default_factory=dict)
-    barred: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    bars: tuple[Bar, ...] = ()
+
+    @property
+    def barred(self) -> dict[int, frozenset[str]]:
+        """The nodes that trainers cannot have, by array."""
+        out: dict[int, frozenset[str]] = {}
+        for bar in self.bars:
+            if bar.array is not None:
+                out[bar.array] = out.get(bar.array, frozenset()) | bar.nodes
+        return out
 
 
 def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibility:
     """Return what keeps each trainer from growing. Its own nodes are never among those refused."""
     now_s = snapshot.time_s
     stuck: dict[int, str] = {}
-    barred: dict[int, frozenset[str]] = {}
+    bars: list[Bar] = []
     unfit: dict[object, frozenset[str]] = {}
     everybodys = frozenset[str]().union(*(nodes_of(view.places) for view in views))
     for view in views:
@@ -56,18 +66,19 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
             )
             if asked not in unfit:
                 unfit[asked] = _unfit(demands, snapshot)
-            refused = view.state.refused.items()
-            said_no = {node for node, until_s in refused if until_s > now_s}
-            out = unfit[asked].union(said_no) - own
+            mine = [Bar("it lacks what the trainer asks for", unfit[asked] - own, array)]
+            mine += _refused(view, own, now_s)
+            out = nodes_off(mine, array)
             why = _too_few(view, snapshot.in_service, out)
             if why is None and wait is not None and now_s < wait.displaces_s:
-                out |= everybodys - own
-                why = None if snapshot.in_holes - out - own else _why_not_now(wait)
-            if out and why is None:
-                barred[array] = out
+                others = Bar(_why_not_now(wait), everybodys - own, array, wait.displaces_s)
+                mine.append(others)
+                why = None if snapshot.in_holes - out - everybodys - own else others.why
+            if why is None:
+                bars += (one for one in mine if one.nodes)
         if why is not None:
             stuck[array] = why
-    return Eligibility(stuck, barred)
+    return Eligibility(stuck, tuple(bars))
 
 
 def why_never(demands: Demands) -> str | None:
@@ -134,6 +145,15 @@ def _why_later(view: TrainerView, snapshot: Snapshot) -> str | None:
         return None
     begin = time.strftime("%F %T", time.localtime(begin_s))
     return f"it is not to begin before {begin} (its StartTime)"
+
+
+def _refused(view: TrainerView, own: frozenset[str], now_s: float) -> list[Bar]:
+    """Return the nodes on which a trainer's elements went wrong, or that Slurm refuses it."""
+    refused = {node: end_s for node, end_s in view.state.refused.items() if end_s > now_s}
+    if not refused:  # most trainers
+        return []
+    why = "Slurm refuses it, or the trainer's elements went wrong there"
+    return [Bar(why, frozenset(refused) - own, view.array, max(refused.values()))]
 
 
 def _why_not_now(wait: Wait) -> str:

@@ -48,10 +48,11 @@ def problem_of(
     curves = curves_of(objective, facts)
     pool = free.union(*(view.places for view in chosen))
     nodes = nodes_of(pool)
+    all_barred = eligible.barred
     barred = {
         view.array: out
         for view in chosen
-        if (out := eligible.barred.get(view.array, frozenset()) & nodes)
+        if (out := all_barred.get(view.array, frozenset()) & nodes)
     }
     classes = _classes(pool, hardware, barred)
     trainers = tuple(

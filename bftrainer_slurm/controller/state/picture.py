@@ -86,13 +86,13 @@ class Surroundings:
         return Picture(
             snapshot,
             roster.views,
-            roster.avoid,
+            roster.bad.until_s,
             roster.out_of_reach,
             self._holes.since_s,
             self._holes.life_s(snapshot),
             self._holes.forward_time_s(settings),
             settings.reserve_nodes,
             self.judgement(snapshot, now_s),
-            roster.lead_s,
+            roster.bad.lead_s,
             self._preemptions.nodes,
         )

@@ -5,19 +5,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.faults import Faults
-from bftrainer_slurm.controller.observe.schedule import lead_s
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.complaints import Complaints
-from bftrainer_slurm.controller.state.endings import Endings
+from bftrainer_slurm.controller.state.bad_nodes import BadNodes
 from bftrainer_slurm.controller.state.history import History, Stay, differ
 from bftrainer_slurm.controller.state.member_notes import Told, told_before
-from bftrainer_slurm.controller.state.mute import MuteNodes, mute_sentence
 from bftrainer_slurm.controller.state.phases import (
     OCCUPIES,
     Began,
@@ -32,12 +28,9 @@ from bftrainer_slurm.controller.state.trainer_state import (
     ask,
     finish,
     note_failed,
-    refuse,
 )
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.model import ElementId, ElementState, Trainer
-
-logger = logging.getLogger(__name__)
 
 _STAYS = (ElementState.RUNNING, ElementState.SUSPENDED)
 
@@ -59,20 +52,17 @@ class Record:
 class Roster:
     """All trainers, by array.
 
-    ``avoid`` says until when (Unix seconds) nodes are left alone; ``out_of_reach`` are nodes of
+    ``bad`` are nodes that are left alone for what happened there; ``out_of_reach`` those of
     trainers that cannot be handled. ``replaced`` trainers reuse the array id of another one.
     """
 
     def __init__(self, history: History, settings: Settings, faults: Faults) -> None:
-        self.avoid: Mapping[str, float] = {}
+        self.bad = BadNodes(settings)
         self.out_of_reach: frozenset[str] = frozenset()
         self.replaced: frozenset[int] = frozenset()
-        self.mute = MuteNodes()
         self._history = history
         self._settings = settings
         self._faults = faults
-        self._endings = Endings()
-        self._slow = Complaints()
         self._records = {array: Record(state) for array, state in _as_left(history).items()}
 
     @property
@@ -84,11 +74,6 @@ class Roster:
     def arrays(self) -> frozenset[int]:
         """The trainers that Slurm had at the last look, whether they can be handled or not."""
         return frozenset(self._records)
-
-    @property
-    def lead_s(self) -> float:
-        """How long before a backfill pass trainers leave, by how long elements take to end."""
-        return lead_s(self._endings.usual_s)
 
     def view(self, array: int) -> TrainerView | None:
         """Return one of the views."""
@@ -180,9 +165,7 @@ class Roster:
                 events += happened
                 trained = self.told(trainer.array).trained
                 states[trainer.array] = note_failed(state, trained, now_s)
-        self.avoid = {node: until_s for node, until_s in self.avoid.items() if until_s > now_s}
-        self._see_endings(trainers, states, events, now_s)
-        self._see_mute(trainers, states, hears, now_s)
+        self.bad.look(trainers, states, events, hears, now_s)
         self._see(snapshot, states)
         self.put(states)
         self._see_lost(events)
@@ -228,62 +211,6 @@ class Roster:
             record.state, over=over, finished_s=now_s, submit_s=submit_s, begun=begun
         )
         return record
-
-    def _see_endings(
-        self,
-        trainers: Iterable[Trainer],
-        states: dict[int, TrainerState],
-        events: Iterable[Event],
-        now_s: float,
-    ) -> None:
-        """Keep trainers off nodes on which their elements take unusually long to end.
-
-        One user's trainers may be the reason themselves, so that others stay off only if this has
-        happened to two users.
-        """
-        ended = (event for event in events if isinstance(event, Ended))
-        records = (record for state in states.values() for record in state.elements.values())
-        since_s = [record.since_s for record in records if record.phase is Phase.ENDING]
-        self._endings.saw(ended, since_s, now_s)
-        for trainer in trainers if since_s else ():
-            if (state := states.get(trainer.array)) is None:
-                continue
-            states[trainer.array], slow = self._endings.blame(
-                trainer, state, now_s, self._settings.slow_end_s
-            )
-            until_s = now_s + self._settings.bad_node_s
-            for node, took_s in slow.items():
-                shared = self._slow.add(node, trainer.user, until_s, now_s)
-                whose = "all trainers stay" if shared else f"trainer {trainer.array} stays"
-                logger.warning(
-                    "an element of %d took %.1f s to end on %s: %s off it for now",
-                    *(trainer.array, took_s, node, whose),
-                )
-                if shared:
-                    self.avoid = {**self.avoid, node: until_s}
-                else:
-                    states[trainer.array] = refuse(states[trainer.array], {node}, until_s)
-
-    def _see_mute(
-        self,
-        trainers: Iterable[Trainer],
-        states: dict[int, TrainerState],
-        hears: bool,
-        now_s: float,
-    ) -> None:
-        """Keep trainers off nodes on which their elements were mute; note that in states."""
-        until_s, known = now_s + self._settings.bad_node_s, self.mute.names(now_s)
-        if not hears:
-            self.mute.deaf_s = now_s
-        for trainer in trainers:
-            if (state := states.get(trainer.array)) is None:
-                continue
-            after, shared = self.mute.look(trainer, state, now_s, until_s)
-            states[trainer.array] = after
-            self.avoid = {**self.avoid, **dict.fromkeys(shared, until_s)}
-        for node in self.mute.names(now_s):
-            if node not in known:
-                logger.warning("%s", mute_sentence([node]))
 
     def _see_lost(self, events: Iterable[Event]) -> None:
         for record in self._records.values():

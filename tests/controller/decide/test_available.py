@@ -15,6 +15,7 @@ from bftrainer_slurm.controller.decide.available import (
     left_alone,
     refill,
 )
+from bftrainer_slurm.controller.decide.bars import Bar, for_all, nodes_off, why_not
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
@@ -113,7 +114,7 @@ def test_a_node_that_a_waiting_job_is_about_to_get_is_not() -> None:
 def test_where_ordinary_jobs_could_not_take_it_back_at_once_no_node_is(settings: Any) -> None:
     seen = replace(BOTH, configuration=Configuration(**settings))
     assert free(seen) == set()
-    alone = left_alone(picture(of=seen), SETTINGS)
+    alone = left_alone(picture(of=seen), for_all(picture(of=seen), SETTINGS))
     assert alone["ordinary jobs could not preempt elements"] == {"n1", "n2"}
 
 
@@ -145,11 +146,23 @@ def test_a_nodes_hardware_is_the_first_feature_that_the_admin_names() -> None:
 def test_idle_nodes_that_are_left_alone_are_told_by_why() -> None:
     soon = Reservation("maintenance", NOW_S + 60, NOW_S + 600, ("n2", "n9"))
     seen = replace(BOTH, reservations=(soon,))
-    found = left_alone(picture(of=seen, avoid={"n1": NOW_S + 60}), SETTINGS)
+    now = picture(of=seen, avoid={"n1": NOW_S + 60})
+    found = left_alone(now, for_all(now, SETTINGS))
     assert {why: set(nodes) for why, nodes in found.items() if nodes} == {
         "elements failed there, or started or ended too slowly": {"n1"},
         "reserved": {"n2"},
     }
+
+
+def test_one_question_says_why_a_trainer_may_not_start_on_a_node() -> None:
+    now = picture(of=BOTH, avoid={"n1": NOW_S + 60})
+    bars = [*for_all(now, SETTINGS), Bar("it lacks a feature", frozenset({"n1", "n2"}), ARRAY)]
+    bad = "elements failed there, or started or ended too slowly"
+    assert why_not(bars, "n1") == [bad]
+    assert why_not(bars, "n1", ARRAY) == [bad, "it lacks a feature"]
+    assert (why_not(bars, "n2"), why_not(bars, "n9", ARRAY)) == ([], [])
+    assert (nodes_off(bars), nodes_off(bars, ARRAY)) == ({"n1"}, {"n1", "n2"})
+    assert next(one.until_s for one in bars if one.why == bad) == NOW_S + 60
 
 
 NODES = frozenset({"n1", "n2", "n3"})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bftrainer_slurm.controller.decide.bars import Bar
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
 from bftrainer_slurm.controller.decide.planning import same_question
 from bftrainer_slurm.controller.decide.problem import problem_of
@@ -71,7 +72,7 @@ def test_kinds_of_hardware_become_classes_of_nodes() -> None:
 
 
 def test_nodes_that_some_trainers_cannot_have_become_classes_of_their_own() -> None:
-    eligible = Eligibility(barred={ARRAY: frozenset({"n7", "n99"})})
+    eligible = Eligibility(bars=(Bar("no", frozenset({"n7", "n99"}), ARRAY),))
     problem = limited(view(ON_N1, HELD), eligible=eligible)
     assert {frozenset(one.nodes) for one in problem.classes} == {
         frozenset({"n7"}), frozenset({"n1", "n8"}),
@@ -81,7 +82,7 @@ def test_nodes_that_some_trainers_cannot_have_become_classes_of_their_own() -> N
 
 
 def test_nodes_that_nobody_here_is_barred_from_need_no_classes() -> None:
-    eligible = Eligibility(barred={ARRAY: frozenset({"n99"})})
+    eligible = Eligibility(bars=(Bar("no", frozenset({"n99"}), ARRAY),))
     assert limited(view(ON_N1, HELD), eligible=eligible).classes == ()
 
 

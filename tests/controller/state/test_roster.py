@@ -116,16 +116,16 @@ def slow_to_end(*users: str) -> Looking:
 def test_a_trainer_stays_off_a_node_on_which_it_takes_unusually_long_to_end() -> None:
     looking = slow_to_end("alice")
     assert looking.roster.state(ARRAY).refused == {"n1": looking.now_s + 900}
-    assert looking.roster.avoid == {}
+    assert looking.roster.bad.until_s == {}
 
 
 def test_no_user_alone_keeps_others_off_nodes_by_slow_ends() -> None:
-    assert slow_to_end("alice", "alice").roster.avoid == {}
+    assert slow_to_end("alice", "alice").roster.bad.until_s == {}
 
 
 def test_all_stay_off_a_node_on_which_elements_of_two_users_take_unusually_long_to_end() -> None:
     looking = slow_to_end("alice", "bob")
-    assert looking.roster.avoid == {"n1": looking.now_s + 900}
+    assert looking.roster.bad.until_s == {"n1": looking.now_s + 900}
 
 
 def test_a_failure_counts_when_it_is_first_seen() -> None:
