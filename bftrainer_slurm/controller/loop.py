@@ -26,7 +26,7 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.one_size import why_kept
 from bftrainer_slurm.controller.state.pauses import note_change
-from bftrainer_slurm.controller.state.phases import GOES
+from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.picture import Surroundings
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
@@ -108,7 +108,7 @@ class Controller:
                     self.schedule.heard(NoteKind.FAILED, now_s)
 
     def turn(self) -> None:
-        """Look at Slurm, decide, and act.
+        """Read Slurm, follow what has happened, expect what comes, decide, and act.
 
         Raises:
             GatewayError: Slurm did not answer, or not as it should.
@@ -116,7 +116,15 @@ class Controller:
                 nothing is lost.
         """
         try:
-            self._look()
+            began_s, before = self._world.clock(), self._roster.arrays
+            due = self._due(began_s)
+            self._read(due, began_s)
+            looked_s = self._world.clock()
+            events = self._follow(began_s, looked_s)
+            self._schedule_looks(due, began_s, looked_s)
+            self._tell_gone(before, looked_s)
+            self._surroundings.look(self._snapshot, self._roster.views, events, looked_s)
+            self._expect_pass(began_s)
             self._take_early()
             picture = self._surroundings.picture(self._snapshot, self._roster)
             self._decision = self._decider.decide(picture)
@@ -183,53 +191,71 @@ class Controller:
             now_s,
         )
 
-    def _look(self) -> None:
-        """Read Slurm, and bring what is known up to date."""
-        world, began_s = self._world, self._world.clock()
-        malformed_before = self._snapshot.queue.malformed
-        due = self.schedule.also_due(began_s)
-        judgement = self._surroundings.judgement(self._snapshot, began_s)
-        if judgement.asks and began_s >= judgement.sure_s:
-            due |= {"pass"}
-        self._snapshot = snapshot = read(world.gateway, self._snapshot, began_s, due, world.mine)
-        world.pacer.limit = snapshot.configuration.rate_limit
-        malformed = snapshot.queue.malformed
-        for array in malformed.keys() - malformed_before.keys():
+    def _due(self, now_s: float) -> frozenset[str]:
+        """What to read besides the queue."""
+        judgement = self._surroundings.judgement(self._snapshot, now_s)
+        judged = {"pass"} if judgement.asks and now_s >= judgement.sure_s else set[str]()
+        return self.schedule.also_due(now_s) | judged
+
+    def _read(self, due: frozenset[str], now_s: float) -> None:
+        """Read Slurm."""
+        world, before = self._world, self._snapshot.queue.malformed
+        self._snapshot = read(world.gateway, self._snapshot, now_s, due, world.mine)
+        world.pacer.limit = self._snapshot.configuration.rate_limit
+        malformed = self._snapshot.queue.malformed
+        for array in malformed.keys() - before.keys():
             logger.warning("job %d is not a trainer and left alone: %s", array, malformed[array])
-        looked_s = world.clock()
-        took_s = max(0.0, looked_s - began_s)
-        world.history.counts.looks.add(took_s)
+
+    def _follow(self, began_s: float, looked_s: float) -> list[Event]:
+        """Bring each trainer's record up to date; return what has happened to elements."""
+        self._world.history.counts.looks.add(max(0.0, looked_s - began_s))
         self._faults.begin()
         had = {view.array: view.places for view in self._roster.views}
-        before = self._roster.arrays
-        events = self._roster.look(snapshot, world.hears())
+        events = self._roster.look(self._snapshot, self._world.hears())
+        self._note_pauses(had, began_s)
+        return events
+
+    def _schedule_looks(self, due: frozenset[str], began_s: float, looked_s: float) -> None:
+        """Plan the next look: sooner while elements end, and as soon as one has rested."""
         ending = any(view.ids(*GOES) for view in self._roster.views)
-        self.schedule.looked(looked_s, due, ending, took_s)
+        self.schedule.looked(looked_s, due, ending, max(0.0, looked_s - began_s))
         rest_s = self._settings.relaunch_after_s
         for view in self._roster.views:
             if view.rests(began_s - rest_s):
                 self.schedule.again(looked_s + rest_s)
             if view.state.rests_until_s > looked_s and not view.over:
                 self.schedule.again(view.state.rests_until_s)
-        self._note_pauses(had, began_s)
-        self._tell_lost(looked_s)
-        self._surroundings.look(snapshot, self._roster.views, events, looked_s)
-        if snapshot.queue.asking and any(view.running() for view in self._roster.views):
-            found = self._surroundings.judgement(snapshot, began_s)
+
+    def _expect_pass(self, now_s: float) -> None:
+        """Look in time before Slurm's next backfill pass, if a job waits and trainers run."""
+        if self._snapshot.queue.asking and any(view.running() for view in self._roster.views):
+            found = self._surroundings.judgement(self._snapshot, now_s)
             lead_s = self._roster.bad.lead_s
             self.schedule.expect_pass(
-                *(found.due_s, found.until_s, found.sure_s, began_s),
+                *(found.due_s, found.until_s, found.sure_s, now_s),
                 *(lead_s, found.then_s),
             )
-        self._forget(before, looked_s)
 
-    def _tell_lost(self, now_s: float) -> None:
-        """Tell the keeper which elements are gone, until it hears it or they may be back."""
-        for one in self._roster.lost:
-            if self._world.groups.lost(one):
-                self._roster.keeper_knows(one)
-        if self._roster.lost:
+    def _tell_gone(self, before: frozenset[int], now_s: float) -> None:
+        """Tell the keeper which elements and trainers are gone, until it hears it or they are back.
+
+        What is known of trainers is dropped with them, and once a day what is old.
+        """
+        world, roster = self._world, self._roster
+        for one in roster.lost:
+            if world.groups.lost(one):
+                roster.keeper_knows(one)
+        if roster.lost:
             self.schedule.again(now_s + SILENT_S)
+        arrays = frozenset(one.array for one in self._snapshot.queue.trainers)
+        kept = arrays - roster.replaced
+        over = (self._over | before) - kept
+        self._over = frozenset(array for array in over if not world.groups.end(array))
+        world.appraiser.forget(kept)
+        if now_s - self._tidied_s >= _DAY_S:
+            self._tidied_s = now_s
+            world.history.forget_old(now_s, arrays)
+            world.history.lessons.forget_too_much(arrays)
 
     def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:
         """Remember until when trainers stand still, if their places differ from ``before``."""
@@ -283,19 +309,6 @@ class Controller:
     def _unheard(self, view: TrainerView) -> Unheard | None:
         joined, told = self._world.appraiser.joined(view), self._roster.told(view.array)
         return unheard(view, told.together, joined, self._world.hears())
-
-    def _forget(self, before: frozenset[int], now_s: float) -> None:
-        """Tell of trainers that are gone since ``before``, and once a day drop old data."""
-        world = self._world
-        arrays = frozenset(one.array for one in self._snapshot.queue.trainers)
-        kept = arrays - self._roster.replaced
-        over = (self._over | before) - kept
-        self._over = frozenset(array for array in over if not world.groups.end(array))
-        world.appraiser.forget(kept)
-        if now_s - self._tidied_s >= _DAY_S:
-            self._tidied_s = now_s
-            world.history.forget_old(now_s, arrays)
-            world.history.lessons.forget_too_much(arrays)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note

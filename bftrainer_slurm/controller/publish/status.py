@@ -9,10 +9,11 @@ from typing import Any
 from bftrainer_slurm.controller.observe.reports import Progress
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.failing import Failing
-from bftrainer_slurm.controller.state.history import History, Tally
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.one_size import why_kept
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
 from bftrainer_slurm.controller.state.preemptions import summary
+from bftrainer_slurm.controller.state.tally import Tally
 from bftrainer_slurm.controller.state.unheard import Unheard, named, since_s
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, Place, nodes_of

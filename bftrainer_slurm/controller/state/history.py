@@ -10,9 +10,8 @@ import math
 import sqlite3
 import time
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,13 @@ from bftrainer_slurm.controller.state.database import (
     put,
     reading,
 )
-from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Served, Work, served
+from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Work
 from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.learnt import Rows, later, news
 from bftrainer_slurm.controller.state.lessons import Lessons
 from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
 from bftrainer_slurm.controller.state.schema import UPGRADES, tables_with
+from bftrainer_slurm.controller.state.tally import Stays, Tally
 from bftrainer_slurm.model import ElementId, Trainer
 
 _KEEP_S = 90 * 86400.0
@@ -84,20 +84,6 @@ class Stay:
     start_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """A summary of one trainer so far. ``node_s`` counts finished stays only.
-
-    ``had`` says when it had nodes.
-    """
-
-    grew: int = 0
-    shrank: int = 0
-    reclaimed: int = 0
-    node_s: float = 0.0
-    had: Served = field(default_factory=Served)
-
-
 class History:
     """The history file. ``how`` a stay ended: shrank, reclaimed, or ended (by itself).
 
@@ -118,7 +104,7 @@ class History:
         self.holes = Spans(self._database, "holes")
         self.inventory = Inventory(self._database)
         self._in_file = path != ":memory:"
-        self._tallies: dict[int, Tally] = {}
+        self._stays: dict[int, Stays] = {}
         self._ended: dict[int, str] = {}  # the file may not have it yet
         self._preemptions: list[Preemption] | None = None  # as read last
 
@@ -130,14 +116,18 @@ class History:
     def begin_stay(self, element: ElementId, node: str, time_s: float) -> None:
         """Note that an element runs on a node."""
         self.counts.started += 1
-        self._tallies.pop(element.array, None)
+        stays = self._stays.get(element.array)
+        if stays is not None and not stays.begin(element.task, time_s):
+            del self._stays[element.array]
         begin = "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)"
         self._database.write((begin, (element.array, element.task, node, time_s)))
 
     def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
         """Note that an element has ended."""
         self.counts.ended[how] += 1
-        self._tallies.pop(element.array, None)
+        stays = self._stays.get(element.array)
+        if stays is not None and not stays.end(element.task, time_s, how):
+            del self._stays[element.array]
         end = (
             "UPDATE stays SET end_s = max(start_s, ?), how = ? "
             "WHERE array = ? AND task = ? AND end_s IS NULL"
@@ -170,18 +160,15 @@ class History:
         return {Stay(ElementId(array, task), node, start_s) for task, node, start_s in rows}
 
     def tally(self, array: int) -> Tally:
-        """Count one trainer's stays."""
-        if (known := self._tallies.get(array)) is not None:
-            return known
-        rows = self._database.read("SELECT start_s, end_s, how FROM stays WHERE array = ?", array)
+        """Return the sums of one trainer's stays."""
+        if (known := self._stays.get(array)) is not None:
+            return known.tally
+        query = "SELECT task, start_s, end_s, how FROM stays WHERE array = ?"
+        rows = self._database.read(query, array)
         if self.trouble is not None and not rows:
             return Tally()  # perhaps it cannot be read
-        ways = Counter(how for _, _, how in rows)
-        node_s = sum(end_s - start_s for start_s, end_s, _ in rows if end_s is not None)
-        had = served((start_s, end_s) for start_s, end_s, _ in rows)
-        tally = Tally(len(rows), ways["shrank"], ways["reclaimed"], node_s, had)
-        self._tallies[array] = tally
-        return tally
+        self._stays[array] = Stays(rows)
+        return self._stays[array].tally
 
     def set_work(self, array: int, work: Work) -> None:
         """Note the sum of a trainer's reports."""
@@ -201,7 +188,8 @@ class History:
             self.counts.preempted_elements += one.elements
             self.counts.late_jobs += one.delay_s > LATE_S
             self._database.write(put("preemptions", *astuple(one)))
-            self._preemptions = None
+            if self._preemptions is not None:
+                self._preemptions.append(one)
 
     def preemptions(self, since_s: float) -> list[Preemption]:
         """Return these jobs from a time on."""
@@ -299,7 +287,7 @@ class History:
 
     def end_unseen(self) -> None:
         """End what was open when this host worked last, at an unknown time: others worked since."""
-        self._tallies.clear()
+        self._stays.clear()
         self._database.write(
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
@@ -336,7 +324,7 @@ class History:
             (f"DELETE FROM {table} WHERE array = ?", (array,)) for table in tables_with("array")
         )
         self._database.write(*these)
-        self._tallies.pop(array, None)
+        self._stays.pop(array, None)
         self._ended.pop(array, None)
 
     def forget_old(self, now_s: float, living: Iterable[int] = ()) -> None:
@@ -357,7 +345,7 @@ class History:
             for table in tables_with(column)
         )
         self._database.write(*((delete, (old_s,)) for delete in old))
-        self._tallies.clear()
+        self._stays.clear()
 
     def close(self) -> None:
         """Close the file."""
