@@ -19,7 +19,7 @@ from typing import Any, cast
 from bftrainer_slurm.controller.act.groups import KeeperGroups
 from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
-from bftrainer_slurm.controller.loop import Controller, World
+from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.controller.publish.keys import key_in, link_of
 from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
@@ -30,6 +30,7 @@ from bftrainer_slurm.controller.settings_file import Configured
 from bftrainer_slurm.controller.state.counts import MeteredGateway
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
 from bftrainer_slurm.keeper.home import find_or_start, private_folder
 from bftrainer_slurm.model import Trainer

@@ -6,13 +6,11 @@ It gets its gateway, planner, keeper's groups, history and clock from the caller
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from bftrainer_slurm.controller.act.execute import after, execute
-from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
-from bftrainer_slurm.controller.act.pacing import Pacer
+from bftrainer_slurm.controller.act.groups import SILENT_S
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, array_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import Made
@@ -22,44 +20,22 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.goodput import goodput
-from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.one_size import why_kept
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.picture import Surroundings
-from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.roster import Roster
 from bftrainer_slurm.controller.state.trainer_state import hear
 from bftrainer_slurm.controller.state.unheard import Unheard, unheard
 from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import Place, Trainer
-from bftrainer_slurm.planner.problem import PlanMaker
-from bftrainer_slurm.slurm.gateway import Gateway
+from bftrainer_slurm.model import Place
 
 logger = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What the loop works with.
-
-    ``mine`` says which trainers this controller runs, ``appraiser`` knows what they can do,
-    ``hears`` whether the notes of elements come through.
-    """
-
-    gateway: Gateway
-    planner: PlanMaker
-    history: History
-    groups: Groups
-    clock: Callable[[], float]
-    pacer: Pacer
-    mine: Callable[[Trainer], bool]
-    appraiser: Appraiser
-    hears: Callable[[], bool] = lambda: False
 
 
 class Controller:
@@ -121,10 +97,9 @@ class Controller:
             self._read(due, began_s)
             looked_s = self._world.clock()
             events = self._follow(began_s, looked_s)
+            self._surroundings.look(self._snapshot, self._roster.views, events, looked_s)
             self._schedule_looks(due, began_s, looked_s)
             self._tell_gone(before, looked_s)
-            self._surroundings.look(self._snapshot, self._roster.views, events, looked_s)
-            self._expect_pass(began_s)
             self._take_early()
             picture = self._surroundings.picture(self._snapshot, self._roster)
             self._decision = self._decider.decide(picture)
@@ -216,7 +191,7 @@ class Controller:
         return events
 
     def _schedule_looks(self, due: frozenset[str], began_s: float, looked_s: float) -> None:
-        """Plan the next look: sooner while elements end, and as soon as one has rested."""
+        """Plan the next looks: while elements end, when one has rested, before a backfill pass."""
         ending = any(view.ids(*GOES) for view in self._roster.views)
         self.schedule.looked(looked_s, due, ending, max(0.0, looked_s - began_s))
         rest_s = self._settings.relaunch_after_s
@@ -225,15 +200,11 @@ class Controller:
                 self.schedule.again(looked_s + rest_s)
             if view.state.rests_until_s > looked_s and not view.over:
                 self.schedule.again(view.state.rests_until_s)
-
-    def _expect_pass(self, now_s: float) -> None:
-        """Look in time before Slurm's next backfill pass, if a job waits and trainers run."""
         if self._snapshot.queue.asking and any(view.running() for view in self._roster.views):
-            found = self._surroundings.judgement(self._snapshot, now_s)
-            lead_s = self._roster.bad.lead_s
+            found = self._surroundings.judgement(self._snapshot, began_s)
             self.schedule.expect_pass(
-                *(found.due_s, found.until_s, found.sure_s, now_s),
-                *(lead_s, found.then_s),
+                *(found.due_s, found.until_s, found.sure_s, began_s),
+                *(self._roster.bad.lead_s, found.then_s),
             )
 
     def _tell_gone(self, before: frozenset[int], now_s: float) -> None:

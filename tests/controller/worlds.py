@@ -8,7 +8,7 @@ from typing import Any
 
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.act.pacing import Pacer
-from bftrainer_slurm.controller.loop import Controller, World
+from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
@@ -17,6 +17,7 @@ from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Appraiser, Profiles
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
+from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.model import (
     Element,
     ElementId,

@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bftrainer_slurm.controller.state.ageing import old
 from bftrainer_slurm.controller.state.counts import Counts
 from bftrainer_slurm.controller.state.database import (
     Database,
@@ -22,57 +23,22 @@ from bftrainer_slurm.controller.state.database import (
     Statement,
     newest,
     put,
-    reading,
 )
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Work
 from bftrainer_slurm.controller.state.inventory import Inventory
-from bftrainer_slurm.controller.state.learnt import Rows, later, news
+from bftrainer_slurm.controller.state.learnt import Rows, differ, taken_over
 from bftrainer_slurm.controller.state.lessons import Lessons
 from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
 from bftrainer_slurm.controller.state.schema import UPGRADES, tables_with
 from bftrainer_slurm.controller.state.tally import Stays, Tally
 from bftrainer_slurm.model import ElementId, Trainer
 
-_KEEP_S = 90 * 86400.0
-# Either makes sure that a time is not that of a clock which was wrong for a moment, at boot say.
-_SURE_S = 3600.0  # without a break
-_SURE_IN_ALL_S = 86400.0
-_SURE = """
-SELECT max(end_s) FROM (
-    SELECT start_s, end_s, sum(end_s - start_s) OVER (ORDER BY end_s DESC) AS in_all_s FROM watches
-) WHERE end_s - start_s >= ? OR in_all_s >= ?
-"""
 _PROBLEMS_KEPT = 100
-# One of the two ids may be empty: not known.
-_LEFT = (
-    "INSERT INTO trainers (array, id, time_s, over, begun) VALUES (?, ?, ?, ?, ?) "
-    "ON CONFLICT DO UPDATE SET id = max(id, excluded.id), time_s = max(time_s, excluded.time_s), "
-    "over = coalesce(over, excluded.over), begun = max(begun, excluded.begun)"
-)
-_LARGEST_PROBLEM = 64 * 2**20
-_READ_S = 15.0
 _PAUSES_KEPT = 500  # of a trainer
 
 
 class HistoryError(Exception):
     """The history file cannot be used; the message says which and what to do."""
-
-
-def past_problem(path: Path, back: int) -> bytes:
-    """Return the problem, as JSON, of the controller's plan so many plans ago; 1 is the last.
-
-    Raises:
-        HistoryError: in one line.
-    """
-    query = "SELECT document FROM problems ORDER BY rowid DESC LIMIT 1 OFFSET ?"
-    try:
-        with reading(path, _READ_S) as database:
-            rows = database.execute(query, (back - 1,)).fetchall()
-        if not rows:
-            raise HistoryError(f"{path}: it has fewer than {back} problems")
-        return zlib.decompressobj().decompress(rows[0][0], _LARGEST_PROBLEM)
-    except (sqlite3.Error, zlib.error, TypeError) as error:
-        raise HistoryError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,24 +265,7 @@ class History:
 
         Of two trainers under one array the one that was met later counts, with what is about it.
         """
-        now_s = self._clock()
-        found = self._database.read("SELECT array, id, time_s FROM trainers")
-        known = {array: (id_, time_s) for array, id_, time_s in found}
-        gone = set()
-        for array, id_, time_s, *_ in rows["trainers"]:
-            own_id, own_s = known.get(array, ("", time_s))
-            if differ(id_, own_id) and time_s < own_s <= now_s:
-                gone.add(array)
-            elif differ(id_, own_id):
-                self.forget(array)
-        looks = [row for row in rows["looks"] if row[2] not in gone]
-        self._database.write(
-            *((_LEFT, row) for row in rows["trainers"] if row[0] not in gone),
-            *news("looks", looks, self._database),
-            *news("rescales", rows["rescales"], self._database),
-            *(later("reforms", row, now_s) for row in rows["reforms"] if row[0] not in gone),
-            *(later("asked", row, now_s) for row in rows["asked"] if row[0] not in gone),
-        )
+        self._database.write(*taken_over(rows, self._database, self.forget, self._clock()))
 
     def forget(self, array: int) -> None:
         """Drop all data about the trainer with this array id."""
@@ -328,23 +277,8 @@ class History:
         self._ended.pop(array, None)
 
     def forget_old(self, now_s: float, living: Iterable[int] = ()) -> None:
-        """Drop data older than 90 days, except those about ``living`` trainers (array ids).
-
-        If the clock is wrong, it may be months ahead: only one by which controllers have looked for
-        an hour without a break is believed, or for a day in all.
-        """
-        ((sure_s,),) = self._database.read(_SURE, _SURE_S, _SURE_IN_ALL_S) or ((None,),)
-        if sure_s is None:
-            return
-        old_s = min(now_s, sure_s) - _KEEP_S
-        lives = f"array IN ({', '.join(map(str, living))})"
-        old = (
-            f"DELETE FROM {table} WHERE {column} < ?"
-            + (f" AND NOT {lives}" if table in tables_with("array") else "")
-            for column in ("end_s", "time_s")
-            for table in tables_with(column)
-        )
-        self._database.write(*((delete, (old_s,)) for delete in old))
+        """Drop data older than 90 days, except those about ``living`` trainers (array ids)."""
+        self._database.write(*old(self._database, now_s, living))
         self._stays.clear()
 
     def close(self) -> None:
@@ -354,8 +288,3 @@ class History:
 
 def _unask(element: ElementId) -> Statement:
     return "DELETE FROM asked WHERE array = ? AND task = ?", (element.array, element.task)
-
-
-def differ(id_: str, other: str) -> bool:
-    """Whether the ids of two records show that they are two trainers."""
-    return bool(id_ and other and id_ != other)

@@ -26,6 +26,12 @@ _TABLES = {
     "reforms": ("array", "time_s", "runtime", "generation", "nodes"),
     "asked": ("array", "task", "time_s", "node", "start_s"),
 }
+# One of the two ids may be empty: not known.
+_LEFT = (
+    "INSERT INTO trainers (array, id, time_s, over, begun) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT DO UPDATE SET id = max(id, excluded.id), time_s = max(time_s, excluded.time_s), "
+    "over = coalesce(over, excluded.over), begun = max(begun, excluded.begun)"
+)
 NO_ROWS: Rows = {table: [] for table in _TABLES}
 _SAID = {
     "begun": "begun OR EXISTS (SELECT 1 FROM stays WHERE stays.array = trainers.array) AS begun"
@@ -119,7 +125,33 @@ def sensible(rows: Any) -> Rows:
     }
 
 
-def news(table: str, rows: Sequence[Row], database: Database) -> list[Statement]:
+def taken_over(
+    rows: Rows, database: Database, forget: Callable[[int], object], now_s: float
+) -> list[Statement]:
+    """Return the statements that add what is not known here; other trainers are forgotten first.
+
+    Of two trainers under one array the one that was met later counts, with what is about it.
+    """
+    found = database.read("SELECT array, id, time_s FROM trainers")
+    known = {array: (id_, time_s) for array, id_, time_s in found}
+    gone = set()
+    for array, id_, time_s, *_ in rows["trainers"]:
+        own_id, own_s = known.get(array, ("", time_s))
+        if differ(id_, own_id) and time_s < own_s <= now_s:
+            gone.add(array)
+        elif differ(id_, own_id):
+            forget(array)
+    looks = [row for row in rows["looks"] if row[2] not in gone]
+    return [
+        *((_LEFT, row) for row in rows["trainers"] if row[0] not in gone),
+        *_news("looks", looks, database),
+        *_news("rescales", rows["rescales"], database),
+        *(_later("reforms", row, now_s) for row in rows["reforms"] if row[0] not in gone),
+        *(_later("asked", row, now_s) for row in rows["asked"] if row[0] not in gone),
+    ]
+
+
+def _news(table: str, rows: Sequence[Row], database: Database) -> list[Statement]:
     """Return the statements that add the rows that are news here, where many are about one thing.
 
     They were written after the last one that is known: no matter when, clocks differ and are set.
@@ -137,7 +169,7 @@ def news(table: str, rows: Sequence[Row], database: Database) -> list[Statement]
     return [(_adding(table, "VALUES ({values})"), row) for row in reversed(found)]
 
 
-def later(table: str, row: Row, now_s: float) -> Statement:
+def _later(table: str, row: Row, now_s: float) -> Statement:
     """Return the statement that adds a row, unless the only one about the same is as new.
 
     One that lies in the future is not: the clock was wrong when it was written.
@@ -154,3 +186,8 @@ def _adding(table: str, what: str) -> str:
     columns = _TABLES[table]
     values = what.format(values=", ".join("?" * len(columns)))
     return f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) {values}"
+
+
+def differ(id_: str, other: str) -> bool:
+    """Whether the ids of two records show that they are two trainers."""
+    return bool(id_ and other and id_ != other)

@@ -12,7 +12,8 @@ from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import BadNodes
-from bftrainer_slurm.controller.state.history import History, Stay, differ
+from bftrainer_slurm.controller.state.history import History, Stay
+from bftrainer_slurm.controller.state.learnt import differ
 from bftrainer_slurm.controller.state.member_notes import Told, told_before
 from bftrainer_slurm.controller.state.phases import (
     OCCUPIES,

@@ -21,9 +21,10 @@ from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing
-from bftrainer_slurm.controller.state.history import History, past_problem
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.passes import Judgement
 from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.problems import past_problem
 from bftrainer_slurm.controller.state.profiles import Appraisal, Profiles
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView

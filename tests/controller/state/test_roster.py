@@ -197,6 +197,30 @@ def test_who_was_asked_to_leave_is_known_where_the_first_look_at_a_trainer_fails
     assert after.roster.views[0].state.of(0).asked
 
 
+def test_all_that_is_known_of_a_trainer_goes_with_it() -> None:
+    looking = Looking()
+    looking.at(trainer(ON_N1))
+    told = looking.roster.told(ARRAY)
+    looking.at(trainer(element(0, ElementState.DELAYED)))
+    assert (looking.roster.lost, looking.roster.told(ARRAY)) == ([FIRST], told)
+    looking.at()
+    assert (looking.roster.arrays, looking.roster.lost) == (frozenset(), [])
+    looking.at(trainer(HELD))
+    assert looking.roster.told(ARRAY) is not told
+
+
+def test_an_element_is_lost_until_the_keeper_knows_or_it_may_be_back() -> None:
+    looking = Looking()
+    for elements in ((ON_N1,), (element(0, ElementState.DELAYED),)):
+        looking.at(trainer(*elements))
+    assert looking.roster.lost == [FIRST]
+    looking.at(trainer(replace(ON_N1, start_s=NOW_S + 20)))
+    assert looking.roster.lost == []
+    looking.at(trainer(element(0, ElementState.DELAYED)))
+    looking.roster.keeper_knows(FIRST)
+    assert looking.roster.lost == []
+
+
 def test_a_trainer_that_can_be_handled_again_is_followed_again() -> None:
     looking = Looking()
     meet = looking.history.meet
