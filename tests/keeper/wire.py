@@ -25,7 +25,7 @@ class Wire(AbstractContextManager["Wire"]):
         self.socket = socket.socket()
         if buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        self.socket.settimeout(60)
+        self.socket.settimeout(120)
         self.socket.connect(("127.0.0.1", port))
         self.lines = self.socket.makefile("rb")
         self.seals: tuple[Seal, Seal] | None = None
