@@ -6,6 +6,7 @@ How a model is trained, and what happens to its state at a change, is in ``train
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
@@ -34,6 +35,8 @@ _ONE_STEP = (
     "a training step is one optimizer.step() in one trainer.step(), also its scaler's update(): "
     "several batches for one update are parts of one larger batch, see docs/elastic.md"
 )
+_WORD_S = 0.2  # rank 0 says so often whether all stop; a broadcast in each short step slows it
+_MOST_STEPS = 8  # without a word of rank 0, in case steps take longer suddenly
 _CLOSURE = "LBFGS computes its closure several times: a step is computed once"
 _ONE_LOADER = (
     "a trainer has one loader: write torch.utils.data.ConcatDataset or StackDataset for several "
@@ -61,7 +64,10 @@ class Training(ABC):
         self._present = Part(1.0, None)  # of the step entered last
         self._reached = Cursor()  # after the step entered last
         self._regroup_now = False
-        self._stop = torch.zeros(1)  # rank 0's word, of this step: whether all stop after it
+        # Rank 0's last word: 0: all stop after its step; else how many steps later it speaks again.
+        self._word = torch.ones(1)
+        self._word_at = 0  # the step of the next one
+        self._heard_s = 0.0  # when rank 0 spoke last
         self._pace = Pace()
         self._changes = ChangeLog(hear=listeners.tell)
 
@@ -176,7 +182,7 @@ class Training(ABC):
         if self._peers.must_save():
             self._save_and_end()
         ended = self._peers.boundary(self._replica.cursor.step)
-        return self._regroup_now or ended or bool(self._stop)
+        return self._regroup_now or ended or not self._word
 
     def _save_and_end(self) -> NoReturn:
         self._group.begin(1.0)
@@ -200,7 +206,8 @@ class Training(ABC):
             else:
                 nodes = len({member.task for member in generation.members})
                 self._era = Era(generation.number, nodes, self._trained())
-                self._regroup_now, self._stop = False, torch.zeros(1)
+                self._regroup_now = False
+                self._word, self._word_at = torch.ones(1), self.cursor.step
                 if self.changing:
                     places = {(member.task, member.node) for member in generation.members}
                     why, tells = self._peers.why, generation.rank == 0
@@ -243,12 +250,21 @@ class Training(ABC):
         self._reached = self._present.after or self._reached
         self._begin(rehearsal=self._present.after is None)
         if self.changing and self._present.after is not None:
-            self._stop = torch.tensor([float(self._peers.stops())])
-            self._group.attempt(self._hear_first)
+            self._hear_first()
 
     def _hear_first(self) -> None:
-        """Begin to hear from rank 0; the step's commit waits for it."""
-        self._group.watch(dist.broadcast(self._stop, src=0, async_op=True), on_gpu=False)
+        """Begin to hear from rank 0 where its word is due; the step's commit waits for it."""
+        step = self.cursor.step
+        if step < self._word_at + int(self._word) - 1:
+            return
+        now_s, steps = time.monotonic(), int(self._word)
+        later = min(_MOST_STEPS, max(1, int(_WORD_S * steps / max(1e-6, now_s - self._heard_s))))
+        self._heard_s = now_s
+        self._word_at = step + 1
+        self._word = torch.tensor([0.0 if self._peers.stops() else float(later)])
+        self._group.attempt(
+            lambda: self._group.watch(dist.broadcast(self._word, 0, async_op=True), on_gpu=False)
+        )
 
     @abstractmethod
     def leave(self, step: Step, error: BaseException | None) -> bool:
