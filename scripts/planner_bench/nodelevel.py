@@ -107,13 +107,14 @@ def _add_trainer(
         trainer.curve.at(size) * weight for size, weight in zip(corners, weights, strict=True)
     )
 
-    # A rescale costs what the current nodes would bring in that time.
+    # A rescale costs what the current nodes would bring in that time, and loses what they have.
     grows, shrinks = binary(), binary()
     model += count <= now + (big - now) * grows
     model += count >= (now + 1) * grows
     model += count <= (now - 1) + (big - now + 1) * (1 - shrinks)
     model += count >= now * (1 - shrinks)
     pause_s = trainer.rescale_up_s * grows + trainer.rescale_down_s * shrinks
+    pause_s += trainer.loss_s * (grows + shrinks)
     return forward_s * throughput - trainer.curve.at(now) * pause_s
 
 
