@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
@@ -28,11 +30,17 @@ def train(setting: Setting, seconds: int, generation: int, from_start: int) -> N
     setting.turn(0)
 
 
-def test_who_loses_all_at_a_change_is_left_at_its_size_until_it_goes_on() -> None:
+@pytest.fixture
+def setting() -> Setting:
+    """A trainer on two nodes, whose planner weighs what a change loses."""
     setting = Setting(2, ARRAY)
     setting.planner = Weighing()
     setting.controller = setting.started()
     setting.settle()
+    return setting
+
+
+def test_who_loses_all_at_a_change_is_left_at_its_size_until_it_goes_on(setting: Setting) -> None:
     train(setting, 60, generation=3, from_start=2)
     setting.slurm.in_service.append("n3")
     train(setting, 600, generation=3, from_start=2)
@@ -51,11 +59,7 @@ def test_who_loses_all_at_a_change_is_left_at_its_size_until_it_goes_on() -> Non
     assert spent["again_s"] == 0.0
 
 
-def test_just_after_it_has_begun_again_a_change_costs_little() -> None:
-    setting = Setting(2, ARRAY)
-    setting.planner = Weighing()
-    setting.controller = setting.started()
-    setting.settle()
+def test_just_after_it_has_begun_again_a_change_costs_little(setting: Setting) -> None:
     train(setting, 10, generation=3, from_start=2)
     setting.slurm.in_service.append("n3")
     setting.turn()

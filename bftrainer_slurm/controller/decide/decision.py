@@ -19,7 +19,7 @@ from bftrainer_slurm.controller.decide.available import (
     refill,
     soon_available,
 )
-from bftrainer_slurm.controller.decide.bars import Bar, for_all, for_growth
+from bftrainer_slurm.controller.decide.bars import for_all
 from bftrainer_slurm.controller.decide.eligibility import eligibility, too_few_left
 from bftrainer_slurm.controller.decide.planning import Made, Planning
 from bftrainer_slurm.controller.decide.problem import problem_of
@@ -54,17 +54,16 @@ _AVOID_S = 60.0  # a node on which an element did not start, though it is not in
 class Decision:
     """The actions, and what the next decision has to know.
 
-    ``free`` are places that trainers may grow into, ``bars`` say why others are not; ``left_alone``
-    counts the idle ones by reason. ``avoid`` says until when bad nodes are left alone; ``states``
-    are those of the judged trainers (by array), ``stuck`` says why some cannot grow. ``trouble``
-    says why no plan could be ``made``.
+    ``free`` are places that trainers may grow into, ``left_alone`` counts other idle ones by
+    reason. ``avoid`` says until when bad nodes are left alone; ``states`` are those of the judged
+    trainers (by array), ``stuck`` says why some cannot grow. ``trouble`` says why no plan could be
+    ``made``.
     """
 
     actions: tuple[Action, ...] = ()
     states: Mapping[int, TrainerState] = field(default_factory=dict)
     avoid: Mapping[str, float] = field(default_factory=dict)
     free: frozenset[Place] = frozenset()
-    bars: tuple[Bar, ...] = ()
     left_alone: Mapping[str, int] = field(default_factory=dict)
     stuck: Mapping[int, str] = field(default_factory=dict)
     made: Made | None = None
@@ -171,10 +170,9 @@ class Decider:
         idle = available(picture, settings)
         free = growable(idle, picture, settings)
         eligible = eligibility(picture.views, picture.snapshot)
-        everybodys = tuple(for_all(picture, settings))
-        alone = {why: len(nodes) for why, nodes in left_alone(picture, everybodys).items()}
+        found = left_alone(picture, for_all(picture, settings))
+        alone = {why: len(nodes) for why, nodes in found.items()}
         alone["kept for ordinary jobs"] = len(idle - free)
-        bars = (*everybodys, *for_growth(picture, settings), *eligible.bars)
         hardware = hardware_of(picture.snapshot, settings)
         by_then = free
         if soon := soon_available(picture, settings):
@@ -183,9 +181,7 @@ class Decider:
             problem_of, picture, by_then, self._objective, self.appraiser, hardware, eligible
         )
         decision = Decision(
-            *((), draft.states, picture.avoid, free, bars),
-            left_alone=alone,
-            stuck=eligible.stuck,
+            (), draft.states, picture.avoid, free, left_alone=alone, stuck=eligible.stuck
         )
         return decision, build
 

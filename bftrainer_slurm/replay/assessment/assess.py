@@ -9,6 +9,7 @@ from itertools import chain
 
 from bftrainer_slurm.replay.assessment.felt import Felt, felt
 from bftrainer_slurm.replay.assessment.harvest import (
+    HOUR_S,
     SAMPLES,
     Harvest,
     HarvestOptions,
@@ -111,7 +112,7 @@ class Assessment:
         hardware, holes = self.log.hardware, self.log.holes
         if hardware is None or not hardware.gpus.any():
             return None
-        return float(hardware.gpus[holes.node] @ holes.length_s) / 3600.0
+        return float(hardware.gpus[holes.node] @ holes.length_s) / HOUR_S
 
     def _summary(self, options: HarvestOptions) -> Summary:
         done = [one for one in self.replayed if one.options == options]
