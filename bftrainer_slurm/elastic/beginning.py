@@ -9,6 +9,7 @@ began here. What it reads else may be its data, or a model that it fine-tunes.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -100,8 +101,10 @@ def _note(event: str, given: tuple[Any, ...]) -> None:
         path, mode, flags = given
         reads = "r" in mode if mode else flags & os.O_ACCMODE == os.O_RDONLY
         file = Path(os.fsdecode(path))  # a descriptor is none
-        if reads and not str(file).startswith(_NOT_FILES) and file.is_file():
-            _newest_file_s = max(_newest_file_s, file.stat().st_mtime)
+        if reads and not str(file).startswith(_NOT_FILES):
+            info = file.stat()
+            if stat.S_ISREG(info.st_mode):
+                _newest_file_s = max(_newest_file_s, info.st_mtime)
 
 
 def _noting_save(function: Callable[..., Any]) -> Callable[..., Any]:
