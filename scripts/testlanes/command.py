@@ -18,9 +18,11 @@ _PYTEST = (".venv/bin/python", "-m", "pytest", "-p", "no:cacheprovider")
 # Where a cluster is broken, each test waits its minutes for nothing.
 _SHORT = ("-q", "--durations=30", "--maxfail=15")
 # What rests most on torch, of what runs in jobs. The lane "torch" has all of it, with a newer one.
-_OF_JOBS = tuple(
-    f"tests/elastic/test_{name}.py"
-    for name in ("rendezvous", "saving", "trainer", "forming", "torch_private", "warm_fork_server")
+_OF_JOBS = (
+    *(f"tests/elastic/test_{name}.py" for name in ("rendezvous", "trainer", "torch_private")),
+    *("tests/elastic/test_forming.py", "tests/elastic/test_warm_fork_server.py"),
+    "tests/elastic/test_saving.py::test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed",
+    "tests/elastic/test_saving.py::test_a_process_alone_needs_no_process_group",
 )
 _PACKAGES = "packaging/try && packaging/try --rpm"
 
@@ -41,23 +43,23 @@ _UNITS = "not slurm and not torch and not chaos and not load and not frameworks"
 _CONTROLLER = "tests/controller"  # has half of both
 
 # Those that take longest come first, so that none is left over at the end with the processors to
-# itself. Each test is in one of the lanes of this host, and in no other one; 'make frameworks' has
-# 15 minutes more on a cluster.
+# itself: one after the other, their tests need that time however quiet the machine is. Each test is
+# in one of the lanes of this host, and in no other one; 'make frameworks' has 15 minutes more on a
+# cluster.
 LANES = (
     _here("elastic", _TORCH, _ELASTIC),
-    _here("controller", _TRAINING, _CONTROLLER),
-    _newer("forky-training", "forky", "torch"),
-    _here("chaos", "chaos and not load"),
-    _here("training", _TRAINING, f"--ignore={_CONTROLLER}"),
-    _here("torch", _TORCH, f"--ignore={_ELASTIC}"),
-    _here("units-controller", _UNITS, _CONTROLLER),
-    Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
-    _newer("forky", "forky", "not torch"),
     _here("units", _UNITS, f"--ignore={_CONTROLLER}"),
+    _here("controller", _TRAINING, _CONTROLLER),
+    _here("training", _TRAINING, f"--ignore={_CONTROLLER}"),
+    _here("chaos", "chaos and not load"),
+    _newer("forky-training", "forky", "torch"),
     _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
-    _newer("trixie", "trixie", "not torch"),
-    _newer("trixie-training", "trixie", "torch"),
+    _newer("forky", "forky", "not torch"),
+    _here("torch", _TORCH, f"--ignore={_ELASTIC}"),
+    _newer("trixie", "trixie", "slurm"),
+    Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
     Lane("packages", ("sh", "-c", _PACKAGES), tests=False, matrix=True),
+    _here("units-controller", _UNITS, _CONTROLLER),
     _here("frameworks", "frameworks and not slurm"),
     Lane("lint", ("make", "--no-print-directory", "lint"), tests=False),
     _here("load", "load", alone=True),

@@ -15,7 +15,7 @@ from scripts.labcluster.lab import ADMIN
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(600)]
 SLEEPS = "#!/bin/bash\nexec sleep 1000\n"
 INTERVAL_S = 20
 EPILOG_S = 5

@@ -16,6 +16,7 @@ from scripts.labcluster.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slurm,
+    pytest.mark.newest,
     pytest.mark.torch,
     pytest.mark.timeout(600),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root to be two users"),

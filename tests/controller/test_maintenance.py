@@ -14,7 +14,7 @@ from scripts.labcluster.controller import Controller
 from scripts.labcluster.site import Site, prepared_site, started_site
 from scripts.labcluster.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(600)]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
 HOUR_S = 3600
 CLEAR_S = 60

@@ -14,7 +14,7 @@ from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.conftest import WAYS, slurm_plugins
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(300)]
 KILL_WAIT_S = 120
 IDLE = "#!/bin/bash\nsleep 1000\n"
 ADMIN = "root" if os.getuid() == 0 else "alice"

@@ -20,7 +20,7 @@ from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
 from tests.cli.documented import differences, surprises
 
-pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(600)]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
 ENDLESS = 10**9
 NOTES_WORLDS = """
@@ -425,7 +425,6 @@ def test_an_unknown_trainer_is_a_one_line_error(site: Site) -> None:
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 
 
-@pytest.mark.newest
 def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
     array, folder = site.digits("1-2", 4_000)
     wait_until(lambda: site.controller.trainer(array)["state"] == "finished", 240)

@@ -15,7 +15,7 @@ from scripts.labcluster.processes import end, send
 from scripts.labcluster.site import QUICK, Site, started_site
 from scripts.labcluster.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(600)]
 
 
 def lose_state(lab: Lab) -> None:

@@ -12,7 +12,7 @@ from scripts.labcluster.lab import ADMIN, Lab
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.newest]
 
 MISTAKES = {
     "CompleteWait": "32",

@@ -43,7 +43,8 @@ def steps_in(folder: Path, node: str = "n*") -> list[Step]:
 class Agents(Elements[Step]):
     """The elements of trainer 7, by task; the logs of their steps lie in ``folder``.
 
-    Where no ``launcher`` is given, torchruns are forked, which saves most of their processor time.
+    Where no ``launcher`` is given, torchruns with these ``options`` are forked, which saves most of
+    their processor time.
     """
 
     array = ARRAY
@@ -54,9 +55,11 @@ class Agents(Elements[Step]):
         folder: Path,
         script: Path = _SCRIPT,
         launcher: Sequence[str | Path] = (),
+        options: Sequence[str] = (),
     ) -> None:
         super().__init__(keeper)
         self.folder = folder
+        self._options = options
         self._launcher = launcher
         self._script = script
         self.processes: dict[int, subprocess.Popen[bytes] | Torchrun] = {}
@@ -71,7 +74,7 @@ class Agents(Elements[Step]):
     def _start(self, task: int, environment: dict[str, str]) -> subprocess.Popen[bytes] | Torchrun:
         path = self.folder / f"{task}.log"
         if not self._launcher:
-            command = [str(self._script), str(self.folder)]
+            command = [*self._options, str(self._script), str(self.folder)]
             return Torchrun(command, environment, self.folder, path)
         with path.open("wb") as log:
             return subprocess.Popen(

@@ -19,56 +19,36 @@ from tests.elastic.test_tasks import srun_says
 
 _BIN = Path(sys.executable).parent
 _TORCHRUN = (_BIN / "torchrun",)
-_MODULE = (sys.executable, "-m")
+_LAUNCH = (
+    *(sys.executable, "-m", "torch.distributed.launch", "--use-env"),
+    *("--nnodes=2", "--node_rank=0", "--master_addr=n9"),
+)
 _ACCELERATE = (_BIN / "accelerate", "launch", "--multi_gpu", "--num_processes", "2")
-_HEAD = ("--machine_rank", "1", "--main_process_ip", "n9", "--main_process_port", "29500")
 _HAS_ACCELERATE = pytest.mark.skipif(find_spec("accelerate") is None, reason="needs accelerate")
 
 pytestmark = pytest.mark.torch
 
 
 @pytest.mark.parametrize(
-    "launcher",
+    ("launcher", "options"),
     [
-        (
-            *_TORCHRUN,
-            "--nnodes=4",
-            "--rdzv_id=$ID",
-            "--rdzv_backend=c10d",
-            "--rdzv_endpoint=n9:29500",
-        ),
-        (*_TORCHRUN, "--standalone", "--nproc-per-node=1", "--max-restarts=0"),
-        (
-            *_TORCHRUN,
-            "--nnodes",
-            "2",
-            "--node_rank",
-            "1",
-            "--master_addr",
-            "n9",
-            "--master_port",
-            "1",
-        ),
-        (*_MODULE, "torch.distributed.run", "--rdzv-backend", "static", "--rdzv-endpoint", "n9:1"),
-        (
-            *_MODULE,
-            "torch.distributed.launch",
-            "--use-env",
-            "--nnodes=2",
-            "--node_rank=0",
-            "--master_addr=n9",
-        ),
-        pytest.param((*_ACCELERATE, "--num_machines", "1"), marks=_HAS_ACCELERATE),
+        ((), "--nnodes=4 --rdzv_id=$ID --rdzv_backend=c10d --rdzv_endpoint=n9:29500"),
+        ((), "--standalone --nproc-per-node=1 --max-restarts=0"),
+        ((), "--nnodes 2 --node_rank 1 --master_addr n9 --master_port 1"),
+        ((), "--rdzv-backend static --rdzv-endpoint n9:1"),
+        (_LAUNCH, ""),
+        pytest.param((*_ACCELERATE, "--num_machines", "1"), "", marks=_HAS_ACCELERATE),
     ],
     ids=["c10d", "standalone", "node-rank", "static", "launch", "accelerate"],
 )
 def test_nodes_meet_whatever_the_command_line_says(
-    tmp_path: Path, launcher: Sequence[str | Path]
+    tmp_path: Path, launcher: Sequence[str | Path], options: str
 ) -> None:
     state = tmp_path / "state"
     state.mkdir()
     with started_keeper(state) as keeper:
-        agents = Agents(keeper, tmp_path / "trainer", launcher=launcher)
+        folder = tmp_path / "trainer"
+        agents = Agents(keeper, folder, launcher=launcher, options=options.split())
         try:
             agents.own(2)
             agents.start(1)

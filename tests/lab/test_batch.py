@@ -16,7 +16,7 @@ from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import Step, steps_in
 
-pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.torch, pytest.mark.timeout(900)]
 PATIENCE_S = 240  # a node that joins imports torch first, and all nodes are this host
 
 SCRIPT = """#!/bin/bash
@@ -99,7 +99,6 @@ def once(site: Site, nodes: str, code: int = 0, script: str = SCRIPT) -> Iterato
         site.end(array)
 
 
-@pytest.mark.newest
 def test_the_script_runs_once_and_its_steps_on_all_nodes(site: Site) -> None:
     with once(site, "1-3") as trainer:
         trainer.wait_for_world(3)
@@ -112,7 +111,6 @@ def test_the_script_runs_once_and_its_steps_on_all_nodes(site: Site) -> None:
         assert not trainer.notes("headless")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("keeper", ["stays", "is killed"])
 def test_when_its_node_is_reclaimed_others_train_on_and_then_it_runs_on(
     site: Site, keeper: str

@@ -12,7 +12,7 @@ from scripts.labcluster.lab import Lab, started_lab
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.newest]
 BOTH_IDLE = {"n1": "idle", "n2": "idle"}
 LAB = str(REPO / "scripts" / "lab")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it acts for several users")

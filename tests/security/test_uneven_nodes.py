@@ -25,7 +25,7 @@ from scripts.labcluster.waiting import wait_until
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.torch,
-    pytest.mark.newest,
+    pytest.mark.once,
     pytest.mark.timeout(600),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root: nodes have mounts of their own"),
 ]

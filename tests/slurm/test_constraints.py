@@ -15,7 +15,7 @@ from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import Bench
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.newest]
 
 FEATURES = {"n1": "red", "n2": "red,big", "n3": "big,slow", "n4": "slow"}
 CONSTRAINTS = (

@@ -16,7 +16,7 @@ from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import Bench, clear, ordinary
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.newest]
 
 
 @pytest.fixture(params=[GROW, "scontrol"])

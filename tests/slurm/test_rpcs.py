@@ -14,7 +14,7 @@ from bftrainer_slurm.spec import format_comment
 from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import NODES, Bench
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.newest]
 LIMIT = TimeLimit(minutes=30, least=10)
 
 

@@ -10,7 +10,7 @@ from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.elements import job_user, node_state, start_element
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.newest]
 
 # In steps and in jobs that it submits nothing may think that it is the script.
 SCRIPT = """#!/bin/bash

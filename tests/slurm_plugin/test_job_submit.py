@@ -11,6 +11,7 @@ from scripts.labcluster.lab import Lab
 
 pytestmark = [
     pytest.mark.slurm,
+    pytest.mark.newest,
     pytest.mark.skipif(os.getuid() != 0, reason="needs a user who is not Slurm's"),
 ]
 
