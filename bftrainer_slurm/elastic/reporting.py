@@ -132,11 +132,10 @@ def measures(era: Era, now: StepCounts) -> dict[str, float]:
     return found
 
 
-def report_from_here(environment: Mapping[str, str]) -> Memory:
-    """Report this process's own steps, where no agent of ours does it (stock c10d).
+def report_from_here(environment: Mapping[str, str], memory: Memory) -> None:
+    """Report what this process counts in its memory, where no agent of ours does it (stock c10d).
 
-    Returns the memory to count them in. c10d does not number generations, so the number is the
-    Unix second in which this one began. The length of the pause before it is not known.
+    c10d does not number generations, so the number is the Unix second in which this one began.
 
     Raises:
         KeyError, ValueError: the environment is not an element's.
@@ -144,7 +143,5 @@ def report_from_here(environment: Mapping[str, str]) -> Memory:
     identity = read_identity(environment, Role.REPORTER)
     membership = Membership(environment["BFTRAINER_KEEPER"], identity, prover_from(environment))
     membership.start()
-    memory = Memory.made()
     nodes = int(environment.get("WORLD_SIZE", "1")) // int(environment.get("LOCAL_WORLD_SIZE", "1"))
     Reporting(memory, membership).begin(int(time.time()), nodes)
-    return memory

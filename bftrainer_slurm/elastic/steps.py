@@ -16,6 +16,7 @@ from bftrainer_slurm.elastic import beginning, listeners
 from bftrainer_slurm.elastic.log import say
 
 VARIABLE = "BFTRAINER_STEPS"
+KEPT = "BFTRAINER_STEPS_KEPT"  # a memory in which no agent looks: torchrun's own rendezvous
 _NUMBERS = mmap.PAGESIZE
 _SIZE = 256 * _NUMBERS  # a text follows the numbers; pages without a write take no memory
 _STEPS, _SAMPLES, _FIRST_S, _LAST_S, _IN_PROCESS, _HIGHEST = range(6)
@@ -351,16 +352,21 @@ def of_this_process() -> Steps:
 
 
 def _found_memory() -> Memory | None:
-    if "BFTRAINER_ELEMENT" not in os.environ:
+    if "BFTRAINER_ELEMENT" not in os.environ or os.environ.get("LOCAL_RANK", "0") != "0":
         return None
-    path = os.environ.get(VARIABLE)
+    path, kept = (os.environ.get(name) for name in (VARIABLE, KEPT))
     try:
         if path is not None:
-            return Memory.opened(path) if os.environ.get("LOCAL_RANK", "0") == "0" else None
+            return Memory.opened(path)
+        memory = None if kept is None else Memory.opened(kept)
+        if memory is not None:
+            memory.begin()
         if os.environ.get("RANK", "0") == "0":
             from bftrainer_slurm.elastic.reporting import report_from_here
 
-            return report_from_here(os.environ)
+            memory = memory or Memory.made()
+            report_from_here(os.environ, memory)
+        return memory
     except (OSError, ValueError, KeyError) as error:
         say(f"progress is not reported: {error}")
     return None

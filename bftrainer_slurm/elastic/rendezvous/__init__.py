@@ -25,6 +25,8 @@ from bftrainer_slurm.elastic.rendezvous.command_line import (
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
 
+    from bftrainer_slurm.elastic.steps import Memory
+
 # These make torchrun fork its workers from a process that has imported torch already.
 _WARM = {
     "PET_RUN_PATH": "1",
@@ -34,6 +36,7 @@ _WARM = {
 }
 # With these a command line says itself how workers are started.
 _OWN_WAY = ("--no-python", "--start-m")
+_steps: Memory | None = None  # lives as long as this process
 
 
 def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
@@ -61,11 +64,22 @@ def _set_up(environment: MutableMapping[str, str], arguments: Sequence[str]) -> 
                 "torchrun's own rendezvous c10d needs --rdzv-endpoint=HOST:PORT, else each node "
                 "trains alone; without PET_RDZV_BACKEND or rendezvous=own BFTrainer's is used"
             )
+        if is_launcher(sys.orig_argv):
+            _keep_steps(environment)
         return
     launching.meet_here(environment)
     if is_launcher(sys.orig_argv) and (said := overridden(arguments)):
         node = environment.get("SLURMD_NODENAME", "this node")
         say(f"{node} meets the trainer's other nodes; this holds for ordinary jobs only: {said}")
+
+
+def _keep_steps(environment: MutableMapping[str, str]) -> None:
+    """Let the workers of a rendezvous of torchrun's own know what those before them have done."""
+    global _steps
+    from bftrainer_slurm.elastic.steps import KEPT, Memory
+
+    _steps = Memory.made()
+    environment[KEPT] = _steps.path
 
 
 def choose(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:

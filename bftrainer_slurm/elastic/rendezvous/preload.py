@@ -47,19 +47,11 @@ with imports.without_collections():
     for _name in filter(None, os.environ.get("BFTRAINER_PRELOAD", "").split(",")):
         importlib.import_module(_name)
 
-from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
-
-from bftrainer_slurm.elastic import steps  # noqa: E402
-from bftrainer_slurm.elastic.rendezvous import batches, script  # noqa: E402
+from bftrainer_slurm.elastic.counting import count  # noqa: E402
+from bftrainer_slurm.elastic.rendezvous import script  # noqa: E402
 from bftrainer_slurm.elastic.torch_private import keep_groups  # noqa: E402
 
-
-def _count(optimizer: object, args: object, kwargs: object) -> None:
-    steps.of_this_process().by_optimizer(optimizer)
-
-
-register_optimizer_step_post_hook(_count)
-batches.tell_of_batches(lambda samples: steps.of_this_process().given(samples))
+count()
 script.take_over_run_path()
 keep_groups()
 gc.freeze()  # else a worker's first garbage collection copies every page with objects

@@ -39,6 +39,8 @@ _IN_PROCESS = tuple(f"bftrainer_slurm.elastic.inprocess.{name}" for name in ("tr
 def install(environment: MutableMapping[str, str], command: Sequence[str]) -> None:
     """Have this process meet the trainer's other nodes, as a worker or as a task of srun."""
     if not is_ours(environment):
+        if "TORCHELASTIC_RUN_ID" in environment:
+            worker.prepare_elsewhere(environment)
         return
     if "TORCHELASTIC_RUN_ID" in environment:
         worker.prepare(environment)

@@ -52,6 +52,15 @@ def prepare(environment: MutableMapping[str, str]) -> None:
     _meet_by_environment(environment)
 
 
+def prepare_elsewhere(environment: MutableMapping[str, str]) -> None:
+    """Set up a worker of torchrun's own rendezvous: it counts and resumes as at ours."""
+    from bftrainer_slurm.elastic.counting import count
+
+    resuming.install(environment)
+    beginning.watch()
+    count()
+
+
 def replace(init: Callable[..., None]) -> None:
     """Let scripts call this ``init_process_group``."""
     import torch.distributed as dist
