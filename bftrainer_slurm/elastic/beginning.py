@@ -65,6 +65,8 @@ def look(memory: Memory, trained_before: bool, ranks: int) -> None:
         memory.goes_on()
     began_again = trained_before and not goes_on and memory.begins_from_start() == _OFTEN
     if os.environ.get("RANK", "0") != "0":
+        if goes_on and before != ranks and (before or not memory.is_first):
+            memory.tell_of_ranks()  # rank 0 does, and this node may be rank 0 later
         return
     if began_again:
         say(_LINE)

@@ -24,8 +24,8 @@ _ASKED, _ENDING, _SAVERS = range(6, 9)
 _TEXT, _WRITTEN, _HEARD = range(9, 12)
 _LOST, _LOST_SAMPLES, _AGAIN_S = range(12, 15)
 _UNWANTED, _ALONE, _FROM_START, _RANKS, _TOLD = range(15, 20)
-_BEGAN, _KEPT_S, _TRAINS_SINCE_S = range(20, 23)
-_SAVED = 23  # from here on one number for each process of the node
+_BEGAN, _KEPT_S, _TRAINS_SINCE_S, _GENERATION = range(20, 24)
+_SAVED = 24  # from here on one number for each process of the node
 _CLOCKS_S = 1.0  # by so much a file server's clock may be behind
 _FROM_STEP_0, _FROM_CHECKPOINT = 1.0, 2.0  # how the present process began
 _ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
@@ -174,6 +174,15 @@ class Memory:
         """Note how many ranks train now; return how many trained before; 0: none on this node."""
         before, self.numbers[_RANKS] = int(self.numbers[_RANKS]), ranks
         return before
+
+    def enter(self, generation: int) -> None:
+        """Note the generation that this node is in: before the first one nobody can have told."""
+        self.numbers[_GENERATION] = generation
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the trainer's first generation."""
+        return self.numbers[_GENERATION] <= 1
 
     def tell_of_ranks(self) -> bool:
         """Return whether nobody has told yet what another number of ranks means; once."""

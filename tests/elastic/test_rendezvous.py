@@ -302,7 +302,10 @@ def test_under_stock_c10d_a_script_that_begins_again_is_seen(
         "BFTRAINER_RENDEZVOUS": "own",
         KEPT: kept.path,
         "TORCHELASTIC_RUN_ID": "1",
-        **{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"},
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_WORLD_SIZE": "1",
     }
     code = (
         "import time, torch\n"

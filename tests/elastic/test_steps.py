@@ -338,13 +338,31 @@ def test_another_number_of_ranks_is_told_unless_ours_counts_samples(
 ) -> None:
     monkeypatch.setattr(resuming, "_helping", {"lightning"} if helped else set())
     optimizer = made_optimizer()
-    for ranks, rank in ((1, "0"), (2, "1"), (3, "0")):  # rank 0 was another node's meanwhile
+    for ranks in (2, 3):
         monkeypatch.setattr(steps, "_world", lambda ranks=ranks: ranks)
-        monkeypatch.setenv("RANK", rank)
         train(memory, optimizer)
         optimizer.load_state_dict(optimizer.state_dict())
     told = capsys.readouterr().err.count("3 ranks go on where 2 had trained")
     assert told == (not helped)
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize(("joins_in", "told"), [(1, 1), (2, 0)])
+def test_what_another_node_has_told_is_not_told_again(
+    memory: Memory,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    joins_in: int,
+    told: int,
+) -> None:
+    optimizer = made_optimizer()
+    optimizer.load_state_dict(optimizer.state_dict())
+    for generation, ranks, rank in ((joins_in, 3, "1"), (joins_in + 1, 2, "0")):
+        memory.enter(generation)
+        monkeypatch.setattr(steps, "_world", lambda ranks=ranks: ranks)
+        monkeypatch.setenv("RANK", rank)
+        train(memory, optimizer)
+    assert capsys.readouterr().err.count("2 ranks go on where 3 had trained") == told
 
 
 def test_what_is_turned_off_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

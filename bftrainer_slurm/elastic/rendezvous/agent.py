@@ -254,6 +254,7 @@ class AgentRendezvous(RendezvousHandler):
             places = {(member.task, member.node) for member in generation.members}
             now = self._memory.read()
             self._changes.began(places, self._ending.why, now, tells=generation.rank == 0)
+        self._memory.enter(generation.number)
         self._nodes.tell(list(dict.fromkeys(member.node for member in generation.members)))
         if generation.rank == 0:
             self._reporting.begin(generation.number, generation.world)
