@@ -31,10 +31,10 @@ _LINE = (
 )
 _OTHER_RANKS = (
     "{} ranks go on where {} had trained: a batch number or an epoch's length in the checkpoint "
-    "means other samples now, so that some may be left out, and the learning rate is off its "
-    "course. Write samples down, in place of batches, skip these, and let the rate follow them "
-    "(docs/frameworks/ddp.md, #every-sample-once)"
+    "means other samples now, so that some may be left out{}. Write samples down, in place of "
+    "batches, skip these{} (docs/frameworks/ddp.md, #every-sample-once)"
 )
+_AND_RATE = (", and the learning rate is off its course", ", and let the rate follow them")
 _NOT_FILES = ("/proc/", "/sys/", "/dev/")
 _watching = _hooked = False
 _loaded_optimizer = False
@@ -76,7 +76,8 @@ def look(memory: Memory, trained_before: bool, ranks: int) -> None:
 
 def _tell_of_ranks(memory: Memory, ranks: int, before: int) -> None:
     if memory.tell_of_ranks():
-        say(_OTHER_RANKS.format(ranks, before))
+        rate = ("", "") if resuming.rate_follows_samples() else _AND_RATE
+        say(_OTHER_RANKS.format(ranks, before, *rate))
 
 
 def _noting_optimizer(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Counts the steps of this process's optimizers, and the samples of its DataLoaders. Needs torch."""
+"""Counts the steps of a process's optimizers, and the samples of its DataLoaders. Needs torch."""
 
 from __future__ import annotations
 

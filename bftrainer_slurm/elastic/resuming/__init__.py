@@ -21,9 +21,11 @@ MODULES = {
     "transformers.trainer": "huggingface",
     "lightning.pytorch.trainer.trainer": "lightning",
     "pytorch_lightning.trainer.trainer": "lightning",
+    "torch.optim.lr_scheduler": "rates",
     "torchdata.stateful_dataloader.stateful_dataloader": "torchdata",
 }
 _helping: set[str] = set()  # modules of ours
+_RATE = "rates"
 
 
 def install(environment: Mapping[str, str]) -> None:
@@ -44,7 +46,17 @@ def helps(ours: str) -> None:
 
 def counts_samples() -> bool:
     """Return whether this script's place is read in samples, so that no change loses any."""
-    return bool(_helping)
+    return bool(_helping - {_RATE})
+
+
+def helps_rate() -> None:
+    """Note that a scheduler of this script was put to the samples that were trained."""
+    helps(_RATE)
+
+
+def rate_follows_samples() -> bool:
+    """Return whether the learning rate needs no word."""
+    return _RATE in _helping
 
 
 def guarded(do: Callable[[], object], what: str) -> None:

@@ -10,9 +10,9 @@ def move(scheduler: Any, step: int) -> bool:
 
     False: its rate at a step depends on those before, or on a metric; it is left as it is.
     """
-    rules, closed = getattr(scheduler, "lr_lambdas", None), _closed_form(scheduler)
-    if rules is None and closed is None:
+    if not can_move(scheduler):
         return False
+    rules, closed = getattr(scheduler, "lr_lambdas", None), _closed_form(scheduler)
     scheduler.last_epoch, scheduler._step_count = step, step + 1
     if rules is not None:
         rates = [base * rule(step) for base, rule in zip(scheduler.base_lrs, rules, strict=True)]
@@ -23,6 +23,11 @@ def move(scheduler: Any, step: int) -> bool:
         group["lr"] = rate
     scheduler._last_lr = list(rates)
     return True
+
+
+def can_move(scheduler: Any) -> bool:
+    """Return whether its rate at a step follows from that step alone."""
+    return hasattr(scheduler, "lr_lambdas") or _closed_form(scheduler) is not None
 
 
 def _closed_form(scheduler: Any) -> Any:

@@ -75,9 +75,8 @@ def _placed(loader: Any, state: Any) -> Any:
     batches = min(trained * then // ranks, len(loader))
     if loader.sampler.rank == 0:
         say(
-            f"torchdata's loader goes on after the same samples, on {ranks} ranks, {then} before; "
-            f"a scheduler from the checkpoint counts steps of {then}, so that the learning rate is "
-            "off its course (docs/frameworks/ddp.md, #every-sample-once)"
+            f"torchdata's loader goes on after the same samples, on {ranks} ranks, {then} before "
+            "(--bftrainer=resume=no: not)"
         )
     samples = min(batches * loader.batch_sampler.batch_size, len(loader.sampler))
     return _moved(state, batches, samples)

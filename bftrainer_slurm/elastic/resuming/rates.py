@@ -1,0 +1,150 @@
+"""Learning rates of torch's own schedulers in a script's own loop: they follow samples, not steps.
+
+Seen with torch 2.13. A state counts steps of the ranks that wrote it. What the script gave its
+scheduler then and what it gives now show whether the horizon follows the ranks (``epochs *
+len(loader)``): if so, the scheduler goes on at the same part of the new horizon. One that counts
+epochs, or a number of steps that is the same on any ranks, is left alone. So is what a framework
+loads: accelerate's own steps once a rank, the others are looked after by the modules beside this
+one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from inspect import getclosurevars
+from types import FunctionType, ModuleType
+from typing import Any
+
+from bftrainer_slurm.elastic import resuming
+from bftrainer_slurm.elastic.log import say
+from bftrainer_slurm.elastic.resuming.schedulers import can_move, move
+
+_NOTE = "_bftrainer"  # in a state: for how many ranks it is, and what its scheduler was given
+_OWN_WAY = ("accelerate", "lightning", "pytorch_lightning", "transformers")
+_WHOLE = "torch.optim.lr_scheduler"  # a scheduler of schedulers: a part of it is never moved
+_IN_PROCESS = "bftrainer_slurm.elastic.inprocess.training"
+_PROGRESS = ("last_epoch", "_step_count", "_last_lr", "optimizer", "base_lrs", _NOTE)
+_TOLERANCE = 0.25  # of the ratio of ranks: a warm-up may have a length of its own
+
+
+def change(module: ModuleType) -> None:
+    """Change the schedulers of ``torch.optim.lr_scheduler``.
+
+    Raises:
+        AttributeError: this version's are others.
+    """
+    for kind in (module.LRScheduler, module.LambdaLR):
+        kind.state_dict = _state(kind.state_dict)
+        kind.load_state_dict = _load(kind.load_state_dict)
+
+
+def _state(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def state_dict(self: Any) -> Any:
+        state = {name: value for name, value in method(self).items() if name != _NOTE}
+        # The state of one that has not begun may be a pattern to load another one into.
+        if self.last_epoch > 0 and _IN_PROCESS not in sys.modules:
+            resuming.guarded(lambda: state.update({_NOTE: _note(self)}), "a rate")
+        return state
+
+    return state_dict
+
+
+def _load(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def load_state_dict(self: Any, state_dict: Any) -> Any:
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        note = state_dict.get(_NOTE)
+        state = {name: value for name, value in state_dict.items() if name != _NOTE}
+        if not note or caller == _WHOLE or caller.split(".")[0] in _OWN_WAY:
+            return method(self, state)
+        fresh: dict[str, float] = {}
+        resuming.guarded(lambda: fresh.update(_given(self)), "a rate")
+        as_given = {name: value for name, value in vars(self).items() if name not in _PROGRESS}
+        loaded = method(self, state)
+        resuming.guarded(lambda: _place(self, note, fresh, as_given), "a rate")
+        return loaded
+
+    return load_state_dict
+
+
+def _note(scheduler: Any) -> dict[str, Any]:
+    return {"ranks": _ranks(), "step": scheduler.last_epoch, "given": _given(scheduler)}
+
+
+def _place(
+    scheduler: Any,
+    note: Mapping[str, Any],
+    fresh: Mapping[str, float],
+    as_given: Mapping[str, Any],
+) -> None:
+    """Put a scheduler to the place of its state, if its horizon follows the ranks."""
+    then, ranks, step, given = note["ranks"], _ranks(), scheduler.last_epoch, note["given"]
+    differs = [name for name in fresh if name in given and fresh[name] != given[name]]
+    if then == ranks or note["step"] != step or not differs:
+        return
+    name, first = type(scheduler).__name__, os.environ.get("RANK", "0") == "0"
+    part = scaled([(given[one], fresh[one]) for one in differs], then / ranks)
+    if part is None or not can_move(scheduler):
+        if first:
+            say(f"{name} counts steps of {then} ranks: the rate is off its course on {ranks}")
+        return
+    vars(scheduler).update(as_given)
+    at = int(step * part)
+    move(scheduler, at)
+    resuming.helps_rate()
+    if first:
+        say(
+            f"{name} goes on at step {at:,} on {ranks} ranks, at the samples of step {step:,} on "
+            f"{then} (--bftrainer=resume=no: not)"
+        )
+
+
+def scaled(numbers: list[tuple[float, float]], ranks: float) -> float | None:
+    """Return by what to multiply a step; None: the numbers do not follow the ranks.
+
+    It is never more than the part of the samples, so that no script makes more steps than its
+    horizon has.
+
+    Args:
+        numbers: what a scheduler was given then, and is given now, where they differ.
+        ranks: those then, by those now.
+    """
+    ratios = [now / then if then > 0 else 0.0 for then, now in numbers]
+    follow = all((one < 1) == (ranks < 1) and abs(one / ranks - 1) < _TOLERANCE for one in ratios)
+    return min(*ratios, ranks) if follow else None
+
+
+def _given(scheduler: Any) -> dict[str, float]:
+    """Return the numbers that a script has given its scheduler, by their names."""
+    found = {
+        name: value
+        for name, value in vars(scheduler).items()
+        if name[0] != "_" and name not in _PROGRESS and _is_number(value)
+    }
+    for place, rule in enumerate(getattr(scheduler, "lr_lambdas", ())):
+        found |= {f"{place}.{name}": value for name, value in _numbers_of(rule).items()}
+    return found
+
+
+def _numbers_of(rule: Any) -> dict[str, float]:
+    """Return the numbers that a function works with."""
+    named: dict[str, Any] = {}
+    if isinstance(rule, partial):
+        named = _numbers_of(rule.func) | dict(enumerate(rule.args)) | rule.keywords
+    elif isinstance(rule, FunctionType):
+        around = getclosurevars(rule)
+        defaults = dict(enumerate(rule.__defaults__ or ())) | (rule.__kwdefaults__ or {})
+        named = {**around.globals, **around.nonlocals, **{str(k): v for k, v in defaults.items()}}
+    return {str(name): value for name, value in named.items() if _is_number(value)}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _ranks() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))

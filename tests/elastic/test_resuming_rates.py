@@ -1,0 +1,180 @@
+"""Schedulers of a script's own loop, whose state another number of ranks has written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch.optim import lr_scheduler
+
+from bftrainer_slurm.elastic import resuming
+from bftrainer_slurm.elastic.resuming import rates
+
+pytestmark = pytest.mark.torch
+
+EPOCHS, BATCHES = 2, 30  # of all ranks together, in an epoch
+
+
+def _falling(step: int, *, horizon: int) -> float:
+    return max(0.0, 1 - step / horizon)
+
+
+def _cosine(one: Any, total: int) -> Any:
+    return lr_scheduler.CosineAnnealingLR(one, total)
+
+
+MADE: dict[str, Callable[[Any, int], Any]] = {
+    "linear": lambda one, total: lr_scheduler.LinearLR(one, 1.0, 0.0, total),
+    "cosine": _cosine,
+    "one cycle": lambda one, total: lr_scheduler.OneCycleLR(one, 0.5, total_steps=total),
+    "polynomial": lambda one, total: lr_scheduler.PolynomialLR(one, total),
+    "lambda": lambda one, total: lr_scheduler.LambdaLR(one, lambda step: max(0, 1 - step / total)),
+    "partial": lambda one, total: lr_scheduler.LambdaLR(one, partial(_falling, horizon=total)),
+}
+
+
+@pytest.fixture(autouse=True)
+def _changed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for kind in (lr_scheduler.LRScheduler, lr_scheduler.LambdaLR):
+        for name in ("state_dict", "load_state_dict"):
+            monkeypatch.setattr(kind, name, getattr(kind, name))
+    monkeypatch.setattr(resuming, "_helping", set())
+    monkeypatch.delitem(rates.sys.modules, rates._IN_PROCESS, raising=False)
+    rates.change(lr_scheduler)
+    yield
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], int]:
+    """Let so many ranks train; return an epoch's steps."""
+
+    def ranks(number: int) -> int:
+        monkeypatch.setenv("WORLD_SIZE", str(number))
+        return -(-BATCHES // number)
+
+    return ranks
+
+
+def made(how: Callable[[Any, int], Any], steps: int) -> Any:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9)
+    return how(optimizer, steps)
+
+
+def train(scheduler: Any, steps: int) -> float:
+    for _ in range(steps):
+        scheduler.optimizer.step()
+        scheduler.step()
+    return float(scheduler.optimizer.param_groups[0]["lr"])
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize(("then", "now"), [(1, 3), (3, 1), (2, 3), (7, 4)])
+def test_the_rate_goes_on_at_the_same_samples(
+    on: Callable[[int], int], name: str, then: int, now: int
+) -> None:
+    in_epoch = on(then)
+    for made_steps in range(1, in_epoch):
+        in_epoch = on(then)
+        before = made(MADE[name], EPOCHS * in_epoch)
+        train(before, in_epoch + made_steps)
+        state = before.state_dict()
+        in_epoch = on(now)
+        passed = in_epoch + made_steps * then // now  # as a loader that is read in samples
+        after = made(MADE[name], EPOCHS * in_epoch)
+        after.load_state_dict(state)
+        unchanged = made(MADE[name], EPOCHS * in_epoch)
+        train(unchanged, passed)
+        assert passed - 1 <= after.last_epoch <= passed
+        train(after, EPOCHS * in_epoch - passed)  # OneCycleLR raises where it has no step left
+        train(unchanged, after.last_epoch - unchanged.last_epoch)
+        (ends,), (should,) = after.get_last_lr(), unchanged.get_last_lr()
+        assert ends == pytest.approx(should, abs=1e-6)
+    assert resuming.rate_follows_samples()
+    assert not resuming.counts_samples()
+
+
+def _left(scheduler: Any, state: dict[str, Any]) -> bool:
+    scheduler.load_state_dict(state)
+    return bool(scheduler.last_epoch == 30)
+
+
+def test_a_scheduler_whose_horizon_does_not_follow_the_ranks_is_left(
+    on: Callable[[int], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(3)
+    for how in (lambda one, _: lr_scheduler.StepLR(one, 10), lambda one, _: _cosine(one, 200)):
+        before = made(how, 0)
+        train(before, 30)
+        state = before.state_dict()
+        on(1)
+        assert _left(made(how, 0), state)
+        on(3)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "ranks", "part"),
+    [
+        ([(240, 80)], 1 / 3, 1 / 3),
+        ([(240, 79)], 1 / 3, 79 / 240),
+        ([(80, 240)], 3, 3),
+        ([(230, 75), (24, 8)], 1 / 3, 75 / 230),  # a warm-up of five steps
+        ([(240, 300)], 1 / 3, None),  # for another reason
+        ([(240, 230)], 1 / 3, None),
+        ([(0, 80)], 1 / 3, None),
+        ([(240, -80)], 1 / 3, None),
+    ],
+)
+def test_what_a_script_gives_shows_whether_it_follows_the_ranks(
+    numbers: list[tuple[float, float]], ranks: float, part: float | None
+) -> None:
+    found = rates.scaled(numbers, ranks)
+    assert found == (None if part is None else pytest.approx(part))
+
+
+def test_who_cannot_be_moved_is_told(
+    on: Callable[[int], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(1)
+
+    def how(one: Any, total: int) -> Any:
+        return lr_scheduler.CosineAnnealingWarmRestarts(one, total)
+
+    before = made(how, 120)
+    train(before, 30)
+    state = before.state_dict()
+    on(3)
+    assert _left(made(how, 40), state)
+    said = capsys.readouterr().err
+    assert "CosineAnnealingWarmRestarts counts steps of 1 ranks" in said
+
+
+def test_a_frameworks_or_a_part_of_a_whole_is_left(on: Callable[[int], int]) -> None:
+    on(1)
+    before = made(MADE["linear"], 120)
+    train(before, 30)
+    state = before.state_dict()
+    on(3)
+    for caller in ("accelerate.scheduler", "lightning.pytorch.trainer", "torch.optim.lr_scheduler"):
+        after = made(MADE["linear"], 40)
+        exec("after.load_state_dict(state)", {"__name__": caller, "after": after, "state": state})
+        assert after.last_epoch == 30, caller
+    stale = {**state, "last_epoch": 30, rates._NOTE: {**state[rates._NOTE], "step": 29}}
+    assert _left(made(MADE["linear"], 40), stale), "written without us since then"
+
+
+def test_a_state_can_be_read_without_us_and_is_no_pattern_before_it_begins(
+    on: Callable[[int], int],
+) -> None:
+    on(1)
+    scheduler = made(MADE["linear"], 120)
+    assert rates._NOTE not in scheduler.state_dict()
+    train(scheduler, 30)
+    state = scheduler.state_dict()
+    again = made(MADE["linear"], 120)
+    vars(again).update(state)  # what torch does
+    on(2)
+    assert again.state_dict()[rates._NOTE]["ranks"] == 2
