@@ -134,12 +134,16 @@ def _numbers_of(rule: Any) -> dict[str, float]:
     """Return the numbers that a function works with."""
     named: dict[str, Any] = {}
     if isinstance(rule, partial):
-        named = _numbers_of(rule.func) | dict(enumerate(rule.args)) | rule.keywords
+        named = {**_numbers_of(rule.func), **_in_order(rule.args), **rule.keywords}
     elif isinstance(rule, FunctionType):
         around = getclosurevars(rule)
-        defaults = dict(enumerate(rule.__defaults__ or ())) | (rule.__kwdefaults__ or {})
-        named = {**around.globals, **around.nonlocals, **{str(k): v for k, v in defaults.items()}}
-    return {str(name): value for name, value in named.items() if _is_number(value)}
+        defaults = {**_in_order(rule.__defaults__ or ()), **(rule.__kwdefaults__ or {})}
+        named = {**around.globals, **around.nonlocals, **defaults}
+    return {name: value for name, value in named.items() if _is_number(value)}
+
+
+def _in_order(values: tuple[Any, ...]) -> dict[str, Any]:
+    return {str(place): value for place, value in enumerate(values)}
 
 
 def _is_number(value: object) -> bool:
