@@ -23,6 +23,8 @@ from scripts.labcluster.stage import Stage, staged
 from scripts.labcluster.users import as_user, give
 from scripts.labcluster.waiting import wait_until
 
+_PAUSE_S = 0.05  # all nodes share this host's processors
+
 # Faster than on a real cluster, so that tests do not wait for the controller's next look.
 QUICK: Mapping[str, object] = {
     "queue_interval_s": 1,
@@ -105,12 +107,14 @@ class Site:
         return self.lab.sbatch(*words, script=script, user=user, **others)
 
     def digits(self, nodes: str, samples: int, *options: str) -> tuple[int, Path]:
-        """Submit the example; return its array id and its folder."""
+        """Submit the example, which pauses in each step; return its array id and its folder."""
         folder = self.folder()
-        train = self.stage.repo / "examples" / "digits" / "train.py"
-        # All nodes share this host's processors.
+        train = folder / "train.py"
+        example = (self.stage.repo / "examples" / "digits" / "train.py").read_text()
+        before, step, after = example.partition("step(samples=samples)\n")
+        train.write_text(f"{before}time.sleep({_PAUSE_S}); {step}{after}")
         script = "#!/bin/bash\nexport OMP_NUM_THREADS=1\n"
-        script += f"srun nice torchrun {train} --folder {folder} --samples {samples}\n"
+        script += f"srun torchrun {train} --folder {folder} --samples {samples}\n"
         return self.submit(script, nodes, *options), folder
 
     def end(self, *arrays: int) -> None:

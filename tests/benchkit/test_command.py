@@ -18,14 +18,12 @@ from scripts.benchkit.command import (
     Findings,
     RefusedError,
     bench_command,
-    findings,
     folder,
     number,
     replace_file,
     several,
 )
 from scripts.benchkit.figures import at_most
-from scripts.benchkit.machine import Machine
 from scripts.labcluster.stage import REPO
 from tests.tools import run_tool
 
@@ -59,11 +57,6 @@ def options(whole: int, part: float, **others: object) -> Findings:
     return Findings("", {"whole": whole, "part": part, **others})
 
 
-def asked(*given: str) -> dict[str, object]:
-    done = CliRunner().invoke(options, ["--json", *given])
-    return dict(json.loads(done.output))
-
-
 @pytest.fixture(autouse=True)
 def own_signals() -> object:
     before = signal.getsignal(signal.SIGTERM)
@@ -82,20 +75,6 @@ def test_what_is_wrong_is_said_after_the_findings() -> None:
     assert (done.exit_code, done.output) == (1, "a table\nError: DIFFER\n")
 
 
-def test_options_have_their_defaults() -> None:
-    assert asked() == {
-        "whole": 5,
-        "part": 0.5,
-        "colours": ["red", "blue"],
-        "sizes": ["small"],
-        "out": "output",
-    }
-
-
-def test_what_is_given_again_counts_once() -> None:
-    assert asked("--colour=blue", "--colour=red", "--colour=blue")["colours"] == ["blue", "red"]
-
-
 @pytest.mark.parametrize("bad", ["--whole=0", "--whole=1.5", "--part=1.1", "--colour=green"])
 def test_what_is_out_of_bounds_or_unknown_is_refused(bad: str) -> None:
     done = CliRunner().invoke(options, [bad])
@@ -106,16 +85,6 @@ def test_what_is_out_of_bounds_or_unknown_is_refused(bad: str) -> None:
 def test_what_cannot_be_had_here_is_refused_in_one_line() -> None:
     done = CliRunner().invoke(options, ["--whole=9"])
     assert (done.exit_code, done.output) == (2, "Error: there is no nine here\n")
-
-
-def test_findings_name_the_machine_first_and_the_targets_last() -> None:
-    machine = Machine("2026-01-01", 2, "a processor", 0.5, {"Python": "3.11"})
-    found = findings(machine, "a table", "", targets=[at_most("pause", 1.0, 2.0)], runs=3)
-    first, *middle, last = found.text.split("\n\n")
-    assert (first, middle) == (str(machine), ["a table"])
-    assert last == "targets\nmet     pause: 1.000 <= 2"
-    assert isinstance(found.document, dict)
-    assert list(found.document) == ["machine", "runs", "targets"]
 
 
 @pytest.mark.parametrize(
@@ -134,15 +103,7 @@ def test_sigterm_is_taken_as_ctrl_c_whose_exit_code_is_130() -> None:
     assert (done.exit_code, done.output.count("\n")) == (130, 1)
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "file"
-    for text in ("one", "two"):
-        replace_file(path, text)
-    assert path.read_text() == "two"
-    assert list(path.parent.iterdir()) == [path]
-
-
-TOOLS = ("bench-commands", "bench-scale", "chaos", "demo", "paper", "slurm-suite")
+TOOLS = ("bench-scale", "chaos", "paper")
 
 
 @pytest.mark.parametrize("name", TOOLS)

@@ -99,44 +99,28 @@ def once(site: Site, nodes: str, code: int = 0, script: str = SCRIPT) -> Iterato
         site.end(array)
 
 
-def test_the_script_runs_once_and_its_steps_on_all_nodes(site: Site) -> None:
-    with once(site, "1-3") as trainer:
-        trainer.wait_for_world(3)
-        trainer.stop("one")
-        trainer.wait_for_world(3, "two")
-        trainer.stop("two")
-        trainer.wait_for_end()
-        for kind in ("begun", "prepared", "successor", "one 0", "two 0", "done"):
-            assert len(trainer.notes(kind)) == 1, kind
-        assert not trainer.notes("headless")
-
-
-@pytest.mark.parametrize("keeper", ["stays", "is killed"])
-def test_when_its_node_is_reclaimed_others_train_on_and_then_it_runs_on(
-    site: Site, keeper: str
+def test_it_runs_once_and_again_where_its_node_is_reclaimed_while_others_train_on(
+    site: Site,
 ) -> None:
-    def disturb() -> None:
-        if keeper == "is killed":  # its controller starts another one
-            site.controller.keeper.kill()
-
     with once(site, "1-3") as trainer:
         trainer.wait_for_world(3)
-        disturb()
+        for kind in ("begun", "prepared", "successor"):
+            assert len(trainer.notes(kind)) == 1, kind
         since_s = time.monotonic()
         trainer.reclaim(trainer.head())
         trainer.wait_for_world(2, since_s=since_s)
-        disturb()
+        site.controller.keeper.kill()  # its controller starts another one
         again = trainer.wait_for_world(3, since_s=since_s)
         assert len(trainer.notes("begun")) == 1
         assert again.number > trainer.steps()[0].number  # nobody has removed the checkpoint
         trainer.stop("one")
         wait_until(lambda: len(trainer.notes("begun")) == 2, PATIENCE_S)
-        disturb()
         trainer.wait_for_world(3, "two")
         assert trainer.notes("one") == [f"one 0 {trainer.head()}"]
         assert max(step.time_s for step in trainer.steps()) < trainer.steps("two")[0].time_s
-        disturb()
         trainer.stop("two")
         trainer.wait_for_end()
         assert len(trainer.notes("begun")) == 2
-        assert len(trainer.notes("done")) == 1
+        for kind in ("two 0", "done"):
+            assert len(trainer.notes(kind)) == 1, kind
+        assert not trainer.notes("headless")

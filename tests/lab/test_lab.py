@@ -1,4 +1,3 @@
-import json
 import os
 import shutil
 import subprocess
@@ -13,7 +12,6 @@ from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest]
-BOTH_IDLE = {"n1": "idle", "n2": "idle"}
 LAB = str(REPO / "scripts" / "lab")
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it acts for several users")
 
@@ -46,66 +44,12 @@ def test_an_ordinary_job_takes_the_nodes_of_a_preemptible_one(small: Lab) -> Non
 
 
 @as_root
-@pytest.mark.once
-def test_there_are_several_unix_users(small: Lab) -> None:
-    for user in ("alice", "bob", "carol"):
-        assert small.run("srun", "id", "-un", user=user).stdout.strip() == user
-
-
-@as_root
-@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="not this kernel")
-@pytest.mark.once
-def test_its_daemons_come_before_its_jobs(small: Lab) -> None:
-    daemon = json.loads((small.dir / "lab.json").read_text())["daemons"]["slurmctld"][0]
-    assert "nice -10" in Path(f"/proc/{daemon}/autogroup").read_text()
-
-
-@as_root
-def test_a_node_sees_its_own_processes_alone(small: Lab) -> None:
-    with subprocess.Popen(["sleep", "61"]) as here:
-        seen = small.run("srun", "-w", "n1", "ps", "-A", "-o", "args=").stdout
-        here.kill()
-    assert "slurmd -D -N n1" in seen
-    assert "slurmd -D -N n2" not in seen
-    assert "sleep 61" not in seen
-
-
-@as_root
-def test_a_node_has_shared_memory_of_its_own(small: Lab) -> None:
-    here = "touch /dev/shm/$SLURMD_NODENAME; sleep 1; ls /dev/shm"
-    listed = small.run("srun", "-N2", "sh", "-c", here).stdout.split()
-    assert sorted(listed) == ["n1", "n2"]
-
-
-@as_root
 def test_nodes_have_names_of_their_own_by_which_others_reach_them(small: Lab) -> None:
     own = small.run("srun", "-N2", "python3", "-c", "import socket; print(socket.getfqdn())")
     assert sorted(own.stdout.split()) == ["n1", "n2"]
     known = small.run("srun", "-w", "n1", "getent", "hosts", "n2").stdout
     node = small.run("scontrol", "-o", "show", "node", "n2").stdout
     assert f"NodeAddr={known.split()[0]} " in node
-
-
-@as_root
-def test_slurm_keeps_processes_in_cgroups_where_the_host_has_them(small: Lab) -> None:
-    if namespaces.hierarchy() is None:
-        pytest.skip("this host has no cgroups that can be used")
-    seen = small.run("srun", "-w", "n1", "cat", "/proc/self/cgroup").stdout
-    assert "/job_" in seen
-    assert "/step_0" in seen
-
-
-@as_root
-def test_slurm_does_without_cgroups_when_told_to() -> None:
-    with started_lab(nodes=1, linuxproc=True) as running:
-        assert "/job_" not in running.run("srun", "cat", "/proc/self/cgroup").stdout
-
-
-@as_root
-def test_nodes_can_ask_for_their_configuration() -> None:
-    with started_lab(nodes=2, configless=True) as running:
-        told = running.run("srun", "-N2", "sh", "-c", "echo $SLURM_CONF").stdout.split()
-        assert sorted(told) == [f"{running.dir}/spool/n{n}/conf-cache/slurm.conf" for n in (1, 2)]
 
 
 @as_root
@@ -117,30 +61,6 @@ def test_down_leaves_no_cgroup() -> None:
         own = cgroups.of_node(running.dir, "n1")
         assert own.is_dir()
     assert not own.parent.exists()
-
-
-@pytest.mark.once
-def test_a_second_up_finds_it_running(small: Lab) -> None:
-    again = lab("up", "--nodes", "2", "--dir", str(small.dir))
-    assert (again.returncode, again.stdout) == (0, f"already up in {small.dir}\n")
-
-
-@pytest.mark.once
-def test_clusters_do_not_disturb_each_other(small: Lab) -> None:
-    with started_lab(nodes=1) as other:
-        assert other.states() == {"n1": "idle"}
-        assert small.states() == BOTH_IDLE
-    assert small.states() == BOTH_IDLE
-    assert small.run("id", "alice", check=False).returncode == 0 or os.getuid() != 0
-
-
-@pytest.mark.parametrize(("lose", "mend"), [("stop", "start"), ("hang", "mend")])
-@pytest.mark.once
-def test_a_node_can_be_lost_and_mended(small: Lab, lose: str, mend: str) -> None:
-    small.cluster.disturb("n2", lose)
-    wait_until(lambda: small.states()["n2"] != "idle")
-    small.cluster.disturb("n2", mend)
-    small.wait_until_idle()
 
 
 @pytest.mark.once

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import signal
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.controller.settings import Settings
-from scripts.benchkit.command import json_text
 from scripts.labcluster.processes import processes_with
 from scripts.labcluster.waiting import wait_until
 from scripts.scale_bench.course import Size
 from scripts.scale_bench.measure import Found, measure
-from scripts.scale_bench.report import phase, tables, targets
+from scripts.scale_bench.report import phase, tables
 from tests.tools import run_tool, tool
 
 SIZE = Size(nodes=200, trainers=10, elements=100, minutes=0.2, seed=1, bf_interval_s=1)
@@ -33,20 +29,6 @@ def found() -> Found:
 def test_the_controller_gives_all_nodes_to_trainers(found: Found) -> None:
     assert phase(found, "start").elements == SIZE.elements
     assert phase(found, "at rest").elements == SIZE.elements
-
-
-def test_it_leaves_a_cluster_at_rest_alone(found: Found) -> None:
-    rest = phase(found, "at rest")
-    assert len(rest.looks) >= 2
-    assert not any(look.moved for look in rest.looks)
-
-
-def test_ordinary_jobs_that_change_are_read(found: Found) -> None:
-    assert any(look.read_bytes > 0 for look in phase(found, "ordinary jobs change").looks)
-
-
-def test_each_look_costs_at_least_one_rpc(found: Found) -> None:
-    assert all(one.rpcs >= len(one.looks) > 0 for one in found.phases)
 
 
 def test_nodes_that_are_freed_at_once_are_all_given_away(found: Found) -> None:
@@ -84,23 +66,6 @@ def test_the_table_says_what_is_simulated_and_names_each_phase(found: Found) -> 
     assert all(one.name in text for one in found.phases)
 
 
-def test_the_document_has_every_look(found: Found) -> None:
-    read = json.loads(json_text(found))
-    assert [len(one["looks"]) for one in read["phases"]] == [len(one.looks) for one in found.phases]
-
-
-def test_each_target_is_judged(found: Found) -> None:
-    judged = {one.text: one for one in targets(found)}
-    assert len(judged) == 9
-    assert judged["neighbours that started by themselves after it"].met
-    assert judged["20 scattered elements reclaimed: s until the last is held"].found < math.inf
-
-
-def test_requests_that_are_turned_away_count_only_under_rl_enable(found: Found) -> None:
-    limited = replace(found, size=replace(found.size, rl_enable=True))
-    assert len(targets(limited)) == len(targets(found)) + 1
-
-
 def test_more_elements_than_fit_are_refused() -> None:
     done = run_tool("bench-scale", "--nodes=100", "--elements=100")
     assert done.returncode == 2
@@ -123,4 +88,4 @@ def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
     finally:
         bench.kill()
     assert [*tmp_path.iterdir()] == []
-    assert processes_with(f"TMPDIR={tmp_path}") == []
+    wait_until(lambda: not processes_with(f"TMPDIR={tmp_path}"))  # in a moment

@@ -44,9 +44,9 @@ def test_lanes_of_the_same_marks_are_a_folder_and_what_is_not_in_it() -> None:
     for lane in LANES:
         if lane.tests and not lane.matrix:
             where.setdefault(lane.command[-1], []).append(lane.command[-3])
-    for first, *others in where.values():
-        assert others in ([], [f"--ignore={first}"])
-        assert not others or (REPO / first).is_dir()
+    for first, *others in map(sorted, where.values()):
+        assert not others or [first] == [f"--ignore={one}" for one in others]
+        assert all((REPO / one).is_dir() for one in others)
 
 
 @pytest.mark.parametrize("suite", ["trixie", "forky"])
@@ -71,11 +71,6 @@ def test_a_lane_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
     assert last == "43 passed, 3 failed, 2 skipped in 1:01"
 
 
-def test_a_lane_of_a_suite_is_counted_like_the_others(tmp_path: Path) -> None:
-    says = "echo '5 passed in 1.00s'; echo; echo '== trixie (24.11): passed'"
-    assert done(tmp_path, shell("trixie", says))["trixie"].counts["passed"] == 5
-
-
 @pytest.mark.parametrize("says", ["no tests ran in 0.01s", "3 skipped in 0.10s", ""])
 def test_a_lane_in_which_no_test_ran_has_failed(tmp_path: Path, says: str) -> None:
     assert done(tmp_path, shell("empty", f"echo '{says}'"))["empty"].code == NO_TEST
@@ -89,12 +84,6 @@ def test_a_lane_that_measures_runs_beside_no_other(tmp_path: Path) -> None:
         shell("load", f"cd {tmp_path}; {beside}", alone=True),
     )
     assert runs["load"].text == "1 passed in 0.10s\n"
-
-
-def test_at_most_so_many_run_side_by_side(tmp_path: Path) -> None:
-    script = f"cd {tmp_path}; mkdir busy && sleep 0.3 && rmdir busy && echo '1 passed in 0.30s'"
-    runs = done(tmp_path, *(shell(name, script) for name in "abc"), at_once=1)
-    assert [one.code for one in runs.values()] == [0, 0, 0]
 
 
 @as_root
