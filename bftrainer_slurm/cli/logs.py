@@ -58,8 +58,7 @@ def logs(trainer: str, follow: bool, lines: int | None, as_json: bool, side: Sid
     for trouble in story.unreadable:
         click.echo(f"bftrainer: {trouble}", err=True)
     if follow:
-        with contextlib.suppress(KeyboardInterrupt):
-            _go_on(story, array)
+        _go_on(story, array)
 
 
 def _array(trainer: str, side: Side) -> int:

@@ -29,6 +29,7 @@ _STATUS = (
     ("1", "doctor: something must change. Any command: standard output takes no more."),
     ("2", "Bad input: one line on stderr says what, and what to write instead."),
     ("3", "Slurm, or the controller, does not answer."),
+    ("130", "Ctrl-C."),
 )
 _EXAMPLES = ("Example:", "Examples:")
 

@@ -65,6 +65,17 @@ class Side:
             site = site_keeper()
         return own if site is None else site.listen
 
+    @property
+    def why_silent(self) -> str:
+        """Say why nobody may have answered; what the user gave is named."""
+        if self.address:
+            return f"no controller answers at {self.address} (--keeper)"
+        if self.state and read_address(self.state) is None:
+            return f"{self.state} is not the state folder of a controller (--state)"
+        if self.state:
+            return f"the controller of {self.state} (--state) is not running"
+        return "the controller is not running, or not where this command looks for it"
+
     def published(self) -> tuple[float, dict[str, Any] | None]:
         """Return age (seconds) and content of the last published status, None if there is none.
 

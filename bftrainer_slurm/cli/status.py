@@ -11,7 +11,7 @@ import click
 from bftrainer_slurm.cli.advice import advice
 from bftrainer_slurm.cli.common import (
     NOT_THERE,
-    fail_on,
+    fail,
     fail_where_unreadable,
     print_either,
     shown,
@@ -32,7 +32,6 @@ _HEADING = (
 )
 _SPARE = tuple(map(_HEADING.index, ("SHRANK", "GREW", "SAMPLES", "RECLAIMED", "USER")))
 _SOME = 5
-SILENT = "neither the controller nor Slurm answers: "
 
 
 @click.command()
@@ -54,8 +53,17 @@ def status(side: Side, as_json: bool) -> None:
 
 def current_status(side: Side) -> dict[str, Any]:
     """Return the controller's status, or what Slurm knows if it is down (``down`` says why)."""
-    with fail_on(GatewayError, code=NOT_THERE, begin=SILENT):
+    try:
         return status_now(side, from_slurm)
+    except GatewayError as error:
+        fail(f"{silent(side)}{error}", NOT_THERE)
+
+
+def silent(side: Side) -> str:
+    """Begin to say that nothing is known."""
+    if side.address or side.state:
+        return f"{side.why_silent}, and Slurm does not answer: "
+    return "neither the controller nor Slurm answers: "
 
 
 def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -63,7 +71,7 @@ def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str,
     age_s, document = side.published()
     why: str | None
     if document is None:
-        why = "the controller is not running, or not where this command looks for it"
+        why = side.why_silent
     elif (why := down(document, age_s)) is None:
         return document | {"down": None}
     return otherwise() | {"down": why}

@@ -20,7 +20,7 @@ from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on, fail_where_unre
 from bftrainer_slurm.cli.past import past_or_none
 from bftrainer_slurm.cli.screen import Chosen, Key, Seen, View, frame, pressed
 from bftrainer_slurm.cli.side import Side, side_options
-from bftrainer_slurm.cli.status import SILENT, from_slurm, status_now
+from bftrainer_slurm.cli.status import from_slurm, silent, status_now
 from bftrainer_slurm.cli.terminal import Heading
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.slurm.gateway import GatewayError
@@ -59,10 +59,9 @@ def top(every_s: float, side: Side) -> None:
         sys.stdin.isatty() and sys.stdout.isatty()
     ):
         fail("top needs a terminal; 'bftrainer status' prints the same once")
-    with fail_where_unreadable(), fail_on(GatewayError, code=NOT_THERE, begin=SILENT):
+    with fail_where_unreadable(), fail_on(GatewayError, code=NOT_THERE, begin=silent(side)):
         watch = _Watch(side, every_s)
-    with contextlib.suppress(KeyboardInterrupt):
-        _on_screen(watch)
+    _on_screen(watch)
 
 
 def _on_screen(watch: _Watch) -> None:
@@ -166,7 +165,7 @@ class _Watch:
             document = status_now(self._side, self._ask_slurm)
             return Seen(document, self._strips())
         except GatewayError as error:
-            trouble = f"{SILENT}{shown(error, 200)}"
+            trouble = f"{silent(self._side)}{shown(error, 200)}"
         except (SystemExit, ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
             trouble = f"the status cannot be read ({type(error).__name__})"
         return Seen(self.seen.document, self.seen.strips, trouble)

@@ -81,6 +81,7 @@ def run(
         KeeperError: the keeper could not be started.
         HistoryError: the history file cannot be used.
         SettingsError: the site's key cannot be used.
+        KeyboardInterrupt: SIGINT has ended it, as it should.
     """
     shared = Path(settings.shared) if settings.shared else None
     configured = Configured(settings, reread)
@@ -130,9 +131,12 @@ def run(
             return Controller(common(appraiser=Profiles(history.lessons)), configured.settings)
 
         secret = key_in(shared or state) if about["metrics"] else ""
-        _Work(begun, feed, about, configured, secret).go_on(_stop_signal())
+        stop = _Stop()
+        _Work(begun, feed, about, configured, secret).go_on(stop)
         feed.stop()
         history.close()
+    if stop.interrupted:
+        raise KeyboardInterrupt
 
 
 def _waits() -> None:
@@ -274,11 +278,19 @@ class _Work:
         self._feed.again()
 
 
-def _stop_signal() -> threading.Event:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
+class _Stop(threading.Event):
+    """Set by SIGTERM and SIGINT; ``interrupted``: by the latter."""
+
+    interrupted = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._heed)
+
+    def _heed(self, number: int, _: object) -> None:
+        self.interrupted = number == signal.SIGINT
+        self.set()
 
 
 @contextmanager

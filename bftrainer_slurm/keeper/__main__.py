@@ -35,10 +35,14 @@ from bftrainer_slurm.keeper.registry import MANY_FILES
 from bftrainer_slurm.keeper.rendezvous import ADOPT_S
 from bftrainer_slurm.keeper.server import Keeper
 
+logger = logging.getLogger(__name__)
+_INTERRUPTED = 130  # what a shell reports after Ctrl-C
+
 
 async def _serve(
     state: Path, token: str, host: str, port: int, gate: Gate, hold_s: float, files: int
-) -> None:
+) -> signal.Signals:
+    """Serve until a signal, and return it."""
     keeper = Keeper(gate, token, hold_s, files, state)
     loop = asyncio.get_running_loop()
     server = await keeper.listen(host, port)
@@ -47,11 +51,13 @@ async def _serve(
         lambda: Announcements(keeper.announced), local_addr=(host, port)
     )
     write_address(state, f"{host}:{port}")
-    stop = asyncio.Event()
+    came: asyncio.Queue[signal.Signals] = asyncio.Queue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()
+        loop.add_signal_handler(number, came.put_nowait, number)
+    logger.info("keeper at %s:%d, state in %s", host, port, state)
+    by = await came.get()
     server.close()  # from Python 3.12 on, to leave it as a context waits for all members to go
+    return by
 
 
 def serve(state: Path, listen: str, means: Means, shared: Path | None = None) -> int:
@@ -76,14 +82,15 @@ def serve(state: Path, listen: str, means: Means, shared: Path | None = None) ->
                 hold_s = 0.0
             token = own_token(shared or state)
             gate = Gate(vouch(token))
-            asyncio.run(_serve(state, token, host, port, gate, hold_s, _allow_connections()))
+            serving = _serve(state, token, host, port, gate, hold_s, _allow_connections())
+            by = asyncio.run(serving)
     except BlockingIOError:
         print(f"keeper: another one serves {state}", file=sys.stderr)
         return 2
     except (OSError, ProtocolError, CredentialError, StateError) as error:
         print(f"keeper: {error}", file=sys.stderr)
         return 2
-    return 0
+    return _INTERRUPTED if by is signal.SIGINT else 0
 
 
 def own_address(listen: str) -> tuple[str, int]:

@@ -427,6 +427,23 @@ def test_where_nothing_answers_it_says_so_in_a_line(command: tuple[str, ...]) ->
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", [("status",), ("show", "12"), ("explain", "12")])
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("--state", "nofolder"), "nofolder is not the state folder of a controller (--state)"),
+        (("--keeper", "127.0.0.1:1"), "no controller answers at 127.0.0.1:1 (--keeper)"),
+    ],
+)
+def test_what_points_to_no_controller_is_named(
+    command: tuple[str, ...], wrong: tuple[str, ...], said: str
+) -> None:
+    result = call(*command, *wrong)
+    assert result.exit_code == 3
+    assert result.stderr.startswith(f"bftrainer: {said}, and Slurm does not answer: ")
+    assert result.stderr.count("\n") == 1
+
+
 UNREADABLE = [
     {"trainers": None},
     {"trainers": [{"array": 9}]},

@@ -214,7 +214,7 @@ def test_on_a_terminal_keys_work_and_a_refresh_sends_little(terminal: Terminal) 
 def test_ctrl_c_ends_it_and_the_terminal_is_as_before(terminal: Terminal) -> None:
     terminal.until(b"first")
     terminal.press(b"\x03")
-    assert terminal.ended() == 0
+    assert terminal.ended() == 130
     assert b"\x1b[?1049l" in terminal.sent  # back from the other screen
     assert b"Traceback" not in terminal.sent
 

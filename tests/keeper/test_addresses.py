@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +15,7 @@ import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import SECRET_FILE, prover_from
-from bftrainer_slurm.keeper.home import find_or_start, own_secret
+from bftrainer_slurm.keeper.home import find_or_start, own_secret, read_address
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Identity, Role
 from bftrainer_slurm.keeper.protocol import NoteKind, ProtocolError, parse_addresses
@@ -98,3 +101,17 @@ def test_members_that_lose_their_keeper_stand_with_the_other_host_s_as_before(
         assert note.note.kind is NoteKind.REFORMED, "all are back where they were"
         assert dict(note.note.measures)["nodes"] == 3
         assert not any(member.ended or member.stops for member in members)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_keeper_says_where_it_listens_and_how_it_was_ended(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    command = [sys.executable, "-m", "bftrainer_slurm.keeper", "--state", tmp_path / "state"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as keeper:
+        assert keeper.stderr is not None
+        line = keeper.stderr.readline()
+        keeper.send_signal(number)
+        assert keeper.wait(120) == code
+    address = read_address(tmp_path / "state")
+    assert line.endswith(f"keeper at {address}, state in {tmp_path / 'state'}\n")
