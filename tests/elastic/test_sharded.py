@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 Start = Callable[..., Workers]
-EPOCHS = 10  # of 25 steps
+EPOCHS = 6  # of 25 steps
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
         def begin(nodes: int, **options: Any) -> Workers:
             folder = tmp_path / "run"
-            given = {"epochs": EPOCHS, "pause_s": 0.03} | options
+            given = {"epochs": EPOCHS, "pause_s": 0.05} | options
             workers = stack.enter_context(started_workers(keeper, folder, "sharding", **given))
             workers.own(nodes)
             workers.start(*range(nodes))
@@ -93,7 +93,7 @@ def around_the_loss(workers: Workers, task: int) -> tuple[Any, Any]:
 def test_nodes_join_and_leave_as_if_there_had_been_one_process(
     start: Start, alone: dict[str, torch.Tensor]
 ) -> None:
-    workers = start(2, pause_s=0.06)  # in which the third one can join
+    workers = start(2, pause_s=0.12)  # in which the third one can join
     workers.start(2)
     workers.wait_for_world(3, 0, 1, 2)
     first = next(task for task in range(3) if workers.steps(task)[-1].rank == 0)
@@ -108,12 +108,12 @@ def test_nodes_join_and_leave_as_if_there_had_been_one_process(
     )
 
 
-@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("lost", [0, 2])
 def test_the_loss_of_a_node_costs_the_same_processes_one_step_at_most(
     start: Start, alone: dict[str, torch.Tensor], lost: int
 ) -> None:
     workers = start(3, every=10_000)
-    wait_until(lambda: workers.steps(lost)[-1].number > 45)
+    wait_until(lambda: workers.steps(lost)[-1].number > 10)
     workers.kill(lost)
     others = [task for task in range(3) if task != lost]
     workers.wait_for_world(2, *others)
@@ -130,7 +130,7 @@ def test_one_loss_after_the_other_costs_a_step_each(
 ) -> None:
     workers = start(3, every=10_000)
     for left in (2, 1):
-        wait_until(lambda: workers.steps(0)[-1].number > 45)
+        wait_until(lambda: workers.steps(0)[-1].number > 10)
         workers.kill(left)
         workers.wait_for_world(left, *range(left))
     assert workers.wait(0) == [0]
@@ -141,7 +141,7 @@ def test_one_loss_after_the_other_costs_a_step_each(
 
 def test_copies_may_be_made_more_seldom(start: Start, alone: dict[str, torch.Tensor]) -> None:
     workers = start(3, every=10_000, copy_every=7)
-    wait_until(lambda: workers.steps(0)[-1].number > 45)
+    wait_until(lambda: workers.steps(0)[-1].number > 10)
     workers.kill(1)
     workers.wait_for_world(2, 0, 2)
     assert workers.wait(0, 2) == [0, 0]
@@ -158,7 +158,7 @@ def lose_two_of_four(workers: Workers, *ranks: int) -> int:
 
     Which rank a node has is open: the first to reach the keeper has rank 0.
     """
-    wait_until(lambda: workers.steps(0)[-1].number > 45)
+    wait_until(lambda: workers.steps(0)[-1].number > 25)
     of_rank = {workers.steps(task)[-1].rank: task for task in range(4)}
     lost = [of_rank.pop(rank) for rank in ranks]
     workers.kill(*lost)

@@ -30,7 +30,7 @@ PATIENCE_S = 180  # a node that joins imports torch first, and all nodes are thi
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with started_site(nodes=4) as running:
+    with started_site(nodes=3) as running:
         yield running
 
 
@@ -87,17 +87,17 @@ def without_plugin(site: Site) -> Iterator[None]:
 
 
 def test_the_others_train_on_at_once_when_slurm_takes_a_node(site: Site) -> None:
-    with training(site, "1-4") as trainer:
-        trainer.wait_for_world(4)
+    with training(site, "1-3") as trainer:
+        trainer.wait_for_world(3)
         since_s, before, agents = time.monotonic(), trainer.steps()[-1], trainer.agents()
         ordinary = ("-N1", "--exclusive", "-o", "/dev/null")
         site.lab.sbatch(*ordinary, script="#!/bin/sh\nsleep 5\n")
-        first = trainer.wait_for_world(3, since_s)
+        first = trainer.wait_for_world(2, since_s)
         assert first.number >= before.number  # nothing lost: the script saves each step
         left = trainer.agents()
-        assert len(left) == 3
+        assert len(left) == 2
         assert left.items() <= agents.items()  # nobody was started again
-        again = trainer.wait_for_world(4, first.time_s)
+        again = trainer.wait_for_world(3, first.time_s)
         assert again.number > first.number
         assert trainer.agents().items() >= left.items()
         assert trainer.published["failures"] == 0
@@ -106,18 +106,18 @@ def test_the_others_train_on_at_once_when_slurm_takes_a_node(site: Site) -> None
 
 @pytest.mark.once
 def test_the_others_train_on_when_the_plan_takes_nodes_away(site: Site) -> None:
-    with training(site, "1-4") as trainer:
-        trainer.wait_for_world(4)
+    with training(site, "1-3") as trainer:
+        trainer.wait_for_world(3)
         since_s, before = time.monotonic(), trainer.steps()[-1]
         more_worth = site.submit("#!/bin/sh\nsleep 1000\n", "2-2", "--bftrainer=weight=100")
         try:
-            first = trainer.wait_for_world(2, since_s)
+            first = trainer.wait_for_world(1, since_s)
             assert first.number >= before.number
             wait_until(lambda: trainer.published["shrank"] >= 2)
             assert trainer.published["failures"] == 0
         finally:
             site.end(more_worth)
-        wait_until(lambda: any(s.world > 2 for s in trainer.steps(first.time_s)), PATIENCE_S)
+        wait_until(lambda: any(s.world > 1 for s in trainer.steps(first.time_s)), PATIENCE_S)
 
 
 @pytest.mark.once
@@ -152,7 +152,7 @@ def trains_by_submit(site: Site, controller: Controller, user: str, *options: st
     try:
         trainer.wait_for_world(2)
         since_s = time.monotonic()
-        site.lab.run("srun", "-N3", "--exclusive", "true")
+        site.lab.run("srun", "-N2", "--exclusive", "true")
         trainer.wait_for_world(1, since_s)
         wait_until(lambda: controller.trainer(trainer.array)["runtime"] == Runtime.AGENT.value)
     finally:

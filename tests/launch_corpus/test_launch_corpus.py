@@ -14,13 +14,8 @@ from scripts.launch_corpus.command import table
 from scripts.launch_corpus.runner import SETTINGS, Outcome, groups, run
 from scripts.launch_corpus.shapes import Shape, shapes
 
-# Those that go furthest from what other tests start.
-_HERE = (
-    "torchrun-c10d-address",
-    "torchrun-static-bash-c",
-    "two-trainings",
-    "python-exported-ranks",
-)
+# Those that go furthest from what other tests start; elastic/test_launchers has torchrun's options.
+_HERE = ("two-trainings", "python-exported-ranks")
 _NODES = 2
 
 
