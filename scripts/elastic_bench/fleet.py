@@ -112,6 +112,19 @@ class Fleet:
         self.nodes.remove(node)
         node.kill()
 
+    def trains(self, node: Node) -> int | None:
+        """Return the process that has made a node's last step; None: none has."""
+        logs = (self._folder / "logs").glob(f"{node.job}.*.log")
+        written = [(path.stat().st_mtime_ns, path) for path in logs if path.stat().st_size]
+        return int(max(written)[1].suffixes[0][1:]) if written else None
+
+    def crash(self, node: Node) -> int | None:
+        """Kill a node's training process, and return which; its agent starts another one."""
+        process = self.trains(node)
+        if process is not None:
+            os.kill(process, signal.SIGKILL)
+        return process
+
     def reclaim(self, node: Node) -> None:
         """Let Slurm take a node: SIGTERM at once, and the end after its grace."""
         self.nodes.remove(node)
