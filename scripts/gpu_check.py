@@ -14,7 +14,15 @@ import click
 import torch
 
 from bftrainer_slurm.keeper.client import KeeperError
-from scripts.benchkit.command import Findings, RefusedError, bench_command, number, progress
+from scripts.benchkit.command import (
+    Findings,
+    RefusedError,
+    bench_command,
+    findings,
+    number,
+    progress,
+)
+from scripts.benchkit.machine import this_machine
 from scripts.elastic_bench import report
 from scripts.elastic_bench.figures import Account, account, usual_step_s
 from scripts.elastic_bench.fleet import Fleet, Training
@@ -23,6 +31,7 @@ from scripts.elastic_bench.setups import SETUPS
 from scripts.labcluster.lab import Tell
 
 _TRAINING = Training("tiny", compute_s=0.02, save_every_s=0.0)
+_CHANGES = "lost, reclaimed, leaves, joins, process killed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +39,15 @@ class Hardware:
     """What was found here, and what a check on it cannot show."""
 
     device: str
-    torch: str
     nccl: str
     gpus: list[str]
     not_shown: str
 
     def __str__(self) -> str:
         if self.device == "cpu":
-            return f"torch {self.torch}, gloo on the CPU"
+            return "gloo on the CPU"
         kinds = ", ".join(f"{self.gpus.count(one)} x {one}" for one in dict.fromkeys(self.gpus))
-        return f"torch {self.torch}, NCCL {self.nccl}, {kinds}"
+        return f"NCCL {self.nccl}, {kinds}"
 
 
 @bench_command(KeeperError)
@@ -67,16 +75,19 @@ def main(device: str, nodes: int, rounds: int) -> Findings:
         fleet.logs.read()
         found = account(fleet.logs.all)
     crashes = f"{max(crash_s):.3f}" if crash_s else "-"
-    text = (
-        f"{hardware}, {nodes} nodes, {rounds} rounds\n"
-        f"{report.pauses(_TRAINING.model, [measured])}\n"
-        f"training process killed: pause of the others, at most: {crashes}\n"
+    return findings(
+        this_machine("torch"),
+        f"{hardware}; {nodes} nodes, {rounds} rounds",
+        report.pauses(_TRAINING.model, [measured])
+        + f"\ntraining process killed: pause of the others, at most: {crashes}",
         f"weights: compared after {found.compared} steps, {found.differing} differ; "
-        f"{found.missing} steps missing\n"
-        f"not shown: {hardware.not_shown}"
+        f"{found.missing} steps missing\nnot shown: {hardware.not_shown}",
+        wrong=_wrong(measured, found),
+        hardware=hardware,
+        pauses=measured,
+        crash_s=crash_s,
+        weights=found,
     )
-    document = {"hardware": hardware, "pauses": measured, "crash_s": crash_s, "weights": found}
-    return Findings(text, document, _wrong(measured, found))
 
 
 def _changes(
@@ -89,7 +100,9 @@ def _changes(
     for done in range(1, rounds + 1):
         turn(fleet, measured)
         crash_s.append(_crash(fleet))
-        tell(f"round {done} of {rounds}")
+        last = (measured.kill_s, measured.reclaim_s, measured.leave_s, measured.join_s, crash_s)
+        times_s = ", ".join(f"{times[-1]:.2f} s" for times in last)
+        tell(f"{_CHANGES}: {times_s} (round {done} of {rounds})")
 
 
 def _crash(fleet: Fleet) -> float:
@@ -112,7 +125,7 @@ def _crash(fleet: Fleet) -> float:
 
 def _hardware(device: str, nodes: int) -> Hardware:
     if device == "cpu":
-        return Hardware(device, torch.__version__, "", [], "anything about GPUs and NCCL")
+        return Hardware(device, "", [], "anything about GPUs and NCCL")
     gpus = [torch.cuda.get_device_name(one) for one in range(torch.cuda.device_count())]
     not_shown = "the network between hosts (all nodes are on this one)"
     if len(gpus) < nodes:
@@ -121,7 +134,7 @@ def _hardware(device: str, nodes: int) -> Hardware:
             " and NCCL uses sockets)"
         )
     nccl = ".".join(map(str, torch.cuda.nccl.version()))
-    return Hardware(device, torch.__version__, nccl, gpus, not_shown)
+    return Hardware(device, nccl, gpus, not_shown)
 
 
 def _variables(device: str, nodes: int, task: int) -> Mapping[str, str]:
