@@ -133,7 +133,8 @@ def _hardware(device: str, nodes: int) -> Hardware:
             f", and NCCL between GPUs ({nodes} nodes share {len(gpus)}: each pretends to be a host,"
             " and NCCL uses sockets)"
         )
-    nccl = ".".join(map(str, torch.cuda.nccl.version()))
+    version = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
+    nccl = ".".join(map(str, version))
     return Hardware(device, nccl, gpus, not_shown)
 
 
