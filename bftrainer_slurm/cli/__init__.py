@@ -32,6 +32,7 @@ COMMANDS = {
     "controller": "Run the controller.",
     "keeper": "Run the keeper by itself.",
     "reader": "Serve the web page, metrics and the history.",
+    "help": "Show a page of the documentation.",
 }
 
 # What a command needs besides; the keeper and users' commands need nothing more.

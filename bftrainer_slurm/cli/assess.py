@@ -130,7 +130,7 @@ def _price(
     show_default=True,
     help="Time zone of weekdays and hours, and of the log's times if they name none.",
 )
-@click.option("--trainers", type=FILE, help="Replay these trainers. [JSON, see docs/files.md]")
+@click.option("--trainers", type=FILE, help="Replay these trainers. [JSON: 'bftrainer help files']")
 @click.option(
     "--at-once",
     multiple=True,
@@ -210,7 +210,7 @@ def assess(
 ) -> None:
     """Say what a cluster's idle nodes are worth, and how much later ordinary jobs would start.
 
-    LOG is the output of sacct (docs/assess.md has the command), a log in the Standard Workload
+    LOG is the output of sacct ('bftrainer help assess' has it), a log in the Standard Workload
     Format, the controller's history.sqlite, or a list of holes; plain or gzipped. Without a LOG
     it asks Slurm's accounting for all jobs of the last --days. The answer is right only if you
     may see the jobs of all users.

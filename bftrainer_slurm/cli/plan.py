@@ -51,7 +51,7 @@ def plan(
 ) -> None:
     """Solve the planning problem in FILE: how many nodes each trainer should have, and why.
 
-    FILE is JSON, - is the standard input; docs/files.md has its keys.
+    FILE is JSON, - is the standard input; 'bftrainer help files' has its keys.
 
     \b
     Examples:

@@ -49,7 +49,7 @@ _MOST = 10_000
     "--trainers",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Trainers in JSON, see docs/files.md. [default: made-up ones that never end]",
+    help="Trainers in JSON, see 'bftrainer help files'. [default: made-up ones that never end]",
 )
 @click.option("--nodes", help="Use only the first K nodes, by name.", **count("K", 1))
 @click.option(
@@ -75,7 +75,7 @@ _MOST = 10_000
     metavar="NAME",
     default="speedup",
     show_default=True,
-    help="What plans maximise, see docs/objectives.md.",
+    help="What plans maximise, see 'bftrainer help objectives'.",
 )
 @click.option(
     "--rescale-scale",

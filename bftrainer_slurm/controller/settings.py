@@ -184,7 +184,7 @@ class Settings:
         kept=True,
     )
     # The plan.
-    objective: str = _setting("speedup", "What plans maximise: docs/objectives.md.", find)
+    objective: str = _setting("speedup", "What plans maximise: 'bftrainer help objectives'.", find)
     forward_time_s: float = _setting(
         120.0,
         "How far ahead a plan weighs gain against the cost of rescaling.",

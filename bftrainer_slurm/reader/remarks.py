@@ -95,8 +95,8 @@ def _reclaims(one: Entry, free: int) -> Iterator[Remark]:
         yield Remark(
             "advice",
             f"Slurm took nodes back {count:,} times in {hours:,.1f} node-hours.",
-            "Rescale in process (docs/elastic.md), so that its other nodes go on at once. Save "
-            "checkpoints every few minutes.",
+            "Rescale in process ('bftrainer help elastic'), so that its other nodes go on at once. "
+            "Save checkpoints every few minutes.",
         )
     elif count:
         times = "once" if count == 1 else f"{count:,} times"
@@ -110,7 +110,7 @@ def _rescales(one: Entry, free: int) -> Iterator[Remark]:
             "advice",
             f"It stands still for {cost['seconds']:.0f} s whenever it grows.",
             "Read data and import less at the start of the script, or rescale in process "
-            "(docs/elastic.md).",
+            "('bftrainer help elastic').",
         )
 
 
@@ -130,7 +130,7 @@ def _goodput(one: Entry, free: int) -> Iterator[Remark]:
         yield Remark(
             "advice",
             f"For {rescaling:.0%} of its time with nodes it was rescaling.",
-            "Rescale in process (docs/elastic.md), or ask for a narrower MIN-MAX.",
+            "Rescale in process ('bftrainer help elastic'), or ask for a narrower MIN-MAX.",
         )
 
 

@@ -25,7 +25,7 @@ _DAY_S = 86_400.0
 _IN_A_ROW = 2  # failures; a single one may be bad luck
 _ANEW = (
     "begins at step 0 again after each change of nodes: save checkpoints, and load the newest one "
-    "as the script starts (docs/frameworks); until then its size seldom changes"
+    "as the script starts ('bftrainer help frameworks'); until then its size seldom changes"
 )
 
 

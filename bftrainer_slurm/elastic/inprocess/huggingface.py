@@ -410,4 +410,4 @@ def _check(args: Any) -> None:
     }
     found = ", ".join(name for name, used in refused.items() if used)
     if found:
-        raise ValueError(f"not in process: {found}; see docs/frameworks/huggingface.md")
+        raise ValueError(f"not in process: {found}; see 'bftrainer help huggingface'")

@@ -334,4 +334,4 @@ def _check(trainer: lightning.Trainer) -> None:
     }
     found = ", ".join(name for name, used in refused.items() if used)
     if found:
-        raise ValueError(f"not in process: {found}; see docs/frameworks/lightning.md")
+        raise ValueError(f"not in process: {found}; see 'bftrainer help lightning'")

@@ -39,7 +39,7 @@ from bftrainer_slurm.keeper.messages import Generation
 if torch_private.missing(torch_private.SHARDING) is not None:
     raise ImportError(
         f"elastic.ShardedTrainer needs a later torch than {torch.__version__}: use FSDP2 under "
-        "torchrun, which restarts the script at changes, see docs/frameworks/fsdp2.md"
+        "torchrun, which restarts the script at changes, see 'bftrainer help fsdp2'"
     )
 
 Build = Callable[[DeviceMesh], tuple[nn.Module, torch.optim.Optimizer]]

@@ -134,7 +134,7 @@ def _check(dataset: Any, options: dict[str, Any]) -> None:
     if not hasattr(dataset, "state_dict") or not hasattr(dataset, "load_state_dict"):
         raise TypeError(
             f"{name} has no length and no state: write its state_dict() and load_state_dict(), see "
-            "docs/elastic.md, or use torchrun alone, and elastic.must_save()"
+            "'bftrainer help elastic', or use torchrun alone, and elastic.must_save()"
         )
     if wished := [option for option, value in options.items() if value]:
         raise TypeError(

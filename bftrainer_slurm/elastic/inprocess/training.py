@@ -33,7 +33,7 @@ from bftrainer_slurm.keeper.messages import Generation
 
 _ONE_STEP = (
     "a training step is one optimizer.step() in one trainer.step(), also its scaler's update(): "
-    "several batches for one update are parts of one larger batch, see docs/elastic.md"
+    "several batches for one update are parts of one larger batch, see 'bftrainer help elastic'"
 )
 _WORD_S = 0.2  # rank 0 says so often whether all stop; a broadcast in each short step slows it
 _MOST_STEPS = 8  # without a word of rank 0, in case steps take longer suddenly
