@@ -11,7 +11,8 @@ from datetime import timedelta
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic.inprocess.collective import Communicator, PeerLostError
+from bftrainer_slurm.elastic.inprocess.collective import Communicator
+from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.torch_private import open_store
 from bftrainer_slurm.keeper.messages import Generation, Peer
 
@@ -28,7 +29,7 @@ def form(group: Communicator, peer: Callable[[TCPStore], None]) -> None:
         store = open_store("127.0.0.1", port, hosts=False, timeout=timedelta(seconds=30))
         threading.Thread(target=peer, args=(store,), daemon=True).start()
 
-    group.form(TWO, "gloo", "127.0.0.1", offer)
+    group.form(TWO, "127.0.0.1", offer)
 
 
 def test_who_waits_for_a_peer_that_does_not_come_is_free_when_the_keeper_says_so() -> None:
@@ -66,7 +67,7 @@ import sys
 from bftrainer_slurm.elastic.inprocess.collective import Communicator
 from bftrainer_slurm.keeper.messages import Generation, Peer
 peers = (Peer(0, "n0", 0),) * 2
-Communicator().form(Generation(1, 1, 2, False, sys.argv[1], peers), "gloo", "127.0.0.1", None)
+Communicator().form(Generation(1, 1, 2, False, sys.argv[1], peers), "127.0.0.1", None)
 """
 
 
@@ -82,7 +83,7 @@ def test_who_has_failed_to_form_a_group_meets_a_peer_that_has_not() -> None:
 
     group = Communicator()
     try:
-        group.form(TWO, "gloo", "127.0.0.1", offer)
+        group.form(TWO, "127.0.0.1", offer)
         assert peers[0].wait(120) == 0
     finally:
         group.close()
@@ -97,5 +98,5 @@ def test_a_store_that_does_not_answer_holds_nobody_once_the_keeper_has_spoken() 
         second = replace(TWO, rank=1, store=f"127.0.0.1:{frozen.getsockname()[1]}")
         threading.Timer(0.5, group.abort, ("the first rank is lost",)).start()
         with pytest.raises(PeerLostError):
-            group.form(second, "gloo", "127.0.0.1", lambda _: None)
+            group.form(second, "127.0.0.1", lambda _: None)
     group.close()

@@ -18,12 +18,15 @@ from torch._C._distributed_c10d import OpType  # type: ignore[attr-defined]
 from torch.futures import Future
 
 from bftrainer_slurm.elastic.inprocess import waits
-from bftrainer_slurm.elastic.inprocess.collective import Channel, Communicator, PeerLostError
+from bftrainer_slurm.elastic.inprocess.collective import Channel, Communicator
 from bftrainer_slurm.elastic.inprocess.peers import RestartError, find_peers
+from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.torch_private import abort_together
 from tests.elastic.alone import as_new_process
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
+
+GPU = torch.device("cuda", 0)
 
 
 class FakeWork:
@@ -51,12 +54,12 @@ class FakeTensor:
 
 def on_gpu(*works: FakeWork) -> Communicator:
     """A group of two ranks in a step that depends on these works."""
-    group = Communicator()
+    group = Communicator(GPU)
     group.stand_by()
     group.world = 2
     group.begin(1.0)
     for work in works:
-        group.watch(cast(dist.Work, work), on_gpu=True)
+        group.watch(cast(dist.Work, work), cast(Tensor, FakeTensor()))
     return group
 
 
@@ -130,10 +133,10 @@ def test_after_an_abort_nothing_more_is_begun() -> None:
 def test_what_is_on_the_cpu_beside_nccl_is_given_up_as_gloos_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bftrainer_slurm.elastic.inprocess.collective._HOPELESS_S", 0.1)
+    monkeypatch.setattr("bftrainer_slurm.elastic.inprocess.phases.HOPELESS_S", 0.1)
     never = FakeWork()
     group = on_gpu()
-    group.watch(cast(dist.Work, never), on_gpu=False)
+    group.watch(cast(dist.Work, never), torch.ones(1))
     group.abort("a peer is lost")
     begin_s = time.monotonic()
     with pytest.raises(PeerLostError, match="does not end"):
@@ -215,4 +218,4 @@ ELEMENT = {"BFTRAINER_KEEPER": "ctl:6820", "BFTRAINER_ELEMENT": "12_3"}
 def test_on_gpus_an_elements_script_does_not_train_alone_where_nobody_would_restart_it() -> None:
     refused = pytest.raises(RestartError, match=r"on GPUs .* write 'srun torchrun'")
     with as_new_process(), refused:
-        find_peers(ELEMENT, "cpu:gloo,cuda:nccl", nccl_in_process=False, saves=True)
+        find_peers(ELEMENT, GPU, nccl_in_process=False, saves=True)

@@ -13,7 +13,7 @@ from torch import nn
 
 from bftrainer_slurm import elastic
 from bftrainer_slurm.elastic import torch_private
-from bftrainer_slurm.elastic.inprocess.collective import PeerLostError
+from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.alone import as_new_process

@@ -18,7 +18,8 @@ import torch.distributed as dist
 from torch.distributed import HashStore, ProcessGroupGloo, Work  # type: ignore[attr-defined]
 
 from bftrainer_slurm.elastic.inprocess import waits
-from bftrainer_slurm.elastic.inprocess.collective import Communicator, _keep_for_ever
+from bftrainer_slurm.elastic.inprocess.collective import Communicator
+from bftrainer_slurm.elastic.inprocess.gloo import _keep_for_ever
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.keeper.messages import Generation, Peer
 
@@ -94,7 +95,7 @@ class Own:
 
 def test_the_scripts_own_connections_outlive_a_group_whenever_they_were_opened() -> None:
     group, own = Communicator(), [Own()]
-    group.form(ALONE, "gloo", "127.0.0.1", lambda _: own.append(Own()))  # as another thread may
+    group.form(ALONE, "127.0.0.1", lambda _: own.append(Own()))  # as another thread may
     own.append(Own())
     group.formed()
     own.append(Own())

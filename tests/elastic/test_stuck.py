@@ -17,8 +17,9 @@ from torch import Tensor
 from torch.distributed import GradBucket, Work  # type: ignore[attr-defined]
 from torch.futures import Future
 
-from bftrainer_slurm.elastic.inprocess import collective
-from bftrainer_slurm.elastic.inprocess.collective import Communicator, PeerLostError
+from bftrainer_slurm.elastic.inprocess import phases
+from bftrainer_slurm.elastic.inprocess.collective import Communicator
+from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
 
@@ -42,7 +43,7 @@ class Forgotten:
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Communicator:
     """A group of two that is aborted while a collective is on its way."""
-    monkeypatch.setattr(collective, "_HOPELESS_S", 0.2)
+    monkeypatch.setattr(phases, "HOPELESS_S", 0.2)
     made = Communicator()
     made.stand_by()
     made.world = 2

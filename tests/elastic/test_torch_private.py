@@ -86,7 +86,7 @@ def test_without_one_of_them_torchrun_restarts_the_script(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch_private, "missing", lambda: "torch.gone")
     refused = pytest.raises(RestartError, match=r"has no torch\.gone: write 'srun torchrun'")
     with as_new_process(), refused:
-        find_peers(ELEMENT, "gloo", nccl_in_process=False, saves=True)
+        find_peers(ELEMENT, None, nccl_in_process=False, saves=True)
 
 
 def test_the_first_rank_says_that_it_is_restarted(capfd: pytest.CaptureFixture[str]) -> None:

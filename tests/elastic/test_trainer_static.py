@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 from bftrainer_slurm.elastic import Trainer
-from bftrainer_slurm.elastic.inprocess.collective import PeerLostError
 from bftrainer_slurm.elastic.inprocess.peers import find_peers
+from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from scripts.labcluster.keeper import started_keeper
 from tests.elastic.alone import as_new_process
 from tests.elastic.workers import Workers, started_workers, wait
@@ -611,14 +611,14 @@ def test_parameters_that_the_loss_does_not_reach_are_an_error_that_says_what_to_
     "environment",
     WORLDS,
 )
-@pytest.mark.parametrize("backend", ["gloo", "cpu:gloo,cuda:nccl"])
+@pytest.mark.parametrize("gpu", [None, torch.device("cuda", 0)])
 def test_a_left_over_init_process_group_is_an_error_that_says_to_remove_it(
-    environment: dict[str, str], backend: str
+    environment: dict[str, str], gpu: torch.device | None
 ) -> None:
     store = dist.HashStore()  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     with pytest.raises(RuntimeError, match=r"remove dist\.init_process_group"):
-        find_peers(environment, backend, nccl_in_process=False, saves=True)
+        find_peers(environment, gpu, nccl_in_process=False, saves=True)
 
 
 @pytest.mark.usefixtures("alone")
@@ -631,7 +631,7 @@ def test_a_second_trainer_is_an_error_that_says_why(
     if over:
         dist.destroy_process_group()
     with pytest.raises(RuntimeError, match=r"one elastic\.Trainer: .* a script and a job for each"):
-        find_peers(environment, "gloo", nccl_in_process=False, saves=True)
+        find_peers(environment, None, nccl_in_process=False, saves=True)
 
 
 @pytest.mark.usefixtures("alone")

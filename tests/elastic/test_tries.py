@@ -160,7 +160,7 @@ def test_only_a_store_that_cannot_be_reached_is_ones_own_failure(
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(collective.PeerLostError):
         port = server.getsockname()[1] if reached else closed_port
         second = Generation(1, 1, 2, False, f"127.0.0.1:{port}", (ONE, TWO))
-        group.form(second, "gloo", "127.0.0.1", lambda _: None)
+        group.form(second, "127.0.0.1", lambda _: None)
     assert (group.own_failure is None) == reached
 
 

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from bftrainer_slurm import elastic
-from bftrainer_slurm.elastic.inprocess.collective import Communicator, PeerLostError
+from bftrainer_slurm.elastic.inprocess.collective import Communicator
+from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from tests.elastic.inprocess import Numbers, digest
 
 

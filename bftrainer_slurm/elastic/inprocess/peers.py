@@ -12,13 +12,10 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from bftrainer_slurm.elastic import saving, steps, torch_private
 from bftrainer_slurm.elastic.changes import given_back, say
-from bftrainer_slurm.elastic.inprocess import waits
+from bftrainer_slurm.elastic.inprocess import nccl, waits
 from bftrainer_slurm.elastic.inprocess.checkpoint import Version
-from bftrainer_slurm.elastic.inprocess.collective import (
-    Communicator,
-    PeerLostError,
-    make_default,
-)
+from bftrainer_slurm.elastic.inprocess.collective import Communicator, make_default
+from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.place import FixedRank, fixed_rank, worker_identity
 from bftrainer_slurm.elastic.signals import Sigterm
@@ -26,9 +23,6 @@ from bftrainer_slurm.elastic.tries import NoGroupError, Tries
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import FinishedError, Membership, Notice, ReleasedError
 from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Peer
-
-# torchrun's agent sets 1: then a lost peer ends this process. 2 only cleans up.
-_NCCL = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "2", "TORCH_NCCL_ENABLE_MONITORING": "0"}
 
 _LEFT_OVER = "elastic.Trainer makes the process groups: remove dist.init_process_group()"
 _ONE_TRAINER = (
@@ -51,17 +45,17 @@ class Peers:
     why = ""  # why the last generation ended, in the keeper's word
     _saves = False
 
-    def __init__(self, fixed: FixedRank, backend: str, saves: bool) -> None:
-        self.group = Communicator()
+    def __init__(self, fixed: FixedRank, gpu: torch.device | None, saves: bool) -> None:
+        self.group = Communicator(gpu)
         self._fixed = fixed
         self._saves = saves
         if fixed.world == 1:
-            make_default(backend, HashStore(), 0, 1)
+            make_default(self.group.backend, HashStore(), 0, 1)
         else:
             os.environ.setdefault("MASTER_ADDR", fixed.master[0])
             os.environ.setdefault("MASTER_PORT", str(fixed.master[1]))
             torch_private.set_libuv(os.environ)
-            dist.init_process_group(backend, rank=fixed.rank, world_size=fixed.world)
+            dist.init_process_group(self.group.backend, rank=fixed.rank, world_size=fixed.world)
         self.group.rank, self.group.world = fixed.rank, fixed.world
 
     def form(self, version: Version | None) -> Generation:
@@ -96,7 +90,7 @@ class Peers:
 
 
 def find_peers(
-    environment: Mapping[str, str], backend: str, nccl_in_process: bool, saves: bool
+    environment: Mapping[str, str], gpu: torch.device | None, nccl_in_process: bool, saves: bool
 ) -> Peers:
     """Return the peers of an element's process, or else a world that does not change.
 
@@ -110,25 +104,25 @@ def find_peers(
         raise RuntimeError(_ONE_TRAINER)
     if dist.is_initialized():
         raise RuntimeError(_LEFT_OVER)
-    peers = _peers(environment, backend, nccl_in_process, saves)
+    peers = _peers(environment, gpu, nccl_in_process, saves)
     Peers.made = True
     return peers
 
 
 def _peers(
-    environment: Mapping[str, str], backend: str, nccl_in_process: bool, saves: bool
+    environment: Mapping[str, str], gpu: torch.device | None, nccl_in_process: bool, saves: bool
 ) -> Peers:
     if environment.get("BFTRAINER_KEEPER"):
-        why_not = _why_not_in_process(backend, nccl_in_process)
+        why_not = _why_not_in_process(gpu, nccl_in_process)
         if why_not is None:
-            return ElementPeers(environment, backend)
+            return ElementPeers(environment, gpu)
         be_restarted(environment, why_not, saves)
-    return Peers(fixed_rank(environment), backend, saves)
+    return Peers(fixed_rank(environment), gpu, saves)
 
 
-def _why_not_in_process(backend: str, nccl_in_process: bool) -> str | None:
-    if "nccl" in backend and not nccl_in_process:
-        return "on GPUs training in process has never been shown to work (nccl_in_process=True)"
+def _why_not_in_process(gpu: torch.device | None, nccl_in_process: bool) -> str | None:
+    if gpu is not None and not nccl_in_process:
+        return f"{nccl.PROVEN} (nccl_in_process=True)"
     place = torch_private.missing()
     return None if place is None else f"torch {torch.__version__} has no {place}"
 
@@ -156,20 +150,19 @@ class ElementPeers(Peers):
 
     changing = True
 
-    def __init__(self, environment: Mapping[str, str], backend: str) -> None:
+    def __init__(self, environment: Mapping[str, str], gpu: torch.device | None) -> None:
         keeper = environment["BFTRAINER_KEEPER"]
         self._identity = worker_identity(environment)
         choose_interface(os.environ, self._identity.address)
-        self._backend = backend
-        self.group = Communicator()
+        self._gpu = gpu
+        self.group = Communicator(gpu)
         self._forming = False
         self._tries = Tries()
-        if "nccl" in backend:
-            os.environ.update(_NCCL)
-        if "gloo" in backend:  # with NCCL it carries flags, and the state that is on the CPU
-            waits.look_up(lambda work: self.group.check_end(work))
-            if torch_private.missing(torch_private.FUNCTIONAL) is None:
-                self._waiting = waits.wait_in_python()
+        if gpu is not None:
+            os.environ.update(nccl.SETTINGS)
+        waits.look_up(lambda work: self.group.check_end(work))
+        if torch_private.missing(torch_private.FUNCTIONAL) is None:
+            self._waiting = waits.wait_in_python()
         self._membership = Membership(
             keeper, self._identity, prover_from(environment), on_notice=self._hear
         )
@@ -179,7 +172,7 @@ class ElementPeers(Peers):
         self._sigterm = Sigterm(self._leave)
         if steps.VARIABLE in environment:
             steps.of_this_process().leave_to_trainer()  # else torchrun's agent reports as well
-        make_default(backend, HashStore(), 0, 1)
+        make_default(self.group.backend, HashStore(), 0, 1)
         self._membership.start()
         self._sigterm.watch()
 
@@ -192,6 +185,7 @@ class ElementPeers(Peers):
         lineage, step = version or (0, -1)
         while True:
             self._give_up_or_pause()
+            self.group.part()
             self._forming = True
             self.group.close()
             cause = "new" if version is None else "change"
@@ -206,19 +200,21 @@ class ElementPeers(Peers):
                     self._say_given_back(planned=True)
                 self._sigterm.end()
             self._tries.begin(generation.members)
-            self.group = Communicator()
+            self.group = Communicator(self._gpu)
             self._forming = False
             change = self._membership.change
             if change is not None:  # announced before there was a group that could be aborted
                 self._hear(change)
             try:
                 self.group.form(
-                    *(generation, self._backend, self._identity.address),
+                    *(generation, self._identity.address),
                     partial(self._membership.offer_store, generation.number),
                 )
             except PeerLostError:
                 self.lost()
             else:
+                if self._gpu is not None and version is None and generation.rank == 0:
+                    say(nccl.PROVEN)
                 return generation
 
     def lost(self) -> None:

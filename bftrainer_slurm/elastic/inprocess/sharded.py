@@ -26,9 +26,10 @@ from torch.distributed.device_mesh import DeviceMesh
 from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.changes import say
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
-from bftrainer_slurm.elastic.inprocess.collective import PeerLostError, of_collective
+from bftrainer_slurm.elastic.inprocess.collective import of_collective
 from bftrainer_slurm.elastic.inprocess.neighbours import Neighbours, local, packed
 from bftrainer_slurm.elastic.inprocess.peers import find_peers
+from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.inprocess.replica import Replica
 from bftrainer_slurm.elastic.inprocess.sampler import Cursor
 from bftrainer_slurm.elastic.inprocess.scaling import Rate, RateRule
@@ -93,7 +94,7 @@ class ShardedTrainer(Training):
         replica = Replica(
             {"training": self._whole, "rate": self._rate}, Checkpoints(Path(checkpoint), 0.0)
         )
-        peers = find_peers(os.environ, "gloo", nccl_in_process=False, saves=True)
+        peers = find_peers(os.environ, None, nccl_in_process=False, saves=True)
         super().__init__(peers, replica, seed)
         place = torch_private.missing(torch_private.FUNCTIONAL)
         if self.changing and place is not None:

@@ -22,13 +22,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bftrainer_slurm.elastic.inprocess.buckets import Collected
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
-from bftrainer_slurm.elastic.inprocess.collective import (
-    PeerLostError,
-    backend_for,
-    of_collective,
-)
+from bftrainer_slurm.elastic.inprocess.collective import gpu_of, of_collective
 from bftrainer_slurm.elastic.inprocess.gradients import Gradients
 from bftrainer_slurm.elastic.inprocess.peers import find_peers
+from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.inprocess.replica import Replica, Stateful
 from bftrainer_slurm.elastic.inprocess.sampler import Cursor
 from bftrainer_slurm.elastic.inprocess.scaling import Rate, RateRule
@@ -84,8 +81,8 @@ class Trainer(Training):
         checkpoint_every_s: seconds between checkpoints.
         broadcast_buffers: give each step rank 0's buffers, as DDP does.
         ddp: further options of DistributedDataParallel.
-        nccl_in_process: train in process on GPUs too, which no run has shown to work. Without it
-            torchrun restarts a script on GPUs at each change.
+        nccl_in_process: train in process on GPUs too; docs/limits.md says on what that was tried.
+            Without it torchrun restarts a script on GPUs at each change.
         others: further objects with ``state_dict`` and ``load_state_dict``.
     """
 
@@ -117,7 +114,7 @@ class Trainer(Training):
         }
         self._buffers = list(model.buffers()) if broadcast_buffers else []
         kept = None if checkpoint is None else Checkpoints(Path(checkpoint), checkpoint_every_s)
-        peers = find_peers(os.environ, backend_for(model), nccl_in_process, kept is not None)
+        peers = find_peers(os.environ, gpu_of(model), nccl_in_process, kept is not None)
         super().__init__(peers, Replica(self._stateful, kept), seed)
         kinds = {parameter.device.type for parameter in model.parameters()} | {"cpu"}
         self.ddp = DistributedDataParallel(

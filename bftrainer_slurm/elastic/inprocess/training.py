@@ -19,9 +19,10 @@ from torch.utils.data import Dataset
 
 from bftrainer_slurm.elastic import listeners
 from bftrainer_slurm.elastic.changes import ChangeLog
-from bftrainer_slurm.elastic.inprocess.collective import Communicator, PeerLostError
+from bftrainer_slurm.elastic.inprocess.collective import Communicator
 from bftrainer_slurm.elastic.inprocess.loader import Indexed, Loader
 from bftrainer_slurm.elastic.inprocess.peers import Peers
+from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.inprocess.replica import Replica
 from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor, Part
 from bftrainer_slurm.elastic.inprocess.scaling import Rate
@@ -170,7 +171,8 @@ class Training(ABC):
         return True
 
     def _meet(self) -> None:
-        self._group.watch(dist.all_reduce(torch.zeros(1), async_op=True), on_gpu=False)
+        here = torch.zeros(1)
+        self._group.watch(dist.all_reduce(here, async_op=True), here)
 
     # What the loader asks for.
 
@@ -262,9 +264,10 @@ class Training(ABC):
         self._heard_s = now_s
         self._word_at = step + 1
         self._word = torch.tensor([0.0 if self._peers.stops() else float(later)])
-        self._group.attempt(
-            lambda: self._group.watch(dist.broadcast(self._word, 0, async_op=True), on_gpu=False)
-        )
+        self._group.attempt(self._pass_word)
+
+    def _pass_word(self) -> None:
+        self._group.watch(dist.broadcast(self._word, 0, async_op=True), self._word)
 
     @abstractmethod
     def leave(self, step: Step, error: BaseException | None) -> bool:
