@@ -193,6 +193,11 @@ def abort_together(groups: Sequence[dist.ProcessGroup]) -> None:
                 backend._group_end()
 
 
+def abort_default() -> None:
+    """Abort all groups of this process, and forget them: no ``shutdown``, which may wait."""
+    dist.distributed_c10d._abort_process_group()
+
+
 def _on_gpu(group: dist.ProcessGroup) -> Any:
     with suppress(RuntimeError):  # it has none
         return group._get_backend(torch.device("cuda"))

@@ -26,6 +26,7 @@ from bftrainer_slurm.elastic.inprocess import collective
 from bftrainer_slurm.elastic.inprocess.replica import Replica
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.inprocess.transfer import flatten
+from tests.elastic import fakenccl, strikes
 
 
 class Numbers(Dataset[tuple[Tensor, int]]):
@@ -156,6 +157,7 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         "norm": True,  # batch statistics are of a rank's own batch
         "stream": False,  # an iterable data set
         "swapped": None,  # a node on which two layers of the model are used the other way round
+        "nccl": False,  # fakenccl's collectives, and what ``strikes`` says
         "several": False,  # optimizers and schedulers, parts of a batch, a scaler, an average
     } | given
     if options["forget"]:
@@ -165,6 +167,10 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         cut_off(options["cut_off"])
     if options["hang"]:
         hang_in_last_save(folder)
+    if options["nccl"]:
+        fakenccl.use()
+        fakenccl.told.append(strikes.Struck(folder).reach)
+        options["ddp"] = {"gradient_as_bucket_view": True}
     torch.set_num_threads(1)
     # Else no two processes begin with the same weights.
     torch.manual_seed(0 if options["seed_weights"] else os.getpid())
@@ -195,6 +201,8 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         **others,
         checkpoint=options["checkpoint"],
         checkpoint_every_s=options["every_s"],
+        ddp=options.get("ddp"),
+        nccl_in_process=options["nccl"],
     )
     loader = trainer.loader(
         (Stream if options["stream"] else Numbers)(options["size"]),
@@ -215,6 +223,7 @@ def main(folder: Path, given: dict[str, Any]) -> None:
                 for one in optimizers:
                     one.zero_grad()
                 trained = numbers.tolist() if step.weight else []
+                fakenccl.reach("forward")
                 write("tried", trainer.cursor.step + 1, loader.epoch, json.dumps(trained))
                 if options["fail_rank"] == dist.get_rank():
                     raise KeyError("this rank fails")
@@ -225,10 +234,12 @@ def main(folder: Path, given: dict[str, Any]) -> None:
                     for part in parts:
                         backward(trainer, scaler, part, len(x))
                 backward(trainer, scaler, last, len(x))
+                fakenccl.reach("backward")
                 stop = stop_after_epoch(loader, options)
                 for one, scheduler in zip(optimizers, schedulers, strict=True):
                     scaler.step(one)
                     scheduler.step()
+                fakenccl.reach("update")
                 scaler.update()
                 average.update_parameters(model)
             if step.committed:

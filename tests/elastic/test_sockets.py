@@ -19,7 +19,7 @@ from torch.distributed import HashStore, ProcessGroupGloo, Work  # type: ignore[
 
 from bftrainer_slurm.elastic.inprocess import waits
 from bftrainer_slurm.elastic.inprocess.collective import Communicator
-from bftrainer_slurm.elastic.inprocess.gloo import _keep_for_ever
+from bftrainer_slurm.elastic.inprocess.gloo import keep_for_ever
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.keeper.messages import Generation, Peer
 
@@ -41,7 +41,7 @@ def train(group: ProcessGroupGloo) -> bool:
         while True:
             group.broadcast([torch.ones(1)]).wait()
     except ForgottenError:
-        _keep_for_ever(group)
+        keep_for_ever(group)
         return True
     except RuntimeError:
         return False

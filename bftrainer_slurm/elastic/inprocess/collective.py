@@ -31,6 +31,7 @@ from bftrainer_slurm.elastic.inprocess.buckets import Collected
 from bftrainer_slurm.elastic.inprocess.gloo import FORM_S, Gloo
 from bftrainer_slurm.elastic.inprocess.phases import Cut, PeerLostError, Phase, Phases
 from bftrainer_slurm.elastic.torch_private import (
+    abort_default,
     count_groups_anew,
     give_torchs_own_time,
     open_store,
@@ -42,6 +43,9 @@ _CONNECT_S = 3.0  # a store's host that is up answers at once
 _CONNECTS = 6
 _STORE_S = 60.0
 _AGAIN_S = 0.02
+
+
+Carrier = Gloo | nccl.Nccl
 
 
 class _LateError(RuntimeError):
@@ -61,7 +65,7 @@ class Communicator:
         self._phases = Phases()
         self._gloo = Gloo(self._phases)
         self._nccl = None if gpu is None else nccl.Nccl(self._phases, gpu)
-        self._works: list[tuple[dist.Work, Gloo | nccl.Nccl]] = []  # that the step depends on
+        self._works: list[tuple[dist.Work, Carrier]] = []  # that the step depends on
         self._woken = threading.Event()  # it was aborted, or it is over
         self._over = threading.Event()
         self._aborting = threading.Lock()
@@ -183,11 +187,10 @@ class Communicator:
             return self._sum_one_by_one(self.collected, bucket)
         if self.world > 1 and self._phases.usable():
             try:
-                work = dist.all_reduce(buffer, async_op=True)
+                work, carrier = self.sum(buffer)
             except RuntimeError as error:
                 self.fail(error)
             else:
-                carrier = self.watch(work, buffer)
                 return carrier.sum_of(work, buffer, lambda done: self._sum_or_zero(done, buffer))
         if self.failed():
             buffer.zero_()
@@ -206,7 +209,7 @@ class Communicator:
 
     def _begin_sums(self, gradients: Sequence[Tensor]) -> None:
         for one in gradients:
-            self.watch(dist.all_reduce(one, async_op=True), one)
+            self.sum(one)
 
     def attempt(self, send: Callable[[], None]) -> None:
         """Run ``send``, which sends something to all; if it fails, the step fails at its commit."""
@@ -214,15 +217,30 @@ class Communicator:
             with contextlib.suppress(PeerLostError), self.noting():
                 send()
 
-    def watch(
-        self, work: dist.Work, tensor: Tensor, within: dist.ProcessGroup | None = None
-    ) -> Gloo | nccl.Nccl:
-        """Let the step depend on a collective of a tensor, in this group or one ``within`` it."""
-        carrier: Gloo | nccl.Nccl = self._gloo
+    def sum(self, tensor: Tensor) -> tuple[dist.Work, Carrier]:
+        """Begin to sum a tensor over the world."""
+        return self.launch(lambda: dist.all_reduce(tensor, async_op=True), tensor)
+
+    def launch(
+        self,
+        begin: Callable[[], dist.Work],
+        tensor: Tensor,
+        within: dist.ProcessGroup | None = None,
+    ) -> tuple[dist.Work, Carrier]:
+        """Begin a collective of a tensor, in this group or one ``within`` it.
+
+        The step depends on it.
+        """
+        carrier: Carrier = self._gloo
         if self._nccl is not None and within is None and self._nccl.carries(tensor):
             carrier = self._nccl
+        self._phases.held = carrier is self._nccl  # NCCL may wait for a peer even here
+        try:
+            work = begin()
+        finally:
+            self._phases.held = False
         self._works.append((work, carrier))
-        return carrier
+        return work, carrier
 
     def complete(self, start: Callable[[], dist.Work]) -> None:
         """Start a collective of tensors on the CPU, and wait until it is done.
@@ -360,8 +378,10 @@ class Channel:
     def broadcast(self, tensor: Tensor) -> None:
         """Begin to fill a tensor with rank 0's content; all call it in the same order."""
         with self._group.noting():
-            work = dist.broadcast(tensor, src=0, group=self._within, async_op=True)
-        self._group.watch(work, tensor, self._within)
+            self._group.launch(
+                lambda: dist.broadcast(tensor, src=0, group=self._within, async_op=True),
+                *(tensor, self._within),
+            )
 
     def arrive(self) -> None:
         """Wait for all broadcasts that were begun.
@@ -380,8 +400,10 @@ def of_collective(error: object) -> TypeGuard[RuntimeError]:
 
 def make_default(backend: str, store: Store, rank: int, world: int) -> None:
     """Make a new default process group in place of the current one."""
-    if dist.is_initialized():
+    if dist.is_initialized() and backend == "gloo":
         dist.distributed_c10d.destroy_process_group()  # not the one of ``keep_groups``
+    elif dist.is_initialized():
+        abort_default()
     count_groups_anew()
     dist.init_process_group(
         backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=FORM_S)

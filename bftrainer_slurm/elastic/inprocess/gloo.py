@@ -86,7 +86,7 @@ class Gloo:
         if not self._forsaken:
             self._forsaken = True
             for group in groups_of_process():
-                _keep_for_ever(group)
+                keep_for_ever(group)
         return error
 
 
@@ -103,6 +103,6 @@ class _Sum:
             self.future.set_result(tensor)
 
 
-def _keep_for_ever(group: dist.ProcessGroup) -> None:
+def keep_for_ever(group: dist.ProcessGroup) -> None:
     """Never destroy a group: that would wait for its threads, one of which will never end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))

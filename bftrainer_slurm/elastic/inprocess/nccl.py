@@ -1,20 +1,24 @@
 """NCCL's collectives, as far as they differ from gloo's.
 
-From torch's sources, and seen on an H100 (docs/limits.md):
+What torch 2.11 with NCCL 2.28 did on an H100:
 
 - A collective's future is complete as soon as it is begun: what follows is ordered by streams.
-- One that was aborted is complete, without an exception, with anything in its tensors.
-- While a communicator is made nothing can be interrupted.
-- An abort may wait for ever, and a question to a communicator waits for its abort, with the GIL.
+- One that was aborted is complete, without an exception, with anything in its tensors. One whose
+  peer is lost may never end, or be complete while it still runs; then only ``wait`` raises.
+- Who makes a communicator while a peer is away is never free again, whatever is aborted. The same
+  process can make another one beside it.
+- An abort takes half a second. To destroy a group after an error may take minutes.
 
-So nothing of NCCL is asked after an abort, no value is used before its end was seen, and a process
-in which NCCL does not end is ended: torchrun starts it again.
+So no value is used before its end was seen, and after that no abort. A thread that makes a
+communicator is left behind, no group is destroyed, and a process in which an abort does not end, or
+a launch, is ended: torchrun starts it again.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import os
+import threading
 import time
 from collections.abc import Callable
 
@@ -24,24 +28,33 @@ from torch import Tensor
 from torch.futures import Future
 
 from bftrainer_slurm.elastic.changes import say
+from bftrainer_slurm.elastic.inprocess.gloo import keep_for_ever
 from bftrainer_slurm.elastic.inprocess.phases import HOPELESS_S, Phases
 from bftrainer_slurm.elastic.torch_private import abort_together, groups_of_process
 
 BACKEND = "cpu:gloo,cuda:nccl"  # gloo carries flags, and the state that is on the CPU
-# torch reads them where it makes a group.
+# torch and NCCL read them as a process's first group is made.
 SETTINGS = {
     # With 1, which torchrun sets, a lost peer ends this process; with 2 torch aborts a collective
     # after its time, and then it counts as complete.
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
-    # A watchdog of the watchdog: it ends the process if that one waits for the GIL.
+    "TORCH_NCCL_BLOCKING_WAIT": "0",
+    # It ends a process whose watchdog waits.
     "TORCH_NCCL_ENABLE_MONITORING": "0",
-    # An abort waits so long for a dump that nobody asked for; by default it is up to a minute.
+    # An error leads to a dump of the last collectives, for which threads wait up to eight minutes.
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
     "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "1",
+    "TORCH_FR_BUFFER_SIZE": "0",
+    # With 1 an abort hangs while a communicator is made, and so does its end.
+    "TORCH_NCCL_USE_COMM_NONBLOCKING": "0",
+    # Else the first collective of each size connects, in its launch, from which no abort frees.
+    "NCCL_RUNTIME_CONNECT": "0",
 }
 PROVEN = (
     "training in process on GPUs was tried with a stand-in for NCCL, and with NCCL on one H100; "
     "never on several GPUs or nodes"
 )
+_LOOK_S = 0.001
 _STUCK = "NCCL does not end: this process ends itself, and torchrun starts it again"
 _EXIT_CODE = 1
 
@@ -61,26 +74,37 @@ class Nccl:
 
     def open(self) -> None:
         """Make the communicator, together with all members; better now than in a step."""
-        if not self._phases.usable():
-            return
-        self._phases.held = True
-        try:
-            meeting = dist.all_reduce(torch.zeros(1, device=self._device), async_op=True)
-        finally:
-            self._phases.held = False
-        self.end_of(meeting)
+        group, one = dist.group.WORLD, torch.zeros(1, dtype=torch.uint8, device=self._device)
+        begun: list[dist.Work] = []
+
+        def make() -> None:
+            try:
+                begun.append(dist.all_reduce(one, group=group, async_op=True))
+            except RuntimeError as error:
+                self._phases.fail(error)
+            if group is not None and self._phases.met_abort():
+                group.abort()  # the abort has missed it
+
+        making = threading.Thread(target=make, daemon=True)
+        making.start()
+        while making.is_alive() and not self._phases.met_abort():
+            making.join(_LOOK_S)
+        for work in begun:
+            self.end_of(work)
 
     def end_of(self, work: dist.Work) -> None:
         """Wait for a collective, and remember its failure; an abort is one in any case."""
         pause_s = 0.00005
         while not self._phases.met_abort():
             if work.is_completed():
-                if isinstance(failure := work.exception(), Exception):
-                    self._phases.fail(failure)
+                try:
+                    work.wait()  # at once: the stream waits, and an error is raised
+                except RuntimeError as error:
+                    self._phases.fail(error)
                 self._phases.met_abort()  # just now: then it may be complete by that
                 return
             time.sleep(pause_s)
-            pause_s = min(0.001, 1.1 * pause_s)
+            pause_s = min(_LOOK_S, 1.1 * pause_s)
 
     def sum_of(
         self, work: dist.Work, _: Tensor, settle: Callable[[Future[list[Tensor]]], Tensor]
@@ -90,15 +114,13 @@ class Nccl:
         return summed
 
     def cut(self) -> None:
-        """Abort all groups of this process that are not aborted yet, or end the process.
-
-        An abort may miss a communicator that is being made.
-        """
+        """Abort all groups of this process that are not aborted yet, or end the process."""
         groups = [one for one in groups_of_process() if one not in self._aborted]
         if groups:
-            if not self._phases.held:
-                self._aborted.update(groups)
-            # A timer of Python's own would wait for the GIL, which who waits for NCCL may hold.
+            for group in groups:
+                keep_for_ever(group)
+            self._aborted.update(groups)
+            # As a thread of Python's could not if one waited with the GIL.
             faulthandler.dump_traceback_later(HOPELESS_S, exit=True, file=2)
             try:
                 abort_together(groups)

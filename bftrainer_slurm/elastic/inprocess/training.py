@@ -171,8 +171,7 @@ class Training(ABC):
         return True
 
     def _meet(self) -> None:
-        here = torch.zeros(1)
-        self._group.watch(dist.all_reduce(here, async_op=True), here)
+        self._group.sum(torch.zeros(1))
 
     # What the loader asks for.
 
@@ -267,7 +266,7 @@ class Training(ABC):
         self._group.attempt(self._pass_word)
 
     def _pass_word(self) -> None:
-        self._group.watch(dist.broadcast(self._word, 0, async_op=True), self._word)
+        self._group.launch(lambda: dist.broadcast(self._word, 0, async_op=True), self._word)
 
     @abstractmethod
     def leave(self, step: Step, error: BaseException | None) -> bool:
