@@ -78,8 +78,9 @@ class TrainerRecord:
     the limit of an element that starts, and this is what it is lengthened to again.
     ``personal`` marks trainers that only their owner's own controller runs. ``partitions`` and
     ``nodes`` (a list as Slurm writes it): it runs only there, anywhere if empty. Its number of
-    nodes is one of ``sizes``, if there are any, and a multiple of ``step``. ``id`` is drawn at
-    submission, eight hexadecimal digits: slurmctld gives a job id twice after it lost its state.
+    nodes is one of ``sizes``, if there are any, and a multiple of ``step``. ``task`` is the one of
+    the user's own ``--array`` that it is. ``id`` is drawn at submission, eight hexadecimal digits:
+    slurmctld gives a job id twice after it lost its state.
     """
 
     min_nodes: int
@@ -91,6 +92,7 @@ class TrainerRecord:
     nodes: str = ""
     sizes: tuple[int, ...] = ()
     step: int = 1
+    task: int | None = None
     id: str | None = None
 
     @property
@@ -165,6 +167,8 @@ def format_comment(record: TrainerRecord) -> str:
         fields.append(f"sizes={':'.join(map(str, record.sizes))}")
     if record.step > 1:
         fields.append(f"step={record.step}")
+    if record.task is not None:
+        fields.append(f"task={record.task}")
     if record.id is not None:
         fields.append(f"id={record.id}")
     return _COMMENT_PREFIX + ",".join(fields)
@@ -200,6 +204,7 @@ def parse_comment(comment: str) -> TrainerRecord:
         "nodes": read_node_list,
         "sizes": _sizes,
         "step": _count,
+        "task": _task,
         "id": _id,
     }
     read: dict[str, Any] = {}
@@ -225,6 +230,7 @@ def parse_comment(comment: str) -> TrainerRecord:
         nodes=read.get("nodes", ""),
         sizes=sizes,
         step=step,
+        task=read.get("task"),
         id=read.get("id"),
     )
 
@@ -364,6 +370,12 @@ def _batch(value: str) -> str:
 def _count(value: str) -> int:
     if not _WHOLE.match(value) or not 1 <= int(value) <= MAX_NODES:
         raise SpecError(f"'{_shown(value)}' is not a count")
+    return int(value)
+
+
+def _task(value: str) -> int:
+    if not _WHOLE.match(value):
+        raise SpecError(f"'{_shown(value)}' is not a task of an array")
     return int(value)
 
 

@@ -12,10 +12,21 @@ local function given_options(options)
   end
 end
 
+-- The one task of --array, which a trainer can be: N or N-N, and how many may run at once; else nil.
+local function one_task(options, given)
+  local array = given("array") and string.gsub(options["array"], "%%%d+$", "") or ""
+  local first, last = string.match(array, "^(%d+)%-?(%d*)$")
+  local task = first and tonumber(first)
+  if not task or #first > 7 or #last > 7 or array == first .. "-" then
+    return nil
+  end
+  return (last == "" or tonumber(last) == task) and task or nil
+end
+
 -- Whether every option that the rewriting sets is free for it.
 local function may_rewrite(options, given, qos)
   for name in string.gmatch(os.getenv("BFTRAINER_FILTER_REFUSED"), "%S+") do
-    if given(name) then
+    if given(name) and not (name == "array" and one_task(options, given)) then
       return false
     end
   end
@@ -141,11 +152,13 @@ function bftrainer_rewrite(options)
   end
   local of_record = string.match(spec, "^weight=[^,]+,grace=[^,]+,node_hours=[^,]+")
     or string.match(spec, "^weight=[^,]+,grace=[^,]+")
+  local task = one_task(options, given)
   local record = string.format("bftrainer:min=%d,max=%d,", min, max)
     .. of_record
     .. minutes
     .. places
     .. sizes
+    .. (task and string.format(",task=%d", task) or "")
     .. draw_id()
   local own = given("comment") and options["comment"] or ""
   local comment = own ~= "" and record .. " " .. own or record

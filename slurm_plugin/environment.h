@@ -38,6 +38,10 @@
 #define JOB_CONTROL_BATCH "BFTRAINER_BATCH"
 #define ENV_BATCH "SLURM_SPANK_BFTRAINER_BATCH"
 
+/* The element's own task where the script sees the user's, from the batch task to its steps: there
+ * Slurm takes the task from the environment. */
+#define ENV_TASK "SLURM_SPANK_BFTRAINER_TASK"
+
 /* How Slurm hands a SPANK option on to whatever starts inside the job. */
 #define ENV_OPTION "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"
 

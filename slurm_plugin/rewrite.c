@@ -8,6 +8,9 @@
 #define ARRAY_SIZE 32
 #define COMMENT_SIZE 1025 /* with the user's own; Slurm refuses more */
 
+#define DIGITS "0123456789"
+#define MAX_TASK_DIGITS 7 /* as a record has them */
+
 #define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
 
 /* Options that contradict a trainer, and what to do instead: bftrainer_slurm/slurm/refusals.txt. */
@@ -24,10 +27,40 @@ static const struct {
 #include "refusals.inc"
 };
 
+/* What stands behind a number; NULL where there is none, or one too large. */
+static const char *read_task(const char *at, unsigned *task)
+{
+    size_t length = strspn(at, DIGITS);
+
+    *task = length < 1 || length > MAX_TASK_DIGITS ? 0 : (unsigned)strtoul(at, NULL, 10);
+    return length < 1 || length > MAX_TASK_DIGITS ? NULL : at + length;
+}
+
+/* N or N-N; how many of one may run at once says nothing more. */
+bool rewrite_one_task(slurm_opt_t *options, unsigned *task)
+{
+    char array[64];
+    const char *at;
+    unsigned last;
+
+    if (!options_given(options, "array") || !options_get(options, "array", array, sizeof(array)) ||
+        (at = read_task(array, task)) == NULL)
+        return false;
+    last = *task;
+    if (at[0] == '-' && (at = read_task(at + 1, &last)) == NULL)
+        return false;
+    if (at[0] == '%' && strspn(at + 1, DIGITS) > 0)
+        at += 1 + strspn(at + 1, DIGITS);
+    return at[0] == '\0' && last == *task;
+}
+
 static bool check_refused(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
 {
+    unsigned task;
+
     for (size_t i = 0; i < sizeof(REFUSALS) / sizeof(REFUSALS[0]); i++)
-        if (options_given(options, REFUSALS[i].name))
+        if (options_given(options, REFUSALS[i].name) &&
+            !(strcmp(REFUSALS[i].name, "array") == 0 && rewrite_one_task(options, &task)))
             return FAIL("%s", REFUSALS[i].instead);
     return true;
 }
@@ -175,6 +208,7 @@ static bool read_places(slurm_opt_t *options, const struct target *target, struc
     char why[SPEC_ERROR_SIZE];
 
     record->partitions[0] = record->nodes[0] = '\0';
+    record->has_task = rewrite_one_task(options, &record->task);
     options_get(options, "partition", list, sizeof(list));
     if (options_given(options, "partition") && !has_name(list, target->partition) &&
         !record_take_partitions(list, record, why))

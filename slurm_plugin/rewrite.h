@@ -22,6 +22,9 @@ extern const char rewrite_refused_names[];
 /* Of --time-min, which the rewriting sets itself. */
 #define TIME_MIN_IS_OURS "--time-min is left out: Slurm may cut a run short anyway"
 
+/* Whether --array has one task alone, which a trainer can be. */
+bool rewrite_one_task(slurm_opt_t *options, unsigned *task);
+
 /* Reads what a submission that may be rewritten says; otherwise false, and `error` says what to
  * write instead, in one line. */
 bool rewrite_may(slurm_opt_t *options, const struct request *request, const struct target *target,

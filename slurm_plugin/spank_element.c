@@ -145,6 +145,9 @@ static bool has_record(spank_t spank, const struct site *site)
         refuse("the trainer's record is %s", "too long");
     else if (!record_parse(text, &element.record, error))
         refuse("the trainer's record is wrong: %s", error);
+    if (element.refusal[0] == '\0' && element.record.has_task && !element.is_batch &&
+        spank_getenv(spank, ENV_TASK, text, sizeof(text)) == ESPANK_SUCCESS)
+        element.task = (unsigned)strtoul(text, NULL, 10);
     return element.refusal[0] == '\0';
 }
 
@@ -270,6 +273,24 @@ static void correct_batch_environment(spank_t spank)
     spank_setenv(spank, "SLURM_NPROCS", tasks, 1);
 }
 
+/* What Slurm would tell the one task of the user's own array, which this trainer is. */
+static void set_user_task(spank_t spank)
+{
+    static const char *const SAME[] = {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN",
+                                       "SLURM_ARRAY_TASK_MAX"};
+    char task[16];
+
+    if (!element.record.has_task)
+        return;
+    snprintf(task, sizeof(task), "%u", element.task);
+    spank_setenv(spank, ENV_TASK, task, 1);
+    snprintf(task, sizeof(task), "%u", element.record.task);
+    for (size_t i = 0; i < sizeof(SAME) / sizeof(SAME[0]); i++)
+        spank_setenv(spank, SAME[i], task, 1);
+    spank_setenv(spank, "SLURM_ARRAY_TASK_COUNT", "1", 1);
+    spank_setenv(spank, "SLURM_ARRAY_TASK_STEP", "1", 1);
+}
+
 /* In the output too: what sbatch has said is gone where a program has called it. */
 static void tell_hidden_python_path(spank_t spank)
 {
@@ -366,6 +387,7 @@ void element_start_task(spank_t spank, const struct site *site)
     signal(SIGTERM, SIG_DFL);
     if (element.is_batch)
         correct_batch_environment(spank);
+    set_user_task(spank);
     snprintf(id, sizeof(id), "%u_%u", element.array, element.task);
     if (has_environment(spank)) {
         torchrun_mend(spank, site);

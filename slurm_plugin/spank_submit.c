@@ -16,6 +16,7 @@
 #include "written.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <stdio.h>
@@ -175,8 +176,10 @@ static void check_no_array(slurm_opt_t *options)
 {
     char command[REWRITE_ERROR_SIZE / 2];
     char error[REWRITE_ERROR_SIZE];
+    unsigned task;
 
-    if (!options_given(options, "array") || !written_as_submit(command, sizeof(command)))
+    if (!options_given(options, "array") || rewrite_one_task(options, &task) ||
+        !written_as_submit(command, sizeof(command)))
         return;
     snprintf(error, sizeof(error), "a trainer is a job array itself; write %s, which makes a trainer of "
              "each task of --array (or SBATCH_ARRAY_INX)", command);
@@ -239,6 +242,50 @@ static void tell_nodes(const struct record *record)
              record->partitions);
     add_list(line, sizeof(line), ", only ", record->nodes);
     slurm_info("bftrainer: %s", line);
+}
+
+/* A file name of the user's, where %a is the number of their task: Slurm's would be the element's. */
+static bool name_task(const char *name, unsigned task, char *file, size_t size)
+{
+    size_t length = 0;
+
+    for (const char *at = name; *at != '\0' && length < size; at++) {
+        size_t width = at[0] == '%' ? strspn(at + 1, "0123456789") : 0;
+
+        if (at[0] == '%' && at[1] == '%')
+            length += (size_t)snprintf(file + length, size - length, "%%%%");
+        else if (at[0] == '%' && width < 2 && at[1 + width] == 'a')
+            length += (size_t)snprintf(file + length, size - length, "%0*u",
+                                       width > 0 ? at[1] - '0' : 1, task);
+        else {
+            file[length++] = at[0];
+            continue;
+        }
+        at += width + 1;
+    }
+    if (length >= size)
+        return false;
+    file[length] = '\0';
+    return true;
+}
+
+/* The trainer is the one task of the user's own array: its script and its files say so. */
+static void be_task(slurm_opt_t *options, const struct record *record)
+{
+    static const char *const FILES[] = {"input", "output", "error"};
+
+    if (!record->has_task)
+        return;
+    slurm_info("bftrainer: SLURM_ARRAY_TASK_ID is %u, the one task of --array", record->task);
+    for (size_t i = 0; i < sizeof(FILES) / sizeof(FILES[0]); i++) {
+        char given[PATH_MAX];
+        char file[PATH_MAX];
+
+        if (options_given(options, FILES[i]) &&
+            options_get(options, FILES[i], given, sizeof(given)) &&
+            name_task(given, record->task, file, sizeof(file)) && strcmp(given, file) != 0)
+            options_set(options, FILES[i], file);
+    }
 }
 
 /* Who resumes from such a path finds nothing there. */
@@ -331,6 +378,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
         refuse("batch= cannot be passed on; tell your admin");
     output_folder_check(options);
     tell_nodes(&record);
+    be_task(options, &record);
     tell_changing_paths();
     export_no_backend(options);
     forget_filter();

@@ -159,6 +159,15 @@ static bool parse_count(const char *value, unsigned *count, char error[SPEC_ERRO
     return true;
 }
 
+static bool parse_task(const char *value, struct record *record, char error[SPEC_ERROR_SIZE])
+{
+    size_t length = digits(value);
+
+    record->has_task = length >= 1 && length <= MAX_DIGITS + 1 && value[length] == '\0';
+    record->task = record->has_task ? (unsigned)strtoul(value, NULL, 10) : 0;
+    return record->has_task || FAIL("'%s' is not a task of an array", shown(value).text);
+}
+
 static bool parse_nodes_wanted(const struct pair *pair, unsigned *count, char error[SPEC_ERROR_SIZE])
 {
     if (!parse_count(pair->value, count, error))
@@ -361,6 +370,8 @@ static bool parse_field(const struct pair *pair, struct record *record,
         return parse_sizes(pair->value, &record->sizes, error);
     if (strcmp(pair->key, "step") == 0)
         return parse_count(pair->value, &record->sizes.step, error);
+    if (strcmp(pair->key, "task") == 0)
+        return parse_task(pair->value, record, error);
     if (strcmp(pair->key, "id") == 0)
         return parse_id(pair->value, record->id, error);
     return FAIL("unknown key '%s' in a trainer's comment", shown(pair->key).text);
@@ -464,6 +475,8 @@ bool record_format(const struct record *record, char text[RECORD_SIZE])
     if (record->nodes[0] != '\0')
         add(full, sizeof(full), ",nodes=%s", record->nodes);
     add_sizes(&record->sizes, full, sizeof(full));
+    if (record->has_task)
+        add(full, sizeof(full), ",task=%u", record->task);
     if (record->id[0] != '\0')
         add(full, sizeof(full), ",id=%s", record->id);
     return snprintf(text, RECORD_SIZE, "%s", full) < RECORD_SIZE;

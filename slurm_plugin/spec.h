@@ -56,6 +56,8 @@ struct record {
     char partitions[RECORD_SIZE]; /* with colons between; empty: any */
     char nodes[RECORD_SIZE];      /* Slurm's list with colons for commas; empty: any */
     struct sizes sizes;
+    bool has_task;
+    unsigned task; /* of the user's own --array, which this trainer is */
     char id[ID_DIGITS + 1]; /* empty: none */
 };
 

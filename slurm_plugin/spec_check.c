@@ -57,6 +57,8 @@ static void print_record(const struct record *record)
     else
         printf(", \"minutes\": null");
     record_format(record, text);
+    if (record->has_task)
+        printf(", \"task\": %u", record->task);
     if (record->id[0] != '\0')
         printf(", \"id\": \"%s\"", record->id);
     else

@@ -94,6 +94,7 @@ def test_python_reads_a_comment_as_the_table_says(case: Case) -> None:
         nodes=case.get("nodes", ""),
         sizes=tuple(case.get("sizes", ())),
         step=case.get("step", 1),
+        task=case.get("task"),
         id=case["id"],
     )
     assert format_comment(record) == case["canonical"]

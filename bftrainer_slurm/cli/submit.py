@@ -163,9 +163,10 @@ def _each(
 
 
 def _of_array(array: UserArray | None) -> Iterator[str]:
-    if array is not None:
-        yield f"each of the {len(array.tasks)} tasks of --array is a trainer by itself"
-    if array is not None and array.throttle:
+    if array is None or len(array.tasks) == 1:
+        return
+    yield f"each of the {len(array.tasks)} tasks of --array is a trainer by itself"
+    if array.throttle:
         yield f"%{array.throttle[:10]} of --array does not hold: the plan shares the idle nodes"
 
 

@@ -30,7 +30,7 @@ from bftrainer_slurm.slurm.node_counts import node_counts, told
 from bftrainer_slurm.slurm.nodelists import expand_users
 from bftrainer_slurm.slurm.per_node import Written, tasks_and_gpus
 from bftrainer_slurm.slurm.run import SlurmRunner
-from bftrainer_slurm.slurm.user_array import files_of_task
+from bftrainer_slurm.slurm.user_array import files_of_task, only_task
 from bftrainer_slurm.spec import (
     MAX_COMMENT,
     MAX_NODES,
@@ -133,6 +133,7 @@ def compose(
             nodes=_node_list(given),
             sizes=counts.sizes,
             step=counts.step,
+            task=only_task(given.get("array", "")),
             id=secrets.token_hex(4),
         )
     except SpecError as error:
@@ -179,6 +180,7 @@ def compose(
         name=given.get("job-name", script_name),
         said=(
             told(record),
+            *_told_task(record),
             *(f"--{name} is left out: {why}" for name, why in _DROPPED.items() if name in given),
         ),
         own_rendezvous=request.own_rendezvous,
@@ -186,9 +188,15 @@ def compose(
     )
 
 
+def _told_task(record: TrainerRecord) -> tuple[str, ...]:
+    if record.task is None:
+        return ()
+    return (f"SLURM_ARRAY_TASK_ID is {record.task}, the one task of --array",)
+
+
 def of_task(submission: Submission, given: Mapping[str, str], task: int) -> Submission:
     """Return the submission of one task of the user's array: a trainer with its own files."""
-    record = replace(submission.record, id=secrets.token_hex(4))
+    record = replace(submission.record, task=task, id=secrets.token_hex(4))
     *options, comment = submission.options
     own = own_comment(comment.removeprefix("--comment="))
     comment = f"--comment={with_own_comment(format_comment(record), own)}"

@@ -59,6 +59,12 @@ def read_array(text: str) -> UserArray:
     return UserArray(tasks, int(step[1]) if step else 1, text.partition("%")[2])
 
 
+def only_task(text: str) -> int | None:
+    """Return the task of an ``--array`` that has one alone."""
+    tasks = read_array(text).tasks if text else ()
+    return tasks[0] if len(tasks) == 1 else None
+
+
 def files_of_task(given: Mapping[str, str], task: int) -> list[str]:
     """Return options that name the task's files, where ``%a`` stands for it.
 

@@ -62,6 +62,7 @@ static void try_record(const char *text)
     PROMISE(record.spec.node_hours == again.spec.node_hours);
     PROMISE(record.min_nodes == again.min_nodes && record.max_nodes == again.max_nodes);
     PROMISE(record.minutes == again.minutes && record.personal == again.personal);
+    PROMISE(record.has_task == again.has_task && record.task == again.task);
     PROMISE(strcmp(record.partitions, again.partitions) == 0);
     PROMISE(strcmp(record.nodes, again.nodes) == 0 && same_sizes(&record.sizes, &again.sizes));
 }

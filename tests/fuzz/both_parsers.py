@@ -65,6 +65,8 @@ class _Record(ctypes.Structure):
         ("partitions", ctypes.c_char * _RECORD_SIZE),
         ("nodes", ctypes.c_char * _RECORD_SIZE),
         ("sizes", _Sizes),
+        ("has_task", ctypes.c_bool),
+        ("task", ctypes.c_uint),
         ("id", ctypes.c_char * 9),
     )
 
@@ -128,6 +130,7 @@ def _comment_in_c(raw: bytes) -> TrainerRecord | str:
         nodes=record.nodes.decode("ascii").replace(":", ","),
         sizes=_sizes(record.sizes),
         step=record.sizes.step,
+        task=record.task if record.has_task else None,
         id=record.id.decode("ascii") or None,
     )
     promise(text.value.decode("ascii") == format_comment(ours), "C writes it another way")

@@ -47,7 +47,7 @@ class Target:
 
 _SPEC = (
     *("bftrainer:", "min=", "max=", "weight=", "grace=", "minutes="),
-    *("personal=1", "id=0123abcd", "(null)"),
+    *("personal=1", "id=0123abcd", "task=0", "(null)"),
 )
 _OPTIONS = (
     *("nodes=", "array=", "partition=bftrainer", "time=", "ntasks-per-node=1", "comment="),

@@ -382,7 +382,8 @@ NOT_HERE = {
     *("a key as an argument of its own", "by environment", "a bad key by environment"),
     *("more than a tenth of the job table", "far more than a tenth of the job table"),
     *("tasks in a script through a pipe, and a range", "a heterogeneous job"),
-    *("an array", "an array by environment", "one at a time", "not a number"),
+    *("an array", "an array by environment", "an array of two tasks, a step apart"),
+    *("one at a time", "not a number"),
 }
 
 

@@ -190,6 +190,30 @@ def test_what_the_script_sets_reaches_its_steps(lab: Lab) -> None:
     assert element.lines()["PET_NPROC_PER_NODE"] == "3"
 
 
+@pytest.mark.parametrize("srun", ["", "srun", "srun --export=NONE"], ids=["script", "step", "bare"])
+def test_the_one_task_of_the_users_array_is_what_its_script_sees(lab: Lab, srun: str) -> None:
+    show = "/usr/bin/env | /usr/bin/grep -E '^(SLURM_ARRAY_|BFTRAINER_ELEMENT)'"
+    script = f'#!/bin/sh\n{srun} /bin/sh -c "{show}"\necho end\n'
+    element = start_element(lab, script, EACH, "--array=7%1")
+    element.wait_for("end")
+    assert element.lines() == {
+        "SLURM_ARRAY_JOB_ID": str(element.array),
+        "SLURM_ARRAY_TASK_ID": "7",
+        "SLURM_ARRAY_TASK_MIN": "7",
+        "SLURM_ARRAY_TASK_MAX": "7",
+        "SLURM_ARRAY_TASK_COUNT": "1",
+        "SLURM_ARRAY_TASK_STEP": "1",
+        "BFTRAINER_ELEMENT": element.name,
+    }
+
+
+def test_the_users_task_names_the_output_of_all_elements(lab: Lab) -> None:
+    named = str(lab.home("alice") / "%A.%a.%3a.%%a.out")
+    element = start_element(lab, "#!/bin/sh\necho end\n", "--array=7-7", f"--output={named}")
+    output = lab.home("alice") / f"{element.array}.7.007.%a.out"
+    wait_until(lambda: output.exists() and "end" in output.read_text())
+
+
 def test_a_steps_own_output_goes_on_at_the_next_start_and_the_scripts_says_where_it_is(
     lab: Lab,
 ) -> None:
