@@ -40,6 +40,11 @@ def srun_says(node: str, tasks: int = 1) -> dict[str, str]:
     }
 
 
+def by_deepspeed(rank: str) -> dict[str, str]:
+    """Return what DeepSpeed's launcher says to one of two processes."""
+    return {"LOCAL_RANK": rank, "LOCAL_SIZE": "2", "CROSS_RANK": "0", "CROSS_SIZE": "1"}
+
+
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_tasks_of_srun_form_one_group_with_those_of_other_nodes(tmp_path: Path, tasks: int) -> None:
     state = tmp_path / "state"
@@ -130,12 +135,17 @@ def test_deepspeeds_launcher_is_known_by_its_command_line(
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        (srun_says("n1", 2) | {"SLURM_LOCALID": "1"}, Seat(1, 2, "SLURM_LOCALID")),
-        (srun_says("n1", 1) | {"LOCAL_RANK": "1", "LOCAL_SIZE": "2"}, Seat(1, 2, "LOCAL_RANK")),
+        (srun_says("n1", 2) | {"SLURM_LOCALID": "1"}, Seat(1, 2, "SLURM_LOCALID=0")),
+        (srun_says("n1", 1) | by_deepspeed("1"), Seat(1, 2, "LOCAL_RANK=0")),
+        (srun_says("n1", 4) | by_deepspeed("1"), Seat(1, 2, "SLURM_LOCALID=0,LOCAL_RANK=0")),
+        (
+            srun_says("n1", 4) | by_deepspeed("0") | {"SLURM_LOCALID": "3"},
+            Seat(3, 4, "SLURM_LOCALID=0"),
+        ),
         (srun_says("n1", 1) | {"LOCAL_RANK": "0"}, Seat()),
         ({}, Seat()),
     ],
-    ids=["srun", "deepspeed", "exported", "alone"],
+    ids=["srun", "deepspeed", "deepspeed of srun", "another deepspeed", "exported", "alone"],
 )
 def test_each_process_of_a_node_has_a_seat(environment: dict[str, str], expected: Seat) -> None:
     assert seat(environment) == expected
@@ -155,7 +165,7 @@ def test_another_task_of_the_node_waits_until_the_first_one_has_ended() -> None:
     step = os.environ | srun_says("n1", 2)
     with subprocess.Popen(["sleep", "1000"], env=step) as first:
         other = subprocess.Popen(
-            [sys.executable, "-S", waiting.__file__, "SLURM_LOCALID"],
+            [sys.executable, "-S", waiting.__file__, "SLURM_LOCALID=0"],
             env=step | {"SLURM_LOCALID": "1"},
         )
         with pytest.raises(subprocess.TimeoutExpired):

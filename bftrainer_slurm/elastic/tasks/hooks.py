@@ -109,7 +109,7 @@ def _become(
     """Replace this process by its node's torchrun; or by one that waits for it, in other seats."""
     here = seat(environment)
     if here.number != 0:
-        wait_for(here.variable, environment)
+        wait_for(here.first, environment)
     if here.of > 1:
         use_all_processors(environment)
     sys.stdout.flush()

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import get_data
 from typing import TYPE_CHECKING, NoReturn
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch.distributed.launcher.api import LaunchConfig
 
 VARIABLE = "BFTRAINER_TASKS"  # set where a task of srun has become a torchrun
+_DEEPSPEEDS = "CROSS_SIZE"  # which its launcher gives to each of its processes
 _LAUNCH_S = 60.0  # a first task that has started no launcher for so long does something else
 _LOOK_S = 0.5
 
@@ -33,24 +34,35 @@ class Seat:
 
     number: int = 0
     of: int = 1
-    variable: str = ""  # which says the number
+    first: str = ""  # what the environment of the first of them has, with commas between
 
 
 def seat(environment: Mapping[str, str]) -> Seat:
     """Return this process's seat: by srun's variables, an element being one node, or DeepSpeed's.
 
+    Where each of srun's tasks is a DeepSpeed, it is the seat among the processes of the first one.
+
     Raises:
         ValueError: a variable is not a number.
     """
-    for number, size in (("SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"), ("LOCAL_RANK", "LOCAL_SIZE")):
-        of = int(environment.get(size) or 1)
-        if of > 1 and number in environment:
-            return Seat(int(environment[number]), of, number)
+    by_srun = _seat(environment, "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS")
+    by_launcher = _seat(environment, "LOCAL_RANK", "LOCAL_SIZE")
+    if by_srun.of == 1:
+        return by_launcher
+    if by_srun.number or by_launcher.of == 1 or _DEEPSPEEDS not in environment:
+        return by_srun
+    return replace(by_launcher, first=f"{by_srun.first},{by_launcher.first}")
+
+
+def _seat(environment: Mapping[str, str], number: str, size: str) -> Seat:
+    of = int(environment.get(size) or 1)
+    if of > 1 and number in environment:
+        return Seat(int(environment[number]), of, f"{number}=0")
     return Seat()
 
 
 def wait_for(whom: str | int, environment: Mapping[str, str]) -> NoReturn:
-    """Replace this process by one that waits for another, or for all with ``whom`` as 0."""
+    """Replace this process by one that waits for another, or for all that have ``whom``."""
     text = (get_data(__package__, "waiting.py") or b"").decode()  # we may be in a zip file
     command = [sys.executable, "-S", "-c", text, str(whom)]
     sys.stdout.flush()
@@ -103,9 +115,9 @@ def _first_launcher(here: Seat, environment: Mapping[str, str]) -> int | str | N
     """
     until_s = time.monotonic() + _LAUNCH_S
     while True:
-        found = list(waiting.processes(environment, f"{here.variable}=0"))
+        found = list(waiting.processes(environment, *here.first.split(",")))
         if not found:
-            return here.variable
+            return here.first
         for process in found:
             with suppress(OSError):
                 command = Path(f"/proc/{process}/cmdline").read_text(errors="replace")

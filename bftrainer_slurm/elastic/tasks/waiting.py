@@ -1,6 +1,6 @@
 """Waits for the launcher of this node's first task, in place of the other tasks of a step.
 
-Run by its text, with a process's number, or the variable that numbers the tasks. It needs nothing:
+Run by its text, with a process's number, or what the first task's environment has. It needs nothing:
 a task that waits keeps no memory of a GPU.
 """
 
@@ -37,7 +37,7 @@ def main() -> None:
     while (
         (_PROC / process).exists()
         if process.isdecimal()
-        else any(processes(os.environ, f"{process}=0"))
+        else any(processes(os.environ, *process.split(",")))
     ):
         time.sleep(_ROUND_S)
 
