@@ -279,7 +279,8 @@ class Controller:
 
     def _unheard(self, view: TrainerView) -> Unheard | None:
         joined, told = self._world.appraiser.joined(view), self._roster.told(view.array)
-        return unheard(view, told.together, joined, self._world.hears())
+        patience_s = self._members.joins.patience_s
+        return unheard(view, told.together, joined, self._world.hears(), patience_s)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Identity, Turn
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Send
 
 LOST_S = 10.0  # an element that did something has so long to come back, before it counts as gone
@@ -65,6 +66,8 @@ class Batches:
     _what: tuple[int, str] = (-1, "")  # the newest step that trains, and how to start it
     _done: dict[int, tuple[int, str]] = field(default_factory=dict)  # its code and mark, by number
     _ended: set[int] | None = None  # the script has ended well, in these tasks
+    _array: int = 0
+    _told: tuple[int, bool] | None = None  # what the controller knows: who leads, and if it trains
 
     def join(self, key: int, identity: Identity, now_s: float) -> None:
         """An element's batch task has proven who it is."""
@@ -73,6 +76,7 @@ class Batches:
             del self.elements[other.key]
             self.out.append(HangUp(other.key))
         self._lost.pop(identity.task, None)
+        self._array = identity.array
         self.elements[key] = _Element(key, identity.task)
 
     def hear(self, key: int, said: Batch, now_s: float) -> None:
@@ -137,6 +141,7 @@ class Batches:
                 self._tell(one, self._turn(one.said, step, leaders))
                 if one.leads:
                     leaders.append(one)
+        self._tell_controller(leaders, step >= 0)
 
     def due_s(self) -> float:
         """Return when ``tick`` has something to do, if no event comes before."""
@@ -173,6 +178,16 @@ class Batches:
         for other in self.elements.values():
             if not other.leads:
                 self._tell(other, Turn("over", code=code))
+
+    def _tell_controller(self, leaders: list[_Element], in_step: bool) -> None:
+        """Say whose script the others wait for, until it trains."""
+        trains = in_step or self._alone or bool(+self._agents)
+        now = (min((one.task for one in leaders), default=-1), trains)
+        if now[0] < 0 or now == self._told:
+            return
+        self._told = now
+        measures = (("leads", float(now[0])), ("trains", float(trains)))
+        self.out.append(Note(NoteKind.SCRIPT, self._array, measures=measures))
 
     def _see_alone(self, leaders: list[_Element], now_s: float) -> None:
         alone = any(

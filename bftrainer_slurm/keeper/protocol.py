@@ -45,6 +45,7 @@ class NoteKind(Enum):
     PROGRESS = "progress"  # samples and steps so far, where known, and other measures
     FAILED = "failed"  # a member's workers failed, and no loss of another member explains it
     FINISHED = "finished"  # a member has ended well
+    SCRIPT = "script"  # which task runs a batch script for all, and whether it trains (1)
     REFORMED = "reformed"  # a new generation began: its number, nodes, mode (1: in process)
 
 
@@ -90,7 +91,7 @@ def parse_note(words: list[str]) -> Note:
         ProtocolError: it is not a note.
     """
     match words:
-        case [("progress" | "reformed") as kind, array, *measures] if measures:
+        case [("progress" | "reformed" | "script") as kind, array, *measures] if measures:
             return Note(NoteKind(kind), whole(array), measures=_measures(measures))
         case ["finished", array, task]:
             return Note(NoteKind.FINISHED, whole(array), whole(task))
@@ -105,7 +106,7 @@ def format_note(note: Note) -> str:
     match note.kind:
         case NoteKind.SUBMITTED | NoteKind.ANNOUNCED as kind:
             return str(kind.value)
-        case NoteKind.PROGRESS | NoteKind.REFORMED:
+        case NoteKind.PROGRESS | NoteKind.REFORMED | NoteKind.SCRIPT:
             measures = " ".join(f"{name}={_decimal(value)}" for name, value in note.measures)
             return f"{note.kind.value} {note.array} {measures}"
         case NoteKind.FINISHED:

@@ -460,6 +460,55 @@ def test_a_trainer_that_was_heard_of_is_not_told_that_none_has_joined(kind: Note
     assert setting.slurm.said == []
 
 
+def test_nodes_that_wait_for_the_script_are_not_told_that_they_have_not_joined() -> None:
+    setting = Setting(3, ARRAY)
+    setting.settle()
+    setting.say(NoteKind.SCRIPT, leads=setting.slurm.on()["n2"], trains=0)
+    setting.turn(30)
+    said = "n2 runs, but has not joined, and n1, n3 wait for it: start the training by 'srun"
+    assert str(setting.shown()["notice"]).startswith(said)
+    [(_, text)] = setting.slurm.said
+    assert "may train alone" not in text
+    setting.say(NoteKind.SCRIPT, leads=setting.slurm.on()["n2"], trains=1)
+    assert setting.shown()["notice"] is None  # all have the time to start now
+    setting.turn(30)
+    assert str(setting.shown()["notice"]).startswith("n1, n2, n3 run, but none has joined: ")
+
+
+def test_nodes_that_wait_for_the_next_training_of_a_script_are_not_missed() -> None:
+    setting = on_some(2, of=3)
+    setting.say(NoteKind.SCRIPT, leads=setting.slurm.on()["n1"], trains=0)
+    setting.turn(100)
+    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+
+
+@pytest.mark.parametrize("impossible", [{"leads": -1, "trains": 0}, {"leads": 1, "trains": 2}])
+def test_a_script_that_cannot_be_changes_nothing(impossible: dict[str, float]) -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    setting.say(NoteKind.SCRIPT, **impossible)
+    setting.turn(30)
+    assert setting.shown()["notice"] == NONE_HAS_JOINED
+
+
+def test_where_nodes_take_long_to_join_it_is_said_later_that_they_have_not() -> None:
+    setting = Setting(4, ARRAY, ARRAY + 1, most=2)
+
+    def others_notice() -> object:
+        trainers = setting.controller.status({})["trainers"]
+        return next(one["notice"] for one in trainers if one["array"] == ARRAY + 1)
+
+    setting.settle()
+    setting.turn(30)
+    assert "none has joined" in str(others_notice())
+    setting.say(NoteKind.REFORMED, generation=1, nodes=2, mode=0)  # after 45 s
+    assert others_notice() is None
+    setting.turn(30)
+    assert others_notice() is None
+    setting.turn(30)
+    assert "none has joined" in str(others_notice())
+
+
 def alone(setting: Setting, seconds: int, *worlds: int) -> None:
     """Groups of so many nodes each train and report, and know nothing of one another."""
     for second in range(seconds):

@@ -9,6 +9,7 @@ import pytest
 
 from bftrainer_slurm.keeper.batches import ALONE_S, LOST_S, Batches
 from bftrainer_slurm.keeper.messages import Batch, Identity, Role, Turn
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Send
 
 LEADS = Batch("leads")
@@ -38,6 +39,9 @@ class World:
 
     def trains(self, task: int) -> None:
         self.batches.trains(task, 1, self.now_s)
+
+    def lose_agent(self, task: int) -> None:
+        self.batches.trains(task, -1, self.now_s)
 
     def waits(self, seconds: float) -> None:
         self.now_s += seconds
@@ -79,6 +83,35 @@ def test_the_first_runs_the_script_and_others_wait(world: World) -> None:
     world.join(3)
     world.join(1)
     assert world.told() == {3: Turn("lead"), 1: Turn("wait")}
+
+
+def scripts(world: World) -> list[tuple[int, ...]]:
+    """Which task leads, and whether it trains, as the controller was told since the last call."""
+    notes = [one for one in world.out if isinstance(one, Note)]
+    world.out.clear()
+    assert {(one.kind, one.array) for one in notes} <= {(NoteKind.SCRIPT, 7)}
+    return [tuple(int(value) for _, value in one.measures) for one in notes]
+
+
+def test_the_controller_knows_whose_script_the_others_wait_for_and_until_when(
+    world: World,
+) -> None:
+    for task in range(3):
+        world.join(task)
+    assert scripts(world) == [(0, 0)]
+    world.say(0, LEADS)
+    world.say(0, Batch("leads", 0))
+    assert scripts(world) == []
+    world.say(0, STEP)
+    world.trains(0)
+    world.say(1, JOINED)
+    assert scripts(world) == [(0, 1)]
+    world.lose_agent(0)
+    world.say(0, Batch("leads"))
+    world.say(1, Batch("waits", done=DONE))
+    assert scripts(world) == [(0, 0)]
+    world.batches.lose_task(0, world.now_s)
+    assert scripts(world) == [(1, 0)]
 
 
 def test_a_step_is_handed_on_once_it_trains(led: World) -> None:

@@ -36,6 +36,15 @@ class Reform:
     nodes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A batch script that runs in one task for all, and since when a training runs in it or not."""
+
+    task: int
+    trains: bool
+    since_s: float
+
+
 _RUNTIME_OF_MODE = {0.0: Runtime.AGENT, 1.0: Runtime.WORKER}
 
 
@@ -92,6 +101,15 @@ def read_reform(numbered: NumberedNote) -> Reform | None:
     if runtime is None or not (1 <= generation <= _MOST and 1 <= nodes <= _MOST):
         return None
     return Reform(numbered.time_s, runtime, int(generation), int(nodes))
+
+
+def read_script(numbered: NumberedNote) -> Script | None:
+    """Return a note on a batch script that runs once for all nodes; None if it is impossible."""
+    measures = dict(numbered.note.measures)
+    leads, trains = measures.get("leads", -1.0), measures.get("trains", -1.0)
+    if not 0 <= leads <= _MOST or trains not in (0.0, 1.0):
+        return None
+    return Script(int(leads), bool(trains), numbered.time_s)
 
 
 class Progress:

@@ -16,20 +16,24 @@ from bftrainer_slurm.controller.observe.reports import (
     Report,
     read_reform,
     read_report,
+    read_script,
 )
 from bftrainer_slurm.controller.state.failing import blameless, failed, recovered
 from bftrainer_slurm.controller.state.goodput import Work, worked
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
-from bftrainer_slurm.controller.state.unheard import Together
+from bftrainer_slurm.controller.state.unheard import Joins, Together
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, nodes_of
 
 logger = logging.getLogger(__name__)
 
-OF_MEMBERS = (NoteKind.PROGRESS, NoteKind.REFORMED, NoteKind.FAILED, NoteKind.FINISHED)
+OF_MEMBERS = (
+    *(NoteKind.PROGRESS, NoteKind.REFORMED, NoteKind.FAILED, NoteKind.FINISHED),
+    NoteKind.SCRIPT,
+)
 
 _TRAINS_S = 10.0  # progress so long after a start, or a failure, means that it really trains
 _NEWS_S = 60.0
@@ -67,6 +71,7 @@ class MemberNotes:
         self._history = history
         self._appraiser = appraiser
         self._ahead = False  # said once
+        self.joins = Joins()
 
     def take(
         self, view: TrainerView, told: Told, numbered: NumberedNote, now_s: float
@@ -84,9 +89,12 @@ class MemberNotes:
                 return self._take_progress(view, told, numbered)
             case NoteKind.REFORMED if (reform := read_reform(numbered)) is not None:
                 told.began_s = numbered.time_s
+                self.joins.formed(view, told.together, reform.nodes, reform.time_s)
                 told.together.formed(reform.nodes, reform.time_s)
                 self._appraiser.reformed(view, reform)
                 return replace(state, size=state.size.formed(reform.nodes))
+            case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
+                told.together.script = script
             case NoteKind.FINISHED:
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:

@@ -7,13 +7,18 @@ runs on.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
+from bftrainer_slurm.controller.observe.reports import Script
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 
 JOIN_S = 25.0  # importing torch takes seconds, from a busy file system more
+MOST_JOIN_S = 300.0
+_JOINS = 20  # of all trainers: how long nodes take here now
 _LATE_S = 60.0  # a group may be slow to end a step, and a lost node to come back
 _LAST_S = 10.0  # a group that has not been heard of for so long is over
 _NAMED = 5  # nodes in a sentence
@@ -39,6 +44,7 @@ class Together:
     nodes: int = 0
     fell_s: float = -math.inf
     heard_s: float = -math.inf
+    script: Script | None = None  # it runs in one element, and the others wait until it trains
     alone: bool = False  # they have met, but each of them says that it trains by itself
 
     def formed(self, nodes: int, time_s: float) -> None:
@@ -52,6 +58,26 @@ class Together:
         if nodes >= self.nodes or time_s - self.heard_s >= _LAST_S:
             self.formed(nodes, time_s)
             self.heard_s = time_s
+
+
+class Joins:
+    """How long nodes have taken to join their groups here: of a busy site, longer."""
+
+    def __init__(self) -> None:
+        self._took_s: deque[float] = deque(maxlen=_JOINS)
+
+    def formed(self, view: TrainerView, before: Together, nodes: int, time_s: float) -> None:
+        """A group of so many nodes was formed, if more: its last node has joined."""
+        starts_s = sorted(start_s for start_s in view.starts_s().values() if start_s <= time_s)
+        waited = before.script is not None  # for the script, too
+        if nodes > before.nodes and not waited and len(starts_s) == nodes:
+            self._took_s.append(min(time_s - starts_s[-1], MOST_JOIN_S))
+
+    @property
+    def patience_s(self) -> float:
+        """How long to wait for one before anything is said."""
+        usual_s = median(self._took_s) if self._took_s else 0.0
+        return min(max(JOIN_S, 2 * usual_s), MOST_JOIN_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,35 +110,56 @@ def since_s(view: TrainerView) -> dict[str, float | None]:
 
 
 def unheard(
-    view: TrainerView, together: Together, joined: bool, hears: bool = False
+    view: TrainerView,
+    together: Together,
+    joined: bool,
+    hears: bool = False,
+    patience_s: float = JOIN_S,
 ) -> Unheard | None:
     """Return what to say of elements that do not train together; None: they do, or few run.
 
     ``joined``: a group was formed as it should be. Progress alone does not show that. ``hears``:
     whether notes come through; of those that are mute then, ``state.mute`` has something else to
-    say.
+    say. ``patience_s``: how long nodes may take to join.
     """
     if view.trainer.record.max_nodes == 1:  # there is nobody to meet
         return None
-    nodes, most_of = together.nodes, view.sizes.up_to
+    nodes, most_of, script = together.nodes, view.sizes.up_to, together.script
     if view.over or nodes >= most_of(len(view.placed)) or (joined and not nodes):
         return None
+    if script is not None and not script.trains and joined:
+        return None  # it trains no more, or not yet again
     going = set(_going(view, hears))
     running = {node: start_s for node, start_s in since_s(view).items() if node not in going}
+    waiting = _waiting(view, script) & running.keys()
+    running = {node: start_s for node, start_s in running.items() if node not in waiting}
     starts_s = sorted(start_s for start_s in running.values() if start_s is not None)
     if nodes >= most_of(len(starts_s)):
         return None
-    since_both_s = max(starts_s[nodes], together.fell_s)
+    begun_s = script.since_s if script is not None else -math.inf
+    since_both_s = max(starts_s[nodes], together.fell_s, begun_s)
+    if not joined and waiting:
+        wait = f"{named(sorted(waiting))} wait{'s' if len(waiting) == 1 else ''} for it"
+        said = f"{_apart(sorted(running), nodes)}, and {wait}: {_WRITE}"
+        return Unheard(since_both_s + patience_s, said)
     if not joined:
-        return Unheard(since_both_s + JOIN_S, f"{_apart(sorted(running), nodes)}: {_WRITE}", _ELSE)
+        said = f"{_apart(sorted(running), nodes)}: {_WRITE}"
+        return Unheard(since_both_s + patience_s, said, _ELSE)
     if together.alone:
-        return Unheard(since_both_s + JOIN_S, f"{_apart(sorted(running), 1)}: {_GROUP}", _ELSE)
+        return Unheard(since_both_s + patience_s, f"{_apart(sorted(running), 1)}: {_GROUP}", _ELSE)
     due_s = since_both_s + _LATE_S
     if -math.inf < together.heard_s < due_s:
         return None  # the others wait too, or it is too early
     train = "trains" if nodes == 1 else "train together"
     see = f"see the last lines of each in 'bftrainer logs {view.array}'"
     return Unheard(due_s, f"{named(sorted(running))} run, but only {nodes} of them {train}: {see}")
+
+
+def _waiting(view: TrainerView, script: Script | None) -> set[str]:
+    """Return the nodes that wait until a script, which runs on another one, trains."""
+    if script is None or script.trains:
+        return set()
+    return {place.node for id_, place in view.placed.items() if id_.task != script.task}
 
 
 def _going(view: TrainerView, hears: bool) -> Iterator[str]:

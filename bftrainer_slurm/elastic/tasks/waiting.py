@@ -1,7 +1,7 @@
 """Waits for the launcher of this node's first task, in place of the other tasks of a step.
 
-Run by its text, with a process's number, or what the first task's environment has. It needs nothing:
-a task that waits keeps no memory of a GPU.
+Run by its text, with a process's number, or what the first task's environment has. It needs
+nothing: a task that waits keeps no memory of a GPU.
 """
 
 from __future__ import annotations
