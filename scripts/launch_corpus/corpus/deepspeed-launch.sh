@@ -1,5 +1,4 @@
 #!/bin/bash
 # launcher: deepspeed
-#SBATCH --ntasks-per-node=2
 export PYTHONPATH=$PYTHONPATH:$PWD/programs
 srun python -c 'from deepspeed.launcher.launch import main; main()' --world_info=none train.py

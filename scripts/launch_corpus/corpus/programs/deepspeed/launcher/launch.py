@@ -13,7 +13,6 @@ def main() -> None:
     processes = []
     for rank in range(2):
         ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_SIZE": "2"}
-        ranks |= {"CROSS_RANK": "0", "CROSS_SIZE": "1"}
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
         command = [sys.executable, "-u", words[0], f"--local_rank={rank}", *words[1:]]
         processes.append(subprocess.Popen(command, env=os.environ | ranks | meeting))
