@@ -43,6 +43,7 @@ static const char *const OTHERS[] = {
     "PET_START_METHOD",
     "PET_MONITOR_INTERVAL", "PET_RDZV_ENDPOINT", "BFTRAINER_STEPS",
     ENV_SRUNS,        ENV_STEP,
+    "BFTRAINER_TASKS", "BFTRAINER_STARTED_BY", /* where a task of srun has become a torchrun */
 };
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))

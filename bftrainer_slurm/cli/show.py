@@ -146,6 +146,8 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "time", times(one["goodput"])
         if good := goodput(one["goodput"]):
             yield "goodput", good
+    if one.get("launcher"):
+        yield "launcher", shown(one["launcher"])
     if "runtime" in one:
         yield "rendezvous", one["runtime"] or "not known yet"
     if one.get("rescale"):

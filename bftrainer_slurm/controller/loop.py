@@ -155,7 +155,8 @@ class Controller:
         tally, told = world.history.tally(array), self._roster.told(array)
         ended = not view.live and not view.spare
         spent = goodput(told.work, tally.had, view.submit_s, ended=ended, now_s=now_s)
-        more = {"plan": self._explained[1].get(str(array)), "goodput": spent}
+        plan = self._explained[1].get(str(array))
+        more = {"plan": plan, "goodput": spent, "launcher": told.launcher or None}
         return trainer_status(
             view,
             tally,

@@ -71,6 +71,7 @@ class Membership(Conversation):
     """This process's place in its group. All methods may be called from any thread.
 
     ``on_notice`` is called in the conversation's thread, and must not wait for anything.
+    ``launcher``: what has started this process, one of LAUNCHERS.
 
     Raises:
         ProtocolError: a field of ``identity`` is invalid, or ``keeper`` is not an address.
@@ -82,9 +83,11 @@ class Membership(Conversation):
         identity: Identity,
         prover: Prove,
         on_notice: Callable[[Notice], None] | None = None,
+        launcher: str = "",
     ) -> None:
         super().__init__(keeper, identity, prover)
         self._keeper = keeper
+        self._launcher = launcher
         self._on_notice = on_notice
         self._state = threading.Condition()
         self._outgoing: list[bytes] = []
@@ -111,7 +114,7 @@ class Membership(Conversation):
         with self._state:
             self._dropped = False
             self._effort = Effort()
-            self._waiting = Ready(step, cause, error, lineage)
+            self._waiting = Ready(step, cause, error, lineage, self._launcher)
             self._say(self._waiting)
 
     def wait_generation(self, timeout_s: float | None = None) -> Generation:

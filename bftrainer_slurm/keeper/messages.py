@@ -13,7 +13,13 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from bftrainer_slurm.keeper.protocol import MAX_MEASURES, NAME, ProtocolError, parse_address
+from bftrainer_slurm.keeper.protocol import (
+    LAUNCHERS,
+    MAX_MEASURES,
+    NAME,
+    ProtocolError,
+    parse_address,
+)
 
 MAX_FROM_MEMBER = 65_536  # bytes of a line, its end included
 MAX_FROM_KEEPER = 1_048_576  # a generation names all its members
@@ -130,6 +136,7 @@ class Ready:
     cause: str = "new"  # one of CAUSES
     error: str = ""
     lineage: int = 0
+    launcher: str = ""  # one of LAUNCHERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,8 +340,10 @@ def parse_from_member(line: bytes) -> FromMember:
         case {"ready": {"step": step, "cause": str(cause), "error": str(error), **rest}}:
             if cause not in CAUSES:
                 raise ProtocolError("not a cause")
-            lineage = _whole(rest.get("lineage", 0))
-            return Ready(_step(step), cause, error[-MAX_ERROR:], lineage)
+            lineage, launcher = _whole(rest.get("lineage", 0)), rest.get("launcher", "")
+            if launcher not in LAUNCHERS:
+                raise ProtocolError("not a launcher")
+            return Ready(_step(step), cause, error[-MAX_ERROR:], lineage, launcher)
         case {"store": endpoint, "generation": generation}:
             return StoreAt(_endpoint(endpoint), _whole(generation))
         case {"broken": generation}:
@@ -429,9 +438,10 @@ def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
             who = asdict(identity) | {"role": identity.role.value}
             back = None if held is None else asdict(held)
             return {"proof": proof, **who, "held": back, "nonce": nonce}
-        case Ready(step, cause, error, lineage):
+        case Ready(step, cause, error, lineage, launcher):
             said = {"step": step, "cause": cause, "error": error[-MAX_ERROR:]}
-            return {"ready": said | ({"lineage": lineage} if lineage else {})}
+            more = {"lineage": lineage, "launcher": launcher}
+            return {"ready": said | {name: value for name, value in more.items() if value}}
         case StoreAt(endpoint, generation):
             return {"store": endpoint, "generation": generation}
         case Measured(measures):

@@ -20,6 +20,12 @@ MAX_TEXT = 2_000  # bytes of a failure's text
 MAX_DOCUMENT = 8 * 1024 * 1024
 MAX_MEASURES = 8  # in one report
 
+# What has started a training, as users see it; a note has the place in this list.
+LAUNCHERS = (
+    *("", "torchrun", "torch.distributed.launch", "accelerate", "deepspeed", "llamafactory"),
+    *("torchtune", "lightning", "srun python", "python"),
+)
+
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")  # of a node
 _WHOLE = re.compile(r"[0-9]{1,15}\Z")
 _MEASURE = re.compile(r"([a-z_]{1,20})=(-?[0-9]{1,15}(?:\.[0-9]{1,12})?)\Z")

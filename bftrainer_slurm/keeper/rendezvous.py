@@ -33,7 +33,7 @@ from bftrainer_slurm.keeper.messages import (
     StoreAt,
     Working,
 )
-from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.keeper.protocol import LAUNCHERS, Note, NoteKind
 from bftrainer_slurm.keeper.ranking import Member, fitting, nodes_of, ranked
 from bftrainer_slurm.sizes import ANY, Sizes
 
@@ -102,6 +102,7 @@ class Rendezvous:
     on_late: Callable[[int, float], None] = lambda task, now_s: None  # a member of it hangs
     _changes: count[int] = field(default_factory=lambda: count(1))
     _pending: _Pending | None = None
+    _launcher: str = ""  # of those of its members that have said it, the last
     _offering: Generation | None = None  # waits for rank 0's store
     _offer_until_s: float = math.inf
     _first_ready_s: float = math.inf  # of newcomers
@@ -388,6 +389,8 @@ class Rendezvous:
             "nodes": float(nodes_of(serving)),
             "mode": float(self.role is Role.WORKER),
         }
+        if self._launcher:
+            measures["launcher"] = float(LAUNCHERS.index(self._launcher))
         array = serving[0].identity.array
         self.out.append(Note(NoteKind.REFORMED, array, measures=tuple(measures.items())))
 
@@ -398,6 +401,7 @@ class Rendezvous:
             note = Note(NoteKind.FAILED, who.array, who.task, who.node, text=ready.error)
             self.failures.failed(note, now_s)
         member.ready = ready
+        self._launcher = ready.launcher or self._launcher
         self.highest = max(self.highest, ready.lineage)  # earlier keepers' generations count too
         if unasked:
             self._interrupt("failure" if ready.cause == "failed" else "loss", now_s)

@@ -441,7 +441,8 @@ def test_what_a_trainer_does_on_its_nodes_is_learnt_and_shown(site: Site) -> Non
         wait_for_more_samples(site, array)
         wait_until(lambda: measured_sizes(site, array), 240)
         known = site.controller.trainer(array)
-        assert (known["runtime"], known["curve"]["unit"]) == ("bftrainer", "samples")
+        assert (known["runtime"], known["launcher"]) == ("bftrainer", "torchrun")
+        assert known["curve"]["unit"] == "samples"
         shown = site.run("bftrainer", "show", str(array)).stdout
         assert "# measured, o expected" in shown
     finally:

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from bftrainer_slurm.elastic.rendezvous.command_line import overridden
+from bftrainer_slurm.elastic.rendezvous.command_line import STARTED_BY, launcher_of, overridden
+from bftrainer_slurm.keeper.protocol import LAUNCHERS
 
 pytestmark = pytest.mark.torch
 
@@ -32,6 +33,27 @@ def test_options_that_hold_for_ordinary_jobs_only_are_found(
     arguments: list[str], said: str
 ) -> None:
     assert overridden(arguments) == said
+
+
+@pytest.mark.parametrize(
+    ("command", "started_by", "launcher"),
+    [
+        ("/env/bin/python /env/bin/torchrun --nnodes=2 train.py", "", "torchrun"),
+        ("python -m torch.distributed.run train.py", "", "torchrun"),
+        ("python -u -m torch.distributed.launch train.py", "", "torch.distributed.launch"),
+        ("python /env/bin/accelerate launch train.py", "", "accelerate"),
+        ("python -m accelerate.commands.launch train.py", "", "accelerate"),
+        ("python /env/bin/llamafactory-cli train x.yaml", "", "llamafactory"),
+        ("python /env/bin/tune run x", "", "torchtune"),
+        ("python -m torch.distributed.run train.py", "srun python", "srun python"),
+    ],
+)
+def test_what_has_started_a_training_has_a_name(
+    command: str, started_by: str, launcher: str
+) -> None:
+    told = {STARTED_BY: started_by} if started_by else {}
+    assert launcher_of(command.split(), told) == launcher
+    assert launcher in LAUNCHERS
 
 
 def test_a_torchrun_says_which_of_its_options_do_not_hold_before_it_starts_anything() -> None:

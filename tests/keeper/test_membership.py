@@ -31,7 +31,7 @@ from bftrainer_slurm.keeper.messages import (
     Role,
     Working,
 )
-from bftrainer_slurm.keeper.protocol import NoteKind, ProtocolError
+from bftrainer_slurm.keeper.protocol import LAUNCHERS, NoteKind, ProtocolError
 from bftrainer_slurm.keeper.rendezvous import Rendezvous
 from bftrainer_slurm.sizes import Sizes
 from scripts.labcluster.keeper import Keeper
@@ -225,11 +225,13 @@ def test_the_last_progress_is_told_before_the_end(keeper: Inside) -> None:
 
 def test_a_new_generation_and_a_failure_reach_the_controller(keeper: Inside) -> None:
     keeper.client.own(12, 0, 1)
-    member = keeper.member(1, Role.AGENT)
+    member = keeper.member(1, Role.AGENT, launcher="srun python")
     together([member])
     member.ready(-1, "failed", "Traceback:\nZeroDivisionError\n")
     reformed, *others = keeper.notes(3)
-    assert dict(reformed.measures) == {"generation": 1.0, "nodes": 1.0, "mode": 0.0}
+    by = float(LAUNCHERS.index("srun python"))
+    told = {"generation": 1.0, "nodes": 1.0, "mode": 0.0, "launcher": by}
+    assert dict(reformed.measures) == told
     (failed,) = [note for note in others if note.kind is NoteKind.FAILED]
     assert (failed.array, failed.task, failed.node) == (12, 1, "n1")
     assert failed.text == "Traceback:\nZeroDivisionError\n"

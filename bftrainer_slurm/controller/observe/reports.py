@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from bftrainer_slurm.keeper.protocol import NumberedNote
+from bftrainer_slurm.keeper.protocol import LAUNCHERS, NumberedNote
 
 _WINDOW_S = 30.0
 _MOST = 1e15  # samples and steps; below, whole numbers are exact
@@ -28,12 +28,16 @@ class Runtime(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reform:
-    """A trainer has formed a generation on so many nodes at ``time_s``."""
+    """A trainer has formed a generation on so many nodes at ``time_s``.
+
+    ``launcher`` is what has started it, where that was said.
+    """
 
     time_s: float
     runtime: Runtime
     generation: int
     nodes: int
+    launcher: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,9 @@ def read_reform(numbered: NumberedNote) -> Reform | None:
     generation, nodes = measures.get("generation", 0.0), measures.get("nodes", 0.0)
     if runtime is None or not (1 <= generation <= _MOST and 1 <= nodes <= _MOST):
         return None
-    return Reform(numbered.time_s, runtime, int(generation), int(nodes))
+    launcher = measures.get("launcher", 0.0)
+    name = LAUNCHERS[int(launcher)] if 0 <= launcher < len(LAUNCHERS) else ""
+    return Reform(numbered.time_s, runtime, int(generation), int(nodes), name)
 
 
 def read_script(numbered: NumberedNote) -> Script | None:

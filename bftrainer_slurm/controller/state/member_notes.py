@@ -54,6 +54,7 @@ class Told:
     trained: bool
     began_s: float | None = None
     saved_s: float = -math.inf
+    launcher: str = ""  # what has started it, where that was said
     together: Together = field(default_factory=Together)
 
 
@@ -90,6 +91,7 @@ class MemberNotes:
             case NoteKind.REFORMED if (reform := read_reform(numbered)) is not None:
                 told.began_s = numbered.time_s
                 self.joins.formed(view, told.together, reform.nodes, reform.time_s)
+                told.launcher = reform.launcher or told.launcher
                 told.together.formed(reform.nodes, reform.time_s)
                 self._appraiser.reformed(view, reform)
                 return replace(state, size=state.size.formed(reform.nodes))

@@ -33,7 +33,7 @@ from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.place import address_towards, read_identity
 from bftrainer_slurm.elastic.processes import end_within, group_catches
 from bftrainer_slurm.elastic.rendezvous import warm
-from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND
+from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND, launcher_of
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
 from bftrainer_slurm.elastic.rendezvous.last_failure import Ending, LastFailure
 from bftrainer_slurm.elastic.rendezvous.quick_exit import QuickExit
@@ -52,7 +52,7 @@ from bftrainer_slurm.keeper.membership import (
     ReleasedError,
 )
 from bftrainer_slurm.keeper.messages import Finished, Generation, Role
-from bftrainer_slurm.keeper.protocol import parse_address
+from bftrainer_slurm.keeper.protocol import LAUNCHERS, parse_address
 
 _STORE = timedelta(minutes=5)  # torch's own
 _ATTEMPT = timedelta(seconds=1)  # for a store to answer, before we look whether its host is lost
@@ -97,7 +97,11 @@ class AgentRendezvous(RendezvousHandler):
         before_torchruns_word(self._say_given_back)
         self._store: GenerationStore | None = None
         self._exit = QuickExit()
-        self._membership = Membership(keeper, identity, prover_from(environment), self._hear)
+        launcher = launcher_of(sys.orig_argv, environment)
+        self._membership = Membership(
+            *(keeper, identity, prover_from(environment), self._hear),
+            launcher=launcher if launcher in LAUNCHERS else "",
+        )
         self._membership.start()
         self._reporting = Reporting(self._memory, self._membership, self._changes)
         self._asking = Asking(self._memory)

@@ -13,6 +13,14 @@ BACKEND = "bftrainer"
 CHOICE = "BFTRAINER_RENDEZVOUS"  # "own": the script's launchers keep their own
 _LLAMA_FACTORY = ("llamafactory-cli", "lmf")
 _LAUNCHERS = ("accelerate", "accelerate-launch", "deepspeed", "ds", *_LLAMA_FACTORY, "tune")
+STARTED_BY = "BFTRAINER_STARTED_BY"  # set where something else has become a torchrun
+_NAMES = {
+    "torch.distributed.launch": "torch.distributed.launch",
+    **dict.fromkeys(("accelerate", "accelerate-launch"), "accelerate"),
+    "accelerate.commands.launch": "accelerate",
+    **dict.fromkeys((*_LLAMA_FACTORY, "llamafactory.cli"), "llamafactory"),
+    "tune": "torchtune",
+}
 _LAUNCH_MODULES = (
     "torch.distributed.launch",
     "accelerate.commands.launch",
@@ -50,6 +58,14 @@ def is_llama_factory(command: Sequence[str]) -> bool:
     """Whether a Python's command line is LLaMA Factory's."""
     module, program = _module_and_program(command)
     return module == "llamafactory.cli" or program in _LLAMA_FACTORY
+
+
+def launcher_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return the name of what has started a training: see ``keeper.protocol.LAUNCHERS``."""
+    words = _module_and_program(command)
+    return environment.get(STARTED_BY) or next(
+        (name for word, name in _NAMES.items() if word in words), "torchrun"
+    )
 
 
 def _module_and_program(command: Sequence[str]) -> tuple[str, str]:

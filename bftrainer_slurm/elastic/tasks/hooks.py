@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.rendezvous.command_line import (
+    STARTED_BY,
     is_launcher,
     is_llama_factory,
     is_ours,
@@ -48,7 +49,7 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
     if (arguments := deepspeeds_arguments(command)) is not None:
         found = torchrun_for_deepspeed(arguments, sys.executable, environment)
         if found is not None:
-            _become(found[0], environment, tells_rank=found[1])
+            _become(found[0], environment, "deepspeed", tells_rank=found[1])
     if is_launcher(command):
         apart.watch(environment, _IN_PROCESS)  # torchtune's trains itself where one device is meant
         if is_llama_factory(command):
@@ -64,11 +65,13 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
         return
     as_it_was = dict(environment)  # the script may change it before it trains
     process = os.getpid()
+    by_srun = "srun python" if "SLURM_STEP_ID" in environment else "python"
+    own = by_srun if plain is None else "deepspeed"
 
-    def begin(processes: int) -> None:
+    def begin(processes: int, launcher: str) -> None:
         torchrun = torchrun_for(plain or command, sys.executable, max(others, processes))
         if torchrun is not None and not any(name in sys.modules for name in _IN_PROCESS):
-            _become(torchrun, as_it_was, tells_rank=plain is not None)
+            _become(torchrun, as_it_was, launcher, tells_rank=plain is not None)
 
     def begin_with_group(given: Mapping[str, Any]) -> None:
         if os.getpid() != process:
@@ -76,15 +79,15 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
         elif (starts := apart.starter(process)) is not None:
             apart.tell(environment, starts)
         else:
-            begin(1)
+            begin(1, own)
 
     def begin_with_lightning(arguments: Mapping[str, Any]) -> None:
         processes = lightning.processes(arguments)
         if os.getpid() == process and ("SLURM_STEP_ID" in environment or processes > 1):
-            begin(processes)
+            begin(processes, "lightning")
 
     if _STARTED_BY_ACCELERATE in environment:  # alone, it would never look for others
-        begin(1)
+        begin(1, "accelerate")
     _at_first_group(begin_with_group)
     lightning.before_connectors(begin_with_lightning)
 
@@ -104,7 +107,10 @@ def _say_who_spawned(environment: Mapping[str, str], given: Mapping[str, Any]) -
 
 
 def _become(
-    torchrun: Sequence[str], environment: Mapping[str, str], tells_rank: bool = False
+    torchrun: Sequence[str],
+    environment: Mapping[str, str],
+    launcher: str,
+    tells_rank: bool = False,
 ) -> NoReturn:
     """Replace this process by its node's torchrun; or by one that waits for it, in other seats."""
     here = seat(environment)
@@ -115,7 +121,7 @@ def _become(
     sys.stdout.flush()
     node = environment.get("SLURMD_NODENAME", "this node")
     say(f"{node} starts the script again under torchrun, to meet the trainer's others")
-    told = {VARIABLE: worker.TELL_RANK if tells_rank else "1"}
+    told = {VARIABLE: worker.TELL_RANK if tells_rank else "1", STARTED_BY: launcher}
     os.execve(torchrun[0], list(torchrun), {**environment, **told})
 
 

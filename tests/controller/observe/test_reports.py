@@ -53,6 +53,15 @@ def test_a_new_generation_says_how_the_trainer_runs() -> None:
     assert read_reform(told) == Reform(5.0, Runtime.WORKER, 3, 4)
 
 
+@pytest.mark.parametrize(
+    ("said", "launcher"),
+    [(8, "srun python"), (3.5, "accelerate"), (-1, ""), (99, ""), (math.nan, ""), (0, "")],
+)
+def test_a_new_generation_says_what_has_started_it(said: float, launcher: str) -> None:
+    told = note(NoteKind.REFORMED, generation=3, nodes=4, mode=1, launcher=said)
+    assert read_reform(told) == Reform(5.0, Runtime.WORKER, 3, 4, launcher)
+
+
 @pytest.mark.parametrize("wrong", [{"mode": 7}, {"nodes": 0}, {"generation": math.nan}])
 def test_a_new_generation_that_cannot_be_is_none(wrong: dict[str, float]) -> None:
     measures = {"generation": 3.0, "nodes": 4.0, "mode": 0.0} | wrong
