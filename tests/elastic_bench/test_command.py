@@ -50,33 +50,22 @@ def nodes_of(bench: int) -> list[int]:
     return found
 
 
-@pytest.mark.timeout(600)  # the machine may be busy, and agents start cold
-def test_each_event_is_measured_and_told_as_json() -> None:
-    with started("--part", "pauses", "--setup", "inprocess", "--repeat", "1", "--json") as bench:
-        document = json.loads(bench.communicate(timeout=500)[0])
-    [measured] = document["pauses"]["tiny"]
-    assert measured["failures"] == []
-    counts = [len(measured[row]) for row in ("join_s", "kill_s", "leave_s", "start_s")]
-    assert counts == [3, 1, 1, 3]
-
-
 def test_the_forming_of_a_group_is_timed_for_each_size() -> None:
-    options = ("--part", "groups", "--group", "2", "--group", "4", "--repeat", "3", "--json")
+    options = ("--part", "groups", "--group", "2", "--group", "4", "--repeat", "1", "--json")
     with started(*options) as bench:
         document = json.loads(bench.communicate(timeout=500)[0])
     assert document["pauses"] == {}
     assert list(document["groups"]) == ["2", "4"]
     for rounds in document["groups"].values():
-        assert len(rounds) == 3
-        assert all(0 < each["group_s"] <= each["sum_s"] for each in rounds)
+        [each] = rounds
+        assert 0 < each["group_s"] <= each["sum_s"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_nothing_is_left_behind_when_it_is_stopped(number: signal.Signals) -> None:
+def test_nothing_is_left_behind_when_it_is_stopped() -> None:
     with started("--setup", "handler") as bench:
         wait_until(lambda: nodes_of(bench.pid))
         [folder] = {path.parent for path in Path("/dev/shm").glob(f"bench-elastic-*/{bench.pid}*")}
-        bench.send_signal(number)
+        bench.send_signal(signal.SIGTERM)
         assert bench.wait(120) != 0
         wait_until(lambda: nodes_of(bench.pid) == [])
         assert not folder.exists()

@@ -113,12 +113,14 @@ def test_a_question_that_takes_too_long_is_given_up(
     history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "_STEPS", 10)
-    with reading(history, 0.0) as connection, pytest.raises(sqlite3.OperationalError):
+    interrupted = pytest.raises(sqlite3.OperationalError, match="interrupted")
+    with reading(history, 0.0) as connection, interrupted:
         connection.execute("SELECT count(*) FROM holes a, holes b").fetchall()
 
 
 def test_readers_change_nothing(history: Path) -> None:
-    with reading(history, 3.0) as connection, pytest.raises(sqlite3.OperationalError):
+    refused = pytest.raises(sqlite3.OperationalError, match="readonly")
+    with reading(history, 3.0) as connection, refused:
         connection.execute("DELETE FROM holes")
 
 
