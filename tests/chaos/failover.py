@@ -70,8 +70,8 @@ def _take_over(world: World, hosts: TwoHosts, blocker: str) -> None:
     cancelled = lambda: world.run("scancel", blocker).returncode == 0  # noqa: E731
     wait_until(cancelled, pause=world.wait)
     noted("leads_s", lambda: hosts.leader() == SECOND or patience.over)
-    noted("grown_s", lambda: len(world.look().mine()) == NODES or patience.over)
-    noted("trains_s", lambda: _trains_on(world, NODES) or patience.over)
+    noted("grown_s", lambda: len(world.look().mine()) == len(world.nodes) or patience.over)
+    noted("trains_s", lambda: _trains_on(world, len(world.nodes)) or patience.over)
     if patience.over:
         world.violations[f"not all train again after {world.figures['trains_s']:.0f} s"] = None
 
