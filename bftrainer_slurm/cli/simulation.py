@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.controller.act.pacing import Pacer
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.reports import Reform, Report
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.goodput import Loss
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.losses import Loss
-from bftrainer_slurm.controller.state.profiles import Appraisal, RescaleCosts
+from bftrainer_slurm.controller.state.pauses import RescaleCosts
+from bftrainer_slurm.controller.state.profiles import Appraisal
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.protocol import NoteKind

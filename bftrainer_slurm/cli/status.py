@@ -19,7 +19,7 @@ from bftrainer_slurm.cli.common import (
 from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.terminal import table
-from bftrainer_slurm.controller.state.mute import mute_sentence
+from bftrainer_slurm.controller.state.bad_nodes import mute_sentence
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
 from bftrainer_slurm.reader.sentences import down

@@ -19,9 +19,9 @@ from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.failing import why_kept
 from bftrainer_slurm.controller.state.goodput import goodput
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
-from bftrainer_slurm.controller.state.one_size import why_kept
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.picture import Surroundings
@@ -31,7 +31,7 @@ from bftrainer_slurm.controller.state.unheard import Unheard, unheard
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import Place
+from bftrainer_slurm.model import ElementId, Place
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +42,12 @@ class Controller:
     """The loop, with what it knows. All of it may be lost without harm: Slurm and the history tell.
 
     ``trouble`` says why the last turn did less than it should, None if it did all. Notes that come
-    before it has ``looked`` for the first time wait until then.
+    before it has ``looked`` for the first time wait until then. It works with its ``world``, knows
+    the trainers of its ``roster``, and acted on its last ``decision``.
     """
 
     def __init__(self, world: World, settings: Settings) -> None:
-        self._world = world
+        self.world = world
         self._settings = settings
         self.schedule = Schedule(settings, world.clock())
         self.trouble: str | None = None
@@ -54,9 +55,9 @@ class Controller:
         self._early: list[NumberedNote] = []
         self._faults = Faults()
         self._snapshot = Snapshot(world.clock(), partition=settings.partition)
-        self._decision = Decision()
+        self.decision = Decision()
         self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
-        self._roster = Roster(world.history, settings, self._faults)
+        self.roster = Roster(world.history, settings, self._faults)
         self._members = MemberNotes(world.history, world.appraiser)
         self._surroundings = Surroundings(world.history, settings)
         self._decider = Decider(
@@ -70,16 +71,16 @@ class Controller:
         if not self.looked:
             self._early += notes
             return
-        now_s = self._world.clock()
+        now_s = self.world.clock()
         for numbered in notes:
-            note, view = numbered.note, self._roster.view(numbered.note.array)
+            note, view = numbered.note, self.roster.view(numbered.note.array)
             if note.kind not in OF_MEMBERS:
                 self._take_hint(numbered, view, now_s)
             elif view is not None:
                 with self._faults.of(view.array):
-                    told = self._roster.told(view.array)
+                    told = self.roster.told(view.array)
                     state = self._members.take(view, told, numbered, now_s)
-                    self._roster.put({view.array: state})
+                    self.roster.put({view.array: state})
                 if note.kind is NoteKind.FAILED:
                     self.schedule.heard(NoteKind.FAILED, now_s)
 
@@ -92,26 +93,27 @@ class Controller:
                 nothing is lost.
         """
         try:
-            began_s, before = self._world.clock(), self._roster.arrays
+            began_s, before = self.world.clock(), self.roster.arrays
             due = self._due(began_s)
             self._read(due, began_s)
-            looked_s = self._world.clock()
+            looked_s = self.world.clock()
             events = self._follow(began_s, looked_s)
-            self._surroundings.look(self._snapshot, self._roster.views, events, looked_s)
+            self._surroundings.look(self._snapshot, self.roster.views, events, looked_s)
             self._schedule_looks(due, began_s, looked_s)
             self._tell_gone(before, looked_s)
             self._take_early()
-            picture = self._surroundings.picture(self._snapshot, self._roster)
-            self._decision = self._decider.decide(picture)
-            self._roster.bad.until_s = self._decision.avoid
-            self._roster.put(self._decision.states)
+            picture = self._surroundings.picture(self._snapshot, self.roster)
+            self.decision = self._decider.decide(picture)
+            actions = self.decision.actions
+            self.roster.bad.until_s = self.decision.avoid
+            self.roster.put(self.decision.states)
             self.introduce()
-            self._act((*self._decision.actions, *self._tell_unheard()))
+            self._act((*self.decision.actions, *self._tell_unheard(set(_ended_by(actions)))))
         except Exception:
-            self.schedule.failed(self._world.clock())
+            self.schedule.failed(self.world.clock())
             raise
         self.schedule.went_well()
-        self.trouble = self._decision.trouble
+        self.trouble = self.decision.trouble
 
     def _take_early(self) -> None:
         """Take the notes that came before the first look; some may tell of trainers' ends."""
@@ -119,20 +121,20 @@ class Controller:
         self._early = []
         if early:
             self.take(early)
-            self._roster.finish(self._snapshot.time_s)
+            self.roster.finish(self._snapshot.time_s)
 
     def introduce(self) -> None:
         """Tell the keeper whose the trainers are, and how many nodes the plan gives them."""
-        plan, now_s = self._decision.plan, self._world.clock()
-        for view in self._roster.views:
+        plan, now_s = self.decision.plan, self.world.clock()
+        for view in self.roster.views:
             planned = plan.assignment.get(str(view.array)) if plan is not None else None
             want = len(view.placed if planned is None else planned)
             sizes = view.sizes_now(now_s)
-            self._world.groups.own(view.array, view.trainer.user, want, sizes)
+            self.world.groups.own(view.array, view.trainer.user, want, sizes)
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""
-        now_s, decision, views = self._world.clock(), self._decision, self._roster.views
+        now_s, decision, views = self.world.clock(), self.decision, self.roster.views
         made = decision.made
         if made is not self._explained[0]:
             self._explained = made, {}  # should they fail, then once
@@ -143,16 +145,16 @@ class Controller:
             with self._faults.of(view.array):
                 trainers.append(self._shown(view, now_s))
         return cluster_status(
-            *(self._snapshot, self._world.history, views, trainers, decision.plan),
+            *(self._snapshot, self.world.history, views, trainers, decision.plan),
             *(decision.free, decision.left_alone, self._faults.why),
-            self._roster.bad.mute.names(now_s),
+            self.roster.bad.mute.names(now_s),
             controller=controller,
             now_s=now_s,
         )
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
-        world, array = self._world, view.array
-        tally, told = world.history.tally(array), self._roster.told(array)
+        world, array = self.world, view.array
+        tally, told = world.history.tally(array), self.roster.told(array)
         ended = not view.live and not view.spare
         spent = goodput(told.work, tally.had, view.submit_s, ended=ended, now_s=now_s)
         plan = self._explained[1].get(str(array))
@@ -161,7 +163,7 @@ class Controller:
             view,
             tally,
             told.progress,
-            self._faults.why.get(array) or self._decision.stuck.get(array),
+            self._faults.why.get(array) or self.decision.stuck.get(array),
             world.appraiser.known(view, now_s) | more,
             self._unheard(view),
             now_s,
@@ -175,7 +177,7 @@ class Controller:
 
     def _read(self, due: frozenset[str], now_s: float) -> None:
         """Read Slurm."""
-        world, before = self._world, self._snapshot.queue.malformed
+        world, before = self.world, self._snapshot.queue.malformed
         self._snapshot = read(world.gateway, self._snapshot, now_s, due, world.mine)
         world.pacer.limit = self._snapshot.configuration.rate_limit
         malformed = self._snapshot.queue.malformed
@@ -184,28 +186,28 @@ class Controller:
 
     def _follow(self, began_s: float, looked_s: float) -> list[Event]:
         """Bring each trainer's record up to date; return what has happened to elements."""
-        self._world.history.counts.looks.add(max(0.0, looked_s - began_s))
+        self.world.history.counts.looks.add(max(0.0, looked_s - began_s))
         self._faults.begin()
-        had = {view.array: view.places for view in self._roster.views}
-        events = self._roster.look(self._snapshot, self._world.hears())
+        had = {view.array: view.places for view in self.roster.views}
+        events = self.roster.look(self._snapshot, self.world.hears())
         self._note_pauses(had, began_s)
         return events
 
     def _schedule_looks(self, due: frozenset[str], began_s: float, looked_s: float) -> None:
         """Plan the next looks: while elements end, when one has rested, before a backfill pass."""
-        ending = any(view.ids(*GOES) for view in self._roster.views)
+        ending = any(view.ids(*GOES) for view in self.roster.views)
         self.schedule.looked(looked_s, due, ending, max(0.0, looked_s - began_s))
         rest_s = self._settings.relaunch_after_s
-        for view in self._roster.views:
+        for view in self.roster.views:
             if view.rests(began_s - rest_s):
                 self.schedule.again(looked_s + rest_s)
             if view.state.rests_until_s > looked_s and not view.over:
                 self.schedule.again(view.state.rests_until_s)
-        if self._snapshot.queue.asking and any(view.running() for view in self._roster.views):
+        if self._snapshot.queue.asking and any(view.running() for view in self.roster.views):
             found = self._surroundings.judgement(self._snapshot, began_s)
             self.schedule.expect_pass(
                 *(found.due_s, found.until_s, found.sure_s, began_s),
-                *(self._roster.bad.lead_s, found.then_s),
+                *(self.roster.bad.lead_s, found.then_s),
             )
 
     def _tell_gone(self, before: frozenset[int], now_s: float) -> None:
@@ -213,7 +215,7 @@ class Controller:
 
         What is known of trainers is dropped with them, and once a day what is old.
         """
-        world, roster = self._world, self._roster
+        world, roster = self.world, self.roster
         for one in roster.lost:
             if world.groups.lost(one):
                 roster.keeper_knows(one)
@@ -231,18 +233,16 @@ class Controller:
 
     def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:
         """Remember until when trainers stand still, if their places differ from ``before``."""
-        for view in self._roster.views:
+        for view in self.roster.views:
             with self._faults.of(view.array):
-                had, costs = before.get(view.array), self._world.appraiser.costs(view, now_s)
-                self._roster.put({view.array: note_change(view, had, costs, now_s)})
+                had, costs = before.get(view.array), self.world.appraiser.costs(view, now_s)
+                self.roster.put({view.array: note_change(view, had, costs, now_s)})
 
     def _act(self, actions: Iterable[Action]) -> None:
-        world, roster, actions = self._world, self._roster, tuple(actions)
+        world, roster, actions = self.world, self.roster, tuple(actions)
         began_s = world.pacer.clock()
-        ending = (
-            one for action in actions if isinstance(action, Shrink) for one in action.elements
-        )
-        roster.unask(world.groups.part(roster.ask(ending, world.clock())))
+        asked = roster.ask(_ended_by(actions), world.clock())
+        roster.unask(world.groups.part(asked))
         grown = 0
 
         def note(action: Action, refused: bool) -> None:
@@ -257,17 +257,17 @@ class Controller:
             self.schedule.again(world.clock() + again_in_s)
         self.schedule.grew(grown, world.clock())
 
-    def _tell_unheard(self) -> Iterator[Tell]:
+    def _tell_unheard(self, ended: Set[ElementId]) -> Iterator[Tell]:
         """Tell trainers whose elements do not train together so in their own output, once.
 
-        Or that they are kept at one size.
+        Or that they are kept at one size. Those that are ``ended`` in this turn hear nothing.
         """
-        now_s = self._world.clock()
-        for view in self._roster.views:
+        now_s = self.world.clock()
+        for view in self.roster.views:
             if view.state.told or view.over:
                 continue
             with self._faults.of(view.array):
-                apart, running = self._unheard(view), view.running()
+                apart, running = self._unheard(view), view.running().keys() - ended
                 if view.state.size.kept_on(now_s) and running:
                     yield Tell((min(running),), f"bftrainer: {why_kept(view.state.size)}")
                     continue
@@ -279,17 +279,21 @@ class Controller:
                     self.schedule.again(apart.due_s)
 
     def _unheard(self, view: TrainerView) -> Unheard | None:
-        joined, told = self._world.appraiser.joined(view), self._roster.told(view.array)
+        joined, told = self.world.appraiser.joined(view), self.roster.told(view.array)
         patience_s = self._members.joins.patience_s
-        return unheard(view, told.together, joined, self._world.hears(), patience_s)
+        return unheard(view, told.together, joined, self.world.hears(), patience_s)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note
         if note.kind is NoteKind.UP:
-            self._roster.bad.mute.heard(note.node)
+            self.roster.bad.mute.heard(note.node)
         if view is not None:
             record = view.state.of(note.task)
-            self._roster.put({view.array: hear(view.state, numbered)})
+            self.roster.put({view.array: hear(view.state, numbered)})
             if note.kind is NoteKind.UP and record.may_start_on(note.node):
                 return  # as it should be
         self.schedule.heard(note.kind, now_s)
+
+
+def _ended_by(actions: Iterable[Action]) -> Iterator[ElementId]:
+    return (one for action in actions if isinstance(action, Shrink) for one in action.elements)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bftrainer_slurm import __version__
-from bftrainer_slurm.controller.state.mute import mute_sentence
+from bftrainer_slurm.controller.state.bad_nodes import mute_sentence
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import (
     PLUGSTACK,

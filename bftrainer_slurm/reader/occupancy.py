@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import sqlite3
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ _OTHERS = 255
 _DIGITS = re.compile(r"(\d+)")
 
 _Floats: TypeAlias = NDArray[np.float64]
+_Said = TypeVar("_Said")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,12 @@ class Window:
     rows: int
     first: int = 0
     last: int | None = None  # node, counted from 0; None means the last one
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What an answer says of it."""
+        ends = {"from_s": self.from_s, "to_s": self.to_s}
+        return ends | {"columns": self.columns, "first": self.first}
 
     def column(self, time_s: _Floats) -> _Floats:
         """Return where times lie, in columns from the left edge."""
@@ -76,32 +84,26 @@ def nodes_over_time(
     trained = np.minimum(trained, most)
     idle = np.clip(open_ - trained, 0.0, most - trained)
     out = np.clip(out, 0.0, most - trained - idle)
+    counts = {"trainers": trained, "idle": idle, "out": out}
     cut_s = max(one.cut_s for one in (stays, holes, outages))
     codes, legend = _legend(history, stays, named, (window.to_s - window.from_s) / window.columns)
+    rows = [[shown[n * each], shown[n * each + size - 1], size] for n, size in enumerate(sizes)]
     return {
-        "from_s": window.from_s,
-        "to_s": window.to_s,
-        "columns": window.columns,
+        **window.said,
         "nodes": len(names),
-        "first": window.first,
-        "rows": [
-            [shown[n * each], shown[n * each + size - 1], size] for n, size in enumerate(sizes)
-        ],
+        "rows": rows,
         "seen": _base64(_seen(history, window, cut_s)),
         "cells": {
-            "trainers": _base64(trained / most),
-            "idle": _base64(idle / most),
-            "out": _base64(out / most),
+            **_by_kind(counts, lambda count: _base64(count / most)),
             "who": _who(stays, codes, (len(sizes), window.columns)),
         },
         "trainers": legend,
-        "sums": {
-            "trainers": _sums(trained),
-            "idle": _sums(idle),
-            "out": _sums(out),
-            "ordinary": _sums(most - trained - idle - out),
-        },
+        "sums": _by_kind({**counts, "ordinary": most - sum(counts.values())}, _sums),
     }
+
+
+def _by_kind(counts: dict[str, _Floats], say: Callable[[_Floats], _Said]) -> dict[str, _Said]:
+    return {kind: say(count) for kind, count in counts.items()}
 
 
 def _nodes(history: sqlite3.Connection) -> list[str]:

@@ -42,14 +42,17 @@ _LAST_DAYS_S = 3600.0  # after this time a past day of the harvest does not chan
 
 
 class Questions:
-    """What may be asked below ``/api/1/``; ``secret`` is the key that shows everything."""
+    """What may be asked below ``/api/1/``; ``secret`` is the key that shows everything.
+
+    Answers that were ``made`` are kept for a moment; new ones are made one at a time, by ``turn``.
+    """
 
     def __init__(
         self, history: Path, facts: Facts, secret: str, clock: Callable[[], float] = time.time
     ) -> None:
         self._history, self._facts, self._secret, self._clock = history, facts, secret, clock
-        self._turn = threading.Lock()
-        self._made: OrderedDict[tuple[Any, ...], tuple[float, bytes]] = OrderedDict()
+        self.turn = threading.Lock()
+        self.made: OrderedDict[tuple[Any, ...], tuple[float, bytes]] = OrderedDict()
         self._days: OrderedDict[str, tuple[dict[str, float], float]] = OrderedDict()
         self._questions: Mapping[str, tuple[float, _Question]] = {
             "now": (2.0, self._now),
@@ -79,24 +82,24 @@ class Questions:
         key = (name, who, *asked.key)
         if (answer := self._kept(key, keep_s)) is not None:
             return answer
-        if not self._turn.acquire(timeout=_MOST_WAIT_S):
+        if not self.turn.acquire(timeout=_MOST_WAIT_S):
             raise AskedWrongError("too many requests now", 503)
         try:
             return self._kept(key, keep_s) or self._keep(key, question(asked), asked.now_s)
         finally:
-            self._turn.release()
+            self.turn.release()
 
     def _kept(self, key: tuple[Any, ...], keep_s: float) -> bytes | None:
-        made_s, answer = self._made.get(key, (float("-inf"), None))
+        made_s, answer = self.made.get(key, (float("-inf"), None))
         return answer if time.monotonic() - made_s < keep_s else None
 
     def _keep(self, key: tuple[Any, ...], found: dict[str, Any], now_s: float) -> bytes:
         document = {"schema": SCHEMA, "time_s": now_s, **found}
         answer = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-        self._made[key] = time.monotonic(), answer
-        self._made.move_to_end(key)
-        if len(self._made) > _KEPT:
-            self._made.popitem(last=False)
+        self.made[key] = time.monotonic(), answer
+        self.made.move_to_end(key)
+        if len(self.made) > _KEPT:
+            self.made.popitem(last=False)
         return answer
 
     def _now(self, asked: _Asked) -> dict[str, Any]:

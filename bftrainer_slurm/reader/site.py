@@ -71,17 +71,7 @@ def site(
         return Response(generate_latest(known), media_type=_TEXT)
 
     def past(request: Request) -> Response:
-        if request.client is not None:
-            raise HTTPException(404)
-        what, asked = request.path_params["what"], request.query_params
-        user = _name(int(asked["user"])) if "user" in asked else None
-        private = _private(facts)
-        try:
-            since_s = float(asked["since"])
-            found = stories.told(history, what, since_s, clock(), user, private=private)
-        except ValueError as error:
-            raise AskedWrongError(str(error)) from error
-        return Response(json.dumps(found, separators=(",", ":")), media_type="application/json")
+        return _past(request, history, facts, clock())
 
     routes = [
         Route("/metrics", metrics),
@@ -90,16 +80,27 @@ def site(
         Mount("/", StaticFiles(directory=ASSETS, html=True)),
     ]
     names = frozenset({"", "localhost", host.lower(), socket.gethostname().lower()})
+    wrong = dict.fromkeys((AskedWrongError, HistoryError, HTTPException), _wrong)
     return Starlette(
         routes=routes,
         middleware=[Middleware(_Guard, names), Middleware(GZipMiddleware, _SMALL)],
-        exception_handlers={
-            AskedWrongError: _wrong,
-            HistoryError: _wrong,
-            HTTPException: _wrong,
-            Exception: _failed,
-        },
+        exception_handlers={**wrong, Exception: _failed},
     )
+
+
+def _past(request: Request, history: Path, facts: Facts, now_s: float) -> Response:
+    """Answer the keeper, which knows who asks, about the history."""
+    if request.client is not None:
+        raise HTTPException(404)
+    what, asked = request.path_params["what"], request.query_params
+    user = _name(int(asked["user"])) if "user" in asked else None
+    private = _private(facts)
+    try:
+        since_s = float(asked["since"])
+        found = stories.told(history, what, since_s, now_s, user, private=private)
+    except ValueError as error:
+        raise AskedWrongError(str(error)) from error
+    return Response(json.dumps(found, separators=(",", ":")), media_type="application/json")
 
 
 def _private(facts: Facts) -> bool:

@@ -1,4 +1,4 @@
-"""A made-up slurmctld for property tests: a queue with Slurm's rules, and users who do anything.
+"""The in-memory Slurm of all tests of the controller: Slurm's rules, and users who do anything.
 
 A fake, because real ones neither do all of this within a second, nor in an order that is drawn.
 """
@@ -40,7 +40,8 @@ class Job:
     """One element as slurmctld has it; times are Unix seconds, as Slurm tells them.
 
     ``then`` is what it becomes when it has ended, None if nobody has ended it. ``grown``: the
-    controller let it go, and not its owner. ``asked``: it was asked to leave.
+    controller let it go, and not its owner. ``asked``: it was asked to leave. ``reason``: why it
+    waits, in Slurm's word; with one it does not start.
     """
 
     id: ElementId
@@ -57,7 +58,7 @@ class Job:
     then: ElementState | None = None
     asked: bool = False
     told: tuple[int, float] | None = None  # by which controller to end, and when
-    heard: list[str] = field(default_factory=list)  # lines in its output
+    reason: str = ""
 
     @property
     def goes_on(self) -> bool:
@@ -66,7 +67,7 @@ class Job:
 
     def end(self, how: ElementState, now_s: float, status: int | None = None) -> None:
         """It is over, or waits again."""
-        self.state, self.exit_status, self.end_s = how, status, now_s
+        self.state, self.exit_status, self.end_s, self.reason = how, status, now_s, ""
         self.then, self.told, self.asked = None, None, False
         if not how.over:
             self.node, self.start_s, self.end_s, self.queued_s = None, None, None, now_s
@@ -76,21 +77,27 @@ class Job:
 class MadeUpSlurm:
     """Has the methods of a gateway, and those of users, admins and time (``*_`` below).
 
-    ``operator``: whether limits may be lengthened. ``controller_`` counts controllers, ``refused_``
-    refusals; ``done_`` are the changes that were ever made.
+    ``operator``: whether limits may be lengthened. ``at_once``: elements end at once, and there are
+    no limits. ``controller_`` counts controllers, ``refused_`` refusals; ``done_`` are the changes
+    that were ever made, ``starts_`` the nodes of all starts, ``said_`` what was told to elements.
     """
 
     now_s: float
-    node_names: tuple[str, ...]
+    node_names: list[str]
     operator: bool = True
+    at_once: bool = False
     name: str = "made up"
     queue_rpcs: int = 1
     grow_rpcs: int = 1
     away: bool = False
     works: bool = True  # its scheduler
     refuses: bool = False  # the next change
+    deaf: bool = False  # its elements
+    comment: str | None = ""  # the trainers' own; None: they have overwritten the record
     jobs: dict[int, dict[int, Job]] = field(default_factory=dict)
     records: dict[int, TrainerRecord] = field(default_factory=dict)
+    users: dict[int, str] = field(default_factory=dict)  # of trainers that are not alice's
+    submits_s: dict[int, float] = field(default_factory=dict)
     ordinary: set[str] = field(default_factory=set)
     down: set[str] = field(default_factory=set)
     draining: set[str] = field(default_factory=set)
@@ -100,6 +107,9 @@ class MadeUpSlurm:
     controller_: int = 0
     refused_: int = 0
     done_: set[str] = field(default_factory=set)
+    starts_: list[str] = field(default_factory=list)
+    said_: list[tuple[ElementId, str]] = field(default_factory=list)
+    cancelled_: list[int] = field(default_factory=list)
 
     # The gateway.
 
@@ -112,8 +122,11 @@ class MadeUpSlurm:
         self._answer()
         trainers = tuple(
             Trainer(
-                array, "made up", "alice", PARTITION, self.records[array], self.now_s - 60.0,
+                array, "digits", self.users.get(array, "alice"), PARTITION,
+                self.records[array], self.submits_s[array],
                 tuple(self._element(job) for _, job in sorted(jobs.items())),
+                comment="project-x" if self.comment is None else "",
+                overwritten=self.comment is None,
             )
             for array, jobs in sorted(self.jobs.items()) if jobs
         )  # fmt: skip
@@ -143,7 +156,7 @@ class MadeUpSlurm:
         assert len(elements) == len(nodes), "a node for each element"
         assert not nodes & others, "nodes are not among the others"
         for job in self._changed("grow", elements, {HELD, DELAYED}):
-            job.state, job.targets, job.grown = PENDING, nodes, True
+            job.state, job.targets, job.grown, job.reason = PENDING, nodes, True, ""
             job.limit = limit or job.limit
         self.schedule_()
 
@@ -161,7 +174,7 @@ class MadeUpSlurm:
 
     def hold(self, elements: Sequence[ElementId]) -> None:
         for job in self._changed("hold", elements, {PENDING, DELAYED, HELD}):
-            job.state = HELD
+            job.state, job.reason = HELD, ""
 
     def end_at(self, elements: Sequence[ElementId], end_s: float) -> None:
         for job in self._changed("end_at", elements, {RUNNING}):
@@ -174,14 +187,18 @@ class MadeUpSlurm:
             job.end(ElementState.CANCELLED, self.now_s)
 
     def label(self, elements: Sequence[ElementId], comment: str) -> None:
-        raise AssertionError("nobody overwrites comments")
+        assert self.comment is None, "nobody overwrites what is there"
+        self.comment = comment
 
     def tell(self, element: ElementId, text: str) -> None:
-        for job in self._changed("tell", (element,), {RUNNING}):
-            job.heard.append(text)
+        if self.deaf:
+            raise RefusedError("it has ended")
+        if any(self._changed("tell", (element,), {RUNNING})):
+            self.said_.append((element, text))
 
     def cancel(self, array: int) -> None:
         self._changed("cancel", (), set())
+        self.cancelled_.append(array)
         self.cancel_(array)
 
     # Users, admins, time.
@@ -192,10 +209,37 @@ class MadeUpSlurm:
         return [job for job in every if not states or job.state in states]
 
     def submit_(
-        self, array: int, least: int, most: int, id_: str, sizes: tuple[int, ...] = ()
+        self, array: int, least: int, most: int, id_: str | None, sizes: tuple[int, ...] = ()
     ) -> None:
         self.jobs[array] = {task: Job(ElementId(array, task), self.now_s) for task in range(most)}
         self.records[array] = TrainerRecord(least, most, Spec(), sizes=sizes, id=id_)
+        self.submits_s[array] = self.now_s
+
+    def change_(self, array: int, **record: object) -> None:
+        """A trainer's owner has written something else into its record."""
+        self.records[array] = replace(self.records[array], **record)  # type: ignore[arg-type]
+
+    def put_(self, *elements: Element) -> None:
+        """Elements are like this from now on, whatever they were."""
+        for one in elements:
+            self.jobs.setdefault(one.id.array, {})[one.id.task] = Job(
+                one.id, one.queued_s or self.now_s, one.state, one.node, start_s=one.start_s,
+                end_s=one.end_s, exit_status=one.exit_status, reason=one.reason,
+            )  # fmt: skip
+
+    def forget_(self, array: int, *tasks: int) -> None:
+        """MinJobAge is over for these elements of a trainer, or for all of it."""
+        for task in tasks or tuple(self.jobs[array]):
+            del self.jobs[array][task]
+
+    def element_(self, id_: ElementId) -> Element:
+        """An element as Slurm tells it."""
+        return self._element(self.jobs[id_.array][id_.task])
+
+    def on_(self, array: int) -> dict[str, int]:
+        """The task on each of a trainer's nodes."""
+        running = (job for job in self.all_(RUNNING) if job.id.array == array)
+        return {job.node: job.id.task for job in running if job.node}
 
     def cancel_(self, array: int) -> None:
         for job in self.jobs.get(array, {}).values():
@@ -235,12 +279,15 @@ class MadeUpSlurm:
             if job.then is not None:
                 job.state = ENDING
         for job in self.all_(PENDING):
+            if job.reason:
+                continue
             wanted = job.targets if job.targets is not None else frozenset(self.node_names)
             free = sorted(wanted - self.taken())
             if free:
                 minutes = job.limit.least if self.waiting else job.limit.minutes
                 job.state, job.node, job.start_s = RUNNING, free[0], self.now_s
-                job.limit_end_s = self.now_s + 60.0 * minutes
+                job.limit_end_s = None if self.at_once else self.now_s + 60.0 * minutes
+                self.starts_.append(free[0])
 
     def begin_(self) -> None:
         """Begin times are over: what was reclaimed, and not held since, starts again."""
@@ -279,7 +326,7 @@ class MadeUpSlurm:
         return iter([job for job in known if job is not None and job.state in states])
 
     def _end(self, job: Job, then: ElementState) -> None:
-        if job.state in (RUNNING, ENDING):
+        if job.state in (RUNNING, ENDING) and not self.at_once:
             job.then = then
         else:
             job.end(then, self.now_s)
@@ -294,7 +341,7 @@ class MadeUpSlurm:
         return Element(
             job.id, job.state, job.node, job.start_s,
             limit_end_s=job.limit_end_s if job.state is RUNNING else None,
-            reason="BeginTime" if job.state is DELAYED else "",
+            reason="BeginTime" if job.state is DELAYED else job.reason,
             queued_s=job.queued_s, end_s=job.end_s, exit_status=job.exit_status,
         )  # fmt: skip
 

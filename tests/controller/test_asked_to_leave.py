@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.act.execute import BUDGET_S
-from bftrainer_slurm.controller.act.pacing import BURST, Pacer
+from bftrainer_slurm.controller.act.execute import BUDGET_S, BURST, Pacer
 from bftrainer_slurm.controller.leadership import SharedHistory
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Phase
-from bftrainer_slurm.model import Element, ElementId, ElementState
+from bftrainer_slurm.model import ElementId, ElementState
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
-from tests.controller.test_loop import HELD, Setting
+from tests.controller.made_up_slurm import HELD
+from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY
 
 OTHER = 99
@@ -27,8 +27,8 @@ class Growing(Setting):
     def __init__(self, history: History | None = None) -> None:
         super().__init__(4, ARRAY, history=history)
         self.settle()
-        self.before = self.slurm.on()
-        self.slurm.elements[ElementId(OTHER, 0)] = Element(ElementId(OTHER, 0), HELD)
+        self.before = self.on()
+        self.submit(OTHER, 1)
 
     def turn_in_vain(self) -> None:
         """Turn while slurmctld takes no shrink."""
@@ -40,7 +40,7 @@ class Growing(Setting):
         self.slurm.shrink = silent  # type: ignore[method-assign]
         with pytest.raises(SlurmUnavailableError):
             self.turn()
-        assert self.slurm.on() == self.before
+        assert self.on() == self.before
         self.slurm.shrink = shrink  # type: ignore[method-assign]
 
     @property
@@ -58,9 +58,9 @@ class Growing(Setting):
         """The element is ended, another one takes its place, and no second one is asked."""
         task = self.asked
         self.turn()
-        assert self.slurm.elements[ElementId(ARRAY, task)].state is HELD
+        assert self.slurm.element_(ElementId(ARRAY, task)).state is HELD
         self.settle()
-        assert len(self.slurm.on()) == 4
+        assert len(self.on()) == 4
         assert len(self.told.parted) == 1
         assert self.history.asked(ARRAY) == set()
 
@@ -92,7 +92,7 @@ def test_it_is_asked_before_it_is_ended_and_that_takes_of_the_budget(
     monkeypatch.setattr(setting.told, "part", asked)
     monkeypatch.setattr(setting.slurm, "shrink", ended)
     pacer = Pacer(0.3, lambda: setting.now_s, lambda _: None)
-    setting.controller._world = replace(setting.controller._world, pacer=pacer)
+    setting.controller.world = replace(setting.controller.world, pacer=pacer)
     setting.turn()
     assert " ".join(happened) == happens
     due_in_s = setting.controller.schedule.due_s() - setting.now_s
@@ -101,12 +101,12 @@ def test_it_is_asked_before_it_is_ended_and_that_takes_of_the_budget(
 
 def test_where_the_budget_was_spent_before_it_was_ended() -> None:
     setting = Growing()
-    world = setting.controller._world
-    setting.controller._world = replace(world, pacer=no_credit(setting))
+    world = setting.controller.world
+    setting.controller.world = replace(world, pacer=no_credit(setting))
     setting.turn()
-    assert setting.slurm.on() == setting.before
+    assert setting.on() == setting.before
     setting.the_other_goes()
-    setting.controller._world = world
+    setting.controller.world = world
     setting.what_was_begun_is_finished()
 
 
@@ -125,11 +125,11 @@ def test_where_it_was_suspended_while_the_controller_restarted() -> None:
     setting.turn_in_vain()
     setting.the_other_goes()
     id_ = ElementId(ARRAY, setting.asked)
-    ran = setting.slurm.elements[id_]
-    setting.slurm.elements[id_] = replace(ran, state=ElementState.SUSPENDED)
+    ran = setting.slurm.element_(id_)
+    setting.slurm.put_(replace(ran, state=ElementState.SUSPENDED))
     setting.controller = setting.started()
     setting.turn()
-    setting.slurm.elements[id_] = ran
+    setting.slurm.put_(ran)
     setting.what_was_begun_is_finished()
 
 
@@ -153,11 +153,11 @@ def test_who_left_unseen_and_came_back_stays() -> None:
     setting.turn_in_vain()
     setting.the_other_goes()
     id_ = ElementId(ARRAY, setting.asked)
-    again = replace(setting.slurm.elements[id_], start_s=setting.now_s + 1)
-    setting.slurm.elements[id_] = again
+    again = replace(setting.slurm.element_(id_), start_s=setting.now_s + 1)
+    setting.slurm.put_(again)
     setting.controller = setting.started()
     setting.settle()
-    assert setting.slurm.elements[id_] == again
+    assert setting.slurm.element_(id_) == again
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -175,18 +175,18 @@ def test_whom_the_keeper_was_not_told_about_was_not_asked(
         setting.controller = setting.started()
     setting.turn()
     assert setting.told.parted == [(ARRAY, [setting.asked])]
-    assert len(setting.slurm.on()) == 3
+    assert len(setting.on()) == 3
 
 
 def test_where_slurm_has_not_acted_on_it() -> None:
     setting = Growing()
     shrink, setting.slurm.shrink = setting.slurm.shrink, lambda _: None  # type: ignore[method-assign]
     setting.turn()
-    assert setting.slurm.on() == setting.before
+    assert setting.on() == setting.before
     setting.slurm.shrink = shrink  # type: ignore[method-assign]
     setting.the_other_goes()
     setting.turn()
-    view = setting.controller._roster.view(ARRAY)
+    view = setting.controller.roster.view(ARRAY)
     assert view is not None
     assert view.state.of(setting.asked).phase is Phase.LEAVING  # Slurm has time for it
     setting.now_s += 30
@@ -197,17 +197,15 @@ def test_who_was_reclaimed_instead_starts_anew_and_stays() -> None:
     setting = Growing()
     setting.slurm.shrink = lambda _: None  # type: ignore[method-assign,assignment]
     setting.turn()
-    node = next(one for one, task in setting.slurm.on().items() if task == setting.asked)
+    node = next(one for one, task in setting.on().items() if task == setting.asked)
     setting.the_other_goes()
-    setting.slurm.reclaim(node)
+    setting.slurm.start_ordinary_(node)
     setting.turn()
     assert setting.history.asked(ARRAY) == set()
-    setting.slurm.reclaimed.clear()
+    setting.slurm.ordinary.clear()
     del setting.slurm.shrink
     for _ in range(8):
         setting.turn(30)
-    assert len(setting.slurm.on()) == 4
-    ended = [
-        one for one in setting.slurm.elements.values() if one.state is not ElementState.RUNNING
-    ]
+    assert len(setting.on()) == 4
+    ended = [one for one in setting.slurm.all_() if one.state is not ElementState.RUNNING]
     assert {one.id.array for one in ended} == {OTHER}

@@ -10,50 +10,14 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller import daemon
+from bftrainer_slurm.controller import work as at_work
 from bftrainer_slurm.controller.settings import Settings, SettingsError
-from bftrainer_slurm.controller.settings_file import Configured
-from bftrainer_slurm.keeper.client import SilentError
+from bftrainer_slurm.controller.work import Configured
 from bftrainer_slurm.keeper.protocol import NumberedNote
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from scripts.labcluster.waiting import wait_until
+from tests.controller.fake_keeper import FakeFeed
 from tests.reader.test_metrics import ABOUT
-
-
-class FakeFeed:
-    """A keeper that has nothing to tell, and keeps what is published."""
-
-    caught_up = True
-
-    def __init__(self, says: dict[str, Any] | None = None) -> None:
-        self.published: list[dict[str, Any]] = []
-        self._says = says  # of itself; None: nothing
-        self.reads = 1  # how often all that it remembers was asked for
-
-    def status(self) -> tuple[float, dict[str, Any]]:
-        if self._says is None:
-            raise SilentError("no answer")
-        return 0.0, {"keeper": self._says}
-
-    @property
-    def keeper(self) -> tuple[str, FakeFeed]:
-        return "a", self
-
-    def again(self) -> None:
-        self.reads += 1
-
-    def wait(self, timeout_s: float) -> list[NumberedNote]:
-        time.sleep(min(max(0.0, timeout_s), 0.01))
-        return []
-
-    def publish(self, status: dict[str, Any]) -> None:
-        self.published.append(status)
-
-    @property
-    def last(self) -> dict[str, Any]:
-        """What the last status says of the controller."""
-        found: dict[str, Any] = self.published[-1]["controller"] if self.published else {}
-        return found
 
 
 @dataclass
@@ -103,13 +67,13 @@ class Working:
         self.feed, self.stop = FakeFeed(), threading.Event()
         self.configured = configured
         self.made: list[FakeController] = []
-        self._make = make
-        work = daemon._Work(self.another, self.feed, {}, configured)  # type: ignore[arg-type]
+        self.make = make
+        work = at_work.Work(self.another, self.feed, {}, configured)  # type: ignore[arg-type]
         self.thread = threading.Thread(target=lambda: work.go_on(self.stop), daemon=True)
 
     def another(self) -> Any:
         """Make a controller as the first one was made."""
-        self.made.append(self._make())
+        self.made.append(self.make())
         return self.made[-1]
 
     def end(self) -> None:
@@ -206,7 +170,7 @@ def test_the_first_turn_waits_until_all_that_the_keeper_remembers_is_read(
 
     work = working(FakeController, lambda: Settings(reserve_nodes=1))
     wait_until(lambda: work.made[0].turns > 0)
-    work._make = make
+    work.make = make
     work.configured.ask()
     wait_until(lambda: len(work.made) == 2)
     wait_until(lambda: work.made[1].takes > 5)
@@ -218,7 +182,7 @@ def test_the_first_turn_waits_until_all_that_the_keeper_remembers_is_read(
 def test_a_keeper_that_tells_nothing_does_not_hold_up_the_first_turn_for_ever(
     working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon, "_BACKLOG_S", 0.1)
+    monkeypatch.setattr(at_work, "_BACKLOG_S", 0.1)
     monkeypatch.setattr(FakeFeed, "caught_up", False, raising=False)
     work = working(FakeController)
     wait_until(lambda: work.made[0].turns > 0)
@@ -231,7 +195,7 @@ def test_a_slurm_that_does_not_answer_is_no_failure_of_ours(
         raise SlurmUnavailableError("no answer")
 
     work = working(lambda: FakeController(turning))
-    wait_until(lambda: work.made[0].turns > 10 and bool(work.feed.published))
+    wait_until(lambda: work.made[0].turns > 10 and bool(work.feed.of.published))
     assert (work.feed.last["error"], work.feed.last["failed_turns"]) == ("no answer", 0)
     assert len(work.made) == 1
 
@@ -251,7 +215,7 @@ def test_it_tells_systemd_that_it_works_as_often_as_it_turns_and_then_that_it_en
     working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(daemon, "notify", told.append)
+    monkeypatch.setattr(at_work, "notify", told.append)
     turns = 0
 
     def turning() -> None:
@@ -272,7 +236,7 @@ def test_a_turn_that_hangs_is_not_said_to_work(
     working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(daemon, "notify", told.append)
+    monkeypatch.setattr(at_work, "notify", told.append)
     hangs, goes_on = threading.Event(), threading.Event()
 
     def turning() -> None:
@@ -295,7 +259,7 @@ def test_why_a_turn_did_less_than_it_should_is_shown(working: Callable[..., Work
 def test_a_status_that_cannot_be_made_ends_nothing(working: Callable[..., Working]) -> None:
     showing = failing_with(KeyError("of the status"))
     work = working(lambda: FakeController(showing=showing))
-    wait_until(lambda: bool(work.feed.published))
+    wait_until(lambda: bool(work.feed.of.published))
 
 
 def test_where_the_clock_is_set_it_begins_anew(
@@ -346,7 +310,7 @@ def test_a_file_that_is_not_right_changes_nothing_and_is_shown(
 
 def test_its_last_word_is_that_it_has_stopped(working: Callable[..., Working]) -> None:
     work = working(FakeController)
-    wait_until(lambda: bool(work.feed.published))
+    wait_until(lambda: bool(work.feed.of.published))
     work.end()
     assert work.feed.last["error"] == "stopped"
 
@@ -367,7 +331,7 @@ def test_owners_are_told_where_the_page_shows_all_of_their_trainers(
             return super().status(controller) | {"trainers": [{"array": 7, "user": "alice"}]}
 
     configured = Configured(Settings(), Settings)
-    work = daemon._Work(WithTrainer, FakeFeed(), ABOUT, configured, secret)  # type: ignore[arg-type]
+    work = at_work.Work(WithTrainer, FakeFeed(), ABOUT, configured, secret)  # type: ignore[arg-type]
     work.about["metrics"] = "h:1"
-    (one,) = work._status()["trainers"]
+    (one,) = work.status()["trainers"]
     assert one.get("page", "").startswith("http://h:1/#trainer=7&key=alice.") is linked

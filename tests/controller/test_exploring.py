@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.lessons import Job, Look, Rescale
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.planner.solver import Planner
-from tests.controller.test_loop import Setting
+from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY, NOW_S
 
 OTHER = 99
@@ -33,19 +33,19 @@ def explored(planner: PlanMaker, nodes: int) -> Setting:
     setting.controller = setting.started()
     setting.turn()
     setting.train(120)
-    setting.slurm.in_service[2:] = [f"n{number}" for number in range(3, nodes + 1)]
+    setting.slurm.node_names[2:] = [f"n{number}" for number in range(3, nodes + 1)]
     setting.settle()
     return setting
 
 
 def test_an_explorer_gets_nodes_that_nobody_has(planner: PlanMaker) -> None:
     setting = explored(planner, nodes=3)
-    assert (len(setting.slurm.on()), len(setting.slurm.on(OTHER))) == (2, 1)
+    assert (len(setting.on()), len(setting.on(OTHER))) == (2, 1)
 
 
 def test_an_explorer_takes_no_trainers_last_node(planner: PlanMaker) -> None:
     setting = explored(planner, nodes=2)
-    assert (len(setting.slurm.on()), len(setting.slurm.on(OTHER))) == (1, 1)
+    assert (len(setting.on()), len(setting.on(OTHER))) == (1, 1)
 
 
 def resubmitted(planner: PlanMaker, *rescales_s: float, ago_s: float = 60.0) -> Setting:
@@ -63,18 +63,18 @@ def resubmitted(planner: PlanMaker, *rescales_s: float, ago_s: float = 60.0) -> 
         setting.history.lessons.add_rescale(job, Rescale(Runtime.AGENT, True, at_s, seconds))
     setting.controller = setting.started()
     setting.settle()
-    setting.slurm.in_service += ["n3", "n4"]
+    setting.slurm.node_names += ["n3", "n4"]
     setting.settle()
     return setting
 
 
 def test_one_rescale_that_hung_keeps_nobody_from_idle_nodes(planner: PlanMaker) -> None:
-    assert len(resubmitted(planner, 17.0).slurm.on()) == 4
+    assert len(resubmitted(planner, 17.0).on()) == 4
 
 
 def test_where_growing_never_pays_a_trainer_stays_and_says_so(planner: PlanMaker) -> None:
     setting = resubmitted(planner, 17.0, 17.0, 17.0)
-    assert len(setting.slurm.on()) == 2
+    assert len(setting.on()) == 2
     plan: Any = setting.shown()["plan"]
     assert plan["limit"] == "cost"
 
@@ -83,4 +83,4 @@ def test_after_a_while_it_tries_again_beside_idle_nodes(planner: PlanMaker) -> N
     setting = resubmitted(planner, 17.0, 17.0, 17.0)
     for _ in range(4):
         setting.turn(300)
-    assert len(setting.slurm.on()) == 4
+    assert len(setting.on()) == 4

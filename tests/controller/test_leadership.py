@@ -27,7 +27,7 @@ from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.slurm.detour import Detour
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
 from scripts.labcluster.waiting import wait_until
-from tests.controller.test_loop import Setting
+from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY
 
 WORD = "controller.json"
@@ -243,7 +243,7 @@ def test_a_trainer_that_has_trained_on_the_first_host_outlives_failures_on_the_s
     with leading(b, shared) as second:
         after = Setting(2, ARRAY, history=second)
         after.now_s = before.now_s
-        after.slurm.elements = before.slurm.elements
+        after.slurm.jobs = before.slurm.jobs
         after.turn()
         assert after.shown()["curve"] == measured
         for node in ("n1", "n2", "n1"):

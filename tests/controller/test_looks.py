@@ -13,7 +13,7 @@ from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import BackfillPass, Queue, WaitingJob
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from tests.controller.made_up_slurm import BACKFILL_S, MadeUpSlurm
-from tests.controller.test_loop import Planner
+from tests.controller.setting import Planner
 from tests.controller.worlds import NOW_S, started
 
 ARRAY = 12
@@ -34,7 +34,7 @@ class Daemon:
     """A controller that turns whenever it is due, on a clock of tenths of a second."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.slurm = Watched(NOW_S, ("n1", "n2"))
+        self.slurm = Watched(NOW_S, ["n1", "n2"])
         self.slurm.submit_(ARRAY, 1, 2, "0000000a")
         about = (self.slurm, Planner(), History(":memory:"), lambda: self.slurm.now_s)
         self.controller = started(*about, settings or Settings())

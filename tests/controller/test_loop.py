@@ -3,264 +3,29 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.profiles import Profiles, RescaleCosts
+from bftrainer_slurm.controller.state.pauses import RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import (
-    Configuration,
     Element,
     ElementId,
     ElementState,
     Node,
-    NodeState,
-    OrdinaryRun,
-    Queue,
-    Reservation,
-    TimeLimit,
-    Trainer,
 )
-from bftrainer_slurm.planner.greedy import greedy_shares
-from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Plan, Problem, value
-from bftrainer_slurm.replay.policies import equal_shares
 from bftrainer_slurm.sizes import ANY, Sizes
-from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
-from bftrainer_slurm.spec import Spec, TrainerRecord
-from tests.controller.worlds import ARRAY, NOW_S, started
-
-RUNNING, HELD = ElementState.RUNNING, ElementState.HELD
-
-
-class Planner:
-    """Shares equally where all nodes are alike, and remembers what it was asked."""
-
-    def __init__(self, status: str = "optimal") -> None:
-        self.asked: list[Problem] = []
-        self.status = status
-
-    def plan(self, problem: Problem) -> Plan:
-        self.asked.append(problem)
-        shares = greedy_shares(problem) if problem.classes else equal_shares(problem)
-        return Plan(place(problem, shares), value(problem, shares), 0.0, self.status)
-
-
-class Slurm:
-    """Does at once what it is asked."""
-
-    name = "made up"
-    queue_rpcs = grow_rpcs = 1
-    away = deaf = False
-    least = 1
-    comment: str | None = ""  # the trainers'; None: they have overwritten it
-    id: str | None = None
-    node_hours: float | None = None
-
-    def __init__(
-        self, nodes: int, *arrays: int, most: int = 4, clock: Callable[[], float] = lambda: NOW_S
-    ) -> None:
-        self.clock = clock
-        self.submit_s = NOW_S
-        self.in_service = [f"n{number}" for number in range(1, nodes + 1)]
-        self.reclaimed: set[str] = set()
-        self.cancelled: list[int] = []
-        self.said: list[tuple[ElementId, str]] = []
-        self.starts: list[str] = []  # the node of each
-        self.users: dict[int, str] = {}  # of trainers that are not alice's
-        self.elements: dict[ElementId, Element] = {}
-        for array in arrays:
-            self.submit(array, most)
-
-    def submit(self, array: int, most: int) -> None:
-        """A trainer comes."""
-        for task in range(most):
-            self.elements[ElementId(array, task)] = Element(ElementId(array, task), HELD)
-
-    def nodes(self) -> tuple[Node, ...]:
-        return tuple(
-            Node(name, NodeState.IDLE, frozenset({"bftrainer"})) for name in self.in_service
-        )
-
-    def queue(self) -> Queue:
-        if self.away:
-            raise SlurmUnavailableError("no answer")
-        arrays = sorted({id_.array for id_ in self.elements})
-        trainers = tuple(
-            Trainer(
-                *(array, "digits", self.users.get(array, "alice"), "bftrainer"),
-                *(self._record(array), self.submit_s, own),
-                comment="project-x" if self.comment is None else "",
-                overwritten=self.comment is None,
-            )
-            for array in arrays
-            for own in [tuple(one for id_, one in self.elements.items() if id_.array == array)]
-        )
-        runs = tuple(OrdinaryRun((node,), 5.0, 5.0) for node in sorted(self.reclaimed))
-        return Queue(trainers, (), frozenset(self.reclaimed), ordinary_runs=runs)
-
-    def reservations(self) -> tuple[Reservation, ...]:
-        return ()
-
-    def configuration(self, partition: str) -> Configuration:
-        return Configuration()
-
-    def grow(
-        self,
-        elements: Sequence[ElementId],
-        nodes: frozenset[str],
-        others: frozenset[str],
-        limit: TimeLimit | None,
-        *,
-        excluded: frozenset[str],
-    ) -> None:
-        for element, node in zip(elements, sorted(nodes), strict=True):
-            self.elements[element] = Element(element, RUNNING, node, self.clock())
-            self.starts.append(node)
-
-    def shrink(self, elements: Sequence[ElementId]) -> None:
-        for element in elements:
-            self.elements[element] = Element(element, HELD)
-
-    revive = hold = shrink
-
-    def end_at(self, elements: Sequence[ElementId], end_s: float) -> None:
-        raise AssertionError("nothing has a limit")
-
-    def trim(self, elements: Sequence[ElementId]) -> None:
-        raise AssertionError("there is room")
-
-    def label(self, elements: Sequence[ElementId], comment: str) -> None:
-        self.comment = comment
-
-    def tell(self, element: ElementId, text: str) -> None:
-        if self.deaf:
-            raise RefusedError("it has ended")
-        self.said.append((element, text))
-
-    def cancel(self, array: int) -> None:
-        self.cancelled.append(array)
-        for id_ in [id_ for id_ in self.elements if id_.array == array]:
-            self.elements[id_] = Element(id_, ElementState.CANCELLED)
-
-    def reclaim(self, node: str) -> None:
-        """An ordinary job takes a node."""
-        self.reclaimed.add(node)
-        for id_, one in self.elements.items():
-            if one.node == node:
-                self.elements[id_] = Element(id_, ElementState.DELAYED)
-
-    def on(self, array: int = ARRAY) -> dict[str, int]:
-        """The task on each of a trainer's nodes."""
-        return {
-            one.node: id_.task
-            for id_, one in self.elements.items()
-            if id_.array == array and one.state is RUNNING and one.node
-        }
-
-    def _record(self, array: int) -> TrainerRecord:
-        most = sum(id_.array == array for id_ in self.elements)
-        spec = Spec(node_hours=self.node_hours)
-        return TrainerRecord(self.least, max(self.least, most), spec, id=self.id)
-
-
-@dataclass
-class Told(Groups):
-    """What the keeper is told."""
-
-    owned: list[tuple[int, str, int]] = field(default_factory=list)
-    parted: list[tuple[int, list[int]]] = field(default_factory=list)
-    gone: list[ElementId] = field(default_factory=list)
-    ended: list[int] = field(default_factory=list)
-    silent: bool = False
-
-    sizes: Sizes = ANY
-
-    def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
-        self.owned.append((array, user, want))
-        self.sizes = sizes
-
-    def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
-        self.parted += [(array, list(tasks)) for array, tasks in leaving.items()]
-        return {}
-
-    def lost(self, element: ElementId) -> bool:
-        self.gone += [] if self.silent else [element]
-        return not self.silent
-
-    def end(self, array: int) -> bool:
-        self.ended += [] if self.silent else [array]
-        return not self.silent
-
-
-class Setting:
-    """A controller on a made-up Slurm, with a clock that is set by hand."""
-
-    def __init__(
-        self,
-        nodes: int,
-        *arrays: int,
-        most: int = 4,
-        history: History | None = None,
-        settings: Settings | None = None,
-    ) -> None:
-        self.now_s = NOW_S
-        self.settings = settings or Settings(nodes_interval_s=1)
-        self.slurm = Slurm(nodes, *arrays, most=most, clock=lambda: self.now_s)
-        self.told = Told()
-        self.planner = Planner()
-        self.history = history or History(":memory:")
-        self.controller = self.started()
-
-    def started(self) -> Controller:
-        """Return a controller that has just been started."""
-        self.appraiser = Profiles(self.history.lessons)
-        about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
-        return started(*about, self.told, self.appraiser)
-
-    def turn(self, seconds: float = 5.0) -> None:
-        """Let time pass, and the controller look."""
-        self.now_s += seconds
-        self.controller.turn()
-
-    def settle(self) -> None:
-        """Turn until what was given up is given on."""
-        for _ in range(4):
-            self.turn()
-
-    def say(self, kind: NoteKind, node: str = "", text: str = "", **measures: float) -> None:
-        """A member of the trainer says something."""
-        task = self.slurm.on().get(node, 0)
-        note = Note(kind, ARRAY, task, node, tuple(measures.items()), text)
-        self.controller.take([NumberedNote(1, self.now_s, note)])
-
-    def train(self, seconds: int, rate: float = 100.0, generation: int = 1) -> None:
-        """The trainer reports every second."""
-        nodes = len(self.slurm.on())
-        for second in range(seconds):
-            self.now_s += 1
-            self.say(NoteKind.PROGRESS, samples=rate * second, nodes=nodes, generation=generation)
-
-    def shown_goodput(self) -> dict[str, float | None]:
-        """Where its time went, as users are shown."""
-        self.turn(0)
-        spent: dict[str, float | None] = self.shown()["goodput"]  # type: ignore[assignment]
-        return spent
-
-    def shown(self) -> dict[str, object]:
-        """What users are shown of the trainer."""
-        status = self.controller.status({})
-        found: dict[str, object] = next(one for one in status["trainers"] if one["array"] == ARRAY)
-        return found
+from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
+from bftrainer_slurm.spec import Spec
+from tests.controller.made_up_slurm import HELD
+from tests.controller.setting import Setting
+from tests.controller.worlds import ARRAY, NOW_S
 
 
 def test_the_keeper_knows_whose_a_trainer_is_before_its_first_element_runs() -> None:
@@ -282,31 +47,31 @@ def test_a_new_run_begins_with_the_first_element_only() -> None:
     setting = Setting(3, ARRAY)
     setting.turn()
     assert setting.told.ended == [ARRAY]
-    setting.slurm.in_service.append("n4")
+    setting.slurm.node_names.append("n4")
     setting.settle()
-    assert (len(setting.slurm.on()), setting.told.ended) == (4, [ARRAY])
+    assert (len(setting.on()), setting.told.ended) == (4, [ARRAY])
 
 
 def test_the_keeper_is_told_when_the_plan_gives_a_trainer_another_number_of_nodes() -> None:
     setting = Setting(2, ARRAY)
     setting.turn()
-    setting.slurm.in_service.append("n3")
+    setting.slurm.node_names.append("n3")
     setting.settle()
     assert setting.told.owned[-1] == (ARRAY, "alice", 3)
 
 
 def test_a_trainer_that_has_used_its_node_hours_ends() -> None:
     setting = Setting(2, ARRAY)
-    setting.slurm.node_hours = 1
+    setting.slurm.change_(ARRAY, spec=Spec(node_hours=1))
     setting.settle()
-    setting.slurm.reclaim("n2")
+    setting.slurm.start_ordinary_("n2")
     setting.turn()
     setting.turn(1700)
-    assert (setting.slurm.cancelled, setting.shown()["node_hours"]) == ([], 1)
+    assert (setting.slurm.cancelled_, setting.shown()["node_hours"]) == ([], 1)
     setting.turn(1800)
-    assert setting.slurm.cancelled == []
+    assert setting.slurm.cancelled_ == []
     setting.turn(100)
-    assert setting.slurm.cancelled == [ARRAY]
+    assert setting.slurm.cancelled_ == [ARRAY]
     why = "it has used its 1 node-hours (node_hours=1)"
     assert (setting.shown()["state"], setting.shown()["why"]) == ("given up", why)
     setting.controller = setting.started()
@@ -317,28 +82,28 @@ def test_a_trainer_that_has_used_its_node_hours_ends() -> None:
 def test_elements_are_asked_to_leave_before_their_nodes_go_to_others() -> None:
     setting = Setting(4, ARRAY)
     setting.settle()
-    setting.slurm.elements[ElementId(99, 0)] = Element(ElementId(99, 0), HELD)
+    setting.submit(99, 1)
     setting.settle()
     ((array, tasks),) = setting.told.parted
-    assert (array, len(tasks), len(setting.slurm.on(99))) == (ARRAY, 1, 1)
+    assert (array, len(tasks), len(setting.on(99))) == (ARRAY, 1, 1)
     assert setting.told.gone == []
 
 
 def test_who_has_no_other_element_grows_back_as_soon_as_one_may_start_again() -> None:
     setting = Setting(3, ARRAY, most=2)
     setting.settle()
-    setting.slurm.reclaim(next(iter(setting.slurm.on())))
+    setting.slurm.start_ordinary_(next(iter(setting.on())))
     setting.turn()
     seconds = setting.controller.schedule.due_s() - setting.now_s
     assert seconds <= setting.settings.relaunch_after_s
     setting.turn(seconds)
-    assert len(setting.slurm.on()) == 2
+    assert len(setting.on()) == 2
 
 
 def test_where_many_nodes_became_idle_it_soon_looks_for_the_rest_of_a_large_job() -> None:
     setting = Setting(16, ARRAY, most=16)
     setting.turn()
-    assert len(setting.slurm.on()) == 16
+    assert len(setting.on()) == 16
     assert setting.controller.schedule.due_s() - setting.now_s <= 2
     setting.turn()
     assert setting.controller.schedule.due_s() - setting.now_s > 2
@@ -347,7 +112,7 @@ def test_where_many_nodes_became_idle_it_soon_looks_for_the_rest_of_a_large_job(
 def test_what_happens_is_counted_and_in_the_status() -> None:
     setting = Setting(3, ARRAY)
     setting.settle()
-    setting.slurm.reclaim("n2")
+    setting.slurm.start_ordinary_("n2")
     setting.turn()
     counts = setting.controller.status({})["counts"]
     assert (counts["started"], counts["ended"]) == (3, {"reclaimed": 1})
@@ -367,8 +132,8 @@ def test_a_controller_that_begins_anew_counts_on() -> None:
 def test_a_reclaimed_element_is_said_to_be_lost() -> None:
     setting = Setting(3, ARRAY)
     setting.settle()
-    task = setting.slurm.on()["n2"]
-    setting.slurm.reclaim("n2")
+    task = setting.on()["n2"]
+    setting.slurm.start_ordinary_("n2")
     setting.turn()
     assert setting.told.gone == [ElementId(ARRAY, task)]
     setting.settle()
@@ -383,9 +148,9 @@ NONE_HAS_JOINED = (
 
 def test_where_a_trainers_time_went_is_known_after_a_restart_too(tmp_path: Path) -> None:
     setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
-    setting.slurm.in_service = []
+    setting.slurm.node_names = []
     assert setting.shown_goodput()["trained_s"] is None
-    setting.slurm.in_service = ["n1", "n2"]
+    setting.slurm.node_names = ["n1", "n2"]
     setting.turn(20)
     setting.train(60)
     setting.controller = setting.started()
@@ -400,12 +165,12 @@ def test_the_time_without_a_node_was_not_trained_though_a_new_run_counts_from_on
     setting.settle()
     began_s = setting.now_s
     setting.train(20)
-    setting.slurm.reclaim("n1")
+    setting.slurm.start_ordinary_("n1")
     setting.turn()
-    setting.slurm.reclaimed.clear()
+    setting.slurm.ordinary.clear()
     setting.turn(35)
     setting.turn()
-    assert setting.slurm.on()
+    assert setting.on()
     setting.now_s += 20  # it starts
     setting.train(20)
     spent = setting.shown_goodput()
@@ -431,9 +196,9 @@ def test_a_trainer_none_of_whose_elements_joins_is_told_so_and_runs_on() -> None
     assert setting.shown()["notice"] == NONE_HAS_JOINED
     for _ in range(200):
         setting.turn(60)
-    assert (setting.shown()["state"], len(setting.slurm.on())) == ("running", 2)
-    [(element, text)] = setting.slurm.said  # once
-    assert element == ElementId(ARRAY, setting.slurm.on()["n1"])
+    assert (setting.shown()["state"], len(setting.on())) == ("running", 2)
+    [(element, text)] = setting.slurm.said_  # once
+    assert element == ElementId(ARRAY, setting.on()["n1"])
     assert (
         text == f"bftrainer: {NONE_HAS_JOINED}, else each node may train alone into the same files"
     )
@@ -446,7 +211,7 @@ def test_a_word_to_an_element_that_has_just_ended_is_not_said_again() -> None:
     setting.turn(30)
     setting.slurm.deaf = False
     setting.turn(60)
-    assert setting.slurm.said == []
+    assert setting.slurm.said_ == []
     assert setting.shown()["notice"] == NONE_HAS_JOINED
 
 
@@ -457,19 +222,19 @@ def test_a_trainer_that_was_heard_of_is_not_told_that_none_has_joined(kind: Note
     setting.say(kind, generation=1, nodes=2, mode=0)
     setting.turn(60)
     assert setting.shown()["notice"] is None
-    assert setting.slurm.said == []
+    assert setting.slurm.said_ == []
 
 
 def test_nodes_that_wait_for_the_script_are_not_told_that_they_have_not_joined() -> None:
     setting = Setting(3, ARRAY)
     setting.settle()
-    setting.say(NoteKind.SCRIPT, leads=setting.slurm.on()["n2"], trains=0)
+    setting.say(NoteKind.SCRIPT, leads=setting.on()["n2"], trains=0)
     setting.turn(30)
     said = "n2 runs, but has not joined, and n1, n3 wait for it: start the training by 'srun"
     assert str(setting.shown()["notice"]).startswith(said)
-    [(_, text)] = setting.slurm.said
+    [(_, text)] = setting.slurm.said_
     assert "may train alone" not in text
-    setting.say(NoteKind.SCRIPT, leads=setting.slurm.on()["n2"], trains=1)
+    setting.say(NoteKind.SCRIPT, leads=setting.on()["n2"], trains=1)
     assert setting.shown()["notice"] is None  # all have the time to start now
     setting.turn(30)
     assert str(setting.shown()["notice"]).startswith("n1, n2, n3 run, but none has joined: ")
@@ -477,9 +242,9 @@ def test_nodes_that_wait_for_the_script_are_not_told_that_they_have_not_joined()
 
 def test_nodes_that_wait_for_the_next_training_of_a_script_are_not_missed() -> None:
     setting = on_some(2, of=3)
-    setting.say(NoteKind.SCRIPT, leads=setting.slurm.on()["n1"], trains=0)
+    setting.say(NoteKind.SCRIPT, leads=setting.on()["n1"], trains=0)
     setting.turn(100)
-    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
 
 
 @pytest.mark.parametrize("impossible", [{"leads": -1, "trains": 0}, {"leads": 1, "trains": 2}])
@@ -533,14 +298,14 @@ def test_nodes_that_each_train_alone_and_report_it_are_named(
     setting = Setting(sum(worlds), ARRAY)
     setting.turn()
     alone(setting, 20, *worlds)
-    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
     alone(setting, 9, *worlds)
     assert str(setting.shown()["notice"]).startswith(f"{said}start the training by 'srun torchrun")
-    [(_, text)] = setting.slurm.said
+    [(_, text)] = setting.slurm.said_
     assert said in text
     alone(setting, 100, *worlds)
     assert setting.shown()["notice"] is not None
-    assert len(setting.slurm.said) == 1
+    assert len(setting.slurm.said_) == 1
 
 
 def test_nodes_that_meet_and_form_no_group_of_their_processes_are_named() -> None:
@@ -551,7 +316,7 @@ def test_nodes_that_meet_and_form_no_group_of_their_processes_are_named() -> Non
     setting.turn(0)
     said = "n1, n2 run, but each seems to train alone: let the script form a group"
     assert str(setting.shown()["notice"]).startswith(said)
-    [(_, text)] = setting.slurm.said
+    [(_, text)] = setting.slurm.said_
     assert text.startswith(f"bftrainer: {said}")
     setting.say(NoteKind.PROGRESS, steps=200.0, nodes=2, generation=1)
     assert setting.shown()["notice"] is None
@@ -562,18 +327,18 @@ def test_nodes_that_train_together_without_the_keeper_are_not_named(nodes: int) 
     setting = Setting(nodes, ARRAY)
     setting.turn()
     alone(setting, 100, nodes)
-    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
 
 
 def test_a_node_that_joins_later_by_the_users_own_endpoint_has_the_time_to_start() -> None:
     setting = Setting(1, ARRAY)
     setting.turn()
     alone(setting, 100, 1)
-    setting.slurm.in_service.append("n2")
+    setting.slurm.node_names.append("n2")
     setting.settle()
     alone(setting, 5, 1)
     alone(setting, 100, 2)
-    assert (len(setting.slurm.on()), setting.slurm.said) == (2, [])
+    assert (len(setting.on()), setting.slurm.said_) == (2, [])
 
 
 ONLY_TWO = (
@@ -594,13 +359,13 @@ def on_some(nodes: int, of: int) -> Setting:
 def test_an_element_that_never_joins_the_others_is_missed(reports: bool) -> None:
     setting = on_some(2, of=3)
     for second in (50, 15):
-        assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+        assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
         if reports:
             alone(setting, second, 2)
         else:
             setting.turn(second)
     assert setting.shown()["notice"] == ONLY_TWO
-    assert [text for _, text in setting.slurm.said] == [f"bftrainer: {ONLY_TWO}"]
+    assert [text for _, text in setting.slurm.said_] == [f"bftrainer: {ONLY_TWO}"]
     setting.say(NoteKind.REFORMED, generation=2, nodes=3, mode=0)
     setting.turn()
     assert setting.shown()["notice"] is None
@@ -611,7 +376,7 @@ def test_one_that_is_lost_to_the_group_may_come_back_before_it_is_missed() -> No
     alone(setting, 200, 3)
     setting.say(NoteKind.REFORMED, generation=2, nodes=2, mode=0)
     alone(setting, 50, 2)
-    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
     alone(setting, 15, 2)
     assert setting.shown()["notice"] == ONLY_TWO
 
@@ -619,25 +384,25 @@ def test_one_that_is_lost_to_the_group_may_come_back_before_it_is_missed() -> No
 def test_one_that_waits_until_the_others_have_done_a_long_step_is_not_missed() -> None:
     setting = on_some(2, of=2)
     alone(setting, 10, 2)
-    setting.slurm.in_service.append("n3")
+    setting.slurm.node_names.append("n3")
     setting.settle()
     alone(setting, 20, 2)
     setting.turn(300)
-    assert len(setting.slurm.on()) == 3
-    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+    assert len(setting.on()) == 3
+    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
 
 
 def test_one_that_leaves_is_not_missed() -> None:
     setting = on_some(3, of=3)
     alone(setting, 10, 3)
     setting.slurm.shrink = lambda elements: None  # type: ignore[method-assign]  # slow to end
-    setting.slurm.submit(99, 4)
+    setting.submit(99, 4)
     setting.settle()
     setting.say(NoteKind.REFORMED, generation=2, nodes=2, mode=0)
     for _ in range(5):
         alone(setting, 20, 2)
-        assert len(setting.slurm.on()) == 3
-        assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+        assert len(setting.on()) == 3
+        assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
 
 
 def test_a_trainer_that_formed_a_group_before_the_controller_began_has_joined(
@@ -656,15 +421,15 @@ def test_a_trainer_whose_script_fails_everywhere_is_given_up_and_its_nodes_go_to
     setting.settle()
     for node in ("n1", "n2"):
         for _ in range(2):
-            if node in setting.slurm.on():
+            if node in setting.on():
                 setting.say(NoteKind.FAILED, node, "ImportError: no toch")
             setting.settle()
-    mine = list(setting.slurm.on())
+    mine = list(setting.on())
     for node in mine:
         setting.say(NoteKind.FAILED, node, "ImportError: no toch")
     setting.settle()
-    assert setting.slurm.cancelled == [ARRAY]
-    assert len(setting.slurm.on(99)) == 4
+    assert setting.slurm.cancelled_ == [ARRAY]
+    assert len(setting.on(99)) == 4
     shown = setting.shown()
     assert shown["state"] == "given up"
     assert "without progress" in str(shown["why"])
@@ -673,17 +438,17 @@ def test_a_trainer_whose_script_fails_everywhere_is_given_up_and_its_nodes_go_to
 
 def test_a_script_that_fails_at_once_is_given_up_within_a_minute_beside_ordinary_jobs() -> None:
     setting = Setting(3, ARRAY, most=1)
-    setting.slurm.reclaimed |= {"n2", "n3"}
-    while not setting.slurm.cancelled and setting.now_s < NOW_S + 60:
+    setting.slurm.ordinary |= {"n2", "n3"}
+    while not setting.slurm.cancelled_ and setting.now_s < NOW_S + 60:
         setting.turn(1)
-        for node, task in setting.slurm.on().items():
+        for node, task in setting.on().items():
             id_ = ElementId(ARRAY, task)
             failed = Element(id_, ElementState.FAILED, node, setting.now_s, exit_status=2)
-            setting.slurm.elements[id_] = failed
+            setting.slurm.put_(failed)
     assert setting.shown()["state"] == "given up"
-    setting.slurm.submit(99, 1)
+    setting.submit(99, 1)
     setting.turn(1)
-    assert setting.slurm.on(99).keys() == {"n1"}
+    assert setting.on(99).keys() == {"n1"}
 
 
 def test_a_step_or_two_before_each_failure_do_not_save_it() -> None:
@@ -736,7 +501,7 @@ def test_a_cancel_that_slurm_did_not_hear_is_said_again() -> None:
         setting.turn()
     setting.slurm.cancel = cancel  # type: ignore[method-assign]
     setting.turn(60)
-    assert setting.slurm.cancelled == [ARRAY]
+    assert setting.slurm.cancelled_ == [ARRAY]
 
 
 def test_a_bad_node_is_taken_from_the_trainer_and_given_to_nobody_for_a_while() -> None:
@@ -746,13 +511,13 @@ def test_a_bad_node_is_taken_from_the_trainer_and_given_to_nobody_for_a_while() 
     for _ in range(2):
         setting.say(NoteKind.FAILED, "n2", "CUDA error: device is lost")
     setting.settle()
-    assert setting.slurm.on().keys() == {"n1", "n3"}
+    assert setting.on().keys() == {"n1", "n3"}
     setting.train(30, generation=2)
     setting.turn()
-    assert "n2" not in setting.slurm.on()
+    assert "n2" not in setting.on()
     setting.turn(900)
     setting.settle()
-    assert "n2" in setting.slurm.on()
+    assert "n2" in setting.on()
     setting.say(NoteKind.REFORMED, generation=3, nodes=3, mode=0)
     setting.train(30, generation=3)
     setting.turn()
@@ -761,12 +526,12 @@ def test_a_bad_node_is_taken_from_the_trainer_and_given_to_nobody_for_a_while() 
 
 def fails_whenever_it_joins(setting: Setting, node: str, generation: int) -> None:
     """An element joins the others, all stand still, and its script fails; the others train on."""
-    setting.say(NoteKind.REFORMED, generation=generation, nodes=len(setting.slurm.on()), mode=1)
+    setting.say(NoteKind.REFORMED, generation=generation, nodes=len(setting.on()), mode=1)
     setting.turn(62)
-    element = ElementId(ARRAY, setting.slurm.on()[node])
-    setting.slurm.elements[element] = Element(element, ElementState.FAILED, node, exit_status=2)
+    element = ElementId(ARRAY, setting.on()[node])
+    setting.slurm.put_(Element(element, ElementState.FAILED, node, exit_status=2))
     setting.turn()
-    left = len(setting.slurm.on())
+    left = len(setting.on())
     setting.say(NoteKind.REFORMED, generation=generation + 1, nodes=left, mode=1)
     setting.train(15, generation=generation + 1)
     setting.settle()
@@ -778,22 +543,22 @@ def test_a_node_that_fails_whenever_it_joins_is_left_out_though_the_others_train
     setting.train(30)
     fails_whenever_it_joins(setting, "n1", 2)
     assert setting.shown()["failures"] == 1
-    assert "n1" in setting.slurm.on()
+    assert "n1" in setting.on()
     fails_whenever_it_joins(setting, "n1", 4)
-    assert setting.slurm.on().keys() == {"n2", "n3"}
+    assert setting.on().keys() == {"n2", "n3"}
     assert str(setting.shown()["notice"]).startswith("failed 2 times in a row on n1: ")
     for generation in range(6, 16, 2):  # hours later it has not been given up
         setting.train(880, generation=generation - 1)
         setting.settle()
         fails_whenever_it_joins(setting, "n1", generation)
-        assert setting.slurm.on().keys() == {"n2", "n3"}
+        assert setting.on().keys() == {"n2", "n3"}
     assert setting.shown()["failures"] == 7
 
 
 def test_of_a_node_that_is_not_its_own_a_trainer_has_nothing_to_say() -> None:
     setting = Setting(3, ARRAY, 99)
     setting.settle()
-    (node, *_) = setting.slurm.on(99)
+    (node, *_) = setting.on(99)
     for _ in range(3):
         setting.say(NoteKind.FAILED, node)
     assert setting.shown()["failed_on"] == []
@@ -833,7 +598,7 @@ def test_notes_of_trainers_that_are_not_ours_change_nothing() -> None:
 def test_elements_that_were_ended_before_slurm_went_away_were_not_reclaimed() -> None:
     setting = Setting(4, ARRAY)
     setting.settle()
-    setting.slurm.elements[ElementId(99, 0)] = Element(ElementId(99, 0), HELD)
+    setting.submit(99, 1)
     shrink = setting.slurm.shrink
 
     def shrinks_then_away(elements: Sequence[ElementId]) -> None:
@@ -860,7 +625,7 @@ def test_a_history_that_cannot_be_written_hinders_nobody_and_is_shown(tmp_path: 
     with sqlite3.connect(tmp_path / "history.sqlite", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         setting.settle()
-        assert len(setting.slurm.on()) == 3
+        assert len(setting.on()) == 3
         assert "locked" in setting.controller.status({})["controller"]["history"]
         other.execute("ROLLBACK")
     setting.history.close()
@@ -870,78 +635,77 @@ def test_a_history_that_cannot_be_written_hinders_nobody_and_is_shown(tmp_path: 
 def test_trainers_leave_a_reserve_to_ordinary_jobs() -> None:
     setting = Setting(4, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
     setting.settle()
-    assert len(setting.slurm.on()) == 3
+    assert len(setting.on()) == 3
 
 
 def test_what_ordinary_jobs_take_of_the_reserve_trainers_make_up_for() -> None:
     setting = Setting(4, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
     setting.settle()
-    (idle,) = {"n1", "n2", "n3", "n4"} - set(setting.slurm.on())
-    setting.slurm.reclaim(idle)
+    (idle,) = {"n1", "n2", "n3", "n4"} - set(setting.on())
+    setting.slurm.start_ordinary_(idle)
     setting.settle()
-    assert len(setting.slurm.on()) == 2
-    setting.slurm.reclaimed.clear()
+    assert len(setting.on()) == 2
+    setting.slurm.ordinary.clear()
     setting.settle()
-    assert len(setting.slurm.on()) == 3
+    assert len(setting.on()) == 3
 
 
 def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
     setting = Setting(2, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
     setting.settle()
-    (idle,) = {"n1", "n2"} - set(setting.slurm.on())
-    setting.slurm.reclaim(idle)
+    (idle,) = {"n1", "n2"} - set(setting.on())
+    setting.slurm.start_ordinary_(idle)
     setting.settle()
-    assert len(setting.slurm.on()) == 1
+    assert len(setting.on()) == 1
 
 
 def test_a_node_that_has_just_come_is_taken_once_it_has_been_idle_for_a_while() -> None:
     setting = Setting(1, ARRAY, settings=Settings(nodes_interval_s=1, min_idle_s=60))
     setting.turn()
-    assert not setting.slurm.on()
+    assert not setting.on()
     setting.turn(60)
-    assert set(setting.slurm.on()) == {"n1"}
+    assert set(setting.on()) == {"n1"}
 
 
 def test_a_node_where_an_elements_end_takes_long_is_left_alone_for_a_while() -> None:
     setting = Setting(2, ARRAY)
     setting.settle()
-    element = ElementId(ARRAY, setting.slurm.on()["n1"])
-    setting.slurm.elements[element] = Element(element, ElementState.ENDING, "n1")
+    element = ElementId(ARRAY, setting.on()["n1"])
+    setting.slurm.put_(Element(element, ElementState.ENDING, "n1"))
     setting.turn()
     setting.turn()
-    setting.slurm.elements[element] = Element(element, HELD)
+    setting.slurm.put_(Element(element, HELD))
     setting.turn(60)
-    assert set(setting.slurm.on()) == {"n2"}
+    assert set(setting.on()) == {"n2"}
     setting.turn(setting.settings.bad_node_s)
-    assert set(setting.slurm.on()) == {"n1", "n2"}
+    assert set(setting.on()) == {"n1", "n2"}
 
 
 def test_where_the_ends_of_all_elements_take_longer_than_before_no_node_is_left_alone() -> None:
     setting = Setting(4, ARRAY)
     for ends_s in (0, 0, 10):
         setting.settle()
-        for id_, one in setting.slurm.elements.items():
-            setting.slurm.elements[id_] = Element(id_, ElementState.ENDING, one.node)
+        for one in setting.slurm.all_():
+            setting.slurm.put_(Element(one.id, ElementState.ENDING, one.node))
         for _ in range(ends_s):
             setting.turn(1)
-        for id_ in list(setting.slurm.elements):  # one after the other
-            setting.slurm.elements[id_] = Element(id_, HELD)
+        for one in setting.slurm.all_():  # one after the other
+            setting.slurm.put_(Element(one.id, HELD))
             setting.turn(0.2)
     setting.settle()
-    assert len(setting.slurm.on()) == 4
+    assert len(setting.on()) == 4
 
 
 def test_a_new_trainer_with_the_id_of_one_that_was_given_up_is_run(tmp_path: Path) -> None:
     setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
-    setting.slurm.id = "0000000a"
+    setting.slurm.change_(ARRAY, id="0000000a")
     setting.settle()
     setting.history.end(ARRAY, "it failed")
     setting.slurm.cancel(ARRAY)
-    setting.slurm.submit(ARRAY, 4)  # slurmctld had lost its state
-    setting.slurm.id = "0000000b"
+    setting.submit(ARRAY, 4, "0000000b")  # slurmctld had lost its state
     setting.controller = setting.started()
     setting.settle()
-    assert len(setting.slurm.on()) == 2
+    assert len(setting.on()) == 2
     assert (setting.shown()["why"], setting.shown()["grew"]) == (None, 2)
 
 
@@ -952,21 +716,21 @@ def test_a_trainer_that_was_given_up_stays_so_after_a_restart(tmp_path: Path) ->
     setting.controller = setting.started()
     setting.settle()
     assert setting.shown()["why"] == "it failed"
-    assert setting.slurm.cancelled == [ARRAY]
+    assert setting.slurm.cancelled_ == [ARRAY]
 
 
 def test_a_trainer_of_one_node_need_not_join() -> None:
     setting = Setting(1, ARRAY, most=1)
     setting.settle()
     setting.turn(600)
-    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
+    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
 
 
 def test_a_trainer_whose_script_has_just_failed_is_waiting_and_not_cancelled() -> None:
     setting = Setting(1, ARRAY, most=1)
     setting.settle()
     only = ElementId(ARRAY, 0)
-    setting.slurm.elements[only] = Element(only, ElementState.FAILED, "n1", exit_status=2)
+    setting.slurm.put_(Element(only, ElementState.FAILED, "n1", exit_status=2))
     setting.slurm.revive = lambda elements: None  # type: ignore[method-assign]
     setting.turn()
     assert (setting.shown()["state"], setting.shown()["failures"]) == ("waiting", 1)
@@ -977,17 +741,17 @@ def test_a_trainer_whose_owner_cancels_it_as_an_element_is_brought_back_is_over(
     setting = Setting(2, ARRAY, most=2)
     setting.settle()
     first = ElementId(ARRAY, 0)
-    setting.slurm.elements[first] = Element(first, ElementState.FAILED, "n1")
+    setting.slurm.put_(Element(first, ElementState.FAILED, "n1"))
 
     def revive(elements: Sequence[ElementId]) -> None:
         setting.slurm.cancel(ARRAY)
-        setting.slurm.hold(elements)
+        setting.slurm.put_(*(Element(one, HELD) for one in elements))
 
     setting.slurm.revive = revive  # type: ignore[method-assign]
     setting.turn()
-    assert setting.slurm.elements[first].state is HELD
+    assert setting.slurm.element_(first).state is HELD
     setting.turn()
-    assert setting.slurm.elements[first].state is ElementState.CANCELLED
+    assert setting.slurm.element_(first).state is ElementState.CANCELLED
     setting.turn()
     assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
 
@@ -996,11 +760,11 @@ def test_a_trainer_is_cancelled_though_slurm_still_knows_its_failed_element() ->
     setting = Setting(2, ARRAY, most=2)
     setting.settle()
     first, second = ElementId(ARRAY, 0), ElementId(ARRAY, 1)
-    setting.slurm.elements[first] = Element(first, ElementState.FAILED, "n1")
+    setting.slurm.put_(Element(first, ElementState.FAILED, "n1"))
     setting.slurm.revive = lambda elements: None  # type: ignore[method-assign]
     setting.turn()
     assert setting.shown()["state"] == "running"
-    setting.slurm.elements[second] = Element(second, ElementState.CANCELLED)
+    setting.slurm.put_(Element(second, ElementState.CANCELLED))
     for _ in range(3):
         setting.turn(20)
         assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
@@ -1009,11 +773,11 @@ def test_a_trainer_is_cancelled_though_slurm_still_knows_its_failed_element() ->
 def test_an_element_that_somebody_else_lets_go_is_held_again() -> None:
     setting = Setting(4, ARRAY, 99)
     setting.settle()
-    (theirs, *_) = setting.slurm.on(99)
-    held = next(id_ for id_, one in setting.slurm.elements.items() if one.state is HELD)
-    setting.slurm.elements[held] = Element(held, ElementState.PENDING, theirs, reason="Resources")
+    (theirs, *_) = setting.on(99)
+    held = next(job.id for job in setting.slurm.all_(HELD))
+    setting.slurm.put_(Element(held, ElementState.PENDING, theirs, reason="Resources"))
     setting.turn()
-    assert setting.slurm.elements[held].state is HELD
+    assert setting.slurm.element_(held).state is HELD
 
 
 def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_to_do() -> None:
@@ -1021,7 +785,7 @@ def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_t
     setting.turn()
     setting.say(NoteKind.REFORMED, generation=1.0, nodes=4.0, mode=0.0)
     setting.train(12)
-    setting.slurm.reclaim("n1")
+    setting.slurm.start_ordinary_("n1")
     setting.turn()
     for generation in (2.0, 3.0):
         assert setting.told.sizes == ANY
@@ -1031,14 +795,14 @@ def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_t
     setting.turn()
     assert setting.told.sizes == Sizes((4,))
     assert "write sizes=4" in str(setting.shown()["notice"])
-    [(_, text)] = setting.slurm.said
+    setting.settle()
+    assert setting.on() == {}, "three nodes are of no use to it"
+    assert setting.slurm.said_ == [], "nobody was there to be told"
+    setting.slurm.ordinary.clear()
+    setting.settle()
+    assert len(setting.on()) == 4
+    [(_, text)] = setting.slurm.said_
     assert text.startswith("bftrainer: kept on 4 nodes, as it failed twice on 3: ")
-    setting.settle()
-    assert setting.slurm.on() == {}, "three nodes are of no use to it"
-    setting.slurm.reclaimed.clear()
-    setting.settle()
-    assert len(setting.slurm.on()) == 4
-    assert len(setting.slurm.said) == 1
     setting.say(NoteKind.REFORMED, generation=4.0, nodes=4.0, mode=0.0)
     setting.train(12, generation=4)
     setting.turn()
@@ -1075,7 +839,7 @@ def test_a_turn_that_fails_is_tried_again_and_loses_nothing() -> None:
         setting.turn()
     setting.slurm.nodes = nodes  # type: ignore[method-assign]
     setting.turn(60)
-    assert len(setting.slurm.on()) == 2
+    assert len(setting.on()) == 2
 
 
 def test_a_trainer_that_cannot_be_handled_is_named_and_the_others_are_served() -> None:
@@ -1089,7 +853,7 @@ def test_a_trainer_that_cannot_be_handled_is_named_and_the_others_are_served() -
 
     setting.appraiser.costs = broken  # type: ignore[method-assign]
     setting.settle()
-    assert len(setting.slurm.on(99)) == 4
+    assert len(setting.on(99)) == 4
     assert "of this one" in setting.controller.status({})["malformed"][str(ARRAY)]
 
 

@@ -8,7 +8,7 @@ from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, value
-from tests.controller.test_loop import Planner, Setting
+from tests.controller.setting import Planner, Setting
 from tests.controller.worlds import ARRAY
 
 
@@ -26,7 +26,7 @@ def train(setting: Setting, seconds: int, generation: int, from_start: int) -> N
     for second in range(seconds):
         setting.now_s += 1
         told = {"steps": 3.0 * second, "generation": generation, "from_start": from_start}
-        setting.say(NoteKind.PROGRESS, nodes=len(setting.slurm.on()), pause_s=0.5, **told)
+        setting.say(NoteKind.PROGRESS, nodes=len(setting.on()), pause_s=0.5, **told)
     setting.turn(0)
 
 
@@ -42,17 +42,17 @@ def setting() -> Setting:
 
 def test_who_loses_all_at_a_change_is_left_at_its_size_until_it_goes_on(setting: Setting) -> None:
     train(setting, 60, generation=3, from_start=2)
-    setting.slurm.in_service.append("n3")
+    setting.slurm.node_names.append("n3")
     train(setting, 600, generation=3, from_start=2)
     setting.settle()
-    assert len(setting.slurm.on()) == 2
+    assert len(setting.on()) == 2
     shown = setting.shown()
     assert str(shown["notice"]).startswith("begins at step 0 again after each change of nodes: ")
     assert shown["loss"] == {"from_start": True, "seconds": 659.0}
 
     train(setting, 5, generation=4, from_start=0)  # its user has mended it
     setting.settle()
-    assert len(setting.slurm.on()) == 3
+    assert len(setting.on()) == 3
     shown = setting.shown()
     assert (shown["notice"], shown["loss"]) == (None, {"from_start": False, "seconds": 0.0})
     spent = setting.shown_goodput()
@@ -61,7 +61,7 @@ def test_who_loses_all_at_a_change_is_left_at_its_size_until_it_goes_on(setting:
 
 def test_just_after_it_has_begun_again_a_change_costs_little(setting: Setting) -> None:
     train(setting, 10, generation=3, from_start=2)
-    setting.slurm.in_service.append("n3")
+    setting.slurm.node_names.append("n3")
     setting.turn()
     setting.settle()
-    assert len(setting.slurm.on()) == 3
+    assert len(setting.on()) == 3

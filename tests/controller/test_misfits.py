@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.model import Demands, ElementId, Node, Queue, Resources
-from tests.controller.test_loop import Setting
+from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY
 
 BIG = Resources(8000, 64, frozenset({("gpu", 4)}))
@@ -61,7 +61,7 @@ def test_only_the_nodes_that_have_enough_are_tried_and_others_have_the_rest(
     for _ in range(20):
         setting.turn(30)
     assert setting.tried <= {"n1", "n2"}
-    assert {"n3", "n4"} <= set(setting.slurm.on(99))
+    assert {"n3", "n4"} <= set(setting.on(99))
 
 
 def test_who_needs_more_nodes_than_fit_is_never_tried_and_told_so() -> None:
@@ -70,11 +70,11 @@ def test_who_needs_more_nodes_than_fit_is_never_tried_and_told_so() -> None:
         setting.turn(30)
     assert setting.tried == set()
     assert str(setting.shown()["why"]).startswith("2 of 4 nodes fit")
-    assert len(setting.slurm.on(99)) == 4
+    assert len(setting.on(99)) == 4
 
 
 def test_who_fits_everywhere_may_have_all_nodes() -> None:
     setting = Mixed(Resources(500, 8))
     setting.slurm.cancel(99)
     setting.settle()
-    assert len(setting.slurm.on()) == 4
+    assert len(setting.on()) == 4

@@ -7,7 +7,7 @@ import pytest
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState
-from tests.controller.test_loop import Setting
+from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY, started
 
 FAILED, COMPLETED = ElementState.FAILED, ElementState.COMPLETED
@@ -29,8 +29,8 @@ class Site(Setting):
     def turn(self, seconds: float = 5.0) -> None:
         """Let time pass; elements on mute nodes end at once."""
         super().turn(seconds)
-        for array in {id_.array for id_ in self.slurm.elements}:
-            for node, task in self.slurm.on(array).items():
+        for array in tuple(self.slurm.jobs):
+            for node, task in self.on(array).items():
                 if node not in self.mute:
                     self.say_up(array, task, node)
                 elif self.ends is not None:
@@ -43,7 +43,7 @@ class Site(Setting):
                         reason=reason,
                         exit_status=3,
                     )
-                    self.slurm.elements[over.id] = over
+                    self.slurm.put_(over)
 
     def say_up(self, array: int, task: int, node: str) -> None:
         note = Note(NoteKind.UP, array, task, node)
@@ -51,10 +51,10 @@ class Site(Setting):
 
     def tries(self, node: str, minutes: int) -> int:
         """How many elements start on a node in so many minutes."""
-        before = self.slurm.starts.count(node)
+        before = self.slurm.starts_.count(node)
         for _ in range(12 * minutes):
             self.turn()
-        return self.slurm.starts.count(node) - before
+        return self.slurm.starts_.count(node) - before
 
     @property
     def named(self) -> list[str]:
@@ -71,14 +71,14 @@ def test_a_node_whose_elements_end_without_a_word_is_left_alone_and_named(
     site.ends = ends
     assert site.tries("n2", minutes=10) == 1
     assert site.named == ["n2"]
-    assert site.slurm.on().keys() == {"n1", "n3"}
+    assert site.on().keys() == {"n1", "n3"}
 
 
 def test_what_fails_there_is_no_failure_of_the_script() -> None:
     site = Site(4, ARRAY, mute="n1 n2 n3 n4")
     site.tries("n1", minutes=10)
     assert (site.shown()["state"], site.shown()["failures"]) == ("waiting", 0)
-    assert site.slurm.cancelled == []
+    assert site.slurm.cancelled_ == []
 
 
 def test_what_ends_well_there_has_not_finished_the_training() -> None:
@@ -86,7 +86,7 @@ def test_what_ends_well_there_has_not_finished_the_training() -> None:
     site.ends = COMPLETED, "None"
     site.tries("n2", minutes=10)
     assert site.shown()["state"] == "running"
-    assert site.slurm.cancelled == []
+    assert site.slurm.cancelled_ == []
 
 
 def test_a_short_training_whose_note_is_late_has_finished_and_does_not_run_again() -> None:
@@ -97,14 +97,14 @@ def test_a_short_training_whose_note_is_late_has_finished_and_does_not_run_again
     site.say_up(ARRAY, 0, "n1")
     site.turn()
     assert site.shown()["state"] == "finished"
-    assert site.slurm.starts == ["n1"]
+    assert site.slurm.starts_ == ["n1"]
 
 
 def test_an_element_that_runs_on_without_a_word_is_ended_and_does_not_come_back() -> None:
     site = Site(2, ARRAY, mute="n2")
     site.ends = None
     assert site.tries("n2", minutes=10) == 1
-    assert site.slurm.on().keys() == {"n1"}
+    assert site.on().keys() == {"n1"}
     assert site.named == ["n2"]
 
 
@@ -112,18 +112,18 @@ def test_its_user_is_given_no_advice_on_how_to_start_the_script() -> None:
     site = Site(2, ARRAY, mute="n1 n2")
     site.ends = None
     site.tries("n2", minutes=10)
-    assert site.slurm.said == []
+    assert site.slurm.said_ == []
 
 
 def test_a_user_whose_own_elements_are_mute_takes_the_node_from_nobody_else() -> None:
     site = Site(2, ARRAY, mute="n2")
     site.tries("n2", minutes=1)
     site.mute = []
-    site.slurm.submit(99, 4)
+    site.submit(99, 4)
     site.slurm.users[99] = "bob"
     for _ in range(4):
         site.turn()
-    assert "n2" in site.slurm.on(99)
+    assert "n2" in site.on(99)
     assert site.named == []
 
 
@@ -131,7 +131,7 @@ def test_where_elements_of_two_users_are_mute_nobody_tries_again() -> None:
     site = Site(2, ARRAY, 99, mute="n2")
     site.slurm.users[99] = "bob"
     site.tries("n2", minutes=1)
-    site.slurm.submit(100, 4)
+    site.submit(100, 4)
     site.slurm.users[100] = "carol"
     assert site.tries("n2", minutes=10) == 0
 
@@ -154,7 +154,7 @@ def test_while_no_notes_come_through_silence_says_nothing(
         over = Element(
             ElementId(ARRAY, 0), ends[0], "n1", site.now_s, reason=ends[1], exit_status=3
         )
-        site.slurm.elements[over.id] = over
+        site.slurm.put_(over)
     site.turn(1)
     shown = site.shown()
     expected = {None: "running", FAILED: "waiting", COMPLETED: "finished"}
@@ -181,4 +181,4 @@ def test_an_element_that_ran_before_the_controller_began_is_not_mute() -> None:
     site.mute, site.ends = ["n1", "n2"], None
     site.controller = site.started()
     assert site.tries("n2", minutes=5) == 0
-    assert site.slurm.on().keys() == {"n1", "n2"}
+    assert site.on().keys() == {"n1", "n2"}

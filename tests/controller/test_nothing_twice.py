@@ -11,14 +11,13 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.lessons import Rescale
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState
-from tests.controller.test_loop import Setting
+from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY
 
 
 def purge(setting: Setting, *tasks: int) -> None:
     """MinJobAge is over: Slurm forgets elements that have ended."""
-    for task in tasks:
-        del setting.slurm.elements[ElementId(ARRAY, task)]
+    setting.slurm.forget_(ARRAY, *tasks)
 
 
 def finished(task: int, time_s: float) -> NumberedNote:
@@ -29,12 +28,12 @@ def test_a_trainer_that_finished_while_the_controller_was_away_does_not_run_agai
     setting = Setting(2, ARRAY)
     setting.settle()
     before = setting.shown()["grew"]
-    purge(setting, *setting.slurm.on().values())
+    purge(setting, *setting.on().values())
     setting.controller = setting.started()
     setting.now_s += 400
     setting.controller.take([finished(task, setting.now_s - 390) for task in (0, 1)])
     setting.turn()
-    assert setting.slurm.cancelled == [ARRAY]
+    assert setting.slurm.cancelled_ == [ARRAY]
     for seconds in (5, 400, 5):
         setting.turn(seconds)
     assert (setting.shown()["state"], setting.shown()["grew"]) == ("finished", before)
@@ -44,12 +43,12 @@ def test_an_element_that_came_up_again_after_it_had_finished_tells_no_end() -> N
     setting = Setting(2, ARRAY)
     setting.settle()
     setting.controller = setting.started()
-    setting.slurm.elements[ElementId(ARRAY, 0)] = Element(ElementId(ARRAY, 0), ElementState.HELD)
+    setting.slurm.put_(Element(ElementId(ARRAY, 0), ElementState.HELD))
     up = NumberedNote(2, setting.now_s, Note(NoteKind.UP, ARRAY, 0, "n1"))
     setting.controller.take([finished(0, setting.now_s - 60), up])
     purge(setting, 0)
     setting.turn()
-    assert (setting.slurm.cancelled, setting.shown()["state"]) == ([], "running")
+    assert (setting.slurm.cancelled_, setting.shown()["state"]) == ([], "running")
 
 
 def reports(setting: Setting, *samples: float) -> list[NumberedNote]:
@@ -99,7 +98,7 @@ def test_a_pause_that_is_told_again_is_one_pause(tmp_path: Path) -> None:
     setting.controller = setting.started()
     setting.controller.take(told)
     setting.turn()
-    pauses = history._database.read("SELECT seconds FROM pauses WHERE array = ?", ARRAY)
+    pauses = history.database.read("SELECT seconds FROM pauses WHERE array = ?", ARRAY)
     assert pauses == [(0.5,)]
 
 
@@ -107,7 +106,7 @@ def failed(setting: Setting, task: int, **more: float) -> None:
     """An element's script fails."""
     id_ = ElementId(ARRAY, task)
     status = {"exit_status": 2, "end_s": setting.now_s} | more
-    setting.slurm.elements[id_] = Element(id_, ElementState.FAILED, "n1", **status)  # type: ignore[arg-type]
+    setting.slurm.put_(Element(id_, ElementState.FAILED, "n1", **status))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -123,40 +122,40 @@ def test_a_trainer_of_which_fewer_elements_are_left_than_it_needs_keeps_no_node(
     how: ElementState,
 ) -> None:
     setting = Setting(4, ARRAY)
-    setting.slurm.least = 4
+    setting.slurm.change_(ARRAY, min_nodes=4)
     setting.settle()
-    assert len(setting.slurm.on()) == 4
+    assert len(setting.on()) == 4
     first = ElementId(ARRAY, 0)
-    setting.slurm.elements[first] = Element(first, how, "n1")
+    setting.slurm.put_(Element(first, how, "n1"))
     setting.settle()
-    assert (setting.slurm.on(), setting.shown()["state"]) == ({}, "waiting")
+    assert (setting.on(), setting.shown()["state"]) == ({}, "waiting")
     assert "needs 4 nodes at a time, and 3 of its elements are left" in str(setting.shown()["why"])
     if how.over:
         purge(setting, 0)
     setting.settle()
-    assert setting.slurm.on() == {}
-    setting.slurm.least = 3  # its owner may write a smaller one into the comment
+    assert setting.on() == {}
+    setting.slurm.change_(ARRAY, min_nodes=3)  # its owner may write a smaller one into the comment
     setting.settle()
-    assert len(setting.slurm.on()) == 3
+    assert len(setting.on()) == 3
 
 
 def test_one_that_has_enough_goes_on_without_those_that_its_owner_cancelled() -> None:
     setting = Setting(4, ARRAY)
-    setting.slurm.least = 3
+    setting.slurm.change_(ARRAY, min_nodes=3)
     setting.settle()
-    before = setting.slurm.on()
+    before = setting.on()
     first = ElementId(ARRAY, 0)
-    setting.slurm.elements[first] = Element(first, ElementState.CANCELLED)
+    setting.slurm.put_(Element(first, ElementState.CANCELLED))
     setting.settle()
-    assert setting.slurm.on() == {node: task for node, task in before.items() if task != 0}
+    assert setting.on() == {node: task for node, task in before.items() if task != 0}
 
 
 def test_a_keeper_that_was_silent_is_told_later_which_elements_are_lost() -> None:
     setting = Setting(3, ARRAY, most=3)
     setting.settle()
-    task = setting.slurm.on()["n2"]
+    task = setting.on()["n2"]
     setting.told.silent = True
-    setting.slurm.reclaim("n2")
+    setting.slurm.start_ordinary_("n2")
     setting.turn()
     setting.told.silent = False
     seconds = setting.controller.schedule.due_s() - setting.now_s
@@ -169,20 +168,18 @@ def test_a_keeper_that_was_silent_is_told_later_which_elements_are_lost() -> Non
 def test_but_not_of_an_element_that_has_a_node_again_or_whose_trainer_is_gone() -> None:
     setting = Setting(3, ARRAY, 99, most=3)
     setting.settle()
-    (own, *_), (other, *_) = setting.slurm.on(), setting.slurm.on(99)
+    (own, *_), (other, *_) = setting.on(), setting.on(99)
     back, gone = (
-        ElementId(ARRAY, setting.slurm.on()[own]),
-        ElementId(99, setting.slurm.on(99)[other]),
+        ElementId(ARRAY, setting.on()[own]),
+        ElementId(99, setting.on(99)[other]),
     )
     setting.told.silent = True
-    setting.slurm.reclaim(own)
-    setting.slurm.reclaim(other)
+    setting.slurm.start_ordinary_(own)
+    setting.slurm.start_ordinary_(other)
     setting.turn()
-    setting.slurm.reclaimed.clear()
-    setting.slurm.elements[back] = Element(back, ElementState.RUNNING, own, setting.now_s)
-    setting.slurm.elements = {
-        id_: one for id_, one in setting.slurm.elements.items() if id_.array != 99
-    }
+    setting.slurm.ordinary.clear()
+    setting.slurm.put_(Element(back, ElementState.RUNNING, own, setting.now_s))
+    setting.slurm.forget_(99)
     setting.told.silent = False
     setting.settle()
     assert setting.told.gone == []
@@ -193,19 +190,17 @@ def test_a_trainer_starts_only_when_the_keeper_knows_that_its_last_run_is_over()
     setting = Setting(2, ARRAY)
     setting.told.silent = True
     setting.settle()
-    assert setting.slurm.on() == {}
+    assert setting.on() == {}
     setting.told.silent = False
     setting.turn(setting.controller.schedule.due_s() - setting.now_s)
-    assert (setting.told.ended, len(setting.slurm.on())) == ([ARRAY], 2)
+    assert (setting.told.ended, len(setting.on())) == ([ARRAY], 2)
 
 
 def test_a_keeper_that_was_silent_is_told_later_which_trainers_are_gone() -> None:
     setting = Setting(2, ARRAY, 99)
     setting.settle()
     setting.told.silent = True
-    setting.slurm.elements = {
-        id_: one for id_, one in setting.slurm.elements.items() if id_.array != 99
-    }
+    setting.slurm.forget_(99)
     setting.turn()
     setting.told.silent = False
     setting.told.ended.clear()
@@ -217,7 +212,7 @@ def test_what_is_known_of_a_trainer_is_kept_as_long_as_it_lives(tmp_path: Path) 
     setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
     setting.settle()
     setting.controller.take(reports(setting, 100.0, 200.0))
-    setting.slurm.reclaim(next(iter(setting.slurm.on())))
+    setting.slurm.start_ordinary_(next(iter(setting.on())))
     setting.turn()
     known = ("grew", "reclaimed", "samples")
     before = [setting.shown()[name] for name in known]
@@ -254,14 +249,14 @@ def test_a_comment_that_its_user_has_replaced_is_written_again() -> None:
     setting.slurm.comment = None
     setting.turn()
     assert setting.slurm.comment == "bftrainer:min=1,max=4,weight=1,grace=0.5 project-x"
-    assert (setting.shown()["state"], len(setting.slurm.on())) == ("running", 2)
+    assert (setting.shown()["state"], len(setting.on())) == ("running", 2)
 
 
 def test_a_trainer_was_submitted_when_it_was_though_all_of_it_was_requeued(tmp_path: Path) -> None:
     setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
     setting.turn()
     submit_s = setting.shown()["submit_s"]
-    setting.slurm.submit_s += 600
+    setting.slurm.submits_s[ARRAY] += 600
     setting.turn(700)
     assert setting.shown()["submit_s"] == submit_s
     setting.controller = setting.started()
@@ -271,8 +266,8 @@ def test_a_trainer_was_submitted_when_it_was_though_all_of_it_was_requeued(tmp_p
 
 def suspend(setting: Setting, node: str) -> ElementId:
     """An operator stops the processes of an element."""
-    id_ = ElementId(ARRAY, setting.slurm.on()[node])
-    setting.slurm.elements[id_] = Element(id_, ElementState.SUSPENDED, node, setting.now_s)
+    id_ = ElementId(ARRAY, setting.on()[node])
+    setting.slurm.put_(Element(id_, ElementState.SUSPENDED, node, setting.now_s))
     return id_
 
 
@@ -280,15 +275,15 @@ def test_a_suspended_element_does_not_run_and_its_node_is_nobodys() -> None:
     setting = Setting(3, ARRAY)
     setting.settle()
     one = suspend(setting, "n2")
-    setting.slurm.submit(99, 1)
+    setting.submit(99, 1)
     setting.settle()
-    assert setting.shown()["nodes"] == sorted(setting.slurm.on())
-    assert "n2" not in {*setting.slurm.on(), *setting.slurm.on(99)}
+    assert setting.shown()["nodes"] == sorted(setting.on())
+    assert "n2" not in {*setting.on(), *setting.on(99)}
     assert "suspended on n2" in str(setting.shown()["notice"])
     assert (setting.told.gone, setting.shown()["reclaimed"]) == ([], 0)
-    setting.slurm.elements[one] = Element(one, ElementState.RUNNING, "n2", setting.now_s)
+    setting.slurm.put_(Element(one, ElementState.RUNNING, "n2", setting.now_s))
     setting.settle()
-    assert "n2" in {*setting.slurm.on(), *setting.slurm.on(99)}
+    assert "n2" in {*setting.on(), *setting.on(99)}
     assert "suspended" not in str(setting.shown()["notice"])
 
 
@@ -296,16 +291,16 @@ def test_a_suspended_element_of_a_trainer_that_has_finished_is_cancelled() -> No
     setting = Setting(2, ARRAY, most=2)
     setting.settle()
     suspend(setting, "n2")
-    first = ElementId(ARRAY, setting.slurm.on()["n1"])
-    setting.slurm.elements[first] = Element(first, ElementState.COMPLETED, "n1")
+    first = ElementId(ARRAY, setting.on()["n1"])
+    setting.slurm.put_(Element(first, ElementState.COMPLETED, "n1"))
     setting.turn()
     setting.turn(400)
-    assert setting.slurm.cancelled == [ARRAY]
+    assert setting.slurm.cancelled_ == [ARRAY]
 
 
 def test_that_an_operator_holds_some_of_its_elements_is_said() -> None:
     setting = Setting(2, ARRAY)
     first = ElementId(ARRAY, 0)
-    setting.slurm.elements[first] = Element(first, ElementState.WITHHELD)
+    setting.slurm.put_(Element(first, ElementState.WITHHELD))
     setting.settle()
     assert setting.shown()["why"] == "an operator holds 1 of its 4 elements (scontrol release)"

@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from bftrainer_slurm.controller.act.pacing import Pacer
+from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.counts import MeteredGateway
 from bftrainer_slurm.model import Configuration, RateLimit
 from bftrainer_slurm.slurm.gateway import Gateway
-from tests.controller.test_loop import Setting
+from tests.controller.setting import Setting
 
 RL_ENABLE = RateLimit(30, 2)
 
@@ -27,8 +27,8 @@ class Paced(Setting):
         self.slurm.queue_rpcs = 2
         self.slurm.configuration = lambda _: Configuration(rate_limit=limit)  # type: ignore[method-assign]
         metered = cast(Gateway, MeteredGateway(self.slurm, self.history.counts, pacer.draw))
-        world = self.controller._world
-        self.controller._world = replace(world, pacer=pacer, gateway=metered)
+        world = self.controller.world
+        self.controller.world = replace(world, pacer=pacer, gateway=metered)
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
@@ -42,7 +42,7 @@ class Paced(Setting):
     @property
     def used(self) -> int:
         """How many nodes trainers have."""
-        return sum(len(self.slurm.on(array)) for array in self.arrays)
+        return sum(len(self.on(array)) for array in self.arrays)
 
 
 @pytest.mark.parametrize(("limit", "rpcs_per_s"), [(RL_ENABLE, 10.0), (None, 2.0)])

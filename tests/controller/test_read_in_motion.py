@@ -9,7 +9,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import Node, Queue
 from tests.controller.made_up_slurm import HELD, RUNNING, MadeUpSlurm
-from tests.controller.test_loop import Planner
+from tests.controller.setting import Planner
 from tests.controller.worlds import NOW_S, started
 
 NODES = ("n1", "n2")
@@ -48,7 +48,7 @@ class World:
     """A controller that reads nodes at each look, and a trainer of one element."""
 
     def __init__(self) -> None:
-        self.slurm = Moving(NOW_S, NODES)
+        self.slurm = Moving(NOW_S, [*NODES])
         self.slurm.submit_(12, 1, 1, "0000000a")
         self.history = History(":memory:")
         about = (self.slurm, Planner(), self.history, lambda: self.slurm.now_s)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
-from bftrainer_slurm.controller.settings_file import Configured, checked, example, read_settings
+from bftrainer_slurm.controller.settings_file import checked, example, read_settings
+from bftrainer_slurm.controller.work import Configured
 
 _KEPT = Path(__file__).resolve().parents[2] / "packaging" / "bftrainer.toml"
 

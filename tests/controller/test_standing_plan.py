@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bftrainer_slurm.controller.state.profiles import RescaleCosts
+from bftrainer_slurm.controller.state.pauses import RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
-from tests.controller.test_loop import Setting
+from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from bftrainer_slurm.model import Demands, Element, ElementId, ElementState, Queue
-from tests.controller.test_loop import Setting
+from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY, NOW_S
 
 
@@ -30,7 +30,7 @@ class Waiting(Setting):
             return replace(read, trainers=tuple(trainers), behind=self.behind)
 
         self.slurm.queue = waiting  # type: ignore[method-assign]
-        self.slurm.submit(ARRAY, 4)
+        self.submit(ARRAY, 4)
 
     def waits(self) -> None:
         """It takes no node, and makes no plan, for an hour."""
@@ -38,7 +38,7 @@ class Waiting(Setting):
         asked = len(self.planner.asked)
         for _ in range(60):
             self.turn(60)
-            assert len(self.slurm.on(99)) == 4
+            assert len(self.on(99)) == 4
         assert len(self.planner.asked) == asked
 
     def why(self) -> str:
@@ -52,7 +52,7 @@ def test_while_a_job_that_it_depends_on_has_not_ended() -> None:
     assert setting.why() == "it waits for another job (afterok:7)"
     setting.behind = {}
     setting.settle()
-    assert len(setting.slurm.on()) == 2
+    assert len(setting.on()) == 2
 
 
 def test_until_its_user_lets_it_begin() -> None:
@@ -62,19 +62,19 @@ def test_until_its_user_lets_it_begin() -> None:
     assert "it is not to begin before" in setting.why()
     setting.now_s = setting.begin_s
     setting.settle()
-    assert len(setting.slurm.on()) == 2
+    assert len(setting.on()) == 2
 
 
 def test_the_delay_after_a_requeue_keeps_nobody_from_nodes() -> None:
     setting = Waiting()
     setting.settle()
-    assert len(setting.slurm.on()) == 2
+    assert len(setting.on()) == 2
     setting.begin_s = setting.now_s + 121
-    (node, *_) = setting.slurm.on()
-    setting.slurm.reclaim(node)
-    setting.slurm.reclaimed.clear()
+    (node, *_) = setting.on()
+    setting.slurm.start_ordinary_(node)
+    setting.slurm.ordinary.clear()
     setting.settle()
-    assert len(setting.slurm.on()) + len(setting.slurm.on(99)) == 4
+    assert len(setting.on()) + len(setting.on(99)) == 4
 
 
 class Limited(Setting):
@@ -90,20 +90,20 @@ class Limited(Setting):
         def limited(
             elements: Sequence[ElementId], nodes: frozenset[str], *more: Any, excluded: Any
         ) -> None:
-            if elements[0].array == ARRAY and len(self.slurm.on()) + len(elements) > self.limit:
+            if elements[0].array == ARRAY and len(self.on()) + len(elements) > self.limit:
                 for id_ in elements:
                     waits = Element(id_, ElementState.PENDING, reason="QOSMaxNodePerUserLimit")
-                    self.slurm.elements[id_] = waits
+                    self.slurm.put_(waits)
             else:
                 grow(elements, nodes, *more, excluded=excluded)
 
         self.slurm.grow = limited  # type: ignore[method-assign]
-        self.slurm.submit(ARRAY, 4)
+        self.submit(ARRAY, 4)
 
     def turn(self, seconds: float = 60.0) -> None:
-        had = len(self.slurm.on(99))
+        had = len(self.on(99))
         super().turn(seconds)
-        self.taken += len(self.slurm.on(99)) < had
+        self.taken += len(self.on(99)) < had
 
     def hours(self, hours: float) -> None:
         for _ in range(round(60 * hours)):
@@ -118,16 +118,16 @@ def test_a_limit_that_stays_takes_nodes_from_others_ever_less_often() -> None:
     setting.hours(18)
     assert setting.taken <= before + 2
     assert "QOSMaxNodePerUserLimit" in str(setting.shown()["why"])
-    assert len(setting.slurm.on(99)) == 4
+    assert len(setting.on(99)) == 4
 
 
 def test_a_limit_that_is_lifted_is_noticed_soon_where_a_node_is_free() -> None:
     setting = Limited()
-    setting.slurm.in_service.append("n5")
+    setting.slurm.node_names.append("n5")
     setting.hours(6)
     taken, setting.limit = setting.taken, 4
     setting.hours(0.2)
-    assert setting.slurm.on()
+    assert setting.on()
     assert taken <= 6
 
 
@@ -136,4 +136,4 @@ def test_a_limit_that_is_lifted_is_noticed_after_as_long_as_it_has_lasted_elsewh
     setting.hours(1)
     setting.limit = 4
     setting.hours(2)
-    assert len(setting.slurm.on()) == 2
+    assert len(setting.on()) == 2

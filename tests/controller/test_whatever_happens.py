@@ -111,7 +111,7 @@ class Whatever(RuleBasedStateMachine):
     )
     def begin(self, operator: bool, slurm_works: bool, hears: bool) -> None:
         self.hears = hears
-        self.slurm = MadeUpSlurm(NOW_S, NODES, operator, done_=self.changes)
+        self.slurm = MadeUpSlurm(NOW_S, [*NODES], operator, done_=self.changes)
         self.history = History(":memory:")
         self.submitted = 0
         self.controller = self.started()
@@ -129,7 +129,7 @@ class Whatever(RuleBasedStateMachine):
 
     def see(self, array: int) -> None:
         """Note the phases of a trainer's elements."""
-        view = self.controller._roster.view(array)
+        view = self.controller.roster.view(array)
         assert view is not None
         self.phases.update(view.state.of(one.id.task).phase for one in view.trainer.elements)
 
@@ -154,12 +154,12 @@ class Whatever(RuleBasedStateMachine):
             if refused == self.slurm.refused_:
                 self.what_must_be_done_is()
         self.controller.status({})
-        for view in self.controller._roster.views:
+        for view in self.controller.roster.views:
             self.see(view.array)
         self.the_plan_gives_only_sizes_that_are_allowed()
 
     def the_plan_gives_only_sizes_that_are_allowed(self) -> None:
-        made = self.controller._decision.made
+        made = self.controller.decision.made
         for one in made.problem.trainers if made else ():
             nodes = len(made.plan.assignment[one.key]) if made else 0
             sizes = self.slurm.records[int(one.key)].sizes
@@ -185,7 +185,7 @@ class Whatever(RuleBasedStateMachine):
 
     def over(self) -> set[int]:
         """The trainers that are not run any more."""
-        views = self.controller._roster.views
+        views = self.controller.roster.views
         return {view.array for view in views if view.over or view.abandoned}
 
     @rule(seconds=st.sampled_from([-7200.0, -4.0, 4.0, 7200.0]))
@@ -442,7 +442,7 @@ class Whatever(RuleBasedStateMachine):
 
     def is_mute(self, job: Job) -> bool:
         """Whether the controller has let it go, and not heard that it is up."""
-        view = self.controller._roster.view(job.id.array)
+        view = self.controller.roster.view(job.id.array)
         return view is not None and not view.over and view.state.of(job.id.task).mute
 
 

@@ -338,7 +338,7 @@ def test_many_who_ask_for_different_things_are_kept_in_few_answers(
     questions = Questions(history, facts_of(status_of(week)), "", clock=lambda: week.now_s)
     for n in range(20):
         questions.answer("1", "now", f"a={n}", "")
-    assert len(questions._made) == 4
+    assert len(questions.made) == 4
 
 
 def test_who_would_wait_for_long_is_told_so(
@@ -346,7 +346,7 @@ def test_who_would_wait_for_long_is_told_so(
 ) -> None:
     monkeypatch.setattr(questions_module, "_MOST_WAIT_S", 0.05)
     questions = Questions(history, facts_of(status_of(week)), "", clock=lambda: week.now_s)
-    with questions._turn, pytest.raises(AskedWrongError, match="too many requests now"):
+    with questions.turn, pytest.raises(AskedWrongError, match="too many requests now"):
         questions.answer("1", "now", "", "")
     assert questions.answer("1", "now", "", "")
 

@@ -1,33 +1,158 @@
-"""Which places trainers may use: idle, in service, unclaimed, and in a hole that is long enough.
+"""Which places trainers may use, and which nodes ordinary jobs shall find idle. Pure.
 
-And which of these are still left to ordinary jobs: new ones, wanted ones, a reserve. While a job
-waits that the main scheduler cannot start, Slurm starts elements in backfill passes only, and
-there after all ordinary jobs. So nodes that no pass has seen idle need no extra protection. Pure.
+Slurm serves a job at once only from nodes that are idle when a backfill pass begins; if elements
+are on them, the job starts a pass later. We predict Slurm's choice by partition, features, time
+limits and planned starts. If that is wrong, the next pass shows it: trainers do not leave for a
+job that a pass left waiting.
+
+While a job waits that the main scheduler cannot start, Slurm starts elements in backfill passes
+only, and there after all ordinary jobs. So nodes that no pass has seen idle need no extra
+protection.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import Shrink
-from bftrainer_slurm.controller.decide.bars import Bar, for_all, for_growth, nodes_off
+from bftrainer_slurm.controller.decide.bars import Bar, for_growth, nodes_off
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES
+from bftrainer_slurm.controller.state.passes import Fit, in_holes_without
+from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Phase
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.model import ElementId, Place, nodes_of
+from bftrainer_slurm.model import ElementId, Place, WaitingJob, nodes_of
+
+_JOBS = 500  # Slurm's own bf_max_job_test
+_RESOLUTION_S = 60.0  # Slurm's bf_resolution: starts are planned for whole minutes
+_PLANNED_S = 5.0  # how long before a planned start its nodes are empty
 
 
-def available(picture: Picture, settings: Settings) -> frozenset[Place]:
-    """Return the places in which an element can start now.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Nodes for jobs that no pass has judged: ``idle`` ones, and those that trainers ``leave``."""
+
+    idle: frozenset[str] = frozenset()
+    leave: frozenset[str] = frozenset()
+
+
+def wanted(picture: Picture) -> Wanted:
+    """Return which nodes to keep idle, and which to empty before the next pass.
+
+    Nodes that elements are leaving count as idle, and so do those on which elements are only about
+    to start: Slurm serves ordinary jobs first.
+
+    Jobs are served in the order of their priority, each from idle nodes first. If idle nodes and
+    trainers' nodes together are too few, a job gets none: it waits for other jobs to end.
+    """
+    jobs = _in_order(picture)
+    if not jobs:
+        return Wanted()
+    choice = _Choice(picture)
+    for job in jobs:
+        choice.serve(job)
+    return Wanted(frozenset(choice.kept), frozenset(choice.leave))
+
+
+def _in_order(picture: Picture) -> list[WaitingJob]:
+    """The jobs that may be served, in order; as many as a pass of Slurm looks at."""
+    left = picture.judgement.left
+    jobs = (
+        job for job in picture.snapshot.queue.asking if job.nodes > 0 and job.job_id not in left
+    )
+    return nsmallest(_JOBS, jobs, key=lambda job: (-job.priority, job.job_id))
+
+
+class _Choice:
+    """Serves one job after the other."""
+
+    def __init__(self, picture: Picture) -> None:
+        nodes, views = picture.snapshot.by_weight, picture.views
+        self._now_s = picture.now_s
+        # Of each element on a node, its trainer.
+        self._owners: dict[str, tuple[int, ...]] = {}
+        for view in views:
+            for place in view.running().values():
+                self._owners[place.node] = *self._owners.get(place.node, ()), view.array
+        idle = in_holes_without(picture.snapshot, views, Phase.RUNNING)
+        idle -= picture.out_of_reach
+        self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owners.keys())
+        self._surplus = {one.array: len(one.placed) - one.trainer.record.min_nodes for one in views}
+        # From when on a node belongs to a job that comes before the present one.
+        self._until_s: dict[str, float] = {}
+        for node, one in picture.snapshot.reserved.items():
+            self._claim((node,), one.start_s)
+        self.kept: set[str] = set()
+        self.leave: set[str] = set()
+
+    def serve(self, job: WaitingJob) -> None:
+        """Choose nodes for all tasks that wait in this record, as far as there are enough."""
+        planned_s = math.inf if job.expected_start_s is None else job.expected_start_s
+        soon = planned_s <= self._now_s + _PLANNED_S
+        nodes = self._nodes_for(job)
+        if len(nodes) < job.nodes * job.count:  # else it does not need what a pass has planned
+            self._claim(job.expected_nodes, planned_s)
+        self._take(set(nodes or (job.expected_nodes if soon else ())))
+
+    def _take(self, nodes: set[str]) -> None:
+        ours = nodes & self._owners.keys()
+        self.kept |= nodes - ours
+        self.leave |= ours
+        for node in ours:
+            for array in self._owners[node]:
+                self._surplus[array] -= 1
+
+    def _nodes_for(self, job: WaitingJob) -> list[str]:
+        """Return nodes for as many of its tasks as possible."""
+        ends_s = math.inf if job.minutes is None else self._now_s + 60.0 * job.minutes
+
+        def free(fit: Fit, taken: set[str]) -> Iterator[str]:
+            return (
+                node
+                for node in fit.nodes_for(job)
+                if node not in taken and ends_s <= self._until_s.get(node, math.inf)
+            )
+
+        most = job.nodes * job.count
+        idle = list(islice(free(self._idle, self.kept), most))
+        ours = list(free(self._harvested, self.leave)) if len(idle) < most else []
+        found = min(most, len(idle) + len(ours)) // job.nodes * job.nodes
+        return idle[:found] + self._cheapest(ours, max(0, found - len(idle)))
+
+    def _cheapest(self, nodes: Iterable[str], count: int) -> list[str]:
+        """Return so many of these nodes, each from the trainer that has most to spare."""
+        alike: dict[tuple[int, ...], list[str]] = {}
+        for node in nodes:
+            alike.setdefault(self._owners[node], []).append(node)
+        heap = [(-min(self._surplus[one] for one in owners), owners) for owners in alike]
+        heapify(heap)
+        chosen: list[str] = []
+        while len(chosen) < count:
+            spare, owners = heappop(heap)
+            chosen.append(alike[owners].pop())
+            if alike[owners]:
+                heappush(heap, (spare + 1, owners))
+        return chosen
+
+    def _claim(self, nodes: Iterable[str], start_s: float) -> None:
+        whole_s = start_s if math.isinf(start_s) else start_s // _RESOLUTION_S * _RESOLUTION_S
+        for node in nodes:
+            self._until_s[node] = min(whole_s, self._until_s.get(node, math.inf))
+
+
+def available(picture: Picture, off: frozenset[str]) -> frozenset[Place]:
+    """Return the places in which an element can start now; nobody may start on nodes ``off``.
 
     A node that was busy when the nodes were last read counts as idle when no job is on it any more.
     """
-    return _free(_unused(picture) - nodes_off(for_all(picture, settings)), picture)
+    return _free(_unused(picture) - off, picture)
 
 
-def soon_available(picture: Picture, settings: Settings) -> frozenset[Place]:
+def soon_available(picture: Picture, off: frozenset[str]) -> frozenset[Place]:
     """Return the places that elements are leaving because the controller has ended them.
 
     Without them the plan would change while its own moves are being made.
@@ -38,9 +163,7 @@ def soon_available(picture: Picture, settings: Settings) -> frozenset[Place]:
         for _, record in view.within(*GOES)
         if record.ours and record.node is not None
     )
-    if not leaving:  # at most turns
-        return frozenset()
-    return _free(leaving - nodes_off(for_all(picture, settings)), picture)
+    return _free(leaving - off, picture) if leaving else frozenset()
 
 
 def left_alone(picture: Picture, bars: Iterable[Bar]) -> dict[str, frozenset[str]]:

@@ -1,17 +1,25 @@
-"""Nothing of whom starts where, until when, and why: all bars of a turn in one list. Pure.
+"""Nothing of whom starts where, until when, and why: all bars of a turn. Pure.
 
-Those for everybody are made here, those for one trainer in ``eligibility``.
+Those for everybody come first, then those for one trainer: by what it asks for, and what Slurm has
+said. Failures of running elements are in ``verdicts``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
+from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
 from bftrainer_slurm.controller.decide.time_limits import SHORTEST_S
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.trainer_state import Wait
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import Demands, ElementState, nodes_of
+from bftrainer_slurm.spec import TrainerRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +69,181 @@ def nodes_off(bars: Iterable[Bar], array: int | None = None) -> frozenset[str]:
 def why_not(bars: Iterable[Bar], node: str, array: int | None = None) -> list[str]:
     """Say why nobody, or also this trainer, starts an element on a node; nothing: it may."""
     return [one.why for one in bars if node in one.nodes and one.array in (None, array)]
+
+
+_CANNOT_TRAIN = (
+    *(ElementState.WITHHELD, ElementState.SUSPENDED),
+    *(ElementState.CANCELLED, ElementState.LOST),
+)
+
+_SHOWN = 60  # characters of a list of nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Which trainers (by array) cannot grow now, and why; which nodes the others cannot have."""
+
+    stuck: Mapping[int, str] = field(default_factory=dict)
+    bars: tuple[Bar, ...] = ()
+
+    @property
+    def barred(self) -> dict[int, frozenset[str]]:
+        """The nodes that trainers cannot have, by array."""
+        out: dict[int, frozenset[str]] = {}
+        for bar in self.bars:
+            if bar.array is not None:
+                out[bar.array] = out.get(bar.array, frozenset()) | bar.nodes
+        return out
+
+
+def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibility:
+    """Return what keeps each trainer from growing. Its own nodes are never among those refused."""
+    now_s = snapshot.time_s
+    stuck: dict[int, str] = {}
+    bars: list[Bar] = []
+    unfit: dict[object, frozenset[str]] = {}
+    everybodys = frozenset[str]().union(*(nodes_of(view.places) for view in views))
+    for view in views:
+        demands, array, wait = view.trainer.demands, view.array, view.state.wait
+        own = nodes_of(view.places)
+        why = (
+            why_never(demands)
+            or too_few_left(view)
+            or _why_too_small(view, snapshot)
+            or _why_later(view, snapshot)
+            or (None if wait is None or wait.until_s <= now_s else _why_not_now(wait))
+        )
+        if why is None:
+            asked = (
+                *(demands.constraints, demands.excluded, demands.resources),
+                *(demands.partitions, demands.nodes),
+            )
+            if asked not in unfit:
+                unfit[asked] = _unfit(demands, snapshot)
+            mine = [Bar("it lacks what the trainer asks for", unfit[asked] - own, array)]
+            mine += _refused(view, own, now_s)
+            out = nodes_off(mine, array)
+            why = _too_few(view, snapshot.in_service, out)
+            if why is None and wait is not None and now_s < wait.displaces_s:
+                others = Bar(_why_not_now(wait), everybodys - own, array, wait.displaces_s)
+                mine.append(others)
+                why = None if snapshot.in_holes - out - everybodys - own else others.why
+            if why is None:
+                bars += (one for one in mine if one.nodes)
+        if why is not None:
+            stuck[array] = why
+    return Eligibility(stuck, tuple(bars))
+
+
+def why_never(demands: Demands) -> str | None:
+    """Say why a trainer that asks for this is not run at all, None if it is run."""
+    if demands.licenses:
+        return f"it asks for licences ({demands.licenses}), which do not come back with its nodes"
+    if demands.reservation:
+        return f"it asks for the reservation {demands.reservation}, and runs on idle nodes only"
+    try:
+        _parsed(demands)
+    except ConstraintError as error:
+        return str(error)
+    return None
+
+
+def too_few_left(view: TrainerView) -> str | None:
+    """Say that too few elements of a trainer are left for its least size: it has no use for nodes.
+
+    Those that have failed count: they are brought back.
+    """
+    least, elements = view.trainer.record.min_nodes, view.trainer.elements
+    left = sum(one.state not in _CANNOT_TRAIN for one in elements)
+    if left >= least or view.over or view.abandoned:
+        return None
+    return (
+        f"it needs {least} nodes at a time, and {left} of its elements are left that can train: "
+        "an operator holds or suspends others, or they were cancelled: then submit it again"
+    )
+
+
+def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
+    """Say that a trainer wants more nodes than there are where it asks, if these are known."""
+    if view.placed or not snapshot.all_nodes:
+        return None
+    record, every, usable = view.trainer.record, snapshot.all_nodes, snapshot.in_service
+    if record.partitions or record.nodes:  # few: else this is asked of hundreds of trainers
+        every &= _asked(view.trainer.demands, snapshot)
+        usable &= every
+    count, there = len(every), len(usable)
+    least = record.min_nodes
+    if least <= there:
+        return None
+    for partition in record.partitions:
+        if partition not in snapshot.by_partition:
+            return f"it asks for partition {partition}, which does not exist or has no nodes"
+    wants = f"it wants at least {least} nodes{_where(record)}, and"
+    if least > count:
+        return f"{wants} {snapshot.partition} has {count}"
+    return f"{wants} {there} of the {count} in {snapshot.partition} are in service"
+
+
+def _where(record: TrainerRecord) -> str:
+    """Say which nodes a trainer is confined to."""
+    partitions = f" of partition {' or '.join(record.partitions)}" if record.partitions else ""
+    return partitions + (f" among {record.nodes[:_SHOWN]}" if record.nodes else "")
+
+
+def _why_later(view: TrainerView, snapshot: Snapshot) -> str | None:
+    """Say what a trainer waits for, besides nodes, as its user asked."""
+    if (jobs := snapshot.queue.behind.get(view.array)) is not None:
+        return f"it waits for another job ({jobs})"
+    begin_s = view.trainer.demands.begin_s
+    if begin_s <= snapshot.time_s or view.state.begun:
+        return None
+    begin = time.strftime("%F %T", time.localtime(begin_s))
+    return f"it is not to begin before {begin} (its StartTime)"
+
+
+def _refused(view: TrainerView, own: frozenset[str], now_s: float) -> list[Bar]:
+    """Return the nodes on which a trainer's elements went wrong, or that Slurm refuses it."""
+    refused = {node: end_s for node, end_s in view.state.refused.items() if end_s > now_s}
+    if not refused:  # most trainers
+        return []
+    why = "Slurm refuses it, or the trainer's elements went wrong there"
+    return [Bar(why, frozenset(refused) - own, view.array, max(refused.values()))]
+
+
+def _why_not_now(wait: Wait) -> str:
+    return f"Slurm does not start more of it now: {wait.reason}"
+
+
+def _too_few(view: TrainerView, nodes: frozenset[str], out: frozenset[str]) -> str | None:
+    if not out or (fit := len(nodes - out)) >= view.trainer.record.min_nodes:
+        return None
+    others = "others lack what it asks for, Slurm refuses them, or its elements went wrong there"
+    return f"{fit} of {len(nodes)} nodes fit: {others}"
+
+
+def _unfit(demands: Demands, snapshot: Snapshot) -> frozenset[str]:
+    constraints, asks = _parsed(demands), demands.resources
+    counts = snapshot.configuration.counts_memory
+    too_small = [names for has, names in snapshot.by_resources if not asks.fit(has, counts)]
+    out = (snapshot.all_nodes - _asked(demands, snapshot)).union(*too_small)
+    if not constraints and not demands.excluded:  # most trainers
+        return out
+    return out.union(
+        node.name
+        for node in snapshot.nodes
+        if node.name in demands.excluded
+        or not all(one.allows(node.features) for one in constraints)
+    )
+
+
+def _asked(demands: Demands, snapshot: Snapshot) -> frozenset[str]:
+    """The nodes of the trainers' partition that are where a trainer asks, by partition or name."""
+    asked = snapshot.all_nodes
+    if demands.partitions:
+        of = snapshot.by_partition
+        asked &= frozenset[str]().union(*(of.get(one, ()) for one in demands.partitions))
+    return asked & demands.nodes if demands.nodes else asked
+
+
+def _parsed(demands: Demands) -> list[Constraint]:
+    return [parse_constraint(text) for text in sorted(demands.constraints)]

@@ -18,11 +18,10 @@ from bftrainer_slurm.controller.decide.available import (
     left_alone,
     refill,
     soon_available,
+    wanted,
 )
-from bftrainer_slurm.controller.decide.bars import for_all
-from bftrainer_slurm.controller.decide.eligibility import eligibility, too_few_left
-from bftrainer_slurm.controller.decide.planning import Made, Planning
-from bftrainer_slurm.controller.decide.problem import problem_of
+from bftrainer_slurm.controller.decide.bars import eligibility, for_all, nodes_off, too_few_left
+from bftrainer_slurm.controller.decide.planning import Made, Planning, problem_of
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
     end_asked,
@@ -34,7 +33,6 @@ from bftrainer_slurm.controller.decide.reconcile import (
     towards,
 )
 from bftrainer_slurm.controller.decide.time_limits import keep_limits
-from bftrainer_slurm.controller.decide.vacate import wanted
 from bftrainer_slurm.controller.decide.verdicts import judge
 from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.settings import Settings
@@ -167,15 +165,17 @@ class Decider:
     def _without_plan(self, draft: _Draft) -> tuple[Decision, Callable[..., Problem]]:
         """Return the decision as far as it needs no plan, and what builds the planning problem."""
         picture, settings = draft.picture, self.settings
-        idle = available(picture, settings)
+        bars = tuple(for_all(picture, settings))
+        off = nodes_off(bars)
+        idle = available(picture, off)
         free = growable(idle, picture, settings)
         eligible = eligibility(picture.views, picture.snapshot)
-        found = left_alone(picture, for_all(picture, settings))
+        found = left_alone(picture, bars)
         alone = {why: len(nodes) for why, nodes in found.items()}
         alone["kept for ordinary jobs"] = len(idle - free)
         hardware = hardware_of(picture.snapshot, settings)
         by_then = free
-        if soon := soon_available(picture, settings):
+        if soon := soon_available(picture, off):
             by_then |= growable(idle | soon, picture, settings) & soon
         build = partial(
             problem_of, picture, by_then, self._objective, self.appraiser, hardware, eligible
@@ -212,24 +212,26 @@ class Decider:
 
     def _give(self, draft: _Draft) -> None:
         """Empty the nodes that ordinary jobs shall find idle."""
-        settings, picture = self.settings, draft.picture
+        picture = draft.picture
         want = wanted(picture)
         draft.picture = replace(picture, kept=want.idle)
         if picture.now_s >= picture.judgement.due_s - picture.lead_s:
             make_way = partial(leave, nodes=want.leave, why="an ordinary job is expected there")
             draft.end(self._of_each(picture.views, make_way))
         if picture.reserve:
-            draft.end(refill(available(draft.picture, settings), draft.picture))
+            draft.end(refill(self._free(draft.picture), draft.picture))
 
     def _judge(self, draft: _Draft) -> None:
         """End elements that have failed too often on their node, or at all."""
         picture, settings = draft.picture, self.settings
         if not any(view.state.failing for view in picture.views):
             return
-        free = growable(available(picture, settings), picture, settings)
-        verdict = judge(picture, free, settings)
+        verdict = judge(picture, growable(self._free(picture), picture, settings), settings)
         draft.picture = replace(picture, avoid=verdict.avoid)
         draft.end(verdict.leaving, verdict.states)
+
+    def _free(self, picture: Picture) -> frozenset[Place]:
+        return available(picture, nodes_off(for_all(picture, self.settings)))
 
     def _end_spent(self, draft: _Draft) -> None:
         """End trainers that have used their node-hours."""

@@ -8,7 +8,7 @@ Pure: states and views in, the next states out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.controller.decide.actions import Shrink
@@ -44,17 +44,15 @@ def judge(picture: Picture, free: frozenset[Place], settings: Settings) -> Verdi
     ``free`` are the places in which trainers could be tried now.
     """
     now_s, avoid, in_service = picture.now_s, picture.avoid, picture.snapshot.in_service
-    known = [(view, view.state.failing) for view in picture.views if not view.over]
-    failing = [(view, one) for view, one in known if one is not None]
+    failing = [
+        (view, one) for view in picture.views if not view.over and (one := view.state.failing)
+    ]
     for view, one in failing:
         if view.abandoned and not one.trained:
             avoid = _innocent(one, avoid)
     failing = [(view, one) for view, one in failing if not view.abandoned]
-    users = {(one.nodes[0], view.trainer.user) for view, one in failing if len(one.nodes) == 1}
-    shared = Counter(node for node, _ in users)
-    # Each user counts once, and has one node at a time for all trainers that have never trained: a
-    # mistake in several scripts must not take nodes from others.
-    taken = {view.trainer.user: view.array for view, one in failing if _suspects(one, avoid)}
+    shared = _users_by_node(failing)
+    taken = _takers(failing, avoid)
     states: dict[int, TrainerState] = {}
     leaving: list[Shrink] = []
     for view, mine in failing:
@@ -80,6 +78,23 @@ def judge(picture: Picture, free: frozenset[Place], settings: Settings) -> Verdi
             states[view.array] = replace(state, failing=replace(mine, suspect=suspect))
             leaving += leave(view, {mine.node}, f"{mine.node} may be a bad node")
     return Verdict(states, avoid, tuple(leaving))
+
+
+def _takers(
+    failing: Iterable[tuple[TrainerView, Failing]], avoid: Mapping[str, float]
+) -> dict[str, int]:
+    """Return for which trainer of each user a node is left alone.
+
+    Each user counts once, and has one node at a time for all trainers that have never trained: a
+    mistake in several scripts must not take nodes from others.
+    """
+    return {view.trainer.user: view.array for view, one in failing if _suspects(one, avoid)}
+
+
+def _users_by_node(failing: Iterable[tuple[TrainerView, Failing]]) -> Mapping[str, int]:
+    """Return how many users have trainers that failed on a node, and on no other."""
+    users = {(one.nodes[0], view.trainer.user) for view, one in failing if len(one.nodes) == 1}
+    return Counter(node for node, _ in users)
 
 
 def _hopeless(

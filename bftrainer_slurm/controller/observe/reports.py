@@ -76,6 +76,9 @@ class Report:
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
+NO_REPORT = Report(-math.inf)
+
+
 def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
     """Return a progress note as a report; None if something in it is impossible."""
     measures = dict(numbered.note.measures)
@@ -130,7 +133,7 @@ class Progress:
     def __init__(self, before: float | None = None, before_s: float = -math.inf) -> None:
         self.refused = 0
         self._before_s = before_s
-        self._said = Report(-math.inf)  # the last one, as it came
+        self._said = NO_REPORT  # the last one, as it came
         self._total = Report(-math.inf, samples=before)
         self._recent: deque[Report] = deque()
 

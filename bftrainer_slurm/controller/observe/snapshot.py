@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from bftrainer_slurm.controller.observe.misfits import misfits
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
@@ -23,6 +22,37 @@ from bftrainer_slurm.model import (
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
 logger = logging.getLogger(__name__)
+
+
+def misfits(settings: Configuration, partition: str) -> Iterator[str]:
+    """Yield what is wrong with the settings of the trainers' partition, and what to do."""
+    if not settings.preempts:
+        yield (
+            f"ordinary jobs cannot preempt jobs in {partition}, so no element starts: give it "
+            "PreemptMode=REQUEUE, with PreemptType=preempt/partition_prio, or use another one"
+        )
+    if settings.exempt_s:
+        yield (
+            f"ordinary jobs could not preempt an element for {settings.exempt_s:.0f} s, so none "
+            f"starts: set PreemptExemptTime=0, or give {partition} a QOS that does"
+        )
+    if settings.cancels:
+        yield (
+            f"PreemptMode=CANCEL for {partition} or its QOS: set it to REQUEUE; a preempted "
+            "element is lost if the controller is down for longer than MinJobAge"
+        )
+    if settings.behind:
+        yield (
+            f"jobs in {', '.join(settings.behind)} wait behind trainers: give each of these "
+            f"partitions a PriorityTier above that of {partition} (0 is the lowest, and right for "
+            "trainers)"
+        )
+    if settings.grace_s:
+        yield (
+            f"{partition} has GraceTime={settings.grace_s}: set it to 0; an element that ends "
+            "within it counts as failed"
+        )
+
 
 _CONFIGURATION_S = 3600.0  # admins change it now and then
 _CONFIGURATION_AGAIN_S = 60.0  # if Slurm did not say
@@ -133,14 +163,7 @@ def read(
     Raises:
         GatewayError: Slurm did not answer, or not as it should.
     """
-    queue, unexplained, nodes = gateway.queue(), last.unexplained, last.nodes
-    if "nodes" in due:
-        nodes = gateway.nodes()
-        busy = frozenset(node.name for node in nodes if node.state is NodeState.BUSY)
-        unexplained = busy - _in_use(queue)
-        if unexplained - last.unexplained:  # what started there meanwhile is in the next queue
-            queue = gateway.queue()
-    unexplained -= _in_use(queue)
+    queue, nodes, unexplained = _queue_and_nodes(gateway, last, due)
     ours = tuple(trainer for trainer in queue.trainers if mine(trainer))
     others = _nodes_of(trainer for trainer in queue.trainers if not mine(trainer))
     ordinary = queue.ordinary_nodes | others if others else queue.ordinary_nodes
@@ -164,6 +187,20 @@ def read(
         if misfit not in last.misfits:
             logger.warning("%s", misfit)
     return snapshot
+
+
+def _queue_and_nodes(
+    gateway: Gateway, last: Snapshot, due: Set[str]
+) -> tuple[Queue, tuple[Node, ...], frozenset[str]]:
+    """Read the queue, and the nodes if they are due; return also which are ``unexplained``."""
+    queue, unexplained, nodes = gateway.queue(), last.unexplained, last.nodes
+    if "nodes" in due:
+        nodes = gateway.nodes()
+        busy = frozenset(node.name for node in nodes if node.state is NodeState.BUSY)
+        unexplained = busy - _in_use(queue)
+        if unexplained - last.unexplained:  # what started there meanwhile is in the next queue
+            queue = gateway.queue()
+    return queue, nodes, unexplained - _in_use(queue)
 
 
 def _configured(snapshot: Snapshot, gateway: Gateway) -> Snapshot:

@@ -1,8 +1,14 @@
-"""Sends the status to the keeper again and again, however long a turn of the loop takes."""
+"""Sends the status to the keeper again and again, however long a turn of the loop takes.
+
+And tells systemd that the controller works.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import socket
 import threading
 import time
 from typing import Any
@@ -10,6 +16,18 @@ from typing import Any
 from bftrainer_slurm.controller.observe.feed import Feed
 
 logger = logging.getLogger(__name__)
+
+
+def notify(state: str) -> None:
+    """Send a state such as ``READY=1``; does nothing if systemd has not started us."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):  # in the abstract namespace, see unix(7)
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(state.encode(), address)
+
 
 PUBLISH_EVERY_S = 2.0
 _LONG_S = 10.0

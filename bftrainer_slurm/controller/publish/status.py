@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bftrainer_slurm.controller.observe.reports import Progress
+from bftrainer_slurm.controller.observe.reports import NO_REPORT, Progress
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.failing import Failing
+from bftrainer_slurm.controller.state.counts import summary
+from bftrainer_slurm.controller.state.failing import Failing, why_kept
+from bftrainer_slurm.controller.state.goodput import Tally
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.one_size import why_kept
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
-from bftrainer_slurm.controller.state.preemptions import summary
-from bftrainer_slurm.controller.state.tally import Tally
 from bftrainer_slurm.controller.state.unheard import Unheard, named, since_s
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, Place, nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.planner.reasons import reasons_of
+from bftrainer_slurm.spec import TrainerRecord
 
 SCHEMA = 1  # of the published status
 _DAY_S = 86_400.0
@@ -46,7 +46,6 @@ def trainer_status(
     trainer, failing = view.trainer, view.state.failing
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
     running = since_s(view)
-    report = progress.last
     notice = _anew(known) if apart is None or now_s < apart.due_s else apart.notice
     return {
         "array": view.array,
@@ -58,16 +57,7 @@ def trainer_status(
         "failed_on": list(failing.failed_on) if failing else [],
         "notice": _kept(view, now_s) or _failing(failing) or _suspended(view) or notice,
         "error": (failing.text if failing else error) or None,
-        "min_nodes": trainer.record.min_nodes,
-        "max_nodes": trainer.record.max_nodes,
-        "sizes": list(trainer.record.sizes),
-        "step": trainer.record.step,
-        "weight": trainer.record.spec.weight,
-        "grace_s": trainer.record.spec.grace_s,
-        "node_hours": trainer.record.spec.node_hours,
-        "start_minutes": trainer.record.minutes,
-        "partitions": list(trainer.record.partitions),
-        "node_list": trainer.record.nodes,
+        **_asked(trainer.record),
         "submit_s": view.submit_s,
         "nodes": sorted(running),
         "starting": sorted(nodes_of(view.places) - running.keys()),
@@ -75,13 +65,37 @@ def trainer_status(
         "shrank": tally.shrank,
         "reclaimed": tally.reclaimed,
         "node_s": tally.node_s
-        + sum(max(0.0, now_s - start_s) for start_s in running.values() if start_s is not None),
-        "samples": report.samples if report else None,
-        "steps": report.steps if report else None,
-        "measures": dict(report.measures) if report else {},
+        + sum(max(0.0, now_s - one) for one in running.values() if one is not None),
+        **_reported(progress, now_s),
+        **known,
+    }
+
+
+def _asked(record: TrainerRecord) -> dict[str, Any]:
+    """Return what its user has asked for."""
+    return {
+        "min_nodes": record.min_nodes,
+        "max_nodes": record.max_nodes,
+        "sizes": list(record.sizes),
+        "step": record.step,
+        "weight": record.spec.weight,
+        "grace_s": record.spec.grace_s,
+        "node_hours": record.spec.node_hours,
+        "start_minutes": record.minutes,
+        "partitions": list(record.partitions),
+        "node_list": record.nodes,
+    }
+
+
+def _reported(progress: Progress, now_s: float) -> dict[str, Any]:
+    """Return how far it says that it has come."""
+    report = progress.last or NO_REPORT
+    return {
+        "samples": report.samples,
+        "steps": report.steps,
+        "measures": dict(report.measures),
         "samples_per_s": progress.samples_per_s(now_s),
         "refused_reports": progress.refused,
-        **known,
     }
 
 

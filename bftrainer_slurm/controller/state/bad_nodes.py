@@ -1,23 +1,189 @@
 """Nodes that are left alone for what happened to elements there: slow ends, silence, failures.
 
-What may be one user's own doing keeps only their trainer off a node (``TrainerState.refused``).
+What may be one user's own doing keeps only their trainer off a node (``TrainerState.refused``):
+what happened to elements of several users counts more.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import NamedTuple
 
 from bftrainer_slurm.controller.observe.schedule import lead_s
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.complaints import Complaints
-from bftrainer_slurm.controller.state.endings import Endings
-from bftrainer_slurm.controller.state.mute import MuteNodes, mute_sentence
-from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
+from bftrainer_slurm.controller.state.phases import ElementRecord, Ended, Event, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
+from bftrainer_slurm.controller.state.unheard import named
 from bftrainer_slurm.model import Trainer
 
 logger = logging.getLogger(__name__)
+
+_SEVERAL = 2  # users
+
+
+class Complaints:
+    """For each node the users whose elements it happened to, and until when it counts (Unix s)."""
+
+    def __init__(self) -> None:
+        self._until_s: dict[str, dict[str, float]] = {}
+
+    def add(self, node: str, user: str, until_s: float, now_s: float) -> bool:
+        """Note one more; return whether it counts for several users now."""
+        counts = {one: end_s for one, end_s in self._until_s.get(node, {}).items() if end_s > now_s}
+        self._until_s[node] = {**counts, user: until_s}
+        return len(self._until_s[node]) >= _SEVERAL
+
+    def nodes(self, now_s: float) -> list[str]:
+        """Return the nodes of which something still counts."""
+        return sorted(
+            node
+            for node, users in self._until_s.items()
+            if any(end_s > now_s for end_s in users.values())
+        )
+
+    def forget(self, node: str) -> None:
+        """Nothing is wrong there any more."""
+        self._until_s.pop(node, None)
+
+
+_COUNTED = 50
+_FEW = 3
+_UNUSUAL = 2.0  # times as long as the median
+
+
+class _Over(NamedTuple):
+    """An ending that was seen to be over at a time (Unix seconds), and how long it took."""
+
+    time_s: float
+    took_s: float
+
+
+class Endings:
+    """The last endings of elements. Only Slurm's data counts: an element's report can be forged."""
+
+    def __init__(self) -> None:
+        self._over: deque[_Over] = deque(maxlen=_COUNTED)
+        self._beside_s: dict[float, float] = {}  # by when an ending began: how long others take
+
+    def saw(self, ended: Iterable[Ended], since_s: Sequence[float], now_s: float) -> None:
+        """Count the elements that have left their nodes, and those that still end since then."""
+        self._over.extend(_Over(now_s, one.took_s) for one in ended)
+        beside_s = {one: self._others_s(one, since_s, now_s) for one in set(since_s)}
+        self._beside_s = {one: median(others_s or [0.0]) for one, others_s in beside_s.items()}
+
+    @property
+    def usual_s(self) -> float:
+        """How long endings take: nine in ten take no longer."""
+        took_s = self._took_s
+        return sorted(took_s)[int(0.9 * len(took_s))] if took_s else 0.0
+
+    def blame(
+        self, trainer: Trainer, state: TrainerState, now_s: float, allowed_s: float
+    ) -> tuple[TrainerState, dict[str, float]]:
+        """Return the nodes that take too long to end an element, and for how long they have.
+
+        Too long means ``allowed_s`` longer than the grace, and twice as long as usual here, and as
+        what else ends at this time: an Epilog may take long on every node, and may be new. A node
+        is blamed once for each ending.
+        """
+        if len(self._over) < _FEW:
+            return state, {}
+        usual_s, grace_s = median(self._took_s), trainer.record.spec.grace_s
+
+        def is_slow(since_s: float) -> bool:
+            expected_s = max(usual_s, self._beside_s.get(since_s, 0.0))
+            return now_s - since_s > grace_s + max(allowed_s, _UNUSUAL * expected_s)
+
+        slow = {
+            task: record
+            for task, record in state.elements.items()
+            if record.phase is Phase.ENDING and not record.blamed and is_slow(record.since_s)
+        }
+        blamed = {task: replace(record, blamed=True) for task, record in slow.items()}
+        nodes = {one.node: now_s - one.since_s for one in slow.values() if one.node is not None}
+        return replace(state, elements={**state.elements, **blamed}) if slow else state, nodes
+
+    @property
+    def _took_s(self) -> list[float]:
+        return [one.took_s for one in self._over]
+
+    def _others_s(self, since_s: float, all_since_s: Sequence[float], now_s: float) -> list[float]:
+        """Return how long others took, or have taken so far, that end at the same time as one.
+
+        Of those that began much later nobody knows yet. If there are no others, these are the last
+        ones: a node that is left alone ends nothing, so that a few slow ends in a row are those of
+        several nodes.
+        """
+        so_far_s = [now_s - one for one in all_since_s]
+        so_far_s.remove(now_s - since_s)  # its own
+        known_s = [one for one in so_far_s if _UNUSUAL * one >= now_s - since_s]
+        took_s = [one.took_s for one in self._over if one.time_s > since_s]
+        return known_s + took_s or self._took_s[-_FEW:]
+
+
+# A note may be on its way; a prolog, or a slow file system, may hold up the batch script.
+_SURE_S = {Phase.MUTE: 5.0, Phase.RUNNING: 120.0}
+
+
+class MuteNodes:
+    """Which they are, whose elements were mute there, and until when (Unix seconds) that counts."""
+
+    def __init__(self) -> None:
+        self._complaints = Complaints()
+        self.deaf_s = -math.inf  # when no notes came through last: silence says nothing before
+
+    def names(self, now_s: float) -> list[str]:
+        """Return the nodes."""
+        return self._complaints.nodes(now_s)
+
+    def heard(self, node: str) -> None:
+        """An element there says that it is up."""
+        self._complaints.forget(node)
+
+    def look(
+        self, trainer: Trainer, state: TrainerState, now_s: float, until_s: float
+    ) -> tuple[TrainerState, list[str]]:
+        """Return a trainer's state after a look, and the nodes that all trainers shall avoid."""
+        mute = {
+            task: record
+            for task, record in state.elements.items()
+            if record.phase in _SURE_S and record.mute and not record.blamed
+        }
+        sure = {task: one for task, one in mute.items() if self._is_sure(one, now_s)}
+        if ended := _nodes(one for one in mute.values() if one.phase is Phase.MUTE):
+            state = refuse(state, ended, now_s + _SURE_S[Phase.MUTE])
+        if not sure:
+            return state, []
+        nodes = _nodes(sure.values())
+        complain = self._complaints.add
+        shared = [node for node in nodes if complain(node, trainer.user, until_s, now_s)]
+        blamed = {task: replace(record, blamed=True) for task, record in sure.items()}
+        state = replace(state, elements={**state.elements, **blamed})
+        return refuse(state, nodes, until_s), shared
+
+    def _is_sure(self, record: ElementRecord, now_s: float) -> bool:
+        """What runs may wait for a keeper that is away; what has ended has not."""
+        runs = record.phase is Phase.RUNNING
+        since_s = max(record.since_s, self.deaf_s) if runs else record.since_s
+        return now_s - since_s >= _SURE_S[record.phase]
+
+
+def mute_sentence(nodes: Sequence[str]) -> str:
+    """Say for the admin what is wrong with these nodes, and where to look."""
+    return (
+        f"{named(nodes)}: elements ran there and never said that they were up. Is BFTrainer's "
+        "plugin there, in the node's own plugstack.conf, and built for its Slurm? Does the node "
+        "reach the keeper? slurmd's log may say more"
+    )
+
+
+def _nodes(records: Iterable[ElementRecord]) -> set[str]:
+    return {record.node for record in records if record.node is not None}
 
 
 class BadNodes:

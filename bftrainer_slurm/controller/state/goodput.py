@@ -6,12 +6,66 @@ What it trained comes from its own reports; when it had nodes is in the history.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
-from typing import Any, Self
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any, Self, TypeAlias
 
 from bftrainer_slurm.controller.observe.reports import Report
-from bftrainer_slurm.controller.state.losses import NO_LOSS, Loss
+
+OFTEN = 2  # the first time there may have been no checkpoint yet
+MOST_S = 3600.0  # nobody keeps nodes for ever by what a change would lose
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a trainer's members say of its restarts.
+
+    ``from_start`` is how often in a row it has begun at step 0 again after a change. It has trained
+    for ``present_s`` since its last start, and for ``unsaved_s`` since its last checkpoint, 0 if
+    the time is not known or a planned change loses nothing.
+    """
+
+    from_start: int = 0
+    present_s: float = 0.0
+    unsaved_s: float = 0.0
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether each change takes it back to step 0, as far as was seen."""
+        return self.from_start >= OFTEN
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of training that a change now would lose."""
+        lost_s = self.present_s if self.begins_anew else min(self.present_s, self.unsaved_s)
+        return min(lost_s, MOST_S)
+
+    def trained(self, seconds: float, report: Report) -> Loss:
+        """Return the loss after more training without a change."""
+        count = self.from_start if report.from_start is None else report.from_start
+        count = max(count, self.from_start) if count else 0
+        return Loss(count, self.present_s + seconds, report.unsaved_s or 0.0)
+
+    def restarted(self, seconds: float, report: Report) -> tuple[Loss, float]:
+        """Return the loss after a new start, and how many seconds of before are trained again.
+
+        ``seconds`` were trained before it since the last report. Steps that have numbers are told
+        as trained again by themselves (``again_s``).
+        """
+        count = self.from_start  # if its first node has not trained before, and cannot tell
+        if report.from_start is not None:
+            count = max(count + 1, report.from_start) if report.from_start else 0
+        after = Loss(count, 0.0, report.unsaved_s or 0.0)
+        if report.again_s:
+            return after, 0.0
+        if report.from_start or after.begins_anew:
+            return after, self.present_s + seconds
+        return after, min(self.present_s, self.unsaved_s)
+
+
+NO_LOSS = Loss()
+
 
 WORK_COLUMNS = (
     "since_s, time_s, trained_s, rescaling_s, generation, again_s, from_start, present_s, unsaved_s"
@@ -145,3 +199,64 @@ def goodput(
         "again_s": again_s,
         "with_nodes_s": with_nodes_s,
     }
+
+
+Row: TypeAlias = tuple[int, float, float | None, str | None]  # task, start_s, end_s, how
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """A summary of one trainer so far. ``node_s`` counts finished stays only.
+
+    ``had`` says when it had nodes.
+    """
+
+    grew: int = 0
+    shrank: int = 0
+    reclaimed: int = 0
+    node_s: float = 0.0
+    had: Served = field(default_factory=Served)
+
+
+class Stays:
+    """One trainer's stays; ``tally`` is of all of them."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        known = list(rows)
+        ways = Counter(how for *_, how in known)
+        node_s = sum(end_s - start_s for _, start_s, end_s, _ in known if end_s is not None)
+        had = served((start_s, end_s) for _, start_s, end_s, _ in known)
+        self.tally = Tally(len(known), ways["shrank"], ways["reclaimed"], node_s, had)
+        self._open_s = {task: start_s for task, start_s, end_s, _ in known if end_s is None}
+
+    def begin(self, task: int, start_s: float) -> bool:
+        """Add a stay; return whether it could be: not if it begins before others are over."""
+        tally, had = self.tally, self.tally.had
+        since_s = had.last_s if had.open_s is None else had.open_s
+        if task in self._open_s or (since_s is not None and start_s < since_s):
+            return False
+        self._open_s[task] = start_s
+        if had.open_s is None:
+            first_s = start_s if had.first_s is None else had.first_s
+            had = replace(had, open_s=start_s, first_s=first_s)
+        self.tally = replace(tally, grew=tally.grew + 1, had=had)
+        return True
+
+    def end(self, task: int, end_s: float, how: str) -> bool:
+        """End a stay; return whether it could be: not if it is not known to have begun."""
+        start_s, tally, had = self._open_s.pop(task, None), self.tally, self.tally.had
+        if start_s is None or had.open_s is None:
+            return False
+        end_s = max(start_s, end_s)
+        last_s = end_s if had.last_s is None else max(had.last_s, end_s)
+        had = replace(had, last_s=last_s)
+        if not self._open_s and had.open_s is not None:
+            had = replace(had, seconds=had.seconds + last_s - had.open_s, open_s=None)
+        self.tally = replace(
+            tally,
+            shrank=tally.shrank + (how == "shrank"),
+            reclaimed=tally.reclaimed + (how == "reclaimed"),
+            node_s=tally.node_s + end_s - start_s,
+            had=had,
+        )
+        return True

@@ -15,8 +15,7 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.state.ageing import old
-from bftrainer_slurm.controller.state.counts import Counts
+from bftrainer_slurm.controller.state.counts import LATE_S, Counts, Preemption
 from bftrainer_slurm.controller.state.database import (
     Database,
     Spans,
@@ -24,13 +23,11 @@ from bftrainer_slurm.controller.state.database import (
     newest,
     put,
 )
-from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Work
+from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Stays, Tally, Work
 from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.learnt import Rows, differ, taken_over
 from bftrainer_slurm.controller.state.lessons import Lessons
-from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
-from bftrainer_slurm.controller.state.schema import UPGRADES, tables_with
-from bftrainer_slurm.controller.state.tally import Stays, Tally
+from bftrainer_slurm.controller.state.schema import UPGRADES, old, tables_with
 from bftrainer_slurm.model import ElementId, Trainer
 
 _PROBLEMS_KEPT = 100
@@ -56,19 +53,19 @@ class History:
     Only opening it raises: what cannot be written waits, and ``trouble`` says why. A damaged file
     is moved aside and replaced: trainers can also be planned without their past. ``counts`` is what
     this process has noted. A clock may be wrong at boot, or have been: what was noted in the future
-    by this ``clock`` (Unix seconds) stays, and holds up nothing.
+    by this ``clock`` (Unix seconds) stays, and holds up nothing. ``database`` is the open file.
     """
 
     def __init__(self, path: Path | str, clock: Callable[[], float] = time.time) -> None:
         try:
-            self._database = Database(path, UPGRADES)
+            self.database = Database(path, UPGRADES)
         except sqlite3.Error as error:
             raise HistoryError(f"history {path}: {error}; move it away to get a new one") from error
         self.counts = Counts()
         self._clock = clock
-        self.lessons = Lessons(self._database, self.counts.pauses, clock)
-        self.holes = Spans(self._database, "holes")
-        self.inventory = Inventory(self._database)
+        self.lessons = Lessons(self.database, self.counts.pauses, clock)
+        self.holes = Spans(self.database, "holes")
+        self.inventory = Inventory(self.database)
         self._in_file = path != ":memory:"
         self._stays: dict[int, Stays] = {}
         self._ended: dict[int, str] = {}  # the file may not have it yet
@@ -77,7 +74,7 @@ class History:
     @property
     def trouble(self) -> str | None:
         """Why it cannot be written now, None if it can."""
-        return self._database.trouble
+        return self.database.trouble
 
     def begin_stay(self, element: ElementId, node: str, time_s: float) -> None:
         """Note that an element runs on a node."""
@@ -86,7 +83,7 @@ class History:
         if stays is not None and not stays.begin(element.task, time_s):
             del self._stays[element.array]
         begin = "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)"
-        self._database.write((begin, (element.array, element.task, node, time_s)))
+        self.database.write((begin, (element.array, element.task, node, time_s)))
 
     def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
         """Note that an element has ended."""
@@ -99,16 +96,16 @@ class History:
             "WHERE array = ? AND task = ? AND end_s IS NULL"
         )
         ended = (time_s, how, element.array, element.task)
-        self._database.write((end, ended), _unask(element))
+        self.database.write((end, ended), _unask(element))
 
     def open_stays(self) -> dict[ElementId, str]:
         """Return the node of each element that runs, as far as is known."""
-        rows = self._database.read("SELECT array, task, node FROM stays WHERE end_s IS NULL")
+        rows = self.database.read("SELECT array, task, node FROM stays WHERE end_s IS NULL")
         return {ElementId(array, task): node for array, task, node in rows}
 
     def ask(self, stays: Iterable[Stay], time_s: float) -> None:
         """Note that elements are being asked to end these stays."""
-        self._database.write(
+        self.database.write(
             *(
                 put("asked", stay.element.array, stay.element.task, time_s, stay.node, stay.start_s)
                 for stay in stays
@@ -117,12 +114,12 @@ class History:
 
     def unask(self, elements: Iterable[ElementId]) -> None:
         """Note that elements were not asked to leave after all."""
-        self._database.write(*(_unask(one) for one in elements))
+        self.database.write(*(_unask(one) for one in elements))
 
     def asked(self, array: int) -> set[Stay]:
         """Return the stays that a trainer's elements were asked to end, and may not have ended."""
         query = "SELECT task, node, start_s FROM asked WHERE array = ?"
-        rows = self._database.read(query, array)
+        rows = self.database.read(query, array)
         return {Stay(ElementId(array, task), node, start_s) for task, node, start_s in rows}
 
     def tally(self, array: int) -> Tally:
@@ -130,7 +127,7 @@ class History:
         if (known := self._stays.get(array)) is not None:
             return known.tally
         query = "SELECT task, start_s, end_s, how FROM stays WHERE array = ?"
-        rows = self._database.read(query, array)
+        rows = self.database.read(query, array)
         if self.trouble is not None and not rows:
             return Tally()  # perhaps it cannot be read
         self._stays[array] = Stays(rows)
@@ -138,11 +135,11 @@ class History:
 
     def set_work(self, array: int, work: Work) -> None:
         """Note the sum of a trainer's reports."""
-        self._database.write(put("work", array, *work.row))
+        self.database.write(put("work", array, *work.row))
 
     def work(self, array: int) -> Work | None:
         """Return the sum of a trainer's reports, None if it has made none."""
-        rows = self._database.read(f"SELECT {WORK_COLUMNS} FROM work WHERE array = ?", array)
+        rows = self.database.read(f"SELECT {WORK_COLUMNS} FROM work WHERE array = ?", array)
         now_s = self._clock()
         works = map(Work.of, rows)
         return next((replace(work, time_s=min(work.time_s, now_s)) for work in works), None)
@@ -153,14 +150,14 @@ class History:
             self.counts.delays.add(one.delay_s)
             self.counts.preempted_elements += one.elements
             self.counts.late_jobs += one.delay_s > LATE_S
-            self._database.write(put("preemptions", *astuple(one)))
+            self.database.write(put("preemptions", *astuple(one)))
             if self._preemptions is not None:
                 self._preemptions.append(one)
 
     def preemptions(self, since_s: float) -> list[Preemption]:
         """Return these jobs from a time on."""
         if self._preemptions is None:
-            rows = self._database.read("SELECT * FROM preemptions WHERE time_s >= ?", since_s)
+            rows = self.database.read("SELECT * FROM preemptions WHERE time_s >= ?", since_s)
             self._preemptions = [Preemption(*row) for row in rows]
         return [one for one in self._preemptions if one.time_s >= since_s]
 
@@ -171,7 +168,7 @@ class History:
         self.counts.plans[status] += 1
         self.counts.solving.add(solve_s)
         plan = put("plans", time_s, pool, used, objective, status, solve_s)
-        self._database.write(plan)
+        self.database.write(plan)
 
     def add_problem(self, time_s: float, document_of: Callable[[], dict[str, Any]]) -> None:
         """Note the planned problem. A file keeps the last ones.
@@ -181,22 +178,22 @@ class History:
         if not self._in_file or self.trouble is not None:
             return
         text = zlib.compress(json.dumps(document_of()).encode(), level=1)
-        self._database.write(put("problems", time_s, text), newest("problems", _PROBLEMS_KEPT))
+        self.database.write(put("problems", time_s, text), newest("problems", _PROBLEMS_KEPT))
 
     def add_progress(self, array: int, time_s: float, samples: float, measures: str) -> None:
         """Note how far a trainer says it has come."""
-        self._database.write(put("progress", array, time_s, samples, measures))
+        self.database.write(put("progress", array, time_s, samples, measures))
 
     def add_pause(self, array: int, time_s: float, nodes: int, seconds: float) -> None:
         """Note how long a trainer stood still before it went on with so many nodes."""
-        self._database.write(
+        self.database.write(
             put("pauses", array, time_s, nodes, seconds),
             newest("pauses", _PAUSES_KEPT, array=array),
         )
 
     def samples(self, array: int) -> tuple[float, float] | None:
         """Return how many samples a trainer had, and when; None if it never reported any."""
-        rows = self._database.read(
+        rows = self.database.read(
             "SELECT samples, time_s FROM progress WHERE array = ? ORDER BY rowid DESC LIMIT 1",
             array,
         )
@@ -204,17 +201,17 @@ class History:
 
     def has_trained(self, array: int) -> bool:
         """Return whether a trainer's throughput was ever measured: then it does train."""
-        return bool(self._database.read("SELECT 1 FROM looks WHERE array = ? LIMIT 1", array))
+        return bool(self.database.read("SELECT 1 FROM looks WHERE array = ? LIMIT 1", array))
 
     def has_begun(self, array: int) -> bool:
         """Return whether a trainer has ever had a node; yes if the history does not tell."""
         if self.trouble is not None or self.tally(array).grew > 0:
             return True
-        return bool(self._database.read("SELECT 1 FROM trainers WHERE array = ? AND begun", array))
+        return bool(self.database.read("SELECT 1 FROM trainers WHERE array = ? AND begun", array))
 
     def knows_another(self, array: int, id_: str) -> bool:
         """Return whether another trainer is known under this array."""
-        rows = self._database.read("SELECT id FROM trainers WHERE array = ?", array)
+        rows = self.database.read("SELECT id FROM trainers WHERE array = ?", array)
         return bool(rows) and differ(id_, rows[0][0])
 
     def meet(self, array: int, id_: str, time_s: float) -> str | None:
@@ -225,12 +222,12 @@ class History:
         """
         if self.knows_another(array, id_):
             self.forget(array)
-        rows = self._database.read("SELECT over FROM trainers WHERE array = ?", array)
+        rows = self.database.read("SELECT over FROM trainers WHERE array = ?", array)
         met = (
             "INSERT INTO trainers (array, id, time_s) VALUES (?, ?, ?) "
             "ON CONFLICT DO UPDATE SET id = excluded.id, time_s = excluded.time_s"
         )
-        self._database.write((met, (array, id_, time_s)))
+        self.database.write((met, (array, id_, time_s)))
         return self._ended.get(array, rows[0][0] if rows else None)
 
     def describe(self, trainer: Trainer, time_s: float) -> float:
@@ -239,22 +236,22 @@ class History:
         Return when it was submitted: a requeue gives an element a new time of submission.
         """
         array = trainer.array
-        before = self._database.read("SELECT submit_s FROM met WHERE array = ?", array)
+        before = self.database.read("SELECT submit_s FROM met WHERE array = ?", array)
         submit_s: float = min(trainer.submit_s, *(first_s for (first_s,) in before), math.inf)
         wants = (trainer.record.min_nodes, trainer.record.max_nodes)
         row = (array, time_s, trainer.user, trainer.name, submit_s, *wants)
-        self._database.write(put("met", *row))
+        self.database.write(put("met", *row))
         return submit_s
 
     def end(self, array: int, why: str) -> None:
         """Note that a trainer is over: it has finished, or is given up."""
         self._ended[array] = why
-        self._database.write(("UPDATE trainers SET over = ? WHERE array = ?", (why, array)))
+        self.database.write(("UPDATE trainers SET over = ? WHERE array = ?", (why, array)))
 
     def end_unseen(self) -> None:
         """End what was open when this host worked last, at an unknown time: others worked since."""
         self._stays.clear()
-        self._database.write(
+        self.database.write(
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
             ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
@@ -265,25 +262,25 @@ class History:
 
         Of two trainers under one array the one that was met later counts, with what is about it.
         """
-        self._database.write(*taken_over(rows, self._database, self.forget, self._clock()))
+        self.database.write(*taken_over(rows, self.database, self.forget, self._clock()))
 
     def forget(self, array: int) -> None:
         """Drop all data about the trainer with this array id."""
         these = (
             (f"DELETE FROM {table} WHERE array = ?", (array,)) for table in tables_with("array")
         )
-        self._database.write(*these)
+        self.database.write(*these)
         self._stays.pop(array, None)
         self._ended.pop(array, None)
 
     def forget_old(self, now_s: float, living: Iterable[int] = ()) -> None:
         """Drop data older than 90 days, except those about ``living`` trainers (array ids)."""
-        self._database.write(*old(self._database, now_s, living))
+        self.database.write(*old(self.database, now_s, living))
         self._stays.clear()
 
     def close(self) -> None:
         """Close the file."""
-        self._database.close()
+        self.database.close()
 
 
 def _unask(element: ElementId) -> Statement:

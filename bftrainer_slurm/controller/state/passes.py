@@ -1,7 +1,7 @@
 """What Slurm's backfill scheduler has judged, and when it judges next.
 
 A pass tries every waiting job, on idle nodes and on nodes of elements, which it preempts if a job
-fits. ``decide.vacate`` says what to do about it.
+fits. ``decide.available`` says what to do about it.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any, Protocol, TypeAlias
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
+from bftrainer_slurm.controller.state.goodput import NO_LOSS, Loss
 from bftrainer_slurm.controller.state.lessons import (
     LOOKS_A_SIZE,
     RESCALES_A_KIND,
@@ -21,39 +22,17 @@ from bftrainer_slurm.controller.state.lessons import (
     Lessons,
     Look,
     Rescale,
+    Stopwatch,
 )
-from bftrainer_slurm.controller.state.losses import NO_LOSS, Loss
-from bftrainer_slurm.controller.state.measuring import Stopwatch
+from bftrainer_slurm.controller.state.pauses import PRIOR_COSTS, RescaleCosts, cost_s
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves import Exploration, Fit, Fits, Measurement, Standing
 from bftrainer_slurm.planner.curves.news import FIRST_S
 
 _SIZES = 64
-# The prior weighs as much as so many measured rescales: a single one that hung is not believed. It
-# weighs one more for each ten minutes without a rescale: then another try is worth while.
-_PRIOR_WEIGHS = 2
-_FADES_S = 600.0
-_MOST_COST_S = 120.0  # nobody can keep nodes by reporting long pauses
 _Rescales: TypeAlias = dict[tuple[Runtime, bool], deque[Rescale]]  # the last ones of each kind
 _ANOTHER_SCRIPT = 0.25  # a larger relative difference shows another script of this name
-
-
-@dataclass(frozen=True, slots=True)
-class RescaleCosts:
-    """Seconds without progress: after a trainer grew, after it shrank, at a start without nodes."""
-
-    up_s: float
-    down_s: float
-    start_s: float
-
-
-# Until a trainer's own are measured. With torch 2.13 on CPUs.
-PRIOR_COSTS = {
-    Runtime.C10D: RescaleCosts(8.0, 7.0, start_s=8.0),
-    Runtime.AGENT: RescaleCosts(0.3, 0.3, start_s=8.0),
-    Runtime.WORKER: RescaleCosts(0.2, 0.2, start_s=8.0),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +157,8 @@ class Profiles:
         """Return the recent costs of changes of size, as a median of them and of the prior."""
         known = self._trainer(view)
         prior = PRIOR_COSTS[self._runtime(known)]
-        up_s = _cost_s(prior.up_s, self._costs(known, grew=True), now_s)
-        down_s = _cost_s(prior.down_s, self._costs(known, grew=False), now_s)
+        up_s = cost_s(prior.up_s, self._costs(known, grew=True), now_s)
+        down_s = cost_s(prior.down_s, self._costs(known, grew=False), now_s)
         return RescaleCosts(up_s, down_s, prior.start_s)
 
     def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
@@ -292,14 +271,6 @@ class Profiles:
 def _last(rescales: _Rescales) -> Rescale | None:
     newest = (one[-1] for one in rescales.values())
     return max(newest, key=lambda one: one.time_s, default=None)
-
-
-def _cost_s(prior_s: float, measured: Sequence[Rescale], now_s: float) -> float:
-    if not measured:
-        return prior_s
-    quiet_s = max(0.0, now_s - measured[-1].time_s)
-    priors = [prior_s] * (_PRIOR_WEIGHS + int(quiet_s / _FADES_S))
-    return min(median([*priors, *(one.seconds for one in measured)]), _MOST_COST_S)
 
 
 def _differ(looks: Iterable[Look], others: Iterable[Look]) -> bool:

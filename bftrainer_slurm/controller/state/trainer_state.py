@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bftrainer_slurm.controller.state.failing import Failing, failed
-from bftrainer_slurm.controller.state.one_size import UNKNOWN, OneSize
+from bftrainer_slurm.controller.state.failing import UNKNOWN, Failing, OneSize, failed
 from bftrainer_slurm.controller.state.phases import (
     HELD,
     Began,

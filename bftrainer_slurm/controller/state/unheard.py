@@ -119,7 +119,7 @@ def unheard(
     """Return what to say of elements that do not train together; None: they do, or few run.
 
     ``joined``: a group was formed as it should be. Progress alone does not show that. ``hears``:
-    whether notes come through; of those that are mute then, ``state.mute`` has something else to
+    whether notes come through; of those that are mute then, ``bad_nodes`` has something else to
     say. ``patience_s``: how long nodes may take to join.
     """
     if view.trainer.record.max_nodes == 1:  # there is nobody to meet

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
+from typing import TypeAlias
 
 from bftrainer_slurm.controller.state.phases import (
     BROKEN,
@@ -180,21 +181,7 @@ def views_of(
     ):
         return tuple(same.values())  # most of the time
     claims = [list(_claims(trainer.array, state)) for trainer, state in known]
-    placed: dict[ElementId, Place] = {}
-    taken: set[Place] = set()
-
-    def free(place: Place) -> bool:
-        return place not in taken and place.node not in ordinary_nodes
-
-    others: dict[Set[Place], Iterator[Place]] = {}  # thousands may be released for the same places
-    for _, id_, places in sorted(chain.from_iterable(claims), key=itemgetter(0, 1)):
-        if places not in others:
-            others[places] = filter(free, sorted(places))
-        wished = filter(free, _before(last.get(id_.array), id_, places))
-        place = next(chain(wished, others[places]), None)
-        if place is not None:
-            placed[id_] = place
-            taken.add(place)
+    placed = _placed(chain.from_iterable(claims), ordinary_nodes, last)
     views: list[TrainerView] = []
     for (trainer, state), mine in zip(known, claims, strict=True):
         on = {id_: placed[id_] for _, id_, _ in mine if id_ in placed}
@@ -206,7 +193,32 @@ def views_of(
     return tuple(views)
 
 
-def _claims(array: int, state: TrainerState) -> Iterator[tuple[float, ElementId, Set[Place]]]:
+_Claim: TypeAlias = tuple[float, ElementId, Set[Place]]
+
+
+def _placed(
+    claims: Iterable[_Claim], ordinary_nodes: frozenset[str], last: Mapping[int, TrainerView]
+) -> dict[ElementId, Place]:
+    """Give each place to one element, in the order of their claims."""
+    placed: dict[ElementId, Place] = {}
+    taken: set[Place] = set()
+
+    def free(place: Place) -> bool:
+        return place not in taken and place.node not in ordinary_nodes
+
+    others: dict[Set[Place], Iterator[Place]] = {}  # thousands may be released for the same places
+    for _, id_, places in sorted(claims, key=itemgetter(0, 1)):
+        if places not in others:
+            others[places] = filter(free, sorted(places))
+        wished = filter(free, _before(last.get(id_.array), id_, places))
+        place = next(chain(wished, others[places]), None)
+        if place is not None:
+            placed[id_] = place
+            taken.add(place)
+    return placed
+
+
+def _claims(array: int, state: TrainerState) -> Iterator[_Claim]:
     """Yield the elements that run or may start, since when, and the places that each may have."""
     for task, record in sorted(state.elements.items()):
         if record.phase is Phase.RELEASED:

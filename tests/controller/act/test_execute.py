@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.act.execute import BUDGET_S, after, execute
+from bftrainer_slurm.controller.act.execute import BUDGET_S, BURST, Pacer, after, execute
 from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.controller.act.pacing import BURST, Pacer
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState

@@ -6,50 +6,16 @@ import getpass
 import os
 import threading
 import time
-from collections.abc import Sequence
 
 import pytest
 
 from bftrainer_slurm.controller.act.groups import KeeperGroups
-from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
+from tests.controller.fake_keeper import FakeKeeper
 from tests.controller.worlds import ARRAY, Clock
 
 ME = getpass.getuser()
-
-
-class FakeKeeper:
-    """Notes what it is told. ``silent``: it does not answer."""
-
-    identity = "first"
-    silent = False
-
-    def __init__(self) -> None:
-        self.heard: list[tuple[object, ...]] = []
-        self.asked = 0
-
-    def own(self, *words: object) -> None:
-        self._hear("own", *words)
-
-    def part(self, array: int, tasks: Sequence[int]) -> bool:
-        self._hear("part", array, list(tasks))
-        return True
-
-    def lost(self, *words: object) -> None:
-        self._hear("lost", *words)
-
-    def finish(self, *words: object) -> None:
-        self._hear("finish", *words)
-
-    def end_run(self, *words: object) -> None:
-        self._hear("end", *words)
-
-    def _hear(self, *words: object) -> None:
-        self.asked += 1
-        if self.silent:
-            raise KeeperError("no answer")
-        self.heard.append(words)
 
 
 @pytest.fixture
@@ -134,14 +100,7 @@ def test_a_silent_keeper_is_left_alone_for_a_moment(
 
 
 def test_all_groups_are_asked_at_the_same_time(groups: KeeperGroups, keeper: FakeKeeper) -> None:
-    together = threading.Barrier(3, timeout=120)
-    hear = keeper._hear
-
-    def slow(*words: object) -> None:
-        together.wait()
-        hear(*words)
-
-    keeper._hear = slow  # type: ignore[method-assign]
+    keeper.answers = threading.Barrier(3, timeout=120).wait
     groups.part({1: [0], 2: [0, 1], 3: [5]})
     assert sorted(keeper.heard) == [("part", 1, [0]), ("part", 2, [0, 1]), ("part", 3, [5])]
 
@@ -150,7 +109,7 @@ def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(
     groups: KeeperGroups, keeper: FakeKeeper
 ) -> None:
     answered = threading.Event()
-    keeper._hear = lambda *_: answered.wait(60)  # type: ignore[method-assign,assignment,return-value]
+    keeper.answers = lambda: answered.wait(60)
     began_s = time.monotonic()
     unheard = groups.part({array: [0] for array in range(1000)})
     took_s = time.monotonic() - began_s
@@ -174,12 +133,12 @@ def test_it_is_known_of_whom_the_keeper_was_not_told(
 
 
 def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(
-    groups: KeeperGroups, keeper: FakeKeeper, monkeypatch: pytest.MonkeyPatch
+    groups: KeeperGroups, keeper: FakeKeeper
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail() -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(keeper, "_hear", fail)
+    keeper.answers = fail
     with pytest.raises(ZeroDivisionError):
         groups.part({1: [0], 2: [0]})
 

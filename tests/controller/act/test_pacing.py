@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.act.pacing import BURST, Pacer
+from bftrainer_slurm.controller.act.execute import BURST, Pacer
 from bftrainer_slurm.model import RateLimit
 from tests.controller.worlds import Clock
 

@@ -46,7 +46,8 @@ BOTH = snapshot((node("n1"), node("n2")))
 
 
 def free(seen: Snapshot, *views: TrainerView, **known: object) -> set[str]:
-    return {one.node for one in available(picture(*views, of=seen, **known), SETTINGS)}
+    now = picture(*views, of=seen, **known)
+    return {one.node for one in available(now, nodes_off(for_all(now, SETTINGS)))}
 
 
 def test_an_idle_node_is_available() -> None:

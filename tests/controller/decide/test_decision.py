@@ -38,7 +38,7 @@ from bftrainer_slurm.model import (
 )
 from bftrainer_slurm.planner.instance import parse
 from bftrainer_slurm.planner.problem import Plan, Problem
-from tests.controller.test_loop import Planner
+from tests.controller.setting import Planner
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.decide.bars import Bar
-from bftrainer_slurm.controller.decide.eligibility import Eligibility
-from bftrainer_slurm.controller.decide.planning import same_question
-from bftrainer_slurm.controller.decide.problem import problem_of
+from bftrainer_slurm.controller.decide.bars import Bar, Eligibility
+from bftrainer_slurm.controller.decide.planning import problem_of, same_question
+from bftrainer_slurm.controller.state.pauses import RescaleCosts
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
-from bftrainer_slurm.controller.state.profiles import Appraisal, RescaleCosts
+from bftrainer_slurm.controller.state.profiles import Appraisal
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve
 from bftrainer_slurm.planner.objectives import find

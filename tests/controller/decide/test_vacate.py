@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bftrainer_slurm.controller.decide.vacate import Wanted, wanted
+from bftrainer_slurm.controller.decide.available import Wanted, wanted
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.passes import Judgement
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase

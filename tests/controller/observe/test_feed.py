@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -11,30 +10,9 @@ import pytest
 from bftrainer_slurm.controller.observe import feed as feed_module
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, SilentError
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote, ProtocolError
+from bftrainer_slurm.keeper.protocol import NumberedNote, ProtocolError
 from scripts.labcluster.waiting import wait_until
-
-
-class FakeKeeper:
-    """Streams its notes from after a number on, and then hangs up as it is told to."""
-
-    def __init__(self, identity: str, notes: int, then: Exception | None = None) -> None:
-        self.identity = identity
-        self.asked: list[tuple[str, int]] = []
-        self._notes = notes
-        self._then = then
-        self.hang_up = threading.Event()
-
-    def watch(self, identity: str, after: int) -> Iterator[tuple[str, NumberedNote | None]]:
-        self.asked.append((identity, after))
-        yield self.identity, None
-        for number in range(after + 1 if identity == self.identity else 1, self._notes + 1):
-            yield self.identity, NumberedNote(number, 0.0, Note(NoteKind.SUBMITTED))
-        yield self.identity, None
-        if self._then is not None:
-            then, self._then = self._then, None
-            raise then
-        self.hang_up.wait(60)
+from tests.controller.fake_keeper import FakeKeeper
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +36,7 @@ def ended(feed: Feed, keeper: FakeKeeper) -> None:
 def test_notes_come_in_their_order_and_once() -> None:
     keeper = FakeKeeper("a", 3, then=KeeperError("gone"))
     feed = started(keeper)
-    wait_until(lambda: len(keeper.asked) == 2)
+    wait_until(lambda: len(keeper.watched) == 2)
     assert [note.number for note in feed.wait(120)] == [1, 2, 3]
     assert feed.wait(0) == []
     ended(feed, keeper)
@@ -80,18 +58,18 @@ def test_a_controller_that_begins_anew_is_told_everything_once_more() -> None:
     assert not feed.caught_up
     keeper.hang_up.set()
     wait_until(lambda: feed.caught_up)
-    assert keeper.asked[:2] == [("", 0), ("a", 0)]
+    assert keeper.watched[:2] == [("", 0), ("a", 0)]
     assert [note.number for note in feed.wait(0)] == [1, 2, 3]
     ended(feed, keeper)
 
 
 def test_a_new_keeper_is_known_and_heard_from_its_first_note_on() -> None:
     first, second = FakeKeeper("a", 5, then=KeeperError("gone")), FakeKeeper("b", 0)
-    second._then = KeeperError("gone too, before it had anything to say")
+    second.then = KeeperError("gone too, before it had anything to say")
     third = FakeKeeper("b", 2)
     feed = started(first, second, third)
-    wait_until(lambda: bool(third.asked))
-    assert third.asked == [("b", 0)]
+    wait_until(lambda: bool(third.watched))
+    assert third.watched == [("b", 0)]
     wait_until(lambda: feed.keeper == ("b", third))
     ended(feed, third)
 
@@ -100,8 +78,8 @@ def test_a_new_keeper_is_known_and_heard_from_its_first_note_on() -> None:
 def test_whatever_goes_wrong_as_it_reads_it_goes_on_where_it_was(error: Exception) -> None:
     keeper = FakeKeeper("a", 3, then=error)
     feed = started(keeper)
-    wait_until(lambda: len(keeper.asked) == 2)
-    assert keeper.asked[1] == ("a", 3)
+    wait_until(lambda: len(keeper.watched) == 2)
+    assert keeper.watched[1] == ("a", 3)
     ended(feed, keeper)
 
 
@@ -119,17 +97,15 @@ def test_whatever_goes_wrong_as_it_looks_for_a_keeper_it_looks_again(error: Exce
 
     feed = Feed(hung_up, revive)  # type: ignore[arg-type]
     feed.start()
-    wait_until(lambda: bool(keeper.asked))
+    wait_until(lambda: bool(keeper.watched))
     ended(feed, keeper)
 
 
 class OldKeeper(FakeKeeper):
     """It does not say that it is still there."""
 
-    address = "ctl1:6740"
-
     def watch(self, identity: str, after: int) -> Iterator[tuple[str, NumberedNote | None]]:
-        self.asked.append((identity, after))
+        self.watched.append((identity, after))
         yield self.identity, None
         if self.hang_up.is_set():
             raise KeeperError("gone")
@@ -141,7 +117,7 @@ def test_what_to_do_about_a_keeper_of_another_version_is_said_once(
 ) -> None:
     keeper = OldKeeper("a", 0)
     feed = started(keeper)
-    wait_until(lambda: len(keeper.asked) > 9)
+    wait_until(lambda: len(keeper.watched) > 9)
     first, what_to_do = caplog.messages
     assert first == "the keeper at ctl1:6740 does not answer"
     assert "ctl1:6740" in what_to_do

@@ -11,27 +11,10 @@ from bftrainer_slurm.controller.publish import publisher as publisher_module
 from bftrainer_slurm.controller.publish.publisher import Publisher
 from bftrainer_slurm.keeper.client import KeeperError
 from scripts.labcluster.waiting import wait_until
+from tests.controller.fake_keeper import FakeFeed, FakeKeeper
 
 STATUS: dict[str, Any] = {"time_s": 5.0, "controller": {"pid": 7}}
 STOPPED: dict[str, Any] = {"time_s": 6.0, "controller": {"pid": 7, "error": "stopped"}}
-
-
-class FakeKeeper:
-    """Keeps what is published; raises what it is told to before."""
-
-    def __init__(self) -> None:
-        self.published: list[dict[str, Any]] = []
-        self.raises: list[Exception] = []
-
-    @property
-    def keeper(self) -> tuple[str, FakeKeeper]:
-        """As a feed has it."""
-        return "a", self
-
-    def publish(self, status: dict[str, Any]) -> None:
-        if self.raises:
-            raise self.raises.pop()
-        self.published.append(status)
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +34,7 @@ def keeper() -> FakeKeeper:
 
 @pytest.fixture
 def publisher(keeper: FakeKeeper) -> Iterator[Publisher]:
-    started = Publisher(keeper)  # type: ignore[arg-type]
+    started = Publisher(FakeFeed(keeper))  # type: ignore[arg-type]
     started.start()
     yield started
     started.stop(STOPPED)
@@ -88,7 +71,13 @@ def test_for_how_long_the_loop_has_been_busy_is_in_it(
 def test_whatever_goes_wrong_it_is_published_later(
     publisher: Publisher, keeper: FakeKeeper, error: Exception
 ) -> None:
-    keeper.raises = [error]
+    left = [error]
+
+    def fails_once() -> None:
+        if left:
+            raise left.pop()
+
+    keeper.answers = fails_once
     publisher.show(STATUS)
     wait_until(lambda: bool(keeper.published))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bftrainer_slurm.controller.state.endings import Endings
+from bftrainer_slurm.controller.state.bad_nodes import Endings
 from bftrainer_slurm.controller.state.phases import Ended, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.model import ElementId, ElementState

@@ -108,7 +108,7 @@ def test_those_who_learn_a_lot_push_out_nobody(tmp_path: Path) -> None:
         for name in range(1500)
         for time_s in range(9)
     ]
-    history._database.write(*(put(table, *row) for table, row in busy))
+    history.database.write(*(put(table, *row) for table, row in busy))
     left = rows_of(tmp_path / "history.sqlite")
     assert len(left["looks"]) < len(sizes) * 16 * 60
     assert [row[4] for row in left["looks"] if row[0] == "bob"] == [*sizes]
@@ -128,7 +128,7 @@ def test_as_many_rows_as_another_host_can_leave_are_all_learnt() -> None:
     taken = sensible(left)
     history.learn(taken)
     for table, rows in taken.items():
-        assert history._database.read(f"SELECT count(*) FROM {table}") == [(len(rows),)]
+        assert history.database.read(f"SELECT count(*) FROM {table}") == [(len(rows),)]
 
 
 def test_trainers_that_were_met_lately_are_not_pushed_out_by_higher_numbers(
@@ -137,7 +137,7 @@ def test_trainers_that_were_met_lately_are_not_pushed_out_by_higher_numbers(
     """A slurmctld that has lost its state begins again with its first number."""
     history = History(tmp_path / "history.sqlite")
     old = (put("trainers", array, "id", 5.0, None, 0) for array in range(100, 15_000))
-    history._database.write(*old)
+    history.database.write(*old)
     history.meet(7, "id", 6.0)
     history.end(7, "given up")
     left = rows_of(tmp_path / "history.sqlite")["trainers"]
@@ -162,7 +162,7 @@ OWN = [4.0, 2e9]  # the second one in the future
 def times(history: History, looks: list[tuple[Any, ...]]) -> list[float]:
     """The times of the looks that a history has after it has learnt some."""
     history.learn({**NO_ROWS, "looks": looks})
-    rows = history._database.read("SELECT time_s FROM looks ORDER BY rowid")
+    rows = history.database.read("SELECT time_s FROM looks ORDER BY rowid")
     return [time_s for (time_s,) in rows]
 
 

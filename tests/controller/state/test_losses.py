@@ -7,8 +7,7 @@ from typing import TypeAlias
 import pytest
 
 from bftrainer_slurm.controller.observe.reports import Report
-from bftrainer_slurm.controller.state.goodput import Served, Work, goodput, worked
-from bftrainer_slurm.controller.state.losses import MOST_S, Loss
+from bftrainer_slurm.controller.state.goodput import MOST_S, Loss, Served, Work, goodput, worked
 from scripts.exactly_once.account import account, in_the_model
 
 # A report: time, generation, how often it began at step 0 again, seconds since its checkpoint.

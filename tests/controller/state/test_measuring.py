@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
-from bftrainer_slurm.controller.state.lessons import Look, Rescale
-from bftrainer_slurm.controller.state.measuring import Stopwatch
+from bftrainer_slurm.controller.state.lessons import Look, Rescale, Stopwatch
 from tests.controller.worlds import ARRAY
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.controller.state.one_size import OneSize, why_kept
+from bftrainer_slurm.controller.state.failing import OneSize, why_kept
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementState

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bftrainer_slurm.controller.state.pauses import note_change
-from bftrainer_slurm.controller.state.profiles import RescaleCosts
+from bftrainer_slurm.controller.state.pauses import RescaleCosts, note_change
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState

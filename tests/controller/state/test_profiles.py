@@ -10,7 +10,8 @@ import pytest
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.lessons import Job, Lessons, Look, Rescale
-from bftrainer_slurm.controller.state.profiles import PRIOR_COSTS, Profiles, RescaleCosts
+from bftrainer_slurm.controller.state.pauses import PRIOR_COSTS, RescaleCosts
+from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve, Trainer
 from bftrainer_slurm.spec import TrainerRecord

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bftrainer_slurm.controller.state.goodput import Stays
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.tally import Stays
 from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import ARRAY
 

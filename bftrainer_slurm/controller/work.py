@@ -1,0 +1,177 @@
+"""The controller's turns, one after the other, whatever they do; its status, again and again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from bftrainer_slurm.controller.loop import Controller
+from bftrainer_slurm.controller.observe.feed import Feed
+from bftrainer_slurm.controller.publish.keys import link_of
+from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher, notify
+from bftrainer_slurm.controller.publish.status import no_status
+from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
+from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG_S = 10.0  # a keeper that does not answer must not keep trainers from their nodes
+_COALESCE_S = 0.05  # elements of one reclaim send their notes together
+_CLOCK_SET_S = 5.0
+_FAILURES_ENOUGH = 3  # failed turns in a row: then the controller's own state may be the reason
+
+
+class Configured:
+    """A running controller's settings; ``trouble`` says why they differ from the file, if so."""
+
+    def __init__(self, settings: Settings, reread: Callable[[], Settings]) -> None:
+        self.settings = settings
+        self.trouble: str | None = None
+        self._reread = reread
+        self._asked = False
+
+    def ask(self) -> None:
+        """Have the file read again; a signal handler may call this at any time."""
+        self._asked = True
+
+    def reload_if_asked(self) -> bool:
+        """Read the file again if that was asked for; return whether a setting changed."""
+        if not self._asked:
+            return False
+        self._asked = False
+        try:
+            new = self._reread()
+        except SettingsError as error:
+            self.trouble = f"{error}; the earlier settings stay"
+            logger.error("not reloaded: %s", self.trouble)
+            return False
+        old = self.settings
+        changed = [name for name in rules() if getattr(old, name) != getattr(new, name)]
+        kept = [name for name in changed if rules()[name][1].kept]
+        live = {name: getattr(new, name) for name in changed if name not in kept}
+        self.trouble = f"need a restart: {', '.join(kept)}" if kept else None
+        changes = [f"{name} = {value!r}" for name, value in live.items()]
+        logger.info("settings read again: %s", "; ".join(changes) or "nothing that can change now")
+        if kept:
+            logger.warning("settings that %s", self.trouble)
+        self.settings = replace(old, **live)
+        return bool(live)
+
+
+class Work:
+    """The controller's turns, one after the other, even if they fail.
+
+    It restarts with a fresh state if the clock is set, its settings change, or turn after turn
+    fails: Slurm and its history tell it all that it has to know.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Controller],
+        feed: Feed,
+        about: Mapping[str, Any],
+        configured: Configured,
+        page_secret: str = "",
+    ) -> None:
+        self._make = make
+        self._configured = configured
+        self._controller = make()
+        self._feed = feed
+        self.publisher = Publisher(feed)
+        self._page_secret = page_secret
+        self.about = dict(about) | {"failed_turns": 0, "error": None}
+        self._failed = 0  # turns in a row
+        self._ahead_s = time.time() - time.monotonic()
+        self._keeper = ""
+
+    def go_on(self, stop: threading.Event) -> None:
+        """Work until ``stop`` is set."""
+        self.publisher.start()
+        notify("READY=1")
+        while not stop.is_set():
+            notify("WATCHDOG=1")
+            try:
+                self._begin_anew_if_needed()
+                turned = self._step()
+            except Exception as error:
+                turned = True
+                self._note_failure(error)
+            if turned or self.publisher.age_s >= PUBLISH_EVERY_S:
+                self.publisher.show(self.status())
+        notify("STOPPING=1")
+        self.publisher.stop(self.status(error="stopped"))
+        logger.info("stopped; running trainers go on")
+
+    def status(self, **changes: str) -> dict[str, Any]:
+        """Return the status, or one that says why it cannot be made."""
+        about = self.about | {"settings": self._configured.trouble} | changes
+        try:
+            status = self._controller.status(about)
+        except Exception as error:
+            logger.exception("no status")
+            return no_status(time.time(), about | {"error": f"no status: {error}"})
+        if self._page_secret:
+            for one in status["trainers"]:
+                one["page"] = link_of(
+                    about["metrics"], one["array"], one["user"], self._page_secret
+                )
+        return status
+
+    def _step(self) -> bool:
+        """Listen to notes for a while; return whether it was time for a turn.
+
+        The first turn waits for all that the keeper remembers: who has finished must not run again.
+        """
+        controller, until_s = self._controller, time.monotonic() + _BACKLOG_S
+        while not self._feed.caught_up and not controller.looked and time.monotonic() < until_s:
+            controller.take(self._feed.wait(_COALESCE_S))
+        due_s = controller.schedule.due_s() - time.time()
+        controller.take(self._feed.wait(min(due_s, PUBLISH_EVERY_S)))
+        identity, _ = self._feed.keeper
+        if identity != self._keeper:  # a keeper that knows nothing yet
+            self._keeper = identity
+            controller.introduce()
+        if not controller.schedule.is_due(time.time()):
+            return False
+        controller.take(self._feed.wait(_COALESCE_S))
+        controller.turn()
+        self._failed, self.about["error"] = 0, controller.trouble
+        return True
+
+    def _note_failure(self, error: Exception) -> None:
+        """Log and publish the failure; the schedule says when the next turn is due.
+
+        It is no failure of ours if slurmctld is away. Any other answer of Slurm may be one.
+        """
+        if not isinstance(error, SlurmUnavailableError):
+            self._failed += 1
+            self.about["failed_turns"] += 1
+        if isinstance(error, GatewayError):
+            self.about["error"] = str(error)
+            logger.error("%s", error)
+            return
+        self.about["error"] = f"a turn failed: {type(error).__name__}: {error}"
+        logger.exception("a turn failed; trying again")
+
+    def _begin_anew_if_needed(self) -> None:
+        ahead_s = time.time() - time.monotonic()
+        set_by_s = ahead_s - self._ahead_s
+        clock_was_set = abs(set_by_s) > _CLOCK_SET_S
+        if self._configured.reload_if_asked():
+            self._anew()
+        elif clock_was_set or self._failed >= _FAILURES_ENOUGH:
+            why = f"the clock was set by {set_by_s:+.0f} s" if clock_was_set else "turns fail"
+            logger.warning("%s: the controller restarts with a fresh state", why)
+            before = self._controller.schedule
+            self._anew()
+            if not clock_was_set:
+                self._controller.schedule.go_on_waiting(before)
+        self._ahead_s = ahead_s
+
+    def _anew(self) -> None:
+        self._controller, self._failed = self._make(), 0
+        self._feed.again()

@@ -1,0 +1,215 @@
+-- The history that version fde0905 leaves after two minutes of four trainers on two nodes each.
+BEGIN TRANSACTION;
+CREATE TABLE asked (
+    array INTEGER, task INTEGER, time_s REAL NOT NULL, node TEXT NOT NULL, start_s REAL NOT NULL,
+    PRIMARY KEY (array, task)
+);
+CREATE TABLE holes (node TEXT NOT NULL, start_s REAL NOT NULL, end_s REAL);
+INSERT INTO "holes" VALUES('n7',1000005.0,NULL);
+INSERT INTO "holes" VALUES('n2',1000005.0,NULL);
+INSERT INTO "holes" VALUES('n3',1000005.0,NULL);
+INSERT INTO "holes" VALUES('n5',1000005.0,NULL);
+INSERT INTO "holes" VALUES('n4',1000005.0,NULL);
+INSERT INTO "holes" VALUES('n1',1000005.0,NULL);
+INSERT INTO "holes" VALUES('n6',1000005.0,NULL);
+INSERT INTO "holes" VALUES('n8',1000005.0,NULL);
+CREATE TABLE looks (
+    user TEXT NOT NULL, name TEXT NOT NULL, array INTEGER NOT NULL, unit TEXT NOT NULL,
+    nodes INTEGER NOT NULL, time_s REAL NOT NULL, rate REAL NOT NULL, seconds REAL NOT NULL
+);
+INSERT INTO "looks" VALUES('alice','digits',11,'samples',2,1000056.0,100.0,20.0);
+INSERT INTO "looks" VALUES('alice','digits',12,'samples',2,1000056.0,100.0,20.0);
+INSERT INTO "looks" VALUES('alice','digits',13,'samples',2,1000056.0,100.0,20.0);
+INSERT INTO "looks" VALUES('alice','digits',14,'samples',2,1000056.0,100.0,20.0);
+INSERT INTO "looks" VALUES('alice','digits',11,'samples',2,1000076.0,100.0,20.0);
+INSERT INTO "looks" VALUES('alice','digits',12,'samples',2,1000076.0,100.0,20.0);
+INSERT INTO "looks" VALUES('alice','digits',13,'samples',2,1000076.0,100.0,20.0);
+INSERT INTO "looks" VALUES('alice','digits',14,'samples',2,1000076.0,100.0,20.0);
+INSERT INTO "looks" VALUES('alice','digits',11,'samples',2,1000116.0,100.0,40.0);
+INSERT INTO "looks" VALUES('alice','digits',12,'samples',2,1000116.0,100.0,40.0);
+INSERT INTO "looks" VALUES('alice','digits',13,'samples',2,1000116.0,100.0,40.0);
+INSERT INTO "looks" VALUES('alice','digits',14,'samples',2,1000116.0,100.0,40.0);
+CREATE TABLE met (
+    array INTEGER PRIMARY KEY, time_s REAL NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL,
+    submit_s REAL NOT NULL, min_nodes INTEGER NOT NULL, max_nodes INTEGER NOT NULL
+);
+INSERT INTO "met" VALUES(11,1000005.0,'alice','digits',1000000.0,1,4);
+INSERT INTO "met" VALUES(12,1000005.0,'alice','digits',1000000.0,1,4);
+INSERT INTO "met" VALUES(13,1000005.0,'alice','digits',1000000.0,1,4);
+INSERT INTO "met" VALUES(14,1000005.0,'alice','digits',1000000.0,1,4);
+CREATE TABLE nodes (node TEXT PRIMARY KEY);
+INSERT INTO "nodes" VALUES('n7');
+INSERT INTO "nodes" VALUES('n2');
+INSERT INTO "nodes" VALUES('n3');
+INSERT INTO "nodes" VALUES('n5');
+INSERT INTO "nodes" VALUES('n4');
+INSERT INTO "nodes" VALUES('n1');
+INSERT INTO "nodes" VALUES('n6');
+INSERT INTO "nodes" VALUES('n8');
+CREATE TABLE outages (node TEXT NOT NULL, start_s REAL NOT NULL, end_s REAL);
+CREATE TABLE pauses (
+    array INTEGER NOT NULL, time_s REAL NOT NULL, nodes INTEGER NOT NULL, seconds REAL NOT NULL
+);
+CREATE TABLE plans (
+    time_s REAL NOT NULL, pool INTEGER NOT NULL, used INTEGER NOT NULL,
+    objective REAL NOT NULL, status TEXT NOT NULL, solve_s REAL NOT NULL
+);
+INSERT INTO "plans" VALUES(1000005.0,8,8,8.52459414030659786472e+02,'optimal',0.0);
+INSERT INTO "plans" VALUES(1000145.0,8,8,8.84459414030659218063e+02,'optimal',0.0);
+CREATE TABLE preemptions (time_s REAL NOT NULL, elements INTEGER NOT NULL, delay_s REAL NOT NULL);
+CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);
+CREATE TABLE progress (
+    array INTEGER NOT NULL, time_s REAL NOT NULL, samples REAL NOT NULL, measures TEXT NOT NULL
+);
+INSERT INTO "progress" VALUES(11,1000021.0,0.0,'{}');
+INSERT INTO "progress" VALUES(12,1000021.0,0.0,'{}');
+INSERT INTO "progress" VALUES(13,1000021.0,0.0,'{}');
+INSERT INTO "progress" VALUES(14,1000021.0,0.0,'{}');
+INSERT INTO "progress" VALUES(11,1000026.0,500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000026.0,500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000026.0,500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000026.0,500.0,'{}');
+INSERT INTO "progress" VALUES(11,1000031.0,1000.0,'{}');
+INSERT INTO "progress" VALUES(12,1000031.0,1000.0,'{}');
+INSERT INTO "progress" VALUES(13,1000031.0,1000.0,'{}');
+INSERT INTO "progress" VALUES(14,1000031.0,1000.0,'{}');
+INSERT INTO "progress" VALUES(11,1000036.0,1500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000036.0,1500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000036.0,1500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000036.0,1500.0,'{}');
+INSERT INTO "progress" VALUES(11,1000041.0,2000.0,'{}');
+INSERT INTO "progress" VALUES(12,1000041.0,2000.0,'{}');
+INSERT INTO "progress" VALUES(13,1000041.0,2000.0,'{}');
+INSERT INTO "progress" VALUES(14,1000041.0,2000.0,'{}');
+INSERT INTO "progress" VALUES(11,1000046.0,2500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000046.0,2500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000046.0,2500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000046.0,2500.0,'{}');
+INSERT INTO "progress" VALUES(11,1000051.0,3000.0,'{}');
+INSERT INTO "progress" VALUES(12,1000051.0,3000.0,'{}');
+INSERT INTO "progress" VALUES(13,1000051.0,3000.0,'{}');
+INSERT INTO "progress" VALUES(14,1000051.0,3000.0,'{}');
+INSERT INTO "progress" VALUES(11,1000056.0,3500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000056.0,3500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000056.0,3500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000056.0,3500.0,'{}');
+INSERT INTO "progress" VALUES(11,1000061.0,4000.0,'{}');
+INSERT INTO "progress" VALUES(12,1000061.0,4000.0,'{}');
+INSERT INTO "progress" VALUES(13,1000061.0,4000.0,'{}');
+INSERT INTO "progress" VALUES(14,1000061.0,4000.0,'{}');
+INSERT INTO "progress" VALUES(11,1000066.0,4500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000066.0,4500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000066.0,4500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000066.0,4500.0,'{}');
+INSERT INTO "progress" VALUES(11,1000071.0,5000.0,'{}');
+INSERT INTO "progress" VALUES(12,1000071.0,5000.0,'{}');
+INSERT INTO "progress" VALUES(13,1000071.0,5000.0,'{}');
+INSERT INTO "progress" VALUES(14,1000071.0,5000.0,'{}');
+INSERT INTO "progress" VALUES(11,1000076.0,5500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000076.0,5500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000076.0,5500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000076.0,5500.0,'{}');
+INSERT INTO "progress" VALUES(11,1000081.0,6000.0,'{}');
+INSERT INTO "progress" VALUES(12,1000081.0,6000.0,'{}');
+INSERT INTO "progress" VALUES(13,1000081.0,6000.0,'{}');
+INSERT INTO "progress" VALUES(14,1000081.0,6000.0,'{}');
+INSERT INTO "progress" VALUES(11,1000086.0,6500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000086.0,6500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000086.0,6500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000086.0,6500.0,'{}');
+INSERT INTO "progress" VALUES(11,1000091.0,7000.0,'{}');
+INSERT INTO "progress" VALUES(12,1000091.0,7000.0,'{}');
+INSERT INTO "progress" VALUES(13,1000091.0,7000.0,'{}');
+INSERT INTO "progress" VALUES(14,1000091.0,7000.0,'{}');
+INSERT INTO "progress" VALUES(11,1000096.0,7500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000096.0,7500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000096.0,7500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000096.0,7500.0,'{}');
+INSERT INTO "progress" VALUES(11,1000101.0,8000.0,'{}');
+INSERT INTO "progress" VALUES(12,1000101.0,8000.0,'{}');
+INSERT INTO "progress" VALUES(13,1000101.0,8000.0,'{}');
+INSERT INTO "progress" VALUES(14,1000101.0,8000.0,'{}');
+INSERT INTO "progress" VALUES(11,1000106.0,8500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000106.0,8500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000106.0,8500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000106.0,8500.0,'{}');
+INSERT INTO "progress" VALUES(11,1000111.0,9000.0,'{}');
+INSERT INTO "progress" VALUES(12,1000111.0,9000.0,'{}');
+INSERT INTO "progress" VALUES(13,1000111.0,9000.0,'{}');
+INSERT INTO "progress" VALUES(14,1000111.0,9000.0,'{}');
+INSERT INTO "progress" VALUES(11,1000116.0,9500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000116.0,9500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000116.0,9500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000116.0,9500.0,'{}');
+INSERT INTO "progress" VALUES(11,1000121.0,10000.0,'{}');
+INSERT INTO "progress" VALUES(12,1000121.0,10000.0,'{}');
+INSERT INTO "progress" VALUES(13,1000121.0,10000.0,'{}');
+INSERT INTO "progress" VALUES(14,1000121.0,10000.0,'{}');
+INSERT INTO "progress" VALUES(11,1000126.0,10500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000126.0,10500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000126.0,10500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000126.0,10500.0,'{}');
+INSERT INTO "progress" VALUES(11,1000131.0,11000.0,'{}');
+INSERT INTO "progress" VALUES(12,1000131.0,11000.0,'{}');
+INSERT INTO "progress" VALUES(13,1000131.0,11000.0,'{}');
+INSERT INTO "progress" VALUES(14,1000131.0,11000.0,'{}');
+INSERT INTO "progress" VALUES(11,1000136.0,11500.0,'{}');
+INSERT INTO "progress" VALUES(12,1000136.0,11500.0,'{}');
+INSERT INTO "progress" VALUES(13,1000136.0,11500.0,'{}');
+INSERT INTO "progress" VALUES(14,1000136.0,11500.0,'{}');
+CREATE TABLE reforms (
+    array INTEGER PRIMARY KEY, time_s REAL NOT NULL, runtime TEXT NOT NULL,
+    generation INTEGER NOT NULL, nodes INTEGER NOT NULL
+);
+INSERT INTO "reforms" VALUES(11,1000020.0,'bftrainer',1,2);
+INSERT INTO "reforms" VALUES(12,1000020.0,'bftrainer',1,2);
+INSERT INTO "reforms" VALUES(13,1000020.0,'bftrainer',1,2);
+INSERT INTO "reforms" VALUES(14,1000020.0,'bftrainer',1,2);
+CREATE TABLE rescales (
+    user TEXT NOT NULL, name TEXT NOT NULL, runtime TEXT NOT NULL, grew INTEGER NOT NULL,
+    time_s REAL NOT NULL, seconds REAL NOT NULL
+);
+CREATE TABLE stays (
+    array INTEGER NOT NULL, task INTEGER NOT NULL, node TEXT NOT NULL,
+    start_s REAL NOT NULL, end_s REAL, how TEXT
+);
+INSERT INTO "stays" VALUES(11,0,'n1',1000005.0,NULL,NULL);
+INSERT INTO "stays" VALUES(11,1,'n2',1000005.0,NULL,NULL);
+INSERT INTO "stays" VALUES(12,0,'n3',1000005.0,NULL,NULL);
+INSERT INTO "stays" VALUES(12,1,'n4',1000005.0,NULL,NULL);
+INSERT INTO "stays" VALUES(13,0,'n5',1000005.0,NULL,NULL);
+INSERT INTO "stays" VALUES(13,1,'n6',1000005.0,NULL,NULL);
+INSERT INTO "stays" VALUES(14,0,'n7',1000005.0,NULL,NULL);
+INSERT INTO "stays" VALUES(14,1,'n8',1000005.0,NULL,NULL);
+CREATE TABLE trainers (
+    array INTEGER PRIMARY KEY, id TEXT NOT NULL, time_s REAL NOT NULL, over TEXT
+, begun INTEGER NOT NULL DEFAULT 0);
+INSERT INTO "trainers" VALUES(11,'0000000b',1000005.0,NULL,0);
+INSERT INTO "trainers" VALUES(12,'0000000c',1000005.0,NULL,0);
+INSERT INTO "trainers" VALUES(13,'0000000d',1000005.0,NULL,0);
+INSERT INTO "trainers" VALUES(14,'0000000e',1000005.0,NULL,0);
+CREATE TABLE watches (start_s REAL PRIMARY KEY, end_s REAL NOT NULL);
+INSERT INTO "watches" VALUES(1000005.0,1000145.0);
+CREATE TABLE work (
+    array INTEGER PRIMARY KEY, since_s REAL NOT NULL, time_s REAL NOT NULL,
+    trained_s REAL NOT NULL, rescaling_s REAL NOT NULL, generation INTEGER
+, again_s REAL NOT NULL DEFAULT 0, from_start INTEGER NOT NULL DEFAULT 0, present_s REAL NOT NULL DEFAULT 0, unsaved_s REAL NOT NULL DEFAULT 0);
+INSERT INTO "work" VALUES(11,1000000.0,1000136.0,115.0,0.0,1,0.0,0,115.0,0.0);
+INSERT INTO "work" VALUES(12,1000000.0,1000136.0,115.0,0.0,1,0.0,0,115.0,0.0);
+INSERT INTO "work" VALUES(13,1000000.0,1000136.0,115.0,0.0,1,0.0,0,115.0,0.0);
+INSERT INTO "work" VALUES(14,1000000.0,1000136.0,115.0,0.0,1,0.0,0,115.0,0.0);
+CREATE INDEX stays_by_array ON stays (array);
+CREATE UNIQUE INDEX one_stay_at_a_time ON stays (array, task) WHERE end_s IS NULL;
+CREATE INDEX progress_by_array ON progress (array, time_s);
+CREATE UNIQUE INDEX one_hole_at_a_time ON holes (node) WHERE end_s IS NULL;
+CREATE INDEX looks_by_name ON looks (user, name, array, unit, nodes);
+CREATE INDEX looks_by_array ON looks (array);
+CREATE INDEX rescales_by_name ON rescales (user, name, runtime, grew);
+CREATE INDEX pauses_by_array ON pauses (array, time_s);
+CREATE INDEX stays_by_end ON stays (end_s);
+CREATE UNIQUE INDEX one_outage_at_a_time ON outages (node) WHERE end_s IS NULL;
+CREATE INDEX holes_by_end ON holes (end_s);
+CREATE INDEX outages_by_end ON outages (end_s);
+CREATE INDEX preemptions_by_time ON preemptions (time_s);
+COMMIT;
+PRAGMA user_version=14;

@@ -1,0 +1,143 @@
+"""A whole controller on the in-memory Slurm, with a clock that is set by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.loop import Controller
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.planner.greedy import greedy_shares
+from bftrainer_slurm.planner.placement import place
+from bftrainer_slurm.planner.problem import Plan, Problem, value
+from bftrainer_slurm.replay.policies import equal_shares
+from bftrainer_slurm.sizes import ANY, Sizes
+from tests.controller.made_up_slurm import MadeUpSlurm
+from tests.controller.worlds import ARRAY, NOW_S, started
+
+
+class Planner:
+    """Shares equally where all nodes are alike, and remembers what it was asked."""
+
+    def __init__(self, status: str = "optimal") -> None:
+        self.asked: list[Problem] = []
+        self.status = status
+
+    def plan(self, problem: Problem) -> Plan:
+        self.asked.append(problem)
+        shares = greedy_shares(problem) if problem.classes else equal_shares(problem)
+        return Plan(place(problem, shares), value(problem, shares), 0.0, self.status)
+
+
+@dataclass
+class Told(Groups):
+    """What the keeper is told."""
+
+    owned: list[tuple[int, str, int]] = field(default_factory=list)
+    parted: list[tuple[int, list[int]]] = field(default_factory=list)
+    gone: list[ElementId] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    silent: bool = False
+
+    sizes: Sizes = ANY
+
+    def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
+        self.owned.append((array, user, want))
+        self.sizes = sizes
+
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
+        self.parted += [(array, list(tasks)) for array, tasks in leaving.items()]
+        return {}
+
+    def lost(self, element: ElementId) -> bool:
+        self.gone += [] if self.silent else [element]
+        return not self.silent
+
+    def end(self, array: int) -> bool:
+        self.ended += [] if self.silent else [array]
+        return not self.silent
+
+
+class Setting:
+    """A controller on a made-up Slurm, with a clock that is set by hand."""
+
+    def __init__(
+        self,
+        nodes: int,
+        *arrays: int,
+        most: int = 4,
+        history: History | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.settings = settings or Settings(nodes_interval_s=1)
+        names = [f"n{number}" for number in range(1, nodes + 1)]
+        self.slurm = MadeUpSlurm(NOW_S, names, at_once=True)
+        for array in arrays:
+            self.submit(array, most)
+        self.told = Told()
+        self.planner = Planner()
+        self.history = history or History(":memory:")
+        self.controller = self.started()
+
+    @property
+    def now_s(self) -> float:
+        """The time of all of it, in Unix seconds."""
+        return self.slurm.now_s
+
+    @now_s.setter
+    def now_s(self, time_s: float) -> None:
+        self.slurm.now_s = time_s
+
+    def submit(self, array: int, most: int, id_: str | None = None) -> None:
+        """A trainer comes."""
+        self.slurm.submit_(array, 1, most, id_)
+
+    def on(self, array: int = ARRAY) -> dict[str, int]:
+        """The task on each of a trainer's nodes."""
+        return self.slurm.on_(array)
+
+    def started(self) -> Controller:
+        """Return a controller that has just been started."""
+        self.appraiser = Profiles(self.history.lessons)
+        about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
+        return started(*about, self.told, self.appraiser)
+
+    def turn(self, seconds: float = 5.0) -> None:
+        """Let time pass, and the controller look."""
+        self.now_s += seconds
+        self.controller.turn()
+
+    def settle(self) -> None:
+        """Turn until what was given up is given on."""
+        for _ in range(4):
+            self.turn()
+
+    def say(self, kind: NoteKind, node: str = "", text: str = "", **measures: float) -> None:
+        """A member of the trainer says something."""
+        task = self.on().get(node, 0)
+        note = Note(kind, ARRAY, task, node, tuple(measures.items()), text)
+        self.controller.take([NumberedNote(1, self.now_s, note)])
+
+    def train(self, seconds: int, rate: float = 100.0, generation: int = 1) -> None:
+        """The trainer reports every second."""
+        nodes = len(self.on())
+        for second in range(seconds):
+            self.now_s += 1
+            self.say(NoteKind.PROGRESS, samples=rate * second, nodes=nodes, generation=generation)
+
+    def shown_goodput(self) -> dict[str, float | None]:
+        """Where its time went, as users are shown."""
+        self.turn(0)
+        spent: dict[str, float | None] = self.shown()["goodput"]  # type: ignore[assignment]
+        return spent
+
+    def shown(self) -> dict[str, object]:
+        """What users are shown of the trainer."""
+        status = self.controller.status({})
+        found: dict[str, object] = next(one for one in status["trainers"] if one["array"] == ARRAY)
+        return found

@@ -1,0 +1,96 @@
+"""How far one event goes: a node becomes idle, a trainer grows onto it, and it is reclaimed.
+
+It is followed through the real daemon by a tracer. Who has read the modules that it enters knows
+what happens to it; `pytest -s` prints the way.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.work import Configured, Work
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.model import Queue
+from scripts.labcluster.waiting import wait_until
+from tests.controller.fake_keeper import FakeFeed
+from tests.controller.made_up_slurm import MadeUpSlurm
+from tests.controller.setting import Planner
+from tests.controller.worlds import ARRAY, started
+
+CONTROLLER = "bftrainer_slurm.controller."
+MOST = 36  # modules, where 50 were; the goal is 15
+
+
+class Ticking(MadeUpSlurm):
+    """It acts whenever it is asked, by the clock of this machine."""
+
+    def queue(self) -> Queue:
+        self.now_s = time.time()
+        self.schedule_()
+        return super().queue()
+
+
+class Tracer:
+    """Notes the modules of the controller that are entered, in their order, while it is ``on``."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.way: list[str] = []
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        name = frame.f_globals.get("__name__", "")
+        if self.on and event == "call" and name.startswith(CONTROLLER):
+            module = name.removeprefix(CONTROLLER)
+            if self.way[-1:] != [module]:
+                self.way.append(module)
+
+
+@contextmanager
+def daemon(slurm: MadeUpSlurm, feed: FakeFeed, tracer: Tracer) -> Iterator[None]:
+    """The daemon at work in a thread of its own."""
+    settings = Settings(queue_interval_s=0.1, nodes_interval_s=0.1)
+    history, stop = History(":memory:"), threading.Event()
+
+    def go_on() -> None:
+        sys.setprofile(tracer)
+        about = (slurm, Planner(), history, time.time, settings)
+        configured = Configured(settings, lambda: settings)
+        Work(lambda: started(*about, hears=lambda: True), feed, {}, configured).go_on(stop)  # type: ignore[arg-type]
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    yield
+    stop.set()
+    thread.join(120)
+
+
+def test_an_event_enters_few_modules() -> None:
+    slurm, feed, tracer = Ticking(time.time(), ["n1", "n2"]), FakeFeed(), Tracer()
+    slurm.submit_(ARRAY, 1, 2, "0000000a")
+    slurm.start_ordinary_("n2")
+    with daemon(slurm, feed, tracer):
+        wait_until(lambda: slurm.on_(ARRAY).keys() == {"n1"})
+        wait_until(lambda: len(feed.of.published) > 5)
+        tracer.on = True
+        slurm.ordinary.clear()
+        wait_until(lambda: "n2" in slurm.on_(ARRAY))
+        up = Note(NoteKind.UP, ARRAY, slurm.on_(ARRAY)["n2"], "n2")
+        feed.comes = [NumberedNote(1, time.time(), up)]
+        wait_until(lambda: not feed.comes)
+        slurm.start_ordinary_("n2")
+        seen = len(feed.of.published)
+        wait_until(lambda: len(feed.of.published) > seen + 3)
+        tracer.on = False
+    entered = list(dict.fromkeys(tracer.way))  # in the order of the way
+    print(f"\n{len(entered)} modules, each with how often the way comes to it:")
+    print("\n".join(f"{tracer.way.count(one):6} {one}" for one in entered))
+    assert {"loop", "act.execute"} <= set(entered)
+    assert len(entered) <= MOST, entered
