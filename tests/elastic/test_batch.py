@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -20,7 +21,14 @@ from bftrainer_slurm.elastic.batch import __file__ as package
 from bftrainer_slurm.elastic.batch.inherited import Inherited, inherited_by
 from bftrainer_slurm.elastic.batch.meeting import Meeting
 from bftrainer_slurm.elastic.batch.script import AWAY_S
-from bftrainer_slurm.elastic.batch.steps import MAX_STEP, SOCKET, Command, Steps, unpacked
+from bftrainer_slurm.elastic.batch.steps import (
+    MAX_SCRIPTS,
+    MAX_STEP,
+    SOCKET,
+    Command,
+    Steps,
+    unpacked,
+)
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
 from bftrainer_slurm.keeper.membership import Membership
@@ -309,14 +317,32 @@ def test_of_two_sruns_at_once_the_one_that_trains_runs_elsewhere_too(
         ("bash launch.sh", "launch.sh", "torchrun train.py"),
         ("python train.py", "train.py", "torch.distributed.init_process_group()"),
         ("python train.py", "train.py", "trainer = L.Trainer(devices=2)"),
+        ("python train.py", "train.py", "SFTTrainer(model)"),
+        ("python -m a.train", "a/train.py", "utils.init_distributed_mode(args)"),
+        ("python -m a", "a/__main__.py", "init_process_group()"),
+        ("bash -c 'cd . && exec python \"./train.py\" --x'", "train.py", "init_process_group()"),
+        ("bash a/launch.sh", "a/train.py", "init_process_group()"),
     ],
 )
 def test_a_step_is_known_to_train_by_what_its_script_says(
     tmp_path: Path, words: str, file: str, text: str
 ) -> None:
-    step = replace(COMMAND, words=("/bin/srun", *words.split()), folder=str(tmp_path))
+    step = replace(COMMAND, words=("/bin/srun", *shlex.split(words)), folder=str(tmp_path))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "launch.sh").write_text("exec bash a/launch.sh; python a/train.py\n")
     assert not step.surely_trains({})
     (tmp_path / file).write_text(text)
+    assert step.surely_trains({})
+
+
+def test_what_a_step_names_is_looked_at_within_bounds(tmp_path: Path) -> None:
+    names = [f"{number}.sh" for number in range(MAX_SCRIPTS + 1)]
+    step = replace(COMMAND, words=("/bin/srun", *names), folder=str(tmp_path))
+    os.mkfifo(tmp_path / names[0])
+    (tmp_path / names[1]).symlink_to(names[1])
+    (tmp_path / names[-1]).write_text("torchrun")
+    assert not step.surely_trains({})
+    (tmp_path / names[-2]).write_text("torchrun")
     assert step.surely_trains({})
 
 

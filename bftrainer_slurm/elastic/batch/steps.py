@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -28,17 +29,18 @@ from bftrainer_slurm.keeper.messages import MAX_STEPS, MAX_WHAT, Batch, Step
 
 MAX_STEP = 256 * 1024  # bytes of what starts a step: command line, folder, what the script has set
 MAX_SCRIPT = 64 * 1024  # characters of a script that are looked at
+MAX_SCRIPTS = 16  # that are looked at for a step
 RECLAIM_S = 3.0  # a step that is killed for a reclaim may end so long before its script is told
 STEP = "BFTRAINER_STEP"  # the step's number, in its processes
 SOCKET = "BFTRAINER_SRUNS"  # where the srun of a script connects to: an abstract Unix socket
 
 _TRAINS = re.compile(
-    r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory-cli"
+    r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory-cli|\btune run\b"
     # and what a Python script says that takes part in a training by itself
-    r"|init_process_group|DistributedDataParallel|FullyShardedDataParallel|init_device_mesh"
-    r"|\bTrainer\(|\bFabric\("
+    r"|init_process_group|init_distributed|init_device_mesh"
+    r"|DistributedDataParallel|FullyShardedDataParallel|Trainer\(|\bFabric\(|LightningCLI\("
 )
-_SCRIPTS = {".sh", ".bash", ".py"}
+_BETWEEN = re.compile(r"""[\s;&|<>()'"=]+""")  # the words of a command line
 _BACKEND = "PET_RDZV_BACKEND"
 _NUMBERS = re.compile(r"\d+")
 _CREDENTIALS = struct.Struct("3i")
@@ -88,15 +90,36 @@ class Command:
         return backend == "c10d" or any(_TRAINS.search(text) for text in self._texts())
 
     def _texts(self) -> Iterator[str]:
-        """Return what may say what it starts: its words, its input, and scripts that they name."""
-        yield from self.words
-        yield base64.b64decode(self.inherited.stdin).decode(errors="replace")
-        for word in self.words[1:]:
-            path = Path(self.folder, word)
-            with contextlib.suppress(OSError, ValueError):
-                if path.suffix in _SCRIPTS and path.is_file():
-                    with path.open(errors="replace") as script:
-                        yield script.read(MAX_SCRIPT)
+        """Return what may say what it starts: its words, its input, and the scripts of these."""
+        shell = [
+            " ".join(self.words),
+            base64.b64decode(self.inherited.stdin).decode(errors="replace"),
+        ]
+        looked: set[Path] = set()
+        for text in shell:  # it gets longer on the way
+            yield text
+            for path in self._scripts_in(text):
+                if path in looked or len(looked) >= MAX_SCRIPTS:
+                    continue
+                looked.add(path)
+                with contextlib.suppress(OSError, ValueError):
+                    if path.is_file():
+                        with path.open(errors="replace") as script:
+                            found = script.read(MAX_SCRIPT)
+                        if path.suffix == ".py":
+                            yield found
+                        else:
+                            shell.append(found)
+
+    def _scripts_in(self, shell: str) -> Iterator[Path]:
+        """Return the scripts that a command line, or a shell script, names."""
+        words = _BETWEEN.split(shell)
+        for before, word in itertools.pairwise(["", *words]):
+            if word.endswith((".sh", ".bash", ".py")):
+                yield Path(self.folder, word)
+            elif before == "-m" and word:
+                module = Path(self.folder, word.strip(".").replace(".", "/"))
+                yield from (Path(f"{module}.py"), module / "__main__.py")
 
     def environment_here(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the step's environment on this element."""
