@@ -80,7 +80,7 @@ static bool take_word(const char *word, struct site *site)
 
 void site_parse(int count, char **words, struct site *site)
 {
-    *site = (struct site){.partition = "bftrainer", .max_grace = 30 * MICROS};
+    *site = (struct site){.partition = "bftrainer", .max_grace = 30 * MICROS, .batch_once = true};
     for (int i = 0; i < count; i++)
         if (!take_word(words[i], site))
             snprintf(site->mistake, sizeof(site->mistake), "'%s' is not a setting",

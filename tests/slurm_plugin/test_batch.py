@@ -28,11 +28,7 @@ exit 9
 
 @pytest.fixture
 def once(element_lab: Lab) -> Iterator[Lab]:
-    plugstack = element_lab.dir / "plugstack.conf"
-    line = plugstack.read_text()
-    plugstack.write_text(f"{line.rstrip()} batch=once\n")
     yield element_lab
-    plugstack.write_text(line)
     element_lab.run("scancel", f"--user={job_user()}", user="root")
     wait_until(lambda: node_state(element_lab) == "idle")
 
@@ -49,10 +45,18 @@ def test_without_a_keeper_that_knows_of_it_the_script_runs_as_ever(once: Lab) ->
     assert "ExitCode=9:0" in once.run("scontrol", "show", "job", element.name).stdout
 
 
-def test_who_does_not_want_it_has_it_not(once: Lab) -> None:
+@pytest.mark.parametrize("who", ["user", "site"])
+def test_who_does_not_want_it_has_it_not(once: Lab, who: str) -> None:
     script = "#!/bin/bash\nsrun true\necho sruns=${BFTRAINER_SRUNS+there}\necho end\n"
-    element = start_element(once, script, "--bftrainer=batch=each")
-    element.wait_for("end")
+    plugstack = once.dir / "plugstack.conf"
+    line = plugstack.read_text()
+    if who == "site":
+        plugstack.write_text(f"{line.rstrip()} batch=each\n")
+    try:
+        element = start_element(once, script, *(["--bftrainer=batch=each"] * (who == "user")))
+        element.wait_for("end")
+    finally:
+        plugstack.write_text(line)
     assert element.lines()["sruns"] == ""
 
 
