@@ -269,8 +269,9 @@ def test_without_a_word_from_the_keeper_the_script_runs(trainer: Trainer, keeper
 
 
 def test_it_ends_as_its_script_does_and_passes_signals_on(trainer: Trainer) -> None:
-    on_signal = "trap 'echo heard >> notes' USR1; echo on >> notes; sleep 1000 & wait"
-    trainer.script(f"#!/bin/bash\n{on_signal}\nkill -KILL $$\n")
+    on_signal = "trap 'echo heard >> notes' USR1; echo on >> notes"
+    wait = "until grep -q heard notes; do sleep 0.05; done"
+    trainer.script(f"#!/bin/bash\n{on_signal}\n{wait}\nkill -KILL $$\n")
     trainer.start(0)
     trainer.wait_for("on", 1)
     os.kill(trainer.running[0].pid, signal.SIGUSR1)
