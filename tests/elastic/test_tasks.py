@@ -45,9 +45,8 @@ def by_deepspeed(rank: str) -> dict[str, str]:
     return {"LOCAL_RANK": rank, "LOCAL_SIZE": "2", "CROSS_RANK": "0", "CROSS_SIZE": "1"}
 
 
-@pytest.mark.parametrize("tasks", [1, 2])
-def test_tasks_of_srun_form_one_group_with_those_of_other_nodes(tmp_path: Path, tasks: int) -> None:
-    state = tmp_path / "state"
+def test_tasks_of_srun_form_one_group_with_those_of_other_nodes(tmp_path: Path) -> None:
+    state, tasks = tmp_path / "state", 2
     state.mkdir()
     with started_keeper(state) as keeper:
         agents = Agents(keeper, tmp_path / "trainer", _BY_SRUN, launcher=(sys.executable, "-u"))

@@ -27,6 +27,12 @@ PLAIN = "#!/bin/sh\ntrue\n"
 ID = re.compile(r",id=([0-9a-f]{8})(?= |$)")
 
 
+def marks_of(way: str, case: Case) -> Any:
+    if "corner" not in case:
+        return pytest.mark.once
+    return () if way == "spank" else pytest.mark.newest
+
+
 def cases(what: str) -> Any:
     """Parametrize with those cases of the table that say ``what`` is to come out of them."""
     found = [
@@ -34,7 +40,7 @@ def cases(what: str) -> Any:
             way,
             case,
             id=f"{way}-{case['name']}",
-            marks=() if "corner" in case else pytest.mark.once,
+            marks=marks_of(way, case),
         )
         for way in WAYS
         for case in CASES
