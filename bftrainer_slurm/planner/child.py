@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from bftrainer_slurm.planner.instance import Answer, Request, problem_of
+from bftrainer_slurm.planner.instance import Answer, Request, numbers_of, problem_of
 
 
 def main() -> None:
@@ -33,10 +33,11 @@ def main() -> None:
     for line in sys.stdin.buffer:
         try:
             request = msgspec.json.decode(line, type=Request)
-            optimal = False
-            for found in optimum.incumbents(problem_of(request.problem), request.time_limit_s):
+            problem, optimal = problem_of(request.problem), False
+            for found in optimum.incumbents(problem, request.time_limit_s):
                 optimal = found.optimal
-                _write(answers, Answer(shares=found.shares))
+                nodes = None if found.nodes is None else numbers_of(found.nodes)
+                _write(answers, Answer(shares=found.shares, nodes=nodes))
             _write(answers, Answer(optimal=optimal))
         except BrokenPipeError:
             return  # the planner has gone

@@ -74,6 +74,7 @@ class CoreGroup:
 
     members: tuple[int, ...]
     segments: tuple[ConcaveSegment, ...]
+    gpus: int = 0  # of each node, as in ``PlannedTrainer``
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +92,20 @@ def core_of(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[CoreGr
     Different groups are often alike in the core: if trainers shrink to a few nodes, it no longer
     matters how many they had.
     """
-    prices, best = tuple(map(float, dual.prices)), dual.choices.net
+    best = dual.choices.net
+    prices_of = {
+        gpus: tuple(map(float, relaxation.prices_of(gpus, dual.prices))) for gpus in relaxation.uses
+    }
     floors = best - most_loss - _SLACK * np.abs(best)
     kept = np.flatnonzero(dual.choices.of_segments >= floors[relaxation.group])
     alike: dict[object, list[CoreGroup]] = defaultdict(list)
     for index, places in itertools.groupby(kept.tolist(), key=lambda one: relaxation.group[one]):
         group, first = relaxation.groups[index], relaxation.first[index]
+        prices = prices_of[group.gpus]
         parts = (_part(group.segments[one - first], prices, floors[index]) for one in places)
         segments = tuple(_concave(run, prices, float(best[index])) for run in _runs(parts))
         nature = tuple(_nature(one, _SAME * most_loss) for one in segments)
-        alike[nature].append(CoreGroup(group.members, segments))
+        alike[group.gpus, nature].append(CoreGroup(group.members, segments, group.gpus))
     return [
         replace(same[0], members=tuple(itertools.chain(*(one.members for one in same))))
         for same in alike.values()

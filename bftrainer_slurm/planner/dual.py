@@ -1,8 +1,8 @@
-"""The Lagrangian dual: the prices of nodes, by class, that prove the best bound.
+"""The Lagrangian dual: the prices, by row of the supply, that prove the best bound.
 
 It uses cutting planes (Kelley 1960; in the primal, Dantzig and Wolfe 1960): the groups' choices at
 some prices bound the dual from below at all prices. The next prices are those at which these bounds
-are lowest. With one class this is the point where two lines meet; with several, a linear program
+are lowest. With one row this is the point where two lines meet; with several, a linear program
 that CBC solves. Runs in the child process only (``child``).
 """
 
@@ -36,8 +36,8 @@ def solve_dual(relaxation: Relaxation, gap: float, deadline_s: float) -> Dual:
 
     If the time (``time.monotonic``) is over, return the best so far: any prices prove a bound.
     """
-    if len(relaxation.sizes) == 1:
-        return _solve_for_one_class(relaxation)
+    if len(relaxation.supply) == 1:
+        return _solve_for_one_row(relaxation)
     master = _Master(relaxation)
     best = _at(relaxation, relaxation.common_price())
     tried, low = best, -math.inf
@@ -56,13 +56,13 @@ def _at(relaxation: Relaxation, prices: Reals) -> Dual:
     return Dual(prices, choices, relaxation.bound(prices, choices))
 
 
-def _solve_for_one_class(relaxation: Relaxation) -> Dual:
+def _solve_for_one_row(relaxation: Relaxation) -> Dual:
     """Narrow down the price from both sides: trainers take more than there is, or not."""
 
     def line(at: Dual) -> tuple[float, float]:
-        """The total worth of these choices, and how many nodes they leave."""
-        used = float(relaxation.members @ at.choices.shares[:, 0])
-        return float(relaxation.members @ at.choices.worth), float(relaxation.sizes[0]) - used
+        """The total worth of these choices, and how much they leave."""
+        used = float(relaxation.members @ relaxation.taken(at.choices.shares)[:, 0])
+        return float(relaxation.members @ at.choices.worth), float(relaxation.supply[0]) - used
 
     low, high = (_at(relaxation, np.array([p])) for p in (0.0, relaxation.highest_price()))
     if line(low)[1] >= 0:
@@ -89,25 +89,27 @@ class _Master:
         self._model = mip.Model(sense=mip.MINIMIZE, solver_name=mip.CBC)
         self._model.verbose = 0
         self._model.threads = 0
-        self._prices = [self._model.add_var(obj=float(size)) for size in relaxation.sizes]
+        self._prices = [self._model.add_var(obj=float(size)) for size in relaxation.supply]
         self._nets = [
             self._model.add_var(lb=-_FAR, ub=_FAR, obj=float(count)) for count in relaxation.members
         ]
         self._known: set[tuple[float, ...]] = set()
-        nobody = np.full(len(relaxation.sizes), relaxation.highest_price())
+        self._taken = relaxation.taken
+        nobody = np.full(len(relaxation.supply), relaxation.highest_price())
         self.add(relaxation.choose(nobody))
 
     def add(self, choices: Choices) -> bool:
         """Add: no group is worth less than with this choice; False if that was known."""
         known = len(self._known)
-        for group, (worth, share) in enumerate(zip(choices.worth, choices.shares, strict=True)):
-            choice = (group, *map(float, share), float(worth))
+        taken = self._taken(choices.shares)
+        for group, (worth, rows) in enumerate(zip(choices.worth, taken, strict=True)):
+            choice = (group, *map(float, rows), float(worth))
             if choice in self._known:
                 continue
             self._known.add(choice)
-            classes = np.flatnonzero(share)
-            terms = [self._nets[group], *(self._prices[one] for one in classes)]
-            factors = [1.0, *map(float, share[classes])]
+            used = np.flatnonzero(rows)
+            terms = [self._nets[group], *(self._prices[one] for one in used)]
+            factors = [1.0, *map(float, rows[used])]
             self._model += mip.LinExpr(terms, factors) >= float(worth) / self._unit
         return len(self._known) > known
 

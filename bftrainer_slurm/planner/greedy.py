@@ -23,14 +23,14 @@ def greedy_shares(problem: Problem) -> list[Share]:
     if not problem.trainers:
         return []
     groups = groups_of(problem)
-    price = Relaxation(groups, problem.sizes()).common_price()
+    price = Relaxation(groups, problem).common_price()
     return shares_at(problem, one_by_one(problem, groups), price)
 
 
 def one_by_one(problem: Problem, groups: Sequence[Group]) -> Relaxation:
     """Return the relaxation with a group for each trainer, in their order."""
     singles = [replace(group, members=(one,)) for group in groups for one in group.members]
-    return Relaxation(sorted(singles, key=lambda one: one.members), problem.sizes())
+    return Relaxation(sorted(singles, key=lambda one: one.members), problem)
 
 
 def shares_at(problem: Problem, singles: Relaxation, prices: Reals) -> list[Share]:
@@ -48,17 +48,18 @@ def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) ->
     taken = np.array(shares, np.float64)
     pairs = zip(problem.trainers, shares, strict=True)
     worth = np.array([problem.worth(trainer, sum(share)) for trainer, share in pairs])
-    left = singles.sizes - taken.sum(axis=0)
-    free = np.zeros(len(left))
+    left = singles.supply - singles.taken(taken).sum(axis=0)
+    free, per_unit = np.zeros(len(left)), singles.per_unit()
     while left.any():
-        choices = singles.choose(free, taken + left)
+        choices = singles.choose(free, taken + singles.elements_in(left))
         gains = choices.worth - worth
         gains[gains <= _ROUNDING * np.abs(worth)] = 0.0
-        rates = gains / (choices.shares - taken).sum(axis=1).clip(1.0)
+        more = singles.taken(choices.shares - taken)
+        rates = gains / (more @ per_unit).clip(1.0)
         one = int(rates.argmax())
         if rates[one] <= 0:
             break
-        left += taken[one] - choices.shares[one]
+        left -= more[one]
         taken[one], worth[one] = choices.shares[one], choices.worth[one]
     return [tuple(share) for share in taken.astype(int).tolist()]
 
@@ -69,15 +70,15 @@ def _first_come(singles: Relaxation, now: Sequence[Share], prices: Reals) -> lis
     No trainer may take nodes that others have and want to keep.
     """
     kept = np.minimum(np.array(now, np.float64), singles.choose(prices).shares)
-    left = singles.sizes - kept.sum(axis=0)
+    left = singles.supply - singles.taken(kept).sum(axis=0)
     shares = np.zeros_like(kept)
     waiting = np.ones(len(kept), bool)
     while waiting.any():
-        choices = singles.choose(prices, left + kept)
+        choices = singles.choose(prices, kept + singles.elements_in(left))
+        more = singles.taken(choices.shares - kept)
         for one in (-choices.net).argsort(kind="stable"):
-            more = choices.shares[one] - kept[one]
-            if waiting[one] and (more <= left).all():
+            if waiting[one] and (more[one] <= left).all():
                 shares[one] = choices.shares[one]
-                left -= more
+                left -= more[one]
                 waiting[one] = False
     return [tuple(share) for share in shares.astype(int).tolist()]

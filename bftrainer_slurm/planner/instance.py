@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -21,6 +21,7 @@ from bftrainer_slurm.planner.problem import Costs, NodeClass, PlannedTrainer, Pr
 MAX_BYTES = 64 * 1024 * 1024
 MAX_NODES = 1_000_000
 MAX_TRAINERS = 10_000
+MAX_GPUS = 1_000  # of a node
 MAX_POINTS = 1_000  # of a curve
 MAX_CLASSES = 1_000
 MAX_SIZES = 100_000  # of a trainer: more than a job array has tasks
@@ -28,6 +29,7 @@ MAX_SIZES = 100_000  # of a trainer: more than a job array has tasks
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_NODES)]
 Size: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_NODES)]
 Place: TypeAlias = Annotated[int, Meta(ge=-1, le=MAX_NODES)]
+Gpus: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_GPUS)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e100)]  # a sum of products of two is finite
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 
@@ -38,7 +40,7 @@ _MISSING = re.compile("Object missing required field `(.*)`")
 # A trainer's fields that have the same name in a file and in the planner.
 _ALIKE = (
     *("min_nodes", "max_nodes", "sizes"),
-    *("rescale_up_s", "rescale_down_s", "paused_s", "start_cost", "loss_s"),
+    *("rescale_up_s", "rescale_down_s", "paused_s", "start_cost", "loss_s", "gpus"),
 )
 
 
@@ -53,6 +55,7 @@ class TrainerData(Struct, kw_only=True, omit_defaults=True, forbid_unknown_field
     min_nodes: Size
     max_nodes: Size
     current_nodes: Count | None = None
+    held: Annotated[tuple[Count, ...], Meta(max_length=MAX_NODES)] | None = None
     curve_nodes: Annotated[tuple[Count, ...], Meta(max_length=MAX_POINTS)]
     curve_objective: tuple[Amount, ...]
     rescale_up_s: Amount
@@ -62,13 +65,15 @@ class TrainerData(Struct, kw_only=True, omit_defaults=True, forbid_unknown_field
     loss_s: Amount = 0.0
     barred: tuple[Name, ...] = ()
     sizes: Annotated[tuple[Size, ...], Meta(max_length=MAX_SIZES)] = ()
+    gpus: Gpus = 0
 
 
-class ClassData(Struct, forbid_unknown_fields=True):
+class ClassData(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A class of nodes."""
 
     name: Name
-    hardware: Annotated[str, Meta(max_length=255)]
+    hardware: Annotated[str, Meta(max_length=255)] = ""
+    gpus: Gpus = 0
 
 
 class Instance(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -76,7 +81,9 @@ class Instance(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=T
 
     ``node_trainer`` has for each node the place of its trainer, -1 for none. ``current_map`` has a
     text of 0 and 1 for each trainer, a character for each node. If both are absent, trainers hold
-    the first nodes, as many as their ``current_nodes``.
+    the first nodes, as many as their ``current_nodes``; or, if any has the key, those whose places
+    are in ``held``: several trainers may have parts of one node. ``node_gpus`` is how many GPUs of
+    each node no ordinary job has, null for all.
     """
 
     forward_time_s: Amount
@@ -92,6 +99,7 @@ class Instance(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=T
         None
     )
     node_class: tuple[Count, ...] | None = None
+    node_gpus: tuple[Gpus | None, ...] | None = None
     # What recorded instances say of their solution; not used.
     optimum: float | None = None
     solve_seconds_node_level_cbc: float | None = None
@@ -119,6 +127,7 @@ class Answer(Struct, omit_defaults=True):
 
     ready: bool = False
     shares: list[Share] | None = None
+    nodes: list[list[int]] | None = None  # of each trainer, by their places: of divided nodes
     optimal: bool | None = None
     error: str | None = None
 
@@ -201,19 +210,29 @@ def _instance(problem: Problem, nodes: Sequence[str], classes: Sequence[str]) ->
     has = {node: place for place, one in enumerate(problem.trainers) for node in one.current}
     part = {node: place for place, one in enumerate(problem.classes) for node in one.nodes}
     called = {one.name: name for one, name in zip(problem.classes, classes, strict=True)}
+    rows: Iterable[tuple[PlannedTrainer, tuple[int, ...] | None]]
+    rows = ((one, None) for one in problem.trainers)
+    if problem.in_parts:
+        at = {node: place for place, node in enumerate(nodes)}
+        rows = ((one, tuple(sorted(at[node] for node in one.current))) for one in problem.trainers)
     return Instance(
         forward_time_s=problem.forward_time_s,
         costs=problem.costs,
         nodes=len(nodes),
-        node_trainer=tuple(has.get(node, -1) for node in nodes),
-        trainers=tuple(_trainer_data(one, called) for one in problem.trainers),
-        classes=tuple(ClassData(called[one.name], one.hardware) for one in problem.classes) or None,
+        node_trainer=None if problem.in_parts else tuple(has.get(node, -1) for node in nodes),
+        trainers=tuple(_trainer_data(one, called, held) for one, held in rows),
+        classes=tuple(ClassData(called[one.name], one.hardware, one.gpus) for one in problem.classes)
+        or None,
         node_class=tuple(part[node] for node in nodes) if problem.classes else None,
+        node_gpus=tuple(map(problem.free.get, nodes)) if problem.in_parts else None,
     )
 
 
-def _trainer_data(trainer: PlannedTrainer, called: dict[str, str]) -> TrainerData:
+def _trainer_data(
+    trainer: PlannedTrainer, called: dict[str, str], held: tuple[int, ...] | None
+) -> TrainerData:
     return TrainerData(
+        held=held,
         **{name: getattr(trainer, name) for name in _ALIKE},
         curve_nodes=trainer.curve.nodes,
         curve_objective=trainer.curve.values,
@@ -235,7 +254,25 @@ def problem_of(instance: Instance) -> Problem:
         life_s=_by_node("node_life_s", instance.node_life_s, names),
         since_s=_by_node("node_since_s", instance.node_since_s, names),
         classes=_classes(instance, names),
+        free=_free(instance, names),
     )
+
+
+def numbers_of(nodes: Iterable[frozenset[str]]) -> list[list[int]]:
+    """Return the places of nodes that have no other names."""
+    return [sorted(int(name[1:]) for name in each) for each in nodes]
+
+
+def _free(instance: Instance, names: Sequence[str]) -> dict[str, int]:
+    gpus = instance.node_gpus
+    if gpus is None:
+        return {}
+    if len(gpus) != len(names):
+        raise ValueError("node_gpus must have a number, or null, for each node")
+    free = {name: count for name, count in zip(names, gpus, strict=True) if count is not None}
+    if free and not any(one.gpus for one in instance.classes or ()):
+        raise ValueError("node_gpus needs classes that say how many gpus each of their nodes has")
+    return free
 
 
 def _by_node(
@@ -285,9 +322,13 @@ def _classes(instance: Instance, names: Sequence[str]) -> tuple[NodeClass, ...]:
         return ()
     if not all(_are_names((one.name, one.hardware)) for one in classes):
         raise ValueError("classes must have names")
-    parts = _parts("node_class", instance.node_class or (), names, len(classes))
+    places = instance.node_class
+    if places is None and len(classes) == 1:
+        places = (0,) * len(names)
+    parts = _parts("node_class", places or (), names, len(classes))
     return tuple(
-        NodeClass(one.name, part, one.hardware) for one, part in zip(classes, parts, strict=True)
+        NodeClass(one.name, part, one.hardware, one.gpus)
+        for one, part in zip(classes, parts, strict=True)
     )
 
 
@@ -309,6 +350,8 @@ def _held(instance: Instance, names: Sequence[str]) -> list[frozenset[str]]:
     trainers, rows = instance.trainers, instance.current_map
     if instance.node_trainer is not None:
         return _parts("node_trainer", instance.node_trainer, names, len(trainers))
+    if any(one.held is not None for one in trainers):
+        return [_nodes_at(index, one.held or (), names) for index, one in enumerate(trainers)]
     if rows is None:
         free = iter(names)
         counts = [one.current_nodes for one in trainers]
@@ -331,6 +374,14 @@ def _held(instance: Instance, names: Sequence[str]) -> list[frozenset[str]]:
     if sum(map(len, held)) != len(frozenset().union(*held)):
         raise ValueError("current_map must give a node to one trainer at most")
     return held
+
+
+def _nodes_at(index: int, places: Sequence[int], names: Sequence[str]) -> frozenset[str]:
+    if max(places, default=0) >= len(names) or len(set(places)) != len(places):
+        raise ValueError(
+            f"trainers[{index}]: held must have different whole numbers below {len(names)}"
+        )
+    return frozenset(names[place] for place in places)
 
 
 def _is_row(row: str, length: int) -> bool:

@@ -4,13 +4,16 @@ Runs in the child process only (``child``), because CBC is native code. It uses 
 callbacks, which crash python-mip 2.0.0. Each concave segment has an integer: how many of the
 group's members take it. Given those, the nodes of each class are a flow, whose corners are whole
 numbers. So nothing else is an integer, and the relaxation is as tight as the Lagrangian bound.
+(With parts of nodes it is no flow: elements of several sizes share rows. Then the nodes of each
+class are integers too.)
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import mip
 from mip.cbc import cbc_set_parameter
@@ -24,11 +27,22 @@ _SCALE = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """The nodes by class: how many, of which kind, and what one costs at the bound."""
+    """The rows: how much there is of each, and what one costs at the bound.
 
-    sizes: Share
+    ``kinds`` are of the classes. ``uses`` is what an element takes of which rows, by its GPUs and
+    by class.
+    """
+
+    amounts: tuple[int, ...]
     kinds: tuple[str, ...]
     prices: tuple[float, ...]
+    uses: Mapping[int, Sequence[Sequence[tuple[int, float]]]]
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether each element takes one of one row."""
+        every = chain.from_iterable(self.uses.values())
+        return all(len(rows) <= 1 and all(taken == 1 for _, taken in rows) for rows in every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +71,27 @@ class _Build:
 
     model: mip.Model
     unit: float
+    supply: Supply
     used: list[mip.LinExpr]
     losses: mip.LinExpr = field(default_factory=mip.LinExpr)
+
+    def use(self, gpus: int, place: int, elements: mip.LinExpr) -> None:
+        """Take so many elements of this size from the rows of a class."""
+        for row, taken in self.supply.uses[gpus][place]:
+            self.used[row].add_expr(elements, taken)
 
 
 def solve_core(
     groups: Sequence[CoreGroup], supply: Supply, most_loss: float, gap: float, limit_s: float
 ) -> Answer:
     """Find the plan of the least loss, at most ``most_loss``, to within ``gap``."""
-    build = _Build(_model(), most_loss / _SCALE, [mip.LinExpr() for _ in supply.sizes])
+    build = _Build(_model(), most_loss / _SCALE, supply, [mip.LinExpr() for _ in supply.amounts])
     build.model.max_mip_gap_abs = gap / build.unit
     shares = {member: low for group in groups for member, low in _settled(build, group)}
     groups = [group for group in groups if group.members[0] not in shares]
     chosen = [_add_group(build, group) for group in groups]
     _add_tallies(build.model, supply.kinds, [choice for choices in chosen for choice in choices])
-    for count, size, price in zip(build.used, supply.sizes, supply.prices, strict=True):
+    for count, size, price in zip(build.used, supply.amounts, supply.prices, strict=True):
         unused = build.model.add_var(ub=size)
         build.losses.add_var(unused, price / build.unit)
         build.model += count + unused == size
@@ -102,7 +122,8 @@ def _settled(build: _Build, group: CoreGroup) -> list[tuple[int, Share]]:
     if len(group.segments) > 1 or only.steps or only.rooms:
         return []
     for place, count in enumerate(only.low):
-        build.used[place].add_const(len(group.members) * count)
+        for row, taken in build.supply.uses[group.gpus][place]:
+            build.used[row].add_const(len(group.members) * count * taken)
     build.losses.add_const(len(group.members) * only.loss / build.unit)
     return [(member, only.low) for member in group.members]
 
@@ -114,9 +135,9 @@ def _add_group(build: _Build, group: CoreGroup) -> list[_Choice]:
     build.model += mip.xsum(choice.takers for choice in choices) == members
     for choice in choices:
         for place, count in enumerate(choice.segment.low):
-            build.used[place].add_var(choice.takers, count)
+            build.use(group.gpus, place, count * choice.takers)
         for place, extra in choice.extras.items():
-            build.used[place].add_expr(extra)
+            build.use(group.gpus, place, extra)
     return choices
 
 
@@ -138,7 +159,8 @@ def _add_segment(build: _Build, segment: ConcaveSegment, members: int) -> _Choic
 
 
 def _add_stretch(build: _Build, stretch: Stretch, takers: mip.Var, members: int) -> mip.Var:
-    nodes = build.model.add_var(ub=stretch.nodes * members)
+    kind = mip.CONTINUOUS if build.supply.is_flow else mip.INTEGER
+    nodes = build.model.add_var(ub=stretch.nodes * members, var_type=kind)
     build.model += nodes <= stretch.nodes * takers
     build.losses.add_var(nodes, stretch.loss / build.unit)
     return nodes

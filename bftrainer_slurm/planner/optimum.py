@@ -8,15 +8,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from bftrainer_slurm.planner import bins
 from bftrainer_slurm.planner.core import core_of
 from bftrainer_slurm.planner.dual import Dual, solve_dual
 from bftrainer_slurm.planner.greedy import one_by_one, shares_at, with_rest
 from bftrainer_slurm.planner.held_and_idle import divided, few_are_idle, undivided
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.milp import Supply, solve_core
-from bftrainer_slurm.planner.problem import Problem, Share
+from bftrainer_slurm.planner.packing import Nodes, pack, pack_most, shares_of
+from bftrainer_slurm.planner.problem import Problem, Share, value
 from bftrainer_slurm.planner.segments import groups_of
 
 GAP = 1e-7  # of the objective; the recorded optima are met to 1e-6
@@ -33,21 +37,51 @@ class Found:
 
     shares: list[Share]
     optimal: bool
+    nodes: list[Nodes] | None = None  # of each trainer, where nodes are divided
 
 
 def incumbents(problem: Problem, time_limit_s: float) -> Iterator[Found]:
     """Yield plans, each better than the one before or proven; the last one is the best found."""
     deadline_s = time.monotonic() + time_limit_s
-    if len(problem.classes) > 1 and few_are_idle(problem):
+    if problem.in_parts:
+        yield from _packed(problem, deadline_s)
+    elif len(problem.classes) > 1 and few_are_idle(problem):
         for found in _incumbents(divided(problem), deadline_s):
             yield Found([undivided(share) for share in found.shares], found.optimal)
     else:
         yield from _incumbents(problem, deadline_s)
 
 
+def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
+    """The same on divided nodes: counts, and then the nodes for them.
+
+    The best counts are worth at least as much as any plan. So a packing of them is the best plan.
+    """
+    best: Found | None = None
+    reached = bound = -math.inf
+    for found in _incumbents(problem, deadline_s):
+        if found.optimal:
+            bound = value(problem, found.shares)
+        nodes = pack(problem, found.shares) or pack_most(problem, found.shares)
+        packed = Found(shares_of(problem, nodes), False, nodes)
+        worth = value(problem, packed.shares)
+        if best is None or worth > reached:
+            best, reached = packed, worth
+            yield best
+    assert best is not None
+    gap = GAP * max(abs(bound), abs(reached))
+    proven = -math.inf < bound <= reached + gap
+    left_s = deadline_s - time.monotonic()
+    if not proven and left_s > 0 and bins.pairs(problem) <= bins.MOST_PAIRS:
+        tried, proven = bins.solve(problem, gap, left_s)
+        if tried is not None and value(problem, shares_of(problem, tried)) > reached:
+            best = Found(shares_of(problem, tried), False, tried)
+    yield replace(best, optimal=proven)
+
+
 def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     groups = groups_of(problem)
-    relaxation = Relaxation(groups, problem.sizes())
+    relaxation = Relaxation(groups, problem)
     dual = solve_dual(relaxation, GAP / 10, deadline_s)
     singles = one_by_one(problem, groups)
     shares = shares_at(problem, singles, dual.prices)
@@ -57,7 +91,8 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     most_loss, limit_s = _first_core(dual, loss, len(groups)), _FIRST_LIMIT_S
     while not proven and (left_s := deadline_s - time.monotonic()) > 0:
         core = core_of(relaxation, dual, most_loss)
-        answer = solve_core(core, _supply(problem, dual), most_loss, gap, min(limit_s, left_s))
+        supply = _supply(problem, relaxation, dual)
+        answer = solve_core(core, supply, most_loss, gap, min(limit_s, left_s))
         if answer.shares is not None:
             found = [answer.shares[index] for index in range(len(shares))]
             found = with_rest(problem, singles, found)  # CBC cannot see very small values
@@ -82,17 +117,17 @@ def _first_core(dual: Dual, loss: float, groups: int) -> float:
 
 def _loss(problem: Problem, relaxation: Relaxation, dual: Dual, shares: list[Share]) -> float:
     """A plan's distance from the bound, trainer by trainer: huge ones must not hide small ones."""
-    prices = dual.prices.tolist()
-    left = list(problem.sizes())
+    left = relaxation.supply.copy()
     losses = []
     for group, best in zip(relaxation.groups, dual.choices.net.tolist(), strict=True):
+        prices = relaxation.prices_of(group.gpus, dual.prices).tolist()
         for member in group.members:
             share = shares[member]
             paid = sum(count * price for count, price in zip(share, prices, strict=True))
             worth = problem.worth(problem.trainers[member], sum(share))
             losses.append(max(0.0, best - (worth - paid)))
-            left = [have - count for have, count in zip(left, share, strict=True)]
-    losses += [count * price for count, price in zip(left, prices, strict=True)]
+            left -= np.array(share) @ relaxation.uses[group.gpus]
+    losses += (left * dual.prices).tolist()
     return math.fsum(losses)
 
 
@@ -104,6 +139,11 @@ def _gap(relaxation: Relaxation, dual: Dual) -> float:
     return max(min(GAP * total, _OF_A_STAKE * least), _ROUNDING * total)
 
 
-def _supply(problem: Problem, dual: Dual) -> Supply:
+def _supply(problem: Problem, relaxation: Relaxation, dual: Dual) -> Supply:
     kinds = tuple(one.hardware for one in problem.all_classes())
-    return Supply(problem.sizes(), kinds, tuple(map(float, dual.prices)))
+    uses = {
+        gpus: [[(row, taken) for row, taken in enumerate(rows) if taken] for rows in matrix.tolist()]
+        for gpus, matrix in relaxation.uses.items()
+    }
+    amounts = tuple(row.amount for row in relaxation.rows)
+    return Supply(amounts, kinds, tuple(map(float, dual.prices)), uses)

@@ -22,11 +22,35 @@ Share: TypeAlias = tuple[int, ...]  # how many nodes of each class
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes of one kind of hardware that the same trainers cannot have."""
+    """Nodes of one kind of hardware that the same trainers cannot have.
+
+    If ``gpus`` is not 0, each node has so many, and trainers may have a part of it.
+    """
 
     name: str
     nodes: frozenset[str]
     hardware: str = ""
+    gpus: int = 0
+
+    def of_element(self, gpus: int) -> int:
+        """How many GPUs of a node an element takes that asks for so many; 0: the whole node."""
+        return gpus or self.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the supply: how many elements of so many ``gpus`` fit into the class at ``place``.
+
+    ``gpus`` is 0 if its nodes are not divided. See docs/planner.md for why such rows suffice.
+    """
+
+    place: int
+    gpus: int
+    amount: int
+
+    def taken_by(self, gpus: int) -> int:
+        """How much of it an element takes that has so many GPUs of a node; one that fits."""
+        return gpus // self.gpus if self.gpus else 1
 
 
 class Costs(Enum):
@@ -46,7 +70,8 @@ class PlannedTrainer:
     both count with ``Costs.PAUSE`` only. Any change of its nodes loses ``loss_s`` seconds of
     what it trains on them, as it goes on from further back. ``barred`` names the classes of which
     it can have no node. ``sizes``, if there are any, are the only numbers of nodes that it can
-    train on, from ``min_nodes`` to ``max_nodes``.
+    train on, from ``min_nodes`` to ``max_nodes``. It has ``gpus`` GPUs of each of its nodes, and
+    leaves the others; 0 means whole nodes.
     """
 
     key: str
@@ -61,6 +86,7 @@ class PlannedTrainer:
     loss_s: float = 0.0
     barred: frozenset[str] = frozenset()
     sizes: tuple[int, ...] = ()
+    gpus: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_nodes <= self.max_nodes:
@@ -73,6 +99,8 @@ class PlannedTrainer:
             raise ValueError(
                 f"trainer {self.key}: paused_s, start_cost and loss_s must be 0 or more"
             )
+        if self.gpus < 0:
+            raise ValueError(f"trainer {self.key}: gpus must be 0 (whole nodes) or more")
         if not all(map(_is_amount, self.curve.values)):
             raise ValueError(f"trainer {self.key}: its curve must have finite values")
         if self.sizes and not self._ascends():
@@ -131,7 +159,8 @@ class Problem:
     ``life_s`` is how long each node's hole is expected to last; a node without a value lasts. It
     decides which nodes a trainer gets, not how many. ``since_s`` is since when (Unix seconds) each
     node is its trainer's: of nodes that last as long, it keeps those that it has had longest.
-    ``classes`` divide the pool; without classes all nodes are alike.
+    ``classes`` divide the pool; without classes all nodes are alike. ``free`` is how many GPUs of
+    a node no ordinary job has; if it is not named, all of its class.
     """
 
     pool: frozenset[str]
@@ -141,10 +170,13 @@ class Problem:
     life_s: Mapping[str, float] = field(default_factory=dict)
     since_s: Mapping[str, float] = field(default_factory=dict)
     classes: tuple[NodeClass, ...] = ()
+    free: Mapping[str, int] = field(default_factory=dict)
+    # How many nodes of each class have so many free GPUs; computed once.
+    _free_of: tuple[Mapping[int, int], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         held = [node for trainer in self.trainers for node in trainer.current]
-        if len(held) != len(set(held)):
+        if len(held) != len(set(held)) and not self.in_parts:
             twice = next(node for node, times in Counter(held).items() if times > 1)
             raise ValueError(f"node {twice} has two trainers")
         if not self.pool.issuperset(held):
@@ -157,6 +189,31 @@ class Problem:
             raise ValueError("life_s must be 0 s or more")
         if self.classes and not self._is_divided():
             raise ValueError("each node of the pool must be in one class, and no other node")
+        self._check_gpus()
+        free_of = (Counter(self._free_on(part)) for part in self.all_classes())
+        object.__setattr__(self, "_free_of", tuple(free_of))
+
+    def _free_on(self, part: NodeClass) -> list[int]:
+        return [self.free.get(node, part.gpus) for node in part.nodes] if part.gpus else []
+
+    def _check_gpus(self) -> None:
+        has = {node: part.gpus for part in self.classes for node in part.nodes}
+        if any(not 0 <= count <= has.get(node, 0) for node, count in self.free.items()):
+            raise ValueError("free must have 0 to as many GPUs of a node as its class has")
+        if not self.in_parts:
+            return
+        left = has | dict(self.free)
+        left |= {node: 1 for node, gpus in has.items() if not gpus}  # one trainer, or none
+        for trainer in self.trainers:
+            for node in trainer.current:
+                left[node] -= (trainer.gpus or has[node]) if has[node] else 1
+                if left[node] < 0:
+                    raise ValueError(f"trainers have more GPUs of node {node} than are free")
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether some nodes are divided, so that several trainers may have parts of one."""
+        return any(part.gpus for part in self.classes)
 
     def _is_divided(self) -> bool:
         parts = [one.nodes for one in self.classes]
@@ -169,6 +226,28 @@ class Problem:
     def sizes(self) -> Share:
         """How many nodes there are, by class."""
         return tuple(len(one.nodes) for one in self.all_classes())
+
+    def rows(self) -> tuple[Row, ...]:
+        """The supply: a row a class, and in a class of divided nodes one a size of elements."""
+        rows = []
+        for place, part in enumerate(self.all_classes()):
+            if not part.gpus:
+                rows.append(Row(place, 0, len(part.nodes)))
+                continue
+            for gpus in sorted({part.of_element(one.gpus) for one in self.trainers}):
+                fit = sum(count * (has // gpus) for has, count in self._free_of[place].items())
+                rows.append(Row(place, gpus, fit))
+        return tuple(rows)
+
+    def room(self, trainer: PlannedTrainer, place: int) -> int:
+        """How many nodes of a class it can have an element on, if it has the class for itself."""
+        part = self.all_classes()[place]
+        if part.name in trainer.barred:
+            return 0
+        if not part.gpus:
+            return 0 if trainer.gpus else len(part.nodes)
+        least = part.of_element(trainer.gpus)
+        return sum(count for has, count in self._free_of[place].items() if has >= least)
 
     def now(self, trainer: PlannedTrainer) -> Share:
         """How many nodes it has, by class."""
@@ -192,7 +271,7 @@ class Problem:
         used = [one for one, count in zip(classes, share, strict=True) if count]
         if len({one.hardware for one in used}) > 1:
             return False
-        if any(one.name in trainer.barred for one in used):
+        if any(count and count > self.room(trainer, at) for at, count in enumerate(share)):
             return False
         pairs = list(zip(self.now(trainer), share, strict=True))
         return all(had <= has for had, has in pairs) or all(had >= has for had, has in pairs)
@@ -233,8 +312,13 @@ def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
         for trainer, share in zip(problem.trainers, shares, strict=True)
     ):
         return False
-    used = map(sum, zip(*shares, strict=True))
-    return all(taken <= size for taken, size in zip(used, problem.sizes(), strict=False))
+    classes, rows = problem.all_classes(), problem.rows()
+    left = [row.amount for row in rows]
+    for trainer, share in zip(problem.trainers, shares, strict=True):
+        for number, row in enumerate(rows):
+            gpus = classes[row.place].of_element(trainer.gpus)
+            left[number] -= share[row.place] * row.taken_by(gpus)
+    return min(left, default=0) >= 0
 
 
 def _is_amount(number: float) -> bool:

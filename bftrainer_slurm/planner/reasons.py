@@ -67,7 +67,7 @@ class _Market:
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem, self.plan = problem, plan
-        relaxation = Relaxation(groups_of(problem), problem.sizes())
+        relaxation = Relaxation(groups_of(problem), problem)
         self.price = float(relaxation.common_price()[0])
         self._taken = frozenset[str]().union(*plan.assignment.values())
         self._usable: dict[tuple[frozenset[str], str | None], tuple[frozenset[str], int]] = {}

@@ -39,6 +39,7 @@ class Group:
 
     members: tuple[int, ...]
     segments: tuple[Segment, ...]
+    gpus: int = 0  # of each node, as in ``PlannedTrainer``
 
     @property
     def stake(self) -> float:
@@ -53,11 +54,9 @@ def groups_of(problem: Problem) -> list[Group]:
     for index, one in enumerate(problem.trainers):
         bounds, now = (one.min_nodes, one.max_nodes, one.sizes), problem.now(one)
         costs = (one.rescale_up_s, one.rescale_down_s, one.paused_s, one.start_cost, one.loss_s)
-        alike[bounds, now, one.curve, costs, one.barred].append(index)
-    return [
-        Group(tuple(members), tuple(_segments(problem, problem.trainers[members[0]])))
-        for members in alike.values()
-    ]
+        alike[bounds, now, one.curve, costs, one.barred, one.gpus].append(index)
+    firsts = ((tuple(members), problem.trainers[members[0]]) for members in alike.values())
+    return [Group(members, tuple(_segments(problem, one)), one.gpus) for members, one in firsts]
 
 
 def _segments(problem: Problem, trainer: PlannedTrainer) -> Iterator[Segment]:
@@ -82,8 +81,8 @@ def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[Share]:
     classes = problem.all_classes()
     for kind in dict.fromkeys(one.hardware for one in classes):
         yield tuple(
-            len(one.nodes) if one.hardware == kind and one.name not in trainer.barred else 0
-            for one in classes
+            problem.room(trainer, place) if one.hardware == kind else 0
+            for place, one in enumerate(classes)
         )
 
 

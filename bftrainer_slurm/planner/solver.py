@@ -14,6 +14,7 @@ import msgspec
 
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import Answer, Request, anonymous
+from bftrainer_slurm.planner.packing import Nodes, is_packed, pack_most, shares_of
 from bftrainer_slurm.planner.placement import place
 from bftrainer_slurm.planner.problem import Plan, Problem, Share, feasible, value
 from bftrainer_slurm.planner.worker import SlowWorkerError, Worker, WorkerError
@@ -38,6 +39,14 @@ class _Best:
     shares: list[Share]
     optimal: bool = False
     reason: str = ""
+    nodes: list[Nodes] | None = None  # of each trainer, where nodes are divided
+
+    def assignment(self, problem: Problem) -> dict[str, Nodes]:
+        """The nodes of each trainer, by its key."""
+        if self.nodes is None:
+            return place(problem, self.shares)
+        keys = (one.key for one in problem.trainers)
+        return dict(zip(keys, self.nodes, strict=True))
 
 
 class Planner:
@@ -69,17 +78,17 @@ class Planner:
         deadline_s = begin_s + self._time_limit_s
         try:
             worker = self._ask(problem, deadline_s)
-            fallback = greedy_shares(problem)  # while the child solves
+            fallback = _greedy(problem)  # while the child solves
             answer = self._hear(worker, problem, deadline_s)
             status, reason = "optimal" if answer.optimal else "feasible", answer.reason
-            shares = _no_worse(problem, answer, fallback)
+            best = _no_worse(problem, answer, fallback)
         except _NoAnswerError as error:
-            shares, status, reason = greedy_shares(problem), "greedy", str(error)
+            best, status, reason = _greedy(problem), "greedy", str(error)
         if reason:
             logger.warning("%s plan: %s", status, reason)
         return Plan(
-            assignment=place(problem, shares),
-            objective=value(problem, shares),
+            assignment=best.assignment(problem),
+            objective=value(problem, best.shares),
             solve_s=self._clock() - begin_s,
             status=status,
             reason=reason,
@@ -139,10 +148,13 @@ class Planner:
                 shares = line.shares
                 if shares is None:
                     raise WorkerError("sends something that is not a plan")
+                nodes = _nodes(problem, line.nodes) if problem.in_parts else None
+                if nodes is not None:
+                    shares = shares_of(problem, nodes)
                 if not feasible(problem, shares):
                     raise WorkerError("sends a plan that breaks a bound")
                 if best is None or value(problem, shares) > value(problem, best.shares):
-                    best = _Best(shares)
+                    best = _Best(shares, nodes=nodes)
             raise SlowWorkerError("did not finish in time")
         except WorkerError as error:
             self._restart()
@@ -191,12 +203,34 @@ def _read(line: bytes) -> Answer:
         raise WorkerError("talks nonsense") from error
 
 
-def _no_worse(problem: Problem, answer: _Best, fallback: list[Share]) -> list[Share]:
+def _greedy(problem: Problem) -> _Best:
+    """Return the plan without a solver."""
+    shares = greedy_shares(problem)
+    if not problem.in_parts:
+        return _Best(shares)
+    nodes = pack_most(problem, shares)
+    return _Best(shares_of(problem, nodes), nodes=nodes)
+
+
+def _nodes(problem: Problem, places: list[list[int]] | None) -> list[Nodes]:
+    """Return the nodes at these places, in the order in which the child got them; checked."""
+    names = list(problem.pool)
+    if places is None or len(places) != len(problem.trainers):
+        raise WorkerError("sends something that is not a plan")
+    if not all(0 <= at < len(names) for each in places for at in each):
+        raise WorkerError("sends a plan that breaks a bound")
+    nodes = [frozenset(names[at] for at in each) for each in places]
+    if not is_packed(problem, nodes):
+        raise WorkerError("sends a plan that breaks a bound")
+    return nodes
+
+
+def _no_worse(problem: Problem, answer: _Best, fallback: _Best) -> _Best:
     """Return the answer or, if that is as good, the fallback."""
-    reached, least = value(problem, answer.shares), value(problem, fallback)
+    reached, least = value(problem, answer.shares), value(problem, fallback.shares)
     if answer.optimal and least - reached > _TOLERANCE * _stake(problem):
         raise _NoAnswerError("the solver's answer is worse than the greedy plan")
-    return answer.shares if reached > least else fallback
+    return answer if reached > least else fallback
 
 
 def _stake(problem: Problem) -> float:

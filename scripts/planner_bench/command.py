@@ -13,7 +13,7 @@ from bftrainer_slurm.planner.solver import Planner
 from scripts.benchkit.command import Findings, bench_command, findings, number
 from scripts.benchkit.machine import this_machine
 from scripts.planner_bench import report
-from scripts.planner_bench.instances import made, made_with_classes, made_with_sizes
+from scripts.planner_bench.instances import made, made_in_parts, made_with_classes, made_with_sizes
 from scripts.planner_bench.measure import Kind, compare, fresh, node_level_planner, stream
 
 SIZES = ((5, 16), (10, 16), (10, 32), (10, 64), (10, 128))  # trainers and nodes
@@ -29,6 +29,8 @@ KINDS = (
     Kind("100x10,000", partial(made, 100, 10_000), target_p95_s=0.3),
     Kind("300x10,000", partial(made, 300, 10_000), target_p95_s=0.3),
     Kind("300x10,000 smooth", partial(made, 300, 10_000, measured=False), target_p95_s=0.3),
+    Kind("100x1,000 parts", partial(made_in_parts, 100, 1_000), target_p95_s=0.1),
+    Kind("300x5,000 parts", partial(made_in_parts, 300, 5_000), target_p95_s=0.5),
     Kind("300x10,000 8 classes", partial(made_with_classes, 300, 10_000), target_p95_s=1.5),
 )
 _PLAN_LIMIT_S = 10.0  # twice the daemon's; a plan not proven by then has another status

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.instance import read_instance
+from bftrainer_slurm.planner.packing import pack_most
 from bftrainer_slurm.planner.problem import NodeClass, Plan, PlannedTrainer, Problem
 from bftrainer_slurm.sizes import Sizes
 
@@ -111,6 +112,31 @@ def _on_one_kind(
     return replace(trainer, current=trainer.current & usable, barred=frozenset(barred))
 
 
+def made_in_parts(trainers: int, nodes: int, seed: int) -> Problem:
+    """Return a problem on nodes of 8 GPUs, some or all of which ordinary jobs have.
+
+    A third of the nodes are free; of the others 1 to 7 GPUs are. Elements have 1, 2, 4 or 8 GPUs,
+    or whole nodes. Trainers have as many as found room, one after the other.
+    """
+    problem = made(trainers, nodes, seed)
+    dice = random.Random(f"parts of {trainers}x{nodes}-{seed}")
+    free = {node: dice.choice((8, 8, 8, *range(1, 8))) for node in sorted(problem.pool)}
+    planned = tuple(
+        replace(one, current=frozenset[str](), gpus=dice.choice((1, 2, 4, 8, 0)))
+        for one in problem.trainers
+    )
+    classes = (NodeClass("gpu", problem.pool, gpus=8),)
+    empty = replace(problem, trainers=planned, classes=classes, free=free)
+    most = 3 * sum(free.values()) // (trainers * 4)  # GPUs of a trainer, if it has many
+    wanted = [
+        (min(one.max_nodes, empty.room(one, 0), dice.randint(0, most) // (one.gpus or 8)),)
+        for one in planned
+    ]
+    had = pack_most(empty, wanted)
+    planned = tuple(replace(one, current=its) for one, its in zip(planned, had, strict=True))
+    return replace(empty, trainers=planned)
+
+
 def after_event(
     problem: Problem, plan: Plan, dice: random.Random, serial: Iterator[int]
 ) -> Problem:
@@ -118,6 +144,8 @@ def after_event(
 
     ``serial`` numbers the new nodes, over the whole stream.
     """
+    if problem.in_parts:
+        return _after_jobs(problem, plan, dice)
     most = min(_MOST_AT_ONCE, len(problem.pool) // 4)
     size = dice.randint(1, max(1, most))
     if dice.random() < 0.5:
@@ -130,6 +158,30 @@ def after_event(
     )
     classes = _repart(problem.classes, pool, dice)
     return replace(problem, pool=pool, trainers=trainers, classes=classes)
+
+
+def _after_jobs(problem: Problem, plan: Plan, dice: random.Random) -> Problem:
+    """Return the next problem: on 1 to 50 nodes ordinary jobs have come or gone.
+
+    A job that comes ends as many elements as it needs.
+    """
+    (part,) = problem.classes
+    free = dict(problem.free)
+    current = [set(plan.assignment[one.key]) for one in problem.trainers]
+    for node in dice.sample(sorted(problem.pool), dice.randint(1, _MOST_AT_ONCE)):
+        free[node] = dice.randint(0, part.gpus)
+        taken = 0
+        for one, its in zip(problem.trainers, current, strict=True):
+            if node in its:
+                taken += part.of_element(one.gpus)
+                if taken > free[node]:
+                    its.discard(node)
+                    taken -= part.of_element(one.gpus)
+    trainers = tuple(
+        replace(one, current=frozenset(its))
+        for one, its in zip(problem.trainers, current, strict=True)
+    )
+    return replace(problem, trainers=trainers, free=free)
 
 
 def _repart(

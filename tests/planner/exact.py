@@ -55,3 +55,40 @@ def exact_shares(problem: Problem) -> list[Share]:
                     after[total] = (worth + gain, [*chosen, share])
         best = after
     return max(best.values(), key=lambda one: one[0])[1]
+
+
+def best_packed(problem: Problem) -> float:
+    """The greatest objective on divided nodes, by trying all sets of nodes for each trainer."""
+    classes = problem.all_classes()
+    at = {node: number for number, part in enumerate(classes) for node in part.nodes}
+    nodes = sorted(problem.pool)
+    start = tuple(problem.free.get(node, classes[at[node]].gpus or 1) for node in nodes)
+    sets = [
+        frozenset(chosen)
+        for count in range(len(nodes) + 1)
+        for chosen in itertools.combinations(range(len(nodes)), count)
+    ]
+    best = {start: 0.0}
+    for one in problem.trainers:
+        current = frozenset(map(nodes.index, one.current))
+        options = []
+        for chosen in sets:
+            parts = [classes[at[nodes[number]]] for number in chosen]
+            moves = not (chosen <= current or chosen >= current)
+            mixed = len({part.hardware for part in parts}) > 1
+            barred = any(part.name in one.barred or (one.gpus and not part.gpus) for part in parts)
+            if moves or mixed or barred or not one.allows(len(chosen)):
+                continue
+            units = {
+                number: (one.gpus or part.gpus) if part.gpus else 1
+                for number, part in zip(chosen, parts, strict=True)
+            }
+            options.append((units, problem.worth(one, len(chosen))))
+        after: dict[tuple[int, ...], float] = {}
+        for left, worth in best.items():
+            for units, gain in options:
+                rest = tuple(has - units.get(number, 0) for number, has in enumerate(left))
+                if min(rest) >= 0:
+                    after[rest] = max(after.get(rest, -np.inf), worth + gain)
+        best = after
+    return max(best.values())

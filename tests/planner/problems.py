@@ -132,3 +132,53 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
         costs=draw(st.sampled_from(Costs)),
         classes=classes,
     )
+
+
+@st.composite
+def problems_in_parts(draw: st.DrawFn) -> Problem:
+    """Up to 4 trainers on up to 5 nodes of 4 or 8 GPUs, parts of which ordinary jobs have."""
+    whole = [draw(st.sampled_from([4, 8, 8, 0])) for _ in range(draw(st.integers(1, 2)))]
+    kinds = [draw(st.sampled_from(["", "fast"])) for _ in whole]
+    parts: list[list[str]] = [[] for _ in whole]
+    for number in range(draw(st.integers(1, 5))):
+        parts[draw(st.integers(0, len(whole) - 1))].append(f"n{number}")
+    classes = tuple(
+        NodeClass(f"c{at}", frozenset(names), kinds[at], whole[at])
+        for at, names in enumerate(parts)
+    )
+    has = {node: part.gpus for part in classes for node in part.nodes}
+    free = {node: draw(st.integers(0, gpus)) for node, gpus in has.items() if gpus}
+    left = {node: free.get(node, 1) for node in has}
+    seconds = st.sampled_from([0.0, 0.2, 17.0, 300.0])
+    trainers = []
+    for index in range(draw(st.integers(0, 4))):
+        gpus = draw(st.sampled_from([0, 1, 1, 2, 3, 4, 8]))
+        current = set()
+        for node in draw(st.lists(st.sampled_from(sorted(has)), max_size=3, unique=True)):
+            units = (gpus or has[node]) if has[node] else 1
+            if left[node] >= units and (has[node] or not gpus):
+                left[node] -= units
+                current.add(node)
+        trainers.append(
+            PlannedTrainer(
+                key=f"t{index}",
+                **draw(bounds(3, 5)),
+                current=frozenset(current),
+                curve=draw(curves()),
+                rescale_up_s=draw(seconds),
+                rescale_down_s=draw(seconds),
+                paused_s=draw(seconds),
+                start_cost=draw(seconds),
+                loss_s=draw(seconds),
+                barred=draw(st.sampled_from([frozenset[str](), frozenset({"c1"})])),
+                gpus=gpus,
+            )
+        )
+    return Problem(
+        pool=frozenset(has),
+        forward_time_s=draw(st.sampled_from([1.0, 120.0, 600.0])),
+        trainers=tuple(trainers),
+        costs=draw(st.sampled_from(Costs)),
+        classes=classes,
+        free=free,
+    )

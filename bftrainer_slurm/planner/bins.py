@@ -1,0 +1,89 @@
+"""The plan on divided nodes by a binary for each trainer and node: exact, for small problems.
+
+The rows of the supply (``problem.Row``) bound what fits, but elements do not move and a trainer
+has one on a node at most. Where no packing of the best counts was found, this decides. Runs in the
+child process only (``child``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import mip
+
+from bftrainer_slurm.planner.packing import Nodes
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
+
+MOST_PAIRS = 3_000  # of trainers and nodes
+_SCALE = 1000.0  # as in milp
+
+
+def pairs(problem: Problem) -> int:
+    """How many binaries it takes."""
+    return len(problem.trainers) * len(problem.pool)
+
+
+def solve(problem: Problem, gap: float, limit_s: float) -> tuple[list[Nodes] | None, bool]:
+    """Return the best plan found within the time, and whether it is proven to within ``gap``."""
+    model = mip.Model(sense=mip.MAXIMIZE, solver_name=mip.CBC)
+    model.verbose = 0
+    model.threads = 0
+    worth = [[problem.worth(one, 0), *_worth(problem, one).values()] for one in problem.trainers]
+    unit = max((max(map(abs, one)) for one in worth), default=0.0) / _SCALE or 1.0
+    model.max_mip_gap, model.max_mip_gap_abs = 0.0, gap / unit
+    has = {node: at for at, part in enumerate(problem.all_classes()) for node in part.nodes}
+    used: dict[str, mip.LinExpr] = defaultdict(mip.LinExpr)
+    objective = mip.LinExpr()
+    chosen = [_add(model, problem, one, has, used, objective, unit) for one in problem.trainers]
+    for node, taken in used.items():
+        whole = problem.all_classes()[has[node]].gpus
+        model += taken <= problem.free.get(node, whole or 1)
+    model.objective = objective
+    status = model.optimize(max_seconds=max(0.05, limit_s))
+    if model.num_solutions == 0:
+        return None, False
+    nodes = [frozenset(node for node, x in one.items() if x.x > 0.5) for one in chosen]
+    return nodes, status is mip.OptimizationStatus.OPTIMAL
+
+
+def _worth(problem: Problem, trainer: PlannedTrainer) -> dict[int, float]:
+    """What each number of nodes is worth that it may have."""
+    most = min(trainer.max_nodes, len(problem.pool))
+    sizes = (size for size in range(trainer.min_nodes, most + 1) if trainer.allows(size))
+    return {size: problem.worth(trainer, size) for size in sizes}
+
+
+def _add(
+    model: mip.Model,
+    problem: Problem,
+    trainer: PlannedTrainer,
+    has: dict[str, int],
+    used: dict[str, mip.LinExpr],
+    objective: mip.LinExpr,
+    unit: float,
+) -> dict[str, mip.Var]:
+    """Add a trainer: one number of nodes, one kind of hardware, and none of its nodes moves."""
+    classes, now = problem.all_classes(), len(trainer.current)
+    room = [problem.room(trainer, at) for at in range(len(classes))]
+    counts = {0: problem.worth(trainer, 0)} | _worth(problem, trainer)
+    takes = {size: model.add_var(var_type=mip.BINARY) for size in counts}
+    for size, worth in counts.items():
+        objective.add_var(takes[size], worth / unit)
+    model += mip.xsum(takes.values()) == 1
+    keeps = mip.xsum(take for size, take in takes.items() if size >= now)
+    grows = mip.xsum(take for size, take in takes.items() if size > now)
+    kinds = {part.hardware: model.add_var(var_type=mip.BINARY) for part in classes}
+    model += mip.xsum(kinds.values()) == 1
+    on: dict[str, mip.Var] = {}
+    for node, at in has.items():
+        units = (trainer.gpus or classes[at].gpus) if classes[at].gpus else 1
+        if not room[at] or problem.free.get(node, classes[at].gpus or 1) < units:
+            if node in trainer.current:
+                model += keeps == 0
+            continue
+        on[node] = here = model.add_var(var_type=mip.BINARY)
+        used[node].add_var(here, units)
+        model += here <= kinds[classes[at].hardware]
+        model += here >= keeps if node in trainer.current else here <= grows
+    model += mip.xsum(on.values()) == mip.xsum(size * take for size, take in takes.items())
+    return on

@@ -1,0 +1,208 @@
+"""From counts to nodes where nodes are divided: which nodes each trainer's elements are on.
+
+No element moves, and a trainer has at most one element on a node. Elements stay on the fullest
+nodes and new ones go to the fullest nodes that have room, the largest first, so that as many
+GPUs as possible stay together for others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share
+
+Nodes = frozenset[str]
+
+
+def pack(problem: Problem, shares: Sequence[Share]) -> list[Nodes] | None:
+    """Return the nodes of each trainer, in their order; None if these counts found no room."""
+    for fullest_first in (True, False):
+        found = _Packing(problem, fullest_first)
+        if found.place(shares):
+            return found.nodes()
+    return None
+
+
+def pack_most(problem: Problem, shares: Sequence[Share]) -> list[Nodes]:
+    """Return nodes for as much of these counts as finds room; others may have what is left."""
+    found = _Packing(problem, fullest_first=True)
+    if not found.place(shares):
+        found.cut_to_bounds()
+        found.fill()
+    return found.nodes()
+
+
+def shares_of(problem: Problem, nodes: Sequence[Nodes]) -> list[Share]:
+    """Return how many nodes of each class each trainer has."""
+    classes = problem.all_classes()
+    return [tuple(len(its & part.nodes) for part in classes) for its in nodes]
+
+
+def is_packed(problem: Problem, nodes: Sequence[Nodes]) -> bool:
+    """Whether these nodes keep every bound, have enough GPUs, and let no element move."""
+    bins = _bins(problem)
+    if not all(
+        problem.pool >= its and (its <= one.current or its >= one.current)
+        for one, its in zip(problem.trainers, nodes, strict=True)
+    ):
+        return False
+    for one, its in zip(problem.trainers, nodes, strict=True):
+        for node in its:
+            bins.take(node, one)
+    if bins.overfull:
+        return False
+    pairs = zip(problem.trainers, shares_of(problem, nodes), strict=True)
+    return all(problem.allows(one, share) for one, share in pairs)
+
+
+class _Bins:
+    """What is left of each node, in units: GPUs, or one for a node that is not divided."""
+
+    def __init__(self, place: dict[str, int], whole: Sequence[int], left: dict[str, int]) -> None:
+        self.place, self._whole, self.left = place, whole, left
+        self.overfull = False
+        # Nodes of each class by how much is left; a dict keeps their order.
+        self._with: list[dict[int, dict[str, None]]] = [defaultdict(dict) for _ in whole]
+        for node, has in left.items():
+            self._with[place[node]][has][node] = None
+
+    def units(self, trainer: PlannedTrainer, place: int) -> int:
+        """What an element of this trainer takes of a node of this class."""
+        whole = self._whole[place]
+        return (trainer.gpus or whole) if whole else 1
+
+    def take(self, node: str, trainer: PlannedTrainer, times: int = 1) -> None:
+        """Put an element on a node; -1 takes it away."""
+        place = self.place[node]
+        self._with[place][self.left[node]].pop(node)
+        self.left[node] -= times * self.units(trainer, place)
+        self._with[place][self.left[node]][node] = None
+        self.overfull |= self.left[node] < 0
+
+    def room(self, trainer: PlannedTrainer, place: int, fullest_first: bool) -> Iterator[str]:
+        """Yield the nodes of a class with room for an element; take none while it runs."""
+        least, levels = self.units(trainer, place), self._with[place]
+        for has in sorted(levels, reverse=not fullest_first):
+            if has >= least:
+                yield from levels[has]
+
+
+def _bins(problem: Problem) -> _Bins:
+    classes = problem.all_classes()
+    place = {node: at for at, part in enumerate(classes) for node in sorted(part.nodes)}
+    whole = [part.gpus for part in classes]
+    left = {node: problem.free.get(node, whole[at] or 1) for node, at in place.items()}
+    return _Bins(place, whole, left)
+
+
+@dataclass(slots=True)
+class _Placed:
+    """One trainer's nodes: those that it keeps, and new ones."""
+
+    trainer: PlannedTrainer
+    kept: set[str]
+    new: dict[str, None]  # in the order in which it got them
+
+    @property
+    def count(self) -> int:
+        return len(self.kept) + len(self.new)
+
+
+class _Packing:
+    """All trainers' nodes in the making."""
+
+    def __init__(self, problem: Problem, fullest_first: bool) -> None:
+        self._problem, self._fullest_first = problem, fullest_first
+        self._bins = _bins(problem)
+        self._placed = [_Placed(one, set(one.current), {}) for one in problem.trainers]
+        for one in problem.trainers:
+            for node in one.current:
+                self._bins.take(node, one)
+
+    def nodes(self) -> list[Nodes]:
+        """Return each trainer's nodes."""
+        return [frozenset(one.kept | one.new.keys()) for one in self._placed]
+
+    def place(self, shares: Sequence[Share]) -> bool:
+        """Give the trainers these shares as far as there is room; return whether all have them."""
+        now = [self._problem.now(one) for one in self._problem.trainers]
+        complete = True
+        for at in range(len(self._problem.all_classes())):
+            changes = [
+                (one, share[at] - had[at])
+                for one, share, had in zip(self._placed, shares, now, strict=True)
+            ]
+            changes.sort(key=lambda change: (-self._bins.units(change[0].trainer, at), -change[1]))
+            for one, more in changes:
+                if more < 0:
+                    self._leave(one, at, -more)
+            for one, more in changes:
+                if more > 0:
+                    complete = self._join(one, at, more) and complete
+        return complete
+
+    def cut_to_bounds(self) -> None:
+        """Let trainers that got less than they were to have go down to a size that they may have."""
+        for one in self._placed:
+            for node in [*sorted(one.kept), *one.new][::-1]:
+                if one.trainer.allows(one.count):
+                    break
+                self._drop(one, node)
+
+    def fill(self) -> None:
+        """Let each trainer, the one with the smallest elements last, grow by what pays most."""
+        order = sorted(self._placed, key=lambda one: -one.trainer.gpus)
+        for one in order:
+            if one.kept == one.trainer.current:
+                self._grow(one)
+
+    def _grow(self, one: _Placed) -> None:
+        problem, trainer = self._problem, one.trainer
+        own = one.kept | one.new.keys()
+        kinds: dict[str, list[str]] = defaultdict(list)
+        for at, part in enumerate(problem.all_classes()):
+            if problem.room(trainer, at):
+                room = self._bins.room(trainer, at, self._fullest_first)
+                kinds[part.hardware] += [node for node in room if node not in own]
+        classes = problem.all_classes()
+        now = {classes[self._bins.place[node]].hardware for node in own}
+        best, gain, nodes = one.count, 0.0, list[str]()
+        for kind, room_on in kinds.items():
+            if now and now != {kind}:
+                continue
+            least, most = one.count + 1, min(trainer.max_nodes, one.count + len(room_on))
+            for size in trainer.corners(max(least, trainer.min_nodes), most):
+                more = problem.worth(trainer, size) - problem.worth(trainer, one.count)
+                if more > gain:
+                    best, gain, nodes = size, more, room_on
+        for node in nodes[: best - one.count]:
+            self._bins.take(node, trainer)
+            one.new[node] = None
+
+    def _leave(self, one: _Placed, at: int, count: int) -> None:
+        """Leave the emptiest nodes; of those that are as empty, the last ones that it got."""
+        since_s = self._problem.since_s
+        here = [node for node in one.kept if self._bins.place[node] == at]
+        here.sort(
+            key=lambda node: (self._bins.left[node], since_s.get(node, math.inf), node),
+            reverse=True,
+        )
+        for node in here[:count]:
+            self._drop(one, node)
+
+    def _drop(self, one: _Placed, node: str) -> None:
+        self._bins.take(node, one.trainer, -1)
+        one.kept.discard(node)
+        one.new.pop(node, None)
+
+    def _join(self, one: _Placed, at: int, count: int) -> bool:
+        room = self._bins.room(one.trainer, at, self._fullest_first)
+        nodes = list(islice((node for node in room if node not in one.kept), count))
+        for node in nodes:
+            self._bins.take(node, one.trainer)
+            one.new[node] = None
+        return len(nodes) == count

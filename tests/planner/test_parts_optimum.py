@@ -1,0 +1,61 @@
+"""What every plan promises where trainers have parts of nodes, whatever the problem."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given, settings
+
+from bftrainer_slurm.planner import bins
+from bftrainer_slurm.planner.greedy import greedy_shares
+from bftrainer_slurm.planner.packing import is_packed, pack_most, shares_of
+from bftrainer_slurm.planner.problem import Plan, Problem, feasible, value
+from bftrainer_slurm.planner.solver import Planner
+from tests.planner.exact import best_packed
+from tests.planner.problems import problems_in_parts
+from tests.planner.test_classes_optimum import slack
+
+any_problem = settings(max_examples=150, deadline=None)
+
+
+def nodes_of(problem: Problem, plan: Plan) -> list[frozenset[str]]:
+    return [plan.assignment[one.key] for one in problem.trainers]
+
+
+@any_problem
+@given(problems_in_parts())
+def test_equals_the_best_of_all_packings(planner: Planner, problem: Problem) -> None:
+    plan = planner.plan(problem)
+    nodes = nodes_of(problem, plan)
+    assert plan.status == "optimal"
+    assert math.isclose(
+        plan.objective, best_packed(problem), rel_tol=1e-6, abs_tol=slack(problem)
+    )
+    assert is_packed(problem, nodes)
+    assert feasible(problem, shares_of(problem, nodes))
+    assert plan.objective == value(problem, shares_of(problem, nodes))
+
+
+@any_problem
+@given(problems_in_parts())
+def test_the_bin_packing_milp_finds_the_same(problem: Problem) -> None:
+    best = best_packed(problem)
+    nodes, proven = bins.solve(problem, 0.0, 60.0)
+    assert proven and nodes is not None and is_packed(problem, nodes)
+    assert math.isclose(
+        value(problem, shares_of(problem, nodes)), best, rel_tol=1e-6, abs_tol=slack(problem)
+    )
+
+
+@any_problem
+@given(problems_in_parts())
+def test_the_greedy_plan_finds_room(problem: Problem) -> None:
+    assert is_packed(problem, pack_most(problem, greedy_shares(problem)))
+
+
+@any_problem
+@given(problems_in_parts())
+def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Problem) -> None:
+    now = [problem.now(trainer) for trainer in problem.trainers]
+    if feasible(problem, now):
+        assert planner.plan(problem).objective >= value(problem, now) - slack(problem)
