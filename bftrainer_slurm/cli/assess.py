@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from functools import partial
@@ -21,13 +22,15 @@ from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, sho
 from bftrainer_slurm.cli.files import check_file, check_folder, written
 from bftrainer_slurm.cli.joblogs import made, progress, read, running, tell
 from bftrainer_slurm.cli.options import FILE, FOLDER, count, json_option, number
+from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.replay.assessment.assess import Assessment, Rates, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
 from bftrainer_slurm.replay.assessment.harvest import SAMPLES, Harvest, HarvestOptions
 from bftrainer_slurm.replay.assessment.report import write_report
 from bftrainer_slurm.replay.assessment.typical import DESCRIPTION, typical_trainers
-from bftrainer_slurm.replay.logs.log import LogOptions
+from bftrainer_slurm.replay.logs.log import Log, LogOptions
+from bftrainer_slurm.replay.synthetic.gpus import TRACES
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 
 SCHEMA = 1
@@ -40,7 +43,7 @@ _GOES_WITH = {
     "down": (_LOG,),
     "reservations": (_LOG,),
     "node_types": (_LOG, _LIVE),
-    "gpus_per_node": (_LOG, _LIVE),
+    "jobs_like": (_MADE,),
     "cpus_per_node": (_LOG,),
     "begin": (_LOG,),
     "end": (_LOG,),
@@ -48,7 +51,7 @@ _GOES_WITH = {
 
 _OF_REPLAYS = {
     *("trainers", "at_once", "bf_interval", "samples", "sample_hours"),
-    *("price", "watts", "csv_file", "parquet_file"),
+    *("price", "watts", "csv_file", "parquet_file", "element_gpus"),
 }
 
 
@@ -107,8 +110,16 @@ def _price(
 )
 @click.option(
     "--gpus-per-node",
-    help="GPUs of each node that has any. [default: the most that jobs had at once]",
+    help="GPUs of each node that has any, or of each node of a made-up cluster. "
+    "[default: the most that jobs had at once; a made-up cluster: none]",
     **count("N", 1, 1000),
+)
+@click.option(
+    "--jobs-like",
+    type=click.Choice(TRACES),
+    default=TRACES[0],
+    show_default=True,
+    help="Published trace whose jobs those of a made-up GPU cluster are like.",
 )
 @click.option(
     "--cpus-per-node",
@@ -149,6 +160,13 @@ def _price(
     "--sample-hours",
     help="How long each of these parts is. [default: 12, or less if much happens]",
     **number("HOURS", 0, 24 * 400, min_open=True),
+)
+@click.option(
+    "--element-gpus",
+    multiple=True,
+    help="Replay trainers on parts of nodes too, with so many GPUs of each node, beside the same "
+    "on whole nodes. Several: in turn.",
+    **count("N", 1, 1000),
 )
 @click.option("--no-replay", is_flag=True, help="Show only the holes; replay nothing.")
 @click.option(
@@ -198,6 +216,8 @@ def assess(
     bf_interval: float,
     samples: int,
     sample_hours: float | None,
+    element_gpus: tuple[int, ...],
+    jobs_like: str,
     no_replay: bool,
     price: tuple[float | None, str],
     watts: float | None,
@@ -220,6 +240,7 @@ def assess(
       bftrainer assess --days 28
       bftrainer assess jobs.txt --report report
       bftrainer assess --synthetic 1000:0.9 --days 2
+      bftrainer assess --synthetic 50 --gpus-per-node 8 --element-gpus 1 --element-gpus 4
     """
     from_s, to_s = _time("--from", begin, zone), _time("--to", end, zone)
     options = LogOptions(from_s=from_s, to_s=to_s, zone=zone, **of_log)
@@ -233,15 +254,27 @@ def assess(
     check_folder("--report", report)
     planned = tuple(HarvestOptions(count, bf_interval) for count in at_once)
     replays = None if no_replay else _replays(trainers, planned, sample_hours, samples)
+    context = click.get_current_context()
+    if context.get_parameter_source("jobs_like") is not ParameterSource.DEFAULT and (
+        options.gpus_per_node is None
+    ):
+        fail("--jobs-like is about a made-up GPU cluster; give its --gpus-per-node too")
     if log is not None:
         source, holes = log.name, read(log, options)
     elif synthetic is not None:
-        source, holes = "a made-up cluster", made(synthetic, days, options.min_hole_s)
+        gpus = options.gpus_per_node
+        holes = made(synthetic, days, options.min_hole_s, gpus, jobs_like)
+        source = "a made-up cluster"
     else:
         source, holes = "this cluster", running(options, days)
     tell(holes.notes)
-    with progress("replaying", len(planned) * samples if replays else 0) as bar:
-        found = assess_log(source, holes, zone, replays, bar.update)
+    _check_gpus(holes, element_gpus)
+    with _planner(element_gpus) as planner:
+        if replays is not None:
+            replays = replace(replays, element_gpus=element_gpus, planner=planner)
+        rounds = len(planned) + replays.in_parts if replays else 0
+        with progress("replaying", rounds * samples) as bar:
+            found = assess_log(source, holes, zone, replays, bar.update)
     found = replace(found, rates=Rates(*price, watts), name=name)
     over_time = _over_time(found)
     files_written = [
@@ -252,6 +285,33 @@ def assess(
     _print(found, report if files_written[-1] else None, as_json)
     if not all(files_written):
         raise SystemExit(BAD_INPUT)
+
+
+def _check_gpus(log: Log, element_gpus: tuple[int, ...]) -> None:
+    """Refuse elements that fit on no node."""
+    if not element_gpus:
+        return
+    if log.free_gpus is None:
+        fail(
+            "--element-gpus: the log does not tell which nodes have GPUs; it needs NodeList, and "
+            "AllocTRES or ReqTRES with gres/gpu (a made-up cluster: --gpus-per-node)"
+        )
+    most = int(log.free_gpus.has.max())
+    if max(element_gpus) > most:
+        fail(f"--element-gpus {max(element_gpus)}: no node has more than {most} GPUs")
+
+
+@contextmanager
+def _planner(element_gpus: tuple[int, ...]) -> Iterator[PlanMaker | None]:
+    """Start a planner if one is needed."""
+    if not element_gpus:
+        yield None
+        return
+    from bftrainer_slurm.planner.solver import Planner  # loads the solver: only where asked
+
+    with Planner() as planner:
+        planner.warm_up()
+        yield planner
 
 
 def _refuse_idle_options(place: str, no_replay: bool, report: Path | None) -> None:

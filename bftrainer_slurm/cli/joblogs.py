@@ -17,8 +17,9 @@ from bftrainer_slurm.replay.logs.caveats import SYNTHETIC
 from bftrainer_slurm.replay.logs.jobs import LogError, Notes
 from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
 from bftrainer_slurm.replay.logs.sacct import COLUMNS
+from bftrainer_slurm.replay.synthetic.gpus import simulate_gpus
 from bftrainer_slurm.replay.synthetic.schedule import simulate
-from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
+from bftrainer_slurm.replay.synthetic.workload import Workload, WorkloadError, parse_synthetic
 from bftrainer_slurm.slurm import accounting
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -53,10 +54,13 @@ def running(options: LogOptions, days: float) -> Log:
         return read(jobs, replace(asked, from_s=from_s, to_s=now_s))
 
 
-def made(text: str, days: float, min_hole_s: float) -> Log:
-    """Return the log of a made-up cluster."""
+def made(text: str, days: float, min_hole_s: float, gpus: int | None, trace: str) -> Log:
+    """Return the log of a made-up cluster; with GPUs, its jobs are like those of a trace."""
     try:
-        schedule = simulate(parse_synthetic(text, days))
+        workload = parse_synthetic(text, days)
+        if gpus is not None:
+            return _made_with_gpus(workload, gpus, trace, min_hole_s)
+        schedule = simulate(workload)
     except WorkloadError as error:
         fail(f"--synthetic {shown(text)}: {error}")
     return Log(
@@ -68,6 +72,23 @@ def made(text: str, days: float, min_hole_s: float) -> Log:
         caveats=(SYNTHETIC,),
         jobs=schedule.table(),
         kinds=(frozenset({""}),) * schedule.workload.nodes,
+    )
+
+
+def _made_with_gpus(workload: Workload, gpus: int, trace: str, min_hole_s: float) -> Log:
+    made = simulate_gpus(workload, gpus, trace, min_hole_s)
+    return Log(
+        kind=f"made-up GPU cluster, jobs like those of {trace.capitalize()}",
+        holes=made.holes,
+        nodes=workload.nodes,
+        from_s=made.from_s,
+        to_s=made.to_s,
+        caveats=(SYNTHETIC,),
+        jobs=made.jobs,
+        kinds=(frozenset({""}),) * workload.nodes,
+        hardware=made.hardware,
+        gpu_use=made.gpu_use,
+        free_gpus=made.free_gpus,
     )
 
 

@@ -106,9 +106,15 @@ def _document(problem: Problem, found: Plan) -> dict[str, Any]:
 
 def _lines(problem: Problem, found: Plan) -> Iterator[str]:
     """Give what a person reads."""
-    used = sum(len(nodes) for nodes in found.assignment.values())
+    used = len(frozenset[str]().union(*found.assignment.values()))
     made = f"{found.status}, {found.solve_s:.3f} s"
     yield f"objective {found.objective:.6g} ({made}), {used} of {len(problem.pool)} nodes used"
+    if problem.in_parts:
+        has, ours = gpus_of(problem, found)
+        yield f"{ours:,} of {has:,} GPUs used that no ordinary job has"
+    if found.bound is not None:
+        below = max(0.0, found.bound - found.objective) / abs(found.bound or 1.0)
+        yield f"at most {100 * below:.2g} % below the best: no room was found for better counts"
     if found.reason:
         yield f"because: {found.reason}"
     yield "TRAINER  NODES       CHANGE     WHY"
@@ -116,6 +122,19 @@ def _lines(problem: Problem, found: Plan) -> Iterator[str]:
         now, count = len(trainer.current), len(found.assignment[trainer.key])
         why = _why(trainer, count, problem.forward_time_s)
         yield f"{trainer.key:<9}{f'{now} -> {count}':<12}{_change(now, count):<11}{why}".rstrip()
+
+
+def gpus_of(problem: Problem, found: Plan) -> tuple[int, int]:
+    """Return how many GPUs no ordinary job has, and how many of them trainers get."""
+    has = ours = 0
+    for part in problem.classes:
+        if not part.gpus:
+            continue
+        has += sum(problem.free.get(node, part.gpus) for node in part.nodes)
+        for trainer in problem.trainers:
+            nodes = len(found.assignment[trainer.key] & part.nodes)
+            ours += nodes * part.of_element(trainer.gpus)
+    return has, ours
 
 
 def _why(trainer: PlannedTrainer, count: int, forward_s: float) -> str:

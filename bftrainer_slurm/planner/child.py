@@ -33,12 +33,12 @@ def main() -> None:
     for line in sys.stdin.buffer:
         try:
             request = msgspec.json.decode(line, type=Request)
-            problem, optimal = problem_of(request.problem), False
+            problem, optimal, bound = problem_of(request.problem), False, None
             for found in optimum.incumbents(problem, request.time_limit_s):
-                optimal = found.optimal
+                optimal, bound = found.optimal, found.bound
                 nodes = None if found.nodes is None else numbers_of(found.nodes)
                 _write(answers, Answer(shares=found.shares, nodes=nodes))
-            _write(answers, Answer(optimal=optimal))
+            _write(answers, Answer(optimal=optimal, bound=bound))
         except BrokenPipeError:
             return  # the planner has gone
         except Exception as error:

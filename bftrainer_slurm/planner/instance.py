@@ -129,6 +129,7 @@ class Answer(Struct, omit_defaults=True):
     shares: list[Share] | None = None
     nodes: list[list[int]] | None = None  # of each trainer, by their places: of divided nodes
     optimal: bool | None = None
+    bound: float | None = None  # beside ``optimal``: no plan is worth more
     error: str | None = None
 
 
@@ -221,7 +222,9 @@ def _instance(problem: Problem, nodes: Sequence[str], classes: Sequence[str]) ->
         nodes=len(nodes),
         node_trainer=None if problem.in_parts else tuple(has.get(node, -1) for node in nodes),
         trainers=tuple(_trainer_data(one, called, held) for one, held in rows),
-        classes=tuple(ClassData(called[one.name], one.hardware, one.gpus) for one in problem.classes)
+        classes=tuple(
+            ClassData(called[one.name], one.hardware, one.gpus) for one in problem.classes
+        )
         or None,
         node_class=tuple(part[node] for node in nodes) if problem.classes else None,
         node_gpus=tuple(map(problem.free.get, nodes)) if problem.in_parts else None,

@@ -149,7 +149,7 @@ class Relaxation:
         return high * per_unit
 
     def per_unit(self) -> Reals:
-        """How many nodes, or GPUs, one of each row is; 0 for all but the smallest size of a class."""
+        """How many nodes, or GPUs, one of each row is; 0 for all but a class's smallest size."""
         first = {row.place: number for number, row in reversed(list(enumerate(self.rows)))}
         units = [
             max(1, row.gpus) if first[row.place] == number else 0

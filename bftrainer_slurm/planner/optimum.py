@@ -17,10 +17,11 @@ from bftrainer_slurm.planner.core import core_of
 from bftrainer_slurm.planner.dual import Dual, solve_dual
 from bftrainer_slurm.planner.greedy import one_by_one, shares_at, with_rest
 from bftrainer_slurm.planner.held_and_idle import divided, few_are_idle, undivided
+from bftrainer_slurm.planner.knapsack import best_counts
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.packing import Nodes, pack, pack_most, shares_of
-from bftrainer_slurm.planner.problem import Problem, Share, value
+from bftrainer_slurm.planner.problem import Problem, Share, feasible, value
 from bftrainer_slurm.planner.segments import groups_of
 
 GAP = 1e-7  # of the objective; the recorded optima are met to 1e-6
@@ -38,6 +39,7 @@ class Found:
     shares: list[Share]
     optimal: bool
     nodes: list[Nodes] | None = None  # of each trainer, where nodes are divided
+    bound: float | None = None  # no plan is worth more, where that is known and nothing is proven
 
 
 def incumbents(problem: Problem, time_limit_s: float) -> Iterator[Found]:
@@ -76,7 +78,8 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
         tried, proven = bins.solve(problem, gap, left_s)
         if tried is not None and value(problem, shares_of(problem, tried)) > reached:
             best = Found(shares_of(problem, tried), False, tried)
-    yield replace(best, optimal=proven)
+    bounded = not proven and math.isfinite(bound)
+    yield replace(best, optimal=proven, bound=bound if bounded else None)
 
 
 def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
@@ -88,6 +91,11 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     loss, gap = _loss(problem, relaxation, dual, shares), _gap(relaxation, dual)
     proven = loss <= gap
     yield Found(shares, proven)
+    if problem.in_parts and not proven:
+        exact = best_counts(relaxation, dual, loss)
+        if exact is not None and feasible(problem, exact):
+            yield Found(exact, True)
+            return
     most_loss, limit_s = _first_core(dual, loss, len(groups)), _FIRST_LIMIT_S
     while not proven and (left_s := deadline_s - time.monotonic()) > 0:
         core = core_of(relaxation, dual, most_loss)
@@ -142,7 +150,9 @@ def _gap(relaxation: Relaxation, dual: Dual) -> float:
 def _supply(problem: Problem, relaxation: Relaxation, dual: Dual) -> Supply:
     kinds = tuple(one.hardware for one in problem.all_classes())
     uses = {
-        gpus: [[(row, taken) for row, taken in enumerate(rows) if taken] for rows in matrix.tolist()]
+        gpus: [
+            [(row, taken) for row, taken in enumerate(rows) if taken] for rows in matrix.tolist()
+        ]
         for gpus, matrix in relaxation.uses.items()
     }
     amounts = tuple(row.amount for row in relaxation.rows)

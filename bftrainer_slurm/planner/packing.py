@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share, feasible, value
 
 Nodes = frozenset[str]
 
@@ -28,12 +28,22 @@ def pack(problem: Problem, shares: Sequence[Share]) -> list[Nodes] | None:
 
 
 def pack_most(problem: Problem, shares: Sequence[Share]) -> list[Nodes]:
-    """Return nodes for as much of these counts as finds room; others may have what is left."""
-    found = _Packing(problem, fullest_first=True)
-    if not found.place(shares):
-        found.cut_to_bounds()
-        found.fill()
-    return found.nodes()
+    """Return nodes for as much of these counts as finds room; others may have what is left.
+
+    Or, if that is better, for all that trainers have now, if they may keep it.
+    """
+    tries = []
+    now = [problem.now(one) for one in problem.trainers]
+    wishes = [(shares, True), (shares, False)]
+    if feasible(problem, now):
+        wishes.append((now, True))
+    for wanted, fullest_first in wishes:
+        found = _Packing(problem, fullest_first)
+        if not found.place(wanted) or wanted is now:
+            found.cut_to_bounds()
+            found.fill()
+        tries.append(found.nodes())
+    return max(tries, key=lambda nodes: value(problem, shares_of(problem, nodes)))
 
 
 def shares_of(problem: Problem, nodes: Sequence[Nodes]) -> list[Share]:
@@ -146,7 +156,7 @@ class _Packing:
         return complete
 
     def cut_to_bounds(self) -> None:
-        """Let trainers that got less than they were to have go down to a size that they may have."""
+        """Let trainers that got less than planned go down to a size that they may have."""
         for one in self._placed:
             for node in [*sorted(one.kept), *one.new][::-1]:
                 if one.trainer.allows(one.count):
@@ -154,11 +164,14 @@ class _Packing:
                 self._drop(one, node)
 
     def fill(self) -> None:
-        """Let each trainer, the one with the smallest elements last, grow by what pays most."""
-        order = sorted(self._placed, key=lambda one: -one.trainer.gpus)
-        for one in order:
-            if one.kept == one.trainer.current:
-                self._grow(one)
+        """Let trainers grow by what pays most, as long as one can; those with large elements first.
+
+        One that leaves a node cannot grow.
+        """
+        growing = [one for one in self._placed if one.kept == one.trainer.current]
+        growing.sort(key=lambda one: -one.trainer.gpus)
+        for one in growing:
+            self._grow(one)
 
     def _grow(self, one: _Placed) -> None:
         problem, trainer = self._problem, one.trainer

@@ -283,6 +283,7 @@ class Plan:
 
     ``status`` is ``optimal`` (proven), ``feasible`` (the time limit came first, or the solver
     failed with a plan in hand) or ``greedy`` (the solver gave nothing usable). ``reason`` says why.
+    ``bound`` is what no plan is worth more than, if the best counts found no room on the nodes.
     """
 
     assignment: Mapping[str, frozenset[str]]
@@ -290,6 +291,7 @@ class Plan:
     solve_s: float
     status: str
     reason: str = ""
+    bound: float | None = None
 
 
 class PlanMaker(Protocol):

@@ -40,6 +40,7 @@ class _Best:
     optimal: bool = False
     reason: str = ""
     nodes: list[Nodes] | None = None  # of each trainer, where nodes are divided
+    bound: float | None = None
 
     def assignment(self, problem: Problem) -> dict[str, Nodes]:
         """The nodes of each trainer, by its key."""
@@ -92,6 +93,7 @@ class Planner:
             solve_s=self._clock() - begin_s,
             status=status,
             reason=reason,
+            bound=best.bound,
         )
 
     def warm_up(self, limit_s: float = _START_LIMIT_S) -> None:
@@ -144,7 +146,7 @@ class Planner:
                 if line.error is not None:
                     raise WorkerError(f"failed: {line.error}")
                 if best is not None and line.optimal is not None:
-                    return replace(best, optimal=line.optimal)
+                    return replace(best, optimal=line.optimal, bound=line.bound)
                 shares = line.shares
                 if shares is None:
                     raise WorkerError("sends something that is not a plan")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from itertools import chain
 
+from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.replay.assessment.felt import Felt, felt
 from bftrainer_slurm.replay.assessment.harvest import (
     HOUR_S,
@@ -17,6 +18,7 @@ from bftrainer_slurm.replay.assessment.harvest import (
     Sample,
     samples_of,
 )
+from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours, compare, free_hours
 from bftrainer_slurm.replay.assessment.reasons import Reasons, reasons_of
 from bftrainer_slurm.replay.assessment.statistics import Statistics, describe
 from bftrainer_slurm.replay.assessment.words import WEEKDAYS
@@ -87,6 +89,7 @@ class Assessment:
     samples: tuple[Sample, ...]
     replayed: tuple[Replayed, ...]
     rates: Rates = field(default_factory=Rates)
+    compared: Compared | None = None  # trainers on whole nodes, and on parts of them
     name: str = "this cluster"  # or of the centre, for the report's title
 
     @property
@@ -94,6 +97,11 @@ class Assessment:
         """Return a summary of the samples for each number of trainers at once."""
         options = dict.fromkeys(one.options for one in self.replayed)
         return tuple(self._summary(one) for one in options)
+
+    @property
+    def free_gpus(self) -> FreeHours | None:
+        """The GPU-hours that no ordinary job had, if the log tells which nodes have GPUs."""
+        return None if self.log.free_gpus is None else free_hours(self.log.free_gpus)
 
     def worth(self, summary: Summary) -> Worth:
         """Return what trainers use of the whole log, as far as the samples tell."""
@@ -142,6 +150,13 @@ class Replays:
     planned: tuple[HarvestOptions, ...]
     hours: float | None = None
     samples: int = SAMPLES
+    element_gpus: tuple[int, ...] = ()  # to replay parts of nodes too, with these in turn
+    planner: PlanMaker | None = None  # for that
+
+    @property
+    def in_parts(self) -> int:
+        """How many times the samples are replayed for that."""
+        return 2 if self.element_gpus else 0
 
 
 def assess(
@@ -163,6 +178,13 @@ def assess(
             waiting = tuple(replace(one, submit_s=sample.from_s) for one in wanted.trainers)
             done.append(Replayed(sample, options, wanted.harvest(sample, waiting, options)))
             advance(1)
-    return Assessment(
+    compared = None
+    if wanted.element_gpus and wanted.planner is not None and log.free_gpus is not None:
+        at_once = max(one.at_once for one in wanted.planned)
+        backfill_s = wanted.planned[0].backfill_s
+        trainers, sizes, planner = wanted.trainers[:at_once], wanted.element_gpus, wanted.planner
+        compared = compare(log.free_gpus, samples, trainers, sizes, planner, backfill_s, advance)
+    found = Assessment(
         source, log, zone, statistics, reasons, wanted.described, tuple(samples), tuple(done)
     )
+    return replace(found, compared=compared)

@@ -6,6 +6,7 @@ These GPUs are shown separately: trainers take whole nodes, so no other figure i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,12 @@ class Hardware:
     memory_mb: NDArray[np.float32]
 
 
+# Node, start, end (Unix seconds) and GPUs on the node, a row for each job and node.
+Stretches: TypeAlias = tuple[
+    NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]
+]
+
+
 class Allocations:
     """Collects what jobs had on their nodes."""
 
@@ -50,7 +57,7 @@ class Allocations:
 
     def hardware(self, nodes: int, gpus_per_node: int | None) -> Hardware:
         """Return what the first nodes have; GPUs as given, else the most in use at once."""
-        node, start_s, end_s, gpus = self._stretches()
+        node, start_s, end_s, gpus = self.stretches()
         most = np.zeros(nodes)
         at_s, change = np.concatenate([start_s, end_s]), np.concatenate([gpus, -gpus])
         where = np.concatenate([node, node])
@@ -69,7 +76,7 @@ class Allocations:
         gpus, count = hardware.gpus, len(hardware.gpus)
         if not gpus.any():
             return None
-        node, start_s, end_s, had = self._stretches()
+        node, start_s, end_s, had = self.stretches()
         length_s = np.clip(np.minimum(end_s, to_s) - np.maximum(start_s, from_s), 0.0, None)
         allocated_s = np.bincount(node, had * length_s, count)
         empty_s = np.bincount(without_job.node, without_job.length_s, count)
@@ -81,9 +88,7 @@ class Allocations:
             idle_hours=float(idle_s.sum()) / _HOUR_S,
         )
 
-    def _stretches(
-        self,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def stretches(self) -> Stretches:
         """Return node, start, end and GPUs on the node, a row for each job and node."""
         if not self._jobs:
             return np.empty(0, np.int32), np.empty(0), np.empty(0), np.empty(0)

@@ -21,6 +21,7 @@ from bftrainer_slurm.replay.logs import events, history, sacct, swf
 from bftrainer_slurm.replay.logs.columns import columns_of
 from bftrainer_slurm.replay.logs.counts import Counts
 from bftrainer_slurm.replay.logs.edges import trusted
+from bftrainer_slurm.replay.logs.gpus import FreeGpus, free_gpus
 from bftrainer_slurm.replay.logs.hardware import Allocations, GpuUse, Hardware
 from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer, minus
 from bftrainer_slurm.replay.logs.jobs import SHOWN_LINES, JobTable, LogError, Notes
@@ -68,6 +69,7 @@ class Log:
     types: tuple[str, ...] = ()  # of each node, where the log or a file tells
     hardware: Hardware | None = None
     gpu_use: GpuUse | None = None
+    free_gpus: FreeGpus | None = None  # where it tells which nodes have GPUs
     # Times without a job that are not holes: when nodes were "down" or "reserved".
     unusable: Mapping[str, HoleTable] = field(default_factory=dict)
 
@@ -162,6 +164,14 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
         types=_types(numbers.names, hardware, options),
         hardware=hardware,
         gpu_use=allocations.gpu_use(hardware, without_job, from_s, to_s),
+        free_gpus=free_gpus(
+            numbers.names,
+            hardware.gpus,
+            allocations.stretches(),
+            holes,
+            unusable.values(),
+            (from_s, to_s),
+        ),
         unusable=unusable,
     )
 

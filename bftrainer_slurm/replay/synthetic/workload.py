@@ -95,7 +95,7 @@ def draw(workload: Workload) -> Jobs:
     asked_s = run_s * np.exp(random.uniform(0, math.log(10), count))
     quarters_s = np.ceil(asked_s / 900) * 900
     return Jobs(
-        submit_s=_arrivals(span_s, count, random),
+        submit_s=arrivals(span_s, count, random),
         nodes=_sizes(workload, count, random),
         run_s=run_s,
         limit_s=np.maximum(np.minimum(quarters_s, workload.longest_run_s), run_s),
@@ -115,7 +115,8 @@ def _runs(workload: Workload, count: int, random: np.random.Generator) -> NDArra
     return np.clip(np.round(runs), 1.0, workload.longest_run_s)
 
 
-def _arrivals(span_s: float, count: int, random: np.random.Generator) -> NDArray[np.float64]:
+def arrivals(span_s: float, count: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """Draw times of submission: more by day than by night, fewer at weekends."""
     hours = np.arange(math.ceil(span_s / _HOUR_S))
     by_day = 1 + 0.6 * np.cos((hours % 24 - 14) / 24 * 2 * math.pi)  # most at 14:00
     weight = by_day * np.where(hours // 24 % 7 >= 5, 0.6, 1.0)

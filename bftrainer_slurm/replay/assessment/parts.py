@@ -1,0 +1,87 @@
+"""What trainers would have of a log's free GPUs: on whole nodes, and on parts of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bftrainer_slurm.planner.problem import PlanMaker
+from bftrainer_slurm.replay.assessment.harvest import Sample
+from bftrainer_slurm.replay.logs.gpus import FreeGpus
+from bftrainer_slurm.replay.parts import PartsResult, replay_parts, scaled
+from bftrainer_slurm.replay.trainers import TrainerSpec
+
+SIZES = (1, 2, 4, 8)  # GPUs of an element, for what finds room
+
+
+@dataclass(frozen=True, slots=True)
+class FreeHours:
+    """GPU-hours that no ordinary job had: in idle nodes and in nodes that had a job.
+
+    ``fit`` is how many of the latter elements of so many GPUs find room for, one beside the other.
+    """
+
+    idle_nodes: float
+    used_nodes: float
+    fit: dict[int, float]
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return self.idle_nodes + self.used_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The same trainers on whole nodes and on parts of nodes, in all samples together."""
+
+    element_gpus: tuple[int, ...]  # of the trainers, in turn
+    at_once: int
+    whole: PartsResult
+    parts: PartsResult
+
+    @property
+    def times_training(self) -> float | None:
+        """How many times as much they train on parts; None if they get no whole node."""
+        return self.parts.samples / self.whole.samples if self.whole.samples else None
+
+
+def free_hours(gpus: FreeGpus) -> FreeHours:
+    """Return the hours of a whole log."""
+    most = int(gpus.has.max())
+    fit = {size: gpus.hours(size, in_use=True) for size in SIZES if size < most}
+    return FreeHours(gpus.hours(in_use=False), gpus.hours(in_use=True), fit)
+
+
+def compare(
+    gpus: FreeGpus,
+    samples: Sequence[Sample],
+    trainers: Sequence[TrainerSpec],
+    element_gpus: tuple[int, ...],
+    planner: PlanMaker,
+    every_s: float,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Compared:
+    """Replay the samples twice; calls ``advance`` after each replay."""
+    most = int(gpus.has.max())
+    in_turn = tuple(element_gpus[at % len(element_gpus)] for at in range(len(trainers)))
+    results = []
+    for each in ((0,) * len(trainers), in_turn):
+        specs = [scaled(one, size, most) for one, size in zip(trainers, each, strict=True)]
+        done = []
+        for sample in samples:
+            part = gpus.between(sample.from_s, sample.to_s)
+            done.append(replay_parts(part, specs, each, planner, every_s))
+            advance(1)
+        results.append(_sum(done))
+    return Compared(element_gpus, len(trainers), *results)
+
+
+def _sum(results: Sequence[PartsResult]) -> PartsResult:
+    return PartsResult(
+        sum(one.free_hours for one in results),
+        sum(one.used_hours for one in results),
+        sum(one.samples for one in results),
+        sum(one.plans for one in results),
+        sum(one.reclaimed for one in results),
+    )

@@ -1,0 +1,91 @@
+"""Parts of nodes by hand: the rows of the supply, what finds room, and files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.planner.instance import anonymous, document_of, parse, problem_of
+from bftrainer_slurm.planner.packing import is_packed, pack
+from bftrainer_slurm.planner.problem import NodeClass, Problem, Row
+from bftrainer_slurm.planner.solver import Planner
+from tests.planner.problems import planned
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plan" / "parts-of-nodes.json"
+POOL = frozenset({"n0", "n1", "n2"})
+FREE = {"n0": 8, "n1": 3, "n2": 1}
+
+
+def parts(*gpus: int, held: str = "", free: dict[str, int] | None = None) -> Problem:
+    """Three nodes of 8 GPUs, and a trainer for each size of elements; the first holds nodes."""
+    trainers = [
+        replace(planned(f"t{at}", held if at == 0 else ""), gpus=size)
+        for at, size in enumerate(gpus)
+    ]
+    classes = (NodeClass("a100", POOL, gpus=8),)
+    return Problem(POOL, 120.0, tuple(trainers), classes=classes, free=FREE | (free or {}))
+
+
+def test_each_size_of_elements_has_a_row() -> None:
+    rows = parts(1, 2, 4, 0).rows()
+    assert rows == (Row(0, 1, 12), Row(0, 2, 5), Row(0, 4, 2), Row(0, 8, 1))
+    assert [rows[0].taken_by(gpus) for gpus in (1, 2, 8)] == [1, 2, 8]
+
+
+def test_a_class_that_is_not_divided_has_one_row_as_before() -> None:
+    problem = Problem(POOL, 120.0, (planned(),))
+    assert problem.rows() == (Row(0, 0, 3),)
+
+
+def test_a_whole_node_needs_all_of_its_gpus() -> None:
+    problem = parts(0, 2)
+    assert [problem.room(one, 0) for one in problem.trainers] == [1, 2]
+
+
+def test_two_elements_of_a_trainer_are_never_on_one_node() -> None:
+    problem = parts(1)
+    assert pack(problem, [(3,)]) == [POOL]
+    assert not problem.allows(problem.trainers[0], (4,))
+
+
+def test_an_element_does_not_move_to_make_room(planner: Planner) -> None:
+    """One GPU of the only free node: the whole-node trainer would have to push it aside."""
+    problem = parts(1, 0, held="n0", free={"n1": 8, "n2": 0})
+    assert pack(problem, [(1,), (2,)]) is None
+    found = planner.plan(problem)
+    assert found.status == "optimal"
+    assert is_packed(problem, [found.assignment["t0"], found.assignment["t1"]])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"node_gpus": [9, 3, 1, 8]}, "free must have 0 to as many GPUs of a node as its class"),
+        ({"node_gpus": [8]}, "node_gpus must have a number, or null, for each node"),
+        ({"classes": None}, "node_gpus needs classes that say how many gpus"),
+        ({"node_gpus": [8, 3, 0, 8]}, "trainers have more GPUs of node n2 than are free"),
+        ({"classes": [{"name": "a", "gpus": -1}]}, "gpus"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_key(change: dict[str, object], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse(json.dumps(json.loads(EXAMPLE.read_text()) | change).encode())
+
+
+@pytest.mark.parametrize("held", [[4], [0, 0]])
+def test_held_places_are_checked(held: list[int]) -> None:
+    document = json.loads(EXAMPLE.read_text())
+    document["trainers"][1]["held"] = held
+    with pytest.raises(ValueError, match=r"trainers\[1\]: held must have different whole numbers"):
+        parse(json.dumps(document).encode())
+
+
+def test_a_problem_comes_back_from_its_file_and_its_line() -> None:
+    problem = parse(EXAMPLE.read_bytes())
+    assert parse(json.dumps(document_of(problem)).encode()) == problem
+    again = problem_of(anonymous(problem))
+    assert [one.gpus for one in again.trainers] == [8, 2, 1]
+    assert sorted(again.free.values()) == [1, 3, 8, 8]
