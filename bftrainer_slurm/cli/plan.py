@@ -96,6 +96,7 @@ def _document(problem: Problem, found: Plan) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "objective": found.objective,
+        "bound": found.bound,
         "nodes": [len(names) for names in nodes],
         "solve_s": found.solve_s,
         "status": found.status,

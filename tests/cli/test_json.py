@@ -123,7 +123,10 @@ def test_of_an_assessment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     log = tmp_path / "jobs.txt"
     log.write_text(GPU_JOBS)
     told = (
-        printed("assess", str(log), "--from=1000", "--to=4600", "--price=2", "--watts=3", "--json"),
+        printed(
+            *("assess", str(log), "--from=1000", "--to=4600", "--price=2", "--watts=3"),
+            *("--element-gpus=1", "--samples=1", "--json"),
+        ),
         printed("assess", "--synthetic=20:0.9", "--days=1", "--no-replay", "--json"),
     )
     assert differences("assess", *told) == []

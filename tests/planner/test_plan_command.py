@@ -196,7 +196,7 @@ BAD_FILES |= {
     "negative lives": (document(node_life_s=[-1] * 5), "node_life_s[0]: Expected `float` >= 0"),
     "no classes": (document(classes=[]), "classes: Expected `array` of length >= 1"),
     "classes of nobody": (
-        document(classes=[{"name": "a", "hardware": ""}]),
+        document(classes=[{"name": "a", "hardware": ""}, {"name": "b"}]),
         "node_class must have",
     ),
     "classes without names": (
