@@ -72,6 +72,8 @@ def main(device: str, nodes: int, rounds: int) -> Findings:
             _changes(fleet, nodes, rounds, measured, crash_s, progress())
         except NotSettledError as error:
             measured.failures.append(str(error))
+        except KeyboardInterrupt:
+            measured.failures.append("stopped")
         fleet.logs.read()
         found = account(fleet.logs.all)
     crashes = f"{max(crash_s):.3f}" if crash_s else "-"

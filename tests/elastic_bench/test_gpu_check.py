@@ -59,16 +59,21 @@ class _Fleet:
 
 
 @pytest.mark.parametrize(
-    ("weights", "late", "says"),
-    [((7, 7), False, ""), ((7, 8), False, "weights differ"), ((7, 7), True, "an agent ended")],
+    ("weights", "ends", "says"),
+    [
+        ((7, 7), None, ""),
+        ((7, 8), None, "weights differ"),
+        ((7, 7), NotSettledError("an agent ended by itself"), "an agent ended"),
+        ((7, 7), KeyboardInterrupt(), "stopped"),
+    ],
 )
 def test_what_went_wrong_is_said_after_what_was_measured(
-    monkeypatch: pytest.MonkeyPatch, weights: tuple[int, ...], late: bool, says: str
+    monkeypatch: pytest.MonkeyPatch, weights: tuple[int, ...], ends: BaseException | None, says: str
 ) -> None:
     def changes(fleet: object, nodes: int, rounds: int, measured: Measured, *_: object) -> None:
         measured.kill_s.append(0.5)
-        if late:
-            raise NotSettledError("an agent ended by itself")
+        if ends is not None:
+            raise ends
 
     monkeypatch.setattr(gpu_check, "Fleet", lambda *_: _Fleet(*weights))
     monkeypatch.setattr(gpu_check, "_changes", changes)
