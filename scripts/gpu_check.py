@@ -13,6 +13,7 @@ from itertools import pairwise
 import click
 import torch
 
+from bftrainer_slurm.elastic.inprocess.nccl import SETTINGS
 from bftrainer_slurm.keeper.client import KeeperError
 from scripts.benchkit.command import (
     Findings,
@@ -41,13 +42,14 @@ class Hardware:
     device: str
     nccl: str
     gpus: list[str]
+    settings: dict[str, str]
     not_shown: str
 
     def __str__(self) -> str:
         if self.device == "cpu":
             return "gloo on the CPU"
         kinds = ", ".join(f"{self.gpus.count(one)} x {one}" for one in dict.fromkeys(self.gpus))
-        return f"NCCL {self.nccl}, {kinds}"
+        return f"NCCL {self.nccl}, {kinds}, {' '.join(map('='.join, self.settings.items()))}"
 
 
 @bench_command(KeeperError)
@@ -127,7 +129,7 @@ def _crash(fleet: Fleet) -> float:
 
 def _hardware(device: str, nodes: int) -> Hardware:
     if device == "cpu":
-        return Hardware(device, "", [], "anything about GPUs and NCCL")
+        return Hardware(device, "", [], {}, "anything about GPUs and NCCL")
     gpus = [torch.cuda.get_device_name(one) for one in range(torch.cuda.device_count())]
     not_shown = "the network between hosts (all nodes are on this one)"
     if len(gpus) < nodes:
@@ -137,7 +139,7 @@ def _hardware(device: str, nodes: int) -> Hardware:
         )
     version = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
     nccl = ".".join(map(str, version))
-    return Hardware(device, nccl, gpus, not_shown)
+    return Hardware(device, nccl, gpus, SETTINGS, not_shown)
 
 
 def _variables(device: str, nodes: int, task: int) -> Mapping[str, str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from typing import Any
 
 from bftrainer_slurm import elastic
+from bftrainer_slurm.elastic.inprocess import nccl
 from bftrainer_slurm.elastic.inprocess.collective import Communicator
 from bftrainer_slurm.elastic.inprocess.replica import Replica
 from scripts.elastic_bench.workload import StepLog, Workload, arguments
@@ -16,6 +19,8 @@ def main() -> None:
     options = arguments()
     work = Workload(options.model, options.compute)
     trainer = elastic.Trainer(work.model, work.optimizer, rate="none", nccl_in_process=True)
+    if work.device == "cuda":
+        _check_settings()
     log = StepLog(options.folder, work.model)
     _time_copies(log)
     for images, labels in trainer.loader(work.data, work.batch, 1_000_000_000):
@@ -25,6 +30,12 @@ def main() -> None:
             work.optimizer.step()
         if step.committed:
             log.write(trainer.cursor.step, trainer.world)
+
+
+def _check_settings() -> None:
+    others = [name for name, value in nccl.SETTINGS.items() if os.environ.get(name) != value]
+    if others:
+        sys.exit(f"Trainer has not set what NCCL needs: {', '.join(others)}")
 
 
 def _time_copies(log: StepLog) -> None:

@@ -24,8 +24,8 @@ class Workload:
         layers = [nn.Linear(width, hidden), nn.ReLU()]
         if model == "large":  # 25 million parameters
             layers += [layer for _ in range(3) for layer in (nn.Linear(2500, 2500), nn.ReLU())]
-        self._device = os.environ.get("BENCH_DEVICE", "cpu")
-        self.model = nn.Sequential(*layers, nn.Linear(hidden, 10)).to(self._device)
+        self.device = os.environ.get("BENCH_DEVICE", "cpu")
+        self.model = nn.Sequential(*layers, nn.Linear(hidden, 10)).to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
         self.data = TensorDataset(torch.randn(_SAMPLES, width), torch.randint(10, (_SAMPLES,)))
         self._compute_s = compute_s
@@ -40,7 +40,7 @@ class Workload:
     def train(self, parallel: nn.Module, images: Tensor, labels: Tensor) -> None:
         """Leave the processor free for as long as an accelerator would, then compute gradients."""
         time.sleep(self._compute_s)
-        images, labels = images.to(self._device), labels.to(self._device)
+        images, labels = images.to(self.device), labels.to(self.device)
         loss = nn.functional.cross_entropy(parallel(images), labels)
         loss.backward()  # type: ignore[no-untyped-call]
 

@@ -34,7 +34,7 @@ def test_nodes_that_share_a_gpu_pretend_to_be_hosts(
     assert [node["CUDA_VISIBLE_DEVICES"] for node in nodes] == used
     assert [node.get("NCCL_HOSTID") for node in nodes] == hosts
     hardware = gpu_check._hardware("cuda", 2)
-    assert str(hardware) == f"NCCL 2.28.9, {gpus} x H100"
+    assert str(hardware).startswith(f"NCCL 2.28.9, {gpus} x H100, TORCH_NCCL_")
     assert ("sockets" in hardware.not_shown) == (gpus == 1)
 
 
