@@ -22,12 +22,11 @@ from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.controller.publish.keys import key_in
-from bftrainer_slurm.controller.publish.publisher import notify
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.controller.state.counts import MeteredGateway
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
-from bftrainer_slurm.controller.work import Configured, Work
+from bftrainer_slurm.controller.work import Configured, Work, notify
 from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
 from bftrainer_slurm.keeper.home import find_or_start, private_folder

@@ -14,7 +14,6 @@ from bftrainer_slurm.controller.act.groups import SILENT_S
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, array_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import Made
-from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
@@ -25,7 +24,7 @@ from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNote
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.picture import Surroundings
-from bftrainer_slurm.controller.state.roster import Roster
+from bftrainer_slurm.controller.state.roster import Faults, Roster
 from bftrainer_slurm.controller.state.trainer_state import hear
 from bftrainer_slurm.controller.state.unheard import Unheard, unheard
 from bftrainer_slurm.controller.state.view import TrainerView

@@ -12,8 +12,8 @@ from bftrainer_slurm import controller
 PACKAGE = Path(controller.__file__).parent
 KNOWS = {
     "observe": {"settings"},
-    "state": {"settings", "faults", "observe"},
-    "decide": {"settings", "faults", "observe", "state"},
+    "state": {"settings", "observe"},
+    "decide": {"settings", "observe", "state"},
     "act": {"observe", "state", "decide"},
     "publish": {"observe", "state"},
 }

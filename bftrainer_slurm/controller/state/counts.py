@@ -1,11 +1,12 @@
-"""How often things have happened since this process began, and how long they took: for metrics.
+"""For people only, no decision uses it: how often things have happened, and how long they took.
 
-Of the jobs that had to preempt also which they were, for the history; ``decide.available`` tries to
-prevent that.
+And which nodes there are, when they were out of service, when a controller was looking, and which
+jobs had to preempt; ``decide.available`` tries to prevent that.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -14,9 +15,58 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.database import Database, Spans, put
 from bftrainer_slurm.controller.state.phases import Ended, Event
-from bftrainer_slurm.model import Queue
+from bftrainer_slurm.model import Node, Queue
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
+
+_EVERY_S = 60.0  # how often to write that a controller still looks
+_UNSEEN_S = 300.0  # longer gaps between looks count as not observed
+
+
+class Inventory:
+    """Compares each reading of the nodes with the last one, and writes the changes.
+
+    Costs nothing if nothing was read again.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._outages = Spans(database, "outages")
+        self._known: tuple[frozenset[str], frozenset[str]] | None = None  # all, out of service
+        self._read: tuple[Node, ...] = ()
+        self._began_s = self._noted_s = -math.inf
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Take in a snapshot."""
+        now_s = snapshot.time_s
+        since_s = now_s - self._noted_s
+        if snapshot.nodes is self._read and 0 <= since_s < _EVERY_S:
+            return
+        if not 0 <= since_s < _UNSEEN_S:
+            self._began_s = now_s
+        if snapshot.nodes is not self._read:
+            self._note_changes(snapshot)
+        self._read, self._noted_s = snapshot.nodes, now_s
+        self._database.write(put("watches", self._began_s, now_s))
+
+    def _note_changes(self, snapshot: Snapshot) -> None:
+        nodes, out = self._known or self._as_left()
+        names = snapshot.all_nodes
+        outside = names - snapshot.in_service
+        self._known = names, outside
+        self._database.write(
+            *(("DELETE FROM nodes WHERE node = ?", (node,)) for node in nodes - names),
+            *(put("nodes", node) for node in names - nodes),
+        )
+        self._outages.change(out - outside, outside - out, snapshot.time_s)
+
+    def _as_left(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return what the previous controller has written."""
+        nodes = self._database.read("SELECT node FROM nodes")
+        return frozenset(node for (node,) in nodes), frozenset(self._outages.open())
+
 
 _SOON_S = 60.0  # how soon a job starts on nodes taken for it, without passes
 _PASSES = 2.5  # or within so many intervals of backfill: it takes nodes in one pass, for the next

@@ -15,7 +15,7 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.state.counts import LATE_S, Counts, Preemption
+from bftrainer_slurm.controller.state.counts import LATE_S, Counts, Inventory, Preemption
 from bftrainer_slurm.controller.state.database import (
     Database,
     Spans,
@@ -24,10 +24,10 @@ from bftrainer_slurm.controller.state.database import (
     put,
 )
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Stays, Tally, Work
-from bftrainer_slurm.controller.state.inventory import Inventory
-from bftrainer_slurm.controller.state.learnt import Rows, differ, taken_over
+from bftrainer_slurm.controller.state.learnt import Rows, taken_over
 from bftrainer_slurm.controller.state.lessons import Lessons
 from bftrainer_slurm.controller.state.schema import UPGRADES, old, tables_with
+from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.model import ElementId, Trainer
 
 _PROBLEMS_KEPT = 100

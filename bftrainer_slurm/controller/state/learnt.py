@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from bftrainer_slurm.controller.observe.reports import Runtime
 from bftrainer_slurm.controller.state.database import Database, Statement, reading
+from bftrainer_slurm.controller.state.trainer_state import differ
 
 Row: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = Mapping[str, list[Row]]  # by table, the newest last
@@ -186,8 +187,3 @@ def _adding(table: str, what: str) -> str:
     columns = _TABLES[table]
     values = what.format(values=", ".join("?" * len(columns)))
     return f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) {values}"
-
-
-def differ(id_: str, other: str) -> bool:
-    """Whether the ids of two records show that they are two trainers."""
-    return bool(id_ and other and id_ != other)

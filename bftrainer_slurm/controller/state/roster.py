@@ -1,19 +1,19 @@
 """One record of each trainer, kept up to date by looks, notes and actions.
 
-``decide`` says what to do about them.
+``decide`` says what to do about them. Those that cannot be handled are named here, and left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import BadNodes
 from bftrainer_slurm.controller.state.history import History, Stay
-from bftrainer_slurm.controller.state.learnt import differ
 from bftrainer_slurm.controller.state.member_notes import Told, told_before
 from bftrainer_slurm.controller.state.phases import (
     OCCUPIES,
@@ -27,11 +27,41 @@ from bftrainer_slurm.controller.state.trainer_state import (
     TrainerState,
     advance,
     ask,
+    differ,
     finish,
     note_failed,
 )
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.model import ElementId, ElementState, Trainer
+from bftrainer_slurm.slurm.gateway import GatewayError
+
+logger = logging.getLogger(__name__)
+
+
+class Faults:
+    """Why trainers (by array) are left alone in this turn."""
+
+    def __init__(self) -> None:
+        self.why: dict[int, str] = {}
+        self._said: dict[int, str] = {}
+
+    def begin(self) -> None:
+        """Begin a turn: each trainer gets another chance."""
+        self._said, self.why = self.why, {}
+
+    @contextmanager
+    def of(self, array: int) -> Iterator[None]:
+        """Do something for one trainer; an exception concerns that trainer only."""
+        try:
+            yield
+        except GatewayError:
+            raise
+        except Exception as error:
+            why = f"the controller cannot handle it: {type(error).__name__}: {error}"
+            if why not in (self._said.get(array), self.why.get(array)):
+                logger.exception("trainer %d is left alone for now", array)
+            self.why[array] = why
+
 
 _STAYS = (ElementState.RUNNING, ElementState.SUSPENDED)
 

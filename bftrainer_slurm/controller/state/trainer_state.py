@@ -110,6 +110,11 @@ class TrainerState:
         return self.elements.get(task, HELD)
 
 
+def differ(id_: str, other: str) -> bool:
+    """Whether the ids of two records show that they are two trainers."""
+    return bool(id_ and other and id_ != other)
+
+
 FINISHED = "finished"
 
 

@@ -18,7 +18,6 @@ from bftrainer_slurm.controller.decide.actions import (
     array_of,
 )
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
-from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
@@ -26,6 +25,7 @@ from bftrainer_slurm.controller.state.passes import Judgement
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.problems import past_problem
 from bftrainer_slurm.controller.state.profiles import Appraisal, Profiles
+from bftrainer_slurm.controller.state.roster import Faults
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (

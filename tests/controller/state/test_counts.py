@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from bftrainer_slurm.controller.state.counts import Counts, MeteredGateway
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
+from tests.controller.made_up_slurm import MadeUpSlurm
+from tests.controller.worlds import NOW_S
 
 
-class Slurm:
-    """Answers once, and then no more."""
-
-    name = "made up"
-    queue_rpcs = 2
-
-    def __init__(self) -> None:
-        self.answers: list[Any] = ["a queue"]
-
-    def reservations(self) -> tuple[()]:
-        return ()
-
-    def hold(self) -> None:
-        pass
-
-    def queue(self) -> Any:
-        if not self.answers:
-            raise SlurmUnavailableError("no answer")
-        return self.answers.pop()
+def slurm() -> MadeUpSlurm:
+    return MadeUpSlurm(NOW_S, ["n1"], queue_rpcs=2)
 
 
 def test_answers_and_errors_pass_through_and_are_counted_by_method() -> None:
     counts = Counts()
-    metered = MeteredGateway(cast(Gateway, Slurm()), counts, lambda rpcs: None)
-    assert metered.queue() == "a queue"
+    of = slurm()
+    metered = MeteredGateway(cast(Gateway, of), counts, lambda rpcs: None)
+    assert metered.queue() == of.queue()
+    of.away = True
     with pytest.raises(SlurmUnavailableError):
         metered.queue()
     assert metered.name == "made up"
@@ -44,8 +31,8 @@ def test_answers_and_errors_pass_through_and_are_counted_by_method() -> None:
 
 def test_looks_draw_what_they_cost_and_changes_nothing_as_they_have_waited_for_it() -> None:
     drawn: list[int] = []
-    metered = MeteredGateway(cast(Gateway, Slurm()), Counts(), drawn.append)
+    metered = MeteredGateway(cast(Gateway, slurm()), Counts(), drawn.append)
     metered.queue()
     metered.reservations()
-    metered.hold()
+    metered.hold([])
     assert sum(drawn) == 2 + 1

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.faults import Faults
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.goodput import Served, Tally
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
-from bftrainer_slurm.controller.state.roster import Roster
+from bftrainer_slurm.controller.state.roster import Faults, Roster
 from bftrainer_slurm.controller.state.trainer_state import change, release
 from bftrainer_slurm.model import Element, ElementId, ElementState, Place, Trainer
 from tests.controller.worlds import ARRAY, NOW_S, element, failed, snapshot, trainer
