@@ -138,13 +138,8 @@ def unheard(
         return None
     begun_s = script.since_s if script is not None else -math.inf
     since_both_s = max(starts_s[nodes], together.fell_s, begun_s)
-    if not joined and waiting:
-        wait = f"{named(sorted(waiting))} wait{'s' if len(waiting) == 1 else ''} for it"
-        said = f"{_apart(sorted(running), nodes)}, and {wait}: {_WRITE}"
-        return Unheard(since_both_s + patience_s, said)
     if not joined:
-        said = f"{_apart(sorted(running), nodes)}: {_WRITE}"
-        return Unheard(since_both_s + patience_s, said, _ELSE)
+        return _unjoined(since_both_s + patience_s, sorted(running), nodes, sorted(waiting))
     if together.alone:
         return Unheard(since_both_s + patience_s, f"{_apart(sorted(running), 1)}: {_GROUP}", _ELSE)
     due_s = since_both_s + _LATE_S
@@ -153,6 +148,17 @@ def unheard(
     train = "trains" if nodes == 1 else "train together"
     see = f"see the last lines of each in 'bftrainer logs {view.array}'"
     return Unheard(due_s, f"{named(sorted(running))} run, but only {nodes} of them {train}: {see}")
+
+
+def _unjoined(
+    due_s: float, running: Sequence[str], together: int, waiting: Sequence[str]
+) -> Unheard:
+    """Say that no group was formed as it should be, and which nodes wait for those that run."""
+    said = _apart(running, together)
+    if not waiting:
+        return Unheard(due_s, f"{said}: {_WRITE}", _ELSE)
+    wait = f"{named(waiting)} wait{'s' if len(waiting) == 1 else ''} for it"
+    return Unheard(due_s, f"{said}, and {wait}: {_WRITE}")
 
 
 def _waiting(view: TrainerView, script: Script | None) -> set[str]:
