@@ -67,6 +67,7 @@ def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
         "down": document["down"],
         **{key: one.get(key) for key in kept},
         "pool": pool and {**pool, "left_alone": document.get("left_alone", {})},
+        "barred": [*(document.get("barred") or ()), *(one.get("barred") or ())],
         "plan": one.get("plan"),
         "reasons": reasons(one, document),
     }

@@ -16,7 +16,12 @@ from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import Made
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
-from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
+from bftrainer_slurm.controller.publish.status import (
+    barred,
+    cluster_status,
+    terms_of,
+    trainer_status,
+)
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import why_kept
 from bftrainer_slurm.controller.state.goodput import goodput
@@ -139,13 +144,15 @@ class Controller:
             self._explained = made, {}  # should they fail, then once
             if made is not None:
                 self._explained = made, terms_of(made.problem, made.plan, made.time_s)
+        bars = barred(decision.bars, now_s)
         trainers = []
         for view in views:
             with self._faults.of(view.array):
-                trainers.append(self._shown(view, now_s))
+                own = {"barred": bars.get(view.array, [])}
+                trainers.append(self._shown(view, now_s) | own)
         return cluster_status(
             *(self._snapshot, self.world.history, views, trainers, decision.plan),
-            *(decision.free, decision.left_alone, self._faults.why),
+            *(decision.free, decision.left_alone, bars.get(None, []), self._faults.why),
             self.roster.bad.mute.names(now_s),
             controller=controller,
             now_s=now_s,

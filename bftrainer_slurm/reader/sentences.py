@@ -44,7 +44,7 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     if plan:
         if one.get("sizes") or one.get("step", 1) > 1:
             found.append(f"It trains on {numbers(one)} only, as its user asked.")
-        found += [_limit(plan), *_loss(one), *_room(plan), _pool(document)]
+        found += [_limit(plan), *_loss(one), *_room(plan), _pool(document), *_barred(one, document)]
         if len(one["nodes"]) + len(one["starting"]) != plan["nodes"]:
             found.append(f"The plan gives it {nodes(plan['nodes'])}; it is on its way there.")
     elif one.get("hidden"):
@@ -87,6 +87,19 @@ def _pool(document: Mapping[str, Any]) -> str:
     left = [f"{count} ({why})" for why, count in document.get("left_alone", {}).items() if count]
     more = f" Idle, but left alone: {', '.join(left)}." if left else ""
     return f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} without ordinary jobs.{more}"
+
+
+def _barred(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
+    """Say which idle nodes nobody may have now, or it alone may not, and for how long."""
+    found = []
+    for whom, bars in (("No trainer", document.get("barred")), ("It", one.get("barred"))):
+        for bar in bars or ():
+            named, more = ", ".join(bar["some"]), bar["nodes"] - len(bar["some"])
+            named += f" and {more} more" if more else ""
+            how_long = "" if bar["for_s"] is None else f" for up to {duration(bar['for_s'])}"
+            can = "starts" if whom == "No trainer" else "does not start"
+            found.append(f"{whom} {can} on {named}{how_long}: {bar['why']}.")
+    return found
 
 
 def _limit(plan: Mapping[str, Any]) -> str:

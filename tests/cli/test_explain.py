@@ -57,6 +57,16 @@ STATUS: dict[str, Any] = {
 }
 
 
+def test_which_idle_nodes_are_barred_is_told() -> None:
+    bar = {"why": "reserved", "nodes": 7, "some": ["n1", "n2"], "for_s": None}
+    own = bar | {"why": "Slurm refuses it", "nodes": 1, "some": ["n3"], "for_s": 40.0}
+    found = reasons(TRAINER | {"barred": [own]}, STATUS | {"barred": [bar]})
+    assert found[-2:] == [
+        "No trainer starts on n1, n2 and 5 more: reserved.",
+        "It does not start on n3 for up to 40 s: Slurm refuses it.",
+    ]
+
+
 def said(changes: dict[str, Any] | None = None, **terms: Any) -> str:
     """Return the reasons of a trainer with these changes, in one text."""
     return " ".join(reasons(TRAINER | {"plan": TERMS | terms} | (changes or {}), STATUS))

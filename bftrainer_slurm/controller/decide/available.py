@@ -19,7 +19,7 @@ from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import Shrink
-from bftrainer_slurm.controller.decide.bars import Bar, for_growth, nodes_off
+from bftrainer_slurm.controller.decide.bars import for_growth, nodes_off
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.passes import Fit, in_holes_without
@@ -166,10 +166,9 @@ def soon_available(picture: Picture, off: frozenset[str]) -> frozenset[Place]:
     return _free(leaving - off, picture) if leaving else frozenset()
 
 
-def left_alone(picture: Picture, bars: Iterable[Bar]) -> dict[str, frozenset[str]]:
-    """Return idle nodes that no element may start on now, by reason; a node may have several."""
-    idle = nodes_of(_free(_unused(picture), picture))
-    return {one.why: idle & one.nodes for one in bars if one.array is None}
+def idle_nodes(picture: Picture) -> frozenset[str]:
+    """Return the idle nodes, whether an element may start on them or not."""
+    return nodes_of(_free(_unused(picture), picture))
 
 
 def _unused(picture: Picture) -> frozenset[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
 from bftrainer_slurm.controller.decide.time_limits import SHORTEST_S
@@ -66,9 +66,10 @@ def nodes_off(bars: Iterable[Bar], array: int | None = None) -> frozenset[str]:
     return frozenset[str]().union(*(one.nodes for one in bars if one.array in (None, array)))
 
 
-def why_not(bars: Iterable[Bar], node: str, array: int | None = None) -> list[str]:
-    """Say why nobody, or also this trainer, starts an element on a node; nothing: it may."""
-    return [one.why for one in bars if node in one.nodes and one.array in (None, array)]
+def on(bars: Iterable[Bar], nodes: frozenset[str]) -> list[Bar]:
+    """Return the bars of some of these nodes alone; a node may have several."""
+    found = (replace(one, nodes=one.nodes & nodes) for one in bars if one.nodes)
+    return [one for one in found if one.nodes]
 
 
 _CANNOT_TRAIN = (

@@ -15,12 +15,20 @@ from bftrainer_slurm.controller.decide.available import (
     available,
     growable,
     hardware_of,
-    left_alone,
+    idle_nodes,
     refill,
     soon_available,
     wanted,
 )
-from bftrainer_slurm.controller.decide.bars import eligibility, for_all, nodes_off, too_few_left
+from bftrainer_slurm.controller.decide.bars import (
+    Bar,
+    eligibility,
+    for_all,
+    for_growth,
+    nodes_off,
+    on,
+    too_few_left,
+)
 from bftrainer_slurm.controller.decide.planning import Made, Planning, problem_of
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
@@ -53,9 +61,9 @@ class Decision:
     """The actions, and what the next decision has to know.
 
     ``free`` are places that trainers may grow into, ``left_alone`` counts other idle ones by
-    reason. ``avoid`` says until when bad nodes are left alone; ``states`` are those of the judged
-    trainers (by array), ``stuck`` says why some cannot grow. ``trouble`` says why no plan could be
-    ``made``.
+    reason, ``bars`` say which they are. ``avoid`` says until when bad nodes are left alone;
+    ``states`` are those of the judged trainers (by array), ``stuck`` says why some cannot grow.
+    ``trouble`` says why no plan could be ``made``.
     """
 
     actions: tuple[Action, ...] = ()
@@ -63,6 +71,7 @@ class Decision:
     avoid: Mapping[str, float] = field(default_factory=dict)
     free: frozenset[Place] = frozenset()
     left_alone: Mapping[str, int] = field(default_factory=dict)
+    bars: tuple[Bar, ...] = ()
     stuck: Mapping[int, str] = field(default_factory=dict)
     made: Made | None = None
     trouble: str | None = None
@@ -170,8 +179,8 @@ class Decider:
         idle = available(picture, off)
         free = growable(idle, picture, settings)
         eligible = eligibility(picture.views, picture.snapshot)
-        found = left_alone(picture, bars)
-        alone = {why: len(nodes) for why, nodes in found.items()}
+        unused = idle_nodes(picture)
+        alone = {one.why: len(one.nodes & unused) for one in bars}
         alone["kept for ordinary jobs"] = len(idle - free)
         hardware = hardware_of(picture.snapshot, settings)
         by_then = free
@@ -180,8 +189,12 @@ class Decider:
         build = partial(
             problem_of, picture, by_then, self._objective, self.appraiser, hardware, eligible
         )
+        told = on((*bars, *for_growth(picture, settings), *eligible.bars), unused)
         decision = Decision(
-            (), draft.states, picture.avoid, free, left_alone=alone, stuck=eligible.stuck
+            *((), draft.states, picture.avoid, free),
+            left_alone=alone,
+            bars=tuple(told),
+            stuck=eligible.stuck,
         )
         return decision, build
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from heapq import nsmallest
 from typing import Any
 
+from bftrainer_slurm.controller.decide.bars import Bar
 from bftrainer_slurm.controller.observe.reports import NO_REPORT, Progress
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.counts import summary
@@ -22,6 +25,7 @@ from bftrainer_slurm.spec import TrainerRecord
 
 SCHEMA = 1  # of the published status
 _DAY_S = 86_400.0
+_SOME = 5  # nodes that are named
 _IN_A_ROW = 2  # failures; a single one may be bad luck
 _ANEW = (
     "begins at step 0 again after each change of nodes: save checkpoints, and load the newest one "
@@ -107,6 +111,7 @@ def cluster_status(
     plan: Plan | None,
     free: frozenset[Place],
     left_alone: Mapping[str, int],
+    barred: Sequence[Mapping[str, Any]],
     faulty: Mapping[int, str],
     mute: Sequence[str],
     *,
@@ -116,8 +121,9 @@ def cluster_status(
     """Return the whole status.
 
     ``trainers`` are as users see them, ``free`` the places of the pool that none of them has.
-    ``left_alone`` says how many other nodes are idle, by reason, and ``faulty`` which trainers the
-    controller cannot handle; on ``mute`` nodes elements never said that they were up.
+    ``left_alone`` says how many other nodes are idle, by reason, ``barred`` which some of them are,
+    and ``faulty`` which trainers the controller cannot handle; on ``mute`` nodes elements never
+    said that they were up.
     """
     used = nodes_of(place for view in views for place in view.places)
     idle = nodes_of(free)
@@ -134,10 +140,21 @@ def cluster_status(
         "jobs_private": "jobs" in private,
         "private": sorted(private),
         "left_alone": dict(left_alone),
+        "barred": list(barred),
         "mute_nodes": list(mute),
         "malformed": {str(array): why for array, why in malformed.items()},
         "trainers": trainers,
     }
+
+
+def barred(bars: Iterable[Bar], now_s: float) -> dict[int | None, list[dict[str, Any]]]:
+    """Return what bars idle nodes, by trainer; None: for all of them."""
+    found: dict[int | None, list[dict[str, Any]]] = {}
+    for one in bars:
+        for_s = None if math.isinf(one.until_s) else max(0.0, one.until_s - now_s)
+        some = {"nodes": len(one.nodes), "some": nsmallest(_SOME, one.nodes)}
+        found.setdefault(one.array, []).append({"why": one.why, **some, "for_s": for_s})
+    return found
 
 
 def terms_of(problem: Problem, plan: Plan, planned_s: float) -> dict[str, dict[str, Any]]:

@@ -12,11 +12,12 @@ from bftrainer_slurm.controller.decide.available import (
     available,
     growable,
     hardware_of,
-    left_alone,
+    idle_nodes,
     refill,
 )
-from bftrainer_slurm.controller.decide.bars import Bar, for_all, nodes_off, why_not
+from bftrainer_slurm.controller.decide.bars import Bar, for_all, nodes_off, on
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.publish.status import barred
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
@@ -115,8 +116,8 @@ def test_a_node_that_a_waiting_job_is_about_to_get_is_not() -> None:
 def test_where_ordinary_jobs_could_not_take_it_back_at_once_no_node_is(settings: Any) -> None:
     seen = replace(BOTH, configuration=Configuration(**settings))
     assert free(seen) == set()
-    alone = left_alone(picture(of=seen), for_all(picture(of=seen), SETTINGS))
-    assert alone["ordinary jobs could not preempt elements"] == {"n1", "n2"}
+    (bar,) = on(for_all(picture(of=seen), SETTINGS), idle_nodes(picture(of=seen)))
+    assert (bar.why, bar.nodes) == ("ordinary jobs could not preempt elements", {"n1", "n2"})
 
 
 def test_a_node_in_a_reservation_now_or_soon_is_not() -> None:
@@ -148,20 +149,22 @@ def test_idle_nodes_that_are_left_alone_are_told_by_why() -> None:
     soon = Reservation("maintenance", NOW_S + 60, NOW_S + 600, ("n2", "n9"))
     seen = replace(BOTH, reservations=(soon,))
     now = picture(of=seen, avoid={"n1": NOW_S + 60})
-    found = left_alone(now, for_all(now, SETTINGS))
-    assert {why: set(nodes) for why, nodes in found.items() if nodes} == {
+    found = on(for_all(now, SETTINGS), idle_nodes(now))
+    assert {one.why: set(one.nodes) for one in found} == {
         "elements failed there, or started or ended too slowly": {"n1"},
         "reserved": {"n2"},
     }
 
 
-def test_one_question_says_why_a_trainer_may_not_start_on_a_node() -> None:
+def test_what_bars_idle_nodes_is_told_for_all_and_for_one_trainer() -> None:
     now = picture(of=BOTH, avoid={"n1": NOW_S + 60})
     bars = [*for_all(now, SETTINGS), Bar("it lacks a feature", frozenset({"n1", "n2"}), ARRAY)]
     bad = "elements failed there, or started or ended too slowly"
-    assert why_not(bars, "n1") == [bad]
-    assert why_not(bars, "n1", ARRAY) == [bad, "it lacks a feature"]
-    assert (why_not(bars, "n2"), why_not(bars, "n9", ARRAY)) == ([], [])
+    told = barred(on(bars, frozenset({"n1"})), NOW_S)
+    assert told == {
+        None: [{"why": bad, "nodes": 1, "some": ["n1"], "for_s": 60.0}],
+        ARRAY: [{"why": "it lacks a feature", "nodes": 1, "some": ["n1"], "for_s": None}],
+    }
     assert (nodes_off(bars), nodes_off(bars, ARRAY)) == ({"n1"}, {"n1", "n2"})
     assert next(one.until_s for one in bars if one.why == bad) == NOW_S + 60
 
