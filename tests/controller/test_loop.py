@@ -256,7 +256,8 @@ def test_a_script_that_cannot_be_changes_nothing(impossible: dict[str, float]) -
     assert setting.shown()["notice"] == NONE_HAS_JOINED
 
 
-def test_where_nodes_take_long_to_join_it_is_said_later_that_they_have_not() -> None:
+@pytest.mark.parametrize("waits", [False, True])
+def test_where_nodes_take_long_to_join_it_is_said_later_that_they_have_not(waits: bool) -> None:
     setting = Setting(4, ARRAY, ARRAY + 1, most=2)
 
     def others_notice() -> object:
@@ -266,8 +267,12 @@ def test_where_nodes_take_long_to_join_it_is_said_later_that_they_have_not() -> 
     setting.settle()
     setting.turn(30)
     assert "none has joined" in str(others_notice())
+    if waits:  # for the script, on all nodes: that is no sign of a busy site
+        setting.say(NoteKind.SCRIPT, leads=0, trains=1)
     setting.say(NoteKind.REFORMED, generation=1, nodes=2, mode=0)  # after 45 s
-    assert others_notice() is None
+    assert (others_notice() is None) != waits
+    if waits:
+        return
     setting.turn(30)
     assert others_notice() is None
     setting.turn(30)

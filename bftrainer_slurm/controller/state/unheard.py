@@ -69,9 +69,10 @@ class Joins:
     def formed(self, view: TrainerView, before: Together, nodes: int, time_s: float) -> None:
         """A group of so many nodes was formed, if more: its last node has joined."""
         starts_s = sorted(start_s for start_s in view.starts_s().values() if start_s <= time_s)
-        waited = before.script is not None  # for the script, too
-        if nodes > before.nodes and not waited and len(starts_s) == nodes:
-            self._took_s.append(min(time_s - starts_s[-1], MOST_JOIN_S))
+        if nodes > before.nodes and len(starts_s) == nodes:
+            script = before.script  # until it trains, the others wait for it
+            begun_s = max(starts_s[-1], script.since_s) if script is not None else starts_s[-1]
+            self._took_s.append(max(0.0, min(time_s - begun_s, MOST_JOIN_S)))
 
     @property
     def patience_s(self) -> float:
