@@ -17,7 +17,7 @@ from scripts.labcluster.waiting import wait_until
 @pytest.mark.timeout(900)
 def test_a_process_that_was_left_behind_does_not_replace_a_newer_checkpoint(tmp_path: Path) -> None:
     script = REPO / "examples" / "digits" / "train.py"
-    command = [sys.executable, script, "--folder", tmp_path, "--samples", "12000"]
+    command = [sys.executable, str(script), "--folder", str(tmp_path), "--samples", "12000"]
     alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
     alone["MASTER_PORT"] = str(free_ports(1)[0])
     with subprocess.Popen(command, env=os.environ | alone, stdout=subprocess.DEVNULL) as training:
