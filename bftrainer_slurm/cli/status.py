@@ -139,10 +139,15 @@ def _preempted(felt: dict[str, Any]) -> str:
     if not felt["jobs"]:
         return "ordinary jobs, last 24 h: none had to preempt a trainer"
     text = (
-        f"ordinary jobs, last 24 h: {felt['jobs']} had to preempt, and started "
-        f"{felt['delay_median_s']:.1f} s later (median; {felt['delay_max_s']:.1f} s at most)"
+        f"ordinary jobs, last 24 h: {felt['jobs']} had to preempt, and waited "
+        f"{_waited(felt['delay_median_s'])} for that (median; {_waited(felt['delay_max_s'])} at most)"
     )
     return text + (f"; {felt['late_jobs']} missed a backfill pass" if felt["late_jobs"] else "")
+
+
+def _waited(seconds: float) -> str:
+    """Slurm tells of these times in whole seconds."""
+    return "less than 1 s" if seconds < 1.0 else f"{seconds:.0f} s"
 
 
 def _row(trainer: dict[str, Any]) -> tuple[str, ...]:

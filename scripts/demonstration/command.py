@@ -104,8 +104,9 @@ def live_view(
         places |= dict.fromkeys(trainer["starting"], letter.lower())
         places |= dict.fromkeys(trainer["nodes"], letter)
         far = f"{trainer['samples']:,.0f} samples" if trainer["samples"] else "starting"
-        speed = f", {rate:,.0f}/s" if rate else ""
-        words.append(f"{letter}: {len(trainer['nodes'])} nodes, {far}{speed}")
+        count = len(trainer["nodes"])
+        speed = f", {rate:,.0f}/s" if rate and count else ""  # of the last 30 s
+        words.append(f"{letter}: {count} node{'' if count == 1 else 's'}, {far}{speed}")
     cells = "".join(places.get(node, "#" if node in busy else ".") for node in _NODES)
     return f"[{cells}]  {waiting} waiting  {'  '.join(words)}"
 
