@@ -138,9 +138,10 @@ def _preempted(felt: dict[str, Any]) -> str:
     """What ordinary jobs felt of trainers in the last 24 hours."""
     if not felt["jobs"]:
         return "ordinary jobs, last 24 h: none had to preempt a trainer"
+    usual, most = (_waited(felt[f"delay_{of}_s"]) for of in ("median", "max"))
     text = (
-        f"ordinary jobs, last 24 h: {felt['jobs']} had to preempt, and waited "
-        f"{_waited(felt['delay_median_s'])} for that (median; {_waited(felt['delay_max_s'])} at most)"
+        f"ordinary jobs, last 24 h: {felt['jobs']} had to preempt, and waited {usual} for that "
+        f"(median; {most} at most)"
     )
     return text + (f"; {felt['late_jobs']} missed a backfill pass" if felt["late_jobs"] else "")
 
