@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tests.elastic import fakenccl
 
-KINDS = ("kill", "freeze", "leave", "join", "hang", "hang with the GIL")
+HAPPENS = ("kill", "freeze", "leave", "join")
+HANGS = ("hang", "hang with the GIL")
 _SIGNALS = {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP, "leave": signal.SIGTERM}
 
 

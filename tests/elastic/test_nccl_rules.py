@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -17,10 +18,10 @@ from torch import Tensor
 from torch._C._distributed_c10d import OpType  # type: ignore[attr-defined]
 from torch.futures import Future
 
-from bftrainer_slurm.elastic.inprocess import waits
+from bftrainer_slurm.elastic.inprocess import nccl, waits
 from bftrainer_slurm.elastic.inprocess.collective import Channel, Communicator
 from bftrainer_slurm.elastic.inprocess.peers import RestartError, find_peers
-from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
+from bftrainer_slurm.elastic.inprocess.phases import PeerLostError, Phases
 from bftrainer_slurm.elastic.torch_private import abort_together
 from tests.elastic.alone import as_new_process
 
@@ -221,3 +222,62 @@ def test_on_gpus_an_elements_script_does_not_train_alone_where_nobody_would_rest
     refused = pytest.raises(RestartError, match=r"on GPUs .* write 'srun torchrun'")
     with as_new_process(), refused:
         find_peers(ELEMENT, GPU, nccl_in_process=False, saves=True)
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """NCCL's collectives do not even begin, before the test's end."""
+    over = threading.Event()
+
+    def begin(*_: object, **__: object) -> FakeWork:
+        over.wait()
+        raise RuntimeError("a peer is lost")
+
+    monkeypatch.setattr(dist, "all_reduce", begin)
+    yield over
+    over.set()
+
+
+@pytest.mark.usefixtures("stuck")
+def test_who_makes_a_communicator_that_will_not_be_is_left_behind() -> None:
+    phases = Phases()
+    one = nccl.Nccl(phases, torch.device("cpu"))
+    threading.Timer(0.05, phases.abort, ("a peer is lost", 0.0)).start()
+    one.open()
+    assert phases.met_abort()
+
+
+def test_a_launch_that_does_not_come_back_ends_the_process(
+    stuck: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bftrainer_slurm.elastic.inprocess.phases.HOPELESS_S", 0.1)
+    monkeypatch.setattr(nccl, "end_process", stuck.set)
+    group = on_gpu()
+    threading.Timer(0.05, group.abort, ("a peer is lost",)).start()
+    group.attempt(lambda: group.sum(cast(Tensor, FakeTensor())))
+    assert stuck.is_set()
+    with pytest.raises(PeerLostError):
+        group.commit()
+    group.close()
+
+
+def test_on_gpus_nothing_is_ended_that_others_still_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[torch.device] = []
+
+    def meet(tensor: Tensor, **_: object) -> FakeWork:
+        met.append(tensor.device)
+        work = FakeWork()
+        work.over.set()
+        return work
+
+    monkeypatch.setattr(dist, "all_reduce", meet)
+    group = on_gpu()
+    group.part()
+    assert not met  # in a step the others may not come
+    group.commit()
+    group.part()
+    assert met == [torch.device("cpu")]
+    aborted(group)
+    group.part()
+    assert len(met) == 1
+    group.close()

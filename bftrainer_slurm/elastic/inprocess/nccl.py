@@ -51,7 +51,7 @@ SETTINGS = {
     "NCCL_RUNTIME_CONNECT": "0",
 }
 PROVEN = (
-    "training in process on GPUs was tried with a stand-in for NCCL, and with NCCL on one H100; "
+    "training in process on GPUs was tried with a stand-in for NCCL, and with NCCL on one H100, "
     "never on several GPUs or nodes"
 )
 _LOOK_S = 0.001
