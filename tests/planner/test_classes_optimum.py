@@ -12,7 +12,7 @@ from bftrainer_slurm.planner.solver import Planner
 from tests.planner.exact import exact_shares
 from tests.planner.problems import problems_with_classes
 
-any_problem = settings(max_examples=150, deadline=None)
+any_problem = settings(max_examples=60, deadline=None)
 
 
 def shares_of(problem: Problem, plan: Plan) -> list[Share]:

@@ -20,7 +20,7 @@ from scripts.planner_bench.instances import made
 from tests.planner.exact import exact_counts
 from tests.planner.problems import INSTANCES, RIVALS, planned, problem, problems
 
-any_problem = settings(max_examples=150, deadline=None)
+any_problem = settings(max_examples=60, deadline=None)
 
 
 def shares_of(problem: Problem, plan: Plan) -> list[Share]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer_slurm.model import ThroughputCurve
@@ -26,6 +26,7 @@ def curve(name: str, one: Facts) -> ThroughputCurve:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=25)  # of each, and most of them are sums of the same
 @given(trainers=st.lists(facts(), max_size=5))
 def test_every_objective_gives_each_trainer_a_finite_curve(
     name: str, trainers: list[Facts]
@@ -38,6 +39,7 @@ def test_every_objective_gives_each_trainer_a_finite_curve(
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "fairness" not in name])
+@settings(max_examples=25)
 @given(one=facts(), factor=st.sampled_from([0.5, 3.0]))
 def test_weight_multiplies_the_curve(name: str, one: Facts, factor: float) -> None:
     heavier = curve(name, replace(one, weight=factor * one.weight))
