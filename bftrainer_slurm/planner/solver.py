@@ -232,7 +232,7 @@ def _no_worse(problem: Problem, answer: _Best, fallback: _Best) -> _Best:
     reached, least = value(problem, answer.shares), value(problem, fallback.shares)
     if answer.optimal and least - reached > _TOLERANCE * _stake(problem):
         raise _NoAnswerError("the solver's answer is worse than the greedy plan")
-    return answer if reached > least else fallback
+    return answer if reached > least else replace(fallback, bound=answer.bound)
 
 
 def _stake(problem: Problem) -> float:
