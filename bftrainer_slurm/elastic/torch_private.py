@@ -194,8 +194,8 @@ def abort_together(groups: Sequence[dist.ProcessGroup]) -> None:
 
 
 def abort_default() -> None:
-    """Abort all groups of this process, and forget them: no ``shutdown``, which may wait."""
-    dist.distributed_c10d._abort_process_group()
+    """Abort all groups of this process, and forget them, without ``shutdown``, which may wait."""
+    dist.distributed_c10d._abort_process_group(dist.group.WORLD)
 
 
 def _on_gpu(group: dist.ProcessGroup) -> Any:
