@@ -15,7 +15,7 @@ KNOWS = {
     "state": {"settings", "observe"},
     "decide": {"settings", "observe", "state"},
     "act": {"observe", "state", "decide"},
-    "publish": {"observe", "state"},
+    "publish": {"observe", "state", "decide"},
 }
 
 
