@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bftrainer_slurm.elastic.log import WAITS
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.outputs import Output, outputs_of
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -19,6 +20,7 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 _MOST_BYTES = 32 * 2**20  # of a file, from its end
 _MOST_LINES = 20  # of the last output
 _PATIENCE_S = 10.0
+_WAITS = f"bftrainer: {WAITS}"
 
 
 class Tail:
@@ -95,13 +97,14 @@ def folder_there(path: str) -> bool:
 def newest(outputs: Sequence[Output]) -> LastOutput | None:
     """Return the file that was written last; if none can be read, any that was written to.
 
-    One with nothing but lines of ours is of a node that waits: it says nothing of the script.
+    What a node says that waits is left out: it says nothing of the script. A file with nothing but
+    lines of ours counts only if there is no other.
     """
     found: list[tuple[tuple[bool, float], LastOutput]] = []
     for path in dict.fromkeys(path for one in outputs for path in one.paths):
         tail = Tail(path)
         with contextlib.suppress(OSError):
-            lines = [line for line in tail.lines(last=True) if line.strip()]
+            lines = [line for line in tail.lines(last=True) if line.strip() and line != _WAITS]
             if lines:
                 theirs = any(not line.startswith("bftrainer: ") for line in lines)
                 last = LastOutput(str(path), tuple(lines[-_MOST_LINES:]))

@@ -71,6 +71,12 @@ WAYS = {
         Way("trainer", "elastic.Trainer, batch of a rank", "trainer"),
         Way("trainer-global", "elastic.Trainer, global batch", "trainer", ("--size=global",)),
         Way(
+            *("accelerate-inprocess", "accelerate in process, global batch", "trainer"),
+            options=("--size=global", "--through=accelerate"),
+            needs="accelerate",
+        ),
+        Way("fsdp2-inprocess", "FSDP2 in process, global batch", "sharded", ("--size=global",)),
+        Way(
             *("huggingface-inprocess", "Hugging Face in process, global batch", "huggingface"),
             options=("--inprocess=yes",),
             needs=_HF,

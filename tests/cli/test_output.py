@@ -11,6 +11,7 @@ import pytest
 from bftrainer_slurm.cli.show import lines
 from bftrainer_slurm.cli.status import known_to_slurm
 from bftrainer_slurm.cli.tail import LastOutput, folder_there, last_output, newest
+from bftrainer_slurm.elastic.log import WAITS
 from bftrainer_slurm.slurm.outputs import Output
 from tests.controller.worlds import trainer
 
@@ -29,10 +30,14 @@ def test_the_file_that_was_written_last_counts(tmp_path: Path) -> None:
 
 
 def test_what_a_node_that_waits_says_is_not_the_scripts(tmp_path: Path) -> None:
-    script = written(tmp_path / "0.out", "no such file\n", 1000)
-    waits = written(tmp_path / "1.out", "bftrainer: this one waits\n", 2000)
-    assert newest([waits, script]) == newest([script])
-    assert newest([waits]) == LastOutput(str(tmp_path / "1.out"), ("bftrainer: this one waits",))
+    waiting = f"bftrainer: {WAITS}\n"
+    script = written(tmp_path / "0.out", f"{waiting}no such file\n{waiting}", 1000)
+    ours = written(tmp_path / "1.out", f"bftrainer: no launcher\n{waiting}", 2000)
+    waits = written(tmp_path / "2.out", waiting, 3000)
+    found = LastOutput(str(tmp_path / "0.out"), ("no such file",))
+    assert newest([waits, ours, script]) == found
+    assert newest([waits, ours]) == LastOutput(str(tmp_path / "1.out"), ("bftrainer: no launcher",))
+    assert newest([waits]) == LastOutput(str(tmp_path / "2.out"), ())
 
 
 def test_of_a_long_output_only_the_end_is_kept(tmp_path: Path) -> None:

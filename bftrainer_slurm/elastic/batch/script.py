@@ -20,6 +20,7 @@ from typing import NoReturn
 from bftrainer_slurm.elastic.batch.inherited import Inherited
 from bftrainer_slurm.elastic.batch.meeting import Meeting
 from bftrainer_slurm.elastic.batch.steps import RECLAIM_S, STEP, Steps, unpacked
+from bftrainer_slurm.elastic.log import WAITS
 from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Step, Turn
 
 ASK_S = 10.0  # the keeper has so long to say that it knows what this is about
@@ -82,7 +83,7 @@ def _next(meeting: Meeting, done: Sequence[Step], failed: int) -> Turn:
                 return Turn("each", done=tuple(done))
         elif turn.do == "wait":
             if asked and not done:
-                _say("the script runs on another node; this one waits for a step that trains")
+                _say(WAITS)
             asked = 0.0
         elif turn.do != "join" or turn.step not in through:
             if turn.do == "each":

@@ -1,4 +1,4 @@
-"""``elastic.Trainer``: rescales in process."""
+"""``elastic.Trainer``: rescales in process. ``--through=accelerate``: accelerate is in the loop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,15 @@ from scripts.exactly_once.programs.recording import (
 
 def main() -> None:
     """Train all epochs."""
-    given = options("size")
+    given = options("size", "through")
     data, model, record = Samples(given.samples), made_model(), Recording(given.record)
+    backward = torch.autograd.backward
+    if given.through:
+        from accelerate import Accelerator  # not installed where only torch is tried
+
+        with elastic.alone():
+            accelerator = Accelerator(cpu=True)
+        model, backward = accelerator.prepare_model(model), accelerator.backward
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     trainer = elastic.Trainer(
         model, optimizer, checkpoint=given.folder / "ck", checkpoint_every_s=1.0
@@ -38,7 +45,7 @@ def main() -> None:
             predicted = trainer.ddp(batch["x"]).squeeze(-1)
             loss = torch.nn.functional.mse_loss(predicted, batch["labels"])
             compute(given)
-            loss.backward()  # type: ignore[no-untyped-call]
+            backward(loss)
             optimizer.step()
         if step.committed:
             record.done(number)
