@@ -36,6 +36,7 @@ _OTHER_RANKS = (
 )
 _AND_RATE = (", and the learning rate is off its course", ", and let the rate follow them")
 _NOT_FILES = ("/proc/", "/sys/", "/dev/")
+_CODE = (".py", ".pyc", ".so")  # Python writes the second where it first imports, in a step too
 _watching = _hooked = False
 _loaded_optimizer = False
 _newest_file_s = 0.0  # that this process has read: when it was written
@@ -104,7 +105,7 @@ def _note(event: str, given: tuple[Any, ...]) -> None:
         path, mode, flags = given
         reads = "r" in mode if mode else flags & os.O_ACCMODE == os.O_RDONLY
         file = Path(os.fsdecode(path))  # a descriptor is none
-        if reads and not str(file).startswith(_NOT_FILES):
+        if reads and not str(file).startswith(_NOT_FILES) and file.suffix not in _CODE:
             info = file.stat()
             if stat.S_ISREG(info.st_mode):
                 _newest_file_s = max(_newest_file_s, info.st_mtime)

@@ -446,6 +446,21 @@ class Whatever(RuleBasedStateMachine):
         return view is not None and not view.over and view.state.of(job.id.task).mute
 
 
+def what_is_rare_happens() -> None:
+    """Some series of a hundred random ones have none of it."""
+    world = Whatever()
+    world.begin(operator=True, slurm_works=True, hears=True)
+    world.somebody_submits(10, 1, 3)
+    for _ in range(3):
+        world.turn(10.0)
+    world.an_operator_suspends_an_element(0)
+    world.turn(1.0)
+    world.an_operator_lets_it_go_on(0)
+    world.an_element_fails(0, 1)
+    world.turn(1.0)
+    world.teardown()
+
+
 @pytest.mark.timeout(1200)  # 45 s of a processor, on machines that are busy
 def test_whatever_happens_what_must_hold_does_and_all_that_can_happen_has() -> None:
     Whatever.phases, Whatever.changes = set(), set()
@@ -453,5 +468,6 @@ def test_whatever_happens_what_must_hold_does_and_all_that_can_happen_has() -> N
         Whatever,
         settings=hypothesis_settings(max_examples=120, stateful_step_count=50, deadline=None),
     )
+    what_is_rare_happens()
     assert Whatever.phases == set(Phase)
     assert Whatever.changes == CHANGES

@@ -315,6 +315,18 @@ def test_a_model_that_is_fine_tuned_is_no_checkpoint(
 
 
 @pytest.mark.usefixtures("watched")
+def test_what_python_writes_as_it_imports_is_no_checkpoint(
+    memory: Memory, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for _ in range(3):
+        beginning.watch()
+        (tmp_path / "model.cpython-311.pyc").touch()
+        (tmp_path / "model.cpython-311.pyc").read_bytes()
+        train(memory, made_optimizer())
+    assert "has begun at step 0 again" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("watched")
 def test_another_number_of_ranks_is_told_once_what_it_means(
     memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

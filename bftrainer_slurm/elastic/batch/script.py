@@ -25,7 +25,7 @@ from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Step, Turn
 
 ASK_S = 10.0  # the keeper has so long to say that it knows what this is about
 AWAY_S = 30.0  # a keeper that knows it, or that is started anew, is waited for so long
-FAILED_S = 2.0  # the script has so long to end, if a step of it has failed here and elsewhere
+FAILED_S = 10.0  # the script has so long to end, if a step of it has failed here and elsewhere
 SAY_S = 2.0  # to say goodbye
 _KEPT = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE),
