@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from bftrainer_slurm import elastic
 from bftrainer_slurm.elastic import torch_private
@@ -18,6 +19,7 @@ from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.alone import as_new_process
 from tests.elastic.inprocess import Numbers
+from tests.elastic.sharding import build
 from tests.elastic.workers import ARRAY, Workers, log_of, started_workers
 
 pytestmark = [
@@ -230,6 +232,21 @@ def test_without_any_shard_there_is_nothing_to_train(tmp_path: Path) -> None:
         elastic.ShardedTrainer(
             lambda _: (model, torch.optim.SGD(model.parameters())), checkpoint=tmp_path
         )
+
+
+@pytest.mark.usefixtures("new_process")
+def test_an_optimizer_may_have_no_state(tmp_path: Path) -> None:
+    def sharded(mesh: DeviceMesh) -> tuple[nn.Module, torch.optim.Optimizer]:
+        model, _ = build(mesh)
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    trainer = elastic.ShardedTrainer(sharded, checkpoint=tmp_path)
+    for x, _ in trainer.loader(Numbers(16), 8, 1, batch="global"):
+        with trainer.step():
+            trainer.optimizer.zero_grad()
+            trainer.backward(trainer.model(x).square().mean())
+            trainer.optimizer.step()
+    assert trainer.cursor.samples == 16
 
 
 @pytest.mark.parametrize("every", [1, 10_000], ids=["gathering", "training"])

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_state_dict,
-    set_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
 )
 from torch.distributed.device_mesh import DeviceMesh
 
@@ -190,13 +191,15 @@ class ShardedTrainer(Training):
         """Shard the whole state over the ranks there are."""
         self._make(generation)
         whole = copied(self._whole.state_dict())  # torch puts shards into the dictionaries
-        options = StateDictOptions(full_state_dict=True)
+        kept = [one for state in whole["optimizer"]["state"].values() for one in state.values()]
+        # torch asks for a tensor to shard in the optimizer's state: SGD without momentum has none.
+        sharded = any(isinstance(one, Tensor) and one.dim() > 0 for one in kept)
+        full = StateDictOptions(full_state_dict=True)
         with self._group.noting(foreign=False):
-            set_state_dict(
-                *(self.model, self.optimizer),
-                model_state_dict=whole["model"],
-                optim_state_dict=whole["optimizer"],
-                options=options,
+            set_model_state_dict(self.model, whole["model"], options=full)
+            set_optimizer_state_dict(
+                *(self.model, self.optimizer, whole["optimizer"]),
+                options=full if sharded else None,
             )
             if self.cursor.step == 0:  # who loses a peer has to find a checkpoint
                 if self.rank == 0:
