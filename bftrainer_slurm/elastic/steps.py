@@ -254,7 +254,7 @@ class Steps:
         if not self._in_group:
             self._in_group = _world() >= int(os.environ.get("WORLD_SIZE", "1"))
             self._memory.numbers[_ALONE] = not self._in_group
-        if self._by_script or _makes_state(optimizer):
+        if self._by_script or makes_state(optimizer):
             return
         if not self._seen:
             self._seen = True
@@ -323,8 +323,11 @@ def _known(samples: float) -> float | None:
     return None if isnan(samples) else samples
 
 
-def _makes_state(optimizer: object) -> bool:
-    """Whether torch.distributed.checkpoint steps it with a rate of 0, to make its state."""
+def makes_state(optimizer: object) -> bool:
+    """Whether torch.distributed.checkpoint steps it with a rate of 0, to make its state.
+
+    It does so again and again if there is no state to make, as in SGD without momentum.
+    """
     groups = getattr(optimizer, "param_groups", ())
     return bool(groups) and all(
         isinstance(group["lr"], float) and group["lr"] == 0.0 for group in groups

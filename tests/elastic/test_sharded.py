@@ -240,7 +240,7 @@ def test_an_optimizer_may_have_no_state(tmp_path: Path) -> None:
         model, _ = build(mesh)
         return model, torch.optim.SGD(model.parameters(), lr=0.1)
 
-    trainer = elastic.ShardedTrainer(sharded, checkpoint=tmp_path)
+    trainer = elastic.ShardedTrainer(sharded, checkpoint=tmp_path, checkpoint_every=1)
     for x, _ in trainer.loader(Numbers(16), 8, 1, batch="global"):
         with trainer.step():
             trainer.optimizer.zero_grad()

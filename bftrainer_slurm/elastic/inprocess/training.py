@@ -29,7 +29,7 @@ from bftrainer_slurm.elastic.inprocess.scaling import Rate
 from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream, is_iterable
 from bftrainer_slurm.elastic.reporting import Era, Pace, measures
 from bftrainer_slurm.elastic.saving import saved
-from bftrainer_slurm.elastic.steps import StepCounts
+from bftrainer_slurm.elastic.steps import StepCounts, makes_state
 from bftrainer_slurm.keeper.messages import Generation
 
 _ONE_STEP = (
@@ -288,6 +288,8 @@ class Training(ABC):
         """Make an optimizer's ``step()`` a part of the training step; the first one commits it."""
 
         def before(_: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+            if self._step is None and makes_state(optimizer):
+                return None
             closure, loss = [*arguments[1:], options.get("closure")][0], None
             if closure is not None:
                 if isinstance(optimizer, torch.optim.LBFGS):
@@ -302,7 +304,8 @@ class Training(ABC):
             return arguments[:1], options | {"closure": lambda: loss}
 
         def after(*_: Any) -> None:
-            assert self._step is not None
+            if self._step is None:  # torch makes its state
+                return
             self._step.stepped.append(optimizer)
             rate.restore()
 
