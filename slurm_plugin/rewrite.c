@@ -1,7 +1,6 @@
 #include "rewrite.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -9,7 +8,6 @@
 #define COMMENT_SIZE 1025 /* with the user's own; Slurm refuses more */
 
 #define DIGITS "0123456789"
-#define MAX_TASK_DIGITS 7 /* as a record has them */
 
 #define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
 
@@ -27,15 +25,6 @@ static const struct {
 #include "refusals.inc"
 };
 
-/* What stands behind a number; NULL where there is none, or one too large. */
-static const char *read_task(const char *at, unsigned *task)
-{
-    size_t length = strspn(at, DIGITS);
-
-    *task = length < 1 || length > MAX_TASK_DIGITS ? 0 : (unsigned)strtoul(at, NULL, 10);
-    return length < 1 || length > MAX_TASK_DIGITS ? NULL : at + length;
-}
-
 /* N or N-N; how many of one may run at once says nothing more. */
 bool rewrite_one_task(slurm_opt_t *options, unsigned *task)
 {
@@ -44,10 +33,10 @@ bool rewrite_one_task(slurm_opt_t *options, unsigned *task)
     unsigned last;
 
     if (!options_given(options, "array") || !options_get(options, "array", array, sizeof(array)) ||
-        (at = read_task(array, task)) == NULL)
+        (at = number_read(array, task)) == NULL)
         return false;
     last = *task;
-    if (at[0] == '-' && (at = read_task(at + 1, &last)) == NULL)
+    if (at[0] == '-' && (at = number_read(at + 1, &last)) == NULL)
         return false;
     if (at[0] == '%' && strspn(at + 1, DIGITS) > 0)
         at += 1 + strspn(at + 1, DIGITS);

@@ -146,25 +146,32 @@ static bool parse_node_hours(const char *value, micros_t *hours, char error[SPEC
     return true;
 }
 
+const char *number_read(const char *at, unsigned *number)
+{
+    size_t length = digits(at);
+    bool good = length >= 1 && length <= MAX_DIGITS + 1;
+
+    *number = good ? (unsigned)strtoul(at, NULL, 10) : 0;
+    return good ? at + length : NULL;
+}
+
+static bool parse_whole(const char *value, unsigned *number)
+{
+    const char *behind = number_read(value, number);
+
+    return behind != NULL && behind[0] == '\0';
+}
+
 static bool parse_count(const char *value, unsigned *count, char error[SPEC_ERROR_SIZE])
 {
-    size_t length = digits(value);
-
-    if (length >= 1 && length <= MAX_DIGITS + 1 && value[length] == '\0')
-        *count = (unsigned)strtoul(value, NULL, 10);
-    else
-        *count = 0;
-    if (*count < 1 || *count > MAX_COUNT)
+    if (!parse_whole(value, count) || *count < 1 || *count > MAX_COUNT)
         return FAIL("'%s' is not a count", shown(value).text);
     return true;
 }
 
 static bool parse_task(const char *value, struct record *record, char error[SPEC_ERROR_SIZE])
 {
-    size_t length = digits(value);
-
-    record->has_task = length >= 1 && length <= MAX_DIGITS + 1 && value[length] == '\0';
-    record->task = record->has_task ? (unsigned)strtoul(value, NULL, 10) : 0;
+    record->has_task = parse_whole(value, &record->task);
     return record->has_task || FAIL("'%s' is not a task of an array", shown(value).text);
 }
 

@@ -75,6 +75,8 @@ bool record_parse(const char *text, struct record *record, char error[SPEC_ERROR
 bool record_take_partitions(const char *list, struct record *record, char error[SPEC_ERROR_SIZE]);
 bool record_take_nodes(const char *list, struct record *record, char error[SPEC_ERROR_SIZE]);
 bool micros_parse(const char *text, micros_t *number);
+/* Returns what stands behind a whole number of 7 digits at most; NULL where there is none. */
+const char *number_read(const char *at, unsigned *number);
 
 void spec_format(const struct request *request, char *text, size_t size);
 /* False where the record is too long. */
