@@ -5,7 +5,7 @@ Sizes and run times follow two published traces:
 - ``helios``: SenseTime's four clusters, 1,580,464 GPU jobs (Hu et al., "Characterization and
   prediction of deep learning workloads in large-scale GPU datacenters", SC 2021; its artifact's
   ``helios_cluster_summary.csv``: 3.7 GPUs on average and 1 in the median, 6,652 s on average and
-  206 s in the median). The shares of sizes below are chosen to meet these.
+  206 s in the median). The shares of sizes below are ours, chosen to come near these.
 - ``philly``: Microsoft's cluster, in the form that simulators use (Narayanan et al., Gavel, OSDI
   2020): 70, 10, 15 and 5 % have 1, 2, 4 and 8 GPUs; four of five run 10^1.5 to 10^3 min, the
   others 10^3 to 10^4 min, log-uniform.
