@@ -131,10 +131,10 @@ def gpus_of(problem: Problem, found: Plan) -> tuple[int, int]:
     for part in problem.classes:
         if not part.gpus:
             continue
-        has += sum(problem.free.get(node, part.gpus) for node in part.nodes)
+        has += sum(problem.units_on(node, part) for node in part.nodes)
         for trainer in problem.trainers:
             nodes = len(found.assignment[trainer.key] & part.nodes)
-            ours += nodes * part.of_element(trainer.gpus)
+            ours += nodes * part.units_of(trainer.gpus)
     return has, ours
 
 

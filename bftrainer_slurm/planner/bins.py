@@ -36,8 +36,7 @@ def solve(problem: Problem, gap: float, limit_s: float) -> tuple[list[Nodes] | N
     objective = mip.LinExpr()
     chosen = [_add(model, problem, one, has, used, objective, unit) for one in problem.trainers]
     for node, taken in used.items():
-        whole = problem.all_classes()[has[node]].gpus
-        model += taken <= problem.free.get(node, whole or 1)
+        model += taken <= problem.units_on(node, problem.all_classes()[has[node]])
     model.objective = objective
     status = model.optimize(max_seconds=max(0.05, limit_s))
     if model.num_solutions == 0:
@@ -76,8 +75,8 @@ def _add(
     model += mip.xsum(kinds.values()) == 1
     on: dict[str, mip.Var] = {}
     for node, at in has.items():
-        units = (trainer.gpus or classes[at].gpus) if classes[at].gpus else 1
-        if not room[at] or problem.free.get(node, classes[at].gpus or 1) < units:
+        units = classes[at].units_of(trainer.gpus)
+        if not room[at] or problem.units_on(node, classes[at]) < units:
             if node in trainer.current:
                 model += keeps == 0
             continue

@@ -71,7 +71,7 @@ class Relaxation:
         ``there`` has the available nodes of each group, [groups, classes]; None means all.
         """
         high = self._high if there is None else np.minimum(self._high, there[self.group])
-        shares = self._low.copy()
+        shares = np.empty_like(self._low)
         worth, net = np.empty((2, len(shares)))
         for gpus, which in self._segments_with.items():
             part = self._best_of(which, high[which], self.prices_of(gpus, prices))
@@ -167,5 +167,5 @@ def _uses(problem: Problem, rows: Sequence[Row], gpus: int) -> Reals:
     classes = problem.all_classes()
     uses = np.zeros((len(classes), len(rows)))
     for number, row in enumerate(rows):
-        uses[row.place, number] = row.taken_by(classes[row.place].of_element(gpus))
+        uses[row.place, number] = row.taken_by(classes[row.place].units_of(gpus))
     return uses

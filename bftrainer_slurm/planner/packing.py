@@ -54,7 +54,7 @@ def shares_of(problem: Problem, nodes: Sequence[Nodes]) -> list[Share]:
 
 def is_packed(problem: Problem, nodes: Sequence[Nodes]) -> bool:
     """Whether these nodes keep every bound, have enough GPUs, and let no element move."""
-    bins = _bins(problem)
+    bins = _Bins(problem)
     if not all(
         problem.pool >= its and (its <= one.current or its >= one.current)
         for one, its in zip(problem.trainers, nodes, strict=True)
@@ -72,18 +72,19 @@ def is_packed(problem: Problem, nodes: Sequence[Nodes]) -> bool:
 class _Bins:
     """What is left of each node, in units: GPUs, or one for a node that is not divided."""
 
-    def __init__(self, place: dict[str, int], whole: Sequence[int], left: dict[str, int]) -> None:
-        self.place, self._whole, self.left = place, whole, left
+    def __init__(self, problem: Problem) -> None:
+        self._classes = classes = problem.all_classes()
+        self.place = {node: at for at, part in enumerate(classes) for node in sorted(part.nodes)}
+        self.left = {node: problem.units_on(node, classes[at]) for node, at in self.place.items()}
         self.overfull = False
         # Nodes of each class by how much is left; a dict keeps their order.
-        self._with: list[dict[int, dict[str, None]]] = [defaultdict(dict) for _ in whole]
-        for node, has in left.items():
-            self._with[place[node]][has][node] = None
+        self._with: list[dict[int, dict[str, None]]] = [defaultdict(dict) for _ in classes]
+        for node, has in self.left.items():
+            self._with[self.place[node]][has][node] = None
 
     def units(self, trainer: PlannedTrainer, place: int) -> int:
         """What an element of this trainer takes of a node of this class."""
-        whole = self._whole[place]
-        return (trainer.gpus or whole) if whole else 1
+        return self._classes[place].units_of(trainer.gpus)
 
     def take(self, node: str, trainer: PlannedTrainer, times: int = 1) -> None:
         """Put an element on a node; -1 takes it away."""
@@ -99,14 +100,6 @@ class _Bins:
         for has in sorted(levels, reverse=not fullest_first):
             if has >= least:
                 yield from levels[has]
-
-
-def _bins(problem: Problem) -> _Bins:
-    classes = problem.all_classes()
-    place = {node: at for at, part in enumerate(classes) for node in sorted(part.nodes)}
-    whole = [part.gpus for part in classes]
-    left = {node: problem.free.get(node, whole[at] or 1) for node, at in place.items()}
-    return _Bins(place, whole, left)
 
 
 @dataclass(slots=True)
@@ -127,7 +120,7 @@ class _Packing:
 
     def __init__(self, problem: Problem, fullest_first: bool) -> None:
         self._problem, self._fullest_first = problem, fullest_first
-        self._bins = _bins(problem)
+        self._bins = _Bins(problem)
         self._placed = [_Placed(one, set(one.current), {}) for one in problem.trainers]
         for one in problem.trainers:
             for node in one.current:

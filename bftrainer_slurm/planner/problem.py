@@ -32,9 +32,12 @@ class NodeClass:
     hardware: str = ""
     gpus: int = 0
 
-    def of_element(self, gpus: int) -> int:
-        """How many GPUs of a node an element takes that asks for so many; 0: the whole node."""
-        return gpus or self.gpus
+    def units_of(self, gpus: int) -> int:
+        """What an element takes of a node if it asks for so many GPUs; 0: the whole node.
+
+        A unit is a GPU, or the node if it is not divided: one trainer has it, or none.
+        """
+        return (gpus or self.gpus) if self.gpus else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,23 +193,26 @@ class Problem:
         if self.classes and not self._is_divided():
             raise ValueError("each node of the pool must be in one class, and no other node")
         self._check_gpus()
-        free_of = (Counter(self._free_on(part)) for part in self.all_classes())
+        free_of = (
+            Counter(self.units_on(node, part) for node in part.nodes) for part in self.all_classes()
+        )
         object.__setattr__(self, "_free_of", tuple(free_of))
 
-    def _free_on(self, part: NodeClass) -> list[int]:
-        return [self.free.get(node, part.gpus) for node in part.nodes] if part.gpus else []
+    def units_on(self, node: str, part: NodeClass) -> int:
+        """What no ordinary job has of a node of this class, see ``NodeClass.units_of``."""
+        return self.free.get(node, part.gpus) if part.gpus else 1
 
     def _check_gpus(self) -> None:
-        has = {node: part.gpus for part in self.classes for node in part.nodes}
+        class_of = {node: part for part in self.classes for node in part.nodes}
+        has = {node: part.gpus for node, part in class_of.items()}
         if any(not 0 <= count <= has.get(node, 0) for node, count in self.free.items()):
             raise ValueError("free must have 0 to as many GPUs of a node as its class has")
         if not self.in_parts:
             return
-        left = has | dict(self.free)
-        left |= {node: 1 for node, gpus in has.items() if not gpus}  # one trainer, or none
+        left = {node: self.units_on(node, part) for node, part in class_of.items()}
         for trainer in self.trainers:
             for node in trainer.current:
-                left[node] -= (trainer.gpus or has[node]) if has[node] else 1
+                left[node] -= class_of[node].units_of(trainer.gpus)
                 if left[node] < 0:
                     raise ValueError(f"trainers have more GPUs of node {node} than are free")
 
@@ -234,7 +240,7 @@ class Problem:
             if not part.gpus:
                 rows.append(Row(place, 0, len(part.nodes)))
                 continue
-            for gpus in sorted({part.of_element(one.gpus) for one in self.trainers}):
+            for gpus in sorted({part.units_of(one.gpus) for one in self.trainers}):
                 fit = sum(count * (has // gpus) for has, count in self._free_of[place].items())
                 rows.append(Row(place, gpus, fit))
         return tuple(rows)
@@ -246,7 +252,7 @@ class Problem:
             return 0
         if not part.gpus:
             return 0 if trainer.gpus else len(part.nodes)
-        least = part.of_element(trainer.gpus)
+        least = part.units_of(trainer.gpus)
         return sum(count for has, count in self._free_of[place].items() if has >= least)
 
     def now(self, trainer: PlannedTrainer) -> Share:
@@ -318,7 +324,7 @@ def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
     left = [row.amount for row in rows]
     for trainer, share in zip(problem.trainers, shares, strict=True):
         for number, row in enumerate(rows):
-            gpus = classes[row.place].of_element(trainer.gpus)
+            gpus = classes[row.place].units_of(trainer.gpus)
             left[number] -= share[row.place] * row.taken_by(gpus)
     return min(left, default=0) >= 0
 

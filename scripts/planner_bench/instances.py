@@ -173,10 +173,10 @@ def _after_jobs(problem: Problem, plan: Plan, dice: random.Random) -> Problem:
         taken = 0
         for one, its in zip(problem.trainers, current, strict=True):
             if node in its:
-                taken += part.of_element(one.gpus)
+                taken += part.units_of(one.gpus)
                 if taken > free[node]:
                     its.discard(node)
-                    taken -= part.of_element(one.gpus)
+                    taken -= part.units_of(one.gpus)
     trainers = tuple(
         replace(one, current=frozenset(its))
         for one, its in zip(problem.trainers, current, strict=True)

@@ -69,10 +69,16 @@ def bounds(least: int, most: int) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @st.composite
+def costs_of_a_change(draw: st.DrawFn) -> dict[str, float]:
+    """What it costs a trainer to start, to grow, to shrink, and to go on from further back."""
+    costs = ("rescale_up_s", "rescale_down_s", "paused_s", "start_cost", "loss_s")
+    return {name: draw(st.sampled_from([0.0, 0.2, 17.0, 300.0])) for name in costs}
+
+
+@st.composite
 def problems(draw: st.DrawFn, costs: tuple[Costs, ...] = (Costs.PAPER,)) -> Problem:
     """Up to 6 trainers on up to 20 nodes, some of which they have; not all within their bounds."""
     names = draw(st.permutations([f"n{k}" for k in range(draw(st.integers(0, 20)))]))
-    seconds = st.sampled_from([0.0, 0.2, 17.0, 300.0])
     trainers = []
     for index in range(draw(st.integers(0, 6))):
         held = draw(st.integers(0, min(len(names), 6)))
@@ -83,11 +89,7 @@ def problems(draw: st.DrawFn, costs: tuple[Costs, ...] = (Costs.PAPER,)) -> Prob
                 **draw(bounds(4, 24)),
                 current=current,
                 curve=draw(curves()),
-                rescale_up_s=draw(seconds),
-                rescale_down_s=draw(seconds),
-                paused_s=draw(seconds),
-                start_cost=draw(seconds),
-                loss_s=draw(seconds),
+                **draw(costs_of_a_change()),
             )
         )
     pool = frozenset(names).union(*(one.current for one in trainers))
@@ -106,7 +108,6 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
         for part, names in sorted(parts.items())
     )
     names = draw(st.permutations(sorted(name for part in parts.values() for name in part)))
-    seconds = st.sampled_from([0.0, 0.2, 17.0, 300.0])
     trainers = []
     for index in range(draw(st.integers(0, 3))):
         held = draw(st.integers(0, min(len(names), 3)))
@@ -117,11 +118,7 @@ def problems_with_classes(draw: st.DrawFn) -> Problem:
                 **draw(bounds(3, 6)),
                 current=current,
                 curve=draw(curves()),
-                rescale_up_s=draw(seconds),
-                rescale_down_s=draw(seconds),
-                paused_s=draw(seconds),
-                start_cost=draw(seconds),
-                loss_s=draw(seconds),
+                **draw(costs_of_a_change()),
                 barred=draw(st.sampled_from([frozenset(), frozenset({"c0"}), frozenset({"c1"})])),
             )
         )
@@ -149,7 +146,6 @@ def problems_in_parts(draw: st.DrawFn) -> Problem:
     has = {node: part.gpus for part in classes for node in part.nodes}
     free = {node: draw(st.integers(0, gpus)) for node, gpus in has.items() if gpus}
     left = {node: free.get(node, 1) for node in has}
-    seconds = st.sampled_from([0.0, 0.2, 17.0, 300.0])
     trainers = []
     for index in range(draw(st.integers(0, 4))):
         gpus = draw(st.sampled_from([0, 1, 1, 2, 3, 4, 8]))
@@ -165,11 +161,7 @@ def problems_in_parts(draw: st.DrawFn) -> Problem:
                 **draw(bounds(3, 5)),
                 current=frozenset(current),
                 curve=draw(curves()),
-                rescale_up_s=draw(seconds),
-                rescale_down_s=draw(seconds),
-                paused_s=draw(seconds),
-                start_cost=draw(seconds),
-                loss_s=draw(seconds),
+                **draw(costs_of_a_change()),
                 barred=draw(st.sampled_from([frozenset[str](), frozenset({"c1"})])),
                 gpus=gpus,
             )
