@@ -19,6 +19,7 @@ from typing import Any, cast
 from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import KeeperGroups
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
+from bftrainer_slurm.controller.live_settings import LiveSettings
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.controller.publish.keys import key_in
@@ -26,7 +27,8 @@ from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.controller.state.counts import MeteredGateway
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Profiles
-from bftrainer_slurm.controller.work import Configured, Work, notify
+from bftrainer_slurm.controller.systemd import notify
+from bftrainer_slurm.controller.turns import Turns
 from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
 from bftrainer_slurm.keeper.home import find_or_start, private_folder
@@ -75,8 +77,8 @@ def run(
         SettingsError: the site's key cannot be used.
         KeyboardInterrupt: SIGINT has ended it, as it should.
     """
-    configured = Configured(settings, reread)
-    _hear_admin(scope, configured)
+    live = LiveSettings(settings, reread)
+    _hear_admin(scope, live)
     with ExitStack() as stack:
         stack.enter_context(_sole_user_of(state))
         shared = Path(settings.shared) if settings.shared else None
@@ -93,24 +95,24 @@ def run(
         feed.start()
         secret = "" if scope.user or not settings.page else key_in(shared or state)
         about, stop = _about(scope, settings, gateway.name), _Stop()
-        Work(lambda: _begun(world, configured), feed, about, configured, secret).go_on(stop)
+        Turns(lambda: _begun(world, live), feed, about, live, secret).go_on(stop)
         feed.stop()
         history.close()
     if stop.interrupted:
         raise KeyboardInterrupt
 
 
-def _begun(world: World, configured: Configured) -> Controller:
+def _begun(world: World, live: LiveSettings) -> Controller:
     """Return a controller that knows no more than Slurm and the history tell it."""
     fresh = replace(world, appraiser=Profiles(world.history.lessons))
-    return Controller(fresh, configured.settings)
+    return Controller(fresh, live.settings)
 
 
-def _hear_admin(scope: Scope, configured: Configured) -> None:
+def _hear_admin(scope: Scope, live: LiveSettings) -> None:
     """Read a site's settings again after SIGHUP; a user's own controller ends with its terminal."""
-    metrics = configured.settings.metrics
+    metrics = live.settings.metrics
     if scope.user is None:
-        signal.signal(signal.SIGHUP, lambda *_: configured.ask())
+        signal.signal(signal.SIGHUP, lambda *_: live.ask())
     elif metrics:
         told = "metrics=%s: they are the reader's: run 'bftrainer reader --listen %s'"
         logger.warning(told, metrics, metrics)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller import work as at_work
+from bftrainer_slurm.controller import turns as turns_module
+from bftrainer_slurm.controller.live_settings import LiveSettings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
-from bftrainer_slurm.controller.work import Configured
 from bftrainer_slurm.keeper.protocol import NumberedNote
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from scripts.labcluster.waiting import wait_until
@@ -63,12 +63,12 @@ class FakeController:
 class Working:
     """A daemon's work in a thread of its own, on controllers that are made as it asks for them."""
 
-    def __init__(self, make: Callable[[], FakeController], configured: Configured) -> None:
+    def __init__(self, make: Callable[[], FakeController], configured: LiveSettings) -> None:
         self.feed, self.stop = FakeFeed(), threading.Event()
         self.configured = configured
         self.made: list[FakeController] = []
         self.make = make
-        work = at_work.Work(self.another, self.feed, {}, configured)  # type: ignore[arg-type]
+        work = turns_module.Turns(self.another, self.feed, {}, configured)  # type: ignore[arg-type]
         self.thread = threading.Thread(target=lambda: work.go_on(self.stop), daemon=True)
 
     def another(self) -> Any:
@@ -88,7 +88,7 @@ def working() -> Iterator[Callable[[Callable[[], FakeController]], Working]]:
     def start(
         make: Callable[[], FakeController], reread: Callable[[], Settings] = Settings
     ) -> Working:
-        started.append(Working(make, Configured(Settings(), reread)))
+        started.append(Working(make, LiveSettings(Settings(), reread)))
         started[-1].thread.start()
         return started[-1]
 
@@ -182,7 +182,7 @@ def test_the_first_turn_waits_until_all_that_the_keeper_remembers_is_read(
 def test_a_keeper_that_tells_nothing_does_not_hold_up_the_first_turn_for_ever(
     working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(at_work, "_BACKLOG_S", 0.1)
+    monkeypatch.setattr(turns_module, "_BACKLOG_S", 0.1)
     monkeypatch.setattr(FakeFeed, "caught_up", False, raising=False)
     work = working(FakeController)
     wait_until(lambda: work.made[0].turns > 0)
@@ -215,7 +215,7 @@ def test_it_tells_systemd_that_it_works_as_often_as_it_turns_and_then_that_it_en
     working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(at_work, "notify", told.append)
+    monkeypatch.setattr(turns_module, "notify", told.append)
     turns = 0
 
     def turning() -> None:
@@ -236,7 +236,7 @@ def test_a_turn_that_hangs_is_not_said_to_work(
     working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(at_work, "notify", told.append)
+    monkeypatch.setattr(turns_module, "notify", told.append)
     hangs, goes_on = threading.Event(), threading.Event()
 
     def turning() -> None:
@@ -330,8 +330,8 @@ def test_owners_are_told_where_the_page_shows_all_of_their_trainers(
         def status(self, controller: dict[str, Any]) -> dict[str, Any]:
             return super().status(controller) | {"trainers": [{"array": 7, "user": "alice"}]}
 
-    configured = Configured(Settings(), Settings)
-    work = at_work.Work(WithTrainer, FakeFeed(), ABOUT, configured, secret)  # type: ignore[arg-type]
+    configured = LiveSettings(Settings(), Settings)
+    work = turns_module.Turns(WithTrainer, FakeFeed(), ABOUT, configured, secret)  # type: ignore[arg-type]
     work.about["metrics"] = "h:1"
     (one,) = work.status()["trainers"]
     assert one.get("page", "").startswith("http://h:1/#trainer=7&key=alice.") is linked

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.controller.live_settings import LiveSettings
 from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
 from bftrainer_slurm.controller.settings_file import checked, example, read_settings
-from bftrainer_slurm.controller.work import Configured
 
 _KEPT = Path(__file__).resolve().parents[2] / "packaging" / "bftrainer.toml"
 
@@ -151,15 +151,15 @@ def test_each_line_taken_as_a_setting_is_the_default() -> None:
     assert said == {name: default for name, (default, _) in rules().items()}
 
 
-def asked(reread: Callable[[], Settings]) -> tuple[Configured, bool]:
+def asked(reread: Callable[[], Settings]) -> tuple[LiveSettings, bool]:
     """The settings after the file was read again, and whether one changed."""
-    configured = Configured(Settings(), reread)
+    configured = LiveSettings(Settings(), reread)
     configured.ask()
     return configured, configured.reload_if_asked()
 
 
 def test_nothing_is_read_unless_that_is_asked_for() -> None:
-    assert not Configured(Settings(), lambda: Settings(reserve_nodes=1)).reload_if_asked()
+    assert not LiveSettings(Settings(), lambda: Settings(reserve_nodes=1)).reload_if_asked()
 
 
 def test_what_can_change_while_running_changes() -> None:
@@ -189,7 +189,7 @@ def test_a_file_that_is_not_right_changes_nothing(caplog: pytest.LogCaptureFixtu
 
 def test_a_file_that_is_right_again_ends_the_trouble() -> None:
     said = iter([Settings(metrics="off"), Settings()])
-    configured = Configured(Settings(), lambda: next(said))
+    configured = LiveSettings(Settings(), lambda: next(said))
     for trouble in ("need a restart: metrics", None):
         configured.ask()
         configured.reload_if_asked()

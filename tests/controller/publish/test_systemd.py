@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.work import notify
+from bftrainer_slurm.controller.systemd import notify
 
 
 @pytest.fixture(params=["in a folder", "abstract"])

@@ -1,98 +1,23 @@
-"""The controller's turns, one after the other, whatever they do; its status, again and again."""
+"""The controller's turns, one after the other, whatever they do."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
+from bftrainer_slurm.controller.live_settings import LiveSettings
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.controller.publish.keys import link_of
+from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
 from bftrainer_slurm.controller.publish.status import no_status
-from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
+from bftrainer_slurm.controller.systemd import notify
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 
 logger = logging.getLogger(__name__)
-
-
-def notify(state: str) -> None:
-    """Send a state such as ``READY=1``; does nothing if systemd has not started us."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    if address.startswith("@"):  # in the abstract namespace, see unix(7)
-        address = "\0" + address[1:]
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.sendto(state.encode(), address)
-
-
-PUBLISH_EVERY_S = 2.0
-_LONG_S = 10.0
-
-
-class Publisher:
-    """A thread of its own. ``busy_s`` in the status says how long a turn has lasted."""
-
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
-        self._status: dict[str, Any] | None = None
-        self._shown_s = time.monotonic()
-        self._changed = threading.Event()
-        self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="publish", daemon=True)
-
-    def start(self) -> None:
-        """Begin to publish."""
-        self._thread.start()
-
-    @property
-    def age_s(self) -> float:
-        """For how long it has published the same status."""
-        return time.monotonic() - self._shown_s
-
-    @property
-    def published(self) -> tuple[dict[str, Any] | None, float]:
-        """The last status, None at first, and for how long it has been the same."""
-        return self._status, self.age_s
-
-    def show(self, status: dict[str, Any]) -> None:
-        """Publish this from now on."""
-        self._status, self._shown_s = status, time.monotonic()
-        self._changed.set()
-
-    def stop(self, last: dict[str, Any]) -> None:
-        """Publish a last status, then stop."""
-        self._stopped = True
-        self._changed.set()
-        self._thread.join()
-        self._publish(last)
-
-    def _run(self) -> None:
-        while not self._stopped:
-            self._changed.wait(PUBLISH_EVERY_S)
-            self._changed.clear()
-            status, age_s = self.published
-            if status is None or self._stopped:
-                continue
-            if age_s > _LONG_S:
-                about = status["controller"] | {"busy_s": age_s}
-                status = status | {"controller": about}
-            self._publish(status)
-
-    def _publish(self, status: dict[str, Any]) -> None:
-        _, keeper = self._feed.keeper
-        try:
-            keeper.publish(status)
-        except Exception as error:
-            logger.warning("status not published: %s", error)
-
 
 _BACKLOG_S = 10.0  # a keeper that does not answer must not keep trainers from their nodes
 _COALESCE_S = 0.05  # elements of one reclaim send their notes together
@@ -100,44 +25,7 @@ _CLOCK_SET_S = 5.0
 _FAILURES_ENOUGH = 3  # failed turns in a row: then the controller's own state may be the reason
 
 
-class Configured:
-    """A running controller's settings; ``trouble`` says why they differ from the file, if so."""
-
-    def __init__(self, settings: Settings, reread: Callable[[], Settings]) -> None:
-        self.settings = settings
-        self.trouble: str | None = None
-        self._reread = reread
-        self._asked = False
-
-    def ask(self) -> None:
-        """Have the file read again; a signal handler may call this at any time."""
-        self._asked = True
-
-    def reload_if_asked(self) -> bool:
-        """Read the file again if that was asked for; return whether a setting changed."""
-        if not self._asked:
-            return False
-        self._asked = False
-        try:
-            new = self._reread()
-        except SettingsError as error:
-            self.trouble = f"{error}; the earlier settings stay"
-            logger.error("not reloaded: %s", self.trouble)
-            return False
-        old = self.settings
-        changed = [name for name in rules() if getattr(old, name) != getattr(new, name)]
-        kept = [name for name in changed if rules()[name][1].kept]
-        live = {name: getattr(new, name) for name in changed if name not in kept}
-        self.trouble = f"need a restart: {', '.join(kept)}" if kept else None
-        changes = [f"{name} = {value!r}" for name, value in live.items()]
-        logger.info("settings read again: %s", "; ".join(changes) or "nothing that can change now")
-        if kept:
-            logger.warning("settings that %s", self.trouble)
-        self.settings = replace(old, **live)
-        return bool(live)
-
-
-class Work:
+class Turns:
     """The controller's turns, one after the other, even if they fail.
 
     It restarts with a fresh state if the clock is set, its settings change, or turn after turn
@@ -149,11 +37,11 @@ class Work:
         make: Callable[[], Controller],
         feed: Feed,
         about: Mapping[str, Any],
-        configured: Configured,
+        settings: LiveSettings,
         page_secret: str = "",
     ) -> None:
         self._make = make
-        self._configured = configured
+        self._settings = settings
         self._controller = make()
         self._feed = feed
         self.publisher = Publisher(feed)
@@ -183,7 +71,7 @@ class Work:
 
     def status(self, **changes: str) -> dict[str, Any]:
         """Return the status, or one that says why it cannot be made."""
-        about = self.about | {"settings": self._configured.trouble} | changes
+        about = self.about | {"settings": self._settings.trouble} | changes
         try:
             status = self._controller.status(about)
         except Exception as error:
@@ -236,7 +124,7 @@ class Work:
         ahead_s = time.time() - time.monotonic()
         set_by_s = ahead_s - self._ahead_s
         clock_was_set = abs(set_by_s) > _CLOCK_SET_S
-        if self._configured.reload_if_asked():
+        if self._settings.reload_if_asked():
             self._anew()
         elif clock_was_set or self._failed >= _FAILURES_ENOUGH:
             why = f"the clock was set by {set_by_s:+.0f} s" if clock_was_set else "turns fail"
