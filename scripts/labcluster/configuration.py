@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+_CORES_PER_GPU, _MEMORY_MB_PER_GPU = 2, 1000
+
 
 def _said(default: Any, words: str) -> Any:
     return field(default=default, metadata={"help": words})
@@ -27,7 +29,7 @@ class Options:
     auth_slurm: bool = _said(False, "no MUNGE (23.11; one such cluster a host)")
     linuxproc: bool = _said(False, "without cgroups, where they may be")
     configless: bool = _said(False, "slurmds ask for their slurm.conf")
-    gpus: int = _said(0, "how many a node: files that slurmd only looks at")
+    gpus: int = _said(0, "how many a node, with two cores and 1000 MB each; jobs share nodes")
     backup: bool = _said(False, "slurmctld on c1, its backup on c2")
 
 
@@ -86,7 +88,7 @@ def slurm_conf(
         lines |= {"AuthType": "auth/slurm", "CredType": "auth/slurm"}
         del lines["AuthInfo"]
     if options.gpus:
-        lines |= {"GresTypes": "gpu", "NodeName": f"DEFAULT Gres=gpu:a100:{options.gpus}"}
+        lines |= _sharing(options.gpus)
     if options.backup:
         lines["SlurmctldTimeout"] = "20"
         lines["SlurmctldPidFile"] = "/run/slurm/slurmctld.pid"  # each host's own
@@ -96,8 +98,9 @@ def slurm_conf(
     lines |= dict(line.split("=", 1) for line in options.conf)
     text = [f"{key}={value}" for key, value in lines.items()]
     text += [f"SlurmctldHost={other}" for other in others]
+    cpus = max(2, _CORES_PER_GPU * options.gpus)
     text += [
-        f"NodeName=n{number} NodeHostname={host} NodeAddr={address} Port={port} CPUs=2"
+        f"NodeName=n{number} NodeHostname={host} NodeAddr={address} Port={port} CPUs={cpus}"
         for number, (port, address) in enumerate(zip(ports[1:], addresses, strict=True), start=1)
     ]
     text += [
@@ -109,9 +112,23 @@ def slurm_conf(
     return "\n".join(text) + "\n"
 
 
+def _sharing(gpus: int) -> dict[str, str]:
+    """Return the lines by which jobs share nodes of so many GPUs, each with its part of a node."""
+    memory_mb = _MEMORY_MB_PER_GPU * gpus
+    return {
+        "GresTypes": "gpu",
+        "SelectTypeParameters": "CR_Core_Memory",
+        "DefCpuPerGPU": f"{_CORES_PER_GPU}",
+        "DefMemPerGPU": f"{_MEMORY_MB_PER_GPU}",
+        "DefMemPerCPU": f"{_MEMORY_MB_PER_GPU // _CORES_PER_GPU}",
+        "NodeName": f"DEFAULT Gres=gpu:a100:{gpus} RealMemory={memory_mb}",
+    }
+
+
 def gres_conf(gpus: Sequence[Path]) -> str:
     """Return gres.conf for nodes that all have these files as their GPUs."""
-    return "".join(f"Name=gpu Type=a100 File={gpu}\n" for gpu in gpus)
+    # slurmd only looks whether they are there.
+    return "AutoDetect=off\n" + "".join(f"Name=gpu Type=a100 File={gpu}\n" for gpu in gpus)
 
 
 def cgroup_conf(slurm: tuple[int, int], version: int | None) -> str:

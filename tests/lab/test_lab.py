@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -61,6 +62,29 @@ def test_down_leaves_no_cgroup() -> None:
         own = cgroups.of_node(running.dir, "n1")
         assert own.is_dir()
     assert not own.parent.exists()
+
+
+def test_jobs_share_the_gpus_of_a_node_as_in_the_records_of_this_slurm() -> None:
+    with started_lab(nodes=4, gpus=8) as shared:
+        for words in (
+            ("-w", "n1", "--gpus-per-node=3"),
+            ("-w", "n2", "--gpus-per-node=a100:1", "--cpus-per-task=3", "--mem=2500"),
+            ("-w", "n2", "-p", "bftrainer", "--gres=gpu:2"),
+            ("-w", "n3", "-n5"),
+        ):
+            job = shared.sbatch("-N1", "-o", "/dev/null", *words, script="#!/bin/sh\nsleep 600")
+            wait_until(lambda job=job: shared.squeue(job, "%t") == ["R"])  # type: ignore[misc]
+        version = shared.run("slurmctld", "-V").stdout.split()[1]
+        record = REPO / "tests" / "slurm" / "data" / "gpus" / f"nodes-{version}.txt"
+        if not record.exists():
+            pytest.skip(f"no record of Slurm {version}")
+        told = shared.run("scontrol", "show", "node", "-d").stdout
+        assert _given(told) == _given(record.read_text())
+
+
+def _given(nodes: str) -> list[str]:
+    """Return what nodes have, and what of it jobs have."""
+    return re.findall(r"(?:NodeName|\bGres|GresUsed|CPUAlloc|AllocMem|CfgTRES)=\S+", nodes)
 
 
 @pytest.mark.once
