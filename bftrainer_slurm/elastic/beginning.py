@@ -64,6 +64,9 @@ def look(memory: Memory, trained_before: bool, ranks: int) -> None:
     before = memory.train_on(ranks)
     if goes_on:
         memory.goes_on()
+    other_ranks = goes_on and before not in (0, ranks) and not resuming.counts_samples()
+    if other_ranks:
+        memory.goes_on_with_other_ranks()
     began_again = trained_before and not goes_on and memory.begins_from_start() == _OFTEN
     if os.environ.get("RANK", "0") != "0":
         if goes_on and before != ranks and (before or not memory.is_first):
@@ -71,7 +74,7 @@ def look(memory: Memory, trained_before: bool, ranks: int) -> None:
         return
     if began_again:
         say(_LINE)
-    elif goes_on and before not in (0, ranks) and not resuming.counts_samples():
+    elif other_ranks:
         _tell_of_ranks(memory, ranks, before)
 
 

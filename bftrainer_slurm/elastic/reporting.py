@@ -129,6 +129,8 @@ def measures(era: Era, now: StepCounts) -> dict[str, float]:
         if now.again_s > 0:
             stood_s = now.again_s - era.before.last_s
             found["again_s"] = max(0.0, found["pause_s"] - stood_s)
+    if now.other_ranks:
+        found["other_ranks"] = 1.0  # the last: a report that is full goes without it
     return found
 
 

@@ -24,8 +24,8 @@ _ASKED, _ENDING, _SAVERS = range(6, 9)
 _TEXT, _WRITTEN, _HEARD = range(9, 12)
 _LOST, _LOST_SAMPLES, _AGAIN_S = range(12, 15)
 _UNWANTED, _ALONE, _FROM_START, _RANKS, _TOLD = range(15, 20)
-_BEGAN, _KEPT_S, _TRAINS_SINCE_S, _GENERATION = range(20, 24)
-_SAVED = 24  # from here on one number for each process of the node
+_BEGAN, _KEPT_S, _TRAINS_SINCE_S, _GENERATION, _OTHER_RANKS = range(20, 25)
+_SAVED = 25  # from here on one number for each process of the node
 _CLOCKS_S = 1.0  # by so much a file server's clock may be behind
 _FROM_STEP_0, _FROM_CHECKPOINT = 1.0, 2.0  # how the present process began
 _ZEROS = memoryview(bytes(_NUMBERS)).cast("d")
@@ -46,6 +46,7 @@ class StepCounts:
     alone: bool = False  # each process trains by itself: they are in no group together
     from_start: int | None = None  # how often in a row the script began at step 0 again
     kept_s: float = 0.0  # when it last wrote a file by torch; 0: never, or it saves when asked
+    other_ranks: bool = False  # it went on with another number of ranks, and we do not translate
 
 
 class Memory:
@@ -93,6 +94,7 @@ class Memory:
             bool(self.numbers[_ALONE]),
             int(self.numbers[_FROM_START]) if self.numbers[_BEGAN] else None,
             0.0 if self.numbers[_SAVERS] else self.numbers[_KEPT_S],
+            bool(self.numbers[_OTHER_RANKS]),
         )
 
     def expect_first(self) -> None:
@@ -183,6 +185,10 @@ class Memory:
     def is_first(self) -> bool:
         """Whether this is the trainer's first generation."""
         return self.numbers[_GENERATION] <= 1
+
+    def goes_on_with_other_ranks(self) -> None:
+        """Note that a checkpoint's counts of batches mean other samples now."""
+        self.numbers[_OTHER_RANKS] = 1.0
 
     def tell_of_ranks(self) -> bool:
         """Return whether nobody has told yet what another number of ranks means; once."""

@@ -114,6 +114,17 @@ def _rescales(one: Entry, free: int) -> Iterator[Remark]:
         )
 
 
+def _ranks(one: Entry, free: int) -> Iterator[Remark]:
+    if (one.get("loss") or {}).get("other_ranks"):
+        yield Remark(
+            "advice",
+            "It went on with another number of ranks: where its checkpoint counts batches or steps "
+            "of an epoch, these mean other samples now, and some may be left out.",
+            "Unless it does already, let it write samples down, and skip these ('bftrainer help "
+            "ddp').",
+        )
+
+
 def _goodput(one: Entry, free: int) -> Iterator[Remark]:
     spent = one.get("goodput") or {}
     with_nodes_s = spent.get("with_nodes_s") or 0.0
@@ -152,5 +163,5 @@ def _reports(one: Entry, free: int) -> Iterator[Remark]:
 
 
 _ASK: tuple[Callable[[Entry, int], Iterator[Remark]], ...] = (
-    *(_failures, _told, _waits, _size, _reclaims, _rescales, _goodput, _reports),
+    *(_failures, _told, _waits, _size, _reclaims, _rescales, _ranks, _goodput, _reports),
 )

@@ -34,6 +34,7 @@ class Account:
     lost: int  # of those asked for: not in the model
     twice: int  # in the model more often than asked for
     again: int  # trained, thrown away by a restart, and trained again
+    planned: int  # of these: at a change that the plan made
     rate_off: float  # largest distance from the unchanged run's rate, of the highest rate
     loss: float | None  # at the end; None: the training has not ended
     steps: int  # of the optimizer, in the model
@@ -44,8 +45,12 @@ class Account:
         return self.lost == self.twice == 0
 
 
-def in_the_model(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[list[Step], int]:
+def in_the_model(
+    records: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> tuple[list[Step], dict[float, int]]:
     """Return the steps that the model has been through, and how many samples were thrown away.
+
+    These are told by when the first step was made of those that trained on.
 
     Args:
         records: the lines of each process, see ``programs.recording``.
@@ -59,10 +64,12 @@ def in_the_model(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[li
         if not committed or after is None or _place(line) in committed:
             lives[line["life"]][line["step"]].append(line)
     model: dict[int, list[Mapping[str, Any]]] = {}
-    thrown_away = 0
+    thrown_away: dict[float, int] = {}
     for life in sorted(lives.values(), key=_first_s):
-        for number in [one for one in model if one >= min(life)]:
-            thrown_away += sum(len(line["numbers"]) for line in model.pop(number))
+        again = [model.pop(number) for number in [one for one in model if one >= min(life)]]
+        if again:
+            numbers = (line["numbers"] for lines in again for line in lines)
+            thrown_away[_first_s(life)] = sum(map(len, numbers))
         model |= life
     return [_step(number, model[number]) for number in sorted(model)], thrown_away
 
@@ -89,23 +96,25 @@ def _step(number: int, lines: Sequence[Mapping[str, Any]]) -> Step:
 
 def account(
     steps: Sequence[Step],
-    thrown_away: int,
+    thrown_away: Mapping[float, int],
     samples: int,
     epochs: int,
     loss: float | None,
     course: Sequence[Step] = (),
     asked_steps: int = 0,
+    planned: Iterable[tuple[float, float]] = (),
 ) -> Account:
     """Return what became of the samples of a training of ``epochs`` over ``samples``.
 
     Args:
         steps: those that the model has been through.
-        thrown_away: samples that a restart has thrown away.
+        thrown_away: samples that restarts have thrown away, by when each trained on.
         samples: of an epoch.
         epochs: that were asked for.
         loss: at the end.
         course: the steps of a run without changes; none: its rate falls in a straight line.
         asked_steps: of the optimizer, in place of epochs; 0: epochs.
+        planned: when a change came that the plan made, and when the next change of any kind.
     """
     often = Counter(number for step in steps for number in step.numbers)
     counts = [often[number] for number in range(samples)]
@@ -113,13 +122,18 @@ def account(
         done = [number / asked_steps for number in range(len(steps))]
     else:
         done = [one / (samples * epochs) for one in _before(steps)]
-    should = _rates(course)
+    should, spans = _rates(course), list(planned)
     return Account(
         asked=samples * epochs,
-        trained=sum(counts) + thrown_away,
+        trained=sum(counts) + sum(thrown_away.values()),
         lost=sum(max(0, epochs - count) for count in counts),
         twice=sum(max(0, count - epochs) for count in counts),
-        again=thrown_away,
+        again=sum(thrown_away.values()),
+        planned=sum(
+            count
+            for on_s, count in thrown_away.items()
+            if any(begin_s <= on_s < end_s for begin_s, end_s in spans)
+        ),
         rate_off=_off(list(zip(done, _of_highest(steps), strict=True)), should),
         loss=loss,
         steps=len(steps),

@@ -103,8 +103,9 @@ def _result(
     asked_steps = size.steps // 2 if way.steps else 0
     told = account(
         *(found.steps, found.thrown_away, size.samples, size.epochs, found.loss),
-        *(course, asked_steps),
+        *(course, asked_steps, found.planned),
     )
     global_batch = MOST_NODES * size.batch
-    result = Result(way, found.changes, told, found.said, "", asked_steps, global_batch)
+    changes_made = [kind for _, kind in found.changes]
+    result = Result(way, changes_made, told, found.said, "", asked_steps, global_batch)
     return result, found.steps

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from scripts.benchkit.figures import Target, at_most
 from scripts.benchkit.text import markdown, table
 from scripts.exactly_once.account import Account
+from scripts.exactly_once.series import PLANNED
 from scripts.exactly_once.ways import Way
 
-_HEADS = ("", "lost", "twice", "again", "in all", "of", "ended", "rate off", "loss")
-_COLUMNS = ("", "changes", *_HEADS[1:5], *_HEADS[6:], "made")  # of a page
+_HEADS = ("", "lost", "twice", "again", "planned", "in all", "of", "ended", "rate off", "loss")
+_COLUMNS = ("", "changes", *_HEADS[1:6], *_HEADS[7:], "made")  # of a page
 _BEGIN, _END = "<!-- exactly-once -->\n", "<!-- end -->"
 
 
@@ -46,8 +47,9 @@ def rows(results: Sequence[Result]) -> str:
     words = [f"{one.way.name}: {one.wrong}" for one in results if one.wrong]
     legend = (
         "samples: lost (asked for, not in the model), twice (in the model once more than asked\n"
-        "for), again (thrown away by a restart and trained again); rate off: largest distance of\n"
-        "the learning rate from that of the unchanged run at the same sample, of its highest"
+        "for), again (thrown away by a restart and trained again; planned: of these at joins and\n"
+        "planned leaves); rate off: largest distance of the learning rate from that of the\n"
+        "unchanged run at the same sample, of its highest"
     )
     return "\n".join([legend, table([_HEADS, *lines]), *words])
 
@@ -55,10 +57,10 @@ def rows(results: Sequence[Result]) -> str:
 def _row(one: Result) -> list[str]:
     found = one.found
     if found is None:
-        return [one.way.title, *"-----", one.ended, "-", "-"]
-    numbers = (found.lost, found.twice, found.again, found.trained, found.asked)
+        return [one.way.title, *"------", one.ended, "-", "-"]
+    numbers = (found.lost, found.twice, found.again, found.planned, found.trained, found.asked)
     if one.asked_steps:  # it is for no epoch to say which samples it gets
-        cells = ["-", "-", *(f"{number:,}" for number in numbers[2:4]), "-"]
+        cells = ["-", "-", *(f"{number:,}" for number in numbers[2:5]), "-"]
     else:
         cells = [f"{number:,}" for number in numbers]
     loss = "-" if found.loss is None else f"{found.loss:.5f}"
@@ -86,7 +88,7 @@ def renewed(page: str, results: Sequence[Result], made: str, order: Sequence[str
     for one in results:
         head, *cells = _row(one)
         changes = str(len(one.changes)) if one.found else "-"
-        kept[head] = [head, changes, *cells[:4], *cells[5:], made]
+        kept[head] = [head, changes, *cells[:5], *cells[6:], made]
     chosen = [kept[title] for title in order if title in kept]
     return f"{before}{_BEGIN}{markdown(_COLUMNS, chosen)}\n{_END}{after}"
 
@@ -100,4 +102,7 @@ def targets(results: Sequence[Result], global_batch: int) -> list[Target]:
             held.append(at_most(f"{one.way.title}: samples lost", one.found.lost, 0))
             most = changes * global_batch
             held.append(at_most(f"{one.way.title}: samples twice", one.found.twice, most))
+            most = sum(kind in PLANNED for kind in one.changes) * global_batch
+            again = one.found.planned
+            held.append(at_most(f"{one.way.title}: samples again, planned", again, most))
     return held

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 CHANGES = ("join", "leave", "reclaim", "kill", "zero")
+PLANNED = ("join", "leave")  # the others take a node without a word
 MOST_NODES = 3
 
 

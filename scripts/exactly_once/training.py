@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from scripts.elastic_bench.fleet import Training as Unused
 from scripts.elastic_bench.setups import SETUPS
 from scripts.exactly_once.account import Step, in_the_model
 from scripts.exactly_once.programs.recording import SLOW
-from scripts.exactly_once.series import Change
+from scripts.exactly_once.series import PLANNED, Change
 from scripts.exactly_once.ways import Way
 from scripts.labcluster.lab import Tell
 
@@ -50,10 +52,17 @@ class Trained:
     """What a training has written down."""
 
     steps: list[Step]
-    thrown_away: int  # samples
+    thrown_away: dict[float, int]  # samples, by when it trained on
     loss: float | None
     said: list[str]  # our lines in the log, each once
-    changes: list[str]
+    changes: list[tuple[float, str]]  # when (time.monotonic()) and what
+
+    @property
+    def planned(self) -> list[tuple[float, float]]:
+        """When each planned change came, and when the next change of any kind."""
+        ends = [time_s for time_s, _ in self.changes[1:]] + [math.inf]
+        with_ends = zip(self.changes, ends, strict=True)
+        return [(time_s, end_s) for (time_s, kind), end_s in with_ends if kind in PLANNED]
 
 
 class _Programs(Fleet):
@@ -133,8 +142,8 @@ def train(
             tell(f"{change.kind} at {_progress(fleet):,} samples")
             slow = fleet.record / SLOW
             slow.touch()
+            done.append((time.monotonic(), change.kind))
             _let(fleet, change.kind)
-            done.append(change.kind)
             _wait(fleet, lambda: _together(fleet))
             slow.unlink()
         _wait(fleet, lambda: _over(fleet))

@@ -48,15 +48,29 @@ def test_who_loses_all_at_a_change_is_left_at_its_size_until_it_goes_on(setting:
     assert len(setting.on()) == 2
     shown = setting.shown()
     assert str(shown["notice"]).startswith("begins at step 0 again after each change of nodes: ")
-    assert shown["loss"] == {"from_start": True, "seconds": 659.0}
+    assert shown["loss"] == {"from_start": True, "seconds": 659.0, "other_ranks": False}
 
     train(setting, 5, generation=4, from_start=0)  # its user has mended it
     setting.settle()
     assert len(setting.on()) == 3
     shown = setting.shown()
-    assert (shown["notice"], shown["loss"]) == (None, {"from_start": False, "seconds": 0.0})
+    unchanged = {"from_start": False, "seconds": 0.0, "other_ranks": False}
+    assert (shown["notice"], shown["loss"]) == (None, unchanged)
     spent = setting.shown_goodput()
     assert spent["again_s"] == 0.0
+
+
+def test_who_goes_on_with_other_ranks_is_known_for_good(setting: Setting) -> None:
+    for generation, told in ((1, {}), (2, {"other_ranks": 1.0}), (3, {})):
+        setting.now_s += 60
+        setting.say(
+            NoteKind.PROGRESS, nodes=2, steps=9.0 * generation, generation=generation, **told
+        )
+        setting.turn()
+    setting.controller = setting.started()  # another one, from what was saved
+    setting.train(1, generation=3)
+    setting.settle()
+    assert setting.shown()["loss"] == {"from_start": False, "seconds": 0.0, "other_ranks": True}
 
 
 def test_just_after_it_has_begun_again_a_change_costs_little(setting: Setting) -> None:

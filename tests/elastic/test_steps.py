@@ -4,6 +4,7 @@ import os
 import sys
 import time
 import timeit
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -268,16 +269,20 @@ def test_the_number_of_a_process_s_first_step_says_that_it_goes_on(memory: Memor
     assert told == 0
 
 
-@pytest.mark.parametrize(("from_start", "unsaved_s"), [(2, None), (0, 40.0)])
+@pytest.mark.parametrize(
+    ("from_start", "unsaved_s", "other_ranks"), [(2, None, None), (0, 40.0, None), (0, 40.0, 1.0)]
+)
 def test_the_controller_believes_what_a_change_loses(
-    from_start: int, unsaved_s: float | None
+    from_start: int, unsaved_s: float | None, other_ranks: float | None
 ) -> None:
-    now = StepCounts(9, None, 100, 150, False, from_start=from_start, kept_s=110)
+    counted = StepCounts(9, None, 100, 150, False, from_start=from_start, kept_s=110)
+    now = replace(counted, other_ranks=bool(other_ranks))
     told = measures(Era(2, 1, StepCounts(9, None, 1, 10, False)), now)
     note = Note(NoteKind.PROGRESS, 7, measures=tuple(told.items()))
     report = read_report(NumberedNote(1, 5.0, note), 4)
     assert report is not None
-    assert (report.from_start, report.unsaved_s) == (from_start, unsaved_s)
+    told_of = (report.from_start, report.unsaved_s, report.other_ranks)
+    assert told_of == (from_start, unsaved_s, other_ranks)
 
 
 @pytest.mark.usefixtures("watched")
@@ -355,7 +360,7 @@ def test_another_number_of_ranks_is_told_unless_ours_counts_samples(
         train(memory, optimizer)
         optimizer.load_state_dict(optimizer.state_dict())
     told = capsys.readouterr().err.count("3 ranks go on where 2 had trained")
-    assert told == (not helped)
+    assert told == memory.read().other_ranks == (not helped)
 
 
 @pytest.mark.usefixtures("watched")

@@ -9,6 +9,7 @@ import pytest
 from scripts.exactly_once.account import Account, Step, account, in_the_model
 from scripts.exactly_once.report import Result, renewed
 from scripts.exactly_once.series import CHANGES, MOST_NODES, series
+from scripts.exactly_once.training import Trained
 from scripts.exactly_once.ways import UNCHANGED, WAYS
 
 
@@ -37,10 +38,30 @@ def test_steps_after_the_last_ones_checkpoint_are_not_in_the_model() -> None:
     last = [step(3, "b", 10, 3, 4)]
     steps, thrown_away = in_the_model({"one": first, "two": last})
     assert [one.number for one in steps] == [1, 2, 3]
-    assert thrown_away == 6
+    assert thrown_away == {10: 6}
     told = account(steps, thrown_away, samples=9, epochs=1, loss=None)
     assert told.lost == 5  # 0 and 5 to 8
     assert not told.exact
+
+
+@pytest.mark.parametrize(
+    ("changes", "planned"),
+    [
+        ([(3.5, "leave")], 2),
+        ([(3.5, "kill")], 0),
+        ([(0.5, "join"), (3.5, "reclaim")], 0),
+        ([(3.5, "join"), (4.5, "kill")], 2),
+    ],
+)
+def test_what_a_planned_change_throws_away_is_told_from_what_a_kill_does(
+    changes: list[tuple[float, str]], planned: int
+) -> None:
+    first = [step(1, "a", 1, 0), step(2, "a", 2, 1), step(3, "a", 3, 2)]
+    again = [step(2, "b", 4, 1), step(3, "b", 5, 2)]
+    steps, thrown_away = in_the_model({"one": first, "two": again})
+    spans = Trained(steps, thrown_away, 0.0, [], changes).planned
+    told = account(steps, thrown_away, samples=3, epochs=1, loss=0.5, planned=spans)
+    assert (told.again, told.planned) == (2, planned)
 
 
 def test_ranks_of_one_step_are_one_step() -> None:
@@ -53,12 +74,12 @@ def test_in_process_a_step_that_was_given_up_does_not_count() -> None:
     given_up = [step(1, "1", 1, 0), step(1, "2", 2, 0, 1), {"done": 1, "time_s": 3}]
     steps, thrown_away = in_the_model({"one": given_up})
     assert [one.numbers for one in steps] == [(0, 1)]
-    assert thrown_away == 0
+    assert thrown_away == {}
 
 
 def test_too_often_is_told_beside_too_seldom() -> None:
     steps, _ = in_the_model({"one": [step(1, "a", 1, 0, 0, 1)]})
-    told = account(steps, 0, samples=3, epochs=1, loss=0.0)
+    told = account(steps, {}, samples=3, epochs=1, loss=0.0)
     assert (told.lost, told.twice) == (1, 1)
 
 
@@ -76,10 +97,10 @@ def test_a_series_has_every_change_and_never_takes_the_last_node(seed: int) -> N
 def test_the_rate_is_compared_with_that_of_a_run_without_changes() -> None:
     course = [Step(number, 1, rate, (number,)) for number, rate in enumerate((4.0, 2.0, 1.0, 0.5))]
     by_samples = [Step(1, 1, 8.0, (0, 1)), Step(2, 2, 2.0, (2, 3))]
-    assert account(by_samples, 0, 4, 1, 0.0, course).rate_off == 0.0
+    assert account(by_samples, {}, 4, 1, 0.0, course).rate_off == 0.0
     by_steps = [Step(1, 1, 8.0, (0, 1)), Step(2, 2, 4.0, (2, 3))]
-    assert account(by_steps, 0, 4, 1, 0.0, course).rate_off == pytest.approx(0.25)
-    asked = account(by_steps, 0, 4, 1, 0.0, asked_steps=2)
+    assert account(by_steps, {}, 4, 1, 0.0, course).rate_off == pytest.approx(0.25)
+    asked = account(by_steps, {}, 4, 1, 0.0, asked_steps=2)
     assert (asked.steps, asked.rate_off) == (2, 0.0)
 
 
@@ -98,7 +119,7 @@ def test_the_rate_is_compared_with_that_of_a_run_without_changes() -> None:
 def test_a_training_ends_when_it_has_what_was_asked_for(
     loss: float | None, lost: int, twice: int, steps: int, asked_steps: int, ended: str
 ) -> None:
-    found = Account(96, 96, lost, twice, 0, 0.0, loss, steps)
+    found = Account(96, 96, lost, twice, 0, 0, 0.0, loss, steps)
     told = Result(UNCHANGED, ["join"], found, asked_steps=asked_steps, global_batch=24)
     assert told.ended == ended
 
@@ -108,7 +129,7 @@ def test_a_page_keeps_the_rows_of_other_runs() -> None:
     order = [one.title for one in WAYS.values()]
     first, second = WAYS["ddp"], WAYS["trainer"]
     for way, lost, made in ((second, 1, "day 1"), (first, 2, "day 2"), (second, 3, "day 3")):
-        found = Account(1920, 1920, lost, 0, 0, 0.0, 0.1, 240)
+        found = Account(1920, 1920, lost, 0, 0, 0, 0.0, 0.1, 240)
         page = renewed(page, [Result(way, ["join", "leave"], found)], made, order)
     lines = page.splitlines()
     assert lines[0] == "Words."

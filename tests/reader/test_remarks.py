@@ -60,6 +60,7 @@ def test_there_is_nothing_to_say_of_a_trainer_that_is_well() -> None:
         ({"rescale": {"up": {"seconds": 25.0, "count": 2}}}, "advice", "stands still for 25 s"),
         ({"refused_reports": 2}, "advice", "2 of its reports"),
         ({"samples": None}, "advice", "elastic.step(samples=...)"),
+        ({"loss": {"other_ranks": True}}, "advice", "let it write samples down"),
     ],
 )  # fmt: skip
 def test_what_is_remarkable_is_said(changes: dict[str, Any], level: str, text: str) -> None:

@@ -59,8 +59,9 @@ class Report:
     ``pause_s`` is how long training made no progress before that generation, None if not reported;
     in ``again_s`` of it steps were trained again. ``alone`` is 1 if each process trains by itself.
     ``from_start`` is how often in a row the script has begun at step 0 again, 0 if it went on;
-    ``unsaved_s`` how long it has trained since its last checkpoint. ``measures`` are the script's
-    own measurements.
+    ``unsaved_s`` how long it has trained since its last checkpoint. ``other_ranks`` is 1 if it went
+    on with another number of ranks, where nothing of ours translates its counts of batches.
+    ``measures`` are the script's own measurements.
     """
 
     time_s: float
@@ -73,6 +74,7 @@ class Report:
     alone: float | None = None
     from_start: int | None = None
     unsaved_s: float | None = None
+    other_ranks: float | None = None
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -84,7 +86,7 @@ def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
     measures = dict(numbered.note.measures)
     most = {"samples": _MOST, "steps": _MOST, "generation": _MOST, "nodes": max_nodes}
     most |= {"pause_s": _LONGEST_PAUSE_S, "again_s": _LONGEST_PAUSE_S, "alone": 1}
-    most |= {"from_start": _MOST, "unsaved_s": _MOST}
+    most |= {"from_start": _MOST, "unsaved_s": _MOST, "other_ranks": 1}
     known = {name: measures.pop(name, None) for name in most}
     if not all(value is None or 0 <= value <= most[name] for name, value in known.items()):
         return None  # nan is not in any range

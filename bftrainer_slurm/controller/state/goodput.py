@@ -23,12 +23,14 @@ class Loss:
 
     ``from_start`` is how often in a row it has begun at step 0 again after a change. It has trained
     for ``present_s`` since its last start, and for ``unsaved_s`` since its last checkpoint, 0 if
-    the time is not known or a planned change loses nothing.
+    the time is not known or a planned change loses nothing. ``other_ranks``: once it went on with
+    another number of ranks, and counts of batches in its checkpoint meant other samples.
     """
 
     from_start: int = 0
     present_s: float = 0.0
     unsaved_s: float = 0.0
+    other_ranks: bool = False
 
     @property
     def begins_anew(self) -> bool:
@@ -45,7 +47,7 @@ class Loss:
         """Return the loss after more training without a change."""
         count = self.from_start if report.from_start is None else report.from_start
         count = max(count, self.from_start) if count else 0
-        return Loss(count, self.present_s + seconds, report.unsaved_s or 0.0)
+        return self._after(report, count, self.present_s + seconds)
 
     def restarted(self, seconds: float, report: Report) -> tuple[Loss, float]:
         """Return the loss after a new start, and how many seconds of before are trained again.
@@ -56,19 +58,24 @@ class Loss:
         count = self.from_start  # if its first node has not trained before, and cannot tell
         if report.from_start is not None:
             count = max(count + 1, report.from_start) if report.from_start else 0
-        after = Loss(count, 0.0, report.unsaved_s or 0.0)
+        after = self._after(report, count, 0.0)
         if report.again_s:
             return after, 0.0
         if report.from_start or after.begins_anew:
             return after, self.present_s + seconds
         return after, min(self.present_s, self.unsaved_s)
 
+    def _after(self, report: Report, from_start: int, present_s: float) -> Loss:
+        other_ranks = self.other_ranks or bool(report.other_ranks)
+        return Loss(from_start, present_s, report.unsaved_s or 0.0, other_ranks)
+
 
 NO_LOSS = Loss()
 
 
 WORK_COLUMNS = (
-    "since_s, time_s, trained_s, rescaling_s, generation, again_s, from_start, present_s, unsaved_s"
+    "since_s, time_s, trained_s, rescaling_s, generation, again_s, "
+    "from_start, present_s, unsaved_s, other_ranks"
 )
 _OWN = 6  # columns that are not of its loss
 

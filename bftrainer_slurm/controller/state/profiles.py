@@ -199,7 +199,11 @@ class Profiles:
                 name: {"seconds": seconds, "count": len(self._costs(known, grew))}
                 for name, seconds, grew in (("up", costs.up_s, True), ("down", costs.down_s, False))
             },
-            "loss": {"from_start": known.loss.begins_anew, "seconds": known.loss.seconds},
+            "loss": {
+                "from_start": known.loss.begins_anew,
+                "seconds": known.loss.seconds,
+                "other_ranks": bool(known.loss.other_ranks),
+            },
         }
 
     def forget(self, keep: frozenset[int]) -> None:
