@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,8 @@ class Trained:
     @property
     def planned(self) -> list[tuple[float, float]]:
         """When each planned change came, and when the next change of any kind."""
-        ends = [time_s for time_s, _ in self.changes[1:]] + [math.inf]
-        with_ends = zip(self.changes, ends, strict=True)
-        return [(time_s, end_s) for (time_s, kind), end_s in with_ends if kind in PLANNED]
+        pairs = pairwise([*self.changes, (math.inf, "")])
+        return [(time_s, end_s) for (time_s, kind), (end_s, _) in pairs if kind in PLANNED]
 
 
 class _Programs(Fleet):

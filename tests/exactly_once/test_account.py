@@ -47,6 +47,7 @@ def test_steps_after_the_last_ones_checkpoint_are_not_in_the_model() -> None:
 @pytest.mark.parametrize(
     ("changes", "planned"),
     [
+        ([], 0),
         ([(3.5, "leave")], 2),
         ([(3.5, "kill")], 0),
         ([(0.5, "join"), (3.5, "reclaim")], 0),
