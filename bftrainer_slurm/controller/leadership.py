@@ -2,8 +2,7 @@
 
 ``keeper.lease`` holds the lease, and ends the process with it. Each host has a history of its own,
 because two hosts must not write one SQLite file. What plans and verdicts rest on is copied to the
-folder that they share: which trainers are over, which have begun, what was measured, and which
-elements were asked to leave.
+folder that they share, see ``state.learnt``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from bftrainer_slurm.controller.leadership import LeadersGateway, SharedHistory,
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import Database
 from bftrainer_slurm.controller.state.history import History, Stay
-from bftrainer_slurm.controller.state.lessons import Job, Look, Rescale
+from bftrainer_slurm.controller.state.lessons import Job, Look
 from bftrainer_slurm.keeper.home import StateError
 from bftrainer_slurm.keeper.lease import ROUND_S, SETTLE_S, VALID_S, Lease
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -165,7 +165,7 @@ def full_disk(database: Database) -> None:
     raise sqlite3.OperationalError("database or disk is full")
 
 
-def test_what_one_host_has_measured_the_other_knows(hosts: tuple[Path, Path, Path]) -> None:
+def test_what_one_host_has_measured_last_the_other_knows(hosts: tuple[Path, Path, Path]) -> None:
     a, b, shared = hosts
     with leading(a, shared) as first:
         tell_all(first)
@@ -183,16 +183,13 @@ LOOK = Look(7, "samples", 2, NOW_S, 50.0, 20.0)
 def tell_all(history: History) -> None:
     history.meet(7, "id", NOW_S)
     history.begin_stay(ElementId(7, 0), "n1", NOW_S)
-    for number in range(3):
-        history.lessons.add_look(JOB, replace(LOOK, time_s=NOW_S + number))
-        rescale = Rescale(Runtime.WORKER, True, NOW_S + number, 0.5)
-        history.lessons.add_rescale(JOB, rescale)
+    history.lessons.add_look(JOB, LOOK)
     history.lessons.set_reform(7, Reform(NOW_S, Runtime.WORKER, 3, 2))
 
 
 def known(history: History) -> tuple[object, ...]:
     lessons = history.lessons
-    about = lessons.looks(JOB), lessons.rescales(JOB), lessons.reform(7)
+    about = lessons.looks(JOB), lessons.reform(7)
     return *about, history.has_trained(7), history.has_begun(7)
 
 

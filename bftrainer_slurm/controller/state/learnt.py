@@ -1,32 +1,43 @@
 """What one host's controller leaves to that of another: rows of its history, checked when read.
 
-Whatever has damaged them on their way: rows that make no sense are left out.
+Of each trainer: whether it is over, has begun or has trained, its generation, and who was asked to
+leave. Curves and costs are measured anew. Rows that make no sense are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from types import GenericAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from bftrainer_slurm.controller.observe.reports import Runtime
+import msgspec
+
 from bftrainer_slurm.controller.state.database import Database, Statement, reading
 from bftrainer_slurm.controller.state.trainer_state import differ
 
 Row: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = Mapping[str, list[Row]]  # by table, the newest last
-_Value = TypeVar("_Value")
 
 _MOST_ROWS = 10_000  # of a table; those of all tables are written at once (``Database``)
 _READ_S = 15.0
-# The columns of each table. Those before ``time_s`` say what a row is about.
-_TABLES = {
-    "trainers": ("array", "id", "time_s", "over", "begun"),
-    "looks": ("user", "name", "array", "unit", "nodes", "time_s", "rate", "seconds"),
-    "rescales": ("user", "name", "runtime", "grew", "time_s", "seconds"),
-    "reforms": ("array", "time_s", "runtime", "generation", "nodes"),
-    "asked": ("array", "task", "time_s", "node", "start_s"),
+_Number: TypeAlias = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
+_Id: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+_Generation: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
+_Nodes: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+_Runtime: TypeAlias = Literal["c10d", "bftrainer", "in-process"]
+_Unit: TypeAlias = Literal["samples", "steps"]
+# The columns of each table. There is one row of each array, or task that was asked.
+_TABLES: Mapping[str, Mapping[str, Any]] = {
+    "trainers": {"array": _Id, "id": str, "time_s": _Number, "over": str | None}
+    | {"begun": Literal[0, 1]},
+    "looks": {"user": str, "name": str, "array": _Id, "unit": _Unit, "nodes": _Nodes}
+    | dict.fromkeys(("time_s", "rate", "seconds"), _Number),
+    "reforms": {"array": _Id, "time_s": _Number, "runtime": _Runtime}
+    | {"generation": _Generation, "nodes": _Nodes},
+    "asked": {"array": _Id, "task": _Id, "time_s": _Number, "node": str, "start_s": _Number},
 }
+_TYPES = {table: GenericAlias(tuple, tuple(columns.values())) for table, columns in _TABLES.items()}
 # One of the two ids may be empty: not known.
 _LEFT = (
     "INSERT INTO trainers (array, id, time_s, over, begun) VALUES (?, ?, ?, ?, ?) "
@@ -37,46 +48,22 @@ NO_ROWS: Rows = {table: [] for table in _TABLES}
 _SAID = {
     "begun": "begun OR EXISTS (SELECT 1 FROM stays WHERE stays.array = trainers.array) AS begun"
 }
-# Whoever has learnt a lot must not push out the others: the newest row about each thing comes
-# first, then the second ones. Of ``lessons`` the newest is the one that was written last.
-_NEWER = {"looks": "rowid", "rescales": "rowid"}
 _ROWS = """
 SELECT {columns} FROM (
-    SELECT {said}, {newer} AS place,
-        row_number() OVER (PARTITION BY {about} ORDER BY {newer} DESC) AS age
-    FROM {table} ORDER BY age, place DESC LIMIT {most}
-) ORDER BY place
+    SELECT {said}, row_number() OVER (PARTITION BY {about} ORDER BY time_s DESC) AS age
+    FROM {table} ORDER BY age, time_s DESC LIMIT {most}
+) WHERE age = 1 ORDER BY time_s
+"""
+# One that lies in the future is not newer: the clock was wrong when it was written.
+_LATER = """
+INSERT OR REPLACE INTO {table} ({columns}) SELECT {values}
+WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {these} AND time_s BETWEEN ? AND ?)
 """
 
 
-def _among(*values: object) -> Callable[[Any], bool]:
-    return lambda value: type(value) in (int, str) and value in values
-
-
-def _whole(least: int, most: int = 10**15) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and least <= value <= most
-
-
-def _text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _number(value: Any) -> bool:
-    """Whether plans can use a time, a rate or a duration: nan and infinity are in no range."""
-    return type(value) in (int, float) and 0 < value < 1e15
-
-
-_MAY_BE: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("user", "name", "id", "node"), _text),
-    **dict.fromkeys(("time_s", "start_s", "rate", "seconds"), _number),
-    **dict.fromkeys(("begun", "grew"), _among(0, 1)),
-    **dict.fromkeys(("array", "task"), _whole(0)),
-    "nodes": _whole(1, 10**6),
-    "generation": _whole(1),
-    "unit": _among("samples", "steps"),
-    "runtime": _among(*(one.value for one in Runtime)),
-    "over": lambda value: value is None or _text(value),
-}
+def _about(table: str) -> list[str]:
+    """Return the columns that say what a row is about."""
+    return [column for column in ("array", "task") if column in _TABLES[table]]
 
 
 def rows_of(history: Path) -> Rows:
@@ -90,20 +77,11 @@ def rows_of(history: Path) -> Rows:
 
 
 def _query(table: str) -> str:
-    columns = _TABLES[table]
+    columns, about = _TABLES[table], ", ".join(_about(table))
+    said = ", ".join(_SAID.get(column, column) for column in columns)
     return _ROWS.format(
-        table=table,
-        columns=", ".join(columns),
-        said=", ".join(_SAID.get(column, column) for column in columns),
-        newer=_NEWER.get(table, "time_s"),
-        about=", ".join(_about(table, columns)),
-        most=_MOST_ROWS,
+        table=table, columns=", ".join(columns), said=said, about=about, most=_MOST_ROWS
     )
-
-
-def _about(table: str, row: tuple[_Value, ...]) -> tuple[_Value, ...]:
-    """Return the part of a row, or of the table's columns, that says what a row is about."""
-    return row[: _TABLES[table].index("time_s")]
 
 
 def sensible(rows: Any) -> Rows:
@@ -115,15 +93,14 @@ def sensible(rows: Any) -> Rows:
         AttributeError, LookupError, TypeError: these are no rows.
     """
 
-    def fits(columns: tuple[str, ...], row: Any) -> bool:
-        if not isinstance(row, list) or len(row) != len(columns):
-            return False
-        return all(_MAY_BE[name](value) for name, value in zip(columns, row, strict=True))
+    def fitting(table: str) -> Iterator[Row]:
+        for row in rows.get(table, ())[-_MOST_ROWS:]:
+            try:
+                yield msgspec.convert(row, _TYPES[table])
+            except (msgspec.ValidationError, OverflowError):
+                continue
 
-    return {
-        table: [tuple(row) for row in rows.get(table, ())[-_MOST_ROWS:] if fits(columns, row)]
-        for table, columns in _TABLES.items()
-    }
+    return {table: list(fitting(table)) for table in _TABLES}
 
 
 def taken_over(
@@ -142,48 +119,21 @@ def taken_over(
             gone.add(array)
         elif differ(id_, own_id):
             forget(array)
-    looks = [row for row in rows["looks"] if row[2] not in gone]
-    return [
-        *((_LEFT, row) for row in rows["trainers"] if row[0] not in gone),
-        *_news("looks", looks, database),
-        *_news("rescales", rows["rescales"], database),
-        *(_later("reforms", row, now_s) for row in rows["reforms"] if row[0] not in gone),
-        *(_later("asked", row, now_s) for row in rows["asked"] if row[0] not in gone),
-    ]
-
-
-def _news(table: str, rows: Sequence[Row], database: Database) -> list[Statement]:
-    """Return the statements that add the rows that are news here, where many are about one thing.
-
-    They were written after the last one that is known: no matter when, clocks differ and are set.
-    """
-    keys = _about(table, _TABLES[table])
-    known = set(database.read(f"SELECT {', '.join(keys)}, time_s FROM {table}"))
-    found: list[Row] = []
-    done: set[Row] = set()
-    for row in reversed(rows):
-        what = _about(table, row)
-        if row[: len(keys) + 1] in known:
-            done.add(what)
-        elif what not in done:
-            found.append(row)
-    return [(_adding(table, "VALUES ({values})"), row) for row in reversed(found)]
+    news: list[Statement] = [(_LEFT, row) for row in rows["trainers"] if row[0] not in gone]
+    for table in ("looks", "reforms", "asked"):
+        array = [*_TABLES[table]].index("array")
+        news += (_later(table, row, now_s) for row in rows[table] if row[array] not in gone)
+    return news
 
 
 def _later(table: str, row: Row, now_s: float) -> Statement:
-    """Return the statement that adds a row, unless the only one about the same is as new.
-
-    One that lies in the future is not: the clock was wrong when it was written.
-    """
-    keys = _about(table, _TABLES[table])
-    newer = " AND ".join([*(f"{key} = ?" for key in keys), "time_s BETWEEN ? AND ?"])
-    add = _adding(
-        table, f"SELECT {{values}} WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {newer})"
+    """Return the statement that adds a row, unless one about the same is as new."""
+    columns, about = _TABLES[table], _about(table)
+    query = _LATER.format(
+        table=table,
+        columns=", ".join(columns),
+        values=", ".join("?" * len(columns)),
+        these=" AND ".join(f"{column} = ?" for column in about),
     )
-    return add, (*row, *row[: len(keys) + 1], now_s)
-
-
-def _adding(table: str, what: str) -> str:
-    columns = _TABLES[table]
-    values = what.format(values=", ".join("?" * len(columns)))
-    return f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) {values}"
+    named = dict(zip(columns, row, strict=True))
+    return query, (*row, *(named[column] for column in (*about, "time_s")), now_s)

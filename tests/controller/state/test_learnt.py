@@ -11,23 +11,22 @@ import pytest
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import put
 from bftrainer_slurm.controller.state.history import History, Stay
-from bftrainer_slurm.controller.state.learnt import NO_ROWS, rows_of, sensible
-from bftrainer_slurm.controller.state.lessons import Job, Look, Rescale
+from bftrainer_slurm.controller.state.learnt import rows_of, sensible
+from bftrainer_slurm.controller.state.lessons import Job, Look
 from bftrainer_slurm.model import ElementId
 
 NOW_S = 1e9
 JOB = Job("alice", "digits")
 TRAINER, LOOK = [7, "id", 5.0, None, 1], ["alice", "digits", 7, "samples", 2, 5.0, 50.0, 20.0]
-RESCALE, REFORM = ["alice", "digits", "in-process", 1, 5.0, 0.5], [7, 5.0, "in-process", 3, 2]
+REFORM = [7, 5.0, "in-process", 3, 2]
 ASKED = [7, 3, 5.0, "n1", 4.0]
-GOOD = {
+GOOD: dict[str, list[list[Any]]] = {
     "trainers": [TRAINER],
     "looks": [LOOK],
-    "rescales": [RESCALE],
     "reforms": [REFORM],
     "asked": [ASKED],
 }
-NO_NUMBERS = [None, "5", True, [], float("nan"), float("inf"), 0, -1.0, 1e300, 10**400]
+NO_NUMBERS: list[Any] = [None, "5", True, [], float("nan"), float("inf"), 0, -1.0, 1e300, 10**400]
 
 
 def test_what_a_history_holds_is_read_again_as_it_was(tmp_path: Path) -> None:
@@ -36,7 +35,6 @@ def test_what_a_history_holds_is_read_again_as_it_was(tmp_path: Path) -> None:
     history.meet(8, "", 6.0)
     history.end(8, "finished")
     history.lessons.add_look(JOB, Look(7, "samples", 2, 5.0, 50.0, 20.0))
-    history.lessons.add_rescale(JOB, Rescale(Runtime.WORKER, True, 5.0, 0.5))
     history.lessons.set_reform(7, Reform(5.0, Runtime.WORKER, 3, 2))
     history.ask([Stay(ElementId(7, 3), "n1", 4.0)], 5.0)
     left = json.loads(json.dumps(rows_of(tmp_path / "history.sqlite")))
@@ -62,9 +60,6 @@ BAD = [
     *bad("looks", 3, "epochs", None, 7),
     *bad("looks", 4, 0, -1, 2.0, 10**9, None),
     *(one for column in (5, 6, 7) for one in bad("looks", column, *NO_NUMBERS)),
-    *bad("rescales", 2, "torchrun", None, 7),
-    *bad("rescales", 3, 2, "1", True, None),
-    *bad("rescales", 5, *NO_NUMBERS),
     *bad("reforms", 2, "torchrun", None),
     *bad("reforms", 3, 0, 1.5, None, 10**30),
     *bad("asked", 1, None, "3", -1, 3.0),
@@ -91,36 +86,19 @@ def test_of_very_many_rows_the_newest_are_taken() -> None:
     assert taken[-1][5] == 99_999
 
 
-def test_those_who_learn_a_lot_push_out_nobody(tmp_path: Path) -> None:
+def test_of_the_measurements_of_a_trainer_the_last_is_left(tmp_path: Path) -> None:
     history = History(tmp_path / "history.sqlite")
-    sizes, waits = range(1, 17), Job("bob", "waits")
-    for nodes in sizes:
-        history.lessons.add_look(waits, Look(7, "samples", nodes, 5.0, 50.0, 20.0))
-    history.lessons.add_rescale(waits, Rescale(Runtime.WORKER, True, 5.0, 0.5))
-    busy = [
-        ("looks", ("alice", f"job{array}", array, "samples", nodes, 6.0 + time_s, 50.0, 20.0))
-        for array in range(100, 160)
-        for nodes in sizes
-        for time_s in range(16)
-    ]
-    busy += [
-        ("rescales", ("alice", f"job{name}", "in-process", 1, 6.0 + time_s, 0.5))
-        for name in range(1500)
-        for time_s in range(9)
-    ]
-    history.database.write(*(put(table, *row) for table, row in busy))
-    left = rows_of(tmp_path / "history.sqlite")
-    assert len(left["looks"]) < len(sizes) * 16 * 60
-    assert [row[4] for row in left["looks"] if row[0] == "bob"] == [*sizes]
-    assert [row for row in left["rescales"] if row[0] == "bob"] != []
+    for array, time_s in ((7, 5.0), (8, 6.0), (7, 9.0), (7, 7.0)):
+        history.lessons.add_look(JOB, Look(array, "samples", 2, time_s, 50.0, 20.0))
+    left = rows_of(tmp_path / "history.sqlite")["looks"]
+    assert [(row[2], row[5]) for row in left] == [(8, 6.0), (7, 9.0)]
 
 
 def test_as_many_rows_as_another_host_can_leave_are_all_learnt() -> None:
     many = range(1, 12_001)
     left = {
         "trainers": [[array, "id", 5.0, "given up", 1] for array in many],
-        "looks": [["alice", f"job{number}", *LOOK[2:]] for number in many],
-        "rescales": [["alice", f"job{number}", *RESCALE[2:]] for number in many],
+        "looks": [[*LOOK[:2], array, *LOOK[3:]] for array in many],
         "reforms": [[array, *REFORM[1:]] for array in many],
         "asked": [[array, *ASKED[1:]] for array in many],
     }
@@ -145,46 +123,13 @@ def test_trainers_that_were_met_lately_are_not_pushed_out_by_higher_numbers(
     assert (7, "id", 6.0, "given up", 0) in left
 
 
-def test_the_newest_are_those_that_were_written_last_whatever_the_clock_said(
-    tmp_path: Path,
-) -> None:
-    history = History(tmp_path / "history.sqlite")
-    for time_s in (2e9, 5.0, 6.0):  # the clock was wrong at first
-        history.lessons.add_look(JOB, Look(7, "samples", 2, time_s, 50.0, 20.0))
-    left = rows_of(tmp_path / "history.sqlite")
-    assert [row[5] for row in left["looks"]] == [2e9, 5.0, 6.0]
-    assert times(History(":memory:"), left["looks"]) == [2e9, 5.0, 6.0]
-
-
-OWN = [4.0, 2e9]  # the second one in the future
-
-
-def times(history: History, looks: list[tuple[Any, ...]]) -> list[float]:
-    """The times of the looks that a history has after it has learnt some."""
-    history.learn({**NO_ROWS, "looks": looks})
-    rows = history.database.read("SELECT time_s FROM looks ORDER BY rowid")
-    return [time_s for (time_s,) in rows]
-
-
-@pytest.mark.parametrize(
-    ("told", "known"),
-    [
-        pytest.param([], OWN, id="nothing"),
-        pytest.param([5.0, 6.0], [*OWN, 5.0, 6.0], id="only news"),
-        pytest.param([1.0, 4.0, 2e9, 3.0], [*OWN, 3.0], id="what came after what is known"),
-        pytest.param([1.0, 4.0], OWN, id="no news"),
-        pytest.param([*OWN, 3e9], [*OWN, 3e9], id="from the future"),
-    ],
-)
-def test_what_is_learnt_is_what_was_written_after_what_is_known(
-    told: list[float], known: list[float]
-) -> None:
+def test_what_is_measured_here_since_counts_more_than_what_is_learnt() -> None:
     history = History(":memory:", lambda: NOW_S)
-    for time_s in OWN:
-        history.lessons.add_look(JOB, Look(7, "samples", 2, time_s, 50.0, 20.0))
-    looks = [(*LOOK[:5], time_s, *LOOK[6:]) for time_s in told]
-    assert times(history, looks) == known
-    assert times(history, looks) == known  # and no news any more
+    history.lessons.add_look(JOB, Look(7, "samples", 2, 6.0, 50.0, 20.0))
+    history.learn(sensible(GOOD))
+    history.learn(sensible(GOOD | {"looks": [[*LOOK[:2], 8, *LOOK[3:]]]}))
+    rows = history.database.read("SELECT array, time_s FROM looks ORDER BY rowid")
+    assert rows == [(7, 6.0), (8, 5.0)]
 
 
 @pytest.mark.parametrize(
