@@ -39,12 +39,13 @@ def test_who_waits_for_a_peer_that_does_not_come_is_free_when_the_keeper_says_so
     group.close()
 
 
+def refuse(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 def test_who_waits_is_free_also_where_no_thread_can_be_started_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     def abort(_: TCPStore) -> None:
         monkeypatch.setattr(threading.Thread, "start", refuse)
         group.abort("the peer is lost")
@@ -52,6 +53,17 @@ def test_who_waits_is_free_also_where_no_thread_can_be_started_any_more(
     group = Communicator()
     with pytest.raises(PeerLostError):
         form(group, abort)
+    group.close()
+
+
+def test_without_the_thread_that_would_abort_a_group_the_process_ends_and_forms_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not as if a peer were lost: it would try again and again."""
+    group = Communicator()
+    with monkeypatch.context() as without, pytest.raises(RuntimeError, match="new thread"):
+        without.setattr(threading.Thread, "start", refuse)
+        group.form(TWO, "127.0.0.1", lambda _: None)
     group.close()
 
 
@@ -100,3 +112,41 @@ def test_a_store_that_does_not_answer_holds_nobody_once_the_keeper_has_spoken() 
         with pytest.raises(PeerLostError):
             group.form(second, "127.0.0.1", lambda _: None)
     group.close()
+
+
+# The keeper says at once that the first generation has ended; the store of its rank 0 hangs.
+TOLD_AT_ONCE = """
+import socket
+from bftrainer_slurm.elastic.inprocess import peers
+from bftrainer_slurm.keeper.messages import Change, Generation, Peer
+
+class Told:
+    def __init__(self, *given, on_notice):
+        self.change, self.hear = None, on_notice
+    def wait_generation(self):
+        generation, *more = next(said)
+        for notice in (generation, *more):
+            self.change = notice if isinstance(notice, Change) else None
+            self.hear(notice)
+        return generation
+    def ready(self, *given, **options): pass
+    def offer_store(self, *given): pass
+    def start(self): pass
+    def broken(self): pass
+
+members = Peer(0, "n0", 0), Peer(1, "n1", 0)
+peers.Membership = Told
+element = {"BFTRAINER_KEEPER": "127.0.0.1:1", "BFTRAINER_ELEMENT": "12_1", "SLURMD_NODENAME": "n1"}
+with socket.create_server(("127.0.0.1", 0)) as frozen:
+    store = f"127.0.0.1:{frozen.getsockname()[1]}"
+    ended = Generation(1, 1, 2, False, store, members), Change(1, False, "loss")
+    said = iter([ended, (Generation(2, 0, 1, False, None, members[1:]),)])
+    print(peers.ElementPeers(element, None).form(None).number)
+"""
+
+
+def test_a_change_that_comes_just_after_its_generation_is_not_forgotten() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", TOLD_AT_ONCE], check=True, capture_output=True, timeout=100
+    )
+    assert told.stdout == b"2\n"

@@ -89,14 +89,17 @@ def test_a_node_that_comes_when_the_training_has_finished_ends_well_and_begins_n
     assert said in log_of(workers, 2)
 
 
-def test_a_node_whose_gradients_come_in_another_order_trains_with_the_others(start: Start) -> None:
-    workers = start(2, swapped="n1")
-    workers.start(2)
+def test_a_group_of_one_whose_gradients_come_in_another_order_trains_with_those_who_join(
+    start: Start,
+) -> None:
+    workers = start(1, swapped="n0")
+    workers.wait_for_steps(0)
+    workers.start(1, 2)
     workers.wait_for_world(3, 0, 1, 2)
     workers.wait_for_steps(0)
-    workers.kill(0)
-    workers.wait_for_world(2, 1, 2)
-    end(workers, 1, 2)
+    workers.kill(1)
+    workers.wait_for_world(2, 0, 2)
+    end(workers, 0, 2)
     assert_one_state(workers)
 
 

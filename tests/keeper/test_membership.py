@@ -319,6 +319,33 @@ def test_what_nobody_foresaw_ends_a_wait_and_says_why(
     assert "takes no part in its trainer any more" in caplog.text
 
 
+def test_a_member_whose_thread_cannot_start_ends(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as without, pytest.raises(RuntimeError, match="new thread"):
+        without.setattr(threading.Thread, "start", refuse)
+        keeper.member(1)
+
+
+def test_a_change_that_comes_before_its_generation_was_taken_is_not_forgotten(
+    keeper: Inside,
+) -> None:
+    heard: list[Notice] = []
+    first = keeper.member(1, on_notice=heard.append)
+    first.ready(-1, "new")
+    wait_until(lambda: first.connected)
+    second = keeper.member(2)
+    second.ready(-1, "new")
+    wait_until(lambda: heard)
+    second.close()
+    wait_until(lambda: first.change)
+    assert first.wait_generation(60).rank == 0
+    assert first.ended
+
+
 def test_who_can_hear_the_keeper_no_more_stops_at_the_next_step(keeper: Inside) -> None:
     member = keeper.member(1, on_notice=fail)
     member.ready(-1, "new")
