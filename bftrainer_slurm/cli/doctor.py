@@ -129,7 +129,7 @@ def _try(ordinary: str | None, as_json: bool) -> None:
 
 
 def document(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return the findings as JSON has them; the schema is in docs/json.md."""
+    """Return the findings as JSON has them; the schema is in docs/internals/json.md."""
     counts = Counter(one.level.value for one in findings)
     return {
         "schema": SCHEMA,

@@ -56,7 +56,7 @@ def explain(trainer: str, back: int | None, side: Side, as_json: bool) -> None:
 
 
 def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the known reasons as JSON has them; the schema is in docs/json.md."""
+    """Return the known reasons as JSON has them; the schema is in docs/internals/json.md."""
     kept = (
         *("array", "name", "user", "state", "why", "min_nodes", "max_nodes", "sizes", "step"),
         *("nodes", "starting"),

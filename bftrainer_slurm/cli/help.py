@@ -16,12 +16,17 @@ from bftrainer_slurm.cli.common import fail
 _IN_CLONE = Path(bftrainer_slurm.__file__).parents[1] / "docs"
 _INSTALLED = Path(sys.prefix) / "share" / "doc" / "bftrainer-slurm"  # see pyproject.toml
 _INDEX = "index"
+_FOR_DEVELOPERS = "internals"
 
 
 def pages() -> dict[str, Path]:
-    """Return the pages that are here, by topic; a folder's first page has the folder's name."""
+    """Return the pages that are here, by topic, those for developers last.
+
+    A folder's first page has the folder's name.
+    """
     folder = next((one for one in (_IN_CLONE, _INSTALLED) if (one / "concepts.md").exists()), None)
     paths = sorted(folder.rglob("*.md")) if folder else []
+    paths.sort(key=lambda path: path.parent.name == _FOR_DEVELOPERS)
     return {path.parent.name if path.stem == _INDEX else path.stem: path for path in paths}
 
 

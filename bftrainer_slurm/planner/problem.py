@@ -1,7 +1,7 @@
 """A planning problem and a plan: frozen values, and the objective that a plan is judged by.
 
-The objective is equation (16) of the paper by counts, see docs/planner.md, or the same with other
-rescale costs (``Costs``).
+The objective is equation (16) of the paper by counts, see docs/internals/planner.md, or the same
+with other rescale costs (``Costs``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class NodeClass:
 class Row:
     """A row of the supply: how many elements of so many ``gpus`` fit into the class at ``place``.
 
-    ``gpus`` is 0 if its nodes are not divided. See docs/planner.md for why such rows suffice.
+    ``gpus`` is 0 if its nodes are not divided. docs/internals/planner.md says why such rows
+    suffice.
     """
 
     place: int

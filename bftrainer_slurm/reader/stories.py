@@ -1,7 +1,7 @@
 """What users see of the past: all trainers, their last hour, one trainer's history.
 
 It is read from the history file. About other users' trainers
-it shows no more than squeue and sacct do. docs/json.md has the keys.
+it shows no more than squeue and sacct do. docs/internals/json.md has the keys.
 """
 
 from __future__ import annotations

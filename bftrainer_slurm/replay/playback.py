@@ -20,7 +20,7 @@ from bftrainer_slurm.replay.ordinary import Change
 from bftrainer_slurm.replay.passes import Pass
 from bftrainer_slurm.replay.trace import Trace
 
-# The main scheduler over elements that end politely: 0.2 to 0.3 s (docs/bench-impact.md).
+# The main scheduler over elements that end politely: 0.2 to 0.3 s (docs/internals/bench-impact.md).
 PREEMPTION_S = 0.3
 
 

@@ -1,6 +1,6 @@
 """The gateway through Slurm's own commands: always there, the same on 22.05 to 26.05.
 
-``docs/rpcs.md`` says what each method costs slurmctld, and a test checks it.
+``docs/internals/rpcs.md`` says what each method costs slurmctld, and a test checks it.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Gateway(Protocol):
     """Slurm, seen from the controller.
 
     Every method raises SlurmUnavailableError when slurmctld cannot be reached and RefusedError
-    when it refuses. The RPCs that each one costs slurmctld are listed in ``docs/rpcs.md``.
+    when it refuses. docs/internals/rpcs.md lists the RPCs that each costs slurmctld.
     """
 
     name: str  # "look", "pyslurm" or "commands", for logs and status

@@ -1,6 +1,6 @@
-"""What ``make paper`` leaves: a page in Markdown, its JSON, and the tables of ``docs/paper.md``.
+"""What ``make paper`` leaves: a page in Markdown, its JSON, and tables of docs/internals/paper.md.
 
-In ``docs/paper.md`` the words are written by hand. A table goes between ``<!-- table NAME -->`` and
+In that page the words are written by hand. A table goes between ``<!-- table NAME -->`` and
 ``<!-- end -->``, what was run on between ``<!-- made -->`` and ``<!-- end -->``; pictures go to
 ``figures/paper-NAME.svg``.
 """

@@ -67,7 +67,7 @@ MINUTES = Measure(lambda results, run: results[run].seconds / 60, decimals=1)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``name`` is that of its picture and of its place in ``docs/paper.md``.
+    """``name`` is that of its picture and of its place in ``docs/internals/paper.md``.
 
     ``rows`` has by label a cell a column: a run, and what is measured of it.
     ``drawn``: as lines over the columns, as dots over the rows (their first column), or not.

@@ -11,6 +11,7 @@ from typing import Any
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 _REPO = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(_REPO))  # mkdocs loads this file by its path only
@@ -40,10 +41,11 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
     return files
 
 
-def on_page_markdown(text: str, **_: Any) -> str:
+def on_page_markdown(text: str, page: Page, **_: Any) -> str:
     """Return the page with its links to files outside docs/ changed to their pages."""
-    for page, source in (_ELSEWHERE | _INSTEAD).items():
-        text = text.replace(f"](../{source}", f"]({page}").replace(f"]({source}", f"]({page}")
+    up = "../" * page.file.src_uri.count("/")
+    for target, source in (_ELSEWHERE | _INSTEAD).items():
+        text = re.sub(rf"\]\((\.\./)*{re.escape(source)}", f"]({up}{target}", text)
     return text
 
 

@@ -1,4 +1,4 @@
-"""What docs/json.md says of the JSON that commands print, to hold documents against it."""
+"""What docs/internals/json.md says of the JSON of commands, to hold documents against it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "json.md"
 _ROW = re.compile(r"\| `(?P<key>[^`]+)`(?P<may> °)? \| (?P<kinds>[^|]+?) \|")
 _KINDS = {
     "text": str,

@@ -1,4 +1,4 @@
-"""docs/files.md, and what the commands read."""
+"""docs/internals/files.md, and what the commands read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bftrainer_slurm.replay.trainers import read_trainers
 from scripts.labcluster.stage import REPO
 from tests.cli.documented import documented
 
-PAGE = REPO / "docs" / "files.md"
+PAGE = REPO / "docs" / "internals" / "files.md"
 EXAMPLES = REPO / "examples" / "plan"
 
 

@@ -1,4 +1,4 @@
-"""docs/json.md and what the commands print say the same."""
+"""docs/internals/json.md and what the commands print say the same."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_formulas_need_no_script(site: Path) -> None:
-    page = (site / "planner.html").read_text()
+    page = (site / "internals" / "planner.html").read_text()
     assert page.count("<math") > 20
     assert "arithmatex" not in page
 

@@ -1,4 +1,4 @@
-"""What each method costs slurmctld, by sdiag: the table of docs/rpcs.md."""
+"""What each method costs slurmctld, by sdiag: the table of docs/internals/rpcs.md."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def summary(preemptions: Iterable[Preemption]) -> dict[str, float | int | None]:
 # Seconds. A node comes back within tenths of one; a job that waits longer than LATE_S has missed
 # a pass.
 _DELAYS_S = (0.5, 1.0, 2.0, 5.0, LATE_S, 30.0, 60.0, 120.0)
-# What looks cost beside the queue (docs/rpcs.md).
+# What looks cost beside the queue (docs/internals/rpcs.md).
 _LOOK_RPCS = {"nodes": 2, "reservations": 1, "last_pass": 1, "configuration": 3}
 _PAUSES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 

@@ -2,7 +2,8 @@
 
 A vision model with data parallelism: Amdahl's law with 1 % of a step serial (64 nodes give 39
 times one node's speed), up to 64 nodes. Its pauses are those of the project's own runtime with an
-unchanged script (docs/bench-elastic.md). Its samples/s on one node cancel out of every figure.
+unchanged script (docs/internals/bench-elastic.md). Its samples/s on one node cancel out of every
+figure.
 """
 
 from __future__ import annotations
