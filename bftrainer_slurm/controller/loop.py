@@ -40,6 +40,7 @@ from bftrainer_slurm.model import ElementId, Place
 logger = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
+_SURE_S = 3600.0  # then it is not a clock that was wrong at boot
 
 
 class Controller:
@@ -68,7 +69,7 @@ class Controller:
             world.planner, world.appraiser, world.history, settings, self._faults
         )
         self._over: frozenset[int] = frozenset()  # arrays that are gone: the keeper has not heard
-        self._tidied_s = float("-inf")
+        self._tidy_s = world.clock() + _SURE_S
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
         """Take notes of elements; they may bring the next look forward."""
@@ -232,8 +233,8 @@ class Controller:
         over = (self._over | before) - kept
         self._over = frozenset(array for array in over if not world.groups.end(array))
         world.appraiser.forget(kept)
-        if now_s - self._tidied_s >= _DAY_S:
-            self._tidied_s = now_s
+        if now_s >= self._tidy_s:
+            self._tidy_s = now_s + _DAY_S
             world.history.forget_old(now_s, arrays)
             world.history.lessons.forget_too_much(arrays)
 

@@ -18,7 +18,7 @@ from typing import Any
 from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Work, goodput, served
 from bftrainer_slurm.controller.state.history import HistoryError
-from bftrainer_slurm.controller.state.schema import UPGRADES
+from bftrainer_slurm.controller.state.schema import VERSION
 from bftrainer_slurm.keeper.protocol import whole
 from bftrainer_slurm.reader.access import Viewer
 
@@ -90,7 +90,7 @@ def opened(path: Path, deadline_s: float = _DEADLINE_S) -> Iterator[sqlite3.Conn
     try:
         with reading(path, deadline_s) as history:
             ((version,),) = history.execute("PRAGMA user_version").fetchall()
-            if version != len(UPGRADES):
+            if version != VERSION:
                 raise HistoryError(f"history {path}: written by another version ({version})")
             yield history
     except (sqlite3.Error, TypeError, ValueError) as error:

@@ -48,8 +48,8 @@ def newest(table: str, count: int, **values: Any) -> Statement:
 class Database:
     """An open file. ``trouble`` says why the last write failed, None if it did not.
 
-    ``upgrades`` are SQL scripts with the changes of each version of the file. A damaged file is
-    moved aside and replaced by a new one.
+    ``upgrades`` are SQL scripts with the changes of each version of the file from the ``first`` on.
+    A damaged file, or one of an earlier version, is moved aside and replaced by a new one.
 
     Raises:
         sqlite3.Error: it cannot be opened, was written by a later version, or cannot be changed.
@@ -59,6 +59,7 @@ class Database:
         self,
         path: Path | str,
         upgrades: Sequence[str],
+        first: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.trouble: str | None = None
@@ -66,13 +67,13 @@ class Database:
         self._waiting: deque[Statement] = deque(maxlen=_MOST_KEPT)
         self._retry_s = float("-inf")
         try:
-            self._connection = _opened(path, upgrades)
+            self._connection = _opened(path, upgrades, first)
         except sqlite3.Error as error:
             if not _is_damage(error):
                 raise
             aside = _set_aside(Path(path))
             logger.error("history %s: %s; set aside as %s, a new one begins", path, error, aside)
-            self._connection = _opened(path, upgrades)
+            self._connection = _opened(path, upgrades, first)
 
     def write(self, *statements: Statement) -> None:
         """Carry out statements, together or not at all, now or as soon as possible."""
@@ -186,7 +187,7 @@ def _set_aside(path: Path) -> Path:
     return aside
 
 
-def _opened(path: Path | str, upgrades: Sequence[str]) -> sqlite3.Connection:
+def _opened(path: Path | str, upgrades: Sequence[str], first: int) -> sqlite3.Connection:
     """Open a file, check all of it for inconsistencies, and bring it up to date."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
@@ -196,23 +197,26 @@ def _opened(path: Path | str, upgrades: Sequence[str]) -> sqlite3.Connection:
         ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
         if found != "ok":
             raise _DamageError(str(found))
-        _upgrade(connection, upgrades)
+        _upgrade(connection, upgrades, first)
     except sqlite3.Error:
         connection.close()
         raise
     return connection
 
 
-def _upgrade(connection: sqlite3.Connection, upgrades: Sequence[str]) -> None:
+def _upgrade(connection: sqlite3.Connection, upgrades: Sequence[str], first: int) -> None:
     """Carry out the upgrades that the file has not had, all of them or none."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > len(upgrades):
+    newest = first + len(upgrades) - 1
+    if version > newest:
         raise sqlite3.DatabaseError(f"written by another version ({version})")
-    if version == len(upgrades):
+    if version == newest:
         return
-    script = "".join(upgrades[version:])
+    if 0 < version < first:
+        raise _DamageError(f"written by an early version ({version})")
+    script = "".join(upgrades[version - first + 1 if version else 0 :])
     try:
-        connection.executescript(f"BEGIN; {script} PRAGMA user_version={len(upgrades)}; COMMIT;")
+        connection.executescript(f"BEGIN; {script} PRAGMA user_version={newest}; COMMIT;")
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # tables that its version did not have
             raise _DamageError(str(error)) from error

@@ -26,7 +26,7 @@ from bftrainer_slurm.controller.state.database import (
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Stays, Tally, Work
 from bftrainer_slurm.controller.state.learnt import Rows, taken_over
 from bftrainer_slurm.controller.state.lessons import Lessons
-from bftrainer_slurm.controller.state.schema import UPGRADES, old, tables_with
+from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with
 from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.model import ElementId, Trainer
 
@@ -58,7 +58,7 @@ class History:
 
     def __init__(self, path: Path | str, clock: Callable[[], float] = time.time) -> None:
         try:
-            self.database = Database(path, UPGRADES)
+            self.database = Database(path, UPGRADES, FIRST)
         except sqlite3.Error as error:
             raise HistoryError(f"history {path}: {error}; move it away to get a new one") from error
         self.counts = Counts()
@@ -275,7 +275,7 @@ class History:
 
     def forget_old(self, now_s: float, living: Iterable[int] = ()) -> None:
         """Drop data older than 90 days, except those about ``living`` trainers (array ids)."""
-        self.database.write(*old(self.database, now_s, living))
+        self.database.write(*old(now_s, living))
         self._stays.clear()
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def database(tmp_path: Path, clock: Clock) -> Iterator[Database]:
-    made = Database(tmp_path / "file.sqlite", UPGRADES, clock)
+    made = Database(tmp_path / "file.sqlite", UPGRADES, 1, clock)
     yield made
     made.close()
 

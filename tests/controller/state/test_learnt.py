@@ -45,7 +45,7 @@ def test_what_a_history_holds_is_read_again_as_it_was(tmp_path: Path) -> None:
 
 def bad(table: str, column: int, *values: Any) -> list[tuple[str, list[Any]]]:
     """Rows of a table that have a wrong value in a column."""
-    (row,) = GOOD[table]
+    row = GOOD[table][0]
     return [(table, [*row[:column], value, *row[column + 1 :]]) for value in values]
 
 
