@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -61,8 +62,13 @@ def prove_secret(payload: str, method: str) -> Proof:
 
 
 @contextmanager
-def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
-    """Run a keeper until the context ends; its members are closed with it."""
+def keeper_inside(
+    gate: Gate | None = None, port: int = 0, send_buffer: int = 0
+) -> Iterator[Inside]:
+    """Run a keeper until the context ends; its members are closed with it.
+
+    ``send_buffer``: how many bytes the kernel takes for a member that does not read, about.
+    """
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -70,6 +76,8 @@ def keeper_inside(gate: Gate | None = None, port: int = 0) -> Iterator[Inside]:
     async def begin() -> tuple[asyncio.Server, Counter[str]]:
         keeper = Keeper(gate or Gate(OneUser(SECRET_TEXT)), TOKEN)
         server = await keeper.listen("127.0.0.1", port)
+        if send_buffer:  # accepted connections have what the listener has
+            server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         return server, keeper.registry.refusals.counts
 
     server, refusals = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)

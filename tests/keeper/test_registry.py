@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -17,6 +18,7 @@ from bftrainer_slurm.keeper.fairness import Turns
 from bftrainer_slurm.keeper.messages import MAX_FROM_MEMBER
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.registry import Registry
+from bftrainer_slurm.keeper.session import Session
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside
 from tests.keeper.wire import Wire
@@ -212,18 +214,20 @@ def test_a_flood_of_messages_ends_the_connection(keeper: Inside) -> None:
     assert keeper.counts() == {"flood": 1}
 
 
-def test_who_does_not_read_is_dropped(keeper: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+# The kernels on both sides together take fewer bytes than the answers to so many pings have.
+LITTLE, MANY = 8_192, 800
+
+
+def test_who_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_UNSENT", 0)
-    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES", 10**9)
-    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES_OF_USER", 10**9)
-    with Wire(keeper.port, buffer=4_096) as wire:
+    with (
+        keeper_inside(send_buffer=LITTLE) as keeper,
+        Wire(keeper.port, buffer=LITTLE) as wire,
+    ):
         wire.hello()
-        try:
-            while True:
-                wire.say(ping=100_000_000_000_000)
-        except ConnectionError:
-            pass
-    assert keeper.counts() == {"slow": 1}
+        wire.ask_at_once(MANY)
+        wait_until(lambda: keeper.counts() == {"slow": 1})
+        wait_until(lambda: members(keeper) == 0)
 
 
 def test_a_silent_member_is_lost_to_the_others(keeper: Inside) -> None:
@@ -439,36 +443,29 @@ def told(keeper: Inside, number: str) -> int:
 
 
 def test_a_member_that_reads_late_gets_all_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before more waits for its user than is kept, nothing more is done for it."""
+    """While more waits for its user than is kept, nothing more is done for it."""
     held = threading.Event()
-    hold = Turns._hold
+    hold, made = Turns._hold, Session.connection_made
+
+    def make(session: Session, transport: asyncio.WriteTransport) -> None:
+        transport.set_write_buffer_limits(0)  # below what is much; so it is without the test
+        made(session, transport)
 
     def note(*given: Any) -> None:
         held.set()
         hold(*given)
 
     monkeypatch.setattr(Turns, "_hold", note)
+    monkeypatch.setattr(Session, "connection_made", make)
     monkeypatch.setattr("bftrainer_slurm.keeper.registry.SWEEP_S", 1_000.0)  # it needs no sweep
-    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES", 10**9)
-    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_MESSAGES_OF_USER", 10**9)
-    monkeypatch.setattr("bftrainer_slurm.keeper.session.MAX_KEPT", 400_000)
-    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MUCH_UNSENT", 100_000)
-    with keeper_inside() as keeper, Wire(keeper.port, buffer=4_096) as late:
+    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MUCH_UNSENT", 0)
+    with (
+        keeper_inside(send_buffer=LITTLE) as keeper,
+        Wire(keeper.port, buffer=LITTLE) as late,
+    ):
         late.hello()
-
-        def ask() -> None:
-            number = 1
-            while not held.is_set():
-                late.say(ping=number)
-                number += 1
-            late.say(ping=0)
-
-        asking = threading.Thread(target=ask)
-        asking.start()
-        assert held.wait(60)
-        expected = 1
-        while (answer := late.read()) != {"pong": 0}:
-            assert answer == {"pong": expected}
-            expected += 1
-        asking.join()
+        late.ask_at_once(MANY)
+        assert held.wait(120)
+        answers = [late.read() for _ in range(MANY)]
+        assert answers == [{"pong": number} for number in range(1, MANY + 1)]
         assert keeper.counts() == {}

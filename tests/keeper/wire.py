@@ -38,9 +38,18 @@ class Wire(AbstractContextManager["Wire"]):
     def say(self, **message: object) -> None:
         self.say_line(json.dumps(message).encode() + b"\n")
 
-    def say_line(self, line: bytes) -> None:
-        """Say a line (its end included), with a seal where there is one."""
-        self.send(line if self.seals is None else self.seals[1].close(line))
+    def say_line(self, *lines: bytes) -> None:
+        """Say lines (their ends included) at once, with seals where there are some."""
+        seals = self.seals
+        self.send(b"".join(lines if seals is None else map(seals[1].close, lines)))
+
+    def ask_at_once(self, count: int) -> None:
+        """Ping so often, with the numbers from 1 on, in one segment.
+
+        One, for where the member's receive buffer is full, what the keeper sends is beyond the
+        window: the member's kernel drops it with the acknowledgements in it, and sends no more.
+        """
+        self.say_line(*(b'{"ping":%d}\n' % number for number in range(1, count + 1)))
 
     def read(self) -> dict[str, Any] | None:
         """The keeper's next message; None: it has hung up."""
