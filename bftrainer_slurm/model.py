@@ -263,6 +263,8 @@ class Queue:
 
     ``malformed`` says of jobs that claim to be trainers, and cannot be understood, what is wrong;
     they are left alone. ``behind`` says which trainers (by array) wait for which other jobs.
+    ``ordinary_starts`` are ids and starts (Unix seconds) of the ordinary jobs that run, or ran
+    lately.
     """
 
     trainers: tuple[Trainer, ...]
@@ -272,6 +274,7 @@ class Queue:
         default_factory=dict
     )  # by the id of the array; below 0 if it cannot be read
     ordinary_runs: tuple[OrdinaryRun, ...] = ()
+    ordinary_starts: frozenset[tuple[int, float]] = frozenset()
     behind: Mapping[int, str] = field(default_factory=dict)
 
     @property

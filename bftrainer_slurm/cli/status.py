@@ -136,12 +136,13 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
 
 def _preempted(felt: dict[str, Any]) -> str:
     """What ordinary jobs felt of trainers in the last 24 hours."""
+    started = f"{felt['started']:,} started, " if felt.get("started") else ""
     if not felt["jobs"]:
-        return "ordinary jobs, last 24 h: none had to preempt a trainer"
+        return f"ordinary jobs, last 24 h: {started}none had to preempt a trainer"
     usual, most = (_waited(felt[f"delay_{of}_s"]) for of in ("median", "max"))
     text = (
-        f"ordinary jobs, last 24 h: {felt['jobs']} had to preempt, and waited {usual} for that "
-        f"(median; {most} at most)"
+        f"ordinary jobs, last 24 h: {started}{felt['jobs']} had to preempt, and waited {usual} for "
+        f"that (median; {most} at most)"
     )
     return text + (f"; {felt['late_jobs']} missed a backfill pass" if felt["late_jobs"] else "")
 

@@ -28,9 +28,13 @@ def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str,
         "ORDER BY time_s DESC LIMIT ?"
     )
     rows = history.execute(query, (from_s, to_s, _MOST_DELAYS)).fetchall()[::-1]
-    by_day: dict[str, list[Preemption]] = {day: [] for day, _, _ in days(from_s, to_s)}
-    for row in rows:
-        by_day[_date(row[0])].append(Preemption(*row))
+    found = [Preemption(*row) for row in rows]
+    started = "SELECT coalesce(sum(jobs), 0) FROM ordinary WHERE time_s >= ? AND time_s < ?"
+    by_day = []
+    for date, *day in seen_days(history, from_s, to_s):
+        ((jobs,),) = history.execute(started, (max(day[0], from_s), min(day[1], to_s)))
+        felt = summary(one for one in found if day[0] <= one.time_s < day[1])
+        by_day.append({"date": date, "started": jobs, **felt})
     shown = rows
     if len(rows) > _SHOWN_DELAYS:  # then the longest
         shown = sorted(sorted(rows, key=lambda row: -row[2])[:_SHOWN_DELAYS])
@@ -40,7 +44,7 @@ def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str,
         "late_s": LATE_S,
         "jobs": [[round(time_s, 1), elements, round(s, 2)] for time_s, elements, s in shown],
         "left_out": len(rows) - len(shown),
-        "days": [{"date": date, **summary(found)} for date, found in by_day.items()],
+        "days": by_day,
     }
 
 
@@ -88,19 +92,25 @@ def owner_of(history: sqlite3.Connection, array: int) -> tuple[str, str] | None:
     return next(iter(rows), None)
 
 
+def seen_days(
+    history: sqlite3.Connection, from_s: float, to_s: float
+) -> Iterator[tuple[str, float, float]]:
+    """Yield the days in which a controller looked: of the others nothing is known."""
+    looked = "SELECT 1 FROM watches WHERE end_s > ? AND start_s < ? LIMIT 1"
+    for date, *day in days(from_s, to_s):
+        if history.execute(looked, day).fetchall():
+            yield date, day[0], day[1]
+
+
 def days(from_s: float, to_s: float) -> Iterator[tuple[str, float, float]]:
     """Yield date, begin and end of each day (local time) that overlaps this time."""
     begin_s = _midnight(from_s)
     while begin_s < to_s:
         end_s = _midnight(begin_s + 1.5 * _DAY_S)  # a day may have 23 hours, or 25
-        yield _date(begin_s), begin_s, end_s
+        yield time.strftime("%Y-%m-%d", time.localtime(begin_s)), begin_s, end_s
         begin_s = end_s
 
 
 def _midnight(time_s: float) -> float:
     now = time.localtime(time_s)
     return time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
-
-
-def _date(time_s: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(time_s))

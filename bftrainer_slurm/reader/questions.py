@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from bftrainer_slurm import __version__
+from bftrainer_slurm.controller.state.counts import LATE_S
 from bftrainer_slurm.model import PRIVATE
 from bftrainer_slurm.reader import past
 from bftrainer_slurm.reader.access import Viewer, viewer
@@ -122,7 +123,8 @@ class Questions:
             and {"nodes": status["pool"]["nodes"], "used": status["pool"]["used"], "free": free},
             "left_alone": dict(status.get("left_alone") or {}),
             "plan": status["plan"],
-            "preempted": status["preempted"],
+            "nodes": status.get("nodes"),
+            "preempted": status["preempted"] and {**status["preempted"], "late_s": LATE_S},
             "jobs_left_alone": len(status["malformed"]),
             "viewer": {
                 "user": who.user,
@@ -158,7 +160,7 @@ class Questions:
         from_s, to_s = asked.span(2 * _WEEK_S, _MOST_DAYS * 86_400.0)
         found = {}
         with self._reading() as history:
-            for date, begin_s, end_s in past.days(from_s, to_s):
+            for date, begin_s, end_s in past.seen_days(history, from_s, to_s):
                 day = self._days.get(date)
                 if day is None:
                     day = past.day_of_harvest(history, begin_s, end_s, asked.now_s)
@@ -234,13 +236,15 @@ def _listed(one: Mapping[str, Any], free: int) -> dict[str, Any]:
     """Return a trainer's line in the list."""
     kept = ("array", "name", "user", "state", "min_nodes", "max_nodes", "submit_s", "reclaimed")
     levels = [remark.level for remark in remarks(one, free)]
-    plan = one.get("plan") or {}
+    plan, spent = one.get("plan") or {}, one.get("goodput") or {}
+    trained_s, all_s = spent.get("trained_s"), spent.get("with_nodes_s")
     return {
         **{name: one.get(name) for name in kept},
         "nodes": len(one["nodes"]),
         "starting": len(one["starting"]),
         "node_s": one.get("node_s"),
         "samples_per_s": one.get("samples_per_s"),
+        "goodput": trained_s / all_s if trained_s is not None and all_s else None,
         "planned": plan.get("nodes"),
         "limit": plan.get("limit"),
         "notes": {level: levels.count(level) for level in ("trouble", "advice")},

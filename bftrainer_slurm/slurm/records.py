@@ -110,6 +110,7 @@ class QueueReader:
             waiting=tuple(sorted(waiting, key=lambda job: job.job_id)),
             ordinary_nodes=frozenset(node for run in runs for node in run.nodes),
             ordinary_runs=runs,
+            ordinary_starts=frozenset(start for one in found.values() for start in one.starts),
             behind=self._behind(trainers, rows_of=arrays),
             malformed=malformed
             | {array: one.malformed for array, one in found.items() if one.malformed},
@@ -155,6 +156,7 @@ class _Array:
     trainers: tuple[Trainer, ...] = ()  # one for each partition that elements are in
     waiting: tuple[WaitingJob, ...] = ()
     runs: tuple[OrdinaryRun, ...] = ()
+    starts: tuple[tuple[int, float], ...] = ()
     malformed: str = ""  # what is wrong with it
 
 
@@ -222,6 +224,12 @@ def _read_ordinary(members: list[JobRow]) -> _Array:
     return _Array(
         waiting=tuple(waiting.values()),
         runs=tuple(run for run in runs if run.nodes),
+        # A job that was cancelled before it ran has a start, but no nodes.
+        starts=tuple(
+            (row.job_id, row.start_s)
+            for row in members
+            if row.start_s and row.nodes and element_state(row) not in _WAITS
+        ),
     )
 
 

@@ -184,6 +184,7 @@ def test_an_ordinary_job_gets_its_nodes_and_the_trainer_grows_back(site: Site, p
         wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 3)
         wait_until(lambda: nodes_of(site, array) == 4)
         preempted = site.controller.status()["preempted"]
+        assert preempted["started"] - before["started"] == 1
         assert preempted["jobs"] - before["jobs"] == 1
         assert preempted["elements"] - before["elements"] == 3
         assert preempted["delay_max_s"] < 60

@@ -168,6 +168,8 @@ def write_history(week: Week, path: Path) -> None:
                 (one.array, one.born_s, one.user, one.name, one.born_s, one.most),
             )
         history.executemany("INSERT INTO preemptions VALUES (?, ?, ?)", week.preemptions)
+        parts = ((time_s - time_s % 300, 8) for time_s in np.arange(week.begin_s, week.now_s, 300))
+        history.executemany("INSERT INTO ordinary VALUES (?, ?)", parts)
         away_s = week.now_s - 31 * HOUR_S
         watches = ((week.begin_s, away_s), (away_s + 0.7 * HOUR_S, week.now_s))
         history.executemany("INSERT INTO watches VALUES (?, ?)", watches)
@@ -194,10 +196,12 @@ def status_of(week: Week) -> dict[str, Any]:
             "error": None,
             "history": None,
         },
+        "nodes": len(week.names),
         "pool": {"nodes": used + len(free), "used": used, "free": free},
         "left_alone": {"needed soon": 3, "kept for ordinary jobs": 2},
         "plan": {"objective": 0.9 * used, "status": "optimal", "solve_s": 0.08},
         "preempted": {
+            "started": 2412,
             "jobs": len(lately),
             "elements": sum(elements for _, elements, _ in lately),
             "late_jobs": sum(one > 10 for one in delays),

@@ -13,7 +13,7 @@ import pytest
 
 from bftrainer_slurm.controller.state import database
 from bftrainer_slurm.controller.state.counts import Preemption
-from bftrainer_slurm.controller.state.database import reading
+from bftrainer_slurm.controller.state.database import put, reading
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader import past
@@ -54,18 +54,29 @@ def test_days_follow_each_other_from_midnight_to_midnight_in_summer_and_winter()
 
 def test_delays_are_told_one_by_one_and_by_day(path: Path, written: History) -> None:
     written.add_preemptions([Preemption(NOW_S - DAY_S, 2, 0.5), Preemption(NOW_S - 10, 4, 12.0)])
+    written.database.write(put("watches", NOW_S - DAY_S, NOW_S))
+    written.add_ordinary(4, NOW_S - DAY_S)
+    written.add_ordinary(3, NOW_S - DAY_S)
     with reading(path, 3.0) as history:
         document = past.delays(history, NOW_S - 2 * DAY_S, NOW_S)
     assert document["jobs"] == [[NOW_S - DAY_S, 2, 0.5], [NOW_S - 10, 4, 12.0]]
-    assert [day["jobs"] for day in document["days"]] == [0, 1, 1]
+    assert [(day["started"], day["jobs"]) for day in document["days"]] == [(7, 1), (0, 1)]
     assert document["days"][-1]["late_jobs"] == 1
-    assert document["days"][0]["delay_median_s"] is None
+
+
+def test_days_in_which_no_controller_looked_are_not_told(path: Path, written: History) -> None:
+    written.database.write(put("watches", NOW_S - 3 * DAY_S, NOW_S - 2 * DAY_S))
+    with reading(path, 3.0) as history:
+        found = [end_s for _, _, end_s in past.seen_days(history, NOW_S - 9 * DAY_S, NOW_S)]
+    assert len(found) == 2
+    assert found[-1] > NOW_S - 2 * DAY_S
 
 
 def test_of_many_delays_the_longest_are_told_one_by_one(
     path: Path, written: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(past, "_SHOWN_DELAYS", 3)
+    written.database.write(put("watches", NOW_S - DAY_S, NOW_S))
     written.add_preemptions(Preemption(NOW_S - 100 + n, 1, float(n % 7)) for n in range(20))
     with reading(path, 3.0) as history:
         document = past.delays(history, NOW_S - DAY_S, NOW_S)

@@ -329,3 +329,16 @@ def test_ordinary_nodes_are_those_that_ordinary_jobs_have(state: str) -> None:
     ours = trainer_row(tasks="0", state="RUNNING", nodes="n5")
     queue = queue_of([ours, replace(ORDINARY, state=state, nodes="n[1-2]")])
     assert queue.ordinary_nodes == {"n1", "n2"}
+
+
+@pytest.mark.parametrize(
+    ("state", "nodes", "started"),
+    [("RUNNING", "n1", True), ("COMPLETED", "n1", True), ("PENDING", "", False),
+     ("CANCELLED", "", False)],
+)  # fmt: skip
+def test_an_ordinary_job_that_has_run_for_a_second_has_started_too(
+    state: str, nodes: str, started: bool
+) -> None:
+    ours = trainer_row(tasks="0", state="RUNNING", nodes="n5", start_s=3.0)
+    queue = queue_of([ours, replace(ORDINARY, state=state, nodes=nodes, start_s=5.0)])
+    assert queue.ordinary_starts == ({(ORDINARY.job_id, 5.0)} if started else set())

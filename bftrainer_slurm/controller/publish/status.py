@@ -135,7 +135,9 @@ def cluster_status(
         if plan is None
         else {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
         | ({"reason": plan.reason} if plan.reason else {}),
-        "preempted": summary(history.preemptions(now_s - _DAY_S)),
+        "nodes": len(snapshot.all_nodes),
+        "preempted": summary(history.preemptions(now_s - _DAY_S))
+        | {"started": history.ordinary(now_s - _DAY_S)},
         "counts": history.counts.shown(),
         "jobs_private": "jobs" in private,
         "private": sorted(private),
@@ -180,6 +182,7 @@ def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
         "schema": SCHEMA,
         "time_s": now_s,
         "controller": dict(controller),
+        "nodes": None,
         "pool": None,
         "plan": None,
         "preempted": None,

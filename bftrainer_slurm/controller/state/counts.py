@@ -141,6 +141,18 @@ class Preemptions:
         return {node: at_s for node, at_s in known.items() if start_s > at_s - _CLOCK_S}
 
 
+class Starts:
+    """Follows from look to look how many ordinary jobs start, also those that end at once."""
+
+    def __init__(self) -> None:
+        self._known: frozenset[tuple[int, float]] | None = None
+
+    def look(self, queue: Queue) -> int:
+        """Return how many have started since the last look; the first one tells nothing."""
+        known, self._known = self._known, queue.ordinary_starts
+        return 0 if known is None else len(self._known - known)
+
+
 def summary(preemptions: Iterable[Preemption]) -> dict[str, float | int | None]:
     """Return the summary that admins see; delays are in seconds, None if there were none."""
     known = list(preemptions)

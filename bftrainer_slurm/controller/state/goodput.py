@@ -235,14 +235,17 @@ class Stays:
         had = served((start_s, end_s) for _, start_s, end_s, _ in known)
         self.tally = Tally(len(known), ways["shrank"], ways["reclaimed"], node_s, had)
         self._open_s = {task: start_s for task, start_s, end_s, _ in known if end_s is None}
+        self._last_begin_s = max((start_s for _, start_s, *_ in known), default=-math.inf)
 
     def begin(self, task: int, start_s: float) -> bool:
         """Add a stay; return whether it could be: not if it begins before others are over."""
         tally, had = self.tally, self.tally.had
-        since_s = had.last_s if had.open_s is None else had.open_s
-        if task in self._open_s or (since_s is not None and start_s < since_s):
+        if task in self._open_s or start_s < (had.open_s or 0.0):
+            return False
+        if had.open_s is None and start_s <= (had.last_s or 0.0):  # perhaps without a gap
             return False
         self._open_s[task] = start_s
+        self._last_begin_s = max(self._last_begin_s, start_s)
         if had.open_s is None:
             first_s = start_s if had.first_s is None else had.first_s
             had = replace(had, open_s=start_s, first_s=first_s)
@@ -250,11 +253,16 @@ class Stays:
         return True
 
     def end(self, task: int, end_s: float, how: str) -> bool:
-        """End a stay; return whether it could be: not if it is not known to have begun."""
+        """End a stay; return whether it could be: not if it has not begun, or ended before another.
+
+        Another one that began after this end may have begun after a gap.
+        """
         start_s, tally, had = self._open_s.pop(task, None), self.tally, self.tally.had
         if start_s is None or had.open_s is None:
             return False
         end_s = max(start_s, end_s)
+        if end_s < self._last_begin_s:
+            return False
         last_s = end_s if had.last_s is None else max(had.last_s, end_s)
         had = replace(had, last_s=last_s)
         if not self._open_s and had.open_s is not None:

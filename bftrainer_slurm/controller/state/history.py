@@ -32,6 +32,7 @@ from bftrainer_slurm.model import ElementId, Trainer
 
 _PROBLEMS_KEPT = 100
 _PAUSES_KEPT = 500  # of a trainer
+_PART_S = 300.0  # in which starts of ordinary jobs are counted
 
 
 class HistoryError(Exception):
@@ -160,6 +161,17 @@ class History:
             rows = self.database.read("SELECT * FROM preemptions WHERE time_s >= ?", since_s)
             self._preemptions = [Preemption(*row) for row in rows]
         return [one for one in self._preemptions if one.time_s >= since_s]
+
+    def add_ordinary(self, jobs: int, time_s: float) -> None:
+        """Note that so many ordinary jobs have started."""
+        if jobs:
+            add = "INSERT INTO ordinary VALUES (?, ?) ON CONFLICT DO UPDATE SET jobs = jobs + ?"
+            self.database.write((add, (time_s - time_s % _PART_S, jobs, jobs)))
+
+    def ordinary(self, since_s: float) -> int:
+        """Return how many ordinary jobs have started from a time on."""
+        query = "SELECT coalesce(sum(jobs), 0) FROM ordinary WHERE time_s >= ?"
+        return sum(jobs for (jobs,) in self.database.read(query, since_s))
 
     def add_plan(
         self, time_s: float, pool: int, used: int, objective: float, status: str, solve_s: float

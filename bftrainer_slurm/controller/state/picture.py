@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from bftrainer_slurm.controller.observe.schedule import LEAD_S
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.counts import Preemptions
+from bftrainer_slurm.controller.state.counts import Preemptions, Starts
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
 from bftrainer_slurm.controller.state.phases import GOES, Event
@@ -128,6 +128,7 @@ class Surroundings:
         self._holes = Holes(history)
         self._passes = Passes()
         self._preemptions = Preemptions()
+        self._starts = Starts()
 
     def look(
         self,
@@ -140,6 +141,7 @@ class Surroundings:
         queue, backfill_s = snapshot.queue, snapshot.configuration.backfill_s
         preempted = self._preemptions.look(events, queue, backfill_s, now_s)
         self._history.add_preemptions(preempted)
+        self._history.add_ordinary(self._starts.look(queue), now_s)
         self._holes.update(snapshot)
         self._history.inventory.update(snapshot)
         self._passes.look(snapshot, in_holes_without(snapshot, views, *GOES), now_s)

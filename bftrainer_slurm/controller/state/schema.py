@@ -113,6 +113,10 @@ ALTER TABLE work ADD COLUMN unsaved_s REAL NOT NULL DEFAULT 0;
     """
 ALTER TABLE work ADD COLUMN other_ranks INTEGER NOT NULL DEFAULT 0;
 """,
+    # How many ordinary jobs have started, in parts of five minutes.
+    """
+CREATE TABLE ordinary (time_s REAL PRIMARY KEY, jobs INTEGER NOT NULL);
+""",
 )
 VERSION = FIRST + len(UPGRADES) - 1
 

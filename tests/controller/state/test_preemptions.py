@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.state.counts import Preemption, Preemptions, summary
+from bftrainer_slurm.controller.state.counts import Preemption, Preemptions, Starts, summary
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Began, Ended
 from bftrainer_slurm.model import ElementId, OrdinaryRun, Queue, WaitingJob
@@ -128,3 +128,11 @@ def test_a_controller_that_has_just_started_knows_what_the_one_before_saw(tmp_pa
     assert history.preemptions(NOW_S + 50) == seen[1:]
     history.add_preemptions([Preemption(NOW_S + 200, 1, 0.5)])
     assert len(history.preemptions(NOW_S)) == 3
+
+
+def test_jobs_that_start_are_counted_once_and_those_of_before_the_first_look_never() -> None:
+    starts = Starts()
+    looks = [{(1, 5.0)}, {(1, 5.0), (2, 6.0)}, {(2, 6.0)}, {(2, 9.0), (3, 8.0)}]
+    counts = [starts.look(Queue((), (), frozenset(), ordinary_starts=frozenset(one)))
+              for one in looks]  # fmt: skip
+    assert counts == [0, 1, 0, 2], "a job that is requeued starts again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.state.goodput import Stays
@@ -20,6 +20,7 @@ EVENTS = st.tuples(
 )
 
 
+@example(events=[(0, 0, "begins"), (1, 1, "begins"), (0, -1, "shrank")], read_at=0)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(EVENTS, max_size=12), st.integers(0, 3))
 def test_they_are_those_of_the_file_in_any_order(
