@@ -8,14 +8,10 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
+from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES
 from tests.chaos.faults.fault import Course, Fault
 from tests.chaos.service import set_clock
 from tests.chaos.world import World
-
-_FIRST_TABLES = ("stays", "plans", "progress", "given_up")
-_GIVEN_UP = (
-    "CREATE TABLE given_up (array INTEGER PRIMARY KEY, time_s REAL NOT NULL, why TEXT NOT NULL)"
-)
 
 
 def _full_disk(restart: bool, world: World) -> Course:
@@ -56,19 +52,25 @@ def _make_old(world: World) -> Course:
     world.service.stop()
     make_first_version(world.service.state / "history.sqlite")
     world.service.start()
-    yield "of version 1", 0.0
+    yield f"of version {FIRST}", 0.0
 
 
 def make_first_version(history: Path) -> None:
     """Remove from a history file all that later versions have added."""
-    with contextlib.closing(sqlite3.connect(history)) as database:
-        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        for (table,) in tables:
-            if table not in _FIRST_TABLES:
-                database.execute(f"DROP TABLE {table}")
-        database.execute(_GIVEN_UP)
-        database.execute("PRAGMA user_version=1")
+    with (
+        contextlib.closing(sqlite3.connect(":memory:")) as first,
+        contextlib.closing(sqlite3.connect(history)) as database,
+    ):
+        first.executescript(UPGRADES[0])
+        for table, column in _columns(database) - _columns(first):
+            database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        database.execute(f"PRAGMA user_version={FIRST}")
         database.commit()
+
+
+def _columns(database: sqlite3.Connection) -> set[tuple[str, str]]:
+    query = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+    return set(database.execute(f"{query} WHERE m.type = 'table'"))
 
 
 def _step_clock(world: World) -> Course:
