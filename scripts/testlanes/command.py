@@ -24,6 +24,7 @@ _OF_JOBS = (
     "tests/elastic/test_saving.py::test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed",
     "tests/elastic/test_saving.py::test_a_process_alone_needs_no_process_group",
 )
+_LINES, _LINES_ABOVE = 60, 20  # that are shown of each failure
 _PACKAGES = "packaging/try && packaging/try --rpm"
 
 
@@ -92,7 +93,8 @@ def main(names: Sequence[str], at_once: int, within: float) -> Findings:
     failed = [one.lane.name for one in done if one.code]
     codes = {one.lane.name: one.code for one in done}
     wrong = f"failed: {', '.join(failed)}" if failed else ""
-    return Findings(table(done, time.monotonic() - begin_s), codes, wrong)
+    parts = table(done, time.monotonic() - begin_s), *why(done)
+    return Findings("\n\n".join(parts), codes, wrong)
 
 
 def chosen(names: Sequence[str]) -> list[Lane]:
@@ -118,3 +120,18 @@ def table(done: Sequence[Run], wall_s: float) -> str:
     total = ", ".join(f"{sum(one.counts[word] for one in done)} {word}" for word in words)
     lines = text.table([("lane", *words, "time", "processor", ""), *rows])
     return f"{lines}\n{total} in {clock(wall_s)}"
+
+
+def why(done: Sequence[Run]) -> list[str]:
+    """Return why tests failed: it stands last, as CI keeps only the last of what is printed.
+
+    Of each the last lines, and before them what pytest says of the error, if that is further up.
+    """
+    said = []
+    for one in done:
+        for failure in one.failures:
+            lines = failure.strip().splitlines()
+            above = [line for line in lines[:-_LINES] if line.startswith(("E ", "____"))]
+            cut = [*above[:_LINES_ABOVE], *lines[-_LINES:]]
+            said.append("\n".join([f"==== why {one.lane.name} failed", *cut]))
+    return said

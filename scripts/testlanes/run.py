@@ -21,6 +21,8 @@ _MEMORY_BYTES = 4 << 30  # a lane that takes more is ended, and no other one
 _PATIENCE_S = 60.0  # for what is interrupted to end by itself
 _ENTER = 'for group in $1; do echo 0 > "$group/cgroup.procs"; done; shift; exec "$@"'
 _RESULTS = re.compile(r"^([.FEsxX]+)(?= |$)", re.MULTILINE)
+_FAILURES = re.compile(r"^=+ (?:ERRORS|FAILURES) =+\n(?s:.*?)(?=^=+ .* =+$|\Z)", re.MULTILINE)
+_FAILURE = re.compile(r"^_+ (?!_ )\S.* _+\n(?s:.*?)(?=^_+ (?!_ )\S.* _+$|\Z)", re.MULTILINE)
 _LAST_LINE = re.compile(r"^(\d+ \w+(?:, \d+ \w+)*) in [\d.]+s", re.MULTILINE)
 
 
@@ -68,6 +70,13 @@ class Run:
         counts = Counter({word.removesuffix("s"): int(number) for number, word in found})
         counts["failed"] += counts.pop("error", 0)
         return counts
+
+    @property
+    def failures(self) -> list[str]:
+        """What pytest says of each test that failed; the output, where it says nothing."""
+        chapters = _FAILURES.findall(self.text)
+        said = [one for chapter in chapters for one in _FAILURE.findall(chapter)]
+        return said or ([self.text] if self.code else [])
 
     @property
     def code(self) -> int:

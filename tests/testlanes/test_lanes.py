@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
-from scripts.testlanes.command import LANES, main, table
+from scripts.testlanes.command import LANES, main, table, why
 from scripts.testlanes.run import NO_TEST, Lane, Run, run
 
 MARKS = ("slurm", "torch", "chaos", "load")
@@ -69,6 +69,47 @@ def test_a_lane_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
     assert runs["bad"].text.startswith("why\n")
     last = table(list(runs.values()), 61.0).splitlines()[-1]
     assert last == "43 passed, 3 failed, 2 skipped in 1:01"
+
+
+FAILING = """
+import pytest
+
+@pytest.fixture
+def broken():
+    raise KeyError("fixture")
+
+def test_first():
+    print("noise\\n" * 200)
+    assert 1 == 2, "numbers"
+
+@pytest.mark.parametrize("text", ["long" * 40])
+def test_second(text):
+    raise TimeoutError("slow")
+
+def test_third(broken):
+    pass
+"""
+
+
+def test_why_each_test_failed_is_told_in_few_lines(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(FAILING)
+    pytest_here = f"cd {tmp_path}; {sys.executable} -m pytest -q -p no:cacheprovider test_it.py"
+    runs = done(
+        tmp_path,
+        shell("tests", pytest_here),
+        shell("other", "seq 100; exit 3"),
+        shell("good", "echo '1 passed in 1.00s'"),
+    )
+    [other] = why([runs["other"], runs["good"]])
+    assert other.splitlines() == ["==== why other failed", *map(str, range(41, 101))]
+    third, first, second = why([runs["tests"]])
+    assert "E       KeyError: 'fixture'" in third
+    assert "test_first" in first
+    assert "E       AssertionError: numbers" in first
+    assert len(first.splitlines()) < 85
+    assert "E       TimeoutError: slow" in second
+    assert "slowest" not in second
+    assert "short test summary" not in second
 
 
 @pytest.mark.parametrize("says", ["no tests ran in 0.01s", "3 skipped in 0.10s", ""])
