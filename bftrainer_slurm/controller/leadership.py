@@ -2,7 +2,7 @@
 
 ``keeper.lease`` holds the lease, and ends the process with it. Each host has a history of its own,
 because two hosts must not write one SQLite file. What plans and verdicts rest on is copied to the
-folder that they share, see ``state.learnt``.
+folder that they share, see ``state.handover``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
+from bftrainer_slurm.controller.state.handover import NO_ROWS, Rows, rows_of, valid_rows
 from bftrainer_slurm.controller.state.history import History, Stay
-from bftrainer_slurm.controller.state.learnt import NO_ROWS, Rows, rows_of, sensible
 from bftrainer_slurm.keeper.lease import Lease, host_name, wait_to_lead
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.slurm.detour import SLOW_S, Detour
@@ -121,7 +121,7 @@ class SharedHistory(History):
         host, rows = _read(self._word)
         if host != self._host:
             self.end_unseen()
-        self.learn(rows)
+        self.take_over(rows)
         self._closes = False
         self._news = threading.Event()
         self._sharing = threading.Thread(target=self._share_news, name="sharing", daemon=True)
@@ -154,7 +154,7 @@ class SharedHistory(History):
         while not closes:
             closes = self._closes  # if so, what comes next is the last
             try:
-                # A file that lacks what was learnt must not take the place of what others left.
+                # A file that lacks what was noted must not take the place of what others left.
                 if self.trouble is None:
                     self._share()
             except Exception as error:
@@ -183,7 +183,7 @@ def _read(word: Path) -> tuple[str, Rows]:
         with word.open("rb") as file:
             said = json.loads(file.read(_LARGEST))
         host, told = str(said["host"]), said["rows"]
-        rows = sensible(told)
+        rows = valid_rows(told)
         if left_out := sum(len(told.get(table, ())) - len(rows[table]) for table in rows):
             logger.warning("%s: rows left out: %d; is it of another version?", word, left_out)
         return host, rows

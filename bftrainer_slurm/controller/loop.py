@@ -236,7 +236,7 @@ class Controller:
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
             world.history.forget_old(now_s, arrays)
-            world.history.lessons.forget_too_much(arrays)
+            world.history.measurements.forget_too_much(arrays)
 
     def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:
         """Remember until when trainers stand still, if their places differ from ``before``."""

@@ -104,7 +104,7 @@ class Controller:
     """Plan as the controller does: it is told once a second how many samples a trainer has."""
 
     def __init__(self) -> None:
-        self._profiles = Profiles(History(":memory:").lessons)
+        self._profiles = Profiles(History(":memory:").measurements)
         self._told: dict[int, int] = {}  # stretches, by trainer
         self._time_s: dict[int, float] = {}
         self._samples: dict[int, float] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
-from bftrainer_slurm.controller.state import lessons as learnt
+from bftrainer_slurm.controller.state import measurements as measured
 from bftrainer_slurm.spec import TrainerRecord
 from scripts.benchkit.command import progress
 from scripts.benchkit.machine import memory_mb
@@ -132,7 +132,7 @@ class Course:
         self._dice = random.Random(size.seed)
         self._tell = progress()
 
-    def populate(self, lessons: learnt.Lessons) -> None:
+    def populate(self, measurements: measured.Measurements) -> None:
         """Fill the cluster before the controller starts; no element runs yet.
 
         Each trainer has run before, so that its throughput is known for all sizes, and its elements
@@ -142,10 +142,10 @@ class Course:
         users = sorted(user.pw_name for user in pwd.getpwall())
         for number in range(size.trainers):
             record = TrainerRecord(dice.choice((1, 2, 4)), MAX_NODES, id=f"{number:08x}")
-            job = learnt.Job(users[number % len(users)], f"train{number}")
-            _teach(lessons, job, dice)
+            job = measured.Job(users[number % len(users)], f"train{number}")
+            _teach(measurements, job, dice)
             array = slurmctld.submit_trainer(job.user, job.name, record)
-            lessons.set_reform(array, Reform(begin_s, Runtime.C10D, 1, 1))
+            measurements.set_reform(array, Reform(begin_s, Runtime.C10D, 1, 1))
         nodes = dice.sample(sorted(slurmctld.idle), size.nodes - size.elements)
         running = size.ordinary // 2
         for number in range(running):
@@ -287,10 +287,10 @@ class Course:
         return [job.nodes[0] for job in self._slurmctld.elements("RUNNING")]
 
 
-def _teach(lessons: learnt.Lessons, job: learnt.Job, dice: random.Random) -> None:
+def _teach(measurements: measured.Measurements, job: measured.Job, dice: random.Random) -> None:
     """Note the earlier throughput of a trainer of this name, for 1, 2, 4, ... nodes."""
     rate, scales = dice.uniform(50, 500), dice.uniform(0.7, 0.98)
     for nodes in (1 << power for power in range(MAX_NODES.bit_length())):
-        lessons.add_look(
-            job, learnt.Look(1, "samples", nodes, 1.0 + nodes, rate * nodes**scales, 60)
+        measurements.add_throughput(
+            job, measured.Throughput(1, "samples", nodes, 1.0 + nodes, rate * nodes**scales, 60)
         )

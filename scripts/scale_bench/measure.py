@@ -77,7 +77,7 @@ def measure(size: Size, settings: Settings) -> Found:
         requests = Requests(time.time)
         course = Course(size, slurmctld, requests)
         history = History(state / "history.sqlite")
-        course.populate(history.lessons)
+        course.populate(history.measurements)
         history.close()
         slurmctld.jobs_text(0)
         base_mb = memory_mb(os.getpid())

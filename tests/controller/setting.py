@@ -103,7 +103,7 @@ class Setting:
 
     def started(self) -> Controller:
         """Return a controller that has just been started."""
-        self.appraiser = Profiles(self.history.lessons)
+        self.appraiser = Profiles(self.history.measurements)
         about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
         return started(*about, self.told, self.appraiser)
 

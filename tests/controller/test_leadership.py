@@ -19,7 +19,7 @@ from bftrainer_slurm.controller.leadership import LeadersGateway, SharedHistory,
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import Database
 from bftrainer_slurm.controller.state.history import History, Stay
-from bftrainer_slurm.controller.state.lessons import Job, Look
+from bftrainer_slurm.controller.state.measurements import Job, Throughput
 from bftrainer_slurm.keeper.home import StateError
 from bftrainer_slurm.keeper.lease import ROUND_S, SETTLE_S, VALID_S, Lease
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -111,7 +111,7 @@ def test_another_trainer_of_the_same_number_is_not(hosts: tuple[Path, Path, Path
     a, b, shared = hosts
     with leading(a, shared) as first:
         first.meet(7, "id", 1.0)
-        first.lessons.add_look(JOB, LOOK)
+        first.measurements.add_throughput(JOB, LOOK)
         first.end(7, "given up")
     with leading(b, shared) as second:
         assert second.meet(7, "another", 2.0) is None
@@ -177,34 +177,34 @@ def test_what_one_host_has_measured_last_the_other_knows(hosts: tuple[Path, Path
 
 
 JOB, NOW_S = Job("alice", "digits"), 1e9
-LOOK = Look(7, "samples", 2, NOW_S, 50.0, 20.0)
+LOOK = Throughput(7, "samples", 2, NOW_S, 50.0, 20.0)
 
 
 def tell_all(history: History) -> None:
     history.meet(7, "id", NOW_S)
     history.begin_stay(ElementId(7, 0), "n1", NOW_S)
-    history.lessons.add_look(JOB, LOOK)
-    history.lessons.set_reform(7, Reform(NOW_S, Runtime.WORKER, 3, 2))
+    history.measurements.add_throughput(JOB, LOOK)
+    history.measurements.set_reform(7, Reform(NOW_S, Runtime.WORKER, 3, 2))
 
 
 def known(history: History) -> tuple[object, ...]:
-    lessons = history.lessons
-    about = lessons.looks(JOB), lessons.reform(7)
+    measurements = history.measurements
+    about = measurements.throughputs(JOB), measurements.reform(7)
     return *about, history.has_trained(7), history.has_begun(7)
 
 
 def test_of_what_both_know_the_later_counts(hosts: tuple[Path, Path, Path]) -> None:
     a, b, shared = hosts
     with leading(b, shared) as second:
-        second.lessons.set_reform(7, Reform(NOW_S, Runtime.AGENT, 1, 1))
-        second.lessons.add_look(JOB, LOOK)
+        second.measurements.set_reform(7, Reform(NOW_S, Runtime.AGENT, 1, 1))
+        second.measurements.add_throughput(JOB, LOOK)
     with leading(a, shared) as first:
         later = Reform(NOW_S + 9, Runtime.WORKER, 2, 4)
-        first.lessons.set_reform(7, later)
-        first.lessons.add_look(JOB, replace(LOOK, time_s=NOW_S + 9))
+        first.measurements.set_reform(7, later)
+        first.measurements.add_throughput(JOB, replace(LOOK, time_s=NOW_S + 9))
     with leading(b, shared) as second:
-        assert second.lessons.reform(7) == later
-        assert [look.time_s for look in second.lessons.looks(JOB)] == [NOW_S, NOW_S + 9]
+        assert second.measurements.reform(7) == later
+        assert [look.time_s for look in second.measurements.throughputs(JOB)] == [NOW_S, NOW_S + 9]
 
 
 def test_a_folder_that_does_not_answer_holds_nothing_up(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.lessons import Rescale
+from bftrainer_slurm.controller.state.measurements import Rescale
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState
 from tests.controller.setting import Setting

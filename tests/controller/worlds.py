@@ -68,7 +68,7 @@ def started(
         clock=clock,
         pacer=Pacer(1e9, clock, lambda _: None),
         mine=lambda _: True,
-        appraiser=appraiser or Profiles(history.lessons),
+        appraiser=appraiser or Profiles(history.measurements),
         hears=hears,
     )
     return Controller(world, settings)

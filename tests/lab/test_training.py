@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.state.lessons import Runtime
+from bftrainer_slurm.controller.observe.reports import Runtime
 from bftrainer_slurm.keeper.client import KeeperClient
 from scripts.labcluster.c10d import C10dStore
 from scripts.labcluster.controller import Controller

@@ -1,4 +1,4 @@
-"""What Slurm does not know: holes, stays of elements on nodes, plans, progress, lessons.
+"""What Slurm does not know: holes, stays of elements on nodes, plans, progress, measurements.
 
 Only the controller writes. A reader opens the file read-only.
 """
@@ -24,8 +24,8 @@ from bftrainer_slurm.controller.state.database import (
     put,
 )
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Stays, Tally, Work
-from bftrainer_slurm.controller.state.learnt import Rows, taken_over
-from bftrainer_slurm.controller.state.lessons import Lessons
+from bftrainer_slurm.controller.state.handover import Rows, taken_over
+from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with
 from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.model import ElementId, Trainer
@@ -64,7 +64,7 @@ class History:
             raise HistoryError(f"history {path}: {error}; move it away to get a new one") from error
         self.counts = Counts()
         self._clock = clock
-        self.lessons = Lessons(self.database, self.counts.pauses, clock)
+        self.measurements = Measurements(self.database, self.counts.pauses, clock)
         self.holes = Spans(self.database, "holes")
         self.inventory = Inventory(self.database)
         self._in_file = path != ":memory:"
@@ -269,8 +269,8 @@ class History:
             ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
         )
 
-    def learn(self, rows: Rows) -> None:
-        """Take over what a controller has left (``learnt``) that is not known here.
+    def take_over(self, rows: Rows) -> None:
+        """Take over what a controller has left (``handover``) that is not known here.
 
         Of two trainers under one array the one that was met later counts, with what is about it.
         """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from bftrainer_slurm.controller.observe.reports import Runtime
-from bftrainer_slurm.controller.state.lessons import Rescale
+from bftrainer_slurm.controller.state.measurements import Rescale
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Place

@@ -15,16 +15,16 @@ from typing import Any, Protocol, TypeAlias
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.goodput import NO_LOSS, Loss
-from bftrainer_slurm.controller.state.lessons import (
-    LOOKS_A_SIZE,
+from bftrainer_slurm.controller.state.measurements import (
     RESCALES_A_KIND,
+    THROUGHPUTS_A_SIZE,
     Job,
-    Lessons,
-    Look,
+    Measurements,
     Rescale,
-    Stopwatch,
+    Throughput,
 )
 from bftrainer_slurm.controller.state.pauses import PRIOR_COSTS, RescaleCosts, cost_s
+from bftrainer_slurm.controller.state.stopwatch import Stopwatch
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves import Exploration, Fit, Fits, Measurement, Standing
@@ -78,45 +78,47 @@ class Appraiser(Protocol):
 
 @dataclass(slots=True)
 class _Known:
-    """One trainer. ``own`` are its looks by unit and size; ``before`` those of others of its name.
+    """One trainer. ``own`` is what it did, by unit and size; ``before`` what its namesakes did.
 
-    ``fit`` belongs to these looks, None if there are new ones; ``drawn`` is a curve for users.
+    ``fit`` belongs to these, None if there are new ones; ``drawn`` is a curve for users.
     """
 
     job: Job
     stopwatch: Stopwatch
-    before: list[Look]
-    own: dict[tuple[str, int], deque[Look]] = field(default_factory=dict)
+    before: list[Throughput]
+    own: dict[tuple[str, int], deque[Throughput]] = field(default_factory=dict)
     unit: str = "samples"
-    last_s: float = float("-inf")  # when its last look ended
+    last_s: float = float("-inf")  # when its last throughput ended
     fit: Fit | None = None
     drawn: tuple[Fit, dict[str, Any]] | None = None
     loss: Loss = NO_LOSS
 
-    def add(self, look: Look) -> None:
-        """Add a look."""
-        looks = self.own.pop((look.unit, look.nodes), deque(maxlen=LOOKS_A_SIZE))
-        looks.append(look)
-        self.own[look.unit, look.nodes] = looks
+    def add(self, throughput: Throughput) -> None:
+        """Add a throughput."""
+        throughputs = self.own.pop(
+            (throughput.unit, throughput.nodes), deque(maxlen=THROUGHPUTS_A_SIZE)
+        )
+        throughputs.append(throughput)
+        self.own[throughput.unit, throughput.nodes] = throughputs
         if len(self.own) > _SIZES:
             del self.own[next(iter(self.own))]  # the one that was seen longest ago
-        self.unit, self.last_s, self.fit = look.unit, look.time_s, None
+        self.unit, self.last_s, self.fit = throughput.unit, throughput.time_s, None
 
-    def looks(self) -> list[Look]:
-        """Return its own looks, and those of others of its name on sizes that it has not tried.
+    def throughputs(self) -> list[Throughput]:
+        """Return its own, and those of others of its name on sizes that it has not tried.
 
-        The others' looks do not count if its throughput differs on a size that both know.
+        The others' do not count if its throughput differs on a size that both know.
         """
         own = {
-            size: looks
-            for (unit, size), looks in self.own.items()
-            if unit == self.unit and sum(one.seconds for one in looks) >= FIRST_S
+            size: throughputs
+            for (unit, size), throughputs in self.own.items()
+            if unit == self.unit and sum(one.seconds for one in throughputs) >= FIRST_S
         }
-        others: dict[int, list[Look]] = {}
-        for look in self.before:
-            if look.unit == self.unit:
-                others.setdefault(look.nodes, []).append(look)
-        known = [look for looks in own.values() for look in looks]
+        others: dict[int, list[Throughput]] = {}
+        for throughput in self.before:
+            if throughput.unit == self.unit:
+                others.setdefault(throughput.nodes, []).append(throughput)
+        known = [throughput for throughputs in own.values() for throughput in throughputs]
         if any(_differ(own[size], others[size]) for size in own.keys() & others.keys()):
             return known
         return known + [one for size in others.keys() - own.keys() for one in others[size]]
@@ -125,8 +127,8 @@ class _Known:
 class Profiles:
     """All trainers, by array. Has the methods of an ``Appraiser``."""
 
-    def __init__(self, lessons: Lessons) -> None:
-        self._lessons = lessons
+    def __init__(self, measurements: Measurements) -> None:
+        self._measurements = measurements
         self._trainers: dict[int, _Known] = {}
         self._rescales: dict[Job, _Rescales] = {}
         self._fits: Fits[int] = Fits()
@@ -136,22 +138,22 @@ class Profiles:
         """Learn from a report of progress."""
         known = self._trainer(view)
         known.loss = loss
-        looks, rescales = known.stopwatch.report(report, len(view.placed))
-        for look in looks:
-            if look.time_s <= known.last_s:
+        throughputs, rescales = known.stopwatch.report(report, len(view.placed))
+        for throughput in throughputs:
+            if throughput.time_s <= known.last_s:
                 continue  # a keeper's old notes, after a restart of ours
-            known.add(look)
-            self._lessons.add_look(known.job, look)
+            known.add(throughput)
+            self._measurements.add_throughput(known.job, throughput)
         for rescale in rescales:
             last = _last(self._of_job(known.job))
             if last is None or rescale.time_s > last.time_s:
                 self._note(known.job, rescale)
-                self._lessons.add_rescale(known.job, rescale)
+                self._measurements.add_rescale(known.job, rescale)
 
     def reformed(self, view: TrainerView, reform: Reform) -> None:
         """Take a note that a trainer is in a new generation."""
         if self._trainer(view).stopwatch.reformed(reform):
-            self._lessons.set_reform(view.array, reform)
+            self._measurements.set_reform(view.array, reform)
 
     def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
         """Return the recent costs of changes of size, as a median of them and of the prior."""
@@ -207,7 +209,7 @@ class Profiles:
         }
 
     def forget(self, keep: frozenset[int]) -> None:
-        """Drop trainers that are gone; their looks stay for others of their name."""
+        """Drop trainers that are gone; their throughputs stay for others of their name."""
         gone = self._trainers.keys() - keep
         for array in gone:
             del self._trainers[array]
@@ -220,27 +222,30 @@ class Profiles:
         known = self._trainers.get(view.array)
         if known is None:
             job = Job(view.trainer.user, view.trainer.name)
-            looks = self._lessons.looks(job)
-            before = [look for look in looks if look.array != view.array]
-            known = _Known(job, Stopwatch(view.array, self._lessons.reform(view.array)), before)
-            for look in looks:
-                known.unit = look.unit
-                if look.array == view.array:
-                    known.add(look)
+            throughputs = self._measurements.throughputs(job)
+            before = [throughput for throughput in throughputs if throughput.array != view.array]
+            known = _Known(
+                job, Stopwatch(view.array, self._measurements.reform(view.array)), before
+            )
+            for throughput in throughputs:
+                known.unit = throughput.unit
+                if throughput.array == view.array:
+                    known.add(throughput)
             self._trainers[view.array] = known
         return known
 
     def _fit(self, array: int, known: _Known) -> Fit:
         if known.fit is None:
             known.fit = self._fits.update(
-                array, [Measurement(one.nodes, one.rate, one.seconds) for one in known.looks()]
+                array,
+                [Measurement(one.nodes, one.rate, one.seconds) for one in known.throughputs()],
             )
         return known.fit
 
     def _of_job(self, job: Job) -> _Rescales:
         if job not in self._rescales:
             self._rescales[job] = {}
-            for rescale in self._lessons.rescales(job):
+            for rescale in self._measurements.rescales(job):
                 self._note(job, rescale)
         return self._rescales[job]
 
@@ -277,7 +282,7 @@ def _last(rescales: _Rescales) -> Rescale | None:
     return max(newest, key=lambda one: one.time_s, default=None)
 
 
-def _differ(looks: Iterable[Look], others: Iterable[Look]) -> bool:
-    """Whether these looks at one size cannot come from the same script."""
-    ratio = median(one.rate for one in looks) / median(one.rate for one in others)
+def _differ(throughputs: Iterable[Throughput], others: Iterable[Throughput]) -> bool:
+    """Whether these throughputs at one size cannot come from the same script."""
+    ratio = median(one.rate for one in throughputs) / median(one.rate for one in others)
     return abs(math.log(ratio)) > _ANOTHER_SCRIPT

@@ -83,7 +83,7 @@ CREATE TABLE reforms (
     generation INTEGER NOT NULL, nodes INTEGER NOT NULL
 );
 
--- What is measured, see ``lessons``.
+-- What is measured, see ``measurements``.
 CREATE TABLE looks (
     user TEXT NOT NULL, name TEXT NOT NULL, array INTEGER NOT NULL, unit TEXT NOT NULL,
     nodes INTEGER NOT NULL, time_s REAL NOT NULL, rate REAL NOT NULL, seconds REAL NOT NULL

@@ -64,7 +64,7 @@ class OddTrainers(Profiles):
     """Knows nothing of some trainers, and breaks where it is asked about them."""
 
     def __init__(self, *odd: int) -> None:
-        super().__init__(History(":memory:").lessons)
+        super().__init__(History(":memory:").measurements)
         self.odd = set(odd)
 
     def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:

@@ -11,7 +11,7 @@ from bftrainer_slurm.controller.state import schema
 from bftrainer_slurm.controller.state.counts import Preemption
 from bftrainer_slurm.controller.state.goodput import Served, Tally, Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
-from bftrainer_slurm.controller.state.lessons import Job, Look
+from bftrainer_slurm.controller.state.measurements import Job, Throughput
 from bftrainer_slurm.controller.state.problems import past_problem
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.stories import told
@@ -146,7 +146,7 @@ def test_a_history_of_a_version_before_is_brought_up_to_date(tmp_path: Path, ver
     after.holes.change(ended=(), began=("n1",), time_s=5.0)
     assert after.holes.open() == {"n1": 5.0}
     assert after.open_stays() == {FIRST: "n1"}
-    assert after.lessons.reform(12) is None
+    assert after.measurements.reform(12) is None
     assert after.meet(13, "0000000a", 200.0) == "it fails"
     assert after.trouble is None
 
@@ -203,16 +203,18 @@ def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() 
         history.add_progress(array, 100.0, 5.0, "{}")
         history.meet(array, "0000000a", 100.0)
         history.end(array, "it fails")
-        history.lessons.add_look(Job("alice", "digits"), Look(array, "samples", 1, 100.0, 5, 9))
-        history.lessons.set_reform(array, Reform(100.0, Runtime.AGENT, 1, 1))
+        history.measurements.add_throughput(
+            Job("alice", "digits"), Throughput(array, "samples", 1, 100.0, 5, 9)
+        )
+        history.measurements.set_reform(array, Reform(100.0, Runtime.AGENT, 1, 1))
     history.forget(12)
     assert (history.tally(12), history.samples(12)) == (Tally(), None)
     assert not history.has_trained(12)
-    assert history.lessons.reform(12) is None
+    assert history.measurements.reform(12) is None
     assert history.meet(12, "0000000a", 200.0) is None
     assert history.meet(13, "0000000a", 200.0) == "it fails"
     assert history.open_stays() == {ElementId(13, 0): "n1"}
-    assert [look.array for look in history.lessons.looks(Job("alice", "digits"))] == [13]
+    assert [look.array for look in history.measurements.throughputs(Job("alice", "digits"))] == [13]
 
 
 def test_stays_begun_while_the_disk_is_full_are_counted_once_it_is_not(tmp_path: Path) -> None:

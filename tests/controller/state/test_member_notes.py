@@ -25,7 +25,7 @@ class Saying:
 
     def __init__(self, mine: TrainerView = MINE) -> None:
         self.history = History(":memory:")
-        self.members = MemberNotes(self.history, Profiles(self.history.lessons))
+        self.members = MemberNotes(self.history, Profiles(self.history.measurements))
         self.mine = mine
         self.told = told_before(self.history, ARRAY)
 
@@ -151,7 +151,7 @@ def test_an_element_that_has_finished_says_so() -> None:
 def test_each_pause_of_a_change_is_kept_once_with_the_nodes_after_it(tmp_path: Path) -> None:
     saying = Saying()
     saying.history = History(tmp_path / "history.sqlite")
-    saying.members = MemberNotes(saying.history, Profiles(saying.history.lessons))
+    saying.members = MemberNotes(saying.history, Profiles(saying.history.measurements))
     saying.history.describe(saying.mine.trainer, NOW_S)
     saying.say(NoteKind.PROGRESS, 0.0, steps=1.0, generation=1.0, nodes=1.0)
     for _ in range(2):  # a keeper tells its notes again to a controller that was away

@@ -9,7 +9,7 @@ import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.lessons import Job, Lessons, Look, Rescale
+from bftrainer_slurm.controller.state.measurements import Job, Measurements, Rescale, Throughput
 from bftrainer_slurm.controller.state.pauses import PRIOR_COSTS, RescaleCosts
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -31,8 +31,8 @@ def view(array: int = 1, nodes: int = 4, name: str = "digits", user: str = "alic
     return view_of(Trainer(array, name, user, "bftrainer", record, NOW_S, elements))
 
 
-def made() -> Lessons:
-    return History(":memory:").lessons
+def made() -> Measurements:
+    return History(":memory:").measurements
 
 
 def train(
@@ -69,19 +69,19 @@ def test_what_a_trainer_does_is_what_it_is_planned_with() -> None:
 
 def test_a_trainer_that_is_submitted_again_starts_with_what_was_learnt(tmp_path: Path) -> None:
     before = History(tmp_path / "history.sqlite")
-    train(Profiles(before.lessons), view(array=1), 400.0)
+    train(Profiles(before.measurements), view(array=1), 400.0)
     before.close()
-    again = Profiles(History(tmp_path / "history.sqlite").lessons)
+    again = Profiles(History(tmp_path / "history.sqlite").measurements)
     assert curve(again, view(array=2, nodes=0)).at(4) == pytest.approx(400, rel=0.05)
     assert curve(again, view(array=3, nodes=0, user="bob")).at(4) < 10
 
 
 def test_under_the_same_name_another_script_starts_from_nothing_once_it_shows_itself() -> None:
-    lessons = made()
-    old = Profiles(lessons)
+    measurements = made()
+    old = Profiles(measurements)
     train(old, view(array=1, nodes=4), 400.0)
     train(old, view(array=1, nodes=8), 410.0, NOW_S + 200, generation=2)  # hardly scales
-    profiles, one = Profiles(lessons), view(array=2, nodes=4)
+    profiles, one = Profiles(measurements), view(array=2, nodes=4)
     assert curve(profiles, one).at(8) < 450
     train(profiles, one, 40.0, NOW_S + 1000)
     assert curve(profiles, one).at(4) == pytest.approx(40, rel=0.05)
@@ -90,13 +90,13 @@ def test_under_the_same_name_another_script_starts_from_nothing_once_it_shows_it
 
 def test_the_controllers_restart_loses_nothing_and_counts_nothing_twice(tmp_path: Path) -> None:
     first = History(tmp_path / "history.sqlite")
-    train(Profiles(first.lessons), view(), 400.0)
-    kept = first.lessons.looks(JOB)
+    train(Profiles(first.measurements), view(), 400.0)
+    kept = first.measurements.throughputs(JOB)
     first.close()
     second = History(tmp_path / "history.sqlite")
-    profiles = Profiles(second.lessons)
+    profiles = Profiles(second.measurements)
     train(profiles, view(), 400.0)  # the keeper's old notes once more
-    assert second.lessons.looks(JOB) == kept
+    assert second.measurements.throughputs(JOB) == kept
     assert curve(profiles, view()).at(4) == pytest.approx(400, rel=0.05)
 
 
@@ -141,19 +141,19 @@ def test_rescale_costs_begin_with_those_of_the_runtime() -> None:
 
 
 def test_measured_costs_replace_them_by_and_by() -> None:
-    lessons = made()
+    measurements = made()
     for number, seconds in enumerate((1.0, 1.2, 60.0)):
-        lessons.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S + number, seconds))
-    costs = Profiles(lessons).costs(view(), NOW_S)
+        measurements.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S + number, seconds))
+    costs = Profiles(measurements).costs(view(), NOW_S)
     assert (costs.up_s, costs.down_s) == (1.0, 0.3)
 
 
 def costs_up_s(*measured_s: float, later_s: float = 0.0) -> float:
     """What growing is thought to cost after these pauses, so long after the last one."""
-    lessons = made()
+    measurements = made()
     for seconds in measured_s:
-        lessons.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S, seconds))
-    return Profiles(lessons).costs(view(), NOW_S + later_s).up_s
+        measurements.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S, seconds))
+    return Profiles(measurements).costs(view(), NOW_S + later_s).up_s
 
 
 def test_one_rescale_that_hung_is_not_believed() -> None:
@@ -175,22 +175,22 @@ def test_dear_rescales_are_forgotten_by_and_by_so_that_another_is_tried() -> Non
 
 
 def test_nobody_keeps_their_nodes_by_telling_of_long_pauses() -> None:
-    lessons = made()
+    measurements = made()
     for number in range(9):
-        lessons.add_rescale(JOB, Rescale(Runtime.AGENT, False, NOW_S + number, 3600.0))
-    assert Profiles(lessons).costs(view(), NOW_S).down_s == 120
+        measurements.add_rescale(JOB, Rescale(Runtime.AGENT, False, NOW_S + number, 3600.0))
+    assert Profiles(measurements).costs(view(), NOW_S).down_s == 120
 
 
 def test_a_rescale_is_measured_from_reports() -> None:
-    lessons = made()
-    profiles = Profiles(lessons)
+    measurements = made()
+    profiles = Profiles(measurements)
     profiles.reformed(view(nodes=2), Reform(NOW_S, Runtime.AGENT, 1, 2))
     train(profiles, view(nodes=2), 200.0, seconds=10)
     profiles.reformed(view(nodes=4), Reform(NOW_S + 10, Runtime.AGENT, 2, 4))
     first = Report(NOW_S + 11, samples=0.0, nodes=4, generation=2, pause_s=0.1)
     for _ in range(2):  # the second time as a keeper's old note
         profiles.progressed(view(nodes=4), first)
-    assert lessons.rescales(JOB) == [Rescale(Runtime.AGENT, True, NOW_S + 11, 0.1)]
+    assert measurements.rescales(JOB) == [Rescale(Runtime.AGENT, True, NOW_S + 11, 0.1)]
 
 
 def test_what_is_known_says_what_was_measured_and_in_which_unit() -> None:
@@ -206,17 +206,17 @@ def test_what_is_known_says_what_was_measured_and_in_which_unit() -> None:
 
 
 def test_trainers_that_are_gone_are_forgotten_but_not_what_they_have_shown() -> None:
-    lessons = made()
-    profiles = Profiles(lessons)
+    measurements = made()
+    profiles = Profiles(measurements)
     train(profiles, view(array=1), 400.0)
     profiles.forget(frozenset())
     assert curve(profiles, view(array=2, nodes=0)).at(4) == pytest.approx(400, rel=0.05)
 
 
 def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
-    lessons = made()
-    lessons.add_look(JOB, Look(9, "samples", 4, NOW_S - 100, 4e5, 60.0))
-    profiles, one = Profiles(lessons), view()
+    measurements = made()
+    measurements.add_throughput(JOB, Throughput(9, "samples", 4, NOW_S - 100, 4e5, 60.0))
+    profiles, one = Profiles(measurements), view()
     train(profiles, one, 2.0, unit="steps")
     assert profiles.known(one, NOW_S)["curve"]["unit"] == "steps"
     rates = [point["rate"] for point in profiles.known(one, NOW_S)["curve"]["points"]]

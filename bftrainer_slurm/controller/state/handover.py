@@ -84,7 +84,7 @@ def _query(table: str) -> str:
     )
 
 
-def sensible(rows: Any) -> Rows:
+def valid_rows(rows: Any) -> Rows:
     """Return those of another host's ``rows_of``, as JSON, that make sense.
 
     A controller of another version may have left fewer tables, or more.

@@ -10,9 +10,9 @@ import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import put
+from bftrainer_slurm.controller.state.handover import rows_of, valid_rows
 from bftrainer_slurm.controller.state.history import History, Stay
-from bftrainer_slurm.controller.state.learnt import rows_of, sensible
-from bftrainer_slurm.controller.state.lessons import Job, Look
+from bftrainer_slurm.controller.state.measurements import Job, Throughput
 from bftrainer_slurm.model import ElementId
 
 NOW_S = 1e9
@@ -34,13 +34,13 @@ def test_what_a_history_holds_is_read_again_as_it_was(tmp_path: Path) -> None:
     history.meet(7, "id", 5.0)
     history.meet(8, "", 6.0)
     history.end(8, "finished")
-    history.lessons.add_look(JOB, Look(7, "samples", 2, 5.0, 50.0, 20.0))
-    history.lessons.set_reform(7, Reform(5.0, Runtime.WORKER, 3, 2))
+    history.measurements.add_throughput(JOB, Throughput(7, "samples", 2, 5.0, 50.0, 20.0))
+    history.measurements.set_reform(7, Reform(5.0, Runtime.WORKER, 3, 2))
     history.ask([Stay(ElementId(7, 3), "n1", 4.0)], 5.0)
     left = json.loads(json.dumps(rows_of(tmp_path / "history.sqlite")))
     trainers = [[7, "id", 5.0, None, 0], [8, "", 6.0, "finished", 0]]
     assert left == GOOD | {"trainers": trainers}
-    assert sensible(left) == {table: [*map(tuple, rows)] for table, rows in left.items()}
+    assert valid_rows(left) == {table: [*map(tuple, rows)] for table, rows in left.items()}
 
 
 def bad(table: str, column: int, *values: Any) -> list[tuple[str, list[Any]]]:
@@ -71,17 +71,17 @@ BAD = [
 @pytest.mark.parametrize(("table", "row"), BAD)
 def test_a_row_that_makes_no_sense_is_left_out(table: str, row: list[Any]) -> None:
     told = GOOD | {table: [row, *GOOD[table], row]}
-    assert sensible(told) == sensible(GOOD)
+    assert valid_rows(told) == valid_rows(GOOD)
 
 
 def test_of_a_controller_of_another_version_what_both_know_is_taken() -> None:
     told = {table: rows for table, rows in GOOD.items() if table != "asked"} | {"later": [[1]]}
-    assert sensible(told) == {**sensible(GOOD), "asked": []}
+    assert valid_rows(told) == {**valid_rows(GOOD), "asked": []}
 
 
 def test_of_very_many_rows_the_newest_are_taken() -> None:
     looks = [[*LOOK[:5], float(number), *LOOK[6:]] for number in range(1, 100_000)]
-    taken = sensible(GOOD | {"looks": looks})["looks"]
+    taken = valid_rows(GOOD | {"looks": looks})["looks"]
     assert len(taken) < 50_000
     assert taken[-1][5] == 99_999
 
@@ -89,12 +89,14 @@ def test_of_very_many_rows_the_newest_are_taken() -> None:
 def test_of_the_measurements_of_a_trainer_the_last_is_left(tmp_path: Path) -> None:
     history = History(tmp_path / "history.sqlite")
     for array, time_s in ((7, 5.0), (8, 6.0), (7, 9.0), (7, 7.0)):
-        history.lessons.add_look(JOB, Look(array, "samples", 2, time_s, 50.0, 20.0))
+        history.measurements.add_throughput(
+            JOB, Throughput(array, "samples", 2, time_s, 50.0, 20.0)
+        )
     left = rows_of(tmp_path / "history.sqlite")["looks"]
     assert [(row[2], row[5]) for row in left] == [(8, 6.0), (7, 9.0)]
 
 
-def test_as_many_rows_as_another_host_can_leave_are_all_learnt() -> None:
+def test_as_many_rows_as_another_host_can_leave_are_all_taken_over() -> None:
     many = range(1, 12_001)
     left = {
         "trainers": [[array, "id", 5.0, "given up", 1] for array in many],
@@ -103,8 +105,8 @@ def test_as_many_rows_as_another_host_can_leave_are_all_learnt() -> None:
         "asked": [[array, *ASKED[1:]] for array in many],
     }
     history = History(":memory:")
-    taken = sensible(left)
-    history.learn(taken)
+    taken = valid_rows(left)
+    history.take_over(taken)
     for table, rows in taken.items():
         assert history.database.read(f"SELECT count(*) FROM {table}") == [(len(rows),)]
 
@@ -123,11 +125,11 @@ def test_trainers_that_were_met_lately_are_not_pushed_out_by_higher_numbers(
     assert (7, "id", 6.0, "given up", 0) in left
 
 
-def test_what_is_measured_here_since_counts_more_than_what_is_learnt() -> None:
+def test_what_is_measured_here_since_counts_more_than_what_is_taken_over() -> None:
     history = History(":memory:", lambda: NOW_S)
-    history.lessons.add_look(JOB, Look(7, "samples", 2, 6.0, 50.0, 20.0))
-    history.learn(sensible(GOOD))
-    history.learn(sensible(GOOD | {"looks": [[*LOOK[:2], 8, *LOOK[3:]]]}))
+    history.measurements.add_throughput(JOB, Throughput(7, "samples", 2, 6.0, 50.0, 20.0))
+    history.take_over(valid_rows(GOOD))
+    history.take_over(valid_rows(GOOD | {"looks": [[*LOOK[:2], 8, *LOOK[3:]]]}))
     rows = history.database.read("SELECT array, time_s FROM looks ORDER BY rowid")
     assert rows == [(7, 6.0), (8, 5.0)]
 
@@ -143,10 +145,10 @@ def test_what_is_measured_here_since_counts_more_than_what_is_learnt() -> None:
 )
 def test_of_two_generations_the_later_counts(own_s: float, told_s: float, generation: int) -> None:
     history = History(":memory:", lambda: NOW_S)
-    history.lessons.set_reform(7, Reform(own_s, Runtime.WORKER, 1, 2))
+    history.measurements.set_reform(7, Reform(own_s, Runtime.WORKER, 1, 2))
     told = {"reforms": [[7, told_s, "in-process", 2, 2]]}
-    history.learn(sensible(told))
-    reform = history.lessons.reform(7)
+    history.take_over(valid_rows(told))
+    reform = history.measurements.reform(7)
     assert reform is not None and reform.generation == generation
 
 
@@ -164,13 +166,13 @@ def test_of_two_trainers_of_one_number_the_one_met_later_counts(
 ) -> None:
     history = History(":memory:", lambda: NOW_S)
     history.meet(7, "own", own_s)
-    history.learn(sensible({"trainers": [[7, "theirs", told_s, "given up", 1]]}))
+    history.take_over(valid_rows({"trainers": [[7, "theirs", told_s, "given up", 1]]}))
     assert history.knows_another(7, "own") is (over is not None)
     assert history.meet(7, "theirs" if over else "own", NOW_S) == over
 
 
 def test_a_text_that_cannot_be_written_costs_only_itself() -> None:
     history = History(":memory:")
-    history.learn(sensible(GOOD | {"trainers": [[8, "\ud800", 5.0, None, 1], TRAINER]}))
+    history.take_over(valid_rows(GOOD | {"trainers": [[8, "\ud800", 5.0, None, 1], TRAINER]}))
     assert history.trouble is None
     assert history.has_trained(7) and history.has_begun(7)

@@ -1,4 +1,4 @@
-"""What a trainer's reports say: looks at its throughput, and what changes of size cost."""
+"""What a trainer's reports say: its throughput, and what changes of size cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
-from bftrainer_slurm.controller.state.lessons import Look, Rescale, Stopwatch
+from bftrainer_slurm.controller.state.measurements import Rescale, Throughput
+from bftrainer_slurm.controller.state.stopwatch import Stopwatch
 from tests.controller.worlds import ARRAY
 
 
@@ -21,7 +22,7 @@ def training(
     rate: float | None = 100.0,
     steps: float | None = None,
     pause_s: float | None = None,
-) -> tuple[list[Look], list[Rescale]]:
+) -> tuple[list[Throughput], list[Rescale]]:
     """Report every second, from 0 samples on, after a first slow one."""
     looks, rescales = [], []
     for second in range(seconds + 1):
@@ -45,7 +46,7 @@ def reformed(watch: Stopwatch, time_s: float, generation: int, nodes: int) -> No
 
 def test_a_look_is_samples_over_seconds_on_a_number_of_nodes() -> None:
     looks, _ = training(Stopwatch(ARRAY), 0, 35)
-    assert looks == [Look(ARRAY, "samples", 2, 35.0, 100.0, 20.0)]
+    assert looks == [Throughput(ARRAY, "samples", 2, 35.0, 100.0, 20.0)]
 
 
 def test_looks_grow_as_long_as_a_generation_lasts() -> None:
@@ -192,7 +193,7 @@ amounts = st.one_of(st.none(), st.floats(0, 1e15))
 def test_whatever_is_reported_looks_are_possible_ones(reports: list[Report]) -> None:
     watch = Stopwatch(ARRAY)
 
-    def all_looks() -> Iterator[Look]:
+    def all_looks() -> Iterator[Throughput]:
         for report in reports:
             yield from watch.report(report, 3)[0]
 
