@@ -230,10 +230,10 @@ def assess(
 ) -> None:
     """Say what a cluster's idle nodes are worth, and how much later ordinary jobs would start.
 
-    LOG is the output of sacct ('bftrainer help assess' has it), a log in the Standard Workload
-    Format, the controller's history.sqlite, or a list of holes; plain or gzipped. Without a LOG
-    it asks Slurm's accounting for all jobs of the last --days. The answer is right only if you
-    may see the jobs of all users.
+    LOG is the output of sacct ('bftrainer help planner-guide' has it), a log in the Standard
+    Workload Format, the controller's history.sqlite, or a list of holes; plain or gzipped. Without
+    a LOG it asks Slurm's accounting for all jobs of the last --days. The answer is right only if
+    you may see the jobs of all users.
 
     \b
     Examples:

@@ -48,7 +48,7 @@ def running(options: LogOptions, days: float) -> Log:
             reserved.write_text(accounting.reservations(runner, hours))
             nodes = accounting.node_names(runner)
         except GatewayError as error:
-            fail(f"{error}; give a LOG, see 'bftrainer help assess'", NOT_THERE)
+            fail(f"{error}; give a LOG, see 'bftrainer help planner-guide'", NOT_THERE)
         from_s = now_s - 3600.0 * hours
         asked = replace(options, node_list=nodes, down=down, reservations=reserved)
         return read(jobs, replace(asked, from_s=from_s, to_s=now_s))

@@ -62,7 +62,7 @@ def main(
       scripts/run exactly-once --way ddp --way trainer
       scripts/run exactly-once --rounds 3 --seed 7 --samples 9600
       scripts/run exactly-once --way huggingface --change join --change leave
-      scripts/run exactly-once --page docs/frameworks/index.md
+      scripts/run exactly-once --page docs/internals/bench-frameworks.md
     """
     machine = this_machine("torch")
     size = Size(samples, epochs, batch=8, save_every=10, compute_s=compute)

@@ -2,7 +2,7 @@
 
 The log is the side without trainers of a run on Slurm, or the made-up cluster's scheduler runs the
 stream. So the replay can be held against what was measured on Slurm with the same stream:
-``python -m tests.impact_bench.replayed`` prints the table of docs/assess.md.
+``python -m tests.impact_bench.replayed`` prints the table of docs/internals/assess.md.
 """
 
 from __future__ import annotations

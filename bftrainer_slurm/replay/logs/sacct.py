@@ -1,6 +1,6 @@
 """Reads what Slurm's ``sacct`` prints with ``--parsable2``, or the same as CSV.
 
-The header line names the columns, in any order; docs/assess.md has the command.
+The header line names the columns, in any order; docs/planner-guide.md has the command.
 """
 
 from __future__ import annotations
