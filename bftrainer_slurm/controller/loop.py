@@ -83,8 +83,8 @@ class Controller:
                 self._take_hint(numbered, view, now_s)
             elif view is not None:
                 with self._faults.of(view.array):
-                    told = self.roster.told(view.array)
-                    state = self._members.take(view, told, numbered, now_s)
+                    reported = self.roster.reported(view.array)
+                    state = self._members.take(view, reported, numbered, now_s)
                     self.roster.put({view.array: state})
                 if note.kind is NoteKind.FAILED:
                     self.schedule.heard(NoteKind.FAILED, now_s)
@@ -161,15 +161,15 @@ class Controller:
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         world, array = self.world, view.array
-        tally, told = world.history.tally(array), self.roster.told(array)
+        tally, reported = world.history.tally(array), self.roster.reported(array)
         ended = not view.live and not view.spare
-        spent = goodput(told.work, tally.had, view.submit_s, ended=ended, now_s=now_s)
+        spent = goodput(reported.work, tally.had, view.submit_s, ended=ended, now_s=now_s)
         plan = self._explained[1].get(str(array))
-        more = {"plan": plan, "goodput": spent, "launcher": told.launcher or None}
+        more = {"plan": plan, "goodput": spent, "launcher": reported.launcher or None}
         return trainer_status(
             view,
             tally,
-            told.progress,
+            reported.progress,
             self._faults.why.get(array) or self.decision.stuck.get(array),
             world.appraiser.known(view, now_s) | more,
             self._unheard(view),
@@ -286,9 +286,9 @@ class Controller:
                     self.schedule.again(apart.due_s)
 
     def _unheard(self, view: TrainerView) -> Unheard | None:
-        joined, told = self.world.appraiser.joined(view), self.roster.told(view.array)
+        joined, reported = self.world.appraiser.joined(view), self.roster.reported(view.array)
         patience_s = self._members.joins.patience_s
-        return unheard(view, told.together, joined, self.world.hears(), patience_s)
+        return unheard(view, reported.together, joined, self.world.hears(), patience_s)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note

@@ -42,7 +42,7 @@ _SAVE_SHARE = 0.01  # share of a trainer's age: so a few hundred rows cover its 
 
 
 @dataclass(slots=True)
-class Told:
+class ReportedState:
     """The reports of one trainer's members: how far it has come, and their sum if there were any.
 
     ``trained`` is true if it has ever trained for a while; ``began_s`` is when it formed a group,
@@ -58,11 +58,11 @@ class Told:
     together: Together = field(default_factory=Together)
 
 
-def told_before(history: History, array: int) -> Told:
+def reported_before(history: History, array: int) -> ReportedState:
     """Return what the history has of a trainer's reports."""
     samples, saved_s = history.samples(array) or (None, -math.inf)
     progress, work = Progress(samples, saved_s), history.work(array)
-    return Told(progress, work, history.has_trained(array), saved_s=saved_s)
+    return ReportedState(progress, work, history.has_trained(array), saved_s=saved_s)
 
 
 class MemberNotes:
@@ -75,9 +75,9 @@ class MemberNotes:
         self.joins = Joins()
 
     def take(
-        self, view: TrainerView, told: Told, numbered: NumberedNote, now_s: float
+        self, view: TrainerView, reported: ReportedState, numbered: NumberedNote, now_s: float
     ) -> TrainerState:
-        """Add a note of a trainer's member to what it has ``told``; return its state after it.
+        """Add a note of a member to what the trainer has ``reported``; return its state after it.
 
         A failure counts only when it happens. The keeper repeats what it remembers, and the trainer
         may have recovered from an older failure long ago. Nor does progress count that lies in the
@@ -87,21 +87,21 @@ class MemberNotes:
         self._compare_clocks(numbered.time_s - now_s)
         match numbered.note.kind:
             case NoteKind.PROGRESS if numbered.time_s - now_s < _NEWS_S:
-                return self._take_progress(view, told, numbered)
+                return self._take_progress(view, reported, numbered)
             case NoteKind.REFORMED if (reform := read_reform(numbered)) is not None:
-                told.began_s = numbered.time_s
-                self.joins.formed(view, told.together, reform.nodes, reform.time_s)
-                told.launcher = reform.launcher or told.launcher
-                told.together.formed(reform.nodes, reform.time_s)
+                reported.began_s = numbered.time_s
+                self.joins.formed(view, reported.together, reform.nodes, reform.time_s)
+                reported.launcher = reform.launcher or reported.launcher
+                reported.together.formed(reform.nodes, reform.time_s)
                 self._appraiser.reformed(view, reform)
                 return replace(state, size=state.size.formed(reform.nodes))
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
-                told.together.script = script
+                reported.together.script = script
             case NoteKind.FINISHED:
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:
-                told.began_s = numbered.time_s
-                return _failed(view, numbered, told.trained, now_s)
+                reported.began_s = numbered.time_s
+                return _failed(view, numbered, reported.trained, now_s)
         return state
 
     def _compare_clocks(self, ahead_s: float) -> None:
@@ -114,41 +114,43 @@ class MemberNotes:
             ahead_s,
         )
 
-    def _take_progress(self, view: TrainerView, told: Told, numbered: NumberedNote) -> TrainerState:
+    def _take_progress(
+        self, view: TrainerView, reported: ReportedState, numbered: NumberedNote
+    ) -> TrainerState:
         now_s = numbered.time_s
         said = read_report(numbered, view.trainer.record.max_nodes)
         if said is None:
-            told.progress.refused += 1
+            reported.progress.refused += 1
             return view.state
-        told.together.hear(1 if said.alone else said.nodes or 1, now_s)
-        told.together.alone = bool(said.alone)
-        before, submit_s = told.work, view.submit_s
-        told.work = worked(before, said, submit_s, view.since_s)
-        self._appraiser.progressed(view, said, told.work.loss)
-        if before and (pause_s := told.work.rescaling_s - before.rescaling_s) > 0:
+        reported.together.hear(1 if said.alone else said.nodes or 1, now_s)
+        reported.together.alone = bool(said.alone)
+        before, submit_s = reported.work, view.submit_s
+        reported.work = worked(before, said, submit_s, view.since_s)
+        self._appraiser.progressed(view, said, reported.work.loss)
+        if before and (pause_s := reported.work.rescaling_s - before.rescaling_s) > 0:
             nodes = said.nodes or len(view.placed)
             self._history.add_pause(view.array, now_s, nodes, pause_s)
-            told.saved_s = -math.inf  # with the work, so that it counts once
-        self._save(view, told, told.progress.add(said))
-        told.began_s = now_s if told.began_s is None else told.began_s
-        if now_s - told.began_s < _TRAINS_S:
+            reported.saved_s = -math.inf  # with the work, so that it counts once
+        self._save(view, reported, reported.progress.add(said))
+        reported.began_s = now_s if reported.began_s is None else reported.began_s
+        if now_s - reported.began_s < _TRAINS_S:
             return view.state
-        told.trained = True
+        reported.trained = True
         state, size = view.state, view.state.size.trains()
         left = state.failing and recovered(
-            state.failing, _nodes_in(view, said, told.began_s), now_s
+            state.failing, _nodes_in(view, said, reported.began_s), now_s
         )
         if left == state.failing and size is state.size:
             return state
         return replace(state, failing=left, size=size)
 
-    def _save(self, view: TrainerView, told: Told, report: Report) -> None:
+    def _save(self, view: TrainerView, reported: ReportedState, report: Report) -> None:
         gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.submit_s))
-        if report.time_s - told.saved_s < gap_s:
+        if report.time_s - reported.saved_s < gap_s:
             return
-        told.saved_s = report.time_s
-        if told.work is not None:
-            self._history.set_work(view.array, told.work)
+        reported.saved_s = report.time_s
+        if reported.work is not None:
+            self._history.set_work(view.array, reported.work)
         if report.samples is None:
             return
         measures = json.dumps(dict(report.measures))

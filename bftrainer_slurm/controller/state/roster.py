@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import BadNodes
 from bftrainer_slurm.controller.state.history import History, Stay
-from bftrainer_slurm.controller.state.member_notes import Told, told_before
+from bftrainer_slurm.controller.state.member_notes import ReportedState, reported_before
 from bftrainer_slurm.controller.state.phases import (
     OCCUPIES,
     Began,
@@ -70,13 +70,13 @@ _STAYS = (ElementState.RUNNING, ElementState.SUSPENDED)
 class Record:
     """All that is known of one trainer, to be forgotten at once.
 
-    ``view`` is as of the last look that could handle it, ``told`` what its members report, ``lost``
+    ``view`` is as of the last look that could handle it, ``reported`` what its members say, ``lost``
     its tasks that are gone without the keeper having heard of it.
     """
 
     state: TrainerState
     view: TrainerView | None = None
-    told: Told | None = None
+    reported: ReportedState | None = None
     lost: set[int] = field(default_factory=set)
 
 
@@ -115,12 +115,12 @@ class Roster:
         """Return what is known of a trainer that Slurm has."""
         return self._records[array].state
 
-    def told(self, array: int) -> Told:
+    def reported(self, array: int) -> ReportedState:
         """Return what its members have told; at first what the history has of it."""
         record = self._records[array]
-        if record.told is None:
-            record.told = told_before(self._history, array)
-        return record.told
+        if record.reported is None:
+            record.reported = reported_before(self._history, array)
+        return record.reported
 
     @property
     def lost(self) -> list[ElementId]:
@@ -194,7 +194,7 @@ class Roster:
                     happened = [one for one in happened if not isinstance(one, Began)]
                 self._write(happened)
                 events += happened
-                trained = self.told(trainer.array).trained
+                trained = self.reported(trainer.array).trained
                 states[trainer.array] = note_failed(state, trained, now_s)
         self.bad.look(trainers, states, events, hears, now_s)
         self._see(snapshot, states)

@@ -8,7 +8,7 @@ import pytest
 
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.member_notes import MemberNotes, told_before
+from bftrainer_slurm.controller.state.member_notes import MemberNotes, reported_before
 from bftrainer_slurm.controller.state.profiles import Profiles
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -27,7 +27,7 @@ class Saying:
         self.history = History(":memory:")
         self.members = MemberNotes(self.history, Profiles(self.history.measurements))
         self.mine = mine
-        self.told = told_before(self.history, ARRAY)
+        self.told = reported_before(self.history, ARRAY)
 
     def say(
         self,
