@@ -29,7 +29,7 @@ from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNote
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.picture import Surroundings
-from bftrainer_slurm.controller.state.roster import Faults, Roster
+from bftrainer_slurm.controller.state.registry import Faults, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import hear
 from bftrainer_slurm.controller.state.unheard import Unheard, unheard
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -48,7 +48,7 @@ class Controller:
 
     ``trouble`` says why the last turn did less than it should, None if it did all. Notes that come
     before it has ``looked`` for the first time wait until then. It works with its ``world``, knows
-    the trainers of its ``roster``, and acted on its last ``decision``.
+    the trainers of its ``registry``, and acted on its last ``decision``.
     """
 
     def __init__(self, world: World, settings: Settings) -> None:
@@ -62,7 +62,7 @@ class Controller:
         self._snapshot = Snapshot(world.clock(), partition=settings.partition)
         self.decision = Decision()
         self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
-        self.roster = Roster(world.history, settings, self._faults)
+        self.registry = TrainerRegistry(world.history, settings, self._faults)
         self._members = MemberNotes(world.history, world.appraiser)
         self._surroundings = Surroundings(world.history, settings)
         self._decider = Decider(
@@ -78,14 +78,14 @@ class Controller:
             return
         now_s = self.world.clock()
         for numbered in notes:
-            note, view = numbered.note, self.roster.view(numbered.note.array)
+            note, view = numbered.note, self.registry.view(numbered.note.array)
             if note.kind not in OF_MEMBERS:
                 self._take_hint(numbered, view, now_s)
             elif view is not None:
                 with self._faults.of(view.array):
-                    reported = self.roster.reported(view.array)
+                    reported = self.registry.reported(view.array)
                     state = self._members.take(view, reported, numbered, now_s)
-                    self.roster.put({view.array: state})
+                    self.registry.put({view.array: state})
                 if note.kind is NoteKind.FAILED:
                     self.schedule.heard(NoteKind.FAILED, now_s)
 
@@ -98,20 +98,20 @@ class Controller:
                 nothing is lost.
         """
         try:
-            began_s, before = self.world.clock(), self.roster.arrays
+            began_s, before = self.world.clock(), self.registry.arrays
             due = self._due(began_s)
             self._read(due, began_s)
             looked_s = self.world.clock()
             events = self._follow(began_s, looked_s)
-            self._surroundings.look(self._snapshot, self.roster.views, events, looked_s)
+            self._surroundings.look(self._snapshot, self.registry.views, events, looked_s)
             self._schedule_looks(due, began_s, looked_s)
             self._tell_gone(before, looked_s)
             self._take_early()
-            picture = self._surroundings.picture(self._snapshot, self.roster)
+            picture = self._surroundings.picture(self._snapshot, self.registry)
             self.decision = self._decider.decide(picture)
             actions = self.decision.actions
-            self.roster.bad.until_s = self.decision.avoid
-            self.roster.put(self.decision.states)
+            self.registry.bad.until_s = self.decision.avoid
+            self.registry.put(self.decision.states)
             self.introduce()
             self._act((*self.decision.actions, *self._tell_unheard(set(_ended_by(actions)))))
         except Exception:
@@ -126,12 +126,12 @@ class Controller:
         self._early = []
         if early:
             self.take(early)
-            self.roster.finish(self._snapshot.time_s)
+            self.registry.finish(self._snapshot.time_s)
 
     def introduce(self) -> None:
         """Tell the keeper whose the trainers are, and how many nodes the plan gives them."""
         plan, now_s = self.decision.plan, self.world.clock()
-        for view in self.roster.views:
+        for view in self.registry.views:
             planned = plan.assignment.get(str(view.array)) if plan is not None else None
             want = len(view.placed if planned is None else planned)
             sizes = view.sizes_now(now_s)
@@ -139,7 +139,7 @@ class Controller:
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""
-        now_s, decision, views = self.world.clock(), self.decision, self.roster.views
+        now_s, decision, views = self.world.clock(), self.decision, self.registry.views
         made = decision.made
         if made is not self._explained[0]:
             self._explained = made, {}  # should they fail, then once
@@ -154,14 +154,14 @@ class Controller:
         return cluster_status(
             *(self._snapshot, self.world.history, views, trainers, decision.plan),
             *(decision.free, decision.left_alone, bars.get(None, []), self._faults.why),
-            self.roster.bad.mute.names(now_s),
+            self.registry.bad.mute.names(now_s),
             controller=controller,
             now_s=now_s,
         )
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         world, array = self.world, view.array
-        tally, reported = world.history.tally(array), self.roster.reported(array)
+        tally, reported = world.history.tally(array), self.registry.reported(array)
         ended = not view.live and not view.spare
         spent = goodput(reported.work, tally.had, view.submit_s, ended=ended, now_s=now_s)
         plan = self._explained[1].get(str(array))
@@ -195,26 +195,26 @@ class Controller:
         """Bring each trainer's record up to date; return what has happened to elements."""
         self.world.history.counts.looks.add(max(0.0, looked_s - began_s))
         self._faults.begin()
-        had = {view.array: view.places for view in self.roster.views}
-        events = self.roster.look(self._snapshot, self.world.hears())
+        had = {view.array: view.places for view in self.registry.views}
+        events = self.registry.look(self._snapshot, self.world.hears())
         self._note_pauses(had, began_s)
         return events
 
     def _schedule_looks(self, due: frozenset[str], began_s: float, looked_s: float) -> None:
         """Plan the next looks: while elements end, when one has rested, before a backfill pass."""
-        ending = any(view.ids(*GOES) for view in self.roster.views)
+        ending = any(view.ids(*GOES) for view in self.registry.views)
         self.schedule.looked(looked_s, due, ending, max(0.0, looked_s - began_s))
         rest_s = self._settings.relaunch_after_s
-        for view in self.roster.views:
+        for view in self.registry.views:
             if view.rests(began_s - rest_s):
                 self.schedule.again(looked_s + rest_s)
             if view.state.rests_until_s > looked_s and not view.over:
                 self.schedule.again(view.state.rests_until_s)
-        if self._snapshot.queue.asking and any(view.running() for view in self.roster.views):
+        if self._snapshot.queue.asking and any(view.running() for view in self.registry.views):
             found = self._surroundings.judgement(self._snapshot, began_s)
             self.schedule.expect_pass(
                 *(found.due_s, found.until_s, found.sure_s, began_s),
-                *(self.roster.bad.lead_s, found.then_s),
+                *(self.registry.bad.lead_s, found.then_s),
             )
 
     def _tell_gone(self, before: frozenset[int], now_s: float) -> None:
@@ -222,14 +222,14 @@ class Controller:
 
         What is known of trainers is dropped with them, and once a day what is old.
         """
-        world, roster = self.world, self.roster
-        for one in roster.lost:
+        world, registry = self.world, self.registry
+        for one in registry.lost:
             if world.groups.lost(one):
-                roster.keeper_knows(one)
-        if roster.lost:
+                registry.keeper_knows(one)
+        if registry.lost:
             self.schedule.again(now_s + SILENT_S)
         arrays = frozenset(one.array for one in self._snapshot.queue.trainers)
-        kept = arrays - roster.replaced
+        kept = arrays - registry.replaced
         over = (self._over | before) - kept
         self._over = frozenset(array for array in over if not world.groups.end(array))
         world.appraiser.forget(kept)
@@ -240,16 +240,16 @@ class Controller:
 
     def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:
         """Remember until when trainers stand still, if their places differ from ``before``."""
-        for view in self.roster.views:
+        for view in self.registry.views:
             with self._faults.of(view.array):
                 had, costs = before.get(view.array), self.world.appraiser.costs(view, now_s)
-                self.roster.put({view.array: note_change(view, had, costs, now_s)})
+                self.registry.put({view.array: note_change(view, had, costs, now_s)})
 
     def _act(self, actions: Iterable[Action]) -> None:
-        world, roster, actions = self.world, self.roster, tuple(actions)
+        world, registry, actions = self.world, self.registry, tuple(actions)
         began_s = world.pacer.clock()
-        asked = roster.ask(_ended_by(actions), world.clock())
-        roster.unask(world.groups.part(asked))
+        asked = registry.ask(_ended_by(actions), world.clock())
+        registry.unask(world.groups.part(asked))
         grown = 0
 
         def note(action: Action, refused: bool) -> None:
@@ -257,7 +257,7 @@ class Controller:
             if isinstance(action, Grow) and not refused:
                 grown += len(action.elements)
             array = array_of(action)
-            roster.put({array: after(roster.state(array), action, refused, world.clock())})
+            registry.put({array: after(registry.state(array), action, refused, world.clock())})
 
         again_in_s = execute(actions, world.gateway, world.pacer, world.groups, began_s, note)
         if again_in_s is not None:
@@ -270,7 +270,7 @@ class Controller:
         Or that they are kept at one size. Those that are ``ended`` in this turn hear nothing.
         """
         now_s = self.world.clock()
-        for view in self.roster.views:
+        for view in self.registry.views:
             if view.state.told or view.over:
                 continue
             with self._faults.of(view.array):
@@ -286,17 +286,17 @@ class Controller:
                     self.schedule.again(apart.due_s)
 
     def _unheard(self, view: TrainerView) -> Unheard | None:
-        joined, reported = self.world.appraiser.joined(view), self.roster.reported(view.array)
+        joined, reported = self.world.appraiser.joined(view), self.registry.reported(view.array)
         patience_s = self._members.joins.patience_s
         return unheard(view, reported.together, joined, self.world.hears(), patience_s)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note
         if note.kind is NoteKind.UP:
-            self.roster.bad.mute.heard(note.node)
+            self.registry.bad.mute.heard(note.node)
         if view is not None:
             record = view.state.of(note.task)
-            self.roster.put({view.array: hear(view.state, numbered)})
+            self.registry.put({view.array: hear(view.state, numbered)})
             if note.kind is NoteKind.UP and record.may_start_on(note.node):
                 return  # as it should be
         self.schedule.heard(note.kind, now_s)

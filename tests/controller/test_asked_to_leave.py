@@ -186,7 +186,7 @@ def test_where_slurm_has_not_acted_on_it() -> None:
     setting.slurm.shrink = shrink  # type: ignore[method-assign]
     setting.the_other_goes()
     setting.turn()
-    view = setting.controller.roster.view(ARRAY)
+    view = setting.controller.registry.view(ARRAY)
     assert view is not None
     assert view.state.of(setting.asked).phase is Phase.LEAVING  # Slurm has time for it
     setting.now_s += 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer_slurm.controller.state.roster import Faults
+from bftrainer_slurm.controller.state.registry import Faults
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from tests.controller.worlds import ARRAY
 

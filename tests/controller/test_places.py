@@ -129,7 +129,7 @@ def test_whoever_comes_and_goes_each_place_is_somebodys(
             slurm.now_s += 10
             slurm.schedule_()
             controller.turn()
-        placed = [one for view in controller.roster.views for one in view.placed.items()]
+        placed = [one for view in controller.registry.views for one in view.placed.items()]
         running = {job.id: job.node for job in slurm.all_(RUNNING)}
         assert {id_: place.node for id_, place in placed} == running
         assert len({place for _, place in placed}) == len(placed)

@@ -129,7 +129,7 @@ class Whatever(RuleBasedStateMachine):
 
     def see(self, array: int) -> None:
         """Note the phases of a trainer's elements."""
-        view = self.controller.roster.view(array)
+        view = self.controller.registry.view(array)
         assert view is not None
         self.phases.update(view.state.of(one.id.task).phase for one in view.trainer.elements)
 
@@ -154,7 +154,7 @@ class Whatever(RuleBasedStateMachine):
             if refused == self.slurm.refused_:
                 self.what_must_be_done_is()
         self.controller.status({})
-        for view in self.controller.roster.views:
+        for view in self.controller.registry.views:
             self.see(view.array)
         self.the_plan_gives_only_sizes_that_are_allowed()
 
@@ -185,7 +185,7 @@ class Whatever(RuleBasedStateMachine):
 
     def over(self) -> set[int]:
         """The trainers that are not run any more."""
-        views = self.controller.roster.views
+        views = self.controller.registry.views
         return {view.array for view in views if view.over or view.abandoned}
 
     @rule(seconds=st.sampled_from([-7200.0, -4.0, 4.0, 7200.0]))
@@ -442,7 +442,7 @@ class Whatever(RuleBasedStateMachine):
 
     def is_mute(self, job: Job) -> bool:
         """Whether the controller has let it go, and not heard that it is up."""
-        view = self.controller.roster.view(job.id.array)
+        view = self.controller.registry.view(job.id.array)
         return view is not None and not view.over and view.state.of(job.id.task).mute
 
 

@@ -1,6 +1,6 @@
 """The picture for a decision: what Slurm says, and what the controller knows besides.
 
-Knowledge of the cluster is kept here from look to look; knowledge of trainers is in ``roster``.
+Knowledge of the cluster is kept here from look to look; knowledge of trainers is in ``registry``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bftrainer_slurm.controller.state.counts import Preemptions, Starts
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
 from bftrainer_slurm.controller.state.phases import GOES, Event
-from bftrainer_slurm.controller.state.roster import Roster
+from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.planner.survival import Survival
 
@@ -150,19 +150,19 @@ class Surroundings:
         """Return what is now known of Slurm's passes."""
         return self._passes.judgement(snapshot.configuration.backfill_s, now_s)
 
-    def picture(self, snapshot: Snapshot, roster: Roster) -> Picture:
+    def picture(self, snapshot: Snapshot, registry: TrainerRegistry) -> Picture:
         """Return all that is known."""
         settings, now_s = self._settings, snapshot.time_s
         return Picture(
             snapshot,
-            roster.views,
-            roster.bad.until_s,
-            roster.out_of_reach,
+            registry.views,
+            registry.bad.until_s,
+            registry.out_of_reach,
             self._holes.since_s,
             self._holes.life_s(snapshot),
             self._holes.forward_time_s(settings),
             settings.reserve_nodes,
             self.judgement(snapshot, now_s),
-            roster.bad.lead_s,
+            registry.bad.lead_s,
             self._preemptions.nodes,
         )

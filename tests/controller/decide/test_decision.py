@@ -25,7 +25,7 @@ from bftrainer_slurm.controller.state.passes import Judgement
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.problems import past_problem
 from bftrainer_slurm.controller.state.profiles import Appraisal, Profiles
-from bftrainer_slurm.controller.state.roster import Faults
+from bftrainer_slurm.controller.state.registry import Faults
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (

@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.goodput import Served, Tally
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
-from bftrainer_slurm.controller.state.roster import Faults, Roster
+from bftrainer_slurm.controller.state.registry import Faults, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import change, release
 from bftrainer_slurm.model import Element, ElementId, ElementState, Place, Trainer
 from tests.controller.worlds import ARRAY, NOW_S, element, failed, snapshot, trainer
@@ -30,19 +30,19 @@ def called(id_: str, *elements: Element) -> Trainer:
 
 
 class Looking:
-    """A roster that looks again and again, ten seconds apart, the first time at ``NOW_S``."""
+    """A registry that looks again and again, ten seconds apart, the first time at ``NOW_S``."""
 
     def __init__(self, history: History | None = None) -> None:
         self.history = history or History(":memory:")
         self.faults = Faults()
-        self.roster = Roster(self.history, SETTINGS, self.faults)
+        self.registry = TrainerRegistry(self.history, SETTINGS, self.faults)
         self.now_s = NOW_S - 10
 
     def at(self, *trainers: Trainer, ordinary: str = "") -> list[Event]:
         self.now_s += 10
         self.faults.begin()
         seen: Snapshot = snapshot((), trainers, ordinary_nodes=frozenset(ordinary.split()))
-        return self.roster.look(replace(seen, time_s=self.now_s))
+        return self.registry.look(replace(seen, time_s=self.now_s))
 
     @property
     def tally(self) -> Tally:
@@ -60,8 +60,8 @@ def test_each_stay_of_an_element_on_a_node_goes_into_the_history() -> None:
 def test_what_the_controller_has_ended_shrank() -> None:
     looking = Looking()
     looking.at(trainer(ON_N1))
-    state = looking.roster.views[0].state
-    looking.roster.put({ARRAY: change(state, (FIRST,), Phase.LEAVING, NOW_S)})
+    state = looking.registry.views[0].state
+    looking.registry.put({ARRAY: change(state, (FIRST,), Phase.LEAVING, NOW_S)})
     looking.at(trainer(HELD))
     assert replace(looking.tally, had=Served()) == Tally(1, 1, node_s=10.0)
 
@@ -70,7 +70,7 @@ def test_a_trainer_that_slurm_has_forgotten_has_left_its_nodes() -> None:
     looking = Looking()
     looking.at(trainer(ON_N1))
     assert looking.at() == [Ended(FIRST, "n1", NOW_S + 10, "ended")]
-    assert looking.roster.view(ARRAY) is None
+    assert looking.registry.view(ARRAY) is None
     assert looking.history.open_stays() == {}
 
 
@@ -87,7 +87,7 @@ def test_after_a_restart_slurm_tells_since_when_elements_run(tmp_path: Path) -> 
     before.at(trainer(ON_N1))
     after = Looking(History(tmp_path / "history.sqlite"))
     after.at(trainer(ON_N1))
-    assert after.roster.views[0].state.of(0).start_s == NOW_S
+    assert after.registry.views[0].state.of(0).start_s == NOW_S
 
 
 def test_what_ended_while_no_controller_ran_has_ended(tmp_path: Path) -> None:
@@ -114,17 +114,17 @@ def slow_to_end(*users: str) -> Looking:
 
 def test_a_trainer_stays_off_a_node_on_which_it_takes_unusually_long_to_end() -> None:
     looking = slow_to_end("alice")
-    assert looking.roster.state(ARRAY).refused == {"n1": looking.now_s + 900}
-    assert looking.roster.bad.until_s == {}
+    assert looking.registry.state(ARRAY).refused == {"n1": looking.now_s + 900}
+    assert looking.registry.bad.until_s == {}
 
 
 def test_no_user_alone_keeps_others_off_nodes_by_slow_ends() -> None:
-    assert slow_to_end("alice", "alice").roster.bad.until_s == {}
+    assert slow_to_end("alice", "alice").registry.bad.until_s == {}
 
 
 def test_all_stay_off_a_node_on_which_elements_of_two_users_take_unusually_long_to_end() -> None:
     looking = slow_to_end("alice", "bob")
-    assert looking.roster.bad.until_s == {"n1": looking.now_s + 900}
+    assert looking.registry.bad.until_s == {"n1": looking.now_s + 900}
 
 
 def test_a_failure_counts_when_it_is_first_seen() -> None:
@@ -132,7 +132,7 @@ def test_a_failure_counts_when_it_is_first_seen() -> None:
     looking.at(trainer(ON_N1))
     for _ in range(2):
         looking.at(trainer(failed(0, "n1")))
-    failing = looking.roster.views[0].state.failing
+    failing = looking.registry.views[0].state.failing
     assert failing is not None
     assert (failing.count, failing.nodes) == (1, ("n1",))
 
@@ -140,21 +140,21 @@ def test_a_failure_counts_when_it_is_first_seen() -> None:
 def test_a_trainer_that_is_over_is_so_after_a_restart(tmp_path: Path) -> None:
     before = Looking(History(tmp_path / "history.sqlite"))
     before.at(trainer(HELD))
-    before.roster.put({ARRAY: replace(before.roster.views[0].state, over="it fails")})
+    before.registry.put({ARRAY: replace(before.registry.views[0].state, over="it fails")})
     after = Looking(History(tmp_path / "history.sqlite"))
     after.at(trainer(HELD))
-    assert after.roster.views[0].state.over == "it fails"
+    assert after.registry.views[0].state.over == "it fails"
 
 
 @pytest.mark.parametrize("restarted", [True, False])
 def test_a_trainer_whose_record_has_another_id_is_another_one(restarted: bool) -> None:
     looking = Looking()
     looking.at(called("0000000a", ON_N1))
-    looking.roster.put({ARRAY: replace(looking.roster.views[0].state, over="it fails")})
+    looking.registry.put({ARRAY: replace(looking.registry.views[0].state, over="it fails")})
     if restarted:
         looking = Looking(looking.history)
     events = looking.at(called("0000000b", HELD))
-    assert (looking.roster.views[0].state.over, looking.tally) == (None, Tally())
+    assert (looking.registry.views[0].state.over, looking.tally) == (None, Tally())
     assert not any(isinstance(event, Ended) and event.how == "reclaimed" for event in events)
 
 
@@ -166,8 +166,8 @@ def test_the_nodes_of_a_trainer_that_cannot_be_handled_are_out_of_reach() -> Non
 
     looking.history.meet = broken  # type: ignore[method-assign,assignment]
     looking.at(trainer(ON_N1))
-    assert looking.roster.views == ()
-    assert looking.roster.out_of_reach == {"n1"}
+    assert looking.registry.views == ()
+    assert looking.registry.out_of_reach == {"n1"}
     assert "of this one" in looking.faults.why[ARRAY]
 
 
@@ -175,48 +175,48 @@ def test_so_are_those_on_which_its_elements_may_start() -> None:
     looking = Looking()
     looking.at(trainer(HELD))
     places = Place.on("n2") | Place.on("n3")
-    state = release(looking.roster.views[0].state, (FIRST,), places, NOW_S)
-    looking.roster.put({ARRAY: state})
+    state = release(looking.registry.views[0].state, (FIRST,), places, NOW_S)
+    looking.registry.put({ARRAY: state})
     looking.history.begin_stay = None  # type: ignore[method-assign,assignment]
     looking.at(trainer(element(0, ElementState.PENDING), element(1, ElementState.RUNNING, "n1")))
-    assert (looking.roster.views, looking.roster.out_of_reach) == ((), {"n1", "n2", "n3"})
+    assert (looking.registry.views, looking.registry.out_of_reach) == ((), {"n1", "n2", "n3"})
 
 
 def test_who_was_asked_to_leave_is_known_where_the_first_look_at_a_trainer_fails() -> None:
     looking = Looking()
     looking.at(trainer(ON_N1))
-    looking.roster.ask([FIRST], looking.now_s)
+    looking.registry.ask([FIRST], looking.now_s)
     after = Looking(looking.history)
     asked, after.history.asked = after.history.asked, None  # type: ignore[method-assign,assignment]
     after.at(trainer(ON_N1))
-    assert after.roster.views == ()
+    assert after.registry.views == ()
     after.history.asked = asked  # type: ignore[method-assign]
     after.at(trainer(ON_N1))
-    assert after.roster.views[0].state.of(0).asked
+    assert after.registry.views[0].state.of(0).asked
 
 
 def test_all_that_is_known_of_a_trainer_goes_with_it() -> None:
     looking = Looking()
     looking.at(trainer(ON_N1))
-    told = looking.roster.told(ARRAY)
+    told = looking.registry.told(ARRAY)
     looking.at(trainer(element(0, ElementState.DELAYED)))
-    assert (looking.roster.lost, looking.roster.told(ARRAY)) == ([FIRST], told)
+    assert (looking.registry.lost, looking.registry.told(ARRAY)) == ([FIRST], told)
     looking.at()
-    assert (looking.roster.arrays, looking.roster.lost) == (frozenset(), [])
+    assert (looking.registry.arrays, looking.registry.lost) == (frozenset(), [])
     looking.at(trainer(HELD))
-    assert looking.roster.told(ARRAY) is not told
+    assert looking.registry.told(ARRAY) is not told
 
 
 def test_an_element_is_lost_until_the_keeper_knows_or_it_may_be_back() -> None:
     looking = Looking()
     for elements in ((ON_N1,), (element(0, ElementState.DELAYED),)):
         looking.at(trainer(*elements))
-    assert looking.roster.lost == [FIRST]
+    assert looking.registry.lost == [FIRST]
     looking.at(trainer(replace(ON_N1, start_s=NOW_S + 20)))
-    assert looking.roster.lost == []
+    assert looking.registry.lost == []
     looking.at(trainer(element(0, ElementState.DELAYED)))
-    looking.roster.keeper_knows(FIRST)
-    assert looking.roster.lost == []
+    looking.registry.keeper_knows(FIRST)
+    assert looking.registry.lost == []
 
 
 def test_a_trainer_that_can_be_handled_again_is_followed_again() -> None:
@@ -226,20 +226,20 @@ def test_a_trainer_that_can_be_handled_again_is_followed_again() -> None:
     looking.at(trainer(ON_N1))
     looking.history.meet = meet  # type: ignore[method-assign]
     looking.at(trainer(ON_N1))
-    assert (len(looking.roster.views), looking.roster.out_of_reach) == (1, frozenset())
+    assert (len(looking.registry.views), looking.registry.out_of_reach) == (1, frozenset())
     assert looking.tally.grew == 1
 
 
 def test_a_trainer_of_which_nothing_changed_is_not_looked_at_again() -> None:
     looking, same = Looking(), trainer(ON_N1)
     looking.at(same)
-    (before,) = looking.roster.views
+    (before,) = looking.registry.views
     looking.at(same)
-    assert looking.roster.views[0] is before
+    assert looking.registry.views[0] is before
 
 
 def test_it_is_where_an_ordinary_job_claims_its_node() -> None:
     looking, same = Looking(), trainer(ON_N1)
     looking.at(same)
     looking.at(same, ordinary="n1")
-    assert looking.roster.views[0].surplus == (FIRST,)
+    assert looking.registry.views[0].surplus == (FIRST,)

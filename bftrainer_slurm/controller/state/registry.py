@@ -80,7 +80,7 @@ class Record:
     lost: set[int] = field(default_factory=set)
 
 
-class Roster:
+class TrainerRegistry:
     """All trainers, by array.
 
     ``bad`` are nodes that are left alone for what happened there; ``out_of_reach`` those of
