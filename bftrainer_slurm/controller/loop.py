@@ -25,13 +25,13 @@ from bftrainer_slurm.controller.publish.status import (
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import why_kept
 from bftrainer_slurm.controller.state.goodput import goodput
+from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.picture import Surroundings
 from bftrainer_slurm.controller.state.registry import Faults, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import hear
-from bftrainer_slurm.controller.state.unheard import Unheard, unheard
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
@@ -113,7 +113,7 @@ class Controller:
             self.registry.bad.until_s = self.decision.avoid
             self.registry.put(self.decision.states)
             self.introduce()
-            self._act((*self.decision.actions, *self._tell_unheard(set(_ended_by(actions)))))
+            self._act((*self.decision.actions, *self._tell_once(set(_ended_by(actions)))))
         except Exception:
             self.schedule.failed(self.world.clock())
             raise
@@ -172,7 +172,7 @@ class Controller:
             reported.progress,
             self._faults.why.get(array) or self.decision.stuck.get(array),
             world.appraiser.known(view, now_s) | more,
-            self._unheard(view),
+            self._join_notice(view),
             now_s,
         )
 
@@ -264,7 +264,7 @@ class Controller:
             self.schedule.again(world.clock() + again_in_s)
         self.schedule.grew(grown, world.clock())
 
-    def _tell_unheard(self, ended: Set[ElementId]) -> Iterator[Tell]:
+    def _tell_once(self, ended: Set[ElementId]) -> Iterator[Tell]:
         """Tell trainers whose elements do not train together so in their own output, once.
 
         Or that they are kept at one size. Those that are ``ended`` in this turn hear nothing.
@@ -274,7 +274,7 @@ class Controller:
             if view.state.told or view.over:
                 continue
             with self._faults.of(view.array):
-                apart, running = self._unheard(view), view.running().keys() - ended
+                apart, running = self._join_notice(view), view.running().keys() - ended
                 if view.state.size.kept_on(now_s) and running:
                     yield Tell((min(running),), f"bftrainer: {why_kept(view.state.size)}")
                     continue
@@ -285,10 +285,10 @@ class Controller:
                 else:
                     self.schedule.again(apart.due_s)
 
-    def _unheard(self, view: TrainerView) -> Unheard | None:
+    def _join_notice(self, view: TrainerView) -> JoinNotice | None:
         joined, reported = self.world.appraiser.joined(view), self.registry.reported(view.array)
-        patience_s = self._members.joins.patience_s
-        return unheard(view, reported.together, joined, self.world.hears(), patience_s)
+        patience_s = self._members.join_times.patience_s
+        return join_notice(view, reported.group, joined, self.world.hears(), patience_s)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note

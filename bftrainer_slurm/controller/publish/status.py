@@ -15,8 +15,8 @@ from bftrainer_slurm.controller.state.counts import summary
 from bftrainer_slurm.controller.state.failing import Failing, why_kept
 from bftrainer_slurm.controller.state.goodput import Tally
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.join_notice import JoinNotice, named, since_s
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
-from bftrainer_slurm.controller.state.unheard import Unheard, named, since_s
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, Place, nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem
@@ -39,7 +39,7 @@ def trainer_status(
     progress: Progress,
     trouble: str | None,
     known: Mapping[str, Any],
-    apart: Unheard | None,
+    apart: JoinNotice | None,
     now_s: float,
 ) -> dict[str, Any]:
     """Return what users see of one trainer.

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from bftrainer_slurm.controller.observe.schedule import lead_s
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.join_notice import named
 from bftrainer_slurm.controller.state.phases import ElementRecord, Ended, Event, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
-from bftrainer_slurm.controller.state.unheard import named
 from bftrainer_slurm.model import Trainer
 
 logger = logging.getLogger(__name__)

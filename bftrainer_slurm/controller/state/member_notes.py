@@ -21,9 +21,9 @@ from bftrainer_slurm.controller.observe.reports import (
 from bftrainer_slurm.controller.state.failing import blameless, failed, recovered
 from bftrainer_slurm.controller.state.goodput import Work, worked
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.join_notice import JoinTimes, ReportedGroup
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
-from bftrainer_slurm.controller.state.unheard import Joins, Together
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, nodes_of
@@ -55,7 +55,7 @@ class ReportedState:
     began_s: float | None = None
     saved_s: float = -math.inf
     launcher: str = ""  # what has started it, where that was said
-    together: Together = field(default_factory=Together)
+    group: ReportedGroup = field(default_factory=ReportedGroup)
 
 
 def reported_before(history: History, array: int) -> ReportedState:
@@ -72,7 +72,7 @@ class MemberNotes:
         self._history = history
         self._appraiser = appraiser
         self._ahead = False  # said once
-        self.joins = Joins()
+        self.join_times = JoinTimes()
 
     def take(
         self, view: TrainerView, reported: ReportedState, numbered: NumberedNote, now_s: float
@@ -90,13 +90,13 @@ class MemberNotes:
                 return self._take_progress(view, reported, numbered)
             case NoteKind.REFORMED if (reform := read_reform(numbered)) is not None:
                 reported.began_s = numbered.time_s
-                self.joins.formed(view, reported.together, reform.nodes, reform.time_s)
+                self.join_times.formed(view, reported.group, reform.nodes, reform.time_s)
                 reported.launcher = reform.launcher or reported.launcher
-                reported.together.formed(reform.nodes, reform.time_s)
+                reported.group.formed(reform.nodes, reform.time_s)
                 self._appraiser.reformed(view, reform)
                 return replace(state, size=state.size.formed(reform.nodes))
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
-                reported.together.script = script
+                reported.group.script = script
             case NoteKind.FINISHED:
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:
@@ -122,8 +122,8 @@ class MemberNotes:
         if said is None:
             reported.progress.refused += 1
             return view.state
-        reported.together.hear(1 if said.alone else said.nodes or 1, now_s)
-        reported.together.alone = bool(said.alone)
+        reported.group.hear(1 if said.alone else said.nodes or 1, now_s)
+        reported.group.alone = bool(said.alone)
         before, submit_s = reported.work, view.submit_s
         reported.work = worked(before, said, submit_s, view.since_s)
         self._appraiser.progressed(view, said, reported.work.loss)

@@ -70,7 +70,7 @@ _STAYS = (ElementState.RUNNING, ElementState.SUSPENDED)
 class Record:
     """All that is known of one trainer, to be forgotten at once.
 
-    ``view`` is as of the last look that could handle it, ``reported`` what its members say, ``lost``
+    ``view`` is as of the last look that could handle it, ``reported`` is by its members, ``lost``
     its tasks that are gone without the keeper having heard of it.
     """
 

@@ -34,7 +34,7 @@ _ELSE = ", else each node may train alone into the same files"
 
 
 @dataclass(slots=True)
-class Together:
+class ReportedGroup:
     """How many ``nodes`` train together: the largest group that a trainer's members tell of.
 
     There are others beside it if nodes train apart from each other. It became smaller at
@@ -60,13 +60,13 @@ class Together:
             self.heard_s = time_s
 
 
-class Joins:
+class JoinTimes:
     """How long nodes have taken to join their groups here: of a busy site, longer."""
 
     def __init__(self) -> None:
         self._took_s: deque[float] = deque(maxlen=_JOINS)
 
-    def formed(self, view: TrainerView, before: Together, nodes: int, time_s: float) -> None:
+    def formed(self, view: TrainerView, before: ReportedGroup, nodes: int, time_s: float) -> None:
         """A group of so many nodes was formed, if more: its last node has joined."""
         starts_s = sorted(start_s for start_s in view.starts_s().values() if start_s <= time_s)
         if nodes > before.nodes and len(starts_s) == nodes:
@@ -82,7 +82,7 @@ class Joins:
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class JoinNotice:
     """What to say from ``due_s`` on, if nothing changes until then."""
 
     due_s: float
@@ -110,13 +110,13 @@ def since_s(view: TrainerView) -> dict[str, float | None]:
     return running
 
 
-def unheard(
+def join_notice(
     view: TrainerView,
-    together: Together,
+    group: ReportedGroup,
     joined: bool,
     hears: bool = False,
     patience_s: float = JOIN_S,
-) -> Unheard | None:
+) -> JoinNotice | None:
     """Return what to say of elements that do not train together; None: they do, or few run.
 
     ``joined``: a group was formed as it should be. Progress alone does not show that. ``hears``:
@@ -125,7 +125,7 @@ def unheard(
     """
     if view.trainer.record.max_nodes == 1:  # there is nobody to meet
         return None
-    nodes, most_of, script = together.nodes, view.sizes.up_to, together.script
+    nodes, most_of, script = group.nodes, view.sizes.up_to, group.script
     if view.over or nodes >= most_of(len(view.placed)) or (joined and not nodes):
         return None
     if script is not None and not script.trains and joined:
@@ -138,28 +138,32 @@ def unheard(
     if nodes >= most_of(len(starts_s)):
         return None
     begun_s = script.since_s if script is not None else -math.inf
-    since_both_s = max(starts_s[nodes], together.fell_s, begun_s)
+    since_both_s = max(starts_s[nodes], group.fell_s, begun_s)
     if not joined:
         return _unjoined(since_both_s + patience_s, sorted(running), nodes, sorted(waiting))
-    if together.alone:
-        return Unheard(since_both_s + patience_s, f"{_apart(sorted(running), 1)}: {_GROUP}", _ELSE)
+    if group.alone:
+        return JoinNotice(
+            since_both_s + patience_s, f"{_apart(sorted(running), 1)}: {_GROUP}", _ELSE
+        )
     due_s = since_both_s + _LATE_S
-    if -math.inf < together.heard_s < due_s:
+    if -math.inf < group.heard_s < due_s:
         return None  # the others wait too, or it is too early
     train = "trains" if nodes == 1 else "train together"
     see = f"see the last lines of each in 'bftrainer logs {view.array}'"
-    return Unheard(due_s, f"{named(sorted(running))} run, but only {nodes} of them {train}: {see}")
+    return JoinNotice(
+        due_s, f"{named(sorted(running))} run, but only {nodes} of them {train}: {see}"
+    )
 
 
 def _unjoined(
     due_s: float, running: Sequence[str], together: int, waiting: Sequence[str]
-) -> Unheard:
+) -> JoinNotice:
     """Say that no group was formed as it should be, and which nodes wait for those that run."""
     said = _apart(running, together)
     if not waiting:
-        return Unheard(due_s, f"{said}: {_WRITE}", _ELSE)
+        return JoinNotice(due_s, f"{said}: {_WRITE}", _ELSE)
     wait = f"{named(waiting)} wait{'s' if len(waiting) == 1 else ''} for it"
-    return Unheard(due_s, f"{said}, and {wait}: {_WRITE}")
+    return JoinNotice(due_s, f"{said}, and {wait}: {_WRITE}")
 
 
 def _waiting(view: TrainerView, script: Script | None) -> set[str]:
