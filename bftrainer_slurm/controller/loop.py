@@ -29,7 +29,7 @@ from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.phases import GOES, Event
-from bftrainer_slurm.controller.state.picture import Surroundings
+from bftrainer_slurm.controller.state.picture import ClusterState
 from bftrainer_slurm.controller.state.registry import Faults, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import hear
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -64,7 +64,7 @@ class Controller:
         self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
         self.registry = TrainerRegistry(world.history, settings, self._faults)
         self._members = MemberNotes(world.history, world.appraiser)
-        self._surroundings = Surroundings(world.history, settings)
+        self._cluster = ClusterState(world.history, settings)
         self._decider = Decider(
             world.planner, world.appraiser, world.history, settings, self._faults
         )
@@ -103,11 +103,11 @@ class Controller:
             self._read(due, began_s)
             looked_s = self.world.clock()
             events = self._follow(began_s, looked_s)
-            self._surroundings.look(self._snapshot, self.registry.views, events, looked_s)
+            self._cluster.look(self._snapshot, self.registry.views, events, looked_s)
             self._schedule_looks(due, began_s, looked_s)
             self._tell_gone(before, looked_s)
             self._take_early()
-            picture = self._surroundings.picture(self._snapshot, self.registry)
+            picture = self._cluster.picture(self._snapshot, self.registry)
             self.decision = self._decider.decide(picture)
             actions = self.decision.actions
             self.registry.bad.until_s = self.decision.avoid
@@ -178,8 +178,8 @@ class Controller:
 
     def _due(self, now_s: float) -> frozenset[str]:
         """What to read besides the queue."""
-        judgement = self._surroundings.judgement(self._snapshot, now_s)
-        judged = {"pass"} if judgement.asks and now_s >= judgement.sure_s else set[str]()
+        forecast = self._cluster.forecast(self._snapshot, now_s)
+        judged = {"pass"} if forecast.asks and now_s >= forecast.sure_s else set[str]()
         return self.schedule.also_due(now_s) | judged
 
     def _read(self, due: frozenset[str], now_s: float) -> None:
@@ -211,7 +211,7 @@ class Controller:
             if view.state.rests_until_s > looked_s and not view.over:
                 self.schedule.again(view.state.rests_until_s)
         if self._snapshot.queue.asking and any(view.running() for view in self.registry.views):
-            found = self._surroundings.judgement(self._snapshot, began_s)
+            found = self._cluster.forecast(self._snapshot, began_s)
             self.schedule.expect_pass(
                 *(found.due_s, found.until_s, found.sure_s, began_s),
                 *(self.registry.bad.lead_s, found.then_s),

@@ -60,7 +60,7 @@ def wanted(picture: Picture) -> Wanted:
 
 def _in_order(picture: Picture) -> list[WaitingJob]:
     """The jobs that may be served, in order; as many as a pass of Slurm looks at."""
-    left = picture.judgement.left
+    left = picture.forecast.left
     jobs = (
         job for job in picture.snapshot.queue.asking if job.nodes > 0 and job.job_id not in left
     )

@@ -228,7 +228,7 @@ class Decider:
         picture = draft.picture
         want = wanted(picture)
         draft.picture = replace(picture, kept=want.idle)
-        if picture.now_s >= picture.judgement.due_s - picture.lead_s:
+        if picture.now_s >= picture.forecast.due_s - picture.lead_s:
             make_way = partial(leave, nodes=want.leave, why="an ordinary job is expected there")
             draft.end(self._of_each(picture.views, make_way))
         if picture.reserve:

@@ -26,7 +26,7 @@ _Demand = tuple[int, int | None, str, str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class BackfillForecast:
     """What is known of the passes so far. Times are Unix seconds.
 
     The next pass is expected from ``due_s`` on (minus infinity means at any moment), and before
@@ -146,7 +146,7 @@ class Passes:
         first = nsmallest(self._tries, jobs, key=lambda job: (-job.priority, job.job_id))
         self._again = frozenset(job.job_id for job in first)
 
-    def judgement(self, interval_s: float | None, now_s: float) -> Judgement:
+    def forecast(self, interval_s: float | None, now_s: float) -> BackfillForecast:
         """Return what is known; ``interval_s`` is Slurm's ``bf_interval``, None without passes."""
         left = self._alone
         if interval_s is None or interval_s < _SHORT_S:
@@ -155,7 +155,7 @@ class Passes:
             waits = self._waits.items()
             new = {one for one, (_, since_s) in waits if since_s == self._looked_s}
             until_s = self._looked_s + _TAKES_S if new else -math.inf
-            return Judgement(until_s=until_s, asks=self._asks, left=left | new)
+            return BackfillForecast(until_s=until_s, asks=self._asks, left=left | new)
         # Slurm counts from the end of a pass, and tells begins in whole seconds.
         follows = interval_s < self._gap_s < 2 * interval_s
         period_s = max(interval_s, self._gap_s - 1.0) if follows else interval_s
@@ -163,10 +163,10 @@ class Passes:
         if passed > _STALE:
             changed_s = max((since_s for _, since_s in self._waits.values()), default=0.0)
             until_s = changed_s + interval_s + _TAKES_S
-            return Judgement(until_s=until_s, asks=True, left=left)
+            return BackfillForecast(until_s=until_s, asks=True, left=left)
         due_s = self._began_s + period_s * max(1, math.ceil(passed))
         sure_s = self._began_s + interval_s
-        return Judgement(due_s, due_s, sure_s, self._asks, left, due_s + period_s)
+        return BackfillForecast(due_s, due_s, sure_s, self._asks, left, due_s + period_s)
 
 
 def in_holes_without(

@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.counts import Preemptions, Starts
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.passes import Judgement, Passes, in_holes_without
+from bftrainer_slurm.controller.state.passes import BackfillForecast, Passes, in_holes_without
 from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -96,7 +96,7 @@ class Picture:
     cannot be handled; ``taken`` those that Slurm took from elements for a job that has not started
     yet; ``kept`` those that ordinary jobs shall find idle. For holes it tells since when each is
     there, how long it will last, and how far ahead to plan. ``reserve`` is how many nodes to keep
-    idle for future ordinary jobs; ``judgement`` is what Slurm's backfill scheduler has decided
+    idle for future ordinary jobs; ``forecast`` is what Slurm's backfill scheduler has decided
     about jobs; ``lead_s`` is how long before its next pass trainers leave.
     """
 
@@ -108,7 +108,7 @@ class Picture:
     life_s: Mapping[str, float] = field(default_factory=dict)
     forward_time_s: float = 120.0
     reserve: int = 0
-    judgement: Judgement = field(default_factory=Judgement)
+    forecast: BackfillForecast = field(default_factory=BackfillForecast)
     lead_s: float = LEAD_S
     taken: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
@@ -119,7 +119,7 @@ class Picture:
         return self.snapshot.time_s
 
 
-class Surroundings:
+class ClusterState:
     """What is known of the cluster besides its trainers: holes, ordinary jobs, Slurm's passes."""
 
     def __init__(self, history: History, settings: Settings) -> None:
@@ -146,9 +146,9 @@ class Surroundings:
         self._history.inventory.update(snapshot)
         self._passes.look(snapshot, in_holes_without(snapshot, views, *GOES), now_s)
 
-    def judgement(self, snapshot: Snapshot, now_s: float) -> Judgement:
+    def forecast(self, snapshot: Snapshot, now_s: float) -> BackfillForecast:
         """Return what is now known of Slurm's passes."""
-        return self._passes.judgement(snapshot.configuration.backfill_s, now_s)
+        return self._passes.forecast(snapshot.configuration.backfill_s, now_s)
 
     def picture(self, snapshot: Snapshot, registry: TrainerRegistry) -> Picture:
         """Return all that is known."""
@@ -162,7 +162,7 @@ class Surroundings:
             self._holes.life_s(snapshot),
             self._holes.forward_time_s(settings),
             settings.reserve_nodes,
-            self.judgement(snapshot, now_s),
+            self.forecast(snapshot, now_s),
             registry.bad.lead_s,
             self._preemptions.nodes,
         )

@@ -21,7 +21,7 @@ from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.passes import Judgement
+from bftrainer_slurm.controller.state.passes import BackfillForecast
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.problems import past_problem
 from bftrainer_slurm.controller.state.profiles import Appraisal, Profiles
@@ -144,8 +144,8 @@ def test_nobody_grows_onto_a_node_that_a_job_is_to_find_idle_or_that_is_being_le
     waits = snapshot(seen, waiting=(WaitingJob(7, "main", 2),))
 
     def decided(due_in_s: float) -> Decision:
-        due = Judgement(NOW_S + due_in_s, NOW_S + due_in_s, NOW_S)
-        found = replace(picture(view(ON_N1), other(HELD), of=waits), judgement=due)
+        due = BackfillForecast(NOW_S + due_in_s, NOW_S + due_in_s, NOW_S)
+        found = replace(picture(view(ON_N1), other(HELD), of=waits), forecast=due)
         return Deciding()(of=found)
 
     assert decided(60.0).free == decided(0.0).free == frozenset()
@@ -157,10 +157,10 @@ def test_nobody_grows_onto_a_node_that_a_job_is_to_find_idle_or_that_is_being_le
 def test_trainers_leave_for_a_job_as_long_before_a_pass_as_elements_take_to_end() -> None:
     both = replace(node("n1"), partitions=frozenset({"main", "bftrainer"}))
     waits = snapshot((both,), waiting=(WaitingJob(7, "main", 1),))
-    in_8_s = Judgement(NOW_S + 8, NOW_S + 8, NOW_S)
+    in_8_s = BackfillForecast(NOW_S + 8, NOW_S + 8, NOW_S)
 
     def leaves(lead_s: float) -> bool:
-        found = replace(picture(view(ON_N1), of=waits), judgement=in_8_s, lead_s=lead_s)
+        found = replace(picture(view(ON_N1), of=waits), forecast=in_8_s, lead_s=lead_s)
         return any(isinstance(action, Shrink) for action in Deciding()(of=found).actions)
 
     assert leaves(9.0)

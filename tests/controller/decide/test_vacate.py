@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bftrainer_slurm.controller.decide.available import Wanted, wanted
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.passes import Judgement
+from bftrainer_slurm.controller.state.passes import BackfillForecast
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
@@ -56,7 +56,7 @@ def asked(
     plain = snapshot(NODES, ordinary_nodes=frozenset(busy.split()))
     queue = replace(plain.queue, waiting=waiting)
     seen: Snapshot = replace(plain, queue=queue, reservations=reservations)
-    return wanted(picture(*views, of=seen, judgement=Judgement(left=left)))
+    return wanted(picture(*views, of=seen, forecast=BackfillForecast(left=left)))
 
 
 THREE_OF_SIX = "n4 n5 n6"

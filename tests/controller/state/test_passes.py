@@ -33,7 +33,7 @@ def watched(*looks: tuple[Snapshot, frozenset[str]]) -> Passes:
 
 
 def left(*looks: tuple[Snapshot, frozenset[str]]) -> set[int]:
-    return set(watched(*looks).judgement(30.0, NOW_S).left)
+    return set(watched(*looks).forecast(30.0, NOW_S).left)
 
 
 def test_a_job_that_a_pass_left_waiting_beside_enough_nodes_in_holes_does_not_fit() -> None:
@@ -44,10 +44,10 @@ def test_a_job_that_a_pass_left_waiting_beside_enough_nodes_in_holes_does_not_fi
 
 def test_a_pass_before_which_the_clock_was_set_back_tells_nothing_about_the_next_one() -> None:
     late = replace(seen(7211.0), time_s=11.0)
-    assert watched((late, ALL)).judgement(30.0, 11.0) == watched((seen(None), ALL)).judgement(
+    assert watched((late, ALL)).forecast(30.0, 11.0) == watched((seen(None), ALL)).forecast(
         30.0, 11.0
     )
-    assert watched((late, ALL), (seen(40.0), ALL)).judgement(30.0, 51.0).due_s == 70.0
+    assert watched((late, ALL), (seen(40.0), ALL)).forecast(30.0, 51.0).due_s == 70.0
 
 
 def test_it_is_tried_again_where_more_nodes_are_in_holes_than_any_pass_had() -> None:
@@ -116,7 +116,7 @@ def test_nor_are_nodes_that_may_have_been_freed_while_slurm_was_asked() -> None:
     passes = watched((seen(10.0), frozenset({"n1"})))
     passes.look(replace(seen(10.0), time_s=39.0), ALL, 41.0)  # a slow answer
     passes.look(seen(40.0), ALL, 51.0)
-    assert not passes.judgement(30.0, NOW_S).left
+    assert not passes.forecast(30.0, NOW_S).left
 
 
 def test_nor_does_a_pass_that_may_have_begun_before_the_job_came() -> None:
@@ -136,18 +136,18 @@ def test_a_job_that_waits_for_something_else_is_not_judged() -> None:
 
 
 def test_the_next_pass_is_due_an_interval_after_the_last_one_began() -> None:
-    found = watched((seen(NOW_S), ALL)).judgement(30.0, NOW_S + 1)
+    found = watched((seen(NOW_S), ALL)).forecast(30.0, NOW_S + 1)
     assert (found.due_s, found.sure_s, found.then_s) == (NOW_S + 30, NOW_S + 30, NOW_S + 60)
 
 
 def test_passes_that_are_not_looked_at_are_taken_to_come_as_ever() -> None:
-    found = watched((seen(NOW_S), ALL)).judgement(30.0, NOW_S + 40)
+    found = watched((seen(NOW_S), ALL)).forecast(30.0, NOW_S + 40)
     assert (found.due_s, found.sure_s) == (NOW_S + 60, NOW_S + 30)
 
 
 def test_a_pass_that_takes_long_makes_the_next_one_later() -> None:
     looks = (seen(NOW_S - 45.0), ALL), (seen(NOW_S), ALL)
-    assert watched(*looks).judgement(30.0, NOW_S + 1).due_s == NOW_S + 44
+    assert watched(*looks).forecast(30.0, NOW_S + 1).due_s == NOW_S + 44
 
 
 @pytest.mark.parametrize(
@@ -162,12 +162,12 @@ def test_a_pass_that_takes_long_makes_the_next_one_later() -> None:
 def test_otherwise_a_pass_may_come_at_any_moment(
     began_s: float | None, interval_s: float | None
 ) -> None:
-    assert watched((seen(began_s), ALL)).judgement(interval_s, NOW_S).due_s == -math.inf
+    assert watched((seen(began_s), ALL)).forecast(interval_s, NOW_S).due_s == -math.inf
 
 
 def test_then_it_comes_within_an_interval_of_the_last_job_that_came() -> None:
     new = replace(JOB, job_id=8, submit_s=NOW_S)
-    found = watched((seen(None, JOB, new), ALL)).judgement(30.0, NOW_S + 1)
+    found = watched((seen(None, JOB, new), ALL)).forecast(30.0, NOW_S + 1)
     assert NOW_S + 30 < found.until_s < NOW_S + 35
 
 
@@ -177,17 +177,17 @@ def test_where_passes_tell_nothing_a_new_job_is_the_main_schedulers_for_one_look
 ) -> None:
     new = replace(JOB, job_id=8)
     first, second = seen(None), replace(seen(None, JOB, new), time_s=NOW_S)
-    found = watched((first, ALL), (second, ALL)).judgement(interval_s, second.time_s)
+    found = watched((first, ALL), (second, ALL)).forecast(interval_s, second.time_s)
     assert found.left == {8}
     assert second.time_s < found.until_s < second.time_s + 5  # there is another look soon
     third = replace(second, time_s=NOW_S + 4)
-    after = watched((first, ALL), (second, ALL), (third, ALL)).judgement(interval_s, third.time_s)
+    after = watched((first, ALL), (second, ALL), (third, ALL)).forecast(interval_s, third.time_s)
     assert after.left == frozenset()
 
 
 def test_the_next_pass_is_asked_for_while_it_may_start_a_job() -> None:
     def asks(pool: frozenset[str], *looks: Snapshot) -> bool:
-        return watched(*((one, pool) for one in looks)).judgement(30.0, 60.0).asks
+        return watched(*((one, pool) for one in looks)).forecast(30.0, 60.0).asks
 
     assert asks(ALL, seen(10.0))
     assert not asks(frozenset({"n1"}), seen(10.0))  # too few
