@@ -198,13 +198,13 @@ def test_who_was_asked_to_leave_is_known_where_the_first_look_at_a_trainer_fails
 def test_all_that_is_known_of_a_trainer_goes_with_it() -> None:
     looking = Looking()
     looking.at(trainer(ON_N1))
-    told = looking.registry.told(ARRAY)
+    reported = looking.registry.reported(ARRAY)
     looking.at(trainer(element(0, ElementState.DELAYED)))
-    assert (looking.registry.lost, looking.registry.told(ARRAY)) == ([FIRST], told)
+    assert (looking.registry.lost, looking.registry.reported(ARRAY)) == ([FIRST], reported)
     looking.at()
     assert (looking.registry.arrays, looking.registry.lost) == (frozenset(), [])
     looking.at(trainer(HELD))
-    assert looking.registry.told(ARRAY) is not told
+    assert looking.registry.reported(ARRAY) is not reported
 
 
 def test_an_element_is_lost_until_the_keeper_knows_or_it_may_be_back() -> None:
