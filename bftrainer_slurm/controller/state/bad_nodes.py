@@ -82,31 +82,27 @@ class Endings:
         took_s = self._took_s
         return sorted(took_s)[int(0.9 * len(took_s))] if took_s else 0.0
 
-    def blame(
+    def slow(
         self, trainer: Trainer, state: TrainerState, now_s: float, allowed_s: float
-    ) -> tuple[TrainerState, dict[str, float]]:
-        """Return the nodes that take too long to end an element, and for how long they have.
+    ) -> dict[int, ElementRecord]:
+        """Return the elements (by task) that take too long to end.
 
         Too long means ``allowed_s`` longer than the grace, and twice as long as usual here, and as
-        what else ends at this time: an Epilog may take long on every node, and may be new. A node
-        is blamed once for each ending.
+        what else ends at this time: an Epilog may take long on every node, and may be new.
         """
-        if len(self._over) < _FEW:
-            return state, {}
+        if len(self._over) < _FEW or not self._beside_s:
+            return {}
         usual_s, grace_s = median(self._took_s), trainer.record.spec.grace_s
 
         def is_slow(since_s: float) -> bool:
             expected_s = max(usual_s, self._beside_s.get(since_s, 0.0))
             return now_s - since_s > grace_s + max(allowed_s, _UNUSUAL * expected_s)
 
-        slow = {
+        return {
             task: record
             for task, record in state.elements.items()
             if record.phase is Phase.ENDING and not record.blamed and is_slow(record.since_s)
         }
-        blamed = {task: replace(record, blamed=True) for task, record in slow.items()}
-        nodes = {one.node: now_s - one.since_s for one in slow.values() if one.node is not None}
-        return replace(state, elements={**state.elements, **blamed}) if slow else state, nodes
 
     @property
     def _took_s(self) -> list[float]:
@@ -131,46 +127,27 @@ _SURE_S = {Phase.MUTE: 5.0, Phase.RUNNING: 120.0}
 
 
 class MuteNodes:
-    """Which they are, whose elements were mute there, and until when (Unix seconds) that counts."""
+    """Which they are: ``complaints`` says whose elements never said there that they were up."""
 
     def __init__(self) -> None:
-        self._complaints = Complaints()
+        self.complaints = Complaints()
         self.deaf_s = -math.inf  # when no notes came through last: silence says nothing before
 
     def names(self, now_s: float) -> list[str]:
         """Return the nodes."""
-        return self._complaints.nodes(now_s)
+        return self.complaints.nodes(now_s)
 
     def heard(self, node: str) -> None:
         """An element there says that it is up."""
-        self._complaints.forget(node)
+        self.complaints.forget(node)
 
-    def look(
-        self, trainer: Trainer, state: TrainerState, now_s: float, until_s: float
-    ) -> tuple[TrainerState, list[str]]:
-        """Return a trainer's state after a look, and the nodes that all trainers shall avoid."""
-        mute = {
-            task: record
-            for task, record in state.elements.items()
-            if record.phase in _SURE_S and record.mute and not record.blamed
-        }
-        sure = {task: one for task, one in mute.items() if self._is_sure(one, now_s)}
-        if ended := _nodes(one for one in mute.values() if one.phase is Phase.MUTE):
-            state = refuse(state, ended, now_s + _SURE_S[Phase.MUTE])
-        if not sure:
-            return state, []
-        nodes = _nodes(sure.values())
-        complain = self._complaints.add
-        shared = [node for node in nodes if complain(node, trainer.user, until_s, now_s)]
-        blamed = {task: replace(record, blamed=True) for task, record in sure.items()}
-        state = replace(state, elements={**state.elements, **blamed})
-        return refuse(state, nodes, until_s), shared
+    def sure(self, mute: Mapping[int, ElementRecord], now_s: float) -> dict[int, ElementRecord]:
+        """Return those whose silence counts. What runs may wait for a keeper that is away."""
 
-    def _is_sure(self, record: ElementRecord, now_s: float) -> bool:
-        """What runs may wait for a keeper that is away; what has ended has not."""
-        runs = record.phase is Phase.RUNNING
-        since_s = max(record.since_s, self.deaf_s) if runs else record.since_s
-        return now_s - since_s >= _SURE_S[record.phase]
+        def since_s(one: ElementRecord) -> float:
+            return max(one.since_s, self.deaf_s) if one.phase is Phase.RUNNING else one.since_s
+
+        return {k: one for k, one in mute.items() if now_s - since_s(one) >= _SURE_S[one.phase]}
 
 
 def mute_sentence(nodes: Sequence[str]) -> str:
@@ -184,6 +161,12 @@ def mute_sentence(nodes: Sequence[str]) -> str:
 
 def _nodes(records: Iterable[ElementRecord]) -> set[str]:
     return {record.node for record in records if record.node is not None}
+
+
+def blame(state: TrainerState, elements: Mapping[int, ElementRecord]) -> TrainerState:
+    """Return the state after these count against their nodes: each does so once."""
+    blamed = {task: replace(record, blamed=True) for task, record in elements.items()}
+    return replace(state, elements={**state.elements, **blamed}) if blamed else state
 
 
 class BadNodes:
@@ -211,55 +194,56 @@ class BadNodes:
     ) -> None:
         """Take in a look; trainers that stay off a node alone have that noted in ``states``."""
         self.until_s = {node: end_s for node, end_s in self.until_s.items() if end_s > now_s}
-        known = [one for one in trainers if one.array in states]
-        self._see_endings(known, states, events, now_s)
-        self._see_mute(known, states, hears, now_s)
-
-    def _see_endings(
-        self,
-        trainers: Iterable[Trainer],
-        states: dict[int, TrainerState],
-        events: Iterable[Event],
-        now_s: float,
-    ) -> None:
-        """Keep trainers off nodes on which their elements take unusually long to end."""
         ended = (event for event in events if isinstance(event, Ended))
         records = (record for state in states.values() for record in state.elements.values())
         since_s = [record.since_s for record in records if record.phase is Phase.ENDING]
         self._endings.saw(ended, since_s, now_s)
-        until_s = now_s + self._settings.bad_node_s
-        for trainer in trainers if since_s else ():
-            state, slow = self._endings.blame(
-                trainer, states[trainer.array], now_s, self._settings.slow_end_s
-            )
-            for node, took_s in slow.items():
-                shared = self._slow.add(node, trainer.user, until_s, now_s)
-                whose = "all trainers stay" if shared else f"trainer {trainer.array} stays"
-                logger.warning(
-                    "an element of %d took %.1f s to end on %s: %s off it for now",
-                    *(trainer.array, took_s, node, whose),
-                )
-                if shared:
-                    self.until_s = {**self.until_s, node: until_s}
-                else:
-                    state = refuse(state, {node}, until_s)
-            states[trainer.array] = state
-
-    def _see_mute(
-        self,
-        trainers: Iterable[Trainer],
-        states: dict[int, TrainerState],
-        hears: bool,
-        now_s: float,
-    ) -> None:
-        """Keep trainers off nodes on which their elements were mute."""
-        until_s, known = now_s + self._settings.bad_node_s, self.mute.names(now_s)
-        if not hears:
-            self.mute.deaf_s = now_s
+        self.mute.deaf_s = self.mute.deaf_s if hears else now_s
+        known = self.mute.names(now_s)
         for trainer in trainers:
-            after, shared = self.mute.look(trainer, states[trainer.array], now_s, until_s)
-            states[trainer.array] = after
-            self.until_s = {**self.until_s, **dict.fromkeys(shared, until_s)}
+            if (state := states.get(trainer.array)) is not None:
+                state = self._see_slow(trainer, state, now_s)
+                states[trainer.array] = self._see_mute(trainer, state, now_s)
         for node in self.mute.names(now_s):
             if node not in known:
                 logger.warning("%s", mute_sentence([node]))
+
+    def _see_slow(self, trainer: Trainer, state: TrainerState, now_s: float) -> TrainerState:
+        """Keep trainers off nodes on which their elements take unusually long to end."""
+        slow = self._endings.slow(trainer, state, now_s, self._settings.slow_end_s)
+        for one in slow.values():
+            logger.warning(
+                "an element of %d took %.1f s to end on %s: its trainer stays off it for now, and "
+                "so do all if this happens to two users there",
+                *(trainer.array, now_s - one.since_s, one.node),
+            )
+        return self._complain(self._slow, trainer, state, slow, now_s)
+
+    def _see_mute(self, trainer: Trainer, state: TrainerState, now_s: float) -> TrainerState:
+        """Keep trainers off nodes on which their elements were mute."""
+        mute = {
+            task: record
+            for task, record in state.elements.items()
+            if record.phase in _SURE_S and record.mute and not record.blamed
+        }
+        if ended := _nodes(one for one in mute.values() if one.phase is Phase.MUTE):
+            state = refuse(state, ended, now_s + _SURE_S[Phase.MUTE])
+        return self._complain(
+            self.mute.complaints, trainer, state, self.mute.sure(mute, now_s), now_s
+        )
+
+    def _complain(
+        self,
+        complaints: Complaints,
+        trainer: Trainer,
+        state: TrainerState,
+        elements: Mapping[int, ElementRecord],
+        now_s: float,
+    ) -> TrainerState:
+        """Keep this trainer off the nodes of these elements; all, if it is not the first user."""
+        if not elements:
+            return state
+        nodes, until_s = _nodes(elements.values()), now_s + self._settings.bad_node_s
+        shared = [node for node in nodes if complaints.add(node, trainer.user, until_s, now_s)]
+        self.until_s = {**self.until_s, **dict.fromkeys(shared, until_s)}
+        return refuse(blame(state, elements), nodes, until_s)

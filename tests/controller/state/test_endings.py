@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bftrainer_slurm.controller.state.bad_nodes import Endings
+from bftrainer_slurm.controller.state.bad_nodes import Endings, blame
 from bftrainer_slurm.controller.state.phases import Ended, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.model import ElementId, ElementState
@@ -38,7 +38,8 @@ def blamed(
     state, now_s = state or state_of(ENDING), NOW_S + after_s
     own_s = [one.since_s for one in state.elements.values() if one.phase is Phase.ENDING]
     endings.saw(over(*done_s), own_s + [now_s - one for one in others_s], now_s)
-    return endings.blame(ENDING, state, now_s, ALLOWED_S)
+    slow = endings.slow(ENDING, state, now_s, ALLOWED_S)
+    return blame(state, slow), {one.node or "": now_s - one.since_s for one in slow.values()}
 
 
 def test_an_element_may_take_its_grace_and_what_is_allowed_beside() -> None:
