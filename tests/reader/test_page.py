@@ -70,6 +70,7 @@ def test_now_is_the_status_as_everybody_may_see_it(asking: Asking, week: Week) -
     now, status = asking("now"), status_of(week)
     assert now["schema"] == 1
     assert now["pool"]["used"] == status["pool"]["used"]
+    assert (now["nodes"], now["preempted"]["started"]) == (len(week.names), 2412)
     assert now["count"] == len(now["trainers"]) == len(status["trainers"])
     assert now["down"] is None
     assert all(one["samples_per_s"] is None for one in now["trainers"])

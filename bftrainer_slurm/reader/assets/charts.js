@@ -1,6 +1,6 @@
 // Charts by uPlot (vendored, see vendored.txt): areas, dots, bars and steps in the page's colors.
 
-import {mark, style, time, trainerColor} from "./tools.js";
+import {COLORS, mark, style, time} from "./tools.js";
 
 const HEIGHT = 190;
 const LEFT = 74;  // as the map has it, so that times lie below each other
@@ -30,9 +30,11 @@ const times = () => axis({space: 90, size: 32, values: (u, splits) => {
 }});
 const amounts = (values) => axis({size: LEFT, values});
 const upTo = (least) => ({range: (_, __, most) => [0, Math.max(least, 1.05 * most)]});
-const when = (label) => ({label, value: (_, at) => (at == null ? "–" : time(at))});
+// Where nobody points, legends show the last values.
+const when = (label) => ({label, value: (u, at) => ((at ?? u.data?.[0].at(-1)) == null ? "–" : time(at ?? u.data[0].at(-1)))});
 
-const shown = (digits) => (_, value) => (value == null ? "–" : value.toLocaleString("en", {maximumFractionDigits: digits}));
+const amount = (value, digits) => (value == null ? "–" : value.toLocaleString("en", {maximumFractionDigits: digits}));
+const shown = (digits) => (u, value, place) => amount(value ?? u.data?.[place].at(-1), digits);
 
 // One above the other: the highest sum is drawn first, the others over it.
 function stacked(series) {
@@ -46,7 +48,7 @@ function stacked(series) {
 
 function areas(series, digits, more = {}) {
   return series.map(({label, color, values}) => ({label, stroke: color, fill: color, width: 0, points: {show: false},
-    value: (u, _, __, place) => shown(digits)(u, place == null ? null : values[place]), ...more})).reverse();
+    value: (_, __, ___, place) => amount(values.at(place ?? -1), digits), ...more})).reverse();
 }
 
 export function pool(at, [from, to], trainers, idle) {
@@ -80,9 +82,9 @@ export function delays(jobs, late, from, to) {
 }
 
 export function harvest(days, users) {
-  const rest = days.map((one) => one.used_h - one.users_h.reduce((sum, hours) => sum + hours, 0));
-  const series = users.map((label, place) => ({label, color: userColor(place), values: days.map((one) => one.users_h[place])}));
-  if (rest.some((hours) => hours > 0.01)) series.push({label: "others", color: style("--ordinary"), values: rest});
+  const rest = days.map((one) => one.used_h - one.users_h.slice(0, COLORS).reduce((sum, hours) => sum + hours, 0));
+  const series = users.slice(0, COLORS).map((label, place) => ({label, color: userColor(place), values: days.map((one) => one.users_h[place])}));
+  if (rest.some((hours) => hours > 0.01)) series.push({label: "others", color: style("--trainers"), values: rest});
   const names = (values) => values.map((value) => (Number.isInteger(value) && days[value] ? days[value].date.slice(5) : ""));
   return {
     options: {legend: {show: false},
@@ -93,7 +95,7 @@ export function harvest(days, users) {
   };
 }
 
-export const userColor = (place) => trainerColor(3 * place + 1);
+export const userColor = (place) => style(place < COLORS ? `--t${place}` : "--trainers");
 
 export function story(changes, now) {
   const at = changes.map((one) => one.time_s), counts = changes.map((one) => one.nodes);

@@ -1,6 +1,6 @@
 // The map of nodes over time: a canvas of cells, to be read and zoomed by pointer and keyboard.
 
-import {el, mark, rgb, style, trainerRgb} from "./tools.js";
+import {colorName, el, mark, rgb, style} from "./tools.js";
 
 const LEFT = 74, BOTTOM = 22, DRAG = 6, DAY = 86400;
 const STEPS = [60, 300, 900, 1800, 3600, 7200, 14400, 21600, 43200, DAY];  // seconds between labels
@@ -56,7 +56,7 @@ export class NodeMap {
     const small = el("canvas", {width: columns, height: rows});
     const context = small.getContext("2d"), image = context.createImageData(columns, rows);
     const [ordinary, idle, out, unseen] = ["--ordinary", "--idle", "--out", "--unseen"].map(rgb);
-    const colors = [null, ...this.data.trainers.map((one) => trainerRgb(one.array))];
+    const colors = [null, ...this.data.trainers.map((one) => rgb(colorName(one.array)))];
     const others = rgb("--trainers"), {cells, seen} = this;
     for (let place = 0; place < columns * rows; place++) {
       const trained = cells.trainers[place] / 255, free = cells.idle[place] / 255;

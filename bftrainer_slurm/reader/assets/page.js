@@ -2,20 +2,22 @@
 
 import * as charts from "./charts.js";
 import {NodeMap} from "./map.js";
-import {$, ask, chip, duration, el, nodes, number, percent, seconds, style, table, time, trainerColor, useKey} from "./tools.js";
+import {$, ask, chip, COLORS, duration, el, giveColors, moment, nodes, number, percent, seconds, style, table, time, trainerColor,
+  useKey} from "./tools.js";
 
 const HOUR = 3600, SPANS = {"1 h": HOUR, "6 h": 6 * HOUR, "1 day": 24 * HOUR, "7 days": 168 * HOUR};
 const SHORTEST = 300, LONGEST = 168 * HOUR;
 const NOW_MS = 15_000, NODES_MS = 60_000, DAYS_MS = 300_000, AGAIN_MS = 5_000;
-const LEGEND = 10;  // trainers beside the map; the table has all
+const SORTS = {"nodes": (one) => -one.nodes, "user": (one) => one.user, "name": (one) => one.name, "state": (one) => one.state,
+  "node-hours": (one) => -one.node_s, "goodput": (one) => -(one.goodput ?? -1), "trouble": (one) => -(100 * one.notes.trouble + one.notes.advice)};
 
-// Without `to` the map ends now; `first` and `last` are nodes, counted from 0.
+// What the address says, behind `?`. Without `to` the map ends now; `first` and `last` are nodes, counted from 0.
 let view = {span: 6 * HOUR};
-const before = [];
 let chosen = null;  // trainer
+let now = null, heard_ms = null;  // the last answer, and when it came
 let shownMap = 0;  // so that a late answer does not replace a newer one
 
-const map = new NodeMap($("map"), {read: readOut, zoom: zoomTo, back: goBack});
+const map = new NodeMap($("map"), {read: readOut, zoom: zoomTo, back: () => history.back()});
 
 const nowS = () => Math.floor(Date.now() / 1000);
 
@@ -39,53 +41,66 @@ function regularly(what, every_ms) {
 // ---- now
 
 async function showNow() {
-  const now = await ask("now");
+  now = await ask("now");
+  heard_ms = Date.now();
   complain(now.down ? new Error(`No plans are made now: ${now.down}`) : now.trouble.length ? new Error(now.trouble.join("; ")) : null);
   const {mode, partition} = now.controller;
   $("about").textContent = `${mode === "site" || mode === "personal" ? `${mode} mode` : mode}, partition ${partition}`;
   $("version").textContent = `Version ${now.version}.`;
-  showTiles(now);
-  showTrainers(now);
+  showTiles();
+  showTrainers();
 }
 
-function showTiles({pool, preempted, count, left_alone: left, plan, jobs_left_alone: others}) {
-  const tile = (name, value, more) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)));
-  const share = pool && pool.nodes ? `${percent(pool.used / pool.nodes)} of these` : "";
-  const felt = preempted && preempted.jobs
-    ? `${seconds(preempted.delay_median_s)} median, ${seconds(preempted.delay_max_s)} at most; ${preempted.late_jobs} missed a pass`
-    : "none had to preempt a trainer";
-  $("tiles").replaceChildren(
-    tile("Nodes in holes", number(pool?.nodes), "no ordinary job is on them"),
-    tile("Used by trainers", number(pool?.used), share),
-    tile("Free", number(pool?.free), "trainers may grow onto them"),
-    tile("Trainers", number(count), others ? `and ${others} jobs that are not trainers` : "known to Slurm"),
-    tile("Ordinary jobs delayed, 24 h", number(preempted?.jobs), felt));
+function showAge() {
+  const age = (Date.now() - heard_ms) / 1000;
+  $("updated").textContent = heard_ms ? `; updated ${age < 100 ? `${number(age)} s` : duration(age)} ago` : "";
+}
+
+function showTiles() {
+  const {nodes: all, pool, preempted: felt, count, trainers, left_alone: left, plan, jobs_left_alone: others} = now;
+  const tile = (name, value, ...more) => el("div", {}, el("dt", {}, name), el("dd", {}, value, ...more.filter(Boolean).map((text) => el("small", {}, text))));
   const alone = Object.entries(left).filter(([, many]) => many).map(([why, many]) => `${many} (${why})`).join(", ");
-  $("plan").textContent = (plan
-    ? `The current plan is ${plan.status}: worth ${number(plan.objective, 1)}, made in ${number(plan.solve_s, 2)} s.`
-    : "There is no plan.") + (alone ? ` Idle nodes that trainers leave alone: ${alone}.` : "");
+  const missed = felt?.late_jobs ? `; ${felt.late_jobs} waited over ${felt.late_s} s, so missed a pass of Slurm's scheduler` : "";
+  const have = trainers.filter((one) => one.nodes).length, trouble = trainers.filter((one) => one.notes.trouble).length;
+  $("tiles").replaceChildren(
+    tile("Nodes without ordinary jobs", `${number(pool?.nodes)}${all ? ` of ${number(all)}` : ""}`,
+      pool && (pool.free ? `${number(pool.used)} used by trainers, ${number(pool.free)} free` : "all used by trainers"),
+      alone && `besides, trainers leave alone: ${alone}`),
+    tile("Ordinary jobs, last 24 h", `${number(felt?.started)} started`, felt && (felt.jobs
+      ? `${number(felt.jobs)} of them later, because trainers had to leave: by ${seconds(felt.delay_median_s)} in the median, ${seconds(felt.delay_max_s)} at most${missed}`
+      : "none had to wait for a trainer to leave")),
+    tile("Trainers", number(count), trainers.length === count && count && `${have} with nodes, ${count - have} without${trouble ? `, ${trouble} in trouble` : ""}`,
+      others && `besides, ${others} jobs in their partition that are not trainers`));
+  $("plan").textContent = `The current plan may not be the best one: ${plan?.status}.`;
+  $("plan").hidden = !plan || plan.status === "optimal";
 }
 
 const badges = ({trouble, advice}) => el("span", {},
   trouble ? el("span", {class: "badge trouble"}, `▲ ${trouble} trouble${trouble > 1 ? "s" : ""} `) : null,
   advice ? el("span", {class: "badge advice"}, `● ${advice} note${advice > 1 ? "s" : ""}`) : null);
 
-function showTrainers({viewer, trainers, count, left_out: left}) {
+function showTrainers() {
+  const {viewer, trainers, count, left_out: left} = now;
   const who = viewer.everything ? "You see everything."
     : viewer.user ? `You see all about ${viewer.user}'s trainers, and what squeue shows about others.`
       : viewer.private.includes("jobs") ? "Slurm keeps jobs private (PrivateData), so only totals are shown. 'bftrainer show' has a link to your own trainers."
         : "You see what squeue shows to everybody. 'bftrainer show' has a link that shows all about your own trainers.";
   $("who").textContent = who + (left ? ` ${left} more trainers have fewer nodes.` : "");
+  const wanted = $("filter").value.trim().toLowerCase(), by = SORTS[$("sort").value];
+  const shown = trainers.filter((one) => one.user === wanted || `${one.array} ${one.name} ${one.user}`.toLowerCase().includes(wanted))
+    .sort((one, other) => (by(one) < by(other) ? -1 : by(one) > by(other) ? 1 : other.nodes - one.nodes));
   const row = (one) => [
     el("span", {}, chip(trainerColor(one.array)),
       el("button", {type: "button", class: "link", onclick: () => choose(one.array)}, `${one.array} ${one.name}`)),
     one.user, one.state, `${one.nodes}${one.starting ? `+${one.starting}` : ""} of ${one.min_nodes}–${one.max_nodes}`,
-    one.node_s == null ? "–" : number(one.node_s / HOUR, 1), number(one.reclaimed), number(one.samples_per_s), badges(one.notes),
+    one.node_s == null ? "–" : number(one.node_s / HOUR, 1), number(one.reclaimed), number(one.samples_per_s),
+    one.goodput == null ? "–" : percent(one.goodput), badges(one.notes),
   ];
-  const heads = ["Trainer", "User", "State", ["Nodes"], ["Node-hours"], ["Reclaimed"], ["Samples/s"], "Notes"];
+  const heads = ["Trainer", "User", "State", ["Nodes"], ["Node-hours"], ["Reclaimed"], ["Samples/s"], ["Goodput"], "Notes"];
   // A list that somebody is in with the keyboard is left as it is.
   if ($("trainer-list").contains(document.activeElement)) return;
-  $("trainer-list").replaceChildren(trainers.length ? table(`${number(count)} trainers`, heads, trainers.map(row), "stacked")
+  const title = shown.length < count ? `${number(shown.length)} of ${number(count)} trainers` : `${number(count)} trainers`;
+  $("trainer-list").replaceChildren(trainers.length ? table(title, heads, shown.map(row), "stacked")
     : el("p", {}, count ? `${number(count)} trainers.` : "No trainers. Submit one with: sbatch --bftrainer -N 2-16 train.sh"));
 }
 
@@ -97,10 +112,12 @@ async function showNodes() {
   const mine = ++shownMap, {from, to} = bounds();
   const wide = Math.max(60, $("map").clientWidth - 80);
   const values = {from, to, columns: Math.min(400, Math.round(wide / 2)), rows: 250};
-  if (view.last) Object.assign(values, {first: view.first, last: view.last});
+  if (view.last) Object.assign(values, {first: view.first || 0, last: view.last});
   const found = await ask("nodes", values);
   if (mine !== shownMap) return;
+  giveColors([...(chosen ? [chosen] : []), ...found.trainers.map((one) => one.array).filter((array) => array !== chosen)]);
   map.show(found);
+  if (now) showTrainers();
   const width = (found.to_s - found.from_s) / found.columns;
   const times = found.sums.idle.map((_, n) => found.from_s + (n + 0.5) * width);
   charts.chart($("pool-chart"), () => charts.pool(times, [found.from_s, found.to_s], found.sums.trainers, found.sums.idle));
@@ -116,7 +133,7 @@ function showControls() {
   $("spans").replaceChildren(...Object.entries(SPANS).map(([name, span]) => el("button", {
     type: "button", "aria-pressed": String(!view.to && view.span === span),
     onclick: () => go({...view, span, to: undefined})}, name)));
-  $("back").disabled = !before.length;
+  $("back").disabled = !history.state?.depth;
   $("all").disabled = !view.last;
   $("later").disabled = !view.to;
 }
@@ -125,13 +142,15 @@ const entry = (color, ...text) => el("li", {}, chip(color), ...text);
 
 const called = (one) => `${one.array} ${one.name} of ${one.user}`;
 
-function showLegend({trainers}) {
-  const more = trainers.length - LEGEND;
+function showLegend({sums, trainers}) {
+  const mean = (values) => number(values.reduce((sum, value) => sum + value, 0) / values.length);
+  const hours = (some) => `${number(some.reduce((sum, one) => sum + one.node_h, 0))} node-h`;
+  const rest = trainers.slice(COLORS);
   $("legend").replaceChildren(
-    entry(style("--ordinary"), "ordinary jobs"), entry(style("--idle"), "idle"),
-    entry(style("--out"), "out of service"), entry(style("--unseen"), "not observed"),
-    ...trainers.slice(0, LEGEND).map((one) => entry(trainerColor(one.array), called(one))),
-    more > 0 ? el("li", {}, `and ${more} more trainers`) : "");
+    entry(style("--ordinary"), `ordinary jobs: ${mean(sums.ordinary)} nodes in the mean`), entry(style("--idle"), `idle: ${mean(sums.idle)}`),
+    entry(style("--out"), `out of service: ${mean(sums.out)}`), entry(style("--unseen"), "not observed"),
+    ...trainers.slice(0, COLORS).map((one) => entry(trainerColor(one.array), `${called(one)}: ${hours([one])}`)),
+    rest.length ? entry(style("--trainers"), `${rest.length} more trainers: ${hours(rest)}`) : "");
 }
 
 function showMapTables({sums, trainers}, times, width) {
@@ -140,7 +159,7 @@ function showMapTables({sums, trainers}, times, width) {
     const part = values.slice(Math.floor(bin * size), Math.max(Math.floor(bin * size) + 1, Math.floor((bin + 1) * size)));
     return number(part.reduce((sum, value) => sum + value, 0) / part.length, 1);
   };
-  const rows = [...Array(bins).keys()].map((bin) => [time(times[Math.floor(bin * size)] - width / 2),
+  const rows = [...Array(bins).keys()].map((bin) => [moment(times[Math.floor(bin * size)] - width / 2),
     ...["trainers", "idle", "ordinary", "out"].map((name) => mean(sums[name], bin))]);
   $("map-tables").replaceChildren(
     table("Mean number of nodes, from each time on", ["Time", ["Trainers"], ["Idle"], ["Ordinary jobs"], ["Out of service"]], rows),
@@ -165,16 +184,27 @@ async function insist() {
   });
 }
 
-function go(next) {
-  before.push(view);
-  view = next;
-  showControls();
-  insist();
+// The address says what is shown, so that it can be passed on; the browser's own Back goes back.
+function remember(as = "pushState") {
+  const said = {...view, trainer: chosen, show: $("filter").value, sort: $("sort").value}, usual = {span: 6 * HOUR, sort: "nodes"};
+  const some = Object.entries(said).filter(([name, value]) => value && value !== usual[name]);
+  const depth = (history.state?.depth || 0) + (as === "pushState");
+  history[as]({depth}, "", `${location.pathname}${some.length ? `?${new URLSearchParams(some)}` : ""}${as === "pushState" ? "" : location.hash}`);
 }
 
-function goBack() {
-  if (!before.length) return;
-  view = before.pop();
+function recall() {
+  const said = new URLSearchParams(location.search);
+  const whole = (name) => (/^\d{1,12}$/.test(said.get(name)) ? Number(said.get(name)) : undefined);
+  view = {span: Math.min(LONGEST, Math.max(SHORTEST, whole("span") || 6 * HOUR)), to: whole("to"), first: whole("first"), last: whole("last")};
+  chosen = whole("trainer") || null;
+  $("filter").value = said.get("show") || "";
+  $("sort").value = said.get("sort") in SORTS ? said.get("sort") : "nodes";
+}
+
+function go(next) {
+  view = next;
+  remember();
+  showControls();
   insist();
 }
 
@@ -206,16 +236,17 @@ function widen(factor) {
 
 async function choose(array) {
   chosen = array;
+  remember();
   await showStory().catch(complain);
   $("story").focus();
   $("story").scrollIntoView();
 }
 
 async function showStory() {
-  if (chosen == null) return;
+  if (chosen == null) { $("story").hidden = true; return; }
   const told = await ask("trainer", {array: chosen}), one = told.status, changes = told.changes;
   const plot = el("div", {class: "chart", role: "img", "aria-label": "Its nodes over time; the table below has them"});
-  const close = el("button", {type: "button", onclick: () => { chosen = null; $("story").hidden = true; }}, "Close");
+  const close = el("button", {type: "button", onclick: () => { chosen = null; remember(); showStory(); }}, "Close");
   $("story").hidden = false;
   $("story").replaceChildren(
     el("h2", {id: "story-title"}, chip(trainerColor(told.array)), `Trainer ${called(told)}`), close,
@@ -223,13 +254,15 @@ async function showStory() {
     ...noteList(told), ...reasonsOf(told),
     el("h3", {}, "Nodes over time"), plot,
     el("details", {}, el("summary", {}, "Its changes, as a table"), changeTable(changes)),
-    ...(one?.error ? [el("h3", {}, "Its last output"), el("pre", {}, one.error)] : []));
+    ...(one?.error ? [el("h3", {}, "Its last output"), el("pre", {}, one.error)] : []),
+    one && !one.hidden ? el("p", {class: "quiet"}, `Its last lines, node by node: bftrainer logs ${told.array}`) : "");
   charts.chart(plot, () => charts.story(changes, nowS()));
 }
 
 function facts(one) {
   const said = [`${one.state}, ${nodes(one.nodes.length)} of ${one.min_nodes} to ${one.max_nodes}`, `submitted ${time(one.submit_s)}`,
     `${number(one.node_s / HOUR, 1)} node-hours`];
+  if (one.samples_per_s) said.push(`${number(one.samples_per_s)} samples/s`);
   const spent = one.goodput;
   if (spent?.trained_s != null && spent.with_nodes_s) {
     const share = (value) => percent(value / spent.with_nodes_s);
@@ -263,7 +296,7 @@ function changeTable(changes) {
   const ways = {reclaimed: "taken back", shrank: "given up by the plan", ended: "ended", unseen: "lost sight of"};
   const row = (one) => {
     const said = Object.entries(ways).filter(([way]) => one[way]).map(([way, text]) => `${one[way]} ${text}`);
-    return [time(one.time_s), number(one.nodes), one.gained || "", said.join(", ")];
+    return [moment(one.time_s), number(one.nodes), one.gained || "", said.join(", ")];
   };
   return table("The last 100", ["Time", ["Nodes"], ["Gained"], "Lost"], changes.slice(-100).reverse().map(row));
 }
@@ -273,16 +306,17 @@ function changeTable(changes) {
 async function showDelays() {
   const found = await ask("delays");
   charts.chart($("delay-chart"), () => charts.delays(found.jobs, found.late_s, found.from_s, found.to_s));
-  $("delay-table").replaceChildren(table("Ordinary jobs that had to preempt trainers",
-    ["Day", ["Jobs"], ["Elements"], ["Median"], ["Longest"], ["Missed a pass"]],
-    found.days.map((one) => [one.date, number(one.jobs), number(one.elements), seconds(one.delay_median_s),
+  $("delay-table").replaceChildren(table("Ordinary jobs by day",
+    ["Day", ["Started"], ["Later, as trainers had to leave"], ["Elements that left"], ["Median"], ["Longest"], ["Missed a pass"]],
+    found.days.map((one) => [one.date, number(one.started), number(one.jobs), number(one.elements), seconds(one.delay_median_s),
       seconds(one.delay_max_s), number(one.late_jobs)])));
 }
 
 async function showHarvest() {
   const {days, users} = await ask("harvest");
   charts.chart($("harvest-chart"), () => charts.harvest(days, users));
-  $("harvest-legend").replaceChildren(...users.map((user, place) => entry(charts.userColor(place), user)));
+  const hours = (place) => days.reduce((sum, one) => sum + one.users_h[place], 0);
+  $("harvest-legend").replaceChildren(...users.map((user, place) => entry(charts.userColor(place), `${user}: ${number(hours(place))}`)));
   $("harvest-table").replaceChildren(table("Node-hours", ["Day", ["In holes"], ["Used by trainers"], ["Share"], ...users.map((user) => [user])],
     days.map((one) => [one.date, number(one.holes_h, 1), number(one.used_h, 1),
       one.holes_h ? percent(one.used_h / one.holes_h) : "–", ...one.users_h.map((hours) => number(hours, 1))])));
@@ -290,15 +324,16 @@ async function showHarvest() {
 
 // ---- start
 
-// A key is in the address once, behind #; it is kept for this tab, and not left to be seen.
+// A key is in the address once, behind #, as is the trainer of a link; it is kept for this tab, and not left to be seen.
 function takeKey() {
   const said = new URLSearchParams(location.hash.slice(1));
+  if (said.has("trainer")) chosen = Number(said.get("trainer")) || null;
   if (said.has("key")) {
     sessionStorage.setItem("key", said.get("key"));
-    history.replaceState(null, "", location.pathname);
+    history.replaceState(history.state, "", location.pathname + location.search);
+    remember("replaceState");
   }
   useKey(sessionStorage.getItem("key") || "");
-  return said.has("trainer") ? Number(said.get("trainer")) : null;
 }
 
 function redraw() {
@@ -307,20 +342,31 @@ function redraw() {
 }
 
 function start() {
-  const asked = takeKey();
-  const press = {back: goBack, all: () => go({...view, first: undefined, last: undefined}), earlier: () => move(-0.5),
+  $("sort").replaceChildren(...Object.keys(SORTS).map((name) => el("option", {}, name)));
+  recall();
+  takeKey();
+  const press = {back: () => history.back(), all: () => go({...view, first: undefined, last: undefined}), earlier: () => move(-0.5),
     later: () => move(0.5), closer: () => widen(0.5), wider: () => widen(2)};
   for (const [id, what] of Object.entries(press)) $(id).addEventListener("click", what);
+  for (const id of ["filter", "sort"]) $(id).addEventListener("input", () => { remember("replaceState"); if (now) showTrainers(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
   let wide = innerWidth;
   addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; redraw(); } });
-  addEventListener("hashchange", () => { const array = takeKey(); if (array) choose(array); });
+  addEventListener("popstate", () => {
+    recall();
+    takeKey();
+    insist();
+    showStory().catch(complain);
+    if (now) showTrainers();
+  });
   showControls();
+  setInterval(showAge, 1000);
   regularly(async () => { await showNow(); await showStory(); }, NOW_MS);
   regularly(async () => { if (!view.to) await showNodes(); }, NODES_MS);
   regularly(showDelays, DAYS_MS);
   regularly(showHarvest, DAYS_MS);
-  if (asked) choose(asked);
+  if (view.to) insist();
+  if (chosen) showStory().then(() => $("story").scrollIntoView(), complain);
 }
 
 start();

@@ -35,11 +35,27 @@ export function table(caption, columns, rows, style = "") {
   const cells = (row) => row.map((cell, n) => (n
     ? el("td", {class: look(columns[n]), "data-label": name(columns[n])}, cell)
     : el("th", {scope: "row"}, cell)));
-  return el("div", {class: "wide", tabindex: 0, role: "region", "aria-label": caption}, el("table", {class: style},
-    el("caption", {}, caption),
+  const made = el("table", {class: style},
+    el("caption", {}, caption, el("button", {type: "button", "aria-label": `CSV: ${caption}`, onclick: () => save(caption, csv(made))}, "CSV")),
     el("thead", {}, el("tr", {},
       ...columns.map((one) => el("th", {scope: "col", class: look(one)}, name(one))))),
-    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells(row))))));
+    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells(row)))));
+  return el("div", {class: "wide", tabindex: 0, role: "region", "aria-label": caption}, made);
+}
+
+// A table as CSV (RFC 4180): numbers without commas, and no text that a spreadsheet would run.
+function csv(made) {
+  const said = (cell) => {
+    const text = cell.querySelector("time")?.dateTime || cell.textContent.trim();
+    return cell.className === "number" ? text.replace(/,/g, "").replace("–", "") : text.replace(/^[=+@\t\r-]/, "'$&");
+  };
+  return [...made.rows].map((row) => [...row.cells].map((cell) => `"${said(cell).replace(/"/g, '""')}"`).join(",")).join("\r\n");
+}
+
+function save(name, text) {
+  const href = URL.createObjectURL(new Blob([text], {type: "text/csv"}));
+  el("a", {href, download: `${name}.csv`}).click();
+  URL.revokeObjectURL(href);
 }
 
 export const chip = (color) => el("span", {class: "chip", color, "aria-hidden": "true"});
@@ -62,6 +78,9 @@ export function time(at, withDay = true) {
   return new Date(1000 * at).toLocaleString("en-GB", withDay ? {...day, ...clock} : clock);
 }
 
+// The same as an element: a table that is saved has all of it, with the year.
+export const moment = (at) => el("time", {datetime: new Date(1000 * at).toISOString()}, time(at));
+
 const date = (at) => new Date(1000 * at).toLocaleString("en-GB", day);
 
 // The text at a mark of an axis of so many seconds: a day where it begins, else the time of day.
@@ -77,21 +96,22 @@ export function duration(value) {
   return hours >= 1 ? `${number(hours, 1)} h` : `${number(value / 60)} min`;
 }
 
-const rgbOf = (text) => text.match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
-
 // The color of a CSS variable, in numbers.
-export const rgb = (name) => rgbOf(style(name));
+export const rgb = (name) => style(name).match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
 
 export const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// A trainer keeps its color whatever is beside it. Yellow is for idle nodes.
-export function trainerColor(array) {
-  return `hsl(${Math.round(85 + (array * 137.508) % 300)} ${style("--saturation")} ${style("--lightness")})`;
+export const COLORS = 8;  // of the palette, which color-blind people tell apart, too
+const slots = new Map();
+
+// The first of these trainers get a color of their own, and keep it while they are among the first.
+export function giveColors(arrays) {
+  const first = arrays.slice(0, COLORS);
+  for (const array of slots.keys()) if (!first.includes(array)) slots.delete(array);
+  const free = [...Array(COLORS).keys()].filter((slot) => ![...slots.values()].includes(slot));
+  for (const array of first) if (!slots.has(array)) slots.set(array, free.shift());
 }
 
-const brush = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+export const colorName = (array) => (slots.has(array) ? `--t${slots.get(array)}` : "--trainers");
 
-export function trainerRgb(array) {
-  brush.fillStyle = trainerColor(array);
-  return rgbOf(brush.fillStyle);
-}
+export const trainerColor = (array) => style(colorName(array));
