@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.decide.actions import Grow
@@ -107,6 +108,7 @@ def test_who_stays_keeps_its_place() -> None:
     assert after.placed == {SECOND: before.placed[SECOND]}
 
 
+@hypothesis_settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     taken=st.lists(st.sampled_from([None, *NODES]), max_size=6),

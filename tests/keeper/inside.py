@@ -18,6 +18,7 @@ from bftrainer_slurm.keeper.gate import Gate, OneUser
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Generation, Identity, Role
 from bftrainer_slurm.keeper.protocol import Note
+from bftrainer_slurm.keeper.registry import Registry
 from bftrainer_slurm.keeper.server import Keeper
 
 TOKEN = "token"
@@ -31,8 +32,13 @@ class Inside:
     port: int
     client: KeeperClient
     loop: asyncio.AbstractEventLoop
-    refusals: Counter[str]
+    registry: Registry
     members: list[Membership] = field(default_factory=list)
+
+    @property
+    def refusals(self) -> Counter[str]:
+        """What it has refused so far, by kind; ``counts`` asks it once more."""
+        return self.registry.refusals.counts
 
     def member(
         self, task: int, role: Role = Role.WORKER, array: int = 12, **options: Any
@@ -50,6 +56,17 @@ class Inside:
         _, status = self.client.status()
         assert status is not None
         return cast(dict[str, int], status["keeper"]["refused"])
+
+    def sweep(self, *silent_s: float) -> None:
+        """Sweep once more, as if the members had been silent for so long, in their order."""
+
+        def sweep_now() -> None:
+            now_s = self.loop.time()
+            for session, seconds in zip(self.registry._sessions.values(), silent_s, strict=True):
+                session.heard_s = now_s - seconds
+            self.registry._sweep()
+
+        self.loop.call_soon_threadsafe(sweep_now)
 
     def notes(self, count: int) -> list[Note]:
         """The first notes that the keeper has, waiting for them."""
@@ -73,16 +90,16 @@ def keeper_inside(
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 
-    async def begin() -> tuple[asyncio.Server, Counter[str]]:
+    async def begin() -> tuple[asyncio.Server, Registry]:
         keeper = Keeper(gate or Gate(OneUser(SECRET_TEXT)), TOKEN)
         server = await keeper.listen("127.0.0.1", port)
         if send_buffer:  # accepted connections have what the listener has
             server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-        return server, keeper.registry.refusals.counts
+        return server, keeper.registry
 
-    server, refusals = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
+    server, registry = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
     port = server.sockets[0].getsockname()[1]
-    inside = Inside(port, KeeperClient(f"127.0.0.1:{port}", TOKEN, timeout_s=120), loop, refusals)
+    inside = Inside(port, KeeperClient(f"127.0.0.1:{port}", TOKEN, timeout_s=120), loop, registry)
     try:
         yield inside
     finally:

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -17,8 +17,8 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.fairness import Turns
 from bftrainer_slurm.keeper.messages import MAX_FROM_MEMBER
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.registry import Registry
-from bftrainer_slurm.keeper.session import Session
+from bftrainer_slurm.keeper.registry import MEMBER_SILENCE_S, SWEEP_S, Registry
+from bftrainer_slurm.keeper.session import MAX_MESSAGES, Session
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside
 from tests.keeper.wire import Wire
@@ -204,12 +204,9 @@ def test_words_out_of_turn_change_nothing(keeper: Inside) -> None:
 def test_a_flood_of_messages_ends_the_connection(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
         wire.hello()
-        try:
-            for _ in range(50):
-                for _ in range(200):
-                    wire.say_line(b'{"broken":1}\n')
-        except ConnectionError:
-            pass
+        # Too many between two sweeps, whenever the one is that may come between them.
+        with suppress(ConnectionError):
+            wire.say_line(*[b'{"broken":1}\n'] * (2 * MAX_MESSAGES + 2))
         assert wire.read() is None
     assert keeper.counts() == {"flood": 1}
 
@@ -243,13 +240,12 @@ def test_a_silent_member_is_lost_to_the_others(keeper: Inside) -> None:
         other.read()
         began_s = time.monotonic()
         number = 0
-        other.socket.settimeout(0.5)
         while True:
             other.say(ping=(number := number + 1))
             message = other.read()
             if message is not None and "change" in message:
                 break
-            assert time.monotonic() - began_s < 60
+            assert time.monotonic() - began_s < 120
             time.sleep(0.2)
         assert (message["planned"], message["why"]) == (False, "loss")
     assert keeper.counts() == {"silent": 1}
@@ -267,9 +263,7 @@ def test_members_that_fall_silent_together_are_not_told_of_each_others_loss(
         one.read()
         one.say(store="n1:1", generation=1)
         later.read()
-        time.sleep(1.3)
-        later.say(ping=1)
-        assert later.read() == {"pong": 1}
+        keeper.sweep(MEMBER_SILENCE_S + 0.1, MEMBER_SILENCE_S - 1.9 * SWEEP_S)
         assert later.read_all() == one.read_all() == []
     assert keeper.counts() == {"silent": 2}
 

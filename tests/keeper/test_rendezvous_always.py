@@ -143,5 +143,5 @@ class AnyOrder(RuleBasedStateMachine):
             assert len(self.world.members[last]) == len(trains)
 
 
-AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+AnyOrder.TestCase.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
 TestWhateverTheOrder = AnyOrder.TestCase

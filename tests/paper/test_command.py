@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from experiments.paper.catalogue import QUICK
+from experiments.paper.command import main
 from experiments.paper.replays import SUMMIT
 from tests.tools import run_tool
 
 pytestmark = pytest.mark.skipif(not SUMMIT.is_dir(), reason=f"no trace in {SUMMIT}")
 
 
-def test_quick_makes_a_report_and_a_second_call_runs_only_what_is_missing(tmp_path: Path) -> None:
-    done = run_tool("paper", "--quick", "--only", 4, "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_quick_makes_a_report_and_a_second_call_runs_only_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quicker = replace(QUICK, part=replace(QUICK.part, nodes=64, hours=2.0))
+    monkeypatch.setattr("experiments.paper.command.QUICK", quicker)
+    again = ["--quick", "--only", "4", "--jobs", "1", "--out", str(tmp_path)]
+    done = CliRunner().invoke(main, again)
+    assert done.exit_code == 0, done.output
     assert "### From the paper's model" in (tmp_path / "paper.md").read_text()
     document = json.loads((tmp_path / "paper.json").read_text())
     steps = {row["label"]: row["values"] for row in document["tables"][0]["rows"]}
@@ -26,7 +35,7 @@ def test_quick_makes_a_report_and_a_second_call_runs_only_what_is_missing(tmp_pa
     results = tmp_path / "results.json"
     before = json.loads(results.read_text())
     results.write_text(json.dumps(before[1:]))
-    assert run_tool("paper", "--quick", "--only", 4, "--out", tmp_path).returncode == 0
+    assert CliRunner().invoke(main, again).exit_code == 0
     after = json.loads(results.read_text())
     assert after[:-1] == before[1:]
     assert after[-1]["run"] == before[0]["run"]

@@ -33,7 +33,7 @@ def test_halves_are_put_together() -> None:
     assert undivided((2, 1, 0, 1)) == (3, 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems_with_classes())
 def test_a_plan_on_halves_is_worth_as_much_on_the_classes(problem: Problem) -> None:
     halves = divided(problem)
@@ -44,7 +44,7 @@ def test_a_plan_on_halves_is_worth_as_much_on_the_classes(problem: Problem) -> N
     assert value(problem, counts) == pytest.approx(value(halves, shares))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems_with_classes())
 def test_the_best_plan_on_halves_is_the_best_one(problem: Problem) -> None:
     assume(problem.trainers)

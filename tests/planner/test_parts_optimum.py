@@ -15,7 +15,7 @@ from tests.planner.exact import best_packed
 from tests.planner.problems import problems_in_parts
 from tests.planner.test_classes_optimum import slack
 
-any_problem = settings(max_examples=80, deadline=None)
+any_problem = settings(max_examples=40, deadline=None)
 
 
 def nodes_of(problem: Problem, plan: Plan) -> list[frozenset[str]]:

@@ -86,7 +86,7 @@ def test_nobody_wants_nothing() -> None:
     assert reasons_of(problem(4), Plan({}, 0.0, 0.0, "optimal")) == {}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(tuple(Costs)))
 def test_the_reasons_fit_any_optimal_plan(planner: Planner, asked: Problem) -> None:
     plan = planner.plan(asked)

@@ -52,7 +52,7 @@ def test_reaches_the_count_models_optimum() -> None:
             assert reached(one) == pytest.approx(plan.objective, rel=1e-6)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(small)
 def test_equals_the_dynamic_programme(problem: Problem) -> None:
     best = value(problem, exact_counts(problem))
@@ -61,7 +61,7 @@ def test_equals_the_dynamic_programme(problem: Problem) -> None:
     assert math.isclose(reached(problem), best, rel_tol=2e-6, abs_tol=slack)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(small)
 def test_never_migrates_nor_shares_a_node(problem: Problem) -> None:
     nodes = nodes_of(problem)
