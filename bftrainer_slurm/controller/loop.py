@@ -16,15 +16,9 @@ from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import Made
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
-from bftrainer_slurm.controller.publish.status import (
-    barred,
-    cluster_status,
-    terms_of,
-    trainer_status,
-)
+from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import why_kept
-from bftrainer_slurm.controller.state.goodput import goodput
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.pauses import note_change
@@ -139,39 +133,30 @@ class Controller:
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""
-        now_s, decision, views = self.world.clock(), self.decision, self.registry.views
-        made = decision.made
+        now_s, made = self.world.clock(), self.decision.made
         if made is not self._explained[0]:
             self._explained = made, {}  # should they fail, then once
             if made is not None:
                 self._explained = made, terms_of(made.problem, made.plan, made.time_s)
-        bars = barred(decision.bars, now_s)
         trainers = []
-        for view in views:
+        for view in self.registry.views:
             with self._faults.of(view.array):
-                own = {"barred": bars.get(view.array, [])}
-                trainers.append(self._shown(view, now_s) | own)
+                trainers.append(self._shown(view, now_s))
         return cluster_status(
-            *(self._snapshot, self.world.history, views, trainers, decision.plan),
-            *(decision.free, decision.left_alone, bars.get(None, []), self._faults.why),
-            self.registry.bad.mute.names(now_s),
+            *(self._snapshot, self.world.history, self.registry, self.decision),
+            *(trainers, self._faults.why),
             controller=controller,
             now_s=now_s,
         )
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
         world, array = self.world, view.array
-        tally, reported = world.history.tally(array), self.registry.reported(array)
-        ended = not view.live and not view.spare
-        spent = goodput(reported.work, tally.had, view.submit_s, ended=ended, now_s=now_s)
-        plan = self._explained[1].get(str(array))
-        more = {"plan": plan, "goodput": spent, "launcher": reported.launcher or None}
         return trainer_status(
             view,
-            tally,
-            reported.progress,
+            world.history.tally(array),
+            self.registry.reported(array),
             self._faults.why.get(array) or self.decision.stuck.get(array),
-            world.appraiser.known(view, now_s) | more,
+            world.appraiser.known(view, now_s) | {"plan": self._explained[1].get(str(array))},
             self._join_notice(view),
             now_s,
         )

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from heapq import nsmallest
 from typing import Any
 
 from bftrainer_slurm.controller.decide.bars import Bar
-from bftrainer_slurm.controller.observe.reports import NO_REPORT, Progress
+from bftrainer_slurm.controller.decide.decision import Decision
+from bftrainer_slurm.controller.observe.reports import NO_REPORT
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.counts import summary
 from bftrainer_slurm.controller.state.failing import Failing, why_kept
-from bftrainer_slurm.controller.state.goodput import Tally
+from bftrainer_slurm.controller.state.goodput import Tally, goodput
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, named, since_s
+from bftrainer_slurm.controller.state.member_notes import ReportedState
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
+from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementState, Place, nodes_of
+from bftrainer_slurm.model import ElementState, nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.spec import TrainerRecord
@@ -36,7 +39,7 @@ _ANEW = (
 def trainer_status(
     view: TrainerView,
     tally: Tally,
-    progress: Progress,
+    reported: ReportedState,
     trouble: str | None,
     known: Mapping[str, Any],
     apart: JoinNotice | None,
@@ -49,7 +52,7 @@ def trainer_status(
     """
     trainer, failing = view.trainer, view.state.failing
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
-    running = since_s(view)
+    running, ended = since_s(view), not view.live and not view.spare
     notice = _anew(known) if apart is None or now_s < apart.due_s else apart.notice
     return {
         "array": view.array,
@@ -70,7 +73,8 @@ def trainer_status(
         "reclaimed": tally.reclaimed,
         "node_s": tally.node_s
         + sum(max(0.0, now_s - one) for one in running.values() if one is not None),
-        **_reported(progress, now_s),
+        **_reported(reported, now_s),
+        "goodput": goodput(reported.work, tally.had, view.submit_s, ended=ended, now_s=now_s),
         **known,
     }
 
@@ -91,8 +95,9 @@ def _asked(record: TrainerRecord) -> dict[str, Any]:
     }
 
 
-def _reported(progress: Progress, now_s: float) -> dict[str, Any]:
-    """Return how far it says that it has come."""
+def _reported(reported: ReportedState, now_s: float) -> dict[str, Any]:
+    """Return how far it says that it has come, and what has started it."""
+    progress = reported.progress
     report = progress.last or NO_REPORT
     return {
         "samples": report.samples,
@@ -100,33 +105,28 @@ def _reported(progress: Progress, now_s: float) -> dict[str, Any]:
         "measures": dict(report.measures),
         "samples_per_s": progress.samples_per_s(now_s),
         "refused_reports": progress.refused,
+        "launcher": reported.launcher or None,
     }
 
 
 def cluster_status(
     snapshot: Snapshot,
     history: History,
-    views: Sequence[TrainerView],
-    trainers: list[dict[str, Any]],
-    plan: Plan | None,
-    free: frozenset[Place],
-    left_alone: Mapping[str, int],
-    barred: Sequence[Mapping[str, Any]],
+    registry: TrainerRegistry,
+    decision: Decision,
+    trainers: Iterable[Mapping[str, Any]],
     faulty: Mapping[int, str],
-    mute: Sequence[str],
     *,
     controller: Mapping[str, Any],
     now_s: float,
 ) -> dict[str, Any]:
     """Return the whole status.
 
-    ``trainers`` are as users see them, ``free`` the places of the pool that none of them has.
-    ``left_alone`` says how many other nodes are idle, by reason, ``barred`` which some of them are,
-    and ``faulty`` which trainers the controller cannot handle; on ``mute`` nodes elements never
-    said that they were up.
+    ``trainers`` are as users see them; ``faulty`` says which ones the controller cannot handle.
     """
-    used = nodes_of(place for view in views for place in view.places)
-    idle = nodes_of(free)
+    plan, bars = decision.plan, barred(decision.bars, now_s)
+    used = nodes_of(place for view in registry.views for place in view.places)
+    idle = nodes_of(decision.free)
     malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
     misfits = list(snapshot.misfits)
     return no_status(now_s, {**controller, "history": history.trouble, "slurm": misfits}) | {
@@ -141,11 +141,11 @@ def cluster_status(
         "counts": history.counts.shown(),
         "jobs_private": "jobs" in private,
         "private": sorted(private),
-        "left_alone": dict(left_alone),
-        "barred": list(barred),
-        "mute_nodes": list(mute),
+        "left_alone": dict(decision.left_alone),
+        "barred": bars.get(None, []),
+        "mute_nodes": registry.bad.mute.names(now_s),
         "malformed": {str(array): why for array, why in malformed.items()},
-        "trainers": trainers,
+        "trainers": [{**one, "barred": bars.get(one["array"], [])} for one in trainers],
     }
 
 
