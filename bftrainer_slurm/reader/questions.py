@@ -1,4 +1,4 @@
-"""The answers, in JSON, to the questions of the page's script (docs/web.md).
+"""The answers, in JSON, to the questions of the page's script (docs/internals/web-api.md).
 
 One answer is made at a time. All caches are bounded.
 """

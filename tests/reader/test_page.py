@@ -27,7 +27,7 @@ from tests.page.made_up import Week, status_of
 from tests.reader.asking import Answer, answer_of, facts_of
 
 SECRET = "s3cret"
-WEB = Path(__file__).parents[2] / "docs" / "web.md"
+WEB = Path(__file__).parents[2] / "docs" / "internals" / "web-api.md"
 
 
 class Asking:
