@@ -28,8 +28,11 @@ _LINES, _LINES_ABOVE = 60, 20  # that are shown of each failure
 _PACKAGES = "packaging/try && packaging/try --rpm"
 
 
-def _here(name: str, which: str, *where: str, alone: bool = False) -> Lane:
-    return Lane(name, ("scripts/apart", *_PYTEST, *_SHORT, *where, "-m", which), alone)
+def _here(
+    name: str, which: str, *where: str, without: Sequence[str] = (), alone: bool = False
+) -> Lane:
+    places = (*where, *(f"--ignore={one}" for one in without))
+    return Lane(name, ("scripts/apart", *_PYTEST, *_SHORT, *places, "-m", which), alone)
 
 
 def _newer(name: str, suite: str, which: str) -> Lane:
@@ -38,7 +41,12 @@ def _newer(name: str, suite: str, which: str) -> Lane:
 
 
 _TORCH = "torch and not slurm and not chaos and not load"
-_ELASTIC = "tests/elastic"  # has most of these
+_ELASTIC = "tests/elastic"  # has most of these, and of what waits without a processor
+# Those that start torchruns, or what stands for them: about half of these.
+_AGENTS = tuple(
+    f"tests/elastic/test_{name}.py"
+    for name in ("hanging", "launchers", "rendezvous", "saving", "stuck", "tasks")
+)
 _TRAINING = "slurm and torch and not chaos and not load"
 _UNITS = "not slurm and not torch and not chaos and not load and not frameworks"
 _CONTROLLER = "tests/controller"  # has half of both
@@ -48,17 +56,19 @@ _CONTROLLER = "tests/controller"  # has half of both
 # in one of the lanes of this host, and in no other one; 'make frameworks' has 15 minutes more on a
 # cluster.
 LANES = (
-    _here("elastic", _TORCH, _ELASTIC),
-    _here("units", _UNITS, f"--ignore={_CONTROLLER}"),
-    _here("controller", _TRAINING, _CONTROLLER),
-    _here("training", _TRAINING, f"--ignore={_CONTROLLER}"),
-    _here("chaos", "chaos and not load"),
+    _here("elastic", _TORCH, _ELASTIC, without=_AGENTS),
+    _here("agents", _TORCH, *_AGENTS),
     _newer("forky-training", "forky", "torch"),
+    Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
+    _here("units", _UNITS, without=(_CONTROLLER, _ELASTIC)),
+    _here("controller", _TRAINING, _CONTROLLER),
+    _here("units-elastic", _UNITS, _ELASTIC),
+    _here("training", _TRAINING, without=(_CONTROLLER,)),
+    _here("chaos", "chaos and not load"),
     _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
     _newer("forky", "forky", "not torch"),
-    _here("torch", _TORCH, f"--ignore={_ELASTIC}"),
+    _here("torch", _TORCH, without=(_ELASTIC,)),
     _newer("trixie", "trixie", "slurm"),
-    Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
     Lane("packages", ("sh", "-c", _PACKAGES), tests=False, matrix=True),
     _here("units-controller", _UNITS, _CONTROLLER),
     _here("frameworks", "frameworks and not slurm"),

@@ -39,14 +39,23 @@ def test_each_test_is_in_just_one_lane_of_this_host(marks: tuple[str, ...]) -> N
     assert sum(one.evaluate(lambda name, **_: name in marks) for one in which) == 1
 
 
-def test_lanes_of_the_same_marks_are_a_folder_and_what_is_not_in_it() -> None:
-    where: dict[str, list[str]] = {}
+def test_each_file_is_in_just_one_of_the_lanes_of_the_same_marks() -> None:
+    lanes: dict[str, list[Lane]] = {}
     for lane in LANES:
         if lane.tests and not lane.matrix:
-            where.setdefault(lane.command[-1], []).append(lane.command[-3])
-    for first, *others in map(sorted, where.values()):
-        assert not others or [first] == [f"--ignore={one}" for one in others]
-        assert all((REPO / one).is_dir() for one in others)
+            lanes.setdefault(lane.command[-1], []).append(lane)
+    for file in (REPO / "tests").rglob("test_*.py"):
+        for which, alike in lanes.items():
+            assert sum(has(lane, file) for lane in alike) == 1, (which, file)
+
+
+def has(lane: Lane, file: Path) -> bool:
+    """Whether a lane has the tests of a file, by what it names and what it ignores."""
+    named = [REPO / word for word in lane.command if word.startswith("tests/")]
+    ignored = [REPO / word[9:] for word in lane.command if word.startswith("--ignore=")]
+    assert all(one.exists() for one in named + ignored)
+    among = not named or any(map(file.is_relative_to, named))
+    return among and not any(map(file.is_relative_to, ignored))
 
 
 @pytest.mark.parametrize("suite", ["trixie", "forky"])
