@@ -42,16 +42,17 @@ def below(ancestor: int) -> list[int]:
     return sorted(found - {ancestor})
 
 
-def processes_with(variable: str, spare: Collection[int] = ()) -> list[int]:
-    """Return the processes of this user whose environment has this NAME=VALUE.
+def processes_with(*variables: str, spare: Collection[int] = ()) -> list[int]:
+    """Return the processes of this user whose environment has all of these NAME=VALUE.
 
     ``spare`` are left out. Processes of other users cannot be read and are left out too.
     """
     found = []
+    wanted = {variable.encode() for variable in variables}
     for process, folder in _processes():
         with contextlib.suppress(OSError):  # ended in between, or somebody else's
-            variables = (folder / "environ").read_bytes().split(b"\0")
-            if process not in spare and variable.encode() in variables:
+            there = (folder / "environ").read_bytes().split(b"\0")
+            if process not in spare and wanted <= set(there):
                 found.append(process)
     return found
 
@@ -141,7 +142,7 @@ def kill_job(
 ) -> bool:
     """Send SIGKILL to the job's processes until none is left; return whether none is."""
     for _ in range(int(within_s / _ROUND_S)):
-        left = processes_with(f"SLURM_JOB_ID={job_id}", spare)
+        left = processes_with(f"SLURM_JOB_ID={job_id}", spare=spare)
         if not left:
             return True
         for process in left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.elastic.rendezvous import warm
 from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 
 pytestmark = pytest.mark.torch
@@ -38,6 +40,26 @@ def forker() -> Iterator[subprocess.Popen[str]]:
 
 
 Run = Callable[..., Ran]
+
+
+def test_a_job_beside_it_that_a_worker_has_submitted_is_not_left_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours = f"{VARIABLE}=/proc/{os.getpid()}/fd/77"
+    name, _, value = ours.partition("=")
+    sleep = ["/bin/sleep", "600"]
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with (
+        subprocess.Popen(sleep, env={name: value, "SLURM_JOB_ID": "7"}) as helper,
+        subprocess.Popen(sleep, env={name: value, "SLURM_JOB_ID": "8"}) as neighbour,
+    ):
+        try:
+            found = warm.left_over(ours)
+            assert helper.pid in found
+            assert neighbour.pid not in found
+        finally:
+            helper.kill()
+            neighbour.kill()
 
 
 @pytest.fixture

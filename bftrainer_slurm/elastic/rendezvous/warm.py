@@ -22,6 +22,7 @@ from typing import Any
 from bftrainer_slurm.elastic.processes import below, processes_with
 from bftrainer_slurm.elastic.rendezvous import semaphores
 
+_JOB = "SLURM_JOB_ID"
 _START_NEW = util.spawnv_passfds
 _LONGEST = 107 - len("/pymp-12345678/listener-12345678")  # Linux' limit, multiprocessing's names
 _REHEARSAL_S = 60.0  # for a cold disk; if the rehearsal is cut off, the first step takes longer
@@ -150,7 +151,9 @@ def left_over(variable: str) -> list[int]:
     server: Any = forkserver._forkserver
     tracker: Any = resource_tracker._resource_tracker
     own = (os.getpid(), tracker._pid, server._forkserver_pid)
-    found = processes_with(variable, own)
+    # A job that a worker has submitted has inherited the variable, and may be on this node too.
+    job = [f"{_JOB}={os.environ[_JOB]}"] if _JOB in os.environ else []
+    found = processes_with(variable, *job, spare=own)
     return found if server._forkserver_pid is None else found + below(server._forkserver_pid)
 
 
