@@ -41,7 +41,8 @@ class RunningElement:
         wait_until(lambda: text in self.text())
 
     def state(self) -> str:
-        return self.lab.squeue(self.array, "%K %T")[0].split()[1]
+        tasks = dict(line.split() for line in self.lab.squeue(self.array, "%K %T"))
+        return tasks["0"]
 
     def requeue(self) -> None:
         """Do to it what a reclaim does: SIGTERM, and back to the queue."""
@@ -55,11 +56,12 @@ def node_state(lab: Lab) -> str:
     return lab.run("sinfo", "-h", "-n", "n1", "-p", "main", "-o", "%t", user="root").stdout.strip()
 
 
-def start_element(lab: Lab, script: str, *options: str) -> RunningElement:
+def start_element(lab: Lab, script: str, *options: str, part: Sequence[str] = ()) -> RunningElement:
+    """Start an element on n1; ``part`` of the node, if it is not to have all of it."""
     output = lab.home("alice") / f"element-{next(_numbers)}.out"
     array = lab.sbatch("--bftrainer", "-N1-2", f"--output={output}", *options, script=script)
     element = f"{array}_0"
-    lab.run("scontrol", "update", f"JobId={element}", "ReqNodeList=n1", user="root")
+    lab.run("scontrol", "update", f"JobId={element}", "ReqNodeList=n1", *part, user="root")
     lab.run("scontrol", "release", element, user="root")
     return RunningElement(lab, array, output)
 
