@@ -78,13 +78,12 @@ class Schedule:
         return max(self._queue_due_s, self._last_look_s + gap_s, self._not_before_s)
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is time for a look, also if the clock was set back."""
-        return now_s >= self.due_s() or now_s < self._last_look_s
+        """Whether it is time for a look; where the clock is set, a new schedule begins."""
+        return now_s >= self.due_s()
 
     def also_due(self, now_s: float) -> frozenset[str]:
         """What this look should read besides the queue: nodes, reservations."""
-        back = now_s < self._last_look_s
-        return frozenset(what for what, due_s in self._also_due_s.items() if back or now_s >= due_s)
+        return frozenset(what for what, due_s in self._also_due_s.items() if now_s >= due_s)
 
     def heard(self, kind: NoteKind, now_s: float) -> None:
         """Look sooner because of a note of an element or a submission.

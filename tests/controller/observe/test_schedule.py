@@ -69,13 +69,6 @@ def test_looks_that_no_hint_has_brought_hold_up_later_hints_for_a_moment_only() 
     assert schedule.due_s() == 320.0
 
 
-def test_a_clock_that_is_set_back_does_not_make_it_blind() -> None:
-    schedule = Schedule(SETTINGS, 10_000.0)
-    looked(schedule, 10_000.0)
-    assert not schedule.is_due(10_001.0)
-    assert schedule.is_due(6_400.0)
-
-
 def test_where_slurm_does_not_answer_it_asks_less_and_less_often() -> None:
     schedule = Schedule(SETTINGS, 0.0)
     gaps = []
