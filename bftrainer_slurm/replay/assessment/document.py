@@ -181,11 +181,12 @@ def _used_gpus(result: PartsResult) -> str:
 def _harvested(assessment: Assessment) -> list[str]:
     if not assessment.replayed:
         return []
-    hours = assessment.samples[0].hours
+    hours, count = assessment.samples[0].hours, len(assessment.samples)
+    parts = f"{count} sample{'' if count == 1 else 's'}"
     lines = [
         "",
-        f"replayed as the daemon works, with its defaults: {len(assessment.samples)} samples of "
-        f"{duration(hours * 3600)} (start delay of ordinary jobs in s)",
+        f"replayed as the daemon works, with its defaults: "
+        f"{parts} of {duration(hours * 3600)} (start delay of ordinary jobs in s)",
         f"{'SAMPLE':<22}{'TRAINERS':>8}{'IDLE':>7}{'USED':>9}{'U':>7}{'JOBS':>8}"
         f"{'MEDIAN':>8}{'P95':>7}{'P99':>7}{'MAX':>7}{'MEAN':>7}{'MISSED':>8}{'PREEMPTED':>11}",
     ]

@@ -46,6 +46,10 @@ BEYOND = (
     "The log holds only {held}: in the rest of the time that was asked for, nodes count as idle."
 )
 LOCAL = "The log's times name no zone; they are read as times of {zone} (--time-zone)."
+NO_SUBMIT = (
+    "The log has no column Submit, so it does not say how long jobs waited, nor what ordinary jobs "
+    "would feel; write it anew: {command}"
+)
 RUNNING = (
     "{jobs:,} jobs have no end in the log and hold their nodes to its last moment; ends that the "
     "accounting lost look the same (sacctmgr show runawayjobs)."

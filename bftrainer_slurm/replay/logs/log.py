@@ -376,5 +376,7 @@ def _told(notes: Notes, options: LogOptions) -> Iterator[str]:
     """What the reader noticed about times."""
     if notes.local_times:
         yield caveats_of.LOCAL.format(zone=options.zone)
+    if math.isinf(notes.last_submit_s):
+        yield caveats_of.NO_SUBMIT.format(command=sacct.COMMAND)
     if notes.running:
         yield caveats_of.RUNNING.format(jobs=notes.running)

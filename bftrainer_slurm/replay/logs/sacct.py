@@ -45,8 +45,9 @@ _BACKFILLED = np.array([False, True, None], object)  # by scheduler; the last me
 
 
 def is_header(line: str) -> bool:
-    """Whether a line names columns of ``sacct``, those that are needed among them."""
-    return {"jobid", "start", "end"} <= set(columns_of(line))
+    """Whether a line names columns of ``sacct``."""
+    columns = columns_of(line)
+    return "jobid" in columns and len(_USED.intersection(columns)) > 1
 
 
 def has_node_lists(header: str) -> bool:

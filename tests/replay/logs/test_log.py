@@ -10,6 +10,7 @@ import pytest
 from bftrainer_slurm.replay.logs import caveats
 from bftrainer_slurm.replay.logs.jobs import LogError
 from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
+from bftrainer_slurm.replay.logs.sacct import COMMAND
 from tests.replay.logs.test_history import history
 
 ALL = LogOptions(from_s=1000, to_s=2000)
@@ -78,6 +79,12 @@ def test_without_node_lists_the_peak_is_the_machine(tmp_path: Path) -> None:
     log = read_log(write(tmp_path / "log", COUNTS), ALL)
     assert log.nodes == 2
     assert caveats.PEAK in log.caveats
+
+
+def test_a_log_without_submissions_says_what_to_write(tmp_path: Path) -> None:
+    lines = "JobID|NNodes|Start|End\n7|2|1000|2000\n8|1|1000|1500\n"
+    log = read_log(write(tmp_path / "log", lines), ALL)
+    assert any("no column Submit" in said and COMMAND in said for said in log.caveats)
 
 
 def test_more_busy_than_the_header_says_there_are_is_pointed_out(tmp_path: Path) -> None:

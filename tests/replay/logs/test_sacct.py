@@ -174,8 +174,9 @@ def test_only_the_first_malformed_rows_are_kept() -> None:
     assert sum(len(line.text) for line in notes.bad_lines) < 1000
 
 
-@pytest.mark.parametrize("header", ["JobID|Start|End", "JobID|NNodes|Start"])
+@pytest.mark.parametrize("header", ["JobID|Start|End", "JobID|NNodes|Start", "JobID|NNodes"])
 def test_a_header_without_what_is_needed_names_the_command(header: str) -> None:
+    assert is_header(header)
     with pytest.raises(LogError, match=r"no column .* sacct --allusers"):
         read(header, "7|1|2")
 
