@@ -97,7 +97,7 @@ def keeper_inside(
             server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         return server, keeper.registry
 
-    server, registry = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
+    server, registry = asyncio.run_coroutine_threadsafe(begin(), loop).result(120)
     port = server.sockets[0].getsockname()[1]
     inside = Inside(port, KeeperClient(f"127.0.0.1:{port}", TOKEN, timeout_s=120), loop, registry)
     try:
@@ -111,7 +111,7 @@ def keeper_inside(
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
 
-        asyncio.run_coroutine_threadsafe(end(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(end(), loop).result(120)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(120)
 
@@ -121,7 +121,7 @@ def together(members: list[Membership], step: int = -1, cause: str = "new") -> l
     found: dict[int, Generation] = {}
 
     def get_in(at: int) -> None:
-        generation = members[at].wait_generation(30)
+        generation = members[at].wait_generation(120)
         if generation.store is None:
             members[at].offer_store(generation.number, "127.0.0.1:4321")
         found[at] = generation

@@ -132,8 +132,8 @@ def test_nothing_beats_rescaling_free_of_cost(planner: Planner, trace: Trace) ->
 
 
 @pytest.mark.skipif(not SUMMIT.is_dir(), reason=NO_SUMMIT)
-def test_a_day_of_summit_goes_best_with_the_products_plans(planner: Planner) -> None:
-    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, None, 12)
+def test_hours_of_summit_go_best_with_the_products_plans(planner: Planner) -> None:
+    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, T_BUSY, 2)
     trainers = [
         replace(one, submit_s=0.0) for one in read_trainers(SUMMIT / "trainers-hpo-1000.json")
     ]
@@ -149,7 +149,7 @@ def test_a_day_of_summit_goes_best_with_the_products_plans(planner: Planner) -> 
 def test_an_independent_replay_of_summit_gives_the_same(
     planner: Planner, policy: str, forward_s: float | None
 ) -> None:
-    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, T_BUSY, 12)
+    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, T_BUSY, 4)
     (spec, *_) = read_trainers(SUMMIT / "trainers-hpo-1000.json")
     endless = [replace(spec, submit_s=0.0)] * 300
     found = outcome(trace, *endless, planner=planner, policy=policy, at_once=10,

@@ -18,7 +18,7 @@ SCRIPT = "#!/bin/sh\nsrun true\n"
 def listener() -> Iterator[socket.socket]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
         bound.bind(("127.0.0.1", 0))
-        bound.settimeout(10)
+        bound.settimeout(120)
         yield bound
 
 
@@ -39,7 +39,7 @@ def heard(listener: socket.socket) -> list[bytes]:
         while True:
             found.append(listener.recv(100))
     except BlockingIOError:
-        listener.settimeout(10)
+        listener.settimeout(120)
         return found
 
 

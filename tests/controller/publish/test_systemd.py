@@ -20,7 +20,7 @@ def systemd(
     address = f"@bftrainer-{os.getpid()}" if request.param == "abstract" else f"{tmp_path}/notify"
     monkeypatch.setenv("NOTIFY_SOCKET", address)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.settimeout(10)
+        listening.settimeout(120)
         listening.bind(f"\0{address[1:]}" if address.startswith("@") else address)
         yield listening
 
