@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from bftrainer_slurm.controller.state.counts import LATE_S, Preemption, summary
+from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption, summary
 
 _MOST_DELAYS = 20_000
 _SHOWN_DELAYS = 1_000

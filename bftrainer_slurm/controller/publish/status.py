@@ -12,13 +12,13 @@ from bftrainer_slurm.controller.decide.bars import Bar
 from bftrainer_slurm.controller.decide.decision import Decision
 from bftrainer_slurm.controller.observe.reports import NO_REPORT
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.counts import summary
 from bftrainer_slurm.controller.state.failing import Failing, why_kept
 from bftrainer_slurm.controller.state.goodput import Tally, goodput
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, named, since_s
 from bftrainer_slurm.controller.state.member_notes import ReportedState
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
+from bftrainer_slurm.controller.state.preemptions import summary
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, nodes_of

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from bftrainer_slurm.controller.observe.schedule import LEAD_S
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.counts import Preemptions, Starts
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.passes import BackfillForecast, Passes, in_holes_without
 from bftrainer_slurm.controller.state.phases import GOES, Event
+from bftrainer_slurm.controller.state.preemptions import Preemptions, Starts
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.planner.survival import Survival

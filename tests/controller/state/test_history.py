@@ -8,10 +8,10 @@ import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state import schema
-from bftrainer_slurm.controller.state.counts import Preemption
 from bftrainer_slurm.controller.state.goodput import Served, Tally, Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
 from bftrainer_slurm.controller.state.measurements import Job, Throughput
+from bftrainer_slurm.controller.state.preemptions import Preemption
 from bftrainer_slurm.controller.state.problems import past_problem
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.stories import told
