@@ -256,7 +256,7 @@ class Controller:
         """
         now_s = self.world.clock()
         for view in self.registry.views:
-            if view.state.told or view.over:
+            if view.state.notified or view.over:
                 continue
             with self._faults.of(view.array):
                 apart, running = self._join_notice(view), view.running().keys() - ended

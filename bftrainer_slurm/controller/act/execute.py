@@ -224,7 +224,7 @@ def after(state: TrainerState, action: Action, refused: bool, now_s: float) -> T
             state = release(state, elements, places, now_s)
             return refuse(state, nodes_of(places), now_s + _REFUSED_S) if refused else state
         case Tell():
-            return replace(state, told=True)
+            return replace(state, notified=True)
         case Shrink(elements) if not refused:
             return change(state, elements, Phase.LEAVING, now_s)
         case Revive(elements) if not refused:

@@ -161,11 +161,11 @@ def _failed(view: TrainerView, numbered: NumberedNote, trained: bool, now_s: flo
     """Return the state after a member's word that its script has failed."""
     state, note = view.state, numbered.note
     failing = failed(state.failing, _own_node(view, note), note.text, trained, numbered.time_s)
-    size, told = state.size.failed(now_s), state.told
+    size, notified = state.size.failed(now_s), state.notified
     if size is not state.size and size.kept_on(now_s):
         failing = blameless(failing)
-        told = told and state.size.kept_on(now_s) > 0
-    return replace(state, failing=failing, size=size, told=told)
+        notified = notified and state.size.kept_on(now_s) > 0
+    return replace(state, failing=failing, size=size, notified=notified)
 
 
 def _nodes_in(view: TrainerView, report: Report, began_s: float) -> Set[str]:
