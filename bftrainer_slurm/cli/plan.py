@@ -15,7 +15,7 @@ from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.problems import past_problem
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
-from bftrainer_slurm.reader.sentences import numbers
+from bftrainer_slurm.reader.sentences import nodes, numbers
 
 SCHEMA = 1
 
@@ -109,7 +109,7 @@ def _lines(problem: Problem, found: Plan) -> Iterator[str]:
     """Give what a person reads."""
     used = len(frozenset[str]().union(*found.assignment.values()))
     made = f"{found.status}, {found.solve_s:.3f} s"
-    yield f"objective {found.objective:.6g} ({made}), {used} of {len(problem.pool)} nodes used"
+    yield f"objective {found.objective:.6g} ({made}), {used} of {nodes(len(problem.pool))} used"
     if problem.in_parts:
         has, ours = gpus_of(problem, found)
         yield f"{ours:,} of {has:,} GPUs used that no ordinary job has"

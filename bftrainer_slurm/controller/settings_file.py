@@ -33,6 +33,7 @@ _KINDS: dict[type, str] = {
     bool: "true or false",
     tuple: "a list of texts",
 }
+_ALL_KEYS = "'bftrainer help admin-guide' has all"
 _LARGEST = 1_000_000  # bytes of a file that is read; /dev/zero has no end
 _HEADER = """\
 # Settings of BFTrainer's controller and keeper: /etc/bftrainer/bftrainer.toml, or bftrainer.toml
@@ -92,8 +93,9 @@ def checked(source: str, values: Mapping[str, object]) -> dict[str, Any]:
             continue
         try:
             if key not in known:
-                nearest = difflib.get_close_matches(key, known, 1, cutoff=0.0)[0]
-                raise ValueError(f"unknown key; the nearest known one is {nearest}")
+                near = difflib.get_close_matches(key, known, 1)
+                nearest = f"the nearest known one is {near[0]}" if near else _ALL_KEYS
+                raise ValueError(f"unknown key; {nearest}")
             default, rule = known[key]
             found[key] = _checked(value, type(default), rule)
         except ValueError as error:

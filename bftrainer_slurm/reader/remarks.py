@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bftrainer_slurm.planner.limit import Limit
+from bftrainer_slurm.reader.sentences import nodes
 
 _LONG_S = 600.0  # with nodes: enough to judge it
 _SLOW_S = 10.0  # of a rescale
@@ -67,7 +68,7 @@ def _waits(one: Entry, free: int) -> Iterator[Remark]:
         return
     yield Remark(
         "advice",
-        f"It waits: it needs at least {plan['least']} nodes and can use {plan['usable']} now.",
+        f"It waits: it needs at least {nodes(plan['least'])} and can use {plan['usable']} now.",
         "If it can train on fewer, submit it with a lower MIN (-N MIN-MAX).",
     )
 
@@ -76,7 +77,7 @@ def _size(one: Entry, free: int) -> Iterator[Remark]:
     if one["state"] in _OVER:
         return
     if len(one["nodes"]) >= one["max_nodes"]:
-        more = f", and {free} nodes are free" if free else ""
+        more = f", and {nodes(free)} {'is' if free == 1 else 'are'} free" if free else ""
         do = "If it scales further, submit it with a higher MAX (-N MIN-MAX)." if free else ""
         yield Remark(
             "advice" if free else "fact", f"It has its MAX of {one['max_nodes']} nodes{more}.", do

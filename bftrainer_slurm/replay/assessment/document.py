@@ -230,7 +230,7 @@ def _worth(worth: Worth, currency: str) -> list[str]:
 def _summarised(summary: Summary) -> list[str]:
     used, nodes = summary.used_share, summary.equivalent_nodes
     lines = [
-        f"{summary.options.at_once} trainers at once",
+        f"{summary.options.at_once} trainer{'' if summary.options.at_once == 1 else 's'} at once",
         f"used             {percent(used.mean)} of the idle node-hours "
         f"({percent(used.least)} to {percent(used.most)})",
         f"worth            {amount(nodes.mean)} dedicated nodes "

@@ -154,6 +154,11 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
     count = len(numbers.names)
     without_job = occupancy.holes(numbers.names, from_s, to_s)
     hardware = allocations.hardware(count, options.gpus_per_node)
+    if options.gpus_per_node is not None and not hardware.gpus.any():
+        raise LogError(
+            "--gpus-per-node: no job in the log has GPUs; leave it out, or write the log anew: "
+            f"{sacct.COMMAND}"
+        )
     holes, unusable = _usable(without_job, occupancy, numbers, (from_s, to_s), options)
     edges = _edges(started, notes, (from_s, to_s), options)
     caveats = (*_unknown(options), caveats_of.UNSEEN, *edges, *_told(notes, options))

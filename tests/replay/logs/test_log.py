@@ -188,6 +188,7 @@ def test_a_list_that_is_none_is_a_malformed_line(tmp_path: Path) -> None:
     [
         ("", ALL, "the log is empty"),
         ("hello\n", ALL, "neither sacct output"),
+        (SACCT, LogOptions(from_s=1000, to_s=2000, gpus_per_node=4), "no job in the log has GPUs"),
         ("\x00\x01\x02", ALL, "neither sacct output"),
         ("a\rb,c\n", ALL, "neither sacct output"),
         (SACCT.splitlines()[0], LogOptions(node_list="n1"), "no job in it ever held a node"),
