@@ -53,12 +53,18 @@ class Resources:
             and all(count <= has.get(name, 0) for name, count in self.gres)
         )
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs, of all types together."""
+        return dict(self.gres).get("gpu", 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node of the cluster. Slurm takes nodes of a low ``weight`` first.
 
-    ``resources`` are None if they are not known.
+    ``resources`` are None if they are not known. ``used`` is what jobs have of them, None if it was
+    not asked for.
     """
 
     name: str
@@ -67,6 +73,7 @@ class Node:
     features: frozenset[str] = frozenset()
     weight: int = 1
     resources: Resources | None = None
+    used: Resources | None = None
 
 
 class ElementState(Enum):
@@ -113,10 +120,11 @@ _SOON_S = 2.0  # Slurm's times are whole seconds
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One node's worth of a trainer: one task of its job array.
+    """One node's worth of a trainer, or a part of one: one task of its job array.
 
-    ``node`` is where it runs or ran last. For a waiting one it is the node that its owner asked
-    for, which the next grow undoes. Times are Unix seconds.
+    ``gpus`` is how many GPUs it asks for, or has; 0 means a whole node. ``node`` is where it runs
+    or ran last. For a waiting one it is the node that its owner asked for, which the next grow
+    undoes. Times are Unix seconds.
     """
 
     id: ElementId
@@ -129,6 +137,7 @@ class Element:
     end_s: float | None = None  # when it ended
     exit_status: int | None = None  # of an ended one's script; None if Slurm tells none
     job_id: int | None = None  # of a running one: Slurm's own number for it
+    gpus: int = 0
 
     @property
     def perhaps_unlaunched(self) -> bool:
@@ -147,13 +156,15 @@ class Element:
 
 
 class Place(NamedTuple):
-    """What one element can have: today the whole of a ``node``, and only this class says so.
+    """What one element can have: the whole of a ``node``, or what a ``trainer`` can have of it.
 
-    The controller passes places on and compares them. It takes their nodes where Slurm has to be
-    asked or has answered, and where people read them.
+    A trainer (its array; 0: the whole node) has one part of a node at most. The controller passes
+    places on and compares them. It takes their nodes where Slurm has to be asked or has answered,
+    and where people read them.
     """
 
     node: str
+    trainer: int = 0
 
     @property
     def name(self) -> str:
@@ -162,7 +173,7 @@ class Place(NamedTuple):
 
     @staticmethod
     def on(node: str) -> frozenset[Place]:
-        """Return the places on a node: one, so that no two elements share it."""
+        """Return the places on a node for elements that have it for themselves: one."""
         return frozenset({Place(node)})
 
 
@@ -188,6 +199,7 @@ class Demands:
     """What a trainer asks of Slurm besides nodes, for all its elements, in Slurm's texts.
 
     ``partitions`` and ``nodes`` are the only ones whose, and which, nodes it wants; any if empty.
+    ``gpus`` is how many each element takes of its node, as a part of it; 0 means whole nodes.
     ``begin_s`` is when held elements may begin (Unix seconds): after a requeue that is Slurm's own
     delay, and else what the user asked for.
     """
@@ -201,6 +213,7 @@ class Demands:
     begin_s: float = 0.0
     partitions: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +237,10 @@ class Trainer:
     anchor: Element | None = None
     comment: str = ""
     overwritten: bool = False
+
+    def places_on(self, node: str) -> frozenset[Place]:
+        """Return the places that its elements can have on a node."""
+        return frozenset({Place(node, self.array)}) if self.demands.gpus else Place.on(node)
 
 
 @dataclass(frozen=True, slots=True)

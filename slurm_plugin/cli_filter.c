@@ -42,7 +42,8 @@ int cli_filter_p_setup_defaults(slurm_opt_t *options, bool early)
 int cli_filter_p_pre_submit(slurm_opt_t *options, int offset)
 {
     const char *text = getenv(ENV_FILTER_SPEC);
-    const struct target target = {getenv(ENV_FILTER_PARTITION), getenv(ENV_FILTER_QOS)};
+    const struct target target = {getenv(ENV_FILTER_PARTITION), getenv(ENV_FILTER_QOS),
+                                  getenv(ENV_FILTER_SHARE) != NULL};
     struct request request;
     char error[REWRITE_ERROR_SIZE];
 

@@ -113,6 +113,16 @@ local function draw_id()
   return drawn and string.format(",id=%02x%02x%02x%02x", string.byte(drawn, 1, 4)) or ""
 end
 
+-- Whether elements have a part of a node: their GPUs of it, with their cores and memory.
+local function shares(options, given)
+  if not os.getenv("BFTRAINER_FILTER_SHARE") or given("exclusive") or given("gpus-per-task") then
+    return false
+  end
+  local gres = given("gres") and options["gres"] or ""
+  return given("gpus-per-node") or given("gpus")
+    or string.find("," .. gres .. ",", "[,:/]gpu[,:=]") ~= nil
+end
+
 -- Tasks and GPUs are left to the SPANK plugin, which can read the script.
 local function set_all(options, given, max, comment, partition, qos)
   options["nodes"] = "1"
@@ -121,7 +131,9 @@ local function set_all(options, given, max, comment, partition, qos)
   options["partition"] = partition
   options["requeue"] = "" -- the one value that 22.05, 24.11 and 26.05 all take
   options["open-mode"] = "append"
-  options["exclusive"] = "exclusive"
+  if not shares(options, given) then
+    options["exclusive"] = "exclusive"
+  end
   options["time-min"] = "1"
   if qos ~= "" then
     options["qos"] = qos

@@ -1,5 +1,6 @@
 /*
- * bftrainer-look jobs|nodes [SINCE]: prints all jobs or nodes, if any of them changed since SINCE.
+ * bftrainer-look jobs|nodes|shared [SINCE]: prints all jobs or nodes, if any of them changed since
+ * SINCE. For "shared", nodes come with what jobs have of each.
  *
  * The first line is the SINCE of the next call. Without a change nothing is printed, and slurmctld
  * has sent nothing. Each further line is a job or a node, its fields separated by tabs. Tabs,
@@ -185,6 +186,7 @@ static void put_job(const job_info_t *job, time_t now)
     put_number(job->pn_min_cpus);
     put_number(job->num_cpus);
     put_gres(job);
+    put_text(job->shared == 0 ? "NO" : "OK"); /* as squeue: whether it has its nodes for itself */
     putchar_unlocked('\n');
 }
 
@@ -201,29 +203,51 @@ static int look_at_jobs(time_t since)
 }
 
 /* A node's partitions are those that list it. What did not change is asked for again in full. */
-static int load_nodes(time_t since, node_info_msg_t **nodes, partition_info_msg_t **partitions)
+static int load_nodes(time_t since, uint16_t flags, node_info_msg_t **nodes,
+                      partition_info_msg_t **partitions)
 {
     bool same_nodes = false;
 
-    if (slurm_load_node(since, nodes, SHOW_ALL) != SLURM_SUCCESS) {
+    if (slurm_load_node(since, nodes, flags) != SLURM_SUCCESS) {
         if (errno != SLURM_NO_CHANGE_IN_DATA)
             return -1;
         same_nodes = true;
     }
     if (slurm_load_partitions(same_nodes ? since : 0, partitions, SHOW_ALL) != SLURM_SUCCESS)
         return -1;
-    if (same_nodes && slurm_load_node(0, nodes, SHOW_ALL) != SLURM_SUCCESS)
+    if (same_nodes && slurm_load_node(0, nodes, flags) != SLURM_SUCCESS)
         return -1;
     slurm_populate_node_partitions(*nodes, *partitions);
     return 0;
 }
 
-static int look_at_nodes(time_t since)
+/* What jobs have of a node: memory in MB, processors, GRES. */
+static void put_used(const node_info_t *node)
 {
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
+    uint64_t memory = 0;
+    uint16_t cpus = 0;
+
+    slurm_get_select_nodeinfo(node->select_nodeinfo, SELECT_NODEDATA_MEM_ALLOC, NODE_STATE_ALLOCATED,
+                              &memory);
+    slurm_get_select_nodeinfo(node->select_nodeinfo, SELECT_NODEDATA_SUBCNT, NODE_STATE_ALLOCATED,
+                              &cpus);
+#else
+    uint64_t memory = node->alloc_memory;
+    uint16_t cpus = node->alloc_cpus;
+#endif
+    put_number(memory);
+    put_number(cpus);
+    put_text(node->gres_used);
+}
+
+static int look_at_nodes(time_t since, bool shared)
+{
+    uint16_t flags = shared ? SHOW_ALL | SHOW_DETAIL : SHOW_ALL;
     partition_info_msg_t *partitions;
     node_info_msg_t *nodes;
 
-    if (load_nodes(since, &nodes, &partitions) < 0)
+    if (load_nodes(since, flags, &nodes, &partitions) < 0)
         return -1;
     printf("%lld\n", (long long)(nodes->last_update < partitions->last_update
                                      ? nodes->last_update
@@ -241,6 +265,8 @@ static int look_at_nodes(time_t since)
         put_number(node->real_memory);
         put_number(node->cpus_efctv != 0 ? node->cpus_efctv : node->cpus);
         put_text(node->gres);
+        if (shared)
+            put_used(node);
         putchar_unlocked('\n');
     }
     return 0;
@@ -248,7 +274,7 @@ static int look_at_nodes(time_t since)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: bftrainer-look jobs|nodes [SINCE]\n");
+    fprintf(stderr, "usage: bftrainer-look jobs|nodes|shared [SINCE]\n");
     return 2;
 }
 
@@ -264,10 +290,11 @@ int main(int argc, char **argv)
     }
     if (argc < 2 || argc > 3)
         return usage();
-    if (strcmp(argv[1], "jobs") != 0 && strcmp(argv[1], "nodes") != 0)
+    if (strcmp(argv[1], "jobs") != 0 && strcmp(argv[1], "nodes") != 0 &&
+        strcmp(argv[1], "shared") != 0)
         return usage();
     slurm_init(NULL);
-    done = argv[1][0] == 'j' ? look_at_jobs(since) : look_at_nodes(since);
+    done = argv[1][0] == 'j' ? look_at_jobs(since) : look_at_nodes(since, argv[1][0] == 's');
     if (done < 0 && errno != SLURM_NO_CHANGE_IN_DATA) {
         fprintf(stderr, "%s: %s\n", argv[1], slurm_strerror(errno));
         return 1;

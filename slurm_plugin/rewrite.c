@@ -273,6 +273,27 @@ static bool format_comment(slurm_opt_t *options, const struct record *record,
                 COMMENT_SIZE - 1, strlen(text) + 1);
 }
 
+/* Of --gres, as Slurm shows it: gpu:2, gres:gpu:a100:2, gres/gpu=2. */
+static bool has_gpus(const char *list)
+{
+    for (const char *at = list; (at = strstr(at, "gpu")) != NULL; at++)
+        if ((at == list || strchr(",:/", at[-1]) != NULL) && (at[3] == '\0' || strchr(",:=", at[3]) != NULL))
+            return true;
+    return false;
+}
+
+bool rewrite_shares(slurm_opt_t *options, const struct target *target)
+{
+    char list[1024];
+
+    if (!target->share || options_given(options, "exclusive") || options_given(options, "gpus-per-task"))
+        return false;
+    if (options_given(options, "gpus-per-node") || options_given(options, "gpus"))
+        return true;
+    options_get(options, "gres", list, sizeof(list));
+    return options_given(options, "gres") && has_gpus(list);
+}
+
 static bool set_all(slurm_opt_t *options, const struct record *record,
                     const struct target *target, char error[REWRITE_ERROR_SIZE])
 {
@@ -288,7 +309,7 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
         {"partition", target->partition},
         {"requeue", NULL},
         {"open-mode", "append"},
-        {"exclusive", "exclusive"},
+        {rewrite_shares(options, target) ? NULL : "exclusive", "exclusive"},
         {"time-min", "1"},
         {"comment", comment},
         {target->qos[0] != '\0' ? "qos" : NULL, target->qos},

@@ -33,6 +33,12 @@ static bool take_batch(const char *value, bool *once)
     return *once || strcmp(value, "each") == 0;
 }
 
+static bool take_share(const char *value, bool *share)
+{
+    *share = strcmp(value, "yes") == 0;
+    return *share || strcmp(value, "no") == 0;
+}
+
 static bool take_count(const char *value, unsigned *count)
 {
     size_t digits = strspn(value, "0123456789");
@@ -72,6 +78,8 @@ static bool take_word(const char *word, struct site *site)
         return take_count(value, &site->max_elements);
     if (KEY_IS("batch"))
         return take_batch(value, &site->batch_once);
+    if (KEY_IS("share"))
+        return take_share(value, &site->share);
     if (KEY_IS("rewrite"))
         return take_rewrite(value, &site->rewritten_by_filter);
 #undef KEY_IS

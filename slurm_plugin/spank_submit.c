@@ -44,6 +44,8 @@ static void tell_filter(const struct site *site)
     setenv(ENV_FILTER_SPEC, canonical, 1);
     setenv(ENV_FILTER_PARTITION, site->partition, 1);
     setenv(ENV_FILTER_QOS, site->qos, 1);
+    if (site->share)
+        setenv(ENV_FILTER_SHARE, "yes", 1);
     setenv(ENV_FILTER_REFUSED, rewrite_refused_names, 1);
 }
 
@@ -52,6 +54,7 @@ static void forget_filter(void)
     unsetenv(ENV_FILTER_SPEC);
     unsetenv(ENV_FILTER_PARTITION);
     unsetenv(ENV_FILTER_QOS);
+    unsetenv(ENV_FILTER_SHARE);
     unsetenv(ENV_FILTER_REFUSED);
 }
 
@@ -188,7 +191,8 @@ static void check_no_array(slurm_opt_t *options)
 
 static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struct record *record)
 {
-    const struct target target = {.partition = site->partition, .qos = site->qos};
+    const struct target target = {
+        .partition = site->partition, .qos = site->qos, .share = site->share};
     char error[REWRITE_ERROR_SIZE];
     char why[REWRITE_ERROR_SIZE];
 
@@ -196,8 +200,12 @@ static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struc
         slurm_info("bftrainer: " TIME_MIN_IS_OURS);
     if (!site->rewritten_by_filter && !rewrite_submission(options, &request, &target, error))
         refuse(error);
-    if (rewrite_read_back(options, &request, &target, record, error))
+    if (rewrite_read_back(options, &request, &target, record, error)) {
+        if (rewrite_shares(options, &target))
+            slurm_info("bftrainer: its GPUs of each node, other jobs may have the rest; for whole nodes "
+                       "write --exclusive");
         return;
+    }
     /* A filter does not touch a submission that will be refused. */
     if (!rewrite_may(options, &request, &target, record, why))
         refuse(why);

@@ -143,7 +143,7 @@ def controller(
         shared = settings.shared
         state = state or (SITE_STATE if mode == "site" else personal_state())
         scope = Scope(user=None if mode == "site" else me)
-        run(state, scope, settings, open_gateway(settings.gateway), settings_now)
+        run(state, scope, settings, open_gateway(settings.gateway, settings.share), settings_now)
     except (SettingsError, AlreadyRunningError, HistoryError, StateError) as error:
         fail(str(error))
     except OSError as error:

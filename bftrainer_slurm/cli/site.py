@@ -77,7 +77,11 @@ def _line() -> dict[str, Any]:
     if not lines:
         return {}
     options = lines[0].options
-    found = {name: options[key] for key, name in _IN_THE_LINE.items() if options.get(key)}
+    found: dict[str, Any] = {
+        name: options[key] for key, name in _IN_THE_LINE.items() if options.get(key)
+    }
+    if "share" in options:
+        found["share"] = options["share"] == "yes"
     return checked(str(plugstack), found)
 
 

@@ -104,6 +104,7 @@ def submit(
             options,
             environment=environment,
             site_partition=settings.partition if settings else None,
+            share=bool(settings and settings.share),
             nodes=given["nodes"],
             spec=given["spec"],
             partition=given["partition"],

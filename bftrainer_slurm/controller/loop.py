@@ -53,7 +53,7 @@ class Controller:
         self.looked = False
         self._early: list[NumberedNote] = []
         self._faults = Faults()
-        self._snapshot = Snapshot(world.clock(), partition=settings.partition)
+        self._snapshot = Snapshot(world.clock(), partition=settings.partition, share=settings.share)
         self.decision = Decision()
         self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
         self.registry = TrainerRegistry(world.history, settings, self._faults)

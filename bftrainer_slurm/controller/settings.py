@@ -143,6 +143,13 @@ class Settings:
     gateway: str = _setting(
         "auto", f"How the queue and the nodes are read: {', '.join(GATEWAYS)}.", _gateway, kept=True
     )
+    share: bool = _setting(
+        False,
+        "Whether trainers that ask for GPUs have parts of nodes, beside other jobs. If it is not "
+        "set: share= of the plugin's line. GPUs, cores and memory must be confined: ask 'bftrainer "
+        "doctor'.",
+        kept=True,
+    )
     operator: bool = _setting(
         True, "Whether the controller's account may lengthen the time limit of a running element."
     )

@@ -18,6 +18,7 @@ from bftrainer_slurm.model import (
     Node,
     Queue,
     Reservation,
+    Resources,
     TimeLimit,
 )
 from bftrainer_slurm.slurm.arrays import format_tasks, parse_tasks
@@ -25,14 +26,14 @@ from bftrainer_slurm.slurm.configuration import configuration, last_pass
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.nodelists import barred_in, barred_list, expand, node_state
 from bftrainer_slurm.slurm.records import QueueReader, element_state
-from bftrainer_slurm.slurm.resources import read_resources
+from bftrainer_slurm.slurm.resources import read_resources, read_used
 from bftrainer_slurm.slurm.rows import JobRow, row_of
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 # squeue's format letters in the order of JobRow; it has none for the exit status.
 _JOB_FIELDS = (
     *("A", "F", "K", "T", "r", "Q", "V", "S", "e", "N", "n", "Y", "D", "P", "u", "j", "k"),
-    *("f", "x", "W", "v", "l", "", "E", "m", "c", "C", "b"),
+    *("f", "x", "W", "v", "l", "", "E", "m", "c", "C", "b", "h"),
 )
 _NODE_FIELDS = ("R", "T", "b", "w", "m", "c", "G", "N")
 _RESERVATION = re.compile(
@@ -58,11 +59,20 @@ class CommandGateway:
     name = "commands"
     queue_rpcs = 2  # squeue also asks for the partitions, to sort by them
 
-    def __init__(self, runner: SlurmRunner | None = None, grow_program: str | None = None) -> None:
-        """Take the runner of commands, and the path of bftrainer-grow if there is one."""
+    def __init__(
+        self,
+        runner: SlurmRunner | None = None,
+        grow_program: str | None = None,
+        share: bool = False,
+    ) -> None:
+        """Take the runner of commands, and the path of bftrainer-grow if there is one.
+
+        ``share``: whether trainers may have parts of nodes.
+        """
         self._runner = runner or SlurmRunner()
         self._grow_program = grow_program
-        self._queues = QueueReader()
+        self._share = share
+        self._queues = QueueReader(share)
         self._queue = Queue((), (), frozenset())
         self._nodes: tuple[Node, ...] = ()
         # Lists of excluded nodes as they were written, by array and what squeue prints of them.
@@ -81,6 +91,7 @@ class CommandGateway:
             for node in expand(nodes):
                 partitions.setdefault(node, set()).add(partition)
                 seen[node] = tuple(alike)
+        used = self._used() if self._share else {}
         return self._keep_nodes(
             Node(
                 name=name,
@@ -89,11 +100,17 @@ class CommandGateway:
                 features=frozenset(features.split(",")) - {"(null)", ""},
                 weight=int(weight),
                 resources=read_resources(memory, (cpus,), gres),
+                used=used.get(name),
             )
             for name, (state, features, weight, memory, cpus, gres) in sorted(
                 seen.items(), key=_natural
             )
         )
+
+    def _used(self) -> dict[str, Resources]:
+        """Ask what jobs have of each node; AllocTRES names no GPUs at many sites."""
+        command = ("scontrol", "--all", "--details", "--oneliner", "show", "node")
+        return read_used(self._runner.read(*command))
 
     def _keep_nodes(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
         """Return these nodes, as the tuple of the last time if they are the same."""

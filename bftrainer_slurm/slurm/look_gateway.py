@@ -29,10 +29,14 @@ class LookGateway(CommandGateway):
     queue_rpcs = 1
 
     def __init__(
-        self, look_program: str, runner: SlurmRunner | None = None, grow_program: str | None = None
+        self,
+        look_program: str,
+        runner: SlurmRunner | None = None,
+        grow_program: str | None = None,
+        share: bool = False,
     ) -> None:
         """Take the paths of bftrainer-look, and of bftrainer-grow if there is one."""
-        super().__init__(runner, grow_program)
+        super().__init__(runner, grow_program, share)
         self._look_program = look_program
         self._last: dict[str, tuple[str, float]] = {}  # the next SINCE, and when we got it
         self._rows: dict[str, JobRow | str] = {}  # by line
@@ -40,7 +44,7 @@ class LookGateway(CommandGateway):
 
     def nodes(self) -> tuple[Node, ...]:
         """See Gateway."""
-        lines = self._changed("nodes")
+        lines = self._changed("shared" if self._share else "nodes")
         if lines is not None:
             known = self._node_lines
             self._node_lines = {line: known.get(line) or _node(*_fields(line)) for line in lines}
@@ -88,6 +92,7 @@ def _node(
     memory: str,
     cpus: str,
     gres: str,
+    *used: str,  # of "shared": memory, processors, GRES
 ) -> Node:
     return Node(
         name=name,
@@ -96,4 +101,5 @@ def _node(
         features=frozenset(features.split(",")) - {""},
         weight=int(weight),
         resources=read_resources(memory, (cpus,), gres),
+        used=read_resources(used[0], used[1:2], used[2]) if len(used) == 3 else None,
     )

@@ -20,8 +20,10 @@ _BUILT_HERE = Path(__file__).resolve().parents[2] / "build" / "slurm_plugin"
 _log = logging.getLogger(__name__)
 
 
-def open_gateway(prefer: str = "auto") -> Gateway:
+def open_gateway(prefer: str = "auto", share: bool = False) -> Gateway:
     """Return the gateway named ``prefer``; ``auto`` takes the one with the fewest requests.
+
+    ``share``: whether trainers may have parts of nodes. pyslurm does not tell what is left of one.
 
     Raises:
         GatewayError: the named gateway is not available; the message says why.
@@ -31,19 +33,23 @@ def open_gateway(prefer: str = "auto") -> Gateway:
         raise ValueError(f"no gateway '{prefer}'; there are: {', '.join(CHOICES)}")
     grow_program = find_program(GROW)
     if prefer == "commands":
-        return CommandGateway(grow_program=grow_program)
+        return CommandGateway(grow_program=grow_program, share=share)
     look_program = find_program(LOOK)
     if prefer in ("auto", "look") and look_program is not None:
-        return LookGateway(look_program, grow_program=grow_program)
+        return LookGateway(look_program, grow_program=grow_program, share=share)
     if prefer == "look":
         raise GatewayError(f"{LOOK} is not on PATH, or does not start; build and install it")
+    if prefer == "pyslurm" and share:
+        raise GatewayError(f"share = true needs {LOOK}, or gateway = 'commands'")
     try:
+        if share:
+            raise GatewayError("pyslurm does not tell what is left of a node")
         return PyslurmGateway(grow_program=grow_program)
     except GatewayError as error:
         if prefer == "pyslurm":
             raise
         _log.info("reading through Slurm's commands: %s", error)
-    return CommandGateway(grow_program=grow_program)
+    return CommandGateway(grow_program=grow_program, share=share)
 
 
 def find_program(name: str) -> str | None:

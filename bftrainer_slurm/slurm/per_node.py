@@ -48,6 +48,13 @@ def tasks_and_gpus(written: Written) -> list[str]:
     return [*options, *each, f"--ntasks={tasks or 1}", *shares]
 
 
+def asks_gpus(given: Mapping[str, str]) -> bool:
+    """Whether elements have their GPUs of a node, where the site lets jobs share nodes."""
+    if {"exclusive", "gpus-per-task"} & given.keys():
+        return False
+    return bool({"gpus-per-node", "gpus"} & given.keys() or _count(given.get("gres", ""), "gpu"))
+
+
 def _shares_of_gpus(given: Mapping[str, str], tasks: int) -> list[str]:
     """``--cpus-per-gpu`` as a task's and ``--mem-per-gpu`` as a node's.
 

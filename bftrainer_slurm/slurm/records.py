@@ -80,9 +80,13 @@ _BEHIND = "Nodes required for job are DOWN"  # "... or reserved for jobs in high
 
 
 class QueueReader:
-    """Makes queues from job records; unchanged parts are the same objects as before."""
+    """Makes queues from job records; unchanged parts are the same objects as before.
 
-    def __init__(self) -> None:
+    If a site lets trainers ``share`` nodes, elements that ask for GPUs have a part of a node.
+    """
+
+    def __init__(self, share: bool = False) -> None:
+        self._share = share
         self._known: dict[int, tuple[list[JobRow], _Array]] = {}
 
     def read(self, rows: Iterable[JobRow | str]) -> Queue:
@@ -139,7 +143,7 @@ class QueueReader:
         if rows == members:
             return known
         try:
-            made = _read_array(members, known.trainers)
+            made = _read_array(members, known.trainers, self._share)
         except Exception as error:  # whatever it is, all other jobs must still be seen
             made = replace(_read_ordinary(members), malformed=f"{type(error).__name__}: {error}")
         # A record may change without its trainer: a priority, or a forecast.
@@ -160,7 +164,7 @@ class _Array:
     malformed: str = ""  # what is wrong with it
 
 
-def _read_array(members: list[JobRow], known: Sequence[Trainer]) -> _Array:
+def _read_array(members: list[JobRow], known: Sequence[Trainer], share: bool) -> _Array:
     """An element with a changed comment is still one, if the others' comments say so.
 
     So they all are if the array was ``known`` as this user's trainer at the last reading.
@@ -183,7 +187,7 @@ def _read_array(members: list[JobRow], known: Sequence[Trainer]) -> _Array:
     return replace(
         _read_ordinary(strays),
         trainers=tuple(
-            replace(_trainer(record, rows), overwritten=not claims)
+            replace(_trainer(record, rows, share), overwritten=not claims)
             for _, rows in sorted(by_partition.items())
         ),
         malformed="it has tasks that its comment does not name" if live else "",
@@ -262,10 +266,10 @@ def _waiting_state(row: JobRow) -> ElementState:
     return ElementState.PENDING
 
 
-def _trainer(record: TrainerRecord, rows: list[JobRow]) -> Trainer:
+def _trainer(record: TrainerRecord, rows: list[JobRow], share: bool) -> Trainer:
     """Join the elements of one partition; the first one gives what should be the same in all."""
     first = min(rows, key=_first_task)
-    elements = (element for row in rows for element in _elements(row, record.anchor + 1))
+    elements = (element for row in rows for element in _elements(row, record.anchor + 1, share))
     by_id = {element.id: element for element in elements}
     anchor = by_id.pop(ElementId(first.array, record.anchor), None)
     return Trainer(
@@ -277,14 +281,18 @@ def _trainer(record: TrainerRecord, rows: list[JobRow]) -> Trainer:
         # A requeue makes the submit time of an element the time of the requeue.
         submit_s=min(row.submit_s or 0.0 for row in rows),
         elements=tuple(by_id[element] for element in sorted(by_id)),
-        demands=_demands(record, [row for row in rows if not element_state(row).over]),
+        demands=_demands(record, [row for row in rows if not element_state(row).over], share),
         anchor=None if anchor is None or anchor.state.over else anchor,
         comment=own_comment(first.comment),
     )
 
 
-def _demands(record: TrainerRecord, rows: Sequence[JobRow]) -> Demands:
-    """What any of an array's job records asks for: its owner can change each of them."""
+def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Demands:
+    """What any of an array's job records asks for: its owner can change each of them.
+
+    If they ask for different numbers of GPUs, the plan goes by the fewest: then no more are counted
+    on a node than its elements have there.
+    """
     return Demands(
         constraints=frozenset(row.constraint for row in rows if row.constraint),
         excluded=frozenset[str]().union(*(excluded_in(row.excluded_nodes) for row in rows)),
@@ -295,7 +303,15 @@ def _demands(record: TrainerRecord, rows: Sequence[JobRow]) -> Demands:
         begin_s=max((_begin_s(row) for row in rows), default=0.0),
         partitions=frozenset(record.partitions),
         nodes=expand_users(record.nodes) if record.nodes else frozenset(),
+        gpus=min((_gpus_of_part(row) for row in rows), default=0) if share else 0,
     )
+
+
+def _gpus_of_part(row: JobRow) -> int:
+    """How many GPUs an element takes of its node, 0 if it has the node for itself."""
+    if row.shared != "OK":
+        return 0
+    return read_resources("", (), gres_of_job(row.gres)).gpus
 
 
 def _resources(rows: Sequence[JobRow]) -> Resources:
@@ -329,8 +345,8 @@ def _has(row: JobRow, task: int) -> bool:
         return True
 
 
-def _elements(row: JobRow, below: int) -> Iterable[Element]:
-    state = element_state(row)
+def _elements(row: JobRow, below: int, share: bool) -> Iterable[Element]:
+    state, gpus = element_state(row), _gpus_of_part(row) if share else 0
     nodes = expand(row.nodes) or expand(row.required_nodes)
     waits = state in _WAITS
     for task in parse_tasks(row.tasks or "", below=below):
@@ -346,6 +362,7 @@ def _elements(row: JobRow, below: int) -> Iterable[Element]:
             end_s=row.end_s if state.over else None,
             exit_status=row.exit_status if state.over else None,
             job_id=row.job_id if state is ElementState.RUNNING else None,
+            gpus=gpus,
         )
 
 

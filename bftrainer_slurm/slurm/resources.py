@@ -23,9 +23,27 @@ def read_resources(memory: str, cpus: tuple[str, ...], gres: str) -> Resources:
     """
     amount = memory.removesuffix("c").lower()
     size_mb = (_number(f"{amount}m" if amount.isdigit() else amount) or 0.0) / _UNITS["m"]
-    count = max((int(one) for one in cpus if one.isdigit()), default=0)
+    count = max((int(one) for one in cpus if one.isdecimal()), default=0)
     each_mb = size_mb if memory.endswith("c") else 0.0
     return Resources(size_mb, count, frozenset(_gres(gres).items()), each_mb)
+
+
+def read_used(text: str) -> dict[str, Resources]:
+    """Return what jobs have of each node, as ``scontrol --details --oneliner show node`` tells it.
+
+    Only operators write free texts about a node. The first field of a name counts.
+    """
+    found: dict[str, Resources] = {}
+    for line in text.splitlines():
+        fields: dict[str, str] = {}
+        for word in line.split():
+            key, equals, value = word.partition("=")
+            if equals:
+                fields.setdefault(key, value)
+        memory, cpus = fields.get("AllocMem", ""), fields.get("CPUAlloc", "")
+        if "NodeName" in fields and "GresUsed" in fields and memory and cpus:
+            found[fields["NodeName"]] = read_resources(memory, (cpus,), fields["GresUsed"])
+    return found
 
 
 def gres_of_job(asked: str) -> str:

@@ -47,6 +47,7 @@ class JobRow:
     node_cpus: str = ""  # the least on each node
     cpus: str = ""  # in all: of a running job those that it got
     gres: str = ""
+    shared: str = ""  # OK where it takes parts of nodes; NO where it has them for itself
 
 
 def readable(text: str) -> str:
@@ -91,6 +92,7 @@ def _job_row(
     node_cpus: str = "",
     cpus: str = "",
     gres: str = "",
+    shared: str = "",
 ) -> JobRow:
     return JobRow(
         job_id=int(job_id),
@@ -121,6 +123,7 @@ def _job_row(
         node_cpus=node_cpus,
         cpus=cpus,
         gres=gres,
+        shared=shared,
     )
 
 

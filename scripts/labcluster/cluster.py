@@ -332,6 +332,8 @@ def _plugin_settings(
         settings["local_addr"] = _HERE
     if options.qos:
         settings["qos"] = accounting.QOS
+    if options.share:
+        settings["share"] = "yes"
     return settings
 
 

@@ -30,6 +30,7 @@ class Options:
     linuxproc: bool = _said(False, "without cgroups, where they may be")
     configless: bool = _said(False, "slurmds ask for their slurm.conf")
     gpus: int = _said(0, "how many a node, with two cores and 1000 MB each; jobs share nodes")
+    share: bool = _said(False, "with our plugin: trainers that ask for GPUs have parts of nodes")
     backup: bool = _said(False, "slurmctld on c1, its backup on c2")
 
 

@@ -1,65 +1,90 @@
-"""Nothing but ``Place`` takes an element for a whole node: with two places a node all goes well."""
+"""Parts of nodes: elements of several trainers beside ordinary jobs, whoever comes and goes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.decide.actions import Grow
+from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.view import views_of
-from bftrainer_slurm.model import ElementId, Place, TimeLimit, nodes_of
-from tests.controller.decide.test_decision import Deciding, other
-from tests.controller.made_up_slurm import DELAYED, ENDING, HELD, PENDING, RUNNING, MadeUpSlurm
-from tests.controller.test_whatever_happens import Greedy
+from bftrainer_slurm.model import Demands, ElementId, Node, Place, Queue, Resources, TimeLimit
+from bftrainer_slurm.planner.greedy import greedy_shares
+from bftrainer_slurm.planner.packing import pack_most, shares_of
+from bftrainer_slurm.planner.placement import place
+from bftrainer_slurm.planner.problem import Plan, Problem, value
+from tests.controller.made_up_slurm import (
+    DELAYED,
+    ENDING,
+    FAILED,
+    PENDING,
+    RUNNING,
+    SUSPENDED,
+    MadeUpSlurm,
+)
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
     element,
-    node,
-    picture,
-    places,
-    snapshot,
     started,
-    state_of,
     trainer,
-    view,
+    view_of,
 )
 
-NODES = ("n1", "n2", "n3")
-FIRST, SECOND, THIRD = (ElementId(ARRAY, task) for task in range(3))
+NODES = ("n1", "n2")
+GPUS = 8
+FIRST, SECOND = (ElementId(ARRAY, task) for task in range(2))
 
 
-class Half(NamedTuple):
-    """A fake place: half of a node. No Slurm is asked for such a thing yet."""
+class Packing:
+    """The product's own plan without CBC."""
 
-    node: str
-    half: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.node}/{self.half}"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def halves() -> Iterator[None]:
-    """On each node there are two places."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Place, "on", lambda name: frozenset({Half(name, 0), Half(name, 1)}))
-        yield
+    def plan(self, problem: Problem) -> Plan:
+        shares = greedy_shares(problem)
+        if not problem.in_parts:
+            return Plan(place(problem, shares), value(problem, shares), 0.0, "optimal")
+        nodes = pack_most(problem, shares)
+        keys = (one.key for one in problem.trainers)
+        worth = value(problem, shares_of(problem, nodes))
+        return Plan(dict(zip(keys, nodes, strict=True)), worth, 0.0, "optimal")
 
 
 @dataclass
-class TwoANode(MadeUpSlurm):
-    """A made-up Slurm that lets two elements start on a node."""
+class SharedSlurm(MadeUpSlurm):
+    """Nodes of 8 GPUs, of which ``ordinary_gpus`` are in use by ordinary jobs."""
+
+    gpus: dict[int, int] = field(default_factory=dict)  # of an element, by array; 0: whole nodes
+    ordinary_gpus: Counter[str] = field(default_factory=Counter)
+
+    def nodes(self) -> tuple[Node, ...]:
+        has = Resources(8000, 16, frozenset({("gpu", GPUS), ("gpu:a100", GPUS)}))
+        return tuple(
+            replace(
+                node,
+                resources=has,
+                used=replace(has, gres=frozenset({("gpu", self.in_use(node.name))}), cpus=0)
+                if self.in_use(node.name)
+                else Resources(),
+            )
+            for node in super().nodes()
+        )
+
+    def queue(self) -> Queue:
+        queue = super().queue()
+        trainers = tuple(
+            replace(
+                one,
+                demands=Demands(gpus=self.gpus[one.array]),
+                elements=tuple(replace(each, gpus=self.gpus[one.array]) for each in one.elements),
+            )
+            for one in queue.trainers
+        )
+        ordinary = frozenset(node for node, count in self.ordinary_gpus.items() if count)
+        return replace(queue, trainers=trainers, ordinary_nodes=ordinary)
 
     def grow(
         self,
@@ -70,69 +95,98 @@ class TwoANode(MadeUpSlurm):
         *,
         excluded: frozenset[str],
     ) -> None:
-        assert not nodes & others
-        for job in self._changed("grow", elements, {HELD, DELAYED}):
-            job.state, job.targets = PENDING, nodes
-            self.schedule_()
+        assert not self.gpus[elements[0].array] or len(elements) == 1, "one by one"
+        super().grow(elements, nodes, others, limit, excluded=excluded)
+        assert not self.all_(PENDING), "there is room for all that are released"
 
-    def taken(self) -> set[str]:
-        there = Counter(job.node for job in self.all_(RUNNING, ENDING))
-        return self.ordinary | {name for name in self.node_names if there[name] > 1}
+    def in_use(self, node: str, but: ElementId | None = None) -> int:
+        """GPUs of a node that jobs have, ours included."""
+        jobs = [one for one in self.all_(RUNNING, SUSPENDED, ENDING) if one.node == node]
+        ours = sum(self.gpus[one.id.array] or GPUS for one in jobs if one.id != but)
+        return self.ordinary_gpus[node] + ours
 
+    def schedule_(self) -> None:
+        """End what is to be ended, in two steps; start what fits beside what is there."""
+        for job in self.all_(ENDING):
+            job.end(job.then or FAILED, self.now_s)
+        for job in self.all_(RUNNING):
+            if job.then is not None:
+                job.state = ENDING
+        for job in self.all_(PENDING):
+            wants = self.gpus[job.id.array] or GPUS
+            for node in sorted(job.targets or self.node_names):
+                if self.in_use(node) + wants <= GPUS:
+                    job.state, job.node, job.start_s = RUNNING, node, self.now_s
+                    break
 
-def test_two_trainers_may_share_a_node() -> None:
-    mine, others = view(element(0, HELD)), other(element(0, HELD))
-    actions = Deciding()(of=picture(mine, others, of=snapshot((node("n1"),)))).actions
-    first, second = (action for action in actions if isinstance(action, Grow))
-    assert nodes_of(first.places) == nodes_of(second.places) == {"n1"}
-    assert first.places | second.places == places("n1")
-
-
-def test_so_may_two_elements_of_one() -> None:
-    mine = view(*(element(task, HELD) for task in range(4)))
-    (action,) = Deciding()(of=picture(mine, of=snapshot((node("n1"),)))).actions
-    assert isinstance(action, Grow)
-    assert (action.elements, action.places) == ((FIRST, SECOND), places("n1"))
-
-
-def test_a_third_one_has_no_place_there() -> None:
-    mine = view(*(element(task, RUNNING, "n1", start_s=NOW_S + task) for task in range(3)))
-    assert (mine.placed.keys(), mine.surplus) == ({FIRST, SECOND}, (THIRD,))
-
-
-def test_who_stays_keeps_its_place() -> None:
-    both = trainer(element(0, RUNNING, "n1"), element(1, RUNNING, "n1"))
-    (before,) = views_of([(both, state_of(both))])
-    one = replace(both, elements=(element(0, HELD), both.elements[1]))
-    (after,) = views_of([(one, state_of(one))], last={ARRAY: before})
-    assert after.placed == {SECOND: before.placed[SECOND]}
+    def start_job_(self, node: str, gpus: int) -> None:
+        """An ordinary job starts; as many elements as it needs are reclaimed."""
+        gpus = min(gpus, GPUS - self.ordinary_gpus[node])
+        for job in self.all_(RUNNING, ENDING):
+            if job.node == node and self.in_use(node) + gpus > GPUS:
+                job.end(DELAYED, self.now_s)
+        self.ordinary_gpus[node] += gpus
 
 
-@hypothesis_settings(max_examples=40)
+def controlled(slurm: SharedSlurm, sizes: Sequence[tuple[int, int]]) -> Controller:
+    """A controller of trainers of so many GPUs a node, on up to so many nodes."""
+    for array, (gpus, most) in enumerate(sizes, ARRAY):
+        slurm.gpus[array] = gpus
+        slurm.submit_(array, 1, most, f"{array:08x}")
+    settings = Settings(nodes_interval_s=1, share=True)
+    return started(slurm, Packing(), History(":memory:"), lambda: slurm.now_s, settings)
+
+
+def turns(slurm: SharedSlurm, controller: Controller) -> None:
+    for _ in range(8):
+        slurm.now_s += 10
+        slurm.schedule_()
+        controller.turn()
+        assert controller.trouble is None
+
+
+def test_trainers_fill_what_an_ordinary_job_leaves_of_a_node() -> None:
+    slurm = SharedSlurm(NOW_S, ["n1"])
+    slurm.ordinary_gpus["n1"] = 3
+    controller = controlled(slurm, [(2, 2), (2, 2), (0, 1)])
+    turns(slurm, controller)
+    assert [one.places for one in controller.registry.views] == [
+        {Place("n1", ARRAY)},
+        {Place("n1", ARRAY + 1)},
+        set(),
+    ]
+    assert slurm.in_use("n1") == 7
+
+
+def test_a_trainer_has_one_element_on_a_node_at_most() -> None:
+    one = trainer(*(element(task, RUNNING, "n1", gpus=2) for task in range(2)))
+    mine = view_of(replace(one, demands=Demands(gpus=2)))
+    assert (mine.placed, mine.surplus) == ({FIRST: Place("n1", ARRAY)}, (SECOND,))
+
+
 @given(
-    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
-    taken=st.lists(st.sampled_from([None, *NODES]), max_size=6),
+    sizes=st.lists(
+        st.tuples(st.sampled_from([0, 1, 2, 4, 8]), st.integers(1, 3)), min_size=1, max_size=4
+    ),
+    jobs=st.lists(st.none() | st.tuples(st.sampled_from(NODES), st.integers(1, GPUS)), max_size=5),
 )
-def test_whoever_comes_and_goes_each_place_is_somebodys(
-    sizes: list[int], taken: list[str | None]
+def test_whoever_comes_and_goes_no_gpu_is_given_twice(
+    sizes: list[tuple[int, int]], jobs: list[tuple[str, int] | None]
 ) -> None:
-    """Ordinary jobs take one node after the other, or give all of them back (None)."""
-    slurm = TwoANode(NOW_S, [*NODES])
-    for array, size in enumerate(sizes, ARRAY):
-        slurm.submit_(array, 1, size, f"{array:08x}")
-    settings = Settings(nodes_interval_s=1)
-    controller = started(slurm, Greedy(), History(":memory:"), lambda: slurm.now_s, settings)
-    for name in (None, *taken):
-        if name is None:
-            slurm.ordinary.clear()
+    """Ordinary jobs take GPUs of one node after the other, or give all back (None)."""
+    slurm = SharedSlurm(NOW_S, [*NODES])
+    controller = controlled(slurm, sizes)
+    for job in (None, *jobs):
+        if job is None:
+            slurm.ordinary_gpus.clear()
         else:
-            slurm.start_ordinary_(name)
-        for _ in range(8):
-            slurm.now_s += 10
-            slurm.schedule_()
-            controller.turn()
+            slurm.start_job_(*job)
+        turns(slurm, controller)
         placed = [one for view in controller.registry.views for one in view.placed.items()]
-        running = {job.id: job.node for job in slurm.all_(RUNNING)}
-        assert {id_: place.node for id_, place in placed} == running
+        assert {id_: place.node for id_, place in placed} == {
+            one.id: one.node for one in slurm.all_(RUNNING)
+        }
         assert len({place for _, place in placed}) == len(placed)
-        assert len(running) == min(sum(sizes), 2 * (len(NODES) - len(slurm.ordinary)))
+        assert all(slurm.in_use(node) <= GPUS for node in NODES)
+        if not any(slurm.ordinary_gpus.values()):
+            assert placed, "there are idle nodes, and somebody has them"

@@ -110,7 +110,7 @@ def document(data: bytes) -> None:
 def queue(data: bytes) -> None:
     """Read a queue whose names, comments and array expressions are DATA's parts."""
     texts = [part.decode("utf-8", "replace") for part in data.split(b"\0")]
-    gateway = CommandGateway(cast(SlurmRunner, _Squeue(texts)))
+    gateway = CommandGateway(cast(SlurmRunner, _Squeue(texts)), share=True)
     found = gateway.queue()
     promise(len(found.trainers) + len(found.waiting) <= _RECORDS, "more jobs than records")
     states = [
@@ -179,7 +179,7 @@ class _Squeue:
             values |= {"K": tasks, "T": _STATES[len(name) % len(_STATES)], "r": "None", "Q": "0"}
             values |= {"N": "n1", "n": "", "Y": "", "D": "1", "P": "bftrainer", "u": "alice"}
             values |= {"j": name, "k": comment, "f": name, "x": "n2", "W": "", "v": ""}
-            values |= dict.fromkeys("lEmb", comment) | dict.fromkeys("cC", "1")
+            values |= dict.fromkeys("lEmb", comment) | dict.fromkeys("cC", "1") | {"h": "OK"}
             first, *rest = form.split("%")[1:]
             mark = first[1:]
             fields = [first[0], *(word[0] for word in rest)]

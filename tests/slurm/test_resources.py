@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from bftrainer_slurm.slurm.resources import gres_of_job, read_resources
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, divided, shared_nodes
+from bftrainer_slurm.model import Node, NodeState, Resources
+from bftrainer_slurm.slurm.resources import gres_of_job, read_resources, read_used
 
+RECORDED = Path(__file__).parent / "data" / "gpus"
 GRES = "gpu:a100:2(S:0-1),gpu:v100:2,bandwidth:lustre:no_consume:4G"
 NODE = read_resources("8000", ("64",), GRES)
 
@@ -64,3 +69,71 @@ def test_what_fits_a_node(memory: str, cpus: str, gres: str) -> None:
 )
 def test_what_does_not_fit(memory: str, cpus: str, gres: str) -> None:
     assert not read_resources(memory, (cpus,), gres_of_job(gres)).fit(NODE)
+
+
+@pytest.mark.parametrize("file", sorted(RECORDED.glob("nodes-*.txt")), ids=lambda file: file.stem)
+def test_what_jobs_have_of_nodes_is_read_from_what_slurm_told(file: Path) -> None:
+    used = read_used(file.read_text().replace("\n   ", " "))
+    assert [(name, one.gpus, one.cpus, one.memory_mb) for name, one in used.items()] == [
+        ("n1", 3, 6, 3000),
+        ("n2", 3, 7, 4500),
+        ("n3", 0, 5, 2500),
+        ("n4", 0, 0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "NodeName=n1",
+        "NodeName=n1 CPUAlloc=2 AllocMem=4",
+        "CPUAlloc=2 GresUsed=gpu:2 AllocMem=4",
+        "Node List: not found",
+    ],
+)
+def test_a_node_that_cannot_be_read_is_not_known(line: str) -> None:
+    assert read_used(f"{line}\n") == {}
+
+
+def test_a_text_of_an_operator_changes_nothing() -> None:
+    line = "NodeName=n1 CPUAlloc=2 GresUsed=gpu:a100:1(IDX:0) AllocMem=4 Comment=GresUsed=gpu:9"
+    assert read_used(line)["n1"].gpus == 1
+    odd = read_used("NodeName=n1 CPUAlloc=\u0664 GresUsed=gpu:-1,gpu:9e9,gpu AllocMem=1e9")["n1"]
+    assert odd.memory_mb == 0.0
+
+
+@pytest.mark.parametrize(
+    ("gres", "alike"),
+    [
+        ("gpu:8", True),
+        ("gpu:a100:8(S:0-1)", True),
+        ("gpu:a100:4,gpu:a100:4", True),
+        ("gpu:a100:4,gpu:h100:4", False),
+        ("gpu:1g.5gb:7", False),
+        ("gpu:a100_3g.20gb:2", False),
+        ("gpu:a100:2,mps:200", False),
+        ("gpu:a100:2,shard:8", False),
+        ("gpu:0", False),
+        ("fpga:2", False),
+        ("", False),
+    ],
+)
+def test_gpus_are_given_out_one_by_one_where_they_are_alike_and_whole(
+    gres: str, alike: bool
+) -> None:
+    assert divided(read_resources("", (), gres)) is alike
+
+
+def test_what_is_not_known_to_be_free_is_not_given_out() -> None:
+    has = read_resources("8000", ("16",), "gpu:8")
+    used = read_resources("5000", ("6",), "gpu:(null):3(IDX:0-2)")
+    nodes = [
+        Node(name, NodeState.BUSY, resources=has, used=one)
+        for name, one in (("n1", used), ("n2", None), ("n3", Resources(9000, 99, has.gres)))
+    ]
+    assert shared_nodes(nodes, ()) == {
+        "n1": SharedNode(8, 5, 10, 3000),
+        "n2": SharedNode(8, 0, 0, 0),
+        "n3": SharedNode(8, 0, 0, 0),
+    }

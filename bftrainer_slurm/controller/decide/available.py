@@ -73,11 +73,13 @@ class _Choice:
     def __init__(self, picture: Picture) -> None:
         nodes, views = picture.snapshot.by_weight, picture.views
         self._now_s = picture.now_s
-        # Of each element on a node, its trainer.
+        # Of each element on a node, its trainer. Where ordinary jobs have a part of the node, too,
+        # nobody leaves ahead: if one more needs it, Slurm preempts.
         self._owners: dict[str, tuple[int, ...]] = {}
         for view in views:
             for place in view.running().values():
-                self._owners[place.node] = *self._owners.get(place.node, ()), view.array
+                if place.node in picture.snapshot.in_holes:
+                    self._owners[place.node] = *self._owners.get(place.node, ()), view.array
         idle = in_holes_without(picture.snapshot, views, Phase.RUNNING)
         idle -= picture.out_of_reach
         self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owners.keys())
@@ -182,10 +184,10 @@ def _unused(picture: Picture) -> frozenset[str]:
 
 
 def _free(nodes: frozenset[str], picture: Picture) -> frozenset[Place]:
-    """Return the places on these nodes that are in holes, and that no element has."""
+    """Return the whole nodes of these that are in holes, and of which no element has any."""
     there = nodes & picture.snapshot.in_holes
-    places = frozenset(place for node in there for place in Place.on(node))
-    return places.difference(*(view.places for view in picture.views))
+    taken = nodes_of(place for view in picture.views for place in view.places)
+    return frozenset(place for node in there - taken for place in Place.on(node))
 
 
 def growable(free: frozenset[Place], picture: Picture, settings: Settings) -> frozenset[Place]:
@@ -213,7 +215,12 @@ def refill(free: frozenset[Place], picture: Picture) -> list[Shrink]:
     missing = picture.reserve - len(free) - leaving
     left = {view.array: len(view.placed) - view.trainer.record.min_nodes for view in views}
     given: dict[int, list[ElementId]] = {}
-    held = {place: id_ for view in views for id_, place in view.running().items()}
+    held = {
+        place: id_
+        for view in views
+        for id_, place in view.running().items()
+        if not place.trainer  # who has only a part of a node empties none
+    }
     for place in _soonest_wanted(held, picture.life_s):
         element = held[place]
         if missing > 0 and left[element.array] > 0:

@@ -46,8 +46,8 @@ def for_all(picture: Picture, settings: Settings) -> Iterator[Bar]:
     # A job that has preempted may not do so again for KillWait and MessageTimeout.
     yield Bar("an ordinary job is expected there soon", wanted | picture.taken)
     yields = snapshot.configuration.preempts and not snapshot.configuration.exempt_s
-    in_holes = frozenset[str]() if yields else snapshot.in_holes
-    yield Bar("ordinary jobs could not preempt elements", in_holes)
+    every = frozenset[str]() if yields else snapshot.in_holes | snapshot.shared.keys()
+    yield Bar("ordinary jobs could not preempt elements", every)
     reserved, first_s = snapshot.reserved.items(), now_s + SHORTEST_S
     yield Bar("reserved", frozenset(node for node, one in reserved if one.start_s < first_s))
     yield Bar("a trainer may have it that the controller cannot handle", picture.out_of_reach)
@@ -123,6 +123,7 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
                 unfit[asked] = _unfit(demands, snapshot)
             mine = [Bar("it lacks what the trainer asks for", unfit[asked] - own, array)]
             mine += _refused(view, own, now_s)
+            mine += _beside_others(demands, array, own, everybodys, snapshot)
             out = nodes_off(mine, array)
             why = _too_few(view, snapshot.in_service, out)
             if why is None and wait is not None and now_s < wait.displaces_s:
@@ -209,6 +210,29 @@ def _refused(view: TrainerView, own: frozenset[str], now_s: float) -> list[Bar]:
         return []
     why = "Slurm refuses it, or the trainer's elements went wrong there"
     return [Bar(why, frozenset(refused) - own, view.array, max(refused.values()))]
+
+
+def _beside_others(
+    demands: Demands,
+    array: int,
+    own: frozenset[str],
+    everybodys: frozenset[str],
+    snapshot: Snapshot,
+) -> Iterator[Bar]:
+    """Yield the nodes that a trainer cannot have as other jobs have a part of them, or could."""
+    shared, asks = snapshot.shared, demands.resources
+    if not demands.gpus:
+        if taken := frozenset(shared) - snapshot.in_holes - own:
+            yield Bar("other jobs have a part of it", taken, array)
+        return
+    whole = snapshot.all_nodes - shared.keys() - own
+    yield Bar("it has no GPUs, or they are not given out one by one", whole, array)
+    full = frozenset(
+        node
+        for node in shared.keys() - everybodys
+        if shared[node].cpus < asks.cpus or shared[node].memory_mb < asks.memory_mb
+    )
+    yield Bar("other jobs leave it too few cores or too little memory", full, array)
 
 
 def _why_not_now(wait: Wait) -> str:

@@ -29,6 +29,7 @@ from bftrainer_slurm.controller.decide.bars import (
     on,
     too_few_left,
 )
+from bftrainer_slurm.controller.decide.parts import Room
 from bftrainer_slurm.controller.decide.planning import Made, Planning, problem_of
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
@@ -47,7 +48,7 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Appraiser
 from bftrainer_slurm.controller.state.registry import Faults
-from bftrainer_slurm.controller.state.trainer_state import TrainerState
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.controller.state.view import TrainerView, without
 from bftrainer_slurm.model import NodeState, Place, nodes_of
 from bftrainer_slurm.planner.objectives import Objective, find
@@ -139,18 +140,29 @@ class Decider:
         snapshot, settings = picture.snapshot, self.settings
         draft = self._draft(picture)
         decision, build = self._without_plan(draft)
+        off = nodes_off((*for_all(draft.picture, settings), *for_growth(draft.picture, settings)))
         made = self._planning.answer(build, picture.now_s)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         moves: list[Action] = []
         unused = set(decision.free)  # first by those who leave their nodes again at once
+        room = Room(picture, off)
         for view in everybody:
             with self.faults.of(view.array):
-                last = complete(view, unused, snapshot)
+                free = unused
+                if view.trainer.demands.gpus and view.finishing:
+                    free = set(room.places(view, snapshot.shared).values())
+                last = complete(view, free, snapshot)
                 unused.difference_update(*(grow.places for grow in last))
                 moves += last
         if made is not None:
-            free = {place.name: place for place in unused}
-            move = partial(towards, plan=made.plan, free=free, snapshot=snapshot, settings=settings)
+            nodes = {place.name: place for place in unused}
+
+            def move(view: TrainerView) -> list[Action]:
+                free: Mapping[str, Place] = nodes
+                if view.trainer.demands.gpus:
+                    free = room.places(view, made.plan.assignment.get(str(view.array), ()))
+                return towards(view, made.plan, free, snapshot, settings)
+
             moves += self._of_each(draft.picture.views, move)
         upkeep = self._of_each(everybody, lambda view: keep_up(view, snapshot, settings))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
@@ -160,11 +172,16 @@ class Decider:
     def _draft(self, picture: Picture) -> _Draft:
         """Decide which elements have to leave, whatever the plan will be."""
         snapshot = picture.snapshot
-        late = [
-            node for view in picture.views for node in late_nodes(view, snapshot, self.settings)
-        ]
-        avoid = {**picture.avoid, **dict.fromkeys(late, picture.now_s + _AVOID_S)}
-        draft = _Draft(replace(picture, avoid=avoid))
+        late, until_s = list[str](), picture.now_s + _AVOID_S
+        states: dict[int, TrainerState] = {}
+        for view in picture.views:
+            nodes = late_nodes(view, snapshot, self.settings)
+            if nodes and view.trainer.demands.gpus:  # others may still fit beside who is there
+                states[view.array] = refuse(view.state, nodes, until_s)
+            else:
+                late += nodes
+        draft = _Draft(replace(picture, avoid={**picture.avoid, **dict.fromkeys(late, until_s)}))
+        draft.end((), states)
         self._leave(draft)
         self._give(draft)
         self._judge(draft)
@@ -186,8 +203,10 @@ class Decider:
         by_then = free
         if soon := soon_available(picture, off):
             by_then |= growable(idle | soon, picture, settings) & soon
+        growing = off | nodes_off(for_growth(picture, settings))
+        objective, appraiser = self._objective, self.appraiser
         build = partial(
-            problem_of, picture, by_then, self._objective, self.appraiser, hardware, eligible
+            problem_of, picture, by_then, objective, appraiser, hardware, eligible, growing
         )
         told = on((*bars, *for_growth(picture, settings), *eligible.bars), unused)
         decision = Decision(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bftrainer_slurm.controller.decide.bars import Eligibility
+from bftrainer_slurm.controller.decide.parts import offered
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Appraisal, Appraiser
@@ -43,12 +44,13 @@ def problem_of(
     appraiser: Appraiser,
     hardware: Mapping[str, str],
     eligible: Eligibility,
+    off: frozenset[str] = frozenset(),
     exploring: bool = True,
 ) -> Problem:
     """Return the planning problem: every trainer that can use nodes, over all available places.
 
-    ``hardware`` is by node, empty if kinds are not told apart. Trainers may have optimistic curves,
-    unless exploring is off.
+    ``hardware`` is by node, empty if kinds are not told apart. No part of a node that is ``off`` is
+    given to anybody. Trainers may have optimistic curves, unless exploring is off.
     """
     now_s, life_s = picture.now_s, picture.life_s
     chosen = _who_can_use_nodes(picture, eligible)
@@ -60,21 +62,25 @@ def problem_of(
     ]
     curves = curves_of(objective, facts)
     pool = free.union(*(view.places for view in chosen))
-    classes = _classes(pool, hardware, _barred(chosen, eligible, nodes_of(pool)))
+    parts = offered(picture, chosen, nodes_of(free), off)
+    names = frozenset(place.name for place in pool) | parts.keys()
+    gpus = {node: max(picture.snapshot.shared[node].gpus, count) for node, count in parts.items()}
+    classes = _classes(names, hardware, _barred(chosen, eligible, names), gpus)
     trainers = tuple(
         _planned_trainer(view, appraisal, curve, picture, classes)
         for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
     )
     return Problem(
-        frozenset(place.name for place in pool),
+        names,
         picture.forward_time_s,
         trainers,
         costs=Costs.PAUSE,
-        life_s={place.name: life_s[place.node] for place in pool if place.node in life_s},
+        life_s={name: life_s[name] for name in names if name in life_s},
         since_s={
             place.name: start_s for view in chosen for place, start_s in view.starts_s().items()
         },
         classes=tuple(classes),
+        free=parts,
     )
 
 
@@ -96,19 +102,26 @@ def _barred(
 
 
 def _classes(
-    pool: frozenset[Place], hardware: Mapping[str, str], barred: Mapping[int, frozenset[str]]
+    pool: frozenset[str],
+    hardware: Mapping[str, str],
+    barred: Mapping[int, frozenset[str]],
+    gpus: Mapping[str, int],
 ) -> dict[NodeClass, tuple[int, ...]]:
-    """Split the pool by kind of hardware, and by the trainers that cannot have a node."""
-    parts: dict[tuple[str, tuple[int, ...]], set[str]] = {}
-    for place in pool if hardware or barred else ():
-        kept_out = tuple(array for array, out in barred.items() if place.node in out)
-        parts.setdefault((hardware.get(place.node, ""), kept_out), set()).add(place.name)
+    """Split the pool by hardware, GPUs to share, and the trainers that cannot have a node."""
+    parts: dict[tuple[str, tuple[int, ...], int], set[str]] = {}
+    for node in pool if hardware or barred or gpus else ():
+        kept_out = tuple(array for array, out in barred.items() if node in out)
+        kind = hardware.get(node, "")
+        parts.setdefault((kind, kept_out, gpus.get(node, 0)), set()).add(node)
     return {
-        NodeClass(
-            " not ".join([kind or "other", *map(str, kept_out)]), frozenset(names), kind
-        ): kept_out
-        for (kind, kept_out), names in sorted(parts.items())
+        NodeClass(_class_name(kind, kept_out, count), frozenset(names), kind, count): kept_out
+        for (kind, kept_out, count), names in sorted(parts.items())
     }
+
+
+def _class_name(kind: str, kept_out: Iterable[int], gpus: int) -> str:
+    name = kind or "other"
+    return " not ".join([f"{name} of {gpus} GPUs" if gpus else name, *map(str, kept_out)])
 
 
 def _facts(view: TrainerView, appraisal: Appraisal, now_s: float) -> Facts:
@@ -153,6 +166,7 @@ def _planned_trainer(
         loss_s=appraisal.loss_s,
         barred=frozenset(one.name for one, out in classes.items() if view.array in out),
         sizes=sizes,
+        gpus=view.trainer.demands.gpus,
     )
 
 
@@ -267,7 +281,7 @@ def _losses_alike(loss_s: float, before_s: float, forward_s: float) -> bool:
 
 def _wanted(problem: Problem) -> tuple[object, ...]:
     trainers = [
-        (one.key, one.min_nodes, one.max_nodes, one.sizes, one.curve, one.barred)
+        (one.key, one.min_nodes, one.max_nodes, one.sizes, one.curve, one.barred, one.gpus)
         for one in problem.trainers
     ]
-    return problem.pool, trainers, problem.classes
+    return problem.pool, trainers, problem.classes, problem.free

@@ -130,7 +130,8 @@ def towards(
     """Return the moves of a trainer towards the plan that can be made now.
 
     A place that another trainer still has is passed on in a later turn, when it is ``free``; these
-    are given by name.
+    are given by name. Elements with parts of nodes start one by one: Slurm could put two of them on
+    one node.
     """
     target = plan.assignment.get(str(view.array))
     if target is None:
@@ -148,13 +149,21 @@ def towards(
     new = not view.state.begun
     goals = sorted(free[name] for name in target & free.keys())[: len(view.spare)]
     minutes = view.trainer.record.minutes
-    for limit, onto in limits_at_start(goals, minutes, snapshot, settings).items():
+    limits = limits_at_start(goals, minutes, snapshot, settings)
+    starts = ((limit, onto) for limit, places in limits.items() for onto in _at_once(places))
+    for limit, onto in starts:
         elements = tuple(islice(spare, len(onto)))
         excluded = view.trainer.demands.excluded
         others = snapshot.all_nodes - nodes_of(onto)
         actions.append(Grow(elements, onto, others, first, limit, excluded, new=first and new))
         first = False
     return actions
+
+
+def _at_once(places: frozenset[Place]) -> list[frozenset[Place]]:
+    """Return the places into which elements may start by one request."""
+    parts = sorted(place for place in places if place.trainer)
+    return [frozenset({place}) for place in parts] or [places]
 
 
 def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Grow]:
@@ -172,9 +181,15 @@ def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Gr
     places = frozenset(sorted(one for one in free if one.node in had)[: len(left)])
     if not places:
         return []
-    these, others = left[: len(places)], snapshot.all_nodes - nodes_of(places)
-    limit, excluded = _A_MINUTE, view.trainer.demands.excluded
-    return [Grow(these, places, others, False, limit, excluded, finished=True)]
+    these, excluded = iter(left), view.trainer.demands.excluded
+    return [
+        Grow(
+            *(tuple(islice(these, len(onto))), onto, snapshot.all_nodes - nodes_of(onto)),
+            *(False, _A_MINUTE, excluded),
+            finished=True,
+        )
+        for onto in _at_once(places)
+    ]
 
 
 def _has_time(view: TrainerView, now_s: float) -> bool:

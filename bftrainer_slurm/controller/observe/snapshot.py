@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, shared_nodes
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
@@ -65,7 +66,9 @@ class Snapshot:
 
     ``unexplained`` are nodes that were busy when nodes were read, although no job was visible on
     them before or after that: other users' jobs are hidden (PrivateData). ``last_pass`` may be
-    older too. Facts about the trainers' ``partition`` are computed once: there may be 10,000 nodes.
+    older too. ``shared`` are the nodes of which trainers may have a part; none unless the site lets
+    them ``share`` nodes. Facts about the trainers' ``partition`` are computed once: there may be
+    10,000 nodes.
     """
 
     time_s: float
@@ -77,6 +80,8 @@ class Snapshot:
     unexplained: frozenset[str] = frozenset()
     last_pass: BackfillPass | None = None
     partition: str = "bftrainer"
+    share: bool = False
+    shared: Mapping[str, SharedNode] = field(default_factory=dict)
 
     @property
     def misfits(self) -> tuple[str, ...]:
@@ -163,6 +168,8 @@ def read(
     Raises:
         GatewayError: Slurm did not answer, or not as it should.
     """
+    if last.share:  # any job that comes or goes changes what is left of a node
+        due = due | {"nodes"}
     queue, nodes, unexplained = _queue_and_nodes(gateway, last, due)
     ours = tuple(trainer for trainer in queue.trainers if mine(trainer))
     others = _nodes_of(trainer for trainer in queue.trainers if not mine(trainer))
@@ -174,6 +181,9 @@ def read(
         queue=replace(queue, trainers=ours, ordinary_nodes=ordinary),
         unexplained=unexplained,
     )
+    if last.share:
+        there = (node for node in nodes if last.partition in node.partitions)
+        snapshot = replace(snapshot, shared=shared_nodes(there, ours))
     if "pass" in due and queue.asking:
         snapshot = replace(snapshot, last_pass=gateway.last_pass())
     if "reservations" in due:

@@ -118,7 +118,7 @@ class ElementRecord:
 
     def may_start_on(self, node: str) -> bool:
         """Whether it was released for a place on this node."""
-        return not self.targets.isdisjoint(Place.on(node))
+        return any(place.node == node for place in self.targets)
 
 
 HELD = ElementRecord(Phase.HELD, float("-inf"))

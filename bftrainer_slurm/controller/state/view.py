@@ -166,9 +166,10 @@ def views_of(
 ) -> tuple[TrainerView, ...]:
     """Sort the trainers' elements; each place belongs to one element only.
 
-    Ordinary jobs come first, then running elements, then released ones. Of two that run, the first
-    one there wins. Only elements that ended before ``rested_s`` (Unix seconds) can be released.
-    ``last`` views (by array) are used again if nothing has changed; elements keep their places.
+    Ordinary jobs come first where elements have nodes for themselves, then running elements, then
+    released ones. Of two that run, the first one there wins. Only elements that ended before
+    ``rested_s`` (Unix seconds) can be released. ``last`` views (by array) are used again if nothing
+    has changed; elements keep their places.
     """
     known = list(trainers)
     same = {
@@ -177,10 +178,12 @@ def views_of(
         if (view := last.get(trainer.array)) and view.is_of(trainer, state) and not view.surplus
     }
     if len(same) == len(known) and not any(
-        place.node in ordinary_nodes for view in same.values() for place in view.placed.values()
+        place.node in ordinary_nodes and not place.trainer
+        for view in same.values()
+        for place in view.placed.values()
     ):
         return tuple(same.values())  # most of the time
-    claims = [list(_claims(trainer.array, state)) for trainer, state in known]
+    claims = [list(_claims(trainer, state)) for trainer, state in known]
     placed = _placed(chain.from_iterable(claims), ordinary_nodes, last)
     views: list[TrainerView] = []
     for (trainer, state), mine in zip(known, claims, strict=True):
@@ -204,7 +207,8 @@ def _placed(
     taken: set[Place] = set()
 
     def free(place: Place) -> bool:
-        return place not in taken and place.node not in ordinary_nodes
+        alone = place.trainer or place.node not in ordinary_nodes
+        return bool(alone) and place not in taken
 
     others: dict[Set[Place], Iterator[Place]] = {}  # thousands may be released for the same places
     for _, id_, places in sorted(claims, key=itemgetter(0, 1)):
@@ -218,13 +222,14 @@ def _placed(
     return placed
 
 
-def _claims(array: int, state: TrainerState) -> Iterator[_Claim]:
+def _claims(trainer: Trainer, state: TrainerState) -> Iterator[_Claim]:
     """Yield the elements that run or may start, since when, and the places that each may have."""
     for task, record in sorted(state.elements.items()):
         if record.phase is Phase.RELEASED:
-            yield math.inf, ElementId(array, task), record.targets
+            yield math.inf, ElementId(trainer.array, task), record.targets
         elif record.phase is Phase.RUNNING and record.node is not None:
-            yield record.start_s or 0.0, ElementId(array, task), Place.on(record.node)
+            places = trainer.places_on(record.node)
+            yield record.start_s or 0.0, ElementId(trainer.array, task), places
 
 
 def _before(view: TrainerView | None, id_: ElementId, places: Set[Place]) -> list[Place]:

@@ -1,0 +1,109 @@
+"""Parts of nodes: how many GPUs the plan may give out, and what is left as elements start. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
+
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.phases import OCCUPIES
+from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import ElementId, Place, Resources, nodes_of
+
+
+def offered(
+    picture: Picture,
+    planned: Iterable[TrainerView],
+    whole: frozenset[str],
+    off: Container[str],
+) -> dict[str, int]:
+    """Return how many GPUs of each shared node the ``planned`` trainers may have together.
+
+    ``whole`` are idle nodes that trainers may have for themselves. Nobody may start on nodes
+    ``off``; there, trainers keep what they have.
+    """
+    snapshot = picture.snapshot
+    if not snapshot.shared:
+        return {}
+    theirs = {view.array for view in planned}
+    held, kept = Counter[str](), Counter[str]()
+    for view in picture.views:
+        for node, gpus in _held(view, snapshot):
+            kept[node] += gpus if view.array not in theirs else 0
+        for place in view.places if view.array in theirs else ():
+            gpus = view.trainer.demands.gpus
+            held[place.node] += gpus or _all(place.node, snapshot)
+    out: dict[str, int] = {}
+    for node, one in snapshot.shared.items():
+        idle = node in snapshot.in_holes and not held[node] and not kept[node]
+        grows = node in snapshot.in_service and (node in whole if idle else node not in off)
+        free = max(held[node], one.free - kept[node] if grows else 0)
+        if free:
+            out[node] = free
+    return out
+
+
+def _held(view: TrainerView, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
+    """Yield the nodes that a trainer's elements have, or start on, and how many GPUs of each."""
+    gpus = {one.id: one.gpus for one in view.trainer.elements}
+    nodes = {id_: place.node for id_, place in view.placed.items()}
+    nodes |= {id_: one.node for id_, one in view.within(*OCCUPIES) if one.node is not None}
+    for id_, node in nodes.items():
+        yield node, gpus.get(id_, 0) or _all(node, snapshot)
+
+
+def _all(node: str, snapshot: Snapshot) -> int:
+    one = snapshot.shared.get(node)
+    return 0 if one is None else one.gpus
+
+
+class Room:
+    """What is left of each shared node now, as elements of this turn take their parts."""
+
+    def __init__(self, picture: Picture, off: Container[str]) -> None:
+        self._nodes = {
+            name: one
+            for name, one in picture.snapshot.shared.items()
+            if name not in off and name in picture.snapshot.in_service
+        }
+        self._taken, self._cpus = Counter[str](), Counter[str]()
+        self._memory_mb = dict.fromkeys(self._nodes, 0.0)
+        if not self._nodes:
+            return
+        for view in picture.views:
+            for node, gpus in _held(view, picture.snapshot):
+                self._taken[node] += gpus
+            occupies = set(view.ids(*OCCUPIES))
+            for id_, place in view.placed.items():
+                if id_ not in occupies and place.trainer:  # it has not started yet
+                    self._take(place.node, 0, view.trainer.demands.resources)
+
+    def places(self, view: TrainerView, nodes: Iterable[str]) -> dict[str, Place]:
+        """Take a part of each of these nodes that has room for an element; return the places."""
+        gpus = {one.id: one.gpus for one in view.trainer.elements}
+        found: dict[str, Place] = {}
+        for node, id_ in zip(self._fit(view, nodes, gpus), view.spare, strict=False):
+            self._take(node, gpus.get(id_, 0), view.trainer.demands.resources)
+            found[node] = Place(node, view.array)
+        return found
+
+    def _fit(
+        self, view: TrainerView, nodes: Iterable[str], gpus: dict[ElementId, int]
+    ) -> list[str]:
+        asks, own = view.trainer.demands.resources, nodes_of(view.places)
+        most = max((gpus.get(id_, 0) for id_ in view.spare), default=0)
+        return [
+            node
+            for node in sorted(nodes)
+            if (one := self._nodes.get(node)) is not None
+            and node not in own
+            and most <= one.free - self._taken[node]
+            and asks.cpus <= one.cpus - self._cpus[node]
+            and asks.memory_mb <= one.memory_mb - self._memory_mb[node]
+        ]
+
+    def _take(self, node: str, gpus: int, asks: Resources) -> None:
+        self._taken[node] += gpus
+        self._cpus[node] += asks.cpus
+        self._memory_mb[node] = self._memory_mb.get(node, 0.0) + asks.memory_mb
