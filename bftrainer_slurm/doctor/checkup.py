@@ -13,6 +13,7 @@ from bftrainer_slurm.doctor import (
     plugin,
     preemption,
     scheduling,
+    sharing,
     software,
 )
 from bftrainer_slurm.doctor.facts import Facts
@@ -24,6 +25,7 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     scheduling.check,
     job_table.check,
     elements.check,
+    sharing.check,
     plugin.check,
     account.check,
     network.check,

@@ -428,3 +428,27 @@ def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
     assert f"0-{submission.record.anchor}" == wanted.get("ArrayTaskId", asked.get("array"))
     for said in case.get("told", ()):
         assert any(said.strip() in f"bftrainer: {one}" for one in submission.said)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (["--gpus-per-node=2"], True),
+        (["--gpus=8"], True),
+        (["--gres=gpu:a100:2"], True),
+        (["--gres=fpga:2"], False),
+        (["--gpus-per-node=2", "--exclusive"], False),
+        (["--gpus-per-node=2", "--gpus-per-task=1"], False),
+        ([], False),
+    ],
+)
+def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
+    options: list[str], part: bool
+) -> None:
+    def exclusive(share: bool) -> bool:
+        script = Directives({"nodes": "4"})
+        made = compose("x", script, options, site_partition="bftrainer", share=share)
+        return "--exclusive" in made.options
+
+    assert exclusive(share=False)
+    assert exclusive(share=True) is not part

@@ -50,7 +50,7 @@ def lab_that_rewrites(
             ],
             "lua": ["CliFilterPlugins=cli_filter/lua"],
         }[way]
-        line += "" if way == "spank" else " rewrite=cli_filter"
+        line += "" if way == "spank" else " rewrite=cli_filter share=yes"
         lab = make_lab(nodes=1, gpus=4, plugstack=[line], conf=conf)
         features = ("AvailableFeatures=red,big", "ActiveFeatures=red,big")
         lab.run("scontrol", "update", "NodeName=n1", *features, user="root")

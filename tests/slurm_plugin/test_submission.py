@@ -90,6 +90,28 @@ def test_submitted_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
     assert all(line in done.stderr for line in case.get("told", ())), done.stderr
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (["--gpus-per-node=2"], True),
+        (["--gres=gpu:a100:2"], True),
+        (["--gpus-per-node=2", "--exclusive"], False),
+        (["--gpus-per-task=1"], False),
+        (["--cpus-per-task=2"], False),
+    ],
+)
+def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
+    plugin_lab: Lab, way: str, options: list[str], part: bool
+) -> None:
+    done = submit(plugin_lab, {"arguments": ["--bftrainer", "-N1-2", *options]})
+    shown = fields(plugin_lab, done.stdout.strip())["OverSubscribe"]
+    plugin_lab.run("scancel", done.stdout.strip(), user="root")
+    shares = part and way != "spank"  # the other two clusters' lines have share=yes
+    assert shown == ("OK" if shares else "NO")
+    assert ("for whole nodes write --exclusive" in done.stderr) is shares
+
+
 @cases("refused")
 def test_refused_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
     before = jobs(plugin_lab)

@@ -1,0 +1,50 @@
+"""Parts of nodes: whether jobs are kept apart on a node, where the site lets trainers share one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bftrainer_slurm.doctor.facts import Facts
+from bftrainer_slurm.doctor.finding import Finding, conf, must, ok
+
+_CONFINED = ("ConstrainDevices", "ConstrainCores", "ConstrainRAMSpace")
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """Look at what shared nodes need; nothing is said where trainers have whole nodes."""
+    if not facts.settings.share and facts.option("share") != "yes":
+        return
+    yield _counted(facts)
+    yield _defaults(facts)
+    yield _confined(facts)
+
+
+def _counted(facts: Facts) -> Finding:
+    said = facts.value("SelectTypeParameters")
+    if "CR_CORE_MEMORY" in said.upper():
+        return ok("share: memory is counted", said)
+    why = "Elements would take cores and memory that ordinary jobs count on."
+    change = conf("SelectTypeParameters", "CR_Core_Memory")
+    return must("share: memory is counted", said or "nothing is", why, change)
+
+
+def _defaults(facts: Facts) -> Finding:
+    keys = ("DefMemPerCPU", "JobDefaults", "DefMemPerNode")
+    values = {key: said for key in keys if (said := facts.value(key)) not in ("", "UNLIMITED")}
+    if "DefMemPerCPU" in values or "DefMemPerGPU" in values.get("JobDefaults", ""):
+        return ok("share: default memory", ", ".join(f"{key}={one}" for key, one in values.items()))
+    why = "An element without --mem takes all memory of its node, and nobody fits beside it."
+    return must("share: default memory", "none", why, conf("DefMemPerGPU", "MEGABYTES"))
+
+
+def _confined(facts: Facts) -> Finding:
+    title = "share: jobs are confined"
+    missing = [key for key in _CONFINED if facts.value(key).lower() != "yes"]
+    if "task/cgroup" not in facts.words("TaskPlugin"):
+        why = "A training would use its neighbours' GPUs and cores."
+        return must(title, "without task/cgroup", why, conf("TaskPlugin", "task/cgroup"))
+    if missing:
+        lines = ", ".join(f"{key}=yes" for key in missing)
+        why = "A training would use its neighbours' GPUs, cores or memory."
+        return must(title, f"cgroup.conf lacks {lines}", f"{why} Write {lines} into cgroup.conf.")
+    return ok(title, ", ".join(_CONFINED))

@@ -1,0 +1,49 @@
+"""What shared nodes need, where a site lets trainers have parts of nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from bftrainer_slurm.doctor.finding import Level
+from tests.doctor.made import LINE, of, site
+
+SHARES = f"{LINE} share=yes"
+GOOD = {
+    "SelectTypeParameters": "CR_CORE_MEMORY",
+    "DefMemPerCPU": "4000",
+    "TaskPlugin": "task/cgroup,task/affinity",
+    "ConstrainDevices": "yes",
+    "ConstrainCores": "yes",
+    "ConstrainRAMSpace": "yes",
+}
+
+
+def test_a_site_of_whole_nodes_is_asked_for_nothing() -> None:
+    assert not any(one.check.startswith("share") for one in of(site(), *Level))
+
+
+def test_a_site_that_keeps_jobs_apart_is_right() -> None:
+    found = [one for one in of(site(SHARES, **GOOD), *Level) if one.check.startswith("share")]
+    assert [one.level for one in found] == [Level.OK] * 3
+
+
+@pytest.mark.parametrize(
+    ("values", "check", "said"),
+    [
+        ({"SelectTypeParameters": "CR_CPU"}, "memory is counted", "CR_Core_Memory"),
+        ({"DefMemPerCPU": "UNLIMITED"}, "default memory", "DefMemPerGPU"),
+        ({"TaskPlugin": "task/affinity"}, "confined", "task/cgroup"),
+        ({"ConstrainDevices": "no"}, "confined", "ConstrainDevices=yes"),
+        ({"ConstrainRAMSpace": "(null)"}, "confined", "ConstrainRAMSpace=yes"),
+    ],
+)
+def test_what_is_missing_is_named_with_what_to_do(
+    values: dict[str, str], check: str, said: str
+) -> None:
+    (found,) = (
+        one
+        for one in of(site(SHARES, **(GOOD | values)), Level.CHANGE)
+        if one.check.startswith("share")
+    )
+    assert check in found.check
+    assert said in " ".join((found.why, *(one.line for one in found.changes)))
