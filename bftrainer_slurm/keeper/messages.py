@@ -1,6 +1,8 @@
 """The messages between a member of a group and the keeper: one typed JSON object per line.
 
-Nothing here does I/O. Every field that comes in is checked, as anybody can send anything.
+Nothing here does I/O. Anybody can send anything, so what a field may hold stands beside its type.
+The object has the message's kind as its key: with all fields below it, or with the first one; then
+the others are beside it.
 """
 
 from __future__ import annotations
@@ -8,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_type_hints
 
 from bftrainer_slurm.keeper.protocol import (
     LAUNCHERS,
@@ -27,17 +29,99 @@ MAX_ERROR = 2_000  # characters of a failure's last lines
 MAX_MEASURE = 1e15
 MAX_WHAT = 60_000  # characters of what starts a step
 MAX_STEPS = 200  # that are done, of a batch script
-CAUSES = ("new", "change", "failed")
-_DOINGS = ("waits", "leads", "steps", "over")
-_TURNS = ("wait", "lead", "join", "over", "each", "trains")
-
-_ADDRESS = re.compile(r"[A-Za-z0-9._:%\[\]-]{0,255}\Z")
-_HEX = re.compile(r"[0-9a-f]{0,64}\Z")
-_MEASURE_NAME = re.compile(r"[a-z_]{1,20}\Z")
 _MAX_WHOLE = 10**15
 _MAX_LOCAL = 1_024
-_WHAT = re.compile(rf"[A-Za-z0-9+/=]{{0,{MAX_WHAT}}}\Z")
 _MAX_WORLD = 16_384
+_MEASURE_NAME = re.compile(r"[a-z_]{1,20}\Z")
+
+Made = TypeVar("Made")
+
+
+def _whole(most: int = _MAX_WHOLE, least: int = 0) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if type(value) is not int or not least <= value <= most:  # True is an int to isinstance
+            raise ProtocolError(f"not a whole number from {least} to {most}")
+        return value
+
+    return read
+
+
+def _matching(pattern: str | re.Pattern[str]) -> Callable[[object], str]:
+    compiled = re.compile(pattern)
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not compiled.match(value):
+            raise ProtocolError("not a word that may stand there")
+        return value
+
+    return read
+
+
+def _one_of(*words: str) -> Callable[[object], str]:
+    return _matching(rf"(?:{'|'.join(map(re.escape, words))})\Z")
+
+
+def _role(value: object) -> Role:
+    return Role(_one_of(*(one.value for one in Role))(value))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ProtocolError("not a text")
+    return value
+
+
+def _end_of_text(value: object) -> str:
+    return _text(value)[-MAX_ERROR:]
+
+
+def _endpoint(value: object) -> str:
+    endpoint = _matching(_ADDRESS)(value)
+    if not parse_address(endpoint)[1]:
+        raise ProtocolError("nobody listens at port 0")
+    return endpoint
+
+
+def _endpoint_or_none(value: object) -> str | None:
+    return None if value is None else _endpoint(value)
+
+
+def _measures(value: object) -> tuple[tuple[str, float], ...]:
+    good = good_measures(value) if isinstance(value, dict) else ()
+    if not good or len(good) < len(cast("dict[Any, Any]", value)):
+        raise ProtocolError(f"progress is 1 to {MAX_MEASURES} names with finite numbers below 1e15")
+    return good
+
+
+def _steps_done(value: object) -> tuple[Step, ...]:
+    if not isinstance(value, list) or len(value) > MAX_STEPS:
+        raise ProtocolError("not the steps that are done")
+    code, mark = _whole(255), _matching(_HEX)
+    return tuple((_whole()(number), code(ended), mark(of)) for number, ended, of in value)
+
+
+def _peers(value: Any) -> tuple[Peer, ...]:
+    task, node, local = _whole(), _matching(NAME), _whole(_MAX_LOCAL)
+    return tuple(Peer(task(one), node(at), local(rank)) for one, at, rank in value)
+
+
+_ADDRESS = r"[A-Za-z0-9._:%\[\]-]{0,255}\Z"
+_HEX = r"[0-9a-f]{0,64}\Z"
+
+Whole = Annotated[int, _whole()]
+Last = Annotated[int, _whole(least=-1)]  # the number of a step; -1: there is none
+Local = Annotated[int, _whole(_MAX_LOCAL)]
+World = Annotated[int, _whole(_MAX_WORLD)]
+Code = Annotated[int, _whole(255)]
+Flag = Annotated[bool, lambda value: value is True]
+Text = Annotated[str, _text]
+Name = Annotated[str, _matching(NAME)]
+Hex = Annotated[str, _matching(_HEX)]
+Address = Annotated[str, _matching(_ADDRESS)]
+Endpoint = Annotated[str, _endpoint]
+What = Annotated[str, _matching(rf"[A-Za-z0-9+/=]{{0,{MAX_WHAT}}}\Z")]
+Step = tuple[int, int, str]  # one that is done: its number, its exit code, its mark
+Steps = Annotated[tuple[Step, ...], _steps_done]
 
 
 class Role(Enum):
@@ -54,30 +138,44 @@ class Identity:
     """Who a member is: one process of one element. Its peers reach it at ``address``.
 
     ``program`` tells apart what a batch script runs one after the other, on all nodes alike.
+
+    Raises:
+        ProtocolError: ``local_rank`` is not below ``local_world``.
     """
 
-    array: int
-    task: int
-    node: str
-    role: Role
-    local_rank: int = 0
-    local_world: int = 1
-    address: str = ""
-    program: str = ""
+    array: Whole
+    task: Whole
+    node: Name
+    role: Annotated[Role, _role]
+    local_rank: Local = 0
+    local_world: Local = 1
+    address: Address = ""
+    program: Hex = ""
+
+    def __post_init__(self) -> None:
+        if self.local_rank >= self.local_world:
+            raise ProtocolError("local_rank must be below local_world")
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The generation that a member is still in when it connects to the keeper again."""
+    """The generation that a member is still in when it connects to the keeper again.
 
-    generation: int
-    rank: int
-    world: int
-    alone: bool = False
+    Raises:
+        ProtocolError: ``rank`` is not below ``world``.
+    """
+
+    generation: Annotated[int, _whole(least=1)]
+    rank: World
+    world: World
+    alone: Flag = False
+
+    def __post_init__(self) -> None:
+        if self.rank >= self.world:
+            raise ProtocolError("rank must be below world")
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(NamedTuple):
     """One member of a generation."""
 
     task: int
@@ -92,12 +190,12 @@ class Generation:
     ``store`` (HOST:PORT) is None for rank 0, which opens it, and where ``alone``.
     """
 
-    number: int
-    rank: int
-    world: int
-    alone: bool
-    store: str | None
-    members: tuple[Peer, ...]
+    number: Whole
+    rank: World
+    world: World
+    alone: Flag
+    store: Annotated[str | None, _endpoint_or_none]
+    members: Annotated[tuple[Peer, ...], _peers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +207,9 @@ class Change:
     ``why`` is ``join``, ``leave``, ``loss``, or ``failure`` (a member's workers have failed).
     """
 
-    number: int
-    planned: bool
-    why: str
+    number: Whole
+    planned: Flag
+    why: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,26 +230,26 @@ class Ready:
     later lineage has more progress than any step of an earlier one.
     """
 
-    step: int = -1
-    cause: str = "new"  # one of CAUSES
-    error: str = ""
-    lineage: int = 0
-    launcher: str = ""  # one of LAUNCHERS
+    step: Last = -1
+    cause: Annotated[str, _one_of("new", "change", "failed")] = "new"
+    error: Annotated[str, _end_of_text] = ""
+    lineage: Whole = 0
+    launcher: Annotated[str, _one_of(*LAUNCHERS)] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreAt:
     """Rank 0's store of the generation listens here."""
 
-    endpoint: str
-    generation: int
+    endpoint: Endpoint
+    generation: Whole
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
     """A collective of this generation failed."""
 
-    generation: int
+    generation: Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +266,7 @@ class Leave:
 class Measured:
     """How far the training has come."""
 
-    measures: tuple[tuple[str, float], ...]
+    measures: Annotated[tuple[tuple[str, float], ...], _measures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +279,6 @@ class Done:
     """I have ended well: the end of my connection is no loss."""
 
 
-Step = tuple[int, int, str]  # one that is done: its number, its exit code, its mark
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What a batch task does: ``waits``, ``leads`` (runs the script), ``steps`` (joins), ``over``.
@@ -192,42 +287,42 @@ class Batch:
     the others need to start it. ``over``: the script has ended with ``code``.
     """
 
-    doing: str
-    step: int = -1
-    trains: bool = False
-    what: str = ""
-    done: tuple[Step, ...] = ()
-    code: int = 0
+    doing: Annotated[str, _one_of("waits", "leads", "steps", "over")]
+    step: Last = -1
+    trains: Flag = False
+    what: What = ""
+    done: Steps = ()
+    code: Code = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
     """I am alive."""
 
-    number: int
+    number: Whole
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
     """The keeper's first message: what to prove, and how."""
 
-    nonce: str
-    method: str
+    nonce: Text
+    method: Text
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
     """The proof was accepted. This is the first sealed message."""
 
-    run: str
+    run: Text
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
     """The proof was not accepted; ``retry``: a later one may be."""
 
-    why: str
-    retry: bool
+    why: Text
+    retry: Flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,14 +344,14 @@ class Finished:
 class Dropped:
     """You were declared lost: join again."""
 
-    why: str
+    why: Text
 
 
 @dataclass(frozen=True, slots=True)
 class Pong:
     """The answer to a ping."""
 
-    number: int
+    number: Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,20 +362,34 @@ class Turn:
     runs here trains.
     """
 
-    do: str
-    step: int = -1
-    what: str = ""
-    done: tuple[Step, ...] = ()
-    code: int = 0
+    do: Annotated[str, _one_of("wait", "lead", "join", "over", "each", "trains")]
+    step: Last = -1
+    what: What = ""
+    done: Steps = ()
+    code: Code = 0
 
 
 FromMember = (Ready | StoreAt | Broken | Working | Leave | Measured) | (
     Finishing | Done | Ping | Batch
 )
-_Small = (Challenge | Welcome | Refused | Change | Alone) | (
+FromKeeper = (Challenge | Welcome | Refused | Change | Alone | Generation) | (
     Released | Finished | Dropped | Pong | Turn
 )
-FromKeeper = _Small | Generation
+
+_NESTED = (Ready, Batch, Welcome, Generation, Turn)  # all their fields are below the kind
+_NAMES = {StoreAt: "store", Measured: "progress"}  # the others have the class's name
+_FROM_MEMBER = {_NAMES.get(one, one.__name__.lower()): one for one in get_args(FromMember)}
+_FROM_KEEPER = {one.__name__.lower(): one for one in get_args(FromKeeper)}
+_KINDS = {made: kind for kind, made in (_FROM_MEMBER | _FROM_KEEPER).items()}
+
+
+def _readers(made: type[Any]) -> dict[str, Callable[[object], Any]]:
+    """Return what reads each field of a message, as its type says."""
+    hints = get_type_hints(made, include_extras=True)
+    return {one.name: hints[one.name].__metadata__[0] for one in fields(made)}
+
+
+_READERS = {made: _readers(made) for made in (Identity, Held, *_KINDS)}
 
 
 def payload(nonce: str, hello: Hello) -> str:
@@ -294,11 +403,40 @@ def good_measures(found: Mapping[Any, Any]) -> tuple[tuple[str, float], ...]:
     return tuple(good[:MAX_MEASURES])
 
 
+def _is_measure(name: object, value: object) -> bool:
+    if not isinstance(name, str) or not _MEASURE_NAME.match(name):
+        return False
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < MAX_MEASURE  # not so of nan and inf, nor of integers beyond any float
+
+
 def encode(message: Hello | FromMember | FromKeeper) -> bytes:
     """Return the line for a message, with its line end."""
+    if isinstance(message, Hello):
+        who = asdict(message.identity) | {"role": message.identity.role.value}
+        back = None if message.held is None else asdict(message.held)
+        return _line({"proof": message.proof, **who, "held": back, "nonce": message.nonce})
+    kind = _KINDS[type(message)]
+    if isinstance(message, Measured):
+        return _line({kind: dict(message.measures)})
+    values = {name: getattr(message, name) for name in _READERS[type(message)]}
     if isinstance(message, Generation):
-        return _encode_generation(message)
-    return json.dumps(_plain(message), separators=(",", ":")).encode() + b"\n"
+        members = _members(values.pop("members"))
+        return b'{"generation":%b,"members":%b}}\n' % (_line(values)[:-2], members)
+    if isinstance(message, _NESTED) or not values:
+        return _line({kind: values or True})
+    first, *_ = values
+    return _line({kind: values.pop(first), **values})
+
+
+def _line(found: dict[str, Any]) -> bytes:
+    return json.dumps(found, separators=(",", ":")).encode() + b"\n"
+
+
+@lru_cache(maxsize=4)  # all members of a generation are sent the same list
+def _members(members: tuple[Peer, ...]) -> bytes:
+    return json.dumps(members, separators=(",", ":")).encode()
 
 
 def parse_hello(line: bytes) -> Hello:
@@ -307,23 +445,11 @@ def parse_hello(line: bytes) -> Hello:
     Raises:
         ProtocolError: it is not one.
     """
-    match _object(line):
-        case {"proof": str(proof), "role": str(role), **rest}:
-            identity = Identity(
-                array=_whole(rest.get("array")),
-                task=_whole(rest.get("task")),
-                node=_matching(NAME, rest.get("node")),
-                role=_role(role),
-                local_rank=_whole(rest.get("local_rank"), _MAX_LOCAL - 1),
-                local_world=_whole(rest.get("local_world"), _MAX_LOCAL),
-                address=_matching(_ADDRESS, rest.get("address")),
-                program=_matching(_HEX, rest.get("program", "")),
-            )
-            if identity.local_rank >= identity.local_world:
-                raise ProtocolError("local_rank must be below local_world")
-            nonce = _matching(_HEX, rest.get("nonce", ""))
-            return Hello(proof, identity, _held(rest.get("held")), nonce)
-    raise ProtocolError("not the answer to a challenge")
+    found = _object(line)
+    proof, held = _text(found.get("proof")), found.get("held")
+    identity = _made(Identity, found)
+    back = None if held is None else _made(Held, held)
+    return Hello(proof, identity, back, _matching(_HEX)(found.get("nonce", "")))
 
 
 def parse_from_member(line: bytes) -> FromMember:
@@ -332,34 +458,7 @@ def parse_from_member(line: bytes) -> FromMember:
     Raises:
         ProtocolError: it is not something that a member may say.
     """
-    match _object(line):
-        case {"ping": number}:
-            return Ping(_whole(number))
-        case {"progress": {**measures}}:
-            return Measured(_measures(measures))
-        case {"ready": {"step": step, "cause": str(cause), "error": str(error), **rest}}:
-            if cause not in CAUSES:
-                raise ProtocolError("not a cause")
-            lineage, launcher = _whole(rest.get("lineage", 0)), rest.get("launcher", "")
-            if launcher not in LAUNCHERS:
-                raise ProtocolError("not a launcher")
-            return Ready(_step(step), cause, error[-MAX_ERROR:], lineage, launcher)
-        case {"store": endpoint, "generation": generation}:
-            return StoreAt(_endpoint(endpoint), _whole(generation))
-        case {"broken": generation}:
-            return Broken(_whole(generation))
-        case {"working": True}:
-            return Working()
-        case {"leave": True}:
-            return Leave()
-        case {"finishing": True}:
-            return Finishing()
-        case {"done": True}:
-            return Done()
-        case {"batch": {"doing": str(doing), **rest}} if doing in _DOINGS:
-            trains = rest.get("trains") is True
-            return Batch(doing, _step(rest.get("step")), trains, *_about_steps(dict(rest)))
-    raise ProtocolError("not a message that the keeper knows")
+    return cast(FromMember, _parse(line, _FROM_MEMBER))
 
 
 def parse_from_keeper(line: bytes) -> FromKeeper:
@@ -368,116 +467,23 @@ def parse_from_keeper(line: bytes) -> FromKeeper:
     Raises:
         ProtocolError: it is not something that the keeper says.
     """
+    return cast(FromKeeper, _parse(line, _FROM_KEEPER))
+
+
+def _parse(line: bytes, kinds: Mapping[str, type[Any]]) -> Any:
     found = _object(line)
-    for key, read in _FROM_KEEPER.items():
-        if key in found:
-            try:
-                return read(found)
-            except (LookupError, TypeError, ValueError) as error:
-                raise ProtocolError(f"not a '{key}' of the keeper: {error}") from error
-    raise ProtocolError("not a message of the keeper")
-
-
-def _read_generation(found: dict[str, Any]) -> Generation:
-    fields = found["generation"]
-    store = fields["store"]
-    return Generation(
-        number=_whole(fields["number"]),
-        rank=_whole(fields["rank"], _MAX_WORLD),
-        world=_whole(fields["world"], _MAX_WORLD),
-        alone=fields["alone"] is True,
-        store=None if store is None else _endpoint(store),
-        members=tuple(
-            Peer(_whole(task), _matching(NAME, node), _whole(local, _MAX_LOCAL))
-            for task, node, local in fields["members"]
-        ),
-    )
-
-
-def _read_turn(fields: dict[str, Any]) -> Turn:
-    if fields["do"] not in _TURNS:
-        raise ProtocolError("not a turn")
-    return Turn(fields["do"], _step(fields["step"]), *_about_steps(fields))
-
-
-def _about_steps(fields: Mapping[Any, Any]) -> tuple[str, tuple[Step, ...], int]:
-    done = fields.get("done", [])
-    if not isinstance(done, list) or len(done) > MAX_STEPS:
-        raise ProtocolError("not the steps that are done")
-    steps = tuple(_step_done(one) for one in done)
-    return _matching(_WHAT, fields.get("what", "")), steps, _whole(fields.get("code", 0), 255)
-
-
-def _step_done(value: object) -> Step:
-    match value:
-        case [number, code, mark]:
-            return _whole(number), _whole(code, 255), _matching(_HEX, mark)
-    raise ProtocolError("not a step that is done")
-
-
-_FROM_KEEPER: dict[str, Callable[[dict[str, Any]], FromKeeper]] = {
-    "pong": lambda found: Pong(_whole(found["pong"])),
-    "change": lambda found: Change(
-        _whole(found["change"]), found["planned"] is True, str(found["why"])
-    ),
-    "generation": _read_generation,
-    "alone": lambda found: Alone(),
-    "released": lambda found: Released(),
-    "finished": lambda found: Finished(),
-    "dropped": lambda found: Dropped(str(found["dropped"])),
-    "turn": lambda found: _read_turn(found["turn"]),
-    "challenge": lambda found: Challenge(str(found["challenge"]), str(found["method"])),
-    "welcome": lambda found: Welcome(str(found["welcome"]["run"])),
-    "refused": lambda found: Refused(str(found["refused"]), found["retry"] is True),
-}
-
-
-def _plain(message: Hello | FromMember | _Small) -> dict[str, Any]:
-    match message:
-        case Hello(proof, identity, held, nonce):
-            who = asdict(identity) | {"role": identity.role.value}
-            back = None if held is None else asdict(held)
-            return {"proof": proof, **who, "held": back, "nonce": nonce}
-        case Ready(step, cause, error, lineage, launcher):
-            said = {"step": step, "cause": cause, "error": error[-MAX_ERROR:]}
-            more = {"lineage": lineage, "launcher": launcher}
-            return {"ready": said | {name: value for name, value in more.items() if value}}
-        case StoreAt(endpoint, generation):
-            return {"store": endpoint, "generation": generation}
-        case Measured(measures):
-            return {"progress": dict(measures)}
-        case Working() | Leave() | Finishing() | Done() | Alone() | Released() | Finished():
-            return {type(message).__name__.lower(): True}
-        case Change(number, planned, why):
-            return {"change": number, "planned": planned, "why": why}
-        case Challenge(nonce, method):
-            return {"challenge": nonce, "method": method}
-        case Welcome(run):
-            return {"welcome": {"run": run}}
-        case Refused(why, retry):
-            return {"refused": why, "retry": retry}
-        case Ping(value) | Pong(value) | Broken(value):
-            return {type(message).__name__.lower(): value}
-        case Dropped(why):
-            return {"dropped": why}
-        case Batch() | Turn():
-            return {type(message).__name__.lower(): asdict(message)}
-
-
-_OF_EACH_RANK = ("number", "rank", "world", "alone", "store")  # all but the members
-
-
-def _encode_generation(generation: Generation) -> bytes:
-    head = {name: getattr(generation, name) for name in _OF_EACH_RANK}
-    text = json.dumps(head, separators=(",", ":"))[:-1]
-    members = _encode_members(generation.members)
-    return f'{{"generation":{text},"members":{members}}}}}\n'.encode()
-
-
-@lru_cache(maxsize=4)  # all members of a generation are sent the same list
-def _encode_members(members: tuple[Peer, ...]) -> str:
-    rows = [(peer.task, peer.node, peer.local_rank) for peer in members]
-    return json.dumps(rows, separators=(",", ":"))
+    kind = next((one for one in found if one in kinds), None)
+    if kind is None:
+        raise ProtocolError("not a message of this version")
+    made, value = kinds[kind], found[kind]
+    if made in _NESTED:
+        return _made(made, value)
+    first = next(iter(_READERS[made]), None)
+    if first is not None:
+        found[first] = value
+    elif value is not True:
+        raise ProtocolError(f"'{kind}' says nothing more")
+    return _made(made, found)
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -490,62 +496,12 @@ def _object(line: bytes) -> dict[str, Any]:
     return found
 
 
-def _whole(value: object, most: int = _MAX_WHOLE, least: int = 0) -> int:
-    if type(value) is not int or not least <= value <= most:  # True is an int to isinstance
-        raise ProtocolError(f"not a whole number from {least} to {most}")
-    return value
-
-
-def _step(value: object) -> int:
-    return _whole(value, least=-1)
-
-
-def _matching(pattern: re.Pattern[str], value: object) -> str:
-    if not isinstance(value, str) or not pattern.match(value):
-        raise ProtocolError("not a name or an address")
-    return value
-
-
-def _endpoint(value: object) -> str:
-    endpoint = _matching(_ADDRESS, value)
-    if not parse_address(endpoint)[1]:
-        raise ProtocolError("nobody listens at port 0")
-    return endpoint
-
-
-def _role(text: str) -> Role:
+def _made(made: type[Made], found: Any) -> Made:
+    """Return a message of these values, each as its field allows it."""
+    if not isinstance(found, dict):
+        raise ProtocolError(f"not the fields of a message '{made.__name__}'")
     try:
-        return Role(text)
-    except ValueError as error:
-        raise ProtocolError("not a role") from error
-
-
-def _held(value: object) -> Held | None:
-    match value:
-        case None:
-            return None
-        case {"generation": generation, "rank": rank, "world": world, **rest}:
-            held = Held(
-                _whole(generation, least=1),
-                _whole(rank, _MAX_WORLD),
-                _whole(world, _MAX_WORLD),
-                rest.get("alone") is True,
-            )
-            if held.rank < held.world:
-                return held
-    raise ProtocolError("not what a member can hold")
-
-
-def _measures(found: dict[Any, object]) -> tuple[tuple[str, float], ...]:
-    good = good_measures(found)
-    if not good or len(good) < len(found):
-        raise ProtocolError(f"progress is 1 to {MAX_MEASURES} names with finite numbers below 1e15")
-    return good
-
-
-def _is_measure(name: object, value: object) -> bool:
-    if not isinstance(name, str) or not _MEASURE_NAME.match(name):
-        return False
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return abs(value) < MAX_MEASURE  # not so of nan and inf, nor of integers beyond any float
+        readers = _READERS[made].items()
+        return made(**{name: read(found[name]) for name, read in readers if name in found})
+    except (TypeError, ValueError) as error:  # or a field is missing
+        raise ProtocolError(f"not a message '{made.__name__}': {error}") from error

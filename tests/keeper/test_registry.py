@@ -151,7 +151,7 @@ def test_a_field_that_cannot_be_ends_the_connection(
 @pytest.mark.parametrize(
     "said",
     [
-        {"ready": {"step": 1}},
+        {"ready": {"step": "1"}},
         {"ready": {"step": -2, "cause": "new", "error": ""}},
         {"ready": {"step": 1, "cause": "fun", "error": ""}},
         {"store": "somewhere", "generation": 1},
