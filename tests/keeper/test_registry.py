@@ -389,7 +389,10 @@ def test_a_flood_of_refusals_is_one_line_in_the_log(
     assert "from 127.0.0.1: to trainer 12: the secret is wrong" in said
 
 
-def test_progress_reaches_the_controller_but_not_faster_than_it_should(keeper: Inside) -> None:
+def test_progress_reaches_the_controller_but_not_faster_than_it_should(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bftrainer_slurm.keeper.registry.PROGRESS_EVERY_S", 600.0)
     with Wire(keeper.port) as wire:
         wire.hello()
         for samples in range(100):
