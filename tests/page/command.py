@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 from PIL import Image
-from selenium.webdriver import Chrome
 from starlette.types import ASGIApp
 
 from bftrainer_slurm.reader.facts import Facts
@@ -59,9 +58,9 @@ def _take_pictures(url: str, folder: Path, week: Week) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with browser() as driver:
         for name, width, height, dark, start in (
-            ("page-nodes", 1200, 1250, False, "#key=made-up"),
-            ("page-dark", 1200, 1250, True, "#key=made-up"),
-            ("page-phone", 400, 1500, False, "#key=made-up"),
+            ("page-nodes", 1200, 1250, False, "?span=86400#key=made-up"),
+            ("page-dark", 1200, 1250, True, "?span=86400#key=made-up"),
+            ("page-phone", 400, 1500, False, "?span=86400#key=made-up"),
             ("page-story", 1200, 1150, False, f"#key=made-up&trainer={_remarkable(week)}"),
         ):
             look(driver, width, height, dark, phone=width < 600)
@@ -70,16 +69,10 @@ def _take_pictures(url: str, folder: Path, week: Week) -> None:
             wait_until_drawn(driver)
             if "trainer" in start:
                 driver.execute_script("document.getElementById('story').scrollIntoView()")
-            else:
-                _show_days(driver)
             time.sleep(1.5)
             picture = Image.open(io.BytesIO(driver.get_screenshot_as_png()))
-            picture.convert("RGB").quantize(96).save(folder / f"{name}.png", optimize=True)
+            picture.convert("RGB").quantize(256).save(folder / f"{name}.png", optimize=True)
             click.echo(f"{folder / name}.png")
-
-
-def _show_days(driver: Chrome) -> None:
-    driver.execute_script("document.querySelector('#spans button:nth-child(3)').click()")
 
 
 def _remarkable(week: Week) -> int:

@@ -117,7 +117,7 @@ async function showNodes() {
   if (mine !== shownMap) return;
   giveColors([...(chosen ? [chosen] : []), ...found.trainers.map((one) => one.array).filter((array) => array !== chosen)]);
   map.show(found);
-  if (now) showTrainers();
+  if (now) { showTrainers(); showStory().catch(complain); }
   const width = (found.to_s - found.from_s) / found.columns;
   const times = found.sums.idle.map((_, n) => found.from_s + (n + 0.5) * width);
   charts.chart($("pool-chart"), () => charts.pool(times, [found.from_s, found.to_s], found.sums.trainers, found.sums.idle));
@@ -150,7 +150,7 @@ function showLegend({sums, trainers}) {
     entry(style("--ordinary"), `ordinary jobs: ${mean(sums.ordinary)} nodes in the mean`), entry(style("--idle"), `idle: ${mean(sums.idle)}`),
     entry(style("--out"), `out of service: ${mean(sums.out)}`), entry(style("--unseen"), "not observed"),
     ...trainers.slice(0, COLORS).map((one) => entry(trainerColor(one.array), `${called(one)}: ${hours([one])}`)),
-    rest.length ? entry(style("--trainers"), `${rest.length} more trainers: ${hours(rest)}`) : "");
+    rest.length ? entry(style("--trainers"), `${rest.length} more: ${hours(rest)}`) : "");
 }
 
 function showMapTables({sums, trainers}, times, width) {
