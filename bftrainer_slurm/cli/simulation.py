@@ -20,7 +20,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.goodput import Loss
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.pauses import RescaleCosts
-from bftrainer_slurm.controller.state.profiles import Appraisal
+from bftrainer_slurm.controller.state.profiles import Estimate
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -168,7 +168,7 @@ def _controller(
         clock=lambda: cluster.now_s,
         pacer=Pacer(settings.rpcs_per_s, lambda: cluster.now_s, lambda seconds: None),
         mine=lambda trainer: True,
-        appraiser=_Appraiser(cluster, options),
+        performance=_PerformanceModel(cluster, options),
     )
     try:
         yield Controller(world, settings)
@@ -222,7 +222,7 @@ def _policy(name: str, planner: PlanMaker, cluster: SimulatedCluster, trace: Tra
     raise ValueError(f"no policy {name}")
 
 
-class _Appraiser:
+class _PerformanceModel:
     """Knows everything about simulated trainers, except their curves if these are learnt.
 
     Simulated trainers report nothing.
@@ -233,13 +233,13 @@ class _Appraiser:
         self._scale = options.rescale_scale
         self._learning = Learning() if options.learn_curves else None
 
-    def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
+    def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
         """Return what each of the trainers is to be planned with."""
         trainers = [self._cluster.at_work[view.array] for view in views]
         curves = self._curves(trainers, now_s)
         expected = {} if self._learning is None else self._learning.expected
         return [
-            Appraisal(
+            Estimate(
                 curve,
                 self.costs(view, now_s),
                 min(1.0, one.samples / one.spec.total_samples),

@@ -104,7 +104,7 @@ def run(
 
 def _begun(world: World, live: LiveSettings) -> Controller:
     """Return a controller that knows no more than Slurm and the history tell it."""
-    fresh = replace(world, appraiser=Profiles(world.history.measurements))
+    fresh = replace(world, performance=Profiles(world.history.measurements))
     return Controller(fresh, live.settings)
 
 
@@ -136,7 +136,7 @@ def _world(
         clock=time.time,
         pacer=pacer,
         mine=lambda trainer: scope.mine(trainer, settings.partition),
-        appraiser=Profiles(history.measurements),
+        performance=Profiles(history.measurements),
         hears=lambda: feed.hears,
     )
 

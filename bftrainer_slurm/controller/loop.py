@@ -57,10 +57,10 @@ class Controller:
         self.decision = Decision()
         self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
         self.registry = TrainerRegistry(world.history, settings, self._faults)
-        self._members = MemberNotes(world.history, world.appraiser)
+        self._members = MemberNotes(world.history, world.performance)
         self._cluster = ClusterState(world.history, settings)
         self._decider = Decider(
-            world.planner, world.appraiser, world.history, settings, self._faults
+            world.planner, world.performance, world.history, settings, self._faults
         )
         self._over: frozenset[int] = frozenset()  # arrays that are gone: the keeper has not heard
         self._tidy_s = world.clock() + _SURE_S
@@ -156,7 +156,7 @@ class Controller:
             world.history.tally(array),
             self.registry.reported(array),
             self._faults.why.get(array) or self.decision.stuck.get(array),
-            world.appraiser.known(view, now_s) | {"plan": self._explained[1].get(str(array))},
+            world.performance.known(view, now_s) | {"plan": self._explained[1].get(str(array))},
             self._join_notice(view),
             now_s,
         )
@@ -217,7 +217,7 @@ class Controller:
         kept = arrays - registry.replaced
         over = (self._over | before) - kept
         self._over = frozenset(array for array in over if not world.groups.end(array))
-        world.appraiser.forget(kept)
+        world.performance.forget(kept)
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
             world.history.forget_old(now_s, arrays)
@@ -227,7 +227,7 @@ class Controller:
         """Remember until when trainers stand still, if their places differ from ``before``."""
         for view in self.registry.views:
             with self._faults.of(view.array):
-                had, costs = before.get(view.array), self.world.appraiser.costs(view, now_s)
+                had, costs = before.get(view.array), self.world.performance.costs(view, now_s)
                 self.registry.put({view.array: note_change(view, had, costs, now_s)})
 
     def _act(self, actions: Iterable[Action]) -> None:
@@ -271,7 +271,7 @@ class Controller:
                     self.schedule.again(apart.due_s)
 
     def _join_notice(self, view: TrainerView) -> JoinNotice | None:
-        joined, reported = self.world.appraiser.joined(view), self.registry.reported(view.array)
+        joined, reported = self.world.performance.joined(view), self.registry.reported(view.array)
         patience_s = self._members.join_times.patience_s
         return join_notice(view, reported.group, joined, self.world.hears(), patience_s)
 

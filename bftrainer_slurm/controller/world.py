@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.profiles import Appraiser
+from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.slurm.gateway import Gateway
@@ -18,7 +18,7 @@ from bftrainer_slurm.slurm.gateway import Gateway
 class World:
     """What the loop works with.
 
-    ``mine`` says which trainers this controller runs, ``appraiser`` knows what they can do,
+    ``mine`` says which trainers this controller runs, ``performance`` knows what they can do,
     ``hears`` whether the notes of elements come through.
     """
 
@@ -29,5 +29,5 @@ class World:
     clock: Callable[[], float]
     pacer: Pacer
     mine: Callable[[Trainer], bool]
-    appraiser: Appraiser
+    performance: PerformanceModel
     hears: Callable[[], bool] = lambda: False

@@ -117,9 +117,9 @@ class Controller:
             self._told[key] = len(one.generations)
         views = [_view(key, len(one.held)) for key, one in enumerate(learners)]
         now_s = max(self._time_s.values(), default=0.0)
-        appraisals = self._profiles.appraise(views, now_s)
+        estimates = self._profiles.estimates(views, now_s)
         return Curves(
-            [one.curve for one in appraisals], [one.expected or one.curve for one in appraisals]
+            [one.curve for one in estimates], [one.expected or one.curve for one in estimates]
         )
 
     def _report(self, key: int, rescales: int, looks: list[Measurement]) -> None:

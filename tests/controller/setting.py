@@ -103,9 +103,9 @@ class Setting:
 
     def started(self) -> Controller:
         """Return a controller that has just been started."""
-        self.appraiser = Profiles(self.history.measurements)
+        self.performance = Profiles(self.history.measurements)
         about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
-        return started(*about, self.told, self.appraiser)
+        return started(*about, self.told, self.performance)
 
     def turn(self, seconds: float = 5.0) -> None:
         """Let time pass, and the controller look."""

@@ -15,7 +15,7 @@ def costing(setting: Setting) -> list[float]:
     def costs(view: TrainerView, now_s: float) -> RescaleCosts:
         return RescaleCosts(costs_s[-1], costs_s[-1], 30.0)
 
-    setting.appraiser.costs = costs  # type: ignore[method-assign]
+    setting.performance.costs = costs  # type: ignore[method-assign]
     return costs_s
 
 

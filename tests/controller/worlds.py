@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.profiles import Appraiser, Profiles
+from bftrainer_slurm.controller.state.profiles import PerformanceModel, Profiles
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.controller.world import World
@@ -56,7 +56,7 @@ def started(
     clock: Callable[[], float],
     settings: Settings,
     groups: Groups | None = None,
-    appraiser: Appraiser | None = None,
+    performance: PerformanceModel | None = None,
     hears: Callable[[], bool] = lambda: False,
 ) -> Controller:
     """A controller that has just been started; nothing holds up its commands."""
@@ -68,7 +68,7 @@ def started(
         clock=clock,
         pacer=Pacer(1e9, clock, lambda _: None),
         mine=lambda _: True,
-        appraiser=appraiser or Profiles(history.measurements),
+        performance=performance or Profiles(history.measurements),
         hears=hears,
     )
     return Controller(world, settings)

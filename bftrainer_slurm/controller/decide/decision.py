@@ -46,7 +46,7 @@ from bftrainer_slurm.controller.decide.verdicts import judge
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.profiles import Appraiser
+from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import Faults
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.controller.state.view import TrainerView, without
@@ -111,7 +111,7 @@ class Decider:
     """Decides turn after turn."""
 
     planner: PlanMaker
-    appraiser: Appraiser
+    performance: PerformanceModel
     history: History
     settings: Settings
     faults: Faults
@@ -204,9 +204,9 @@ class Decider:
         if soon := soon_available(picture, off):
             by_then |= growable(idle | soon, picture, settings) & soon
         growing = off | nodes_off(for_growth(picture, settings))
-        objective, appraiser = self._objective, self.appraiser
+        objective, performance = self._objective, self.performance
         build = partial(
-            problem_of, picture, by_then, objective, appraiser, hardware, eligible, growing
+            problem_of, picture, by_then, objective, performance, hardware, eligible, growing
         )
         told = on((*bars, *for_growth(picture, settings), *eligible.bars), unused)
         decision = Decision(

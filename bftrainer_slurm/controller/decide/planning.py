@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.decide.bars import Eligibility
 from bftrainer_slurm.controller.decide.parts import offered
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.profiles import Appraisal, Appraiser
+from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Place, ThroughputCurve, nodes_of
 from bftrainer_slurm.planner.instance import document_of
@@ -41,7 +41,7 @@ def problem_of(
     picture: Picture,
     free: frozenset[Place],
     objective: Objective,
-    appraiser: Appraiser,
+    performance: PerformanceModel,
     hardware: Mapping[str, str],
     eligible: Eligibility,
     off: frozenset[str] = frozenset(),
@@ -54,11 +54,11 @@ def problem_of(
     """
     now_s, life_s = picture.now_s, picture.life_s
     chosen = _who_can_use_nodes(picture, eligible)
-    appraisals = appraiser.appraise(chosen, now_s)
+    estimates = performance.estimates(chosen, now_s)
     if not exploring:
-        appraisals = [replace(one, curve=one.expected or one.curve) for one in appraisals]
+        estimates = [replace(one, curve=one.expected or one.curve) for one in estimates]
     facts = [
-        _facts(view, appraisal, now_s) for view, appraisal in zip(chosen, appraisals, strict=True)
+        _facts(view, estimate, now_s) for view, estimate in zip(chosen, estimates, strict=True)
     ]
     curves = curves_of(objective, facts)
     pool = free.union(*(view.places for view in chosen))
@@ -67,8 +67,8 @@ def problem_of(
     gpus = {node: max(picture.snapshot.shared[node].gpus, count) for node, count in parts.items()}
     classes = _classes(names, hardware, _barred(chosen, eligible, names), gpus)
     trainers = tuple(
-        _planned_trainer(view, appraisal, curve, picture, classes)
-        for view, appraisal, curve in zip(chosen, appraisals, curves, strict=True)
+        _planned_trainer(view, estimate, curve, picture, classes)
+        for view, estimate, curve in zip(chosen, estimates, curves, strict=True)
     )
     return Problem(
         names,
@@ -124,29 +124,29 @@ def _class_name(kind: str, kept_out: Iterable[int], gpus: int) -> str:
     return " not ".join([f"{name} of {gpus} GPUs" if gpus else name, *map(str, kept_out)])
 
 
-def _facts(view: TrainerView, appraisal: Appraisal, now_s: float) -> Facts:
+def _facts(view: TrainerView, estimate: Estimate, now_s: float) -> Facts:
     record = view.trainer.record
     last_s = max(view.submit_s, view.state.trained_s)
     return Facts(
-        curve=appraisal.curve,
+        curve=estimate.curve,
         min_nodes=record.min_nodes,
         max_nodes=record.max_nodes,
         weight=record.spec.weight,
         user=view.trainer.user,
         nodes=len(view.placed),
         waited_s=0.0 if view.placed else max(0.0, now_s - last_s),
-        done=appraisal.done,
+        done=estimate.done,
     )
 
 
 def _planned_trainer(
     view: TrainerView,
-    appraisal: Appraisal,
+    estimate: Estimate,
     curve: ThroughputCurve,
     picture: Picture,
     classes: Mapping[NodeClass, tuple[int, ...]],
 ) -> PlannedTrainer:
-    record, costs = view.trainer.record, appraisal.costs
+    record, costs = view.trainer.record, estimate.costs
     start_s = min(costs.start_s, _MOST_OF_FORWARD * picture.forward_time_s)
     least, most = record.min_nodes, min(record.max_nodes, _elements(view))
     allowed = view.sizes_now(picture.now_s)
@@ -163,7 +163,7 @@ def _planned_trainer(
         rescale_down_s=costs.down_s,
         paused_s=max(0.0, view.state.paused_until_s - picture.now_s),
         start_cost=start_s * curve.at(least),
-        loss_s=appraisal.loss_s,
+        loss_s=estimate.loss_s,
         barred=frozenset(one.name for one, out in classes.items() if view.array in out),
         sizes=sizes,
         gpus=view.trainer.demands.gpus,

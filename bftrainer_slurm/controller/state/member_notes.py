@@ -22,7 +22,7 @@ from bftrainer_slurm.controller.state.failing import blameless, failed, recovere
 from bftrainer_slurm.controller.state.goodput import Work, worked
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinTimes, ReportedGroup
-from bftrainer_slurm.controller.state.profiles import Appraiser
+from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
@@ -66,11 +66,11 @@ def reported_before(history: History, array: int) -> ReportedState:
 
 
 class MemberNotes:
-    """Takes what members tell; the appraiser learns from it, the history shows it."""
+    """Takes what members tell; the performance model learns from it, the history shows it."""
 
-    def __init__(self, history: History, appraiser: Appraiser) -> None:
+    def __init__(self, history: History, performance: PerformanceModel) -> None:
         self._history = history
-        self._appraiser = appraiser
+        self._performance = performance
         self._ahead = False  # said once
         self.join_times = JoinTimes()
 
@@ -93,7 +93,7 @@ class MemberNotes:
                 self.join_times.formed(view, reported.group, reform.nodes, reform.time_s)
                 reported.launcher = reform.launcher or reported.launcher
                 reported.group.formed(reform.nodes, reform.time_s)
-                self._appraiser.reformed(view, reform)
+                self._performance.reformed(view, reform)
                 return replace(state, size=state.size.formed(reform.nodes))
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
                 reported.group.script = script
@@ -126,7 +126,7 @@ class MemberNotes:
         reported.group.alone = bool(said.alone)
         before, submit_s = reported.work, view.submit_s
         reported.work = worked(before, said, submit_s, view.since_s)
-        self._appraiser.progressed(view, said, reported.work.loss)
+        self._performance.progressed(view, said, reported.work.loss)
         if before and (pause_s := reported.work.rescaling_s - before.rescaling_s) > 0:
             nodes = said.nodes or len(view.placed)
             self._history.add_pause(view.array, now_s, nodes, pause_s)

@@ -1,6 +1,6 @@
 """What plans know of trainers: their measurements, now and earlier under the same name.
 
-Reports in, appraisals out. A curve changes only when measurements say something new, so that
+Reports in, estimates out. A curve changes only when measurements say something new, so that
 noise does not make plans.
 """
 
@@ -36,7 +36,7 @@ _ANOTHER_SCRIPT = 0.25  # a larger relative difference shows another script of t
 
 
 @dataclass(frozen=True, slots=True)
-class Appraisal:
+class Estimate:
     """What a plan knows of a trainer.
 
     ``curve`` is in samples/s (or in any unit, if only its shape is known); ``done`` is the share of
@@ -51,7 +51,7 @@ class Appraisal:
     loss_s: float = 0.0
 
 
-class Appraiser(Protocol):
+class PerformanceModel(Protocol):
     """Knows trainers; the daemon's learns from what they report."""
 
     def progressed(self, view: TrainerView, report: Report, loss: Loss) -> None:
@@ -63,8 +63,8 @@ class Appraiser(Protocol):
     def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
         """Return what a change of size costs this trainer, as far as is known now."""
 
-    def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
-        """Return an appraisal of each trainer, in their order."""
+    def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
+        """Return an estimate of each trainer, in their order."""
 
     def joined(self, view: TrainerView) -> bool:
         """Return whether its elements have ever formed a group with the keeper's help."""
@@ -125,7 +125,7 @@ class _Known:
 
 
 class Profiles:
-    """All trainers, by array. Has the methods of an ``Appraiser``."""
+    """All trainers, by array. Has the methods of a ``PerformanceModel``."""
 
     def __init__(self, measurements: Measurements) -> None:
         self._measurements = measurements
@@ -163,8 +163,8 @@ class Profiles:
         down_s = cost_s(prior.down_s, self._costs(known, grew=False), now_s)
         return RescaleCosts(up_s, down_s, prior.start_s)
 
-    def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
-        """Return the appraisals for a plan."""
+    def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
+        """Return the estimates for a plan."""
         standings = {
             view.array: Standing(
                 self._fit(view.array, known),
@@ -177,7 +177,7 @@ class Profiles:
         curves = self._exploration.curves(standings, now_s)
         expected = self._exploration.expected
         return [
-            Appraisal(
+            Estimate(
                 *(curves[view.array], self.costs(view, now_s)),
                 expected=expected[view.array],
                 loss_s=self._trainer(view).loss.seconds,

@@ -24,7 +24,7 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.passes import BackfillForecast
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.problems import past_problem
-from bftrainer_slurm.controller.state.profiles import Appraisal, Profiles
+from bftrainer_slurm.controller.state.profiles import Estimate, Profiles
 from bftrainer_slurm.controller.state.registry import Faults
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -67,10 +67,10 @@ class OddTrainers(Profiles):
         super().__init__(History(":memory:").measurements)
         self.odd = set(odd)
 
-    def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
+    def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
         if self.odd & {view.array for view in views}:
             raise ZeroDivisionError("of this trainer's curve")
-        return super().appraise(views, now_s)
+        return super().estimates(views, now_s)
 
 
 class BrokenPlanner(Planner):
@@ -90,14 +90,14 @@ class Deciding:
         settings: Settings | None = None,
         history: History | None = None,
     ) -> None:
-        self.planner, self.faults, self.appraiser = (
+        self.planner, self.faults, self.performance = (
             planner or Planner(),
             Faults(),
             OddTrainers(*odd),
         )
         self.decider = Decider(
             self.planner,
-            self.appraiser,
+            self.performance,
             history or History(":memory:"),
             settings or Settings(),
             self.faults,
@@ -187,7 +187,7 @@ def test_it_keeps_its_nodes_and_its_upkeep() -> None:
 def test_once_it_can_be_planned_for_again_it_is() -> None:
     deciding = Deciding(ARRAY)
     deciding(view(HELD), other(HELD))
-    deciding.appraiser.odd.clear()
+    deciding.performance.odd.clear()
     assert who_grows(deciding(view(HELD), other(HELD))) == {ARRAY, OTHER}
 
 

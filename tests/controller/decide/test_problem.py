@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.decide.bars import Bar, Eligibility
 from bftrainer_slurm.controller.decide.planning import problem_of, same_question
 from bftrainer_slurm.controller.state.pauses import RescaleCosts
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
-from bftrainer_slurm.controller.state.profiles import Appraisal
+from bftrainer_slurm.controller.state.profiles import Estimate
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve
 from bftrainer_slurm.planner.objectives import find
@@ -31,9 +31,9 @@ class Known:
     def costs(self, _: TrainerView, now_s: float) -> RescaleCosts:
         return RescaleCosts(18.0, 12.0, start_s=8.0)
 
-    def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
+    def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
         curve = ThroughputCurve((0, 1, 4), (0.0, 5.0, 20.0))
-        return [Appraisal(curve, self.costs(view, now_s)) for view in views]
+        return [Estimate(curve, self.costs(view, now_s)) for view in views]
 
 
 known: Any = Known()
@@ -212,8 +212,8 @@ def test_a_plan_stands_until_a_change_loses_much_more_or_less(
 
 def test_the_planner_is_told_what_a_change_loses() -> None:
     class Loses(Known):
-        def appraise(self, views: Sequence[TrainerView], now_s: float) -> list[Appraisal]:
-            return [replace(one, loss_s=700.0) for one in super().appraise(views, now_s)]
+        def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
+            return [replace(one, loss_s=700.0) for one in super().estimates(views, now_s)]
 
     seen: Any = picture(view(ON_N1, HELD))
     problem = problem_of(seen, places("n7"), find("speedup"), Loses(), {}, Eligibility())  # type: ignore[arg-type]

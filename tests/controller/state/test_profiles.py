@@ -52,7 +52,7 @@ def train(
 
 
 def curve(profiles: Profiles, one: TrainerView) -> ThroughputCurve:
-    return profiles.appraise([one], NOW_S)[0].curve
+    return profiles.estimates([one], NOW_S)[0].curve
 
 
 def test_a_trainer_that_nobody_has_measured_is_assumed_to_scale_well_but_not_for_free() -> None:
@@ -113,7 +113,7 @@ def test_trainers_that_only_count_steps_are_planned_in_the_unit_of_the_others() 
     known, relative = view(array=1, name="known"), view(array=2, name="relative")
     train(profiles, known, 40_000.0)
     train(profiles, relative, 2.0, unit="steps")
-    curves = [one.curve for one in profiles.appraise([known, relative], NOW_S)]
+    curves = [one.curve for one in profiles.estimates([known, relative], NOW_S)]
     assert curves[1].at(4) == pytest.approx(curves[0].at(4), rel=0.2)
 
 
@@ -126,7 +126,7 @@ def test_a_liar_gains_no_more_than_what_is_possible(rates: tuple[float, float]) 
     grown = view(array=2, nodes=4, name="liar")
     train(profiles, grown, rates[1], NOW_S + 200, generation=2)
     unknown = view(array=3, nodes=0, name="unknown")
-    mine, its, none = (one.curve for one in profiles.appraise([honest, grown, unknown], NOW_S))
+    mine, its, none = (one.curve for one in profiles.estimates([honest, grown, unknown], NOW_S))
     assert mine.at(4) == pytest.approx(400, rel=0.05)
     assert all(map(math.isfinite, its.values))
     assert all(its.at(nodes) <= 1.3 * nodes * its.at(1) for nodes in range(1, MOST + 1))
