@@ -13,13 +13,14 @@ from pathlib import Path
 class OrdinaryJob:
     """A job of ``nodes`` nodes that sleeps ``runs_s`` seconds, submitted at ``at_s``.
 
-    Its time limit in Slurm is ``minutes``.
+    Its time limit in Slurm is ``minutes``. It has ``gpus`` of each node; 0: whole nodes.
     """
 
     at_s: float
     nodes: int
     runs_s: float
     minutes: int = 5
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ date +%s.%N > {name}.end
 """
 _TICK_S = 0.5
 Run = Callable[..., subprocess.CompletedProcess[str]]
-_SBATCH = ("sbatch", "--parsable", "--exclusive")
+_SBATCH = ("sbatch", "--parsable")
 
 
 def run_stream(
@@ -121,7 +122,8 @@ def submit_job(job: OrdinaryJob, name: Path, run: Run) -> Submitted:
     """Submit one job, which notes when it starts and ends in files called ``name``."""
     script = _SCRIPT.format(minutes=job.minutes, name=name, runs_s=job.runs_s)
     submit_s = time.time()
-    done = run(*_SBATCH, f"--nodes={job.nodes}", input=script)
+    part = f"--gpus-per-node={job.gpus}" if job.gpus else "--exclusive"
+    done = run(*_SBATCH, f"--nodes={job.nodes}", part, input=script)
     return Submitted(job, int(done.stdout), submit_s, name)
 
 

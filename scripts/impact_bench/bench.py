@@ -67,8 +67,10 @@ def measure(
     logs: Path,
     tell: Tell,
     reordered: bool = False,
+    gpus: int = 0,
+    parts: Sequence[int] = (),
 ) -> Measured:
-    """Run the stream on private clusters.
+    """Run the stream on private clusters, with ``gpus`` a node; ``parts`` as in ``training``.
 
     Without a ``kind`` no side has trainers, which shows how much two equal sides differ. With
     ``reordered``, Slurm on the second side prefers other nodes every few seconds.
@@ -78,12 +80,21 @@ def measure(
         TimeoutError: a cluster does not become idle, slurmctld does not look for jobs to start, or
             the trainers do not run.
     """
-    measured = Measured(Side("without"), Side("with"), nodes)
+    measured = Measured(Side("without"), Side("with"), nodes, max(1, gpus))
     sides = (measured.off, measured.on)
     with ExitStack() as stack:
         conf = (*_CONF, *pace.conf)
         sites = [
-            stack.enter_context(prepared_site(nodes, conf=conf, kill_wait=KILL_WAIT_S, tell=tell))
+            stack.enter_context(
+                prepared_site(
+                    nodes,
+                    conf=conf,
+                    kill_wait=KILL_WAIT_S,
+                    tell=tell,
+                    gpus=gpus,
+                    share=bool(parts),
+                )
+            )
             for _ in sides
         ]
         if reordered:
@@ -91,7 +102,9 @@ def measure(
         for site, side in zip(sites, sides, strict=True):
             stack.callback(_keep_logs, site, logs / side.name)
             stack.callback(_end_left_behind, site)
-        trainers = training(sites[1], nodes, kind, pace.controller) if kind else nullcontext()
+        trainers = nullcontext()
+        if kind:
+            trainers = training(sites[1], nodes, kind, pace.controller, parts)
         with trainers as measured.on.work:
             tell("the stream begins")
             _run_both(sites, sides, stream, pace)

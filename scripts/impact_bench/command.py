@@ -41,6 +41,8 @@ def parsed_settings(
 @bench_command(LabError, TimeoutError)
 @number("--jobs", 100, 2, 10_000, "How many ordinary jobs, on each side.")
 @number("--nodes", 8, 2, 64, "Of each private cluster; all are this host.")
+@number("--gpus", 0, 0, 16, "GPUs a node: ordinary jobs of 1 to 16 GPUs share nodes.")
+@click.option("--whole", is_flag=True, help="With --gpus: trainers have whole nodes only.")
 @click.option("--seed", type=int, default=1, help="Of the stream of jobs.")
 @number(
     "--load",
@@ -83,6 +85,8 @@ def parsed_settings(
 def main(
     jobs: int,
     nodes: int,
+    gpus: int,
+    whole: bool,
     seed: int,
     load: float,
     trainers: str,
@@ -101,18 +105,22 @@ def main(
     \b
     Examples:
       scripts/run bench-impact --jobs 25
+      scripts/run bench-impact --nodes 4 --gpus 8
       scripts/run bench-impact --trainers hostile --set reserve_nodes=2 --out /var/tmp/hostile
     """
     try:
-        stream = busy_stream(jobs, nodes, seed, load)
+        stream = busy_stream(jobs, nodes, seed, load, gpus)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--load") from error
     pace = QUICK if quick else SITE
     pace = replace(pace, controller={**pace.controller, **settings})
     kind = None if null or reordered else trainers
+    parts = [] if whole or kind is None else parts_of(gpus)
     asked: dict[str, Any] = {
         "jobs": jobs,
         "nodes": nodes,
+        "gpus": gpus,
+        "parts": parts,
         "seed": seed,
         "load": load,
         "trainers": kind or "none",
@@ -122,7 +130,7 @@ def main(
     }
     machine = this_machine("mip")
     run = quicker(stream, QUICKER) if quick else stream
-    measured = measure(run, nodes, kind, pace, out / "logs", progress(), reordered)
+    measured = measure(run, nodes, kind, pace, out / "logs", progress(), reordered, gpus, parts)
     figures = figures_of(measured)
     document = report.document(measured, figures)
     parts = [_title(asked), *report.rendered(measured, figures)]
@@ -134,11 +142,23 @@ def main(
     return found
 
 
+def parts_of(gpus: int) -> list[int]:
+    """Return the GPUs of an element of each trainer: some of them fill whatever a node has free.
+
+    One trainer has at most one element on a node.
+    """
+    if gpus < 2:
+        return [1] * gpus
+    return [gpus // 2, *parts_of(gpus - gpus // 2)]
+
+
 def _title(asked: dict[str, Any]) -> str:
     controller = ", ".join(f"{key}={value}" for key, value in asked["controller"].items())
+    gpus = f" of {asked['gpus']} GPUs" if asked["gpus"] else ""
+    parts = f" with {', '.join(map(str, asked['parts']))} GPUs of a node" * bool(asked["parts"])
     return (
-        f"{asked['jobs']} ordinary jobs on {asked['nodes']} nodes, seed {asked['seed']}, "
-        f"load {asked['load']:g}; trainers: {asked['trainers']}"
+        f"{asked['jobs']} ordinary jobs on {asked['nodes']} nodes{gpus}, seed {asked['seed']}, "
+        f"load {asked['load']:g}; trainers: {asked['trainers']}{parts}"
         f"{', other nodes preferred every 7 s' * asked['reordered']}\n"
         f"Slurm: {', '.join(asked['slurm'])}; controller: {controller or 'its defaults'}"
     )

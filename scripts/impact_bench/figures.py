@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
 from typing import TypeAlias
 
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
@@ -55,6 +54,7 @@ class Measured:
     off: Side
     on: Side
     nodes: int
+    gpus: int = 1  # of a node; 1 where all have whole nodes
 
     @property
     def pairs(self) -> list[Pair]:
@@ -92,8 +92,9 @@ class Shares:
 class Figures:
     """All figures of both sides together.
 
-    ``idle_s`` are the node-seconds idle after a pass without trainers, ``long_s`` those of them in
-    holes that last another minute, ``used_s`` those that trainers had in the same time;
+    ``idle_s`` are the node-seconds (GPU-seconds, where jobs share nodes) idle after a pass without
+    trainers, ``long_s`` those of them in holes that last another minute, ``whole_s`` those of nodes
+    that are idle as a whole, ``used_s`` those that trainers had in the same time;
     ``passes`` are those of each side while both had jobs.
     """
 
@@ -101,6 +102,7 @@ class Figures:
     shares: Shares
     idle_s: float
     long_s: float
+    whole_s: float
     used_s: float
     passes: Mapping[str, int]
     out_of_phase_s: float
@@ -109,9 +111,11 @@ class Figures:
 
 def figures_of(measured: Measured) -> Figures:
     """Return the figures of both sides."""
-    off, on = measured.off, measured.on
-    holes_s = holes_after_pass_s(off, measured.nodes, off.begin_s + off.makespan_s)
-    idle_s, used_s = sum(holes_s), elements_s(on, on.begin_s + off.makespan_s)
+    off, on, gpus = measured.off, measured.on, measured.gpus
+    end_s = off.begin_s + off.makespan_s
+    holes_s = holes_after_pass_s(off, measured.nodes, end_s, gpus)
+    whole_s = gpus * sum(holes_after_pass_s(off, measured.nodes, end_s, gpus, slot=gpus))
+    idle_s, used_s = sum(holes_s), elements_s(on, on.begin_s + off.makespan_s, gpus)
     missed = passes_missed(measured)
     percent = 100 / len(missed)
     shares = Shares(
@@ -132,6 +136,7 @@ def figures_of(measured: Measured) -> Figures:
         shares=shares,
         idle_s=idle_s,
         long_s=sum(one for one in holes_s if one >= SHORTEST_LIMIT_S),
+        whole_s=whole_s,
         used_s=used_s,
         passes={off.name: len(off_s), on.name: len(on_s)},
         out_of_phase_s=out_of_phase_s(off_s, on_s),
@@ -182,42 +187,62 @@ def preempts(side: Side, start: Start) -> bool:
     return ("preempted", start.number) in side.log
 
 
-def holes_after_pass_s(side: Side, nodes: int, end_s: float) -> list[float]:
-    """Return how long a node is idle each time that jobs leave it idle, from begin to end.
+def holes_after_pass_s(
+    side: Side, nodes: int, end_s: float, gpus: int = 1, slot: int = 1
+) -> list[float]:
+    """Return how long a slot is idle each time that jobs leave it idle, from begin to end.
 
-    Each time counts from the first pass that began in it.
+    A slot are so many GPUs of a node that has ``gpus``; by default it is the node. Each time counts
+    from the first pass that began in it.
     """
-    busy: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for one in side.starts:
         if one.start_s is not None:
+            had = one.job.gpus or gpus
             for node in one.account.nodes:
-                busy[node].append((one.start_s, one.end_s or end_s))
+                changes[node] += [(one.start_s, -had), (one.end_s or end_s, had)]
+    passes = [(at_s, 0) for at_s in side.passes_s if at_s >= side.begin_s]
     names = [f"n{number}" for number in range(1, nodes + 1)]
-    return [hole_s for name in names for hole_s in _holes_s(sorted(busy[name]), side, end_s)]
+    return [
+        hole_s
+        for name in names
+        for hole_s in _holes_s([*changes[name], *passes], end_s, gpus, slot)
+    ]
 
 
-def _holes_s(busy: Iterable[tuple[float, float]], side: Side, end_s: float) -> Iterator[float]:
-    """Yield how long one node is idle each time, after a pass that began while it was."""
-    edges = [side.begin_s, *chain.from_iterable(busy), end_s]
-    for since_s, until_s in list(pairwise(edges))[::2]:
-        seen = side.passes_s[bisect_left(side.passes_s, since_s) :]
-        if seen:
-            yield max(0.0, min(until_s, end_s) - seen[0])
+def _holes_s(
+    events: Iterable[tuple[float, int]], end_s: float, gpus: int, slot: int
+) -> Iterator[float]:
+    """Yield how long slots of one node are idle each time; an event without a change is a pass."""
+    since_s: list[float] = []  # of each idle slot that a pass has seen
+    for at_s, change in sorted(events, key=lambda event: (event[0], event[1] == 0)):
+        if at_s > end_s:
+            break
+        gpus += change
+        slots = max(gpus, 0) // slot
+        while len(since_s) > slots:
+            yield at_s - since_s.pop()
+        if change == 0:
+            since_s += [at_s] * (slots - len(since_s))
+    yield from (end_s - one for one in since_s)
 
 
-def elements_s(side: Side, end_s: float) -> float:
+def elements_s(side: Side, end_s: float, gpus: int = 1) -> float:
     """Return the node-seconds of the elements (all but the ordinary jobs) from begin to end.
 
-    They are read from slurmctld's log; times are Unix seconds.
+    Where a node has several ``gpus``, they are GPU-seconds. They are read from slurmctld's log;
+    times are Unix seconds.
     """
+    parts = {} if side.work is None else side.work.parts
     used_s, jobs = 0.0, {one.number for one in side.starts}
     for (kind, job), times in side.log.items():
         if kind != "allocated" or job in jobs:
             continue
         ends_s = [at_s for at_s, _ in side.log.get(("known", job), ())]
-        for at_s, _ in times:
+        for at_s, array in times:
             until_s = next((one for one in ends_s if one >= at_s), end_s)
-            used_s += max(0.0, min(until_s, end_s) - max(at_s, side.begin_s))
+            had_s = max(0.0, min(until_s, end_s) - max(at_s, side.begin_s))
+            used_s += had_s * parts.get(array, gpus)
     return used_s
 
 

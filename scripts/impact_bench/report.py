@@ -37,8 +37,7 @@ def rendered(measured: Measured, found: Figures) -> list[str]:
         f"start delay of the ordinary jobs, s\n{_delays(found)}",
         _by_kind(measured),
         f"{_shares(found, len(on.starts))}\n"
-        f"idle after a pass, without trainers: {found.idle_s:,.0f} node-seconds, "
-        f"{found.long_s:,.0f} of them in holes of a minute or more; used: {found.used_s:,.0f}\n"
+        f"{_idle(measured, found)}\n"
         f"passes of backfill: {first} and {second}, "
         f"{found.out_of_phase_s:.3f} s out of phase at most",
         f"makespan: {off.makespan_s:.1f} s without trainers, {on.makespan_s:.1f} s with\n"
@@ -112,6 +111,18 @@ def _shares(found: Figures, jobs: int) -> str:
     return table(rows)
 
 
+def _idle(measured: Measured, found: Figures) -> str:
+    text = f"idle after a pass, without trainers: {found.idle_s:,.0f} "
+    text += "node-seconds, " if measured.gpus == 1 else "GPU-seconds, "
+    text += f"{found.long_s:,.0f} of them in holes of a minute or more; used: {found.used_s:,.0f}"
+    if measured.gpus > 1:
+        text += f"\nof whole nodes that were idle: {found.whole_s:,.0f}"
+        if measured.on.work is not None and measured.on.work.parts and found.whole_s:
+            ratio = found.used_s / found.whole_s
+            text += f"; used: {ratio:.2f} times what trainers of whole nodes could have"
+    return text
+
+
 def _by_kind(measured: Measured) -> str:
     """Split jobs by scheduler: only backfill's passes come at the same times on both sides."""
     pairs = measured.pairs
@@ -122,8 +133,10 @@ def _by_kind(measured: Measured) -> str:
         "started by backfill without": by_backfill,
         "started by the main scheduler without": by_main,
     }
-    for size in sorted({job.job.nodes for job, _ in pairs}):
-        kinds[f"nodes: {size}"] = [one for one in pairs if one[0].job.nodes == size]
+    for nodes, gpus in sorted({(job.job.nodes, job.job.gpus) for job, _ in pairs}):
+        kinds[f"nodes: {nodes}{f' x {gpus} GPUs' * bool(gpus)}"] = [
+            one for one in pairs if (one[0].job.nodes, one[0].job.gpus) == (nodes, gpus)
+        ]
     rows = [("difference by kind of job", "JOBS", "MEDIAN", "P95")]
     for text, those in kinds.items():
         if (found := compared(those)) is not None:
@@ -137,7 +150,7 @@ def _work(measured: Measured) -> str:
     if work is None:
         return ""
     return (
-        f"\ntrainers: on {work.nodes} nodes as the stream began, "
+        f"\ntrainers: {work.elements} elements as the stream began, "
         f"{work.left} elements left for jobs, {work.reclaimed} were reclaimed, "
         f"{measured.on.left_behind} processes left behind"
     )

@@ -18,16 +18,17 @@ BACKFILL = "sched/backfill: _attempt_backfill: beginning"
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT[\d:.]+)\] (.*)")
 _JOB = r"JobId=(?:\d+_\d+\()?(?P<{}>\d+)\)?"  # 13, or 5_1(13) of an array
 _KEY = _JOB.format("key")
-# Each kind of line has the job that it is kept by, and some have another one or a node: ``other``.
+_WITH_ARRAY = _KEY.replace(r"(?:\d+", r"(?:(?P<other>\d+)", 1)
+# Each kind of line has the job that it is kept by. ``other`` is its array, another job, or a node.
 _KINDS = {
-    "allocated": re.compile(rf"(?:sched: Allocate|_start_job: Started) {_KEY} "),
+    "allocated": re.compile(rf"(?:sched: Allocate|_start_job: Started) {_WITH_ARRAY} "),
     "backfilled": re.compile(rf"sched/backfill: _start_job: Started {_KEY} "),
     "preempted": re.compile(
         rf"preempted {_JOB.format('other')} has been requeued to reclaim resources for {_KEY}\b"
     ),
     "known": re.compile(rf"_slurm_rpc_epilog_complete: {_KEY} Node=(?P<other>\S+)"),
 }
-# Of each kind and job, in order: Unix seconds, and the other job or the node.
+# Of each kind and job, in order: Unix seconds, and the array, the other job or the node.
 Log: TypeAlias = Mapping[tuple[str, int], Sequence[tuple[float, str]]]
 
 
@@ -37,7 +38,7 @@ def read_log(lines: Iterable[str]) -> Log:
     for time_s, text in _timed(lines):
         for kind, pattern in _KINDS.items():
             if found := pattern.search(text):
-                other = found.groupdict().get("other", "")
+                other = found.groupdict().get("other") or ""
                 log[kind, int(found["key"])].append((time_s, other))
     return dict(log)
 

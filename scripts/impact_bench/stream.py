@@ -16,6 +16,7 @@ _SPARE_S = 5.0  # a job that needs all of its time limit sometimes fails by itse
 _MEDIAN_S, _SPREAD, _SHORTEST_S, _LONGEST_S = 35.0, 0.5, 10.0, 110.0
 _MORE_MINUTES = (0, 0, 1)
 # How often a job has up to this share of all nodes; two jobs in three have one node.
+_GPUS, _OFTEN = (1, 2, 4, 8, 16), (50, 15, 15, 15, 5)  # where jobs share nodes; percent
 _SIZES = ((0.65, 0.0), (0.87, 0.25), (0.97, 0.5), (1.0, 0.9))
 _PASS_S = 30.0  # between backfill's passes
 _CLEAR_S = 2.0
@@ -27,9 +28,10 @@ _DRAIN_S = 30.0  # from the end of the long job, as others still run
 _LAST_S = 45.0  # for the last ones to be given nodes before the last large job
 
 
-def busy_stream(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJob]:
+def busy_stream(jobs: int, nodes: int, seed: int, load: float, gpus: int = 0) -> list[OrdinaryJob]:
     """Return jobs of one node to all, behind a job of all nodes that waits at the queue's head.
 
+    With ``gpus`` of each node, they have 1 to 16 GPUs, and the one ahead of the large one has one.
     ``load``: the node-seconds that they ask for, as a share of all while they arrive. Times are
     seconds since a pass of backfill, and passes come every 30 s. Chance must not decide which look
     sees a job: so no job is submitted within 2 s of a pass, and none that a pass has started ends
@@ -39,10 +41,11 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJ
         ValueError: the load is too low.
     """
     chooser = random.Random(seed)
-    sizes = [min(_size(chooser, nodes), nodes - 1) for _ in range(jobs)]
-    drawn = [_made_job(chooser, chooser.expovariate(1), size) for size in sizes]
-    ahead = (_long_s(_ROUND_S) + nodes * _ALL_NODES_S) / _ROUND_S
-    rate = load * nodes - ahead  # nodes that are left for them
+    sizes = [_sized(chooser, nodes, gpus) for _ in range(jobs)]
+    drawn = [_made_job(chooser, chooser.expovariate(1), *size) for size in sizes]
+    units = nodes * max(gpus, 1)  # of which each job has some: GPUs, or nodes
+    ahead = (_long_s(_ROUND_S) + units * _ALL_NODES_S) / _ROUND_S
+    rate = load * units - ahead  # units that are left for them
     if rate <= 0:
         raise ValueError(f"a load of {load:g} is less than the job ahead of the large one alone")
     for rounds in count(1):
@@ -51,15 +54,17 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float) -> list[OrdinaryJ
         if rounds >= round(until_s / _ROUND_S):
             break
     round_s = until_s / rounds
-    blocking = [job for number in range(rounds) for job in _blocking(number, round_s, nodes)]
+    blocking = [job for number in range(rounds) for job in _blocking(number, round_s, nodes, gpus)]
     return sorted([*blocking, *behind], key=lambda job: job.at_s)[:jobs]
 
 
-def _blocking(number: int, round_s: float, nodes: int) -> tuple[OrdinaryJob, OrdinaryJob]:
+def _blocking(
+    number: int, round_s: float, nodes: int, gpus: int
+) -> tuple[OrdinaryJob, OrdinaryJob]:
     at_s = _clear_of_passes(max(0.0, number * round_s - _AHEAD_S))
     runs_s = _clear_of_looks(_long_s(round_s))
-    long = OrdinaryJob(at_s, 1, runs_s, math.ceil((runs_s + _SPARE_S) / 60))
-    return long, OrdinaryJob(at_s + 0.2, nodes, _ALL_NODES_S, 1)
+    long = OrdinaryJob(at_s, 1, runs_s, math.ceil((runs_s + _SPARE_S) / 60), min(gpus, 1))
+    return long, OrdinaryJob(at_s + 0.2, nodes, _ALL_NODES_S, 1, gpus)
 
 
 def _long_s(round_s: float) -> float:
@@ -67,9 +72,13 @@ def _long_s(round_s: float) -> float:
 
 
 def _arriving(drawn: Sequence[OrdinaryJob], rate: float) -> list[OrdinaryJob]:
-    """Return the jobs with their times: gaps are as drawn, and all need ``rate`` nodes in total."""
+    """Return the jobs with their times: gaps are as drawn, and all need ``rate`` units in total."""
     gaps = [job.at_s for job in drawn]
-    scale = sum(job.nodes * job.runs_s for job in drawn) / rate / max(sum(gaps), 1e-9)
+    scale = (
+        sum(job.nodes * max(job.gpus, 1) * job.runs_s for job in drawn)
+        / rate
+        / max(sum(gaps), 1e-9)
+    )
     return [
         replace(
             job,
@@ -99,12 +108,20 @@ def quicker(stream: Sequence[OrdinaryJob], times: float) -> list[OrdinaryJob]:
     ]
 
 
-def _made_job(chooser: random.Random, at_s: float, nodes: int) -> OrdinaryJob:
+def _made_job(chooser: random.Random, at_s: float, nodes: int, gpus: int) -> OrdinaryJob:
     runs_s = _MEDIAN_S * math.exp(chooser.gauss(0, _SPREAD))
     runs_s = round(min(_LONGEST_S, max(_SHORTEST_S, runs_s)), 1)
     # Users ask for more than they need, and Slurm counts in minutes.
     minutes = math.ceil((runs_s + _SPARE_S) / 60) + chooser.choice(_MORE_MINUTES)
-    return OrdinaryJob(round(at_s, 3), nodes, runs_s, minutes)
+    return OrdinaryJob(round(at_s, 3), nodes, runs_s, minutes, gpus)
+
+
+def _sized(chooser: random.Random, nodes: int, gpus: int) -> tuple[int, int]:
+    """Draw how many nodes a job has, at most all but one, and how many GPUs of each."""
+    if not gpus:
+        return min(_size(chooser, nodes), nodes - 1), 0
+    (drawn,) = chooser.choices(_GPUS, _OFTEN)
+    return min(math.ceil(drawn / gpus), nodes - 1), min(drawn, gpus)
 
 
 def _size(chooser: random.Random, nodes: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from scripts.labcluster.waiting import wait_until
 
 _PROGRAMS = [Path(__file__).with_name(name) for name in ("hostile.sh", "paced.py")]
 _PATIENCE_S = 120.0
-_TRAINERS = 2  # so that they share the nodes
+_WHOLE = (0, 0)  # two trainers, so that they share the nodes
 
 # Elements that sleep use no processor time, as all nodes share this host. {0} is the trainer's
 # folder, {1} the command that trains.
@@ -32,16 +32,24 @@ class Work:
     """What trainers did beside the stream."""
 
     arrays: list[int] = field(default_factory=list)
-    nodes: int = 0  # used by trainers when the stream began
+    parts: dict[str, int] = field(default_factory=dict)  # GPUs of an element, by array; or a node
+    elements: int = 0  # when the stream began
     reclaimed: int = 0  # elements whose node Slurm took
     left: int = 0  # elements that the controller ended, mostly for an expected job
 
 
 @contextmanager
-def training(site: Site, nodes: int, kind: str, settings: Mapping[str, object]) -> Iterator[Work]:
+def training(
+    site: Site,
+    nodes: int,
+    kind: str,
+    settings: Mapping[str, object],
+    parts: Sequence[int] = (),
+) -> Iterator[Work]:
     """Let trainers fill the cluster, and end them afterwards; only then the result is complete.
 
     The controller has its defaults except for these ``settings``; ``kind`` is one of ``SCRIPTS``.
+    With ``parts`` there is a trainer for each, whose elements have so many GPUs.
 
     Raises:
         TimeoutError: no node is used within two minutes; the message has the trainers' last lines.
@@ -49,16 +57,20 @@ def training(site: Site, nodes: int, kind: str, settings: Mapping[str, object]) 
     work = Work()
     with site.controlled(settings):
         try:
-            for number in range(_TRAINERS):
+            for number, gpus in enumerate(parts or _WHOLE):
                 folder = site.folder(name=f"trainer-{number}")
                 for program in _PROGRAMS:
                     # Slurm's users may not be able to read the clone itself.
                     shutil.copy(program, folder)
                 train = site.stage.repo / "examples" / "digits" / "train.py"
-                script, most = SCRIPTS[kind].format(folder, train), nodes // _TRAINERS
-                output = f"--output={folder}/%a.out"
-                work.arrays.append(site.submit(script, f"1-{most}", output, cwd=folder))
-            work.nodes = _wait_until_full(site, nodes)
+                script = SCRIPTS[kind].format(folder, train)
+                most = nodes if gpus else nodes // len(_WHOLE)
+                words = [f"--output={folder}/%a.out", *[f"--gpus-per-node={gpus}"] * bool(gpus)]
+                array = site.submit(script, f"1-{most}", *words, cwd=folder)
+                work.arrays.append(array)
+                if gpus:
+                    work.parts[str(array)] = gpus
+            work.elements = _wait_until_full(site, nodes * max(1, len(parts)))
             yield work
             for trainer in site.controller.status().get("trainers", []):
                 work.reclaimed += trainer["reclaimed"]
@@ -69,8 +81,8 @@ def training(site: Site, nodes: int, kind: str, settings: Mapping[str, object]) 
             site.lab.wait_until_idle()
 
 
-def _wait_until_full(site: Site, nodes: int) -> int:
-    """Wait until so many nodes are used; return how many are.
+def _wait_until_full(site: Site, elements: int) -> int:
+    """Wait until so many elements run; return how many do.
 
     The controller does not use nodes that it keeps in reserve, nor nodes on which elements end
     slowly, as hostile ones may do.
@@ -81,7 +93,7 @@ def _wait_until_full(site: Site, nodes: int) -> int:
         return sum(len(one["nodes"]) for one in trainers)
 
     with suppress(TimeoutError):
-        wait_until(lambda: used() >= nodes, _PATIENCE_S)
+        wait_until(lambda: used() >= elements, _PATIENCE_S)
     if (found := used()) == 0:
         logs = sorted(site.lab.home("alice").rglob("*.out"))
         words = [f"{log}: {last_lines(log, 3)}" for log in logs[-4:]]

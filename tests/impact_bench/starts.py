@@ -15,11 +15,12 @@ def start(
     state: str = "COMPLETED",
     restarts: int = 0,
     on: tuple[str, ...] = (),
+    gpus: int = 0,
 ) -> Start:
     """Return a job that started so long after its submission; None: never."""
     start_s = None if delay_s is None else submit_s + delay_s
     return Start(
-        OrdinaryJob(submit_s, nodes, runs_s),
+        OrdinaryJob(submit_s, nodes, runs_s, gpus=gpus),
         number,
         submit_s,
         start_s,

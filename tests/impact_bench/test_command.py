@@ -23,7 +23,7 @@ def test_ordinary_jobs_run_beside_hostile_trainers_and_nothing_is_left(tmp_path:
     document = json.loads(done.stdout)
     assert document["failed"] == {"without": 0, "with": 0}
     assert len(document["jobs"]["with"]) == 2
-    assert document["trainers"]["nodes"] > 0
+    assert document["trainers"]["elements"] > 0
     assert document["shares"]["used"] > 0
     assert document["left_behind"] == 0
     made = {path.name for path in tmp_path.iterdir()}

@@ -25,6 +25,7 @@ from scripts.impact_bench.figures import (
     targets,
 )
 from scripts.impact_bench.slurmlog import Log
+from scripts.impact_bench.trainers import Work
 from tests.impact_bench.starts import start
 
 
@@ -126,7 +127,27 @@ def test_idle_time_counts_from_the_first_pass_that_saw_it() -> None:
 def test_a_hole_is_as_long_as_it_lasts_after_the_pass() -> None:
     one = start(submit_s=5, delay_s=5, runs_s=40, on=("n1",))
     # The pass before it saw nothing idle.
-    assert holes_after_pass_s(side(one, passes_s=[30.0, 60.0]), 1, 100) == [0, 40]
+    assert holes_after_pass_s(side(one, passes_s=[30.0, 60.0]), 1, 100) == [40]
+
+
+def test_where_jobs_share_a_node_each_gpu_is_idle_from_the_first_pass_that_sees_it() -> None:
+    three = start(submit_s=5, delay_s=5, runs_s=40, on=("n1",), gpus=3)  # from 10 to 50
+    six = start(submit_s=70, delay_s=10, runs_s=40, on=("n1",), gpus=6)  # from 80 on
+    off = side(three, six, passes_s=[0.0, 30.0, 60.0, 90.0])
+    # From 0 to 10 three; five until 80, when two stay; the other three from 60 on, until 80 too.
+    assert sorted(holes_after_pass_s(off, 1, 100, gpus=8)) == pytest.approx(
+        [10, 10, 10, 20, 20, 20, 80, 80, 80, 100, 100]
+    )
+    # The whole node is idle until 10, and from 60 to 80.
+    assert holes_after_pass_s(off, 1, 100, gpus=8, slot=8) == pytest.approx([10, 20])
+
+
+def test_an_element_has_the_gpus_of_its_trainer_or_all_of_its_node() -> None:
+    lines = [(10.0, "7")], [(20.0, "8")]
+    log: Log = {("allocated", 71): lines[0], ("allocated", 81): lines[1]}
+    on = side(log=log)
+    on.work = Work(parts={"7": 2})
+    assert elements_s(on, 30.0, gpus=8) == pytest.approx(20 * 2 + 10 * 8)
 
 
 def test_holes_that_are_too_short_for_any_time_limit_are_told_apart() -> None:
