@@ -53,7 +53,7 @@ plugin: setup
 	@scripts/step 'building the plugin' $(MAKE) --no-print-directory -C slurm_plugin
 
 demo: plugin
-	@$(BIN)/python scripts/run demo
+	@$(BIN)/python scripts/run demo $(DEMO)
 
 examples: plugin
 	@$(BIN)/python scripts/run examples $(EXAMPLES)

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -18,7 +18,7 @@ from scripts.impact_bench.course import run_jobs
 from scripts.impact_bench.figures import Measured, Side
 from scripts.impact_bench.looks import common_begin, next_pass_s, set_looks, slurmctld_log
 from scripts.impact_bench.slurmlog import BACKFILL, read_log, read_looks
-from scripts.impact_bench.trainers import training
+from scripts.impact_bench.trainers import Work, training
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.processes import send_all
 from scripts.labcluster.site import Site, prepared_site
@@ -102,7 +102,7 @@ def measure(
         for site, side in zip(sites, sides, strict=True):
             stack.callback(_keep_logs, site, logs / side.name)
             stack.callback(_end_left_behind, site)
-        trainers = nullcontext()
+        trainers: AbstractContextManager[Work | None] = nullcontext()
         if kind:
             trainers = training(sites[1], nodes, kind, pace.controller, parts)
         with trainers as measured.on.work:

@@ -133,8 +133,8 @@ def main(
     measured = measure(run, nodes, kind, pace, out / "logs", progress(), reordered, gpus, parts)
     figures = figures_of(measured)
     document = report.document(measured, figures)
-    parts = [_title(asked), *report.rendered(measured, figures)]
-    found = findings(machine, *parts, settings=asked, **document)
+    texts = [_title(asked), *report.rendered(measured, figures)]
+    found = findings(machine, *texts, settings=asked, **document)
     replace_file(out / "table.txt", found.text + "\n")
     replace_file(out / "results.json", json_text(found.document) + "\n")
     if both_s := delays(measured.pairs):
