@@ -58,7 +58,7 @@ def test_the_commands_of_the_page_work() -> None:
     assert len(commands) == 2
     for words in commands:
         command = [str(REPO / one) if one.startswith("examples") else one for one in words.split()]
-        shorter = ["--days", "0.5"] if command[0] == "assess" else ["--hours", "3"]
+        shorter = ["--days", "0.1"] if command[0] == "assess" else ["--hours", "1"]
         result = CliRunner().invoke(main, [*command, *shorter])
         assert result.exit_code == 0, result.output
 

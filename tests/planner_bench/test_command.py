@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from tests.tools import run_tool
 
 
@@ -14,14 +12,6 @@ def test_quick_prints_the_tables() -> None:
     assert any(row[:2] == ["5x16", "1"] and row[-4:] == ["1", "of", "1", "equal"] for row in words)
     assert any(row[:3] == ["10x64", "fresh", "2"] for row in words)
     assert any(row[:3] == ["10x64", "stream", "2"] for row in words)
-
-
-def test_json_has_every_single_time() -> None:
-    done = run_tool("bench-planner", "--quick", "--problems", "2", "--plans", "1", "--json")
-    document = json.loads(done.stdout)
-    assert [len(one["node_level"]) for one in document["side_by_side"]] == [2]
-    assert [len(one["seconds"]) for one in document["alone"]] == [1, 1]
-    assert document["machine"]["cores"] >= 1
 
 
 def test_a_limit_of_nothing_is_refused() -> None:
