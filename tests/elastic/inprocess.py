@@ -140,7 +140,7 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         "size": 1000,
         "epochs": 1,
         "batch_size": 4,
-        "pause_s": 0.005,
+        "pause_s": 0.02,  # the processors are for all nodes
         "width": 32,
         "workers": 0,
         "checkpoint": None,
