@@ -136,6 +136,8 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "limit", f"{one['start_minutes']} minutes each start on a node (-t), not in all"
     if one.get("node_hours"):
         yield "ends", f"after {one['node_hours']:g} node-hours"
+    if one.get("gpus"):
+        yield "GPUs", f"{one['gpus']} of each of its nodes; other jobs may have the rest"
     yield "nodes", ", ".join(map(shown, one["nodes"])) or "none"
     if one["starting"]:
         yield "starting", ", ".join(map(shown, one["starting"]))

@@ -83,6 +83,8 @@ def test_two_trainers_have_a_node_each_its_part_and_one_element_at_most(site: Si
     wait_until(lambda: used(site, "n2") == "gpu:a100:2")
     assert running(site, first)
     assert has(site, arrays[0], "n1", "n2")
+    said = "2 of each of its nodes; other jobs may have the rest"
+    wait_until(lambda: said in site.run("bftrainer", "show", str(arrays[0])).stdout)
 
 
 def test_who_wants_whole_nodes_leaves_shared_ones_alone(site: Site) -> None:

@@ -65,6 +65,7 @@ def trainer_status(
         "notice": _kept(view, now_s) or _failing(failing) or _suspended(view) or notice,
         "error": (failing.text if failing else error) or None,
         **_asked(trainer.record),
+        "gpus": trainer.demands.gpus,
         "submit_s": view.submit_s,
         "nodes": sorted(running),
         "starting": sorted(nodes_of(view.places) - running.keys()),
