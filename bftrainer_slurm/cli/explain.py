@@ -15,7 +15,7 @@ from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
 from bftrainer_slurm.cli.trainers import complete, the_one
-from bftrainer_slurm.reader.sentences import nodes, number, numbers, reasons
+from bftrainer_slurm.reader.sentences import amount, has, number, numbers, reasons, size_of
 
 SCHEMA = 1
 _PLAN_LIMIT_S = 60.0
@@ -59,7 +59,7 @@ def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
     """Return the known reasons as JSON has them; the schema is in docs/internals/json.md."""
     kept = (
         *("array", "name", "user", "state", "why", "min_nodes", "max_nodes", "sizes", "step"),
-        *("nodes", "starting"),
+        *("gpus", "nodes", "starting"),
     )
     pool = document["pool"]
     return {
@@ -75,7 +75,7 @@ def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
 
 def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> Iterator[str]:
     """Return what a person reads."""
-    yield (f"trainer {who(one)}: {one['state']}, {nodes(len(one['nodes']))}, wants {numbers(one)}")
+    yield f"trainer {who(one)}: {one['state']}, {has(one)}, wants {numbers(one)}"
     if one.get("notice"):
         yield from wrapped(f"{shown(one['notice'], 200)}.", 2)
     ago_s = max(0.0, now_s - one["plan"]["time_s"]) if one.get("plan") else 0.0
@@ -85,7 +85,7 @@ def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> 
 def _past_lines(one: Mapping[str, Any], document: Mapping[str, Any], back: int) -> Iterator[str]:
     """Return what a person reads of an earlier plan."""
     ago = f"{back} plan{'' if back == 1 else 's'} ago"
-    yield f"trainer {shown(one['array'])}, {ago}: {nodes(one['plan']['nodes'])}"
+    yield f"trainer {shown(one['array'])}, {ago}: {size_of(one['plan'], one['plan']['nodes'])}"
     yield from _body(one, document, "planned again now")
 
 
@@ -97,15 +97,20 @@ def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> 
     if not plan:
         return
     yield ""
-    yield f"{'nodes':>7}{'brings':>12}{'rescaling':>12}{'worth':>12}"
+    unit = "GPUs" if plan.get("gpus") else "nodes"
+    yield f"{unit:>7}{'brings':>12}{'rescaling':>12}{'worth':>12}"
     for size in plan["sizes"]:
         mark = "  <- the plan" if size["nodes"] == plan["nodes"] else ""
         brings = plan["forward_s"] * size["rate"]
         cells = (brings, -size["rescale"] or 0.0, size["worth"])
-        yield f"{size['nodes']:>7}" + "".join(f"{number(cell):>12}" for cell in cells) + mark
+        yield (
+            f"{amount(plan, size['nodes']):>7}"
+            + "".join(f"{number(cell):>12}" for cell in cells)
+            + mark
+        )
     remark = (
         f"unit: the objective times seconds, over the {plan['forward_s']:.0f} s that a plan looks "
-        f"ahead; {planned}, when it had {nodes(plan['had'])}"
+        f"ahead; {planned}, when it had {size_of(plan, plan['had'])}"
     )
     yield from wrapped(remark, 2)
 
@@ -113,7 +118,7 @@ def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> 
 def _of_the_past(trainer: str, back: int, state: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Solve an earlier plan again; return the trainer and the cluster as they were then."""
     from bftrainer_slurm.cli.plan import given_problem
-    from bftrainer_slurm.controller.publish.status import terms_of
+    from bftrainer_slurm.controller.publish.status import planned_gpus, terms_of
     from bftrainer_slurm.planner.solver import Planner
 
     problem = given_problem(None, back, state)
@@ -131,8 +136,9 @@ def _of_the_past(trainer: str, back: int, state: Path) -> tuple[dict[str, Any], 
         "starting": [],
         "min_nodes": own["least"],
         "max_nodes": own["most"],
+        "gpus": own["gpus"],
         "plan": own,
     }
     free = sorted(problem.pool - used)
     pool = {"nodes": len(problem.pool), "used": len(used), "free": free}
-    return one, {"down": None, "pool": pool}
+    return one, {"down": None, "pool": pool, "plan": planned_gpus(problem, plan)}

@@ -14,7 +14,7 @@ from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.problems import past_problem
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
-from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
+from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, gpus_of
 from bftrainer_slurm.reader.sentences import nodes, numbers
 
 SCHEMA = 1
@@ -123,19 +123,6 @@ def _lines(problem: Problem, found: Plan) -> Iterator[str]:
         now, count = len(trainer.current), len(found.assignment[trainer.key])
         why = _why(trainer, count, problem.forward_time_s)
         yield f"{trainer.key:<9}{f'{now} -> {count}':<12}{_change(now, count):<11}{why}".rstrip()
-
-
-def gpus_of(problem: Problem, found: Plan) -> tuple[int, int]:
-    """Return how many GPUs no ordinary job has, and how many of them trainers get."""
-    has = ours = 0
-    for part in problem.classes:
-        if not part.gpus:
-            continue
-        has += sum(problem.units_on(node, part) for node in part.nodes)
-        for trainer in problem.trainers:
-            nodes = len(found.assignment[trainer.key] & part.nodes)
-            ours += nodes * part.units_of(trainer.gpus)
-    return has, ours
 
 
 def _why(trainer: PlannedTrainer, count: int, forward_s: float) -> str:

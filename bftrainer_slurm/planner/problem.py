@@ -330,5 +330,18 @@ def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
     return min(left, default=0) >= 0
 
 
+def gpus_of(problem: Problem, plan: Plan) -> tuple[int, int]:
+    """Return how many GPUs of divided nodes no ordinary job has, and how many trainers get."""
+    has = ours = 0
+    for part in problem.classes:
+        if not part.gpus:
+            continue
+        has += sum(problem.units_on(node, part) for node in part.nodes)
+        for trainer in problem.trainers:
+            nodes = len(plan.assignment[trainer.key] & part.nodes)
+            ours += nodes * part.units_of(trainer.gpus)
+    return has, ours
+
+
 def _is_amount(number: float) -> bool:
     return 0 <= number < math.inf

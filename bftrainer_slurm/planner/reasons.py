@@ -30,16 +30,18 @@ class Size:
 class Reasons:
     """Why a trainer has ``nodes`` in a plan; ``had`` are those that it had before.
 
-    It may have ``usable`` nodes of the ``pool``, and no trainer has ``free`` of them. ``sizes``
-    ascend and have 0, its bounds, its planned size and the ones beside it. ``better`` is the size
-    that was examined in its place, worth ``gain`` more. ``loss`` is the least that one other
-    trainer would lose by giving up the nodes for it (None if no single trainer has so many).
-    ``price`` is what a node is worth to others in the planner's bound.
+    It has ``gpus`` GPUs of each of them; 0 means whole nodes. Of the ``pool`` it may have
+    ``usable`` nodes, and on ``free`` more of them trainers leave it room. ``sizes`` ascend and have
+    0, its bounds, its planned size and the ones beside it. ``better`` is the size that was
+    examined in its place, worth ``gain`` more. ``loss`` is the least that one other trainer would
+    lose by giving up the nodes for it (None if no single trainer can make so much room). ``price``
+    is what a node, or these GPUs of one, is worth to others in the planner's bound.
     """
 
     key: str
     had: int
     nodes: int
+    gpus: int
     least: int
     most: int
     limit: Limit
@@ -62,38 +64,78 @@ def reasons_of(problem: Problem, plan: Plan) -> dict[str, Reasons]:
     return {one.key: _Case(market, one).reasons() for one in problem.trainers}
 
 
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """Nodes that a trainer may have, and those of them that have room for one more element.
+
+    An element takes so many ``units`` of one of them, see ``NodeClass.units_of``.
+    """
+
+    usable: frozenset[str]
+    roomy: frozenset[str]
+    units: int
+
+
+def _union(parts: Sequence[_Nodes]) -> _Nodes:
+    none = frozenset[str]()
+    usable, roomy = (one.usable for one in parts), (one.roomy for one in parts)
+    units = max((one.units for one in parts), default=1)
+    return _Nodes(none.union(*usable), none.union(*roomy), units)
+
+
 class _Market:
     """Facts about all trainers of a plan, computed once."""
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem, self.plan = problem, plan
+        self._trainers = {one.key: one for one in problem.trainers}
         relaxation = Relaxation(groups_of(problem), problem)
-        self.price = float(relaxation.common_price()[0])
-        self._taken = frozenset[str]().union(*plan.assignment.values())
-        self._usable: dict[tuple[frozenset[str], str | None], tuple[frozenset[str], int]] = {}
+        self.unit_price = float(relaxation.common_price()[0] / relaxation.per_unit()[0])
+        self._class_of = {node: part for part in problem.all_classes() for node in part.nodes}
+        self._left = {node: problem.units_on(node, part) for node, part in self._class_of.items()}
+        for one in problem.trainers:
+            for node in plan.assignment[one.key]:
+                self._left[node] -= self._units(one, node)
+        self._fitting: dict[tuple[int, int], _Nodes] = {}
+        self._found: dict[tuple[frozenset[str], str | None, int], _Nodes] = {}
         self._losses: dict[int, list[tuple[float, str]]] = {}
 
-    def usable(self, trainer: PlannedTrainer) -> tuple[frozenset[str], int]:
-        """Return the nodes that it may have, and how many of them no trainer has.
+    def _units(self, trainer: PlannedTrainer, node: str) -> int:
+        """What an element of this trainer takes of a node, see ``NodeClass.units_of``."""
+        return self._class_of[node].units_of(trainer.gpus)
+
+    def nodes(self, trainer: PlannedTrainer) -> _Nodes:
+        """Return the nodes that it may have.
 
         They are of one kind of hardware (its own or the one with most nodes), and of no barred
         class.
         """
-        own = self.plan.assignment[trainer.key]
-        classes = [part for part in self.problem.all_classes() if part.name not in trainer.barred]
-        kind = next((part.hardware for part in classes if part.nodes & own), None)
-        key = (trainer.barred, kind)
-        if key not in self._usable:
-            kinds: dict[str, set[str]] = {}
-            for part in classes:
-                kinds.setdefault(part.hardware, set()).update(part.nodes)
-            most = max(kinds.values(), key=lambda nodes: len(nodes), default=set[str]())
-            nodes = frozenset(most if kind is None else kinds[kind])
-            self._usable[key] = nodes, len(nodes - self._taken)
-        return self._usable[key]
+        own, problem = self.plan.assignment[trainer.key], self.problem
+        kind = next((self._class_of[node].hardware for node in own), None)
+        key = (trainer.barred, kind, trainer.gpus)
+        if key not in self._found:
+            kinds: dict[str | None, list[_Nodes]] = {}
+            for place, part in enumerate(problem.all_classes()):
+                if problem.room(trainer, place):
+                    fit = self._fit(place, part.units_of(trainer.gpus))
+                    kinds.setdefault(part.hardware, []).append(fit)
+            unions = {one: _union(parts) for one, parts in kinds.items()}
+            most = max(unions.values(), key=lambda one: len(one.usable), default=_union([]))
+            self._found[key] = unions.get(kind, most)
+        return self._found[key]
 
-    def loss(self, trainer: PlannedTrainer, nodes: frozenset[str], missing: int) -> float | None:
+    def _fit(self, place: int, units: int) -> _Nodes:
+        """Return the nodes of a class that an element of so many units fits on."""
+        if (place, units) not in self._fitting:
+            part = self.problem.all_classes()[place]
+            usable = (node for node in part.nodes if self.problem.units_on(node, part) >= units)
+            roomy = (node for node in part.nodes if self._left[node] >= units)
+            self._fitting[place, units] = _Nodes(frozenset(usable), frozenset(roomy), units)
+        return self._fitting[place, units]
+
+    def loss(self, trainer: PlannedTrainer, nodes: _Nodes, missing: int) -> float | None:
         """Return the least that one other trainer loses by giving up so many of these nodes."""
+        own = self.plan.assignment[trainer.key]
         if missing not in self._losses:
             losses = (
                 (self._loss(one, missing), one.key)
@@ -102,8 +144,15 @@ class _Market:
             )
             self._losses[missing] = sorted(losses)
         for loss, key in self._losses[missing]:
-            if key != trainer.key and len(self.plan.assignment[key] & nodes) >= missing:
-                return loss
+            given_up = self.plan.assignment[key] & nodes.usable
+            if key != trainer.key and len(given_up) >= missing:
+                other = self._trainers[key]
+                makes_room = (
+                    self._left[node] + self._units(other, node) >= self._units(trainer, node)
+                    for node in given_up - own - nodes.roomy
+                )
+                if sum(makes_room) >= missing:
+                    return loss
         return None
 
     def _loss(self, trainer: PlannedTrainer, missing: int) -> float:
@@ -117,8 +166,10 @@ class _Case:
 
     def __init__(self, market: _Market, trainer: PlannedTrainer) -> None:
         self._market, self._trainer, self._problem = market, trainer, market.problem
-        self._nodes = len(market.plan.assignment[trainer.key])
-        self._usable, self._free = market.usable(trainer)
+        own = market.plan.assignment[trainer.key]
+        self._nodes, self._may_have = len(own), market.nodes(trainer)
+        usable, roomy = self._may_have.usable, self._may_have.roomy
+        self._usable, self._free = len(usable), len(roomy) - len(roomy & own)
 
     def reasons(self) -> Reasons:
         """Return why it has so many nodes."""
@@ -128,29 +179,30 @@ class _Case:
             gain = self._worth(better) - self._worth(self._nodes)
             if limit is Limit.OTHERS:
                 missing = better - self._nodes - self._free
-                loss = self._market.loss(self._trainer, self._usable, missing)
+                loss = self._market.loss(self._trainer, self._may_have, missing)
         return Reasons(
             key=self._trainer.key,
             had=len(self._trainer.current),
             nodes=self._nodes,
+            gpus=self._trainer.gpus,
             least=self._trainer.min_nodes,
             most=self._trainer.max_nodes,
             limit=limit,
             forward_s=self._problem.forward_time_s,
             pool=len(self._problem.pool),
-            usable=len(self._usable),
+            usable=self._usable,
             free=self._free,
             sizes=tuple(map(self._size, self._shown(better))),
             better=better,
             gain=gain,
             loss=loss,
-            price=self._market.price,
+            price=self._market.unit_price * self._may_have.units,
         )
 
     def _limit(self) -> tuple[Limit, int | None]:
         """Return what keeps it from more nodes, and the size that it would have otherwise."""
         one, nodes = self._trainer, self._nodes
-        least, reach = max(one.min_nodes, nodes + 1), min(one.max_nodes, len(self._usable))
+        least, reach = max(one.min_nodes, nodes + 1), min(one.max_nodes, self._usable)
         if nodes >= one.max_nodes:
             return Limit.MOST, None
         larger = one.corners(least, reach)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bftrainer_slurm.planner.limit import Limit
-from bftrainer_slurm.reader.sentences import nodes
+from bftrainer_slurm.reader.sentences import amount, nodes, size_of
 
 _LONG_S = 600.0  # with nodes: enough to judge it
 _SLOW_S = 10.0  # of a rescale
@@ -68,7 +68,8 @@ def _waits(one: Entry, free: int) -> Iterator[Remark]:
         return
     yield Remark(
         "advice",
-        f"It waits: it needs at least {nodes(plan['least'])} and can use {plan['usable']} now.",
+        f"It waits: it needs at least {size_of(plan, plan['least'])} and can use "
+        f"{amount(plan, plan['usable'])} now.",
         "If it can train on fewer, submit it with a lower MIN (-N MIN-MAX).",
     )
 

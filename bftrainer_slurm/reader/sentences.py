@@ -46,7 +46,9 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
             found.append(f"It trains on {numbers(one)} only, as its user asked.")
         found += [_limit(plan), *_loss(one), *_room(plan), _pool(document), *_barred(one, document)]
         if len(one["nodes"]) + len(one["starting"]) != plan["nodes"]:
-            found.append(f"The plan gives it {nodes(plan['nodes'])}; it is on its way there.")
+            found.append(
+                f"The plan gives it {size_of(plan, plan['nodes'])}; it is on its way there."
+            )
     elif one.get("hidden"):
         found += [f"Only {one['user']} sees what the plan says about it.", _pool(document)]
     elif not found:
@@ -72,7 +74,13 @@ def _loss(one: Mapping[str, Any]) -> list[str]:
 
 
 def _room(plan: Mapping[str, Any]) -> list[str]:
-    """Say if it may have fewer nodes than are in the pool."""
+    """Say if it has parts of nodes, and if it may have fewer nodes than are in the pool."""
+    gpus = plan.get("gpus", 0)
+    if gpus:
+        return [
+            f"It has {_gpus(gpus)} of each of its nodes, and could have so many of "
+            f"{plan['usable']} of the pool's {nodes(plan['pool'])} if no other trainer had any."
+        ]
     if plan["usable"] == plan["pool"]:
         return []
     return [
@@ -86,7 +94,16 @@ def _pool(document: Mapping[str, Any]) -> str:
     pool = document["pool"]
     left = [f"{count} ({why})" for why, count in document.get("left_alone", {}).items() if count]
     more = f" Idle, but left alone: {', '.join(left)}." if left else ""
-    return f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} without ordinary jobs.{more}"
+    used = f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} without ordinary jobs"
+    return f"{used}{gpus_planned(document)}.{more}"
+
+
+def gpus_planned(document: Mapping[str, Any]) -> str:
+    """Say how many GPUs trainers have by the plan, if they share nodes; begins with a comma."""
+    plan = document.get("plan") or {}
+    if plan.get("gpus") is None:
+        return ""
+    return f", by the plan {plan['used_gpus']:,} of the {_gpus(plan['gpus'])} without ordinary jobs"
 
 
 def _barred(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
@@ -104,19 +121,20 @@ def _barred(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
 
 def _limit(plan: Mapping[str, Any]) -> str:
     """Say what keeps it from having more nodes."""
+    usable = amount(plan, plan["usable"])
     match Limit(plan["limit"]):
         case Limit.MOST:
-            return f"It has {nodes(plan['most'])}, as many as it may have now."
+            return f"It has {size_of(plan, plan['most'])}, as many as it may have now."
         case Limit.POOL if plan["nodes"] and plan["usable"] > plan["nodes"]:
             larger = min(one["nodes"] for one in plan["sizes"] if one["nodes"] > plan["nodes"])
-            return f"Next would be {nodes(larger)}, and it can use only {plan['usable']} now."
+            return f"Next would be {size_of(plan, larger)}, and it can use only {usable} now."
         case Limit.POOL if plan["nodes"]:
-            return f"It has all {nodes(plan['usable'])} that it can use now."
+            return f"It has all {size_of(plan, plan['usable'])} that it can use now."
         case Limit.POOL:
-            least, usable = nodes(plan["least"]), plan["usable"]
+            least = size_of(plan, plan["least"])
             return f"It needs at least {least}, and can use only {usable} now."
         case Limit.NO_GAIN:
-            better, has = nodes(plan["better"]), plan["nodes"]
+            better, has = size_of(plan, plan["better"]), amount(plan, plan["nodes"])
             return f"By its throughput curve it trains no faster on {better} than on {has}."
         case Limit.COST:
             return _cost(plan)
@@ -124,29 +142,34 @@ def _limit(plan: Mapping[str, Any]) -> str:
             return _others(plan)
         case Limit.UNPROVEN:
             return (
-                f"{nodes(plan['better'])} would be better ({number(plan['gain'])} more), but the "
-                "planner ran out of time, or had no solver. 'bftrainer status' shows the problem."
+                f"{size_of(plan, plan['better'])} would be better ({number(plan['gain'])} more), "
+                "but the planner ran out of time, or had no solver. 'bftrainer status' shows the "
+                "problem."
             )
 
 
 def _cost(plan: Mapping[str, Any]) -> str:
     size = next(one for one in plan["sizes"] if one["nodes"] == plan["better"])
     return (
-        f"A change to {nodes(plan['better'])} costs {number(size['rescale'])} in rescaling, more "
-        f"than they bring in the {plan['forward_s']:.0f} s that the plan looks ahead "
-        f"({number(plan['gain'])} in all)."
+        f"A change to {size_of(plan, plan['better'])} costs {number(size['rescale'])} in "
+        f"rescaling, more than they bring in the {plan['forward_s']:.0f} s that the plan looks "
+        f"ahead ({number(plan['gain'])} in all)."
     )
 
 
 def _others(plan: Mapping[str, Any]) -> str:
-    missing = plan["better"] - plan["nodes"] - plan["free"]
-    gain = f"With {nodes(plan['better'])} it would gain {number(plan['gain'])}{_share(plan)}"
+    missing = amount(plan, plan["better"] - plan["nodes"] - plan["free"])
+    gain = (
+        f"With {size_of(plan, plan['better'])} it would gain {number(plan['gain'])}{_share(plan)}"
+    )
     others = f"other trainers have {missing} of them"
     if plan["loss"] is None:
         price = number(plan["price"])
+        gpus = plan.get("gpus", 0)
+        worth = f"{_gpus(gpus)} of a node {'is' if gpus == 1 else 'are'}" if gpus else "a node is"
         return (
-            f"{gain}, but {others}, and no single trainer has so many. To them a node is worth "
-            f"about {price}."
+            f"{gain}, but {others}, and no single trainer has so many. To them {worth} worth about "
+            f"{price}."
         )
     return (
         f"{gain}, but {others}. The trainer that would lose least by giving up so many would lose "
@@ -171,9 +194,30 @@ def numbers(one: Mapping[str, Any]) -> str:
     return f"{one['min_nodes']} to {one['max_nodes']} nodes{steps}"
 
 
+def size_of(plan: Mapping[str, Any], count: int) -> str:
+    """Return so many of a plan's nodes in words, as GPUs if a trainer has parts of them."""
+    return (_gpus if plan.get("gpus") else nodes)(amount(plan, count))
+
+
+def amount(plan: Mapping[str, Any], count: int) -> int:
+    """Return so many of a plan's nodes as a number of what ``size_of`` names."""
+    return count * (plan.get("gpus") or 1)
+
+
+def has(one: Mapping[str, Any]) -> str:
+    """Return what a trainer has: ``3 nodes``, ``6 GPUs on 3 nodes``."""
+    count = len(one["nodes"])
+    gpus = f"{_gpus(count * one['gpus'])} on " if one.get("gpus") else ""
+    return f"{gpus}{nodes(count)}"
+
+
 def nodes(count: int) -> str:
     """Return so many nodes in words."""
     return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _gpus(count: int) -> str:
+    return f"{count:,} GPU{'' if count == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

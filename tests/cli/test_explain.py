@@ -107,6 +107,52 @@ def test_what_keeps_a_trainer_from_more_nodes_is_a_sentence(
     assert sentence in said(**terms)
 
 
+@pytest.mark.parametrize(
+    ("terms", "sentence"),
+    [
+        ({"limit": "most", "most": 3}, "It has 6 GPUs, as many as it may have now."),
+        ({"limit": "pool", "usable": 3}, "It has all 6 GPUs that it can use now."),
+        (
+            {"limit": "pool", "usable": 3, "nodes": 2, "sizes": [{"nodes": 2}, {"nodes": 4}]},
+            "Next would be 8 GPUs, and it can use only 6 now.",
+        ),
+        (
+            {"limit": "pool", "nodes": 0, "least": 4, "usable": 3},
+            "It needs at least 8 GPUs, and can use only 6 now.",
+        ),
+        ({"limit": "no gain"}, "it trains no faster on 8 GPUs than on 6."),
+        ({"limit": "cost", "gain": -4.0}, "A change to 8 GPUs costs 16 in rescaling, more than"),
+        ({}, "With 8 GPUs it would gain 60 (+25% a second), but other trainers have 2 of them."),
+        ({"loss": None}, "To them 2 GPUs of a node are worth about 70."),
+        ({"limit": "unproven"}, "8 GPUs would be better (60 more), but the planner ran out of"),
+        (
+            {"usable": 5},
+            "It has 2 GPUs of each of its nodes, and could have so many of 5 of the pool's 8 nodes "
+            "if no other trainer had any.",
+        ),
+    ],
+)
+def test_a_trainer_of_parts_of_nodes_has_its_gpus_counted(
+    terms: dict[str, Any], sentence: str
+) -> None:
+    assert sentence in said(gpus=2, **terms)
+
+
+def test_where_trainers_share_nodes_the_gpus_that_they_have_are_told() -> None:
+    status = STATUS | {"plan": {"gpus": 20, "used_gpus": 12}}
+    assert (
+        "Trainers use 8 of the 8 nodes without ordinary jobs, by the plan 12 of the 20 GPUs "
+        "without ordinary jobs. Idle" in " ".join(reasons(TRAINER, status))
+    )
+    one = TRAINER | {"gpus": 2, "plan": TERMS | {"gpus": 2}}
+    shown = list(lines(one, status, now_s=1007.4))
+    assert shown[0].endswith("running, 6 GPUs on 3 nodes, wants 1 to 8 nodes")
+    heading = next(at for at, line in enumerate(shown) if "brings" in line)
+    rows = [line.split()[0] for line in shown[heading : heading + 3]]
+    assert rows == ["GPUs", "6", "8"]
+    assert "when it had 4 GPUs" in " ".join(" ".join(shown).split())
+
+
 def test_who_would_lose_nothing_is_not_told_of_it() -> None:
     assert "lose the" not in said({"loss": {"from_start": True, "seconds": 0.4}})
 

@@ -58,7 +58,8 @@ def printed(*words: str) -> dict[str, Any]:
 
 
 def test_of_the_status() -> None:
-    greedy = STATUS | {"plan": STATUS["plan"] | {"status": "greedy", "reason": "no solver"}}
+    plan = {"status": "greedy", "reason": "no solver", "gpus": 20, "used_gpus": 12}
+    greedy = STATUS | {"plan": STATUS["plan"] | plan}
     unread = {
         "settings": "bftrainer.toml: unknown key 'x'",
         "slurm": [],
@@ -76,7 +77,9 @@ def test_of_trainers_whoever_knows_them() -> None:
 
 def test_of_reasons() -> None:
     told = [as_document(one, STATUS | {"down": None}) for one in STATUS["trainers"]]
-    told.append(as_document(DOWN["trainers"][0], DOWN))
+    planned = next(one for one in STATUS["trainers"] if one.get("plan"))
+    of_parts = planned | {"gpus": 2, "plan": planned["plan"] | {"gpus": 2}}
+    told += [as_document(of_parts, STATUS | {"down": None}), as_document(DOWN["trainers"][0], DOWN)]
     assert differences("explain", *told) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,18 @@ from hypothesis import given, settings
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.limit import Limit
-from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, Problem, value
+from bftrainer_slurm.planner.problem import (
+    Costs,
+    NodeClass,
+    Plan,
+    PlannedTrainer,
+    Problem,
+    gpus_of,
+    value,
+)
 from bftrainer_slurm.planner.reasons import Reasons, reasons_of
 from bftrainer_slurm.planner.solver import Planner
-from tests.planner.problems import LINEAR, planned, problem, problems
+from tests.planner.problems import LINEAR, planned, problem, problems, problems_in_parts
 
 FLAT = ThroughputCurve((0, 2), (0.0, 2.0))
 
@@ -104,3 +113,53 @@ def test_the_reasons_fit_any_optimal_plan(planner: Planner, asked: Problem) -> N
     )
     shares = [(len(plan.assignment[trainer.key]),) for trainer in asked.trainers]
     assert total == pytest.approx(value(asked, shares), rel=1e-6, abs=1e-6)
+
+
+def shared(*trainers: PlannedTrainer, free: Mapping[str, int]) -> Problem:
+    """Nodes of eight GPUs, of which no ordinary job has so many."""
+    part = NodeClass("a100", frozenset(free), "a100", 8)
+    return Problem(frozenset(free), 120.0, trainers, classes=(part,), free=free)
+
+
+def test_of_shared_nodes_those_count_that_have_room_for_its_gpus(planner: Planner) -> None:
+    one = replace(planned("a", bounds=(1, 2)), gpus=2)
+    other = replace(planned("b", "n0", (1, 1)), gpus=3)
+    found = reasons(planner, shared(one, other, free={"n0": 3, "n1": 2, "n2": 1}))
+    assert (found.gpus, found.limit, found.nodes) == (2, Limit.OTHERS, 1)
+    assert (found.pool, found.usable, found.free) == (3, 2, 0)
+    assert (found.better, found.gain, found.loss) == (2, 120.0, 125.0)  # b would have to stop
+
+
+def test_who_cannot_make_room_for_its_gpus_is_not_asked_to(planner: Planner) -> None:
+    one = replace(planned("a", bounds=(1, 1), curve=ThroughputCurve((0, 1), (0.0, 1.5))), gpus=2)
+    small = [replace(planned(key, "n0", (1, 1)), gpus=1) for key in "bc"]
+    found = reasons(planner, shared(one, *small, free={"n0": 2}))
+    assert (found.limit, found.nodes, found.loss) == (Limit.OTHERS, 0, None)
+    assert found.price == pytest.approx(2 * 120.0, rel=0.3)  # both of its GPUs
+
+
+def test_a_trainer_of_whole_nodes_counts_those_that_nobody_has_a_part_of(planner: Planner) -> None:
+    part = replace(planned("b", "n0", (1, 1)), gpus=1)
+    found = reasons(planner, shared(planned(), part, free={"n0": 8, "n1": 8, "n2": 7}))
+    assert (found.gpus, found.nodes, found.usable, found.free) == (0, 1, 2, 0)
+    assert (found.limit, found.better, found.loss) == (Limit.OTHERS, 2, 125.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems_in_parts())
+def test_on_shared_nodes_the_reasons_count_what_the_plan_can_give(
+    planner: Planner, asked: Problem
+) -> None:
+    plan = planner.plan(asked)
+    classes = {node: part for part in asked.all_classes() for node in part.nodes}
+    has, ours = gpus_of(asked, plan)
+    assert 0 <= ours <= has
+    for trainer in asked.trainers:
+        found, own = reasons_of(asked, plan)[trainer.key], plan.assignment[trainer.key]
+        assert found.nodes + found.free <= found.usable
+        left = {node: asked.units_on(node, part) for node, part in classes.items()}
+        for one in asked.trainers:
+            for node in plan.assignment[one.key]:
+                left[node] -= classes[node].units_of(one.gpus)
+        fit = (node for node in left if left[node] >= classes[node].units_of(trainer.gpus))
+        assert found.free <= len(frozenset(fit) - own)

@@ -22,7 +22,7 @@ from bftrainer_slurm.controller.state.preemptions import summary
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, nodes_of
-from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of
 from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.spec import TrainerRecord
 
@@ -125,17 +125,14 @@ def cluster_status(
 
     ``trainers`` are as users see them; ``faulty`` says which ones the controller cannot handle.
     """
-    plan, bars = decision.plan, barred(decision.bars, now_s)
+    made, bars = decision.made, barred(decision.bars, now_s)
     used = nodes_of(place for view in registry.views for place in view.places)
     idle = nodes_of(decision.free)
     malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
     misfits = list(snapshot.misfits)
     return no_status(now_s, {**controller, "history": history.trouble, "slurm": misfits}) | {
         "pool": {"nodes": len(used | idle), "used": len(used), "free": sorted(idle)},
-        "plan": None
-        if plan is None
-        else {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
-        | ({"reason": plan.reason} if plan.reason else {}),
+        "plan": None if made is None else _plan(made.problem, made.plan),
         "nodes": len(snapshot.all_nodes),
         "preempted": summary(history.preemptions(now_s - _DAY_S))
         | {"started": history.ordinary(now_s - _DAY_S)},
@@ -148,6 +145,21 @@ def cluster_status(
         "malformed": {str(array): why for array, why in malformed.items()},
         "trainers": [{**one, "barred": bars.get(one["array"], [])} for one in trainers],
     }
+
+
+def _plan(problem: Problem, plan: Plan) -> dict[str, Any]:
+    """Return what users see of the plan as a whole."""
+    reason = {"reason": plan.reason} if plan.reason else {}
+    about = {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
+    return about | reason | planned_gpus(problem, plan)
+
+
+def planned_gpus(problem: Problem, plan: Plan) -> dict[str, int]:
+    """Return how many GPUs no ordinary job has, and trainers get; nothing without shared nodes."""
+    if not problem.in_parts:
+        return {}
+    has, ours = gpus_of(problem, plan)
+    return {"gpus": has, "used_gpus": ours}
 
 
 def barred(bars: Iterable[Bar], now_s: float) -> dict[int | None, list[dict[str, Any]]]:

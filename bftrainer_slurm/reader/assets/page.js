@@ -284,10 +284,11 @@ function reasonsOf({reasons, status}) {
   if (!reasons) return [];
   const plan = status.plan, parts = [el("h3", {}, "Why it has as many nodes as it has"), ...reasons.map((text) => el("p", {}, text))];
   if (plan) {
-    const rows = plan.sizes.map((size) => [`${size.nodes}${size.nodes === plan.nodes ? " (the plan)" : ""}`,
+    const gpus = plan.gpus || 0;
+    const rows = plan.sizes.map((size) => [`${size.nodes * (gpus || 1)}${size.nodes === plan.nodes ? " (the plan)" : ""}`,
       number(plan.forward_s * size.rate, 1), number(-size.rescale || 0, 1), number(size.worth, 1)]);
     parts.push(table(`What sizes are worth, in units of the objective times seconds, over ${plan.forward_s} s; ` +
-      `a node is worth ${number(plan.price, 1)} to others`, ["Nodes", ["Brings"], ["Rescaling"], ["Worth"]], rows));
+      `${gpus ? `its ${gpus} GPUs of a node are` : "a node is"} worth ${number(plan.price, 1)} to others`, [gpus ? "GPUs" : "Nodes", ["Brings"], ["Rescaling"], ["Worth"]], rows));
   }
   return parts;
 }
