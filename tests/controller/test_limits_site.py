@@ -58,6 +58,7 @@ def test_a_constraint_and_its_complement_share_the_cluster(site: Site) -> None:
     site.end(red, excluding)
 
 
+@pytest.mark.once
 def test_who_can_have_any_node_leaves_the_others_to_those_who_cannot(site: Site) -> None:
     # In this order: who is there alone for a moment may have any node, and nobody migrates.
     red, anywhere = site.submit(IDLE, "2-2", "-C", "red"), site.submit(IDLE, "1-2")
@@ -66,6 +67,7 @@ def test_who_can_have_any_node_leaves_the_others_to_those_who_cannot(site: Site)
     site.end(anywhere, red)
 
 
+@pytest.mark.once
 def test_too_few_nodes_that_fit_are_said(site: Site) -> None:
     array = site.submit(IDLE, "3-4", "-C", "red")
     wait_until(lambda: "2 of 4 nodes fit" in says(site, array))
@@ -75,9 +77,9 @@ def test_too_few_nodes_that_fit_are_said(site: Site) -> None:
 @pytest.mark.parametrize(
     ("most", "option", "fit"),
     [
-        ("1-4", "--mem=100G", 0),
-        ("1-4", "--mem-per-cpu=100G", 0),
-        ("1-4", "--cpus-per-task=64", 0),
+        pytest.param("1-4", "--mem=100G", 0, marks=pytest.mark.once),
+        pytest.param("1-4", "--mem-per-cpu=100G", 0, marks=pytest.mark.once),
+        pytest.param("1-4", "--cpus-per-task=64", 0, marks=pytest.mark.once),
         ("1-4", "--gres=gpu:3", 0),
         ("3-4", "--gpus-per-node=a100:1", 2),
     ],
@@ -115,6 +117,7 @@ def test_a_reservation_of_licences_keeps_nobody_from_nodes(site: Site) -> None:
     site.lab.run("scontrol", "delete", "Reservation=course", user="root")
 
 
+@pytest.mark.once
 def test_a_constraint_that_cannot_be_decided_is_said(site: Site) -> None:
     array = by_hand(site, "--constraint=red*1")
     wait_until(lambda: "features with & or |" in says(site, array))
@@ -132,6 +135,7 @@ def test_a_trainer_that_waits_for_another_job_keeps_no_node_from_others(site: Si
     assert_never_tried(site, array)
 
 
+@pytest.mark.once
 def test_a_trainer_begins_once_the_job_that_it_waits_for_has_ended(site: Site) -> None:
     first = site.lab.sbatch("--hold", "-o", "/dev/null", script="#!/bin/sh\n")
     array = site.submit(IDLE, "1-4", f"--dependency=afterany:{first}")
@@ -141,6 +145,7 @@ def test_a_trainer_begins_once_the_job_that_it_waits_for_has_ended(site: Site) -
     site.end(array)
 
 
+@pytest.mark.once
 def test_a_trainer_does_not_begin_before_its_time(site: Site) -> None:
     array = site.submit(IDLE, "3-4", "-C", "red")  # more than there are, until it has a time
     for option in ("StartTime=now+1hour", "Features="):

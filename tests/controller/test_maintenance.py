@@ -21,7 +21,11 @@ CLEAR_S = 60
 Submit = Callable[..., int]
 
 
-@pytest.fixture(scope="module", params=["site", "personal"])
+# What a user alone may ask of each Slurm is in test_rate_limit and test_holes_of_large_jobs.
+OWN = pytest.param("personal", marks=pytest.mark.once)
+
+
+@pytest.fixture(scope="module", params=["site", OWN])
 def submit(request: pytest.FixtureRequest) -> Iterator[tuple[Site, Submit]]:
     """A cluster, and how its users submit trainers: to the site's controller, or to their own."""
     if request.param == "site":
@@ -78,7 +82,13 @@ def reservation(site: Site, start: float | str, nodes: str, flags: str = "") -> 
         site.lab.run("scontrol", "delete", "Reservation=course", user="root")
 
 
-@pytest.mark.parametrize("time_limit", [(), ("--time=1-0",)], ids=["no limit asked", "a day"])
+@pytest.mark.parametrize(
+    "time_limit",
+    [
+        pytest.param((), id="no limit asked"),
+        pytest.param(("--time=1-0",), id="a day", marks=pytest.mark.once),
+    ],
+)
 def test_reservations_an_hour_ahead_are_made_as_if_there_were_no_trainers(
     submit: tuple[Site, Submit], time_limit: tuple[str, ...]
 ) -> None:

@@ -107,12 +107,14 @@ def test_a_trainer_that_never_joins_reads_so_in_its_own_output(site: Site) -> No
         wait_until(lambda: output.exists() and said in output.read_text())
 
 
+@pytest.mark.once
 def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
     with trainer(site, "1-3") as array:
         wait_until(lambda: nodes_of(site, array) == 3)
         assert list(site.lab.states().values()).count("idle") == 1
 
 
+@pytest.mark.once
 def test_a_trainer_below_its_least_gets_none(site: Site) -> None:
     job = site.lab.sbatch("-N1", "--exclusive", "-o", "/dev/null", script=IDLE)
     with trainer(site, "4-4") as array:
@@ -321,6 +323,7 @@ def test_a_trainer_that_its_user_cancels_is_gone(site: Site) -> None:
         wait_until(lambda: site.controller.trainer(array)["state"] == "cancelled")
 
 
+@pytest.mark.once
 def test_a_trainer_of_which_its_user_cancels_a_part_gives_back_nodes_that_are_too_few(
     site: Site,
 ) -> None:
@@ -340,6 +343,7 @@ def test_a_trainer_is_shown_and_steered_though_its_user_replaces_its_comment(sit
         assert (site.controller.trainer(array)["state"], nodes_of(site, array)) == ("running", 2)
 
 
+@pytest.mark.once
 def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> None:
     array = site.submit("#!/bin/sh\n. venv/bin/activate\nsrun torchrun train.py\n", "1-2")
     wait_until(lambda: site.controller.trainer(array)["state"] == "given up", 240)
@@ -350,6 +354,7 @@ def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> N
     assert "venv/bin/activate" in shown.splitlines()[-1]
 
 
+@pytest.mark.once
 def test_a_comment_that_only_looks_like_a_trainers_is_left_alone_and_counted(site: Site) -> None:
     options = ("-a", "0-1", "--hold", "-N1", "-p", "bftrainer", "-o", "/dev/null")
     job = site.lab.sbatch(*options, "--comment=bftrainer:min=0,max=x", script=IDLE)
@@ -395,6 +400,7 @@ def test_the_past_of_a_trainer_is_told_after_its_end_to_others_its_nodes_alone(
     assert ("goodput" in told("alice"), "goodput" in told("carol")) == (True, False)
 
 
+@pytest.mark.once
 def test_without_the_controller_status_shows_what_slurm_knows(site: Site) -> None:
     with trainer(site, "1-2") as array:
         wait_until(lambda: nodes_of(site, array) == 2)
@@ -426,6 +432,7 @@ def test_an_unknown_trainer_is_a_one_line_error(site: Site) -> None:
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 
 
+@pytest.mark.once
 def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
     array, folder = site.digits("1-2", 4_000)
     wait_until(lambda: site.controller.trainer(array)["state"] == "finished", 240)
@@ -461,6 +468,7 @@ def test_a_script_that_fails_in_every_worker_is_given_up_with_its_last_lines(sit
     wait_until(lambda: not site.lab.running(array))
 
 
+@pytest.mark.once
 def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(site: Site) -> None:
     array, _ = site.digits("1-3", ENDLESS)
     try:
@@ -520,6 +528,7 @@ def test_training_goes_on_while_the_controller_is_away(site: Site) -> None:
         site.end(array)
 
 
+@pytest.mark.once
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be two users")
 def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
     plugstack = site.lab.dir / "plugstack.conf"

@@ -78,6 +78,7 @@ def test_the_guard_of_the_partition_is_told_of_the_grace(bench: Bench, tmp_path:
     assert (tmp_path / "out-0").read_text().startswith("grace=7 ")
 
 
+@pytest.mark.once
 def test_more_than_a_tenth_of_the_job_table_is_refused_with_the_remedy(bench: Bench) -> None:
     script = "#!/bin/sh\ntrue\n"
     runner = SlurmRunner(environment=bench.lab.env)
@@ -85,6 +86,7 @@ def test_more_than_a_tenth_of_the_job_table_is_refused_with_the_remedy(bench: Be
         submit(runner, submission(script, "-N", "2-1001"), script)
 
 
+@pytest.mark.newest
 def test_more_nodes_than_an_array_can_have_are_refused_with_the_remedy(
     make_lab: Callable[..., Lab],
 ) -> None:
@@ -113,6 +115,7 @@ def test_the_jobs_environment_is_the_users(bench: Bench, tmp_path: Path) -> None
     assert not any(line.startswith("SLURM_BITSTR_LEN") for line in printed)
 
 
+@pytest.mark.once
 def test_a_partition_of_the_users_that_is_not_there_is_refused(bench: Bench) -> None:
     script = "#!/bin/sh\n#SBATCH --partition=main,nowhere\ntrue\n"
     runner = SlurmRunner(environment=bench.lab.env)

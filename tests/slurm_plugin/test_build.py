@@ -38,6 +38,7 @@ def test_our_own_flags_give_no_warning(tmp_path: Path) -> None:
     assert "-D_FORTIFY_SOURCE=2" in done.stdout
 
 
+@pytest.mark.newest
 def test_a_distributions_flags_are_taken_as_they_are(tmp_path: Path) -> None:
     done = built(tmp_path, **DISTRIBUTION)
     assert done.stderr == ""  # a level of our own beside theirs would be a warning for each file
@@ -45,6 +46,7 @@ def test_a_distributions_flags_are_taken_as_they_are(tmp_path: Path) -> None:
     assert "-D_FORTIFY_SOURCE=2" not in done.stdout
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("words", [("WERROR=1",), ()], ids=["our tests", "others"])
 def test_a_warning_ends_the_build_of_our_tests_alone(
     tmp_path: Path, words: tuple[str, ...]

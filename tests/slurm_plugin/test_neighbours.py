@@ -16,6 +16,7 @@ from tests.slurm_plugin.test_attacks import ATTACKS
 
 pytestmark = [
     pytest.mark.slurm,
+    pytest.mark.newest,
     pytest.mark.skipif(os.getuid() != 0, reason="needs users who are not Slurm's"),
 ]
 

@@ -20,6 +20,7 @@ from tests.slurm_plugin.fake_keeper import FakeKeeper
 
 pytestmark = [
     pytest.mark.slurm,
+    pytest.mark.newest,
     pytest.mark.skipif(os.getuid() != 0, reason="needs root: nodes have mounts of their own"),
 ]
 

@@ -138,6 +138,7 @@ def test_a_quiet_submission_says_nothing(plugin_lab: Lab) -> None:
     assert done.stdout + done.stderr == ""
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("way", ["spank"])
 @pytest.mark.parametrize(
     ("options", "missing"),
