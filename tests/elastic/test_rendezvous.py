@@ -82,6 +82,7 @@ def test_a_node_is_lost(trio: Agents) -> None:
     trio.print_pauses("node killed", 1, 2)
 
 
+@pytest.mark.once
 def test_each_node_is_lost_but_the_last(trio: Agents) -> None:
     trio.kill(1)
     trio.wait_for_world(2, 2, 3)
@@ -89,6 +90,7 @@ def test_each_node_is_lost_but_the_last(trio: Agents) -> None:
     trio.wait_for_world(1, 3)
 
 
+@pytest.mark.once
 def test_a_node_that_comes_when_the_training_has_finished_ends_well_and_begins_nothing(
     pair: Agents,
 ) -> None:
@@ -102,6 +104,7 @@ def test_a_node_that_comes_when_the_training_has_finished_ends_well_and_begins_n
     assert not pair.steps(3)
 
 
+@pytest.mark.once
 def test_a_node_that_comes_while_the_last_one_saves_the_result_leaves_it_alone(
     pair: Agents,
 ) -> None:
@@ -115,6 +118,7 @@ def test_a_node_that_comes_while_the_last_one_saves_the_result_leaves_it_alone(
     assert all(len({step.process for step in pair.steps(task)}) == 1 for task in (1, 2))
 
 
+@pytest.mark.once
 def test_a_batch_script_may_run_the_same_script_again(pair: Agents) -> None:
     pair.folder.joinpath("stop").touch()
     assert [pair.processes[task].wait(120) for task in (1, 2)] == [0, 0]
@@ -157,6 +161,7 @@ def test_a_node_leaves_by_plan_and_is_quiet_until_it_is_ended(trio: Agents) -> N
     assert trio.steps(1)[-1].world == 2
 
 
+@pytest.mark.once
 def test_a_change_is_one_line_in_the_log_of_the_first_node(pair: Agents) -> None:
     pair.start(3)
     pair.wait_for_world(3, 1, 2, 3)
@@ -223,6 +228,7 @@ def test_the_node_whose_script_fails_is_told_and_not_those_that_fail_of_it(trio:
     assert (failed.node, failed.text.splitlines()[-1]) == ("n2", "ValueError: no such data")
 
 
+@pytest.mark.once
 def test_training_goes_on_without_the_keeper_and_with_the_next_one(pair: Agents) -> None:
     processes = [pair.steps(task)[-1].process for task in (1, 2)]
     pair.keeper.kill()
@@ -248,6 +254,7 @@ def test_steps_are_reported_and_samples_only_where_they_are_known(pair: Agents) 
     assert alone["pause_s"] == pytest.approx(pair.pauses(1)[0], abs=0.1)
 
 
+@pytest.mark.once
 def test_a_script_that_forms_no_group_is_reported_to_train_alone(
     keeper: Keeper, tmp_path: Path
 ) -> None:
@@ -262,6 +269,7 @@ def test_a_script_that_forms_no_group_is_reported_to_train_alone(
         agents.end()
 
 
+@pytest.mark.once
 def test_under_stock_c10d_a_script_reports_by_itself(
     keeper: Keeper,
 ) -> None:

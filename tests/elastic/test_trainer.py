@@ -52,6 +52,7 @@ def test_all_ranks_end_with_the_same_weights_and_each_sample_once_an_epoch(start
     assert {samples for _, samples in workers.ends().values()} == {2 * SIZE}
 
 
+@pytest.mark.once
 def test_under_torchrun_only_the_trainer_reports(start: Start) -> None:
     workers, memory = start(0), Memory.made()
     workers.start(0, BFTRAINER_STEPS=memory.path)
@@ -76,6 +77,7 @@ def test_a_newcomer_joins_with_the_survivors_state(start: Start) -> None:
     assert re.search(r"; [\d,]+ samples/s before, [\d,]+ samples/s now$", said[0])
 
 
+@pytest.mark.once
 def test_a_node_that_comes_when_the_training_has_finished_ends_well_and_begins_nothing(
     start: Start,
 ) -> None:
@@ -103,6 +105,7 @@ def test_a_group_of_one_whose_gradients_come_in_another_order_trains_with_those_
     assert_one_state(workers)
 
 
+@pytest.mark.once
 def test_a_node_beyond_the_allowed_sizes_waits_with_its_state_and_comes_back(start: Start) -> None:
     workers = start(4)
     workers.own(4, Sizes((2, 4)))
@@ -181,7 +184,7 @@ def test_a_frozen_node_is_dropped_and_joins_anew_when_it_thaws(start: Start) -> 
     end(workers, 0, 1, 2)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.once)])
 def test_a_node_that_was_away_goes_on_from_the_checkpoint_of_those_who_are_gone(
     start: Start, tmp_path: Path, ranks: int
 ) -> None:
@@ -227,6 +230,7 @@ def test_what_scripts_are_made_of_is_one_state_whoever_comes_and_goes(
     end(workers, 1, 2)
 
 
+@pytest.mark.once
 def test_a_node_that_reaches_no_peer_though_all_are_alive_says_so_and_ends(start: Start) -> None:
     workers = start(1, cut_off=1_000, give_up_s=3.0)
     workers.start(1)
@@ -238,6 +242,7 @@ def test_a_node_that_reaches_no_peer_though_all_are_alive_says_so_and_ends(start
     end(workers, 0)
 
 
+@pytest.mark.once
 def test_one_that_was_cut_off_for_a_moment_ends_not(start: Start) -> None:
     workers = start(1, cut_off=3)
     workers.start(1)
@@ -256,6 +261,7 @@ def test_a_node_of_two_ranks_comes_and_goes_as_one(start: Start) -> None:
     assert {step.rank for step in workers.steps() if step.world == 4} == {0, 1, 2, 3}
 
 
+@pytest.mark.once
 def test_training_goes_on_while_the_keeper_is_away(start: Start) -> None:
     workers = start(2)
     address = workers.keeper.address
@@ -297,6 +303,7 @@ def test_after_the_loss_of_all_nodes_training_goes_on_from_the_checkpoint(
     assert after[0].number == max(steps) + 1
 
 
+@pytest.mark.once
 def test_the_last_checkpoint_is_written_though_its_writer_is_lost(
     start: Start, tmp_path: Path
 ) -> None:
