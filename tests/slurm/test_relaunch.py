@@ -15,7 +15,8 @@ from bftrainer_slurm.model import ElementId, ElementState
 from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import Bench, ordinary
 
-pytestmark = pytest.mark.slurm
+# All gateways act alike; this is of Slurm, so it is looked at through one of them.
+pytestmark = [pytest.mark.slurm, pytest.mark.parametrize("gateway", ["look"], indirect=True)]
 ROUNDS = 3
 
 
