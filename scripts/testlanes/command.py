@@ -51,27 +51,27 @@ _TRAINING = "slurm and torch and not chaos and not load"
 _UNITS = "not slurm and not torch and not chaos and not load and not frameworks"
 _CONTROLLER = "tests/controller"  # has half of both
 
-# Those that take longest come first, so that none is left over at the end with the processors to
-# itself: one after the other, their tests need that time however quiet the machine is. Each test is
-# in one of the lanes of this host, and in no other one; 'make frameworks' has 15 minutes more on a
-# cluster.
+# Those that wait longest, for Slurm or torchruns, come first: they take their time however quiet
+# the machine is, and none is to be left over at the end. What needs but processors comes last.
+# Each test is in one of the lanes of this host, and in no other one; 'make frameworks' has 15
+# minutes more on a cluster.
 LANES = (
-    _here("elastic", _TORCH, _ELASTIC, without=_AGENTS),
+    _here("controller", _TRAINING, _CONTROLLER),
     _here("agents", _TORCH, *_AGENTS),
     _newer("forky-training", "forky", "torch"),
-    Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
-    _here("units", _UNITS, without=(_CONTROLLER, _ELASTIC)),
-    _here("controller", _TRAINING, _CONTROLLER),
-    _here("units-elastic", _UNITS, _ELASTIC),
+    _newer("forky", "forky", "not torch"),
     _here("training", _TRAINING, without=(_CONTROLLER,)),
     _here("chaos", "chaos and not load"),
     _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
-    _newer("forky", "forky", "not torch"),
-    _here("torch", _TORCH, without=(_ELASTIC,)),
+    _here("units", _UNITS, without=(_CONTROLLER, _ELASTIC)),
+    Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
+    _here("elastic", _TORCH, _ELASTIC, without=_AGENTS),
     _newer("trixie", "trixie", "slurm"),
+    _here("torch", _TORCH, without=(_ELASTIC,)),
     Lane("packages", ("sh", "-c", _PACKAGES), tests=False, matrix=True),
-    _here("units-controller", _UNITS, _CONTROLLER),
+    _here("units-elastic", _UNITS, _ELASTIC),
     _here("frameworks", "frameworks and not slurm"),
+    _here("units-controller", _UNITS, _CONTROLLER),
     Lane("lint", ("make", "--no-print-directory", "lint"), tests=False),
     _here("load", "load", alone=True),
 )

@@ -194,4 +194,4 @@ def test_lanes_that_hang_have_failed_and_so_have_those_that_wait_for_them(tmp_pa
 def test_a_lane_that_there_is_not_is_refused() -> None:
     refused = CliRunner().invoke(main, ["fast"])
     assert refused.exit_code == 2
-    assert "'fast' is not one of 'elastic', " in refused.output
+    assert f"'fast' is not one of '{LANES[0].name}', " in refused.output
