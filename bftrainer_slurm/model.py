@@ -249,6 +249,7 @@ class WaitingJob:
 
     ``partition`` may name several. ``minutes`` is its time limit, None if unknown. ``count`` is how
     many tasks of an array wait in this one record. ``for_nodes``: it waits for nothing else.
+    ``gpus`` is how many it takes of each node where jobs share nodes; 0: it may need whole nodes.
     """
 
     job_id: int
@@ -263,6 +264,7 @@ class WaitingJob:
     excluded: frozenset[str] = frozenset()
     count: int = 1
     for_nodes: bool = True
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,9 @@ class QueueReader:
         try:
             made = _read_array(members, known.trainers, self._share)
         except Exception as error:  # whatever it is, all other jobs must still be seen
-            made = replace(_read_ordinary(members), malformed=f"{type(error).__name__}: {error}")
+            made = replace(
+                _read_ordinary(members, self._share), malformed=f"{type(error).__name__}: {error}"
+            )
         # A record may change without its trainer: a priority, or a forecast.
         unchanged = {trainer.partition: trainer for trainer in known.trainers}
         kept = (unchanged.get(trainer.partition) for trainer in made.trainers)
@@ -172,12 +174,12 @@ def _read_array(members: list[JobRow], known: Sequence[Trainer], share: bool) ->
     claims = [row for row in members if is_trainer_comment(row.comment)]
     users = {row.user for row in members if row.tasks is not None}
     if not claims and (not known or {trainer.user for trainer in known} != users):
-        return _read_ordinary(members)
+        return _read_ordinary(members, share)
     try:
         record = _record(claims) if claims else known[0].record
     except ValueError as error:
         live = not all(element_state(row).over for row in claims)
-        return replace(_read_ordinary(members), malformed=str(error) if live else "")
+        return replace(_read_ordinary(members, share), malformed=str(error) if live else "")
     by_partition: dict[str, list[JobRow]] = {}
     strays: list[JobRow] = []
     for row in members:
@@ -185,7 +187,7 @@ def _read_array(members: list[JobRow], known: Sequence[Trainer], share: bool) ->
         of.append(row)
     live = not all(element_state(row).over for row in strays)
     return replace(
-        _read_ordinary(strays),
+        _read_ordinary(strays, share),
         trainers=tuple(
             replace(_trainer(record, rows, share), overwritten=not claims)
             for _, rows in sorted(by_partition.items())
@@ -217,13 +219,13 @@ def _is_element(row: JobRow, record: TrainerRecord) -> bool:
         return False
 
 
-def _read_ordinary(members: list[JobRow]) -> _Array:
+def _read_ordinary(members: list[JobRow], share: bool) -> _Array:
     # The pending rest of an array is one job, however many rows it has.
     rows = [row for row in members if _waits_for_nodes(row)]
     counts = Counter[int]()
     for row in rows:
         counts[row.job_id] += _count(row.tasks)
-    waiting = {row.job_id: _waiting_job(row, counts[row.job_id]) for row in rows}
+    waiting = {row.job_id: _waiting_job(row, counts[row.job_id], share) for row in rows}
     runs = (OrdinaryRun(_nodes_of(row), row.start_s or 0.0, row.submit_s or 0.0) for row in members)
     return _Array(
         waiting=tuple(waiting.values()),
@@ -370,7 +372,7 @@ def _waits_for_nodes(row: JobRow) -> bool:
     return row.state == "PENDING" and row.priority != 0 and row.reason not in _DEPENDS
 
 
-def _waiting_job(row: JobRow, count: int) -> WaitingJob:
+def _waiting_job(row: JobRow, count: int, share: bool) -> WaitingJob:
     return WaitingJob(
         job_id=row.job_id,
         partition=row.partition,
@@ -384,6 +386,7 @@ def _waiting_job(row: JobRow, count: int) -> WaitingJob:
         excluded=frozenset(expand(row.excluded_nodes)),
         count=count,
         for_nodes=row.reason in _FOR_NODES or row.reason.startswith(_BEHIND),
+        gpus=_gpus_of_part(row) if share else 0,
     )
 
 

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.model import Demands, ElementId, Node, Place, Queue, Resources, TimeLimit
+from bftrainer_slurm.model import (
+    Demands,
+    ElementId,
+    Node,
+    Place,
+    Queue,
+    Resources,
+    TimeLimit,
+    WaitingJob,
+)
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.packing import pack_most, shares_of
 from bftrainer_slurm.planner.placement import place
@@ -21,6 +30,7 @@ from tests.controller.made_up_slurm import (
     DELAYED,
     ENDING,
     FAILED,
+    PARTITION,
     PENDING,
     RUNNING,
     SUSPENDED,
@@ -162,6 +172,22 @@ def test_a_trainer_has_one_element_on_a_node_at_most() -> None:
     one = trainer(*(element(task, RUNNING, "n1", gpus=2) for task in range(2)))
     mine = view_of(replace(one, demands=Demands(gpus=2)))
     assert (mine.placed, mine.surplus) == ({FIRST: Place("n1", ARRAY)}, (SECOND,))
+
+
+def test_an_element_leaves_for_an_ordinary_job_of_gpus_before_a_pass() -> None:
+    slurm = SharedSlurm(NOW_S, ["n1"])
+    slurm.ordinary_gpus["n1"] = 3
+    controller = controlled(slurm, [(4, 1), (1, 1)])
+    turns(slurm, controller)
+    assert slurm.in_use("n1") == 8
+    slurm.waiting[7] = WaitingJob(7, PARTITION, 1, gpus=3, submit_s=slurm.now_s)
+    turns(slurm, controller)
+    assert [len(one.places) for one in controller.registry.views] == [0, 1]
+    assert slurm.in_use("n1") == 4, "nobody has what the job is to find free"
+    del slurm.waiting[7]
+    slurm.start_job_("n1", 3)
+    turns(slurm, controller)
+    assert slurm.in_use("n1") == 7
 
 
 @given(

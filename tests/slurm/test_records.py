@@ -278,6 +278,18 @@ def test_a_failure_right_after_a_requeue_may_be_a_launch_that_was_refused(
     assert trainer.elements[0].perhaps_unlaunched is perhaps
 
 
+@pytest.mark.parametrize(
+    ("changes", "gpus"),
+    [({}, 3), ({"shared": "NO"}, 0), ({"gres": "cpu=4"}, 0)],
+    ids=["some of each node", "--exclusive", "none"],
+)
+def test_a_waiting_job_says_how_many_gpus_of_a_node_it_takes_where_jobs_share_nodes(
+    changes: dict[str, Any], gpus: int
+) -> None:
+    row = replace(ORDINARY, **{"shared": "OK", "gres": "gres:gpu:a100:3", **changes})
+    assert [QueueReader(share).read([row]).waiting[0].gpus for share in (True, False)] == [gpus, 0]
+
+
 def test_an_ordinary_job_waits_with_its_forecast() -> None:
     row = replace(ORDINARY, start_s=77.0, scheduled_nodes="n[1-2]")
     (waiting,) = queue_of([row]).waiting

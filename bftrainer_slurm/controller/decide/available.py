@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.bars import for_growth, nodes_off
+from bftrainer_slurm.controller.decide.make_way import way_for
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.passes import Fit, in_holes_without
@@ -34,10 +35,15 @@ _PLANNED_S = 5.0  # how long before a planned start its nodes are empty
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Nodes for jobs that no pass has judged: ``idle`` ones, and those that trainers ``leave``."""
+    """Nodes for jobs that no pass has judged: ``idle`` ones, and those that trainers ``leave``.
+
+    Where jobs share nodes, it is ``gpus`` of each node instead, and ``elements`` that leave.
+    """
 
     idle: frozenset[str] = frozenset()
     leave: frozenset[str] = frozenset()
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    elements: frozenset[ElementId] = frozenset()
 
 
 def wanted(picture: Picture) -> Wanted:
@@ -52,6 +58,14 @@ def wanted(picture: Picture) -> Wanted:
     jobs = _in_order(picture)
     if not jobs:
         return Wanted()
+    if picture.snapshot.shared:
+        way = way_for(jobs, picture)
+        # Who starts on an idle node may want all of it: it is left alone until the job is there.
+        return Wanted(
+            idle=way.idle,
+            gpus=way.gpus,
+            elements=way.leave,
+        )
     choice = _Choice(picture)
     for job in jobs:
         choice.serve(job)
@@ -73,8 +87,7 @@ class _Choice:
     def __init__(self, picture: Picture) -> None:
         nodes, views = picture.snapshot.by_weight, picture.views
         self._now_s = picture.now_s
-        # Of each element on a node, its trainer. Where ordinary jobs have a part of the node, too,
-        # nobody leaves ahead: if one more needs it, Slurm preempts.
+        # Of each element on a node, its trainer.
         self._owners: dict[str, tuple[int, ...]] = {}
         for view in views:
             for place in view.running().values():

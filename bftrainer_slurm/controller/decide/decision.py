@@ -33,6 +33,7 @@ from bftrainer_slurm.controller.decide.parts import Room
 from bftrainer_slurm.controller.decide.planning import Made, Planning, problem_of
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
+    end,
     end_asked,
     end_mute,
     hold_reclaimed,
@@ -145,7 +146,7 @@ class Decider:
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         moves: list[Action] = []
         unused = set(decision.free)  # first by those who leave their nodes again at once
-        room = Room(picture, off)
+        room = Room(replace(picture, kept_gpus=draft.picture.kept_gpus), off)
         for view in everybody:
             with self.faults.of(view.array):
                 free = unused
@@ -246,10 +247,11 @@ class Decider:
         """Empty the nodes that ordinary jobs shall find idle."""
         picture = draft.picture
         want = wanted(picture)
-        draft.picture = replace(picture, kept=want.idle)
+        draft.picture = replace(picture, kept=want.idle, kept_gpus=want.gpus)
         if picture.now_s >= picture.forecast.due_s - picture.lead_s:
-            make_way = partial(leave, nodes=want.leave, why="an ordinary job is expected there")
-            draft.end(self._of_each(picture.views, make_way))
+            why = "an ordinary job is expected there"
+            draft.end(self._of_each(picture.views, partial(leave, nodes=want.leave, why=why)))
+            draft.end(self._of_each(picture.views, partial(end, these=want.elements, why=why)))
         if picture.reserve:
             draft.end(refill(self._free(draft.picture), draft.picture))
 

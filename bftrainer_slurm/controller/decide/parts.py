@@ -38,7 +38,8 @@ def offered(
     for node, one in snapshot.shared.items():
         idle = node in snapshot.in_holes and not held[node] and not kept[node]
         grows = node in snapshot.in_service and (node in whole if idle else node not in off)
-        free = max(held[node], one.free - kept[node] if grows else 0)
+        left = one.free - kept[node] - picture.kept_gpus.get(node, 0)
+        free = max(held[node], left if grows else 0)
         if free:
             out[node] = free
     return out
@@ -67,7 +68,7 @@ class Room:
             for name, one in picture.snapshot.shared.items()
             if name not in off and name in picture.snapshot.in_service
         }
-        self._taken, self._cpus = Counter[str](), Counter[str]()
+        self._taken, self._cpus = Counter[str](picture.kept_gpus), Counter[str]()
         self._memory_mb = dict.fromkeys(self._nodes, 0.0)
         if not self._nodes:
             return

@@ -120,6 +120,12 @@ def leave(view: TrainerView, nodes: Set[str], why: str) -> list[Shrink]:
     return [Shrink(there, why)] if there else []
 
 
+def end(view: TrainerView, these: Set[ElementId], why: str) -> list[Shrink]:
+    """End these elements of a trainer, as far as they run."""
+    mine = tuple(id_ for id_ in view.running() if id_ in these) if these else ()
+    return [Shrink(mine, why)] if mine else []
+
+
 def towards(
     view: TrainerView,
     plan: Plan,

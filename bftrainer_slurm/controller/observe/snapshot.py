@@ -184,6 +184,7 @@ def read(
     if last.share:
         there = (node for node in nodes if last.partition in node.partitions)
         snapshot = replace(snapshot, shared=shared_nodes(there, ours))
+        snapshot = replace(snapshot, queue=_of_single_nodes(snapshot))
     if "pass" in due and queue.asking:
         snapshot = replace(snapshot, last_pass=gateway.last_pass())
     if "reservations" in due:
@@ -197,6 +198,13 @@ def read(
         if misfit not in last.misfits:
             logger.warning("%s", misfit)
     return snapshot
+
+
+def _of_single_nodes(snapshot: Snapshot) -> Queue:
+    """Take jobs that ask for more GPUs than a node has (``--gpus``) as asking for whole nodes."""
+    queue, most = snapshot.queue, max((one.gpus for one in snapshot.shared.values()), default=0)
+    waiting = (replace(job, gpus=0) if job.gpus > most else job for job in queue.waiting)
+    return replace(queue, waiting=tuple(waiting))
 
 
 def _queue_and_nodes(

@@ -7,6 +7,7 @@ fits. ``decide.available`` says what to do about it.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -22,7 +23,8 @@ _SHORT_S = 10.0  # if passes come so often, none is worth a look of its own
 _STALE = 10  # after so many passes without one that was seen, their times are unknown again
 
 
-_Demand = tuple[int, int | None, str, str, frozenset[str]]
+_Demand = tuple[int, int, int | None, str, str, frozenset[str]]
+_Part = tuple[str, int]  # a node, and a number of GPUs: it has so many that no ordinary job has
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Passes:
         self._waits: dict[int, tuple[_Demand, float]] = {}
         self._looked_s = -math.inf
         # Since when (Unix seconds) each node has been in the pool at every look.
-        self._in_pool_s: dict[str, float] = {}
+        self._in_pool_s: dict[str | _Part, float] = {}
         # For each job, the most nodes in holes that fit it when a pass left it waiting.
         self._left: dict[int, int] = {}
         self._blocked: dict[int, int] = {}  # priority of jobs that want more than is in holes
@@ -64,8 +66,14 @@ class Passes:
         self._tries = 1
         self._asks = False
 
-    def look(self, snapshot: Snapshot, pool: frozenset[str], now_s: float) -> None:
-        """Take in a snapshot; only elements run on the nodes of the ``pool``.
+    def look(
+        self,
+        snapshot: Snapshot,
+        pool: frozenset[str],
+        now_s: float,
+        parts: frozenset[_Part] = frozenset(),
+    ) -> None:
+        """Take in a snapshot; only elements run on the nodes of the ``pool``, and in ``parts``.
 
         ``now_s`` (Unix seconds) is when Slurm had answered: what is new in the snapshot may have
         changed as late as that.
@@ -79,24 +87,30 @@ class Passes:
             job.job_id: self._wait(job, job.submit_s if first else now_s)
             for job in waiting.values()
         }
-        freed = self._forget(waiting) or not pool <= self._in_pool_s.keys()
+        every: frozenset[str | _Part] = pool | parts
+        freed = self._forget(waiting) or not every <= self._in_pool_s.keys()
         new_s = -math.inf if first else now_s
-        self._in_pool_s = {node: self._in_pool_s.get(node, new_s) for node in pool}
+        self._in_pool_s = {one: self._in_pool_s.get(one, new_s) for one in every}
         last = snapshot.last_pass
         if last is not None and last.began_s > now_s + _TAKES_S:
             last = None  # the clock was set back since; the next pass is not so far away
         if last is not None and last.began_s != self._began_s and not last.active:
             self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
             # Looks may lie between the pass and the one that learns of it.
-            at_pass = {node for node, in_s in self._in_pool_s.items() if in_s < last.began_s}
+            at_pass = {one for one, in_s in self._in_pool_s.items() if in_s < last.began_s}
             self._judge(waiting, Fit(snapshot.by_weight, at_pass))
         if self._left and freed:
-            self._try_again(waiting, Fit(snapshot.by_weight, pool))
-        self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > len(pool)}
+            self._try_again(waiting, Fit(snapshot.by_weight, every))
+        rooms = Counter(gpus for _, gpus in parts)
+
+        def room(job: WaitingJob) -> int:
+            return rooms[job.gpus] if job.gpus and parts else len(pool)
+
+        self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > room(job)}
         self._looked_s = now_s
         alone = self._alone
         self._asks = any(
-            job.nodes <= len(pool) and job_id not in alone for job_id, job in waiting.items()
+            job.nodes <= room(job) and job_id not in alone for job_id, job in waiting.items()
         )
 
     @property
@@ -107,7 +121,7 @@ class Passes:
     def _wait(self, job: WaitingJob, since_s: float) -> tuple[_Demand, float]:
         """Return what a job asks for, and since when: ``since_s`` if its request has changed."""
         known = self._waits.get(job.job_id)
-        demand = (job.nodes, job.minutes, job.partition, job.constraint, job.excluded)
+        demand = (job.nodes, job.gpus, job.minutes, job.partition, job.constraint, job.excluded)
         return known if known is not None and known[0] == demand else (demand, since_s)
 
     def _forget(self, waiting: Mapping[int, WaitingJob]) -> bool:
@@ -177,25 +191,53 @@ def in_holes_without(
     return snapshot.in_holes - ours
 
 
-class Fit:
-    """Which of some nodes fit a job, as far as partition and features tell.
+def parts_without(
+    snapshot: Snapshot, views: Iterable[TrainerView], *phases: Phase
+) -> frozenset[_Part]:
+    """Return the GPUs of shared nodes that no ordinary job has.
 
-    ``nodes`` are in the order in which Slurm takes them, ``among`` are the candidates.
+    Slurm starts nothing on a node that an element in one of these phases is leaving.
+    """
+    if not snapshot.shared:
+        return frozenset()
+    ours = {record.node for view in views for _, record in view.within(*phases) if record.node}
+    return frozenset(
+        (node, gpus)
+        for node, one in snapshot.shared.items()
+        if node in snapshot.in_service and node not in ours
+        for gpus in range(1, one.free + 1)
+    )
+
+
+class Fit:
+    """Which of some nodes fit a job, as far as partition, features and GPUs tell.
+
+    ``nodes`` are in the order in which Slurm takes them, ``among`` are the candidates: whole ones
+    by name, and parts of shared ones.
     """
 
-    def __init__(self, nodes: Iterable[Node], among: Set[str]) -> None:
-        self._nodes = [node for node in nodes if node.name in among]
+    def __init__(self, nodes: Iterable[Node], among: Set[str | _Part] | Set[str]) -> None:
+        self._among: dict[int, set[str]] = {}  # by GPUs; 0: whole nodes
+        for one in among:
+            node, gpus = (one, 0) if isinstance(one, str) else one
+            self._among.setdefault(gpus, set()).add(node)
+        self._parts = any(self._among)
+        every = set[str]().union(*self._among.values())
+        self._nodes = [node for node in nodes if node.name in every]
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def nodes_for(self, job: WaitingJob) -> tuple[str, ...]:
         """Return the nodes in the order in which Slurm takes them."""
-        key = (job.partition, job.constraint, job.excluded)
+        gpus = job.gpus if self._parts else 0
+        key = (job.partition, job.constraint, job.excluded, gpus)
         if key not in self._known:
+            among = self._among.get(gpus, ())
             partitions = frozenset(job.partition.split(","))
             self._known[key] = tuple(
                 node.name
                 for node in self._nodes
-                if node.partitions & partitions
+                if node.name in among
+                and node.partitions & partitions
                 and node.name not in job.excluded
                 and _has(node, job.constraint)
             )

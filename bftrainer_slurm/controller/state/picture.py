@@ -13,7 +13,12 @@ from bftrainer_slurm.controller.observe.schedule import LEAD_S
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.passes import BackfillForecast, Passes, in_holes_without
+from bftrainer_slurm.controller.state.passes import (
+    BackfillForecast,
+    Passes,
+    in_holes_without,
+    parts_without,
+)
 from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.preemptions import Preemptions, Starts
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
@@ -94,8 +99,9 @@ class Picture:
 
     ``avoid`` says until when nodes are left alone; ``out_of_reach`` are nodes of trainers that
     cannot be handled; ``taken`` those that Slurm took from elements for a job that has not started
-    yet; ``kept`` those that ordinary jobs shall find idle. For holes it tells since when each is
-    there, how long it will last, and how far ahead to plan. ``reserve`` is how many nodes to keep
+    yet; ``kept`` those that ordinary jobs shall find idle; of shared nodes, ``kept_gpus`` are what
+    they shall find free. For holes it tells since when each is there, how long it will last, and
+    how far ahead to plan. ``reserve`` is how many nodes to keep
     idle for future ordinary jobs; ``forecast`` is what Slurm's backfill scheduler has decided
     about jobs; ``lead_s`` is how long before its next pass trainers leave.
     """
@@ -112,6 +118,7 @@ class Picture:
     lead_s: float = LEAD_S
     taken: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
+    kept_gpus: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def now_s(self) -> float:
@@ -144,7 +151,8 @@ class ClusterState:
         self._history.add_ordinary(self._starts.look(queue), now_s)
         self._holes.update(snapshot)
         self._history.inventory.update(snapshot)
-        self._passes.look(snapshot, in_holes_without(snapshot, views, *GOES), now_s)
+        pool = in_holes_without(snapshot, views, *GOES)
+        self._passes.look(snapshot, pool, now_s, parts_without(snapshot, views, *GOES))
 
     def forecast(self, snapshot: Snapshot, now_s: float) -> BackfillForecast:
         """Return what is now known of Slurm's passes."""

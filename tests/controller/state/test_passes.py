@@ -195,6 +195,29 @@ def test_the_next_pass_is_asked_for_while_it_may_start_a_job() -> None:
     assert not asks(ALL, seen(10.0, replace(JOB, for_nodes=False)))
 
 
+PARTS = frozenset({("n1", 1), ("n1", 2), ("n2", 1)})  # free: two GPUs of n1, one of n2
+
+
+def left_of_parts(gpus: int, *looks: tuple[float, frozenset[tuple[str, int]]]) -> set[int]:
+    passes, job = Passes(), replace(JOB, nodes=1, gpus=gpus)
+    for number, (began_s, parts) in enumerate(looks):
+        one = replace(seen(began_s, job), time_s=began_s + 11 + number)
+        passes.look(one, frozenset(), one.time_s, parts)
+    return set(passes.forecast(30.0, NOW_S).left)
+
+
+def test_a_job_that_a_pass_left_waiting_beside_enough_gpus_of_a_node_does_not_fit() -> None:
+    assert left_of_parts(2, (10.0, PARTS), (40.0, PARTS)) == {7}
+    assert left_of_parts(3, (10.0, PARTS), (40.0, PARTS)) == set()
+    assert left_of_parts(2, (10.0, PARTS - {("n1", 2)}), (40.0, PARTS)) == set()  # free since then
+
+
+def test_it_is_tried_again_where_more_nodes_have_as_many_gpus() -> None:
+    judged = (10.0, PARTS), (40.0, PARTS)
+    assert left_of_parts(2, *judged, (40.0, PARTS | {("n3", 1)})) == {7}
+    assert left_of_parts(2, *judged, (40.0, PARTS | {("n2", 2)})) == set()
+
+
 def test_a_node_fits_by_partition_features_and_what_the_user_excludes() -> None:
     fast = replace(node("n1", partition="main"), features=frozenset({"fast"}))
     nodes = (fast, node("n2", partition="main"), node("n3", partition="other"))
