@@ -238,6 +238,11 @@ class Trainer:
     comment: str = ""
     overwritten: bool = False
 
+    @property
+    def element_gpus(self) -> dict[ElementId, int]:
+        """How many GPUs each element takes of its node; 0: it has the node for itself."""
+        return {one.id: one.gpus for one in self.elements}
+
     def places_on(self, node: str) -> frozenset[Place]:
         """Return the places that its elements can have on a node."""
         return frozenset({Place(node, self.array)}) if self.demands.gpus else Place.on(node)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.bars import for_growth, nodes_off
-from bftrainer_slurm.controller.decide.make_way import way_for
+from bftrainer_slurm.controller.decide.claims import Claims, Wanted
+from bftrainer_slurm.controller.decide.make_way import make_way
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.passes import Fit, in_holes_without
@@ -29,21 +29,6 @@ from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.model import ElementId, Place, WaitingJob, nodes_of
 
 _JOBS = 500  # Slurm's own bf_max_job_test
-_RESOLUTION_S = 60.0  # Slurm's bf_resolution: starts are planned for whole minutes
-_PLANNED_S = 5.0  # how long before a planned start its nodes are empty
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Nodes for jobs that no pass has judged: ``idle`` ones, and those that trainers ``leave``.
-
-    Where jobs share nodes, it is ``gpus`` of each node instead, and ``elements`` that leave.
-    """
-
-    idle: frozenset[str] = frozenset()
-    leave: frozenset[str] = frozenset()
-    gpus: Mapping[str, int] = field(default_factory=dict)
-    elements: frozenset[ElementId] = frozenset()
 
 
 def wanted(picture: Picture) -> Wanted:
@@ -59,13 +44,7 @@ def wanted(picture: Picture) -> Wanted:
     if not jobs:
         return Wanted()
     if picture.snapshot.shared:
-        way = way_for(jobs, picture)
-        # Who starts on an idle node may want all of it: it is left alone until the job is there.
-        return Wanted(
-            idle=way.idle,
-            gpus=way.gpus,
-            elements=way.leave,
-        )
+        return make_way(jobs, picture)
     choice = _Choice(picture)
     for job in jobs:
         choice.serve(job)
@@ -86,7 +65,6 @@ class _Choice:
 
     def __init__(self, picture: Picture) -> None:
         nodes, views = picture.snapshot.by_weight, picture.views
-        self._now_s = picture.now_s
         # Of each element on a node, its trainer.
         self._owners: dict[str, tuple[int, ...]] = {}
         for view in views:
@@ -97,21 +75,16 @@ class _Choice:
         idle -= picture.out_of_reach
         self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owners.keys())
         self._surplus = {one.array: len(one.placed) - one.trainer.record.min_nodes for one in views}
-        # From when on a node belongs to a job that comes before the present one.
-        self._until_s: dict[str, float] = {}
-        for node, one in picture.snapshot.reserved.items():
-            self._claim((node,), one.start_s)
+        self._claims = Claims(picture.snapshot)
         self.kept: set[str] = set()
         self.leave: set[str] = set()
 
     def serve(self, job: WaitingJob) -> None:
         """Choose nodes for all tasks that wait in this record, as far as there are enough."""
-        planned_s = math.inf if job.expected_start_s is None else job.expected_start_s
-        soon = planned_s <= self._now_s + _PLANNED_S
         nodes = self._nodes_for(job)
         if len(nodes) < job.nodes * job.count:  # else it does not need what a pass has planned
-            self._claim(job.expected_nodes, planned_s)
-        self._take(set(nodes or (job.expected_nodes if soon else ())))
+            self._claims.add(job, job.expected_nodes)
+        self._take(set(nodes or (job.expected_nodes if self._claims.is_due(job) else ())))
 
     def _take(self, nodes: set[str]) -> None:
         ours = nodes & self._owners.keys()
@@ -123,14 +96,10 @@ class _Choice:
 
     def _nodes_for(self, job: WaitingJob) -> list[str]:
         """Return nodes for as many of its tasks as possible."""
-        ends_s = math.inf if job.minutes is None else self._now_s + 60.0 * job.minutes
+        in_time = self._claims.in_time(job)
 
         def free(fit: Fit, taken: set[str]) -> Iterator[str]:
-            return (
-                node
-                for node in fit.nodes_for(job)
-                if node not in taken and ends_s <= self._until_s.get(node, math.inf)
-            )
+            return (node for node in fit.nodes_for(job) if node not in taken and in_time(node))
 
         most = job.nodes * job.count
         idle = list(islice(free(self._idle, self.kept), most))
@@ -152,11 +121,6 @@ class _Choice:
             if alike[owners]:
                 heappush(heap, (spare + 1, owners))
         return chosen
-
-    def _claim(self, nodes: Iterable[str], start_s: float) -> None:
-        whole_s = start_s if math.isinf(start_s) else start_s // _RESOLUTION_S * _RESOLUTION_S
-        for node in nodes:
-            self._until_s[node] = min(whole_s, self._until_s.get(node, math.inf))
 
 
 def available(picture: Picture, off: frozenset[str]) -> frozenset[Place]:

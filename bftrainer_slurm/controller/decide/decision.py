@@ -131,7 +131,7 @@ class Decider:
         except Exception:
             for view in others.views:
                 with self.faults.of(view.array):
-                    _, build = self._without_plan(self._draft(replace(others, views=(view,))))
+                    _, build, _ = self._without_plan(self._draft(replace(others, views=(view,))))
                     build()
             if not self.faults.why.keys() & {view.array for view in others.views}:
                 raise
@@ -140,8 +140,7 @@ class Decider:
     def _decide(self, picture: Picture, everybody: tuple[TrainerView, ...]) -> Decision:
         snapshot, settings = picture.snapshot, self.settings
         draft = self._draft(picture)
-        decision, build = self._without_plan(draft)
-        off = nodes_off((*for_all(draft.picture, settings), *for_growth(draft.picture, settings)))
+        decision, build, off = self._without_plan(draft)
         made = self._planning.answer(build, picture.now_s)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         moves: list[Action] = []
@@ -189,10 +188,15 @@ class Decider:
         self._end_spent(draft)
         return draft
 
-    def _without_plan(self, draft: _Draft) -> tuple[Decision, Callable[..., Problem]]:
-        """Return the decision as far as it needs no plan, and what builds the planning problem."""
+    def _without_plan(
+        self, draft: _Draft
+    ) -> tuple[Decision, Callable[..., Problem], frozenset[str]]:
+        """Return the decision as far as it needs no plan, and what builds the planning problem.
+
+        The third are the nodes on which nobody may start.
+        """
         picture, settings = draft.picture, self.settings
-        bars = tuple(for_all(picture, settings))
+        bars, growth = tuple(for_all(picture, settings)), tuple(for_growth(picture, settings))
         off = nodes_off(bars)
         idle = available(picture, off)
         free = growable(idle, picture, settings)
@@ -204,19 +208,19 @@ class Decider:
         by_then = free
         if soon := soon_available(picture, off):
             by_then |= growable(idle | soon, picture, settings) & soon
-        growing = off | nodes_off(for_growth(picture, settings))
+        growing = off | nodes_off(growth)
         objective, performance = self._objective, self.performance
         build = partial(
             problem_of, picture, by_then, objective, performance, hardware, eligible, growing
         )
-        told = on((*bars, *for_growth(picture, settings), *eligible.bars), unused)
+        told = on((*bars, *growth, *eligible.bars), unused)
         decision = Decision(
             *((), draft.states, picture.avoid, free),
             left_alone=alone,
             bars=tuple(told),
             stuck=eligible.stuck,
         )
-        return decision, build
+        return decision, build, growing
 
     def _of_each(
         self, views: Iterable[TrainerView], decide: Callable[[TrainerView], Sequence[Action]]

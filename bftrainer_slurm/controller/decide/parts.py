@@ -47,7 +47,7 @@ def offered(
 
 def _held(view: TrainerView, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
     """Yield the nodes that a trainer's elements have, or start on, and how many GPUs of each."""
-    gpus = {one.id: one.gpus for one in view.trainer.elements}
+    gpus = view.trainer.element_gpus
     nodes = {id_: place.node for id_, place in view.placed.items()}
     nodes |= {id_: one.node for id_, one in view.within(*OCCUPIES) if one.node is not None}
     for id_, node in nodes.items():
@@ -82,7 +82,7 @@ class Room:
 
     def places(self, view: TrainerView, nodes: Iterable[str]) -> dict[str, Place]:
         """Take a part of each of these nodes that has room for an element; return the places."""
-        gpus = {one.id: one.gpus for one in view.trainer.elements}
+        gpus = view.trainer.element_gpus
         found: dict[str, Place] = {}
         for node, id_ in zip(self._fit(view, nodes, gpus), view.spare, strict=False):
             self._take(node, gpus.get(id_, 0), view.trainer.demands.resources)

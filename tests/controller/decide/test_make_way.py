@@ -9,7 +9,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.decide.available import Wanted, wanted
+from bftrainer_slurm.controller.decide.available import wanted
+from bftrainer_slurm.controller.decide.claims import Wanted
 from bftrainer_slurm.controller.decide.parts import Room, offered
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.state.passes import BackfillForecast
