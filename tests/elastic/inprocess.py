@@ -98,7 +98,8 @@ def hang_once(folder: Path, owner: type, name: str, where: Callable[[Any], bool]
 
     def call_or_hang(self: Any) -> Any:
         if where(self) and not (folder / "hangs").exists():
-            (folder / "hangs").write_text(os.environ["SLURMD_NODENAME"])
+            (folder / "hangs.new").write_text(os.environ["SLURMD_NODENAME"])
+            (folder / "hangs.new").replace(folder / "hangs")
             time.sleep(600)
         return method(self)
 

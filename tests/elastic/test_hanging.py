@@ -18,7 +18,7 @@ from tests.keeper.inside import SECRET_TEXT, keeper_inside
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 
-# Trains in process; where FOLDER/hang.NODE is, it hangs once between two steps.
+# Trains in process. FOLDER/hang names a step, and the nodes that hang once after it.
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
@@ -38,8 +38,10 @@ with (folder / f"{node}.{os.getpid()}").open("w", 1) as log:
             trainer.ddp(x).sum().backward()
             optimizer.step()
         print(time.monotonic(), dist.get_world_size(), trainer.cursor.step, file=log)
-        if (hang := folder / f"hang.{node}").exists():
-            hang.unlink()
+        hang, hung = folder / "hang", folder / f"hung.{node}"
+        step, *nodes = hang.read_text().split() if hang.exists() else ["0"]
+        if node in nodes and trainer.cursor.step >= int(step) and not hung.exists():
+            hung.touch()
             time.sleep(600)
         time.sleep(0.02)
 """
@@ -65,10 +67,12 @@ def test_survivors_that_all_hang_are_started_again(agents: Agents) -> None:
     agents.own(3)
     agents.start(1, 2, 3)
     agents.wait_for_world(3, 1, 2, 3)
-    for task in (1, 2):
-        (agents.folder / f"hang.n{task}").touch()
+    # Both after the same step, which is still to come: who hangs holds up the next one of all.
+    beside = agents.folder / "hang.new"
+    beside.write_text(f"{agents.steps(1)[-1].number + 200} n1 n2")
+    beside.replace(agents.folder / "hang")
     hang = [agents.steps(task)[-1].process for task in (1, 2)]
-    wait_until(lambda: not list(agents.folder.glob("hang.*")))
+    wait_until(lambda: len(list(agents.folder.glob("hung.*"))) == 2)
     agents.kill(3)
     agents.wait_for_world(2, 1, 2)
     assert not any(Path(f"/proc/{process}").exists() for process in hang)

@@ -108,8 +108,10 @@ def test_a_node_that_comes_when_the_training_has_finished_ends_well_and_begins_n
 def test_a_node_that_comes_while_the_last_one_saves_the_result_leaves_it_alone(
     pair: Agents,
 ) -> None:
+    workers = [Path(f"/proc/{pair.steps(task)[-1].process}") for task in (1, 2)]
     pair.folder.joinpath("saving").touch()
     pair.folder.joinpath("stop").touch()
+    wait_until(lambda: not all(worker.exists() for worker in workers))  # an agent has noticed
     pair.start(3)
     assert pair.processes[3].wait(120) == 0
     assert [pair.processes[task].poll() for task in (1, 2)] == [None, None]

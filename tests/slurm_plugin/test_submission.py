@@ -169,7 +169,8 @@ def test_a_folder_for_output_that_is_not_there_is_named_at_once(
 def test_a_submission_is_told_to_the_keeper(plugin_lab: Lab, keeper: FakeKeeper) -> None:
     before = keeper.lines().count("submitted")
     job = plugin_lab.sbatch("--bftrainer", "-N1-2", script=PLAIN)
-    wait_until(lambda: keeper.lines().count("submitted") == before + 1)
+    # That of an earlier submission may come late: sbatch does not wait for the keeper.
+    wait_until(lambda: keeper.lines().count("submitted") > before)
     plugin_lab.run("scancel", str(job))
 
 
