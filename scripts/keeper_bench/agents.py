@@ -70,7 +70,7 @@ class Agent:
             host, port, limit=2**20, local_addr=(self._source, 0)
         )
         self.writer.write(GREETING + b"\n")
-        if not (challenge := await self.reader.readline()):
+        if not (challenge := await self._next_line()):
             return False
         hello = Hello("", self.identity)
         prove = self._entrance.prover(self.identity.array)
@@ -78,9 +78,16 @@ class Agent:
         proof = prove(wanted, self._entrance.method)
         self.writer.write(encode(replace(hello, proof=proof.text)))
         self._keepers_seal, self._own_seal = seals(proof.key)
-        if not (answer := await self.reader.readline()) or answer.startswith(b"{"):
+        if not (answer := await self._next_line()) or answer.startswith(b"{"):
             return False
         return "welcome" in json.loads(self._keepers_seal.open(answer))
+
+    async def _next_line(self) -> bytes:
+        """Return the keeper's next line; empty: it hung up, or reset the connection."""
+        try:
+            return await self.reader.readline()
+        except ConnectionError:
+            return b""
 
     def say(self, **message: object) -> None:
         """Send a message to the keeper."""
@@ -108,7 +115,7 @@ class Agent:
         self.writer.transport.abort()
 
     async def _listen(self) -> None:
-        while line := await self.reader.readline():
+        while line := await self._next_line():
             line = self._keepers_seal.open(line)
             if line.startswith(b'{"generation"'):
                 self._enter(json.loads(line)["generation"])

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributed import GradBucket, Work  # type: ignore[attr-defined]
 from torch.futures import Future
 
-from bftrainer_slurm.elastic.inprocess import phases
+from bftrainer_slurm.elastic.inprocess import gloo, phases
 from bftrainer_slurm.elastic.inprocess.collective import Communicator
 from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 
@@ -85,3 +85,32 @@ def test_a_sum_that_comes_after_all_is_left_alone(
     time.sleep(0.1)
     assert torch.equal(summed.wait(), given)
     group.close()
+
+
+def test_a_group_is_not_destroyed_while_a_broadcast_before_the_failed_one_is_on_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To destroy it would wait for that one, maybe for ever."""
+    monkeypatch.setattr(phases, "GENTLY_S", 0.1)
+    monkeypatch.setattr(phases, "HOPELESS_S", 0.2)
+    begun: list[Forgotten] = []
+
+    def broadcast(*_: object, **__: object) -> Forgotten:
+        if begun:
+            raise RuntimeError("gloo: Connection reset by peer")
+        begun.append(Forgotten())
+        return begun[0]
+
+    kept: list[object] = []
+    monkeypatch.setattr(dist, "broadcast", broadcast)
+    monkeypatch.setattr(gloo, "groups_of_process", lambda: ["the group"])
+    monkeypatch.setattr(gloo, "keep_for_ever", kept.append)
+    group = Communicator()
+    group.begin(1.0)
+    channel = group.channel()
+    channel.broadcast(torch.ones(1))
+    with pytest.raises(PeerLostError):
+        channel.broadcast(torch.ones(1))
+    group.close()
+    group.close()
+    assert kept == ["the group"]

@@ -26,7 +26,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.futures import Future
 
-from bftrainer_slurm.elastic.inprocess import nccl
+from bftrainer_slurm.elastic.inprocess import nccl, phases
 from bftrainer_slurm.elastic.inprocess.buckets import Collected
 from bftrainer_slurm.elastic.inprocess.gloo import FORM_S, Gloo
 from bftrainer_slurm.elastic.inprocess.phases import Cut, PeerLostError, Phase, Phases
@@ -314,7 +314,18 @@ class Communicator:
         self._over.set()
         self._woken.set()
         with self._aborting:
+            # To destroy a group waits for what is under way, as the broadcasts before one that
+            # could not be begun.
+            works = self._of_gloo()
+            if not self._gloo.have_ended(works, 0.0):
+                self._cut(gently=True)
+                self._gloo.have_ended(works, phases.GENTLY_S)
             self._cut()
+            if not self._gloo.have_ended(works, phases.HOPELESS_S):
+                self._gloo.give_up(works)
+
+    def _of_gloo(self) -> list[dist.Work]:
+        return [work for work, carrier in list(self._works) if carrier is self._gloo]
 
     def _abort(self) -> None:
         self._woken.wait()
@@ -328,9 +339,7 @@ class Communicator:
                     return
                 self._cut(gently=how is Cut.GENTLY)
                 if how is Cut.GIVE_UP:
-                    self._gloo.give_up(
-                        [work for work, carrier in list(self._works) if carrier is self._gloo]
-                    )
+                    self._gloo.give_up(self._of_gloo())
             self._over.wait(_AGAIN_S)
 
     def _cut(self, gently: bool = False) -> None:

@@ -62,6 +62,18 @@ class Gloo:
         """Cut the connections: all that is under way fails, here and at the peers."""
         self.connections.shut_down(gently)
 
+    def have_ended(self, works: Sequence[dist.Work], within_s: float) -> bool:
+        """Wait so long at most for collectives whose connections are cut; return whether all ended.
+
+        Those that were given up count as ended.
+        """
+        until_s = time.monotonic() + within_s
+        while not self._hopeless and not all(work.is_completed() for work in works):
+            if time.monotonic() >= until_s:
+                return False
+            time.sleep(0.001)
+        return True
+
     def give_up(self, works: Sequence[dist.Work]) -> None:
         """Free the threads that wait for collectives that will not end."""
         if any(not work.is_completed() for work in works):
