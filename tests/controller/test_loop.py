@@ -120,6 +120,14 @@ def test_what_happens_is_counted_and_in_the_status() -> None:
     assert counts["looks"]["count"] == 5
 
 
+def test_a_trainer_that_lost_all_of_its_nodes_waits() -> None:
+    setting = Setting(1, ARRAY, most=1)
+    setting.settle()
+    setting.slurm.start_ordinary_("n1")
+    setting.turn()
+    assert setting.shown()["state"] == "waiting"  # also before its element has rested
+
+
 def test_a_controller_that_begins_anew_counts_on() -> None:
     setting = Setting(3, ARRAY)
     setting.settle()

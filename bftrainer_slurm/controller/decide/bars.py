@@ -123,9 +123,9 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
                 unfit[asked] = _unfit(demands, snapshot)
             mine = [Bar("it lacks what the trainer asks for", unfit[asked] - own, array)]
             mine += _refused(view, own, now_s)
+            why = _too_few(view, snapshot.in_service, nodes_off(mine, array))
             mine += _beside_others(demands, array, own, everybodys, snapshot)
             out = nodes_off(mine, array)
-            why = _too_few(view, snapshot.in_service, out)
             if why is None and wait is not None and now_s < wait.displaces_s:
                 others = Bar(_why_not_now(wait), everybodys - own, array, wait.displaces_s)
                 mine.append(others)

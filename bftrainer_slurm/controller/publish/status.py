@@ -17,7 +17,7 @@ from bftrainer_slurm.controller.state.goodput import Tally, goodput
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, named, since_s
 from bftrainer_slurm.controller.state.member_notes import ReportedState
-from bftrainer_slurm.controller.state.phases import BROKEN, Phase
+from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.preemptions import summary
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -247,6 +247,7 @@ def _state(view: TrainerView) -> str:
         return "cancelled"
     if view.placed:
         return "starting"
-    if view.spare or view.live or any(view.within(*BROKEN, Phase.REVIVED)):
+    left = {record.phase for record in view.state.elements.values()} - {Phase.DONE}
+    if left - {Phase.WITHHELD}:
         return "waiting"
-    return "withheld" if view.ids(Phase.WITHHELD) else "cancelled"
+    return "withheld" if left else "cancelled"

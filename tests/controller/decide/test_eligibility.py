@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.controller.decide.bars import Eligibility, eligibility, why_never
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Demands, Element, ElementState, NodeState
+from bftrainer_slurm.model import Demands, Element, ElementState, NodeState, Resources
 from bftrainer_slurm.slurm.nodelists import expand
 from tests.controller.worlds import ARRAY, NOW_S, element, node, snapshot, trainer, view, view_of
 
@@ -51,6 +52,14 @@ def test_excluded_nodes_are_barred() -> None:
 def test_a_node_that_it_has_is_not_barred() -> None:
     runs = asking(element(0, ElementState.RUNNING, "n3"), constraints=frozenset({"red"}))
     assert found(runs).barred == {}
+
+
+def test_nodes_of_which_others_leave_too_little_fit_but_are_barred_for_now() -> None:
+    wants = asking(HELD, gpus=2, resources=Resources(memory_mb=100, cpus=4))
+    full = {name: SharedNode(8, 8, cpus=3, memory_mb=1000) for name in ("n1", "n2", "n3")}
+    busy = eligibility((wants,), replace(snapshot(NODES), shared=full))
+    assert busy.stuck == {}
+    assert busy.barred == {ARRAY: {"n1", "n2", "n3"}}
 
 
 def test_who_has_too_few_nodes_that_fit_cannot_grow() -> None:
