@@ -23,6 +23,7 @@ from bftrainer_slurm.model import (
 )
 from bftrainer_slurm.slurm.arrays import format_tasks, parse_tasks
 from bftrainer_slurm.slurm.configuration import configuration, last_pass
+from bftrainer_slurm.slurm.exclusive import ExclusiveJobs
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.nodelists import barred_in, barred_list, expand, node_state
 from bftrainer_slurm.slurm.records import QueueReader, element_state
@@ -73,6 +74,7 @@ class CommandGateway:
         self._grow_program = grow_program
         self._share = share
         self._queues = QueueReader(share)
+        self._exclusive = ExclusiveJobs(self._runner)
         self._queue = Queue((), (), frozenset())
         self._nodes: tuple[Node, ...] = ()
         # Lists of excluded nodes as they were written, by array and what squeue prints of them.
@@ -129,6 +131,8 @@ class CommandGateway:
         """
         command = ("squeue", "--local", "--all", "--states=all", "--array")
         rows = [row_of(fields) for fields in self._table(command, _JOB_FIELDS)]
+        if self._share:
+            rows = self._exclusive.told(rows)
         known, self._written = self._written, {}
         self._queue = self._queues.read([self._as_written(row, known) for row in rows])
         return self._queue

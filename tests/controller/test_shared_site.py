@@ -6,6 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from bftrainer_slurm.slurm.commands import CommandGateway
+from bftrainer_slurm.slurm.look_gateway import LookGateway
+from bftrainer_slurm.slurm.open import LOOK
+from bftrainer_slurm.slurm.run import SlurmRunner
+from scripts.labcluster import plugin
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
 
@@ -92,3 +97,16 @@ def test_who_wants_whole_nodes_leaves_shared_ones_alone(site: Site) -> None:
     wait_until(lambda: running(site, first))
     array = site.submit(IDLE, "1-2", "--gpus-per-node=2", "--exclusive")
     assert has(site, array, "n2")
+
+
+def test_commands_tell_parts_from_whole_nodes_as_bftrainer_look_does(site: Site) -> None:
+    ordinary(site, 1, "--begin=now+1hour")
+    ordinary(site, 1, "--begin=now+1hour", "--exclusive")
+    for whole in ((), ("--exclusive",)):
+        site.submit(IDLE, "1-2", "--gpus-per-node=2", "--begin=now+1hour", *whole)
+    runner = SlurmRunner(environment=site.lab.env)
+    seen = [
+        CommandGateway(runner, share=True).queue(),
+        LookGateway(str(plugin.built() / LOOK), runner, share=True).queue(),
+    ]
+    assert [[one.demands.gpus for one in queue.trainers] for queue in seen] == [[2, 0], [2, 0]]
