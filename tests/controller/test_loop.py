@@ -125,7 +125,9 @@ def test_a_trainer_that_lost_all_of_its_nodes_waits() -> None:
     setting.settle()
     setting.slurm.start_ordinary_("n1")
     setting.turn()
-    assert setting.shown()["state"] == "waiting"  # also before its element has rested
+    assert setting.shown()["state"] == "waiting"  # its element has not rested yet
+    setting.settle()
+    assert setting.shown()["state"] == "waiting"
 
 
 def test_a_controller_that_begins_anew_counts_on() -> None:

@@ -247,7 +247,7 @@ def _state(view: TrainerView) -> str:
         return "cancelled"
     if view.placed:
         return "starting"
-    left = {record.phase for record in view.state.elements.values()} - {Phase.DONE}
+    left = {view.state.of(one.id.task).phase for one in view.trainer.elements} - {Phase.DONE}
     if left - {Phase.WITHHELD}:
         return "waiting"
     return "withheld" if left else "cancelled"
