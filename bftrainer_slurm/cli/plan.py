@@ -14,7 +14,7 @@ from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.problems import past_problem
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
-from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, gpus_of
+from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, gpus_of, settled
 from bftrainer_slurm.reader.sentences import nodes, numbers
 
 SCHEMA = 1
@@ -101,6 +101,7 @@ def _document(problem: Problem, found: Plan) -> dict[str, Any]:
         "solve_s": found.solve_s,
         "status": found.status,
         "reason": found.reason,
+        "gpus": [found.gpus.get(trainer.key, trainer.gpus) for trainer in problem.trainers],
         "placement": [sorted(names) for names in nodes],
     }
 
@@ -119,7 +120,8 @@ def _lines(problem: Problem, found: Plan) -> Iterator[str]:
     if found.reason:
         yield f"because: {found.reason}"
     yield "TRAINER  NODES       CHANGE     WHY"
-    for trainer in problem.trainers:
+    chosen = [found.gpus.get(trainer.key, trainer.gpus) for trainer in problem.trainers]
+    for trainer in settled(problem, chosen).trainers:
         now, count = len(trainer.current), len(found.assignment[trainer.key])
         why = _why(trainer, count, problem.forward_time_s)
         yield f"{trainer.key:<9}{f'{now} -> {count}':<12}{_change(now, count):<11}{why}".rstrip()
@@ -129,9 +131,10 @@ def _why(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
     now = len(trainer.current)
     if count == now:
         return ""
-    gain = forward_s * (trainer.curve.at(count) - trainer.curve.at(now))
+    gain = forward_s * (trainer.rate(count) - trainer.rate(now))
     cost = trainer.rescale_cost(count, forward_s)
-    why = f"{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
+    size = f"{trainer.gpus} GPUs of each: " if trainer.choices and count else ""
+    why = f"{size}{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
     if not trainer.allows(now):
         bounds = {name: getattr(trainer, name) for name in ("min_nodes", "max_nodes", "sizes")}
         return f"{why}; it may have {numbers(bounds)}"

@@ -7,28 +7,38 @@ child process only (``child``).
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
+from dataclasses import dataclass
 
 import mip
 
-from bftrainer_slurm.planner.packing import Nodes
-from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
+from bftrainer_slurm.planner.packing import Nodes, shares_of
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share, settled
 
 MOST_PAIRS = 3_000  # of trainers and nodes
 _SCALE = 1000.0  # as in milp
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A plan: each trainer's share, and its nodes."""
+
+    shares: list[Share]
+    nodes: list[Nodes]
+
+
 def pairs(problem: Problem) -> int:
     """How many binaries it takes."""
-    return len(problem.trainers) * len(problem.pool)
+    return sum(len(one.options) for one in problem.trainers) * len(problem.pool)
 
 
-def solve(problem: Problem, gap: float, limit_s: float) -> tuple[list[Nodes] | None, bool]:
+def solve(problem: Problem, gap: float, limit_s: float) -> tuple[Packed | None, bool]:
     """Return the best plan found within the time, and whether it is proven to within ``gap``."""
     model = mip.Model(sense=mip.MAXIMIZE, solver_name=mip.CBC)
     model.verbose = 0
     model.threads = 0
-    worth = [[problem.worth(one, 0), *_worth(problem, one).values()] for one in problem.trainers]
+    worth = [[problem.worth(one, 0), *_worths(problem, one).values()] for one in problem.trainers]
     unit = max((max(map(abs, one)) for one in worth), default=0.0) / _SCALE or 1.0
     model.max_mip_gap, model.max_mip_gap_abs = 0.0, gap / unit
     has = {node: at for at, part in enumerate(problem.all_classes()) for node in part.nodes}
@@ -41,15 +51,22 @@ def solve(problem: Problem, gap: float, limit_s: float) -> tuple[list[Nodes] | N
     status = model.optimize(max_seconds=max(0.05, limit_s))
     if model.num_solutions == 0:
         return None, False
-    nodes = [frozenset(node for node, x in one.items() if x.x > 0.5) for one in chosen]
-    return nodes, status is mip.OptimizationStatus.OPTIMAL
+    on = [[at for at, x in one.items() if x.x > 0.5] for one in chosen]
+    gpus = [
+        one.gpus or next((size for _, size in its), one.options[0])
+        for one, its in zip(problem.trainers, on, strict=True)
+    ]
+    nodes = [frozenset(node for node, _ in its) for its in on]
+    shares = shares_of(settled(problem, gpus), nodes)
+    return Packed(shares, nodes), status is mip.OptimizationStatus.OPTIMAL
 
 
-def _worth(problem: Problem, trainer: PlannedTrainer) -> dict[int, float]:
-    """What each number of nodes is worth that it may have."""
+def _worths(problem: Problem, trainer: PlannedTrainer) -> dict[tuple[int, int], float]:
+    """What each number of nodes is worth that it may have, with so many GPUs of each."""
     most = min(trainer.max_nodes, len(problem.pool))
-    sizes = (size for size in range(trainer.min_nodes, most + 1) if trainer.allows(size))
-    return {size: problem.worth(trainer, size) for size in sizes}
+    sizes = [size for size in range(trainer.min_nodes, most + 1) if trainer.allows(size)]
+    every = itertools.product(sizes, trainer.options)
+    return {(size, gpus): problem.worth(trainer, size, gpus) for size, gpus in every}
 
 
 def _add(
@@ -60,29 +77,37 @@ def _add(
     used: dict[str, mip.LinExpr],
     objective: mip.LinExpr,
     unit: float,
-) -> dict[str, mip.Var]:
-    """Add a trainer: one number of nodes, one kind of hardware, and none of its nodes moves."""
+) -> dict[tuple[str, int], mip.Var]:
+    """Add a trainer: one number of nodes, of one kind and size, and none of its nodes moves."""
     classes, now = problem.all_classes(), len(trainer.current)
-    room = [problem.room(trainer, at) for at in range(len(classes))]
-    counts = {0: problem.worth(trainer, 0)} | _worth(problem, trainer)
+    counts = {(0, trainer.gpus): problem.worth(trainer, 0)} | _worths(problem, trainer)
     takes = {size: model.add_var(var_type=mip.BINARY) for size in counts}
     for size, worth in counts.items():
         objective.add_var(takes[size], worth / unit)
     model += mip.xsum(takes.values()) == 1
-    keeps = mip.xsum(take for size, take in takes.items() if size >= now)
-    grows = mip.xsum(take for size, take in takes.items() if size > now)
+    keeps = mip.xsum(take for (size, _), take in takes.items() if size >= now)
+    grows = mip.xsum(take for (size, _), take in takes.items() if size > now)
     kinds = {part.hardware: model.add_var(var_type=mip.BINARY) for part in classes}
     model += mip.xsum(kinds.values()) == 1
-    on: dict[str, mip.Var] = {}
-    for node, at in has.items():
-        units = classes[at].units_of(trainer.gpus)
-        if not room[at] or problem.units_on(node, classes[at]) < units:
+    on: dict[tuple[str, int], mip.Var] = {}
+    for (node, at), gpus in itertools.product(has.items(), trainer.options):
+        units = classes[at].units_of(gpus)
+        may = _may_have(problem, trainer, at, gpus)
+        if not may or problem.units_on(node, classes[at]) < units:
             if node in trainer.current:
                 model += keeps == 0
             continue
-        on[node] = here = model.add_var(var_type=mip.BINARY)
+        on[node, gpus] = here = model.add_var(var_type=mip.BINARY)
         used[node].add_var(here, units)
         model += here <= kinds[classes[at].hardware]
         model += here >= keeps if node in trainer.current else here <= grows
-    model += mip.xsum(on.values()) == mip.xsum(size * take for size, take in takes.items())
+    for gpus in trainer.options:
+        sizes = mip.xsum(size * take for (size, its), take in takes.items() if its == gpus)
+        model += mip.xsum(here for (_, its), here in on.items() if its == gpus) == sizes
     return on
+
+
+def _may_have(problem: Problem, trainer: PlannedTrainer, at: int, gpus: int) -> bool:
+    """Whether it can have elements of so many GPUs in this class."""
+    rows = enumerate(problem.rows())
+    return any(problem.room(trainer, number, gpus) for number, row in rows if row.place == at)

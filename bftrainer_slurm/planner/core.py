@@ -28,7 +28,7 @@ _SAME = 1e-10  # relative to the greatest loss: losses that differ by less are t
 _ROUNDING = 1e-9  # of a node
 _SLACK = 1e-12  # relative, of what a segment brings
 
-_Prices = tuple[float, ...]  # of a node by class
+_Prices = tuple[float, ...]  # of a node by row
 _Corner = tuple[int, float]  # (size, its worth after paying for the nodes)
 
 
@@ -74,7 +74,6 @@ class CoreGroup:
 
     members: tuple[int, ...]
     segments: tuple[ConcaveSegment, ...]
-    gpus: int = 0  # of each node, as in ``PlannedTrainer``
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +92,16 @@ def core_of(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[CoreGr
     matters how many they had.
     """
     best = dual.choices.net
-    prices_of = {
-        gpus: tuple(map(float, relaxation.prices_of(gpus, dual.prices))) for gpus in relaxation.uses
-    }
+    prices = tuple(map(float, relaxation.prices_of(dual.prices)))
     floors = best - most_loss - _SLACK * np.abs(best)
     kept = np.flatnonzero(dual.choices.of_segments >= floors[relaxation.group])
     alike: dict[object, list[CoreGroup]] = defaultdict(list)
     for index, places in itertools.groupby(kept.tolist(), key=lambda one: relaxation.group[one]):
         group, first = relaxation.groups[index], relaxation.first[index]
-        prices = prices_of[group.gpus]
         parts = (_part(group.segments[one - first], prices, floors[index]) for one in places)
         segments = tuple(_concave(run, prices, float(best[index])) for run in _runs(parts))
         nature = tuple(_nature(one, _SAME * most_loss) for one in segments)
-        alike[group.gpus, nature].append(CoreGroup(group.members, segments, group.gpus))
+        alike[nature].append(CoreGroup(group.members, segments))
     return [
         replace(same[0], members=tuple(itertools.chain(*(one.members for one in same))))
         for same in alike.values()

@@ -47,7 +47,7 @@ def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) ->
     """Give each idle node to the trainer that gains most from it, as long as one gains."""
     taken = np.array(shares, np.float64)
     pairs = zip(problem.trainers, shares, strict=True)
-    worth = np.array([problem.worth(trainer, sum(share)) for trainer, share in pairs])
+    worth = np.array([problem.worth_of(trainer, share) for trainer, share in pairs])
     left = singles.supply - singles.taken(taken).sum(axis=0)
     free, per_unit = np.zeros(len(left)), singles.per_unit()
     while left.any():

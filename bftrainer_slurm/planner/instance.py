@@ -22,6 +22,7 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_NODES = 1_000_000
 MAX_TRAINERS = 10_000
 MAX_GPUS = 1_000  # of a node
+MAX_CHOICES = 32  # of GPUs of a node
 MAX_POINTS = 1_000  # of a curve
 MAX_CLASSES = 1_000
 MAX_SIZES = 100_000  # of a trainer: more than a job array has tasks
@@ -40,7 +41,7 @@ _MISSING = re.compile("Object missing required field `(.*)`")
 # A trainer's fields that have the same name in a file and in the planner.
 _ALIKE = (
     *("min_nodes", "max_nodes", "sizes"),
-    *("rescale_up_s", "rescale_down_s", "paused_s", "start_cost", "loss_s", "gpus"),
+    *("rescale_up_s", "rescale_down_s", "paused_s", "start_cost", "loss_s", "gpus", "choices"),
 )
 
 
@@ -66,6 +67,7 @@ class TrainerData(Struct, kw_only=True, omit_defaults=True, forbid_unknown_field
     barred: tuple[Name, ...] = ()
     sizes: Annotated[tuple[Size, ...], Meta(max_length=MAX_SIZES)] = ()
     gpus: Gpus = 0
+    choices: Annotated[tuple[Gpus, ...], Meta(max_length=MAX_CHOICES)] = ()
 
 
 class ClassData(Struct, omit_defaults=True, forbid_unknown_fields=True):

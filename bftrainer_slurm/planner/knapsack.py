@@ -22,10 +22,14 @@ _MOST_CELLS = 50_000_000  # of the table of choices: a byte or two each
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Options:
-    """What one trainer may have: numbers of nodes, what they take of the row, and their losses."""
+    """What one trainer may have: numbers of nodes, what they take of the row, and their losses.
+
+    ``rows`` are those of which the elements are.
+    """
 
     member: int
     sizes: NDArray[np.int64]
+    rows: NDArray[np.int64]
     units: NDArray[np.int64]
     losses: Reals
 
@@ -36,7 +40,7 @@ def best_counts(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[Sh
     Other rows are not looked at. None if several rows have a price, or there are several classes.
     """
     priced = np.flatnonzero(dual.prices)
-    if len(priced) > 1 or any(len(uses) > 1 for uses in relaxation.uses.values()):
+    if len(priced) > 1 or len({row.place for row in relaxation.rows}) > 1:
         return None
     row = int(priced[0]) if len(priced) else 0
     options = [one for group in range(len(relaxation.groups))
@@ -48,7 +52,7 @@ def best_counts(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[Sh
     width = min(room, spread) + 1
     if room < 0 or width * len(options) > _MOST_CELLS:
         return None
-    return _filled(options, width, room, float(dual.prices[row]))
+    return _filled(options, width, room, float(dual.prices[row]), len(relaxation.rows))
 
 
 def _options(
@@ -56,21 +60,24 @@ def _options(
 ) -> list[_Options]:
     """Return the sizes of a group that lose no more than this, for each member."""
     group = relaxation.groups[number]
-    taken = int(relaxation.uses[group.gpus][0, row])
-    price = float(relaxation.prices_of(group.gpus, dual.prices)[0])
+    prices = relaxation.prices_of(dual.prices)
+    own = [int(np.argmax(one.high)) for one in group.segments]  # elements of a segment are alike
     sizes = [np.arange(one.least, one.most + 1) for one in group.segments]
     nets = [
-        one.start + one.slope * (size - one.least) - price * size
-        for one, size in zip(group.segments, sizes, strict=True)
+        one.start + one.slope * (size - one.least) - prices[its] * size
+        for one, size, its in zip(group.segments, sizes, own, strict=True)
     ]
-    every = np.concatenate(sizes)
+    every, rows = np.concatenate(sizes), np.repeat(own, list(map(len, sizes)))
     losses = np.maximum(0.0, dual.choices.net[number] - np.concatenate(nets))
     kept = losses <= max(most_loss, float(losses.min()))
-    found = (every[kept], every[kept] * taken, losses[kept])
+    units = (every * relaxation.uses[rows, row]).astype(np.int64)
+    found = (every[kept], rows[kept], units[kept], losses[kept])
     return [_Options(member, *found) for member in group.members]
 
 
-def _filled(options: list[_Options], width: int, room: int, price: float) -> list[Share] | None:
+def _filled(
+    options: list[_Options], width: int, room: int, price: float, rows: int
+) -> list[Share] | None:
     """Return the combination of the least loss; what is left of the room loses its price."""
     least, reach = np.zeros(1), 1
     choices: list[NDArray[np.int32]] = []
@@ -95,6 +102,8 @@ def _filled(options: list[_Options], width: int, room: int, price: float) -> lis
     shares: dict[int, Share] = {}
     for one, chosen in zip(reversed(options), reversed(choices), strict=True):
         number = int(chosen[at])
-        shares[one.member] = (int(one.sizes[number]),)
+        share = [0] * rows
+        share[int(one.rows[number])] = int(one.sizes[number])
+        shares[one.member] = tuple(share)
         at -= int(one.units[number] - one.units.min())
     return [shares[member] for member in range(len(options))]

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.planner.problem import Problem, Row
+from bftrainer_slurm.planner.problem import Problem
 from bftrainer_slurm.planner.segments import Group
 
 Reals = NDArray[np.float64]
-_Which: TypeAlias = slice | NDArray[np.intp]
 
 _HALVINGS = 20
 
@@ -32,13 +30,13 @@ class Choices:
     """
 
     worth: Reals
-    shares: Reals  # [groups, classes]
+    shares: Reals  # [groups, rows]
     net: Reals
     of_segments: Reals
 
 
 class Relaxation:
-    """All segments of all groups as arrays, [segments] and [segments, classes]."""
+    """All segments of all groups as arrays, [segments] and [segments, rows]."""
 
     def __init__(self, groups: Sequence[Group], problem: Problem) -> None:
         segments = [segment for group in groups for segment in group.segments]
@@ -46,11 +44,10 @@ class Relaxation:
         self.groups = groups
         self.rows = problem.rows()
         self.supply = np.array([row.amount for row in self.rows], np.float64)
-        # What an element takes of each row, [classes, rows], by its GPUs.
-        self.uses = {
-            gpus: _uses(problem, self.rows, gpus)
-            for gpus in dict.fromkeys(group.gpus for group in groups)
-        }
+        # What an element of each row takes of every row, [rows, rows].
+        self.uses = np.array(
+            [[row.taken_by(other) for row in self.rows] for other in self.rows], np.float64
+        )
         self.members = np.array([len(group.members) for group in groups], np.float64)
         self.first = np.cumsum([0, *counts[:-1]])
         self.group = np.repeat(np.arange(len(groups)), counts)
@@ -61,21 +58,14 @@ class Relaxation:
         self._fixed = self._low.sum(axis=1)
         self._least = np.array([one.least for one in segments]) - self._fixed
         self._most = np.array([one.most for one in segments]) - self._fixed
-        of_group = np.array([group.gpus for group in groups])
-        self._groups_with = {gpus: _where(of_group == gpus) for gpus in self.uses}
-        self._segments_with = {gpus: _where(of_group[self.group] == gpus) for gpus in self.uses}
 
     def choose(self, prices: Reals, there: Reals | None = None) -> Choices:
         """Return each group's best choice at these prices.
 
-        ``there`` has the available nodes of each group, [groups, classes]; None means all.
+        ``there`` has the available elements of each group, [groups, rows]; None means all.
         """
         high = self._high if there is None else np.minimum(self._high, there[self.group])
-        shares = np.empty_like(self._low)
-        worth, net = np.empty((2, len(shares)))
-        for gpus, which in self._segments_with.items():
-            part = self._best_of(which, high[which], self.prices_of(gpus, prices))
-            shares[which], worth[which], net[which] = part
+        shares, worth, net = self._best_of(high, self.prices_of(prices))
         if there is not None:
             short = self._most_within(high) < self._least
             net[short | (high < self._low).any(axis=1)] = -np.inf
@@ -89,45 +79,40 @@ class Relaxation:
         most: Reals = np.minimum(self._most, (high - self._low).clip(0.0).sum(axis=1))
         return most
 
-    def _best_of(self, which: _Which, high: Reals, prices: Reals) -> tuple[Reals, Reals, Reals]:
-        """Return the best of each of these segments: shares, worth, and worth after paying.
+    def _best_of(self, high: Reals, prices: Reals) -> tuple[Reals, Reals, Reals]:
+        """Return the best of each segment: shares, worth, and worth after paying.
 
-        ``prices`` are those of an element, by class.
+        ``prices`` are those of an element, by row.
         """
         order = prices.argsort(kind="stable")
-        price, low, least = prices[order], self._low[which], self._least[which]
+        price, low, least = prices[order], self._low, self._least
         room = (high - low)[:, order].clip(0.0)
         before = room.cumsum(axis=1) - room
-        most = np.minimum(self._most[which], room.sum(axis=1))
-        wanted = (room * (price < self._slope[which, None])).sum(axis=1)
+        most = np.minimum(self._most, room.sum(axis=1))
+        wanted = (room * (price < self._slope[:, None])).sum(axis=1)
         extra = np.minimum(np.maximum(wanted, least), most)
         taken = np.minimum((extra[:, None] - before).clip(0.0), room)
-        worth = self._start[which] + self._slope[which] * (extra - least)
+        worth = self._start + self._slope * (extra - least)
         shares = low.copy()
         shares[:, order] += taken
         return shares, worth, worth - low @ prices - taken @ price
 
-    def prices_of(self, gpus: int, prices: Reals) -> Reals:
-        """What an element with so many GPUs pays, by class."""
-        paid: Reals = self.uses[gpus] @ prices
+    def prices_of(self, prices: Reals) -> Reals:
+        """What an element pays, by its row."""
+        paid: Reals = self.uses @ prices
         return paid
 
     def taken(self, shares: Reals) -> Reals:
         """How much of each row the groups' shares take, [groups, rows]."""
-        rows = np.empty((len(shares), len(self.supply)))
-        for gpus, which in self._groups_with.items():
-            rows[which] = shares[which] @ self.uses[gpus]
-        return rows
+        taken: Reals = shares @ self.uses
+        return taken
 
     def elements_in(self, left: Reals) -> Reals:
-        """How many elements of each group fit into what is left of the rows, [groups, classes]."""
-        found = np.empty((len(self.members), self._low.shape[1]))
-        for gpus, which in self._groups_with.items():
-            uses = self.uses[gpus]
-            fit = np.full(uses.shape, np.inf)
-            np.floor_divide(left, uses, out=fit, where=uses > 0)
-            found[which] = np.where(np.isinf(fit).all(axis=1), 0.0, fit.min(axis=1))
-        return found
+        """How many elements of each row fit into what is left of the rows."""
+        fit = np.full(self.uses.shape, np.inf)
+        np.floor_divide(left, self.uses, out=fit, where=self.uses > 0)
+        least: Reals = fit.min(axis=1)
+        return least
 
     def bound(self, prices: Reals, choices: Choices) -> float:
         """No plan is worth more."""
@@ -156,16 +141,3 @@ class Relaxation:
             for number, row in enumerate(self.rows)
         ]
         return np.array(units, np.float64)
-
-
-def _where(these: NDArray[np.bool_]) -> _Which:
-    """Return an index of these; all of them as a slice, which numpy does not copy."""
-    return slice(None) if these.all() else np.flatnonzero(these)
-
-
-def _uses(problem: Problem, rows: Sequence[Row], gpus: int) -> Reals:
-    classes = problem.all_classes()
-    uses = np.zeros((len(classes), len(rows)))
-    for number, row in enumerate(rows):
-        uses[row.place, number] = row.taken_by(classes[row.place].units_of(gpus))
-    return uses

@@ -11,9 +11,8 @@ class are integers too.)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import mip
 from mip.cbc import cbc_set_parameter
@@ -29,20 +28,18 @@ _SCALE = 1000.0
 class Supply:
     """The rows: how much there is of each, and what one costs at the bound.
 
-    ``kinds`` are of the classes. ``uses`` is what an element takes of which rows, by its GPUs and
-    by class.
+    ``kinds`` are of the rows. ``uses`` is what an element takes of which rows, by its own row.
     """
 
     amounts: tuple[int, ...]
     kinds: tuple[str, ...]
     prices: tuple[float, ...]
-    uses: Mapping[int, Sequence[Sequence[tuple[int, float]]]]
+    uses: Sequence[Sequence[tuple[int, float]]]
 
     @property
     def is_flow(self) -> bool:
         """Whether each element takes one of one row."""
-        every = chain.from_iterable(self.uses.values())
-        return all(len(rows) <= 1 and all(taken == 1 for _, taken in rows) for rows in every)
+        return all(len(rows) <= 1 and all(taken == 1 for _, taken in rows) for rows in self.uses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A segment in the model: how many take it, and what they have beyond its ``low``, by class."""
+    """A segment in the model: how many take it, and what they have beyond its ``low``, by row."""
 
     segment: ConcaveSegment
     takers: mip.Var
@@ -75,9 +72,9 @@ class _Build:
     used: list[mip.LinExpr]
     losses: mip.LinExpr = field(default_factory=mip.LinExpr)
 
-    def use(self, gpus: int, place: int, elements: mip.LinExpr) -> None:
-        """Take so many elements of this size from the rows of a class."""
-        for row, taken in self.supply.uses[gpus][place]:
+    def use(self, place: int, elements: mip.LinExpr) -> None:
+        """Take so many elements of the row at this place."""
+        for row, taken in self.supply.uses[place]:
             self.used[row].add_expr(elements, taken)
 
 
@@ -122,7 +119,7 @@ def _settled(build: _Build, group: CoreGroup) -> list[tuple[int, Share]]:
     if len(group.segments) > 1 or only.steps or only.rooms:
         return []
     for place, count in enumerate(only.low):
-        for row, taken in build.supply.uses[group.gpus][place]:
+        for row, taken in build.supply.uses[place]:
             build.used[row].add_const(len(group.members) * count * taken)
     build.losses.add_const(len(group.members) * only.loss / build.unit)
     return [(member, only.low) for member in group.members]
@@ -135,9 +132,9 @@ def _add_group(build: _Build, group: CoreGroup) -> list[_Choice]:
     build.model += mip.xsum(choice.takers for choice in choices) == members
     for choice in choices:
         for place, count in enumerate(choice.segment.low):
-            build.use(group.gpus, place, count * choice.takers)
+            build.use(place, count * choice.takers)
         for place, extra in choice.extras.items():
-            build.use(group.gpus, place, extra)
+            build.use(place, extra)
     return choices
 
 

@@ -21,7 +21,7 @@ from bftrainer_slurm.planner.knapsack import best_counts
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.packing import Nodes, pack, pack_most, shares_of
-from bftrainer_slurm.planner.problem import Problem, Share, feasible, value
+from bftrainer_slurm.planner.problem import Problem, Share, chosen, feasible, settled, value
 from bftrainer_slurm.planner.segments import groups_of
 
 GAP = 1e-7  # of the objective; the recorded optima are met to 1e-6
@@ -64,8 +64,9 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     for found in _incumbents(problem, deadline_s):
         if found.optimal:
             bound = value(problem, found.shares)
-        nodes = pack(problem, found.shares) or pack_most(problem, found.shares)
-        packed = Found(shares_of(problem, nodes), False, nodes)
+        sized = settled(problem, chosen(problem, found.shares))
+        nodes = pack(sized, found.shares) or pack_most(sized, found.shares)
+        packed = Found(shares_of(sized, nodes), False, nodes)
         worth = value(problem, packed.shares)
         if best is None or worth > reached:
             best, reached = packed, worth
@@ -76,8 +77,8 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     left_s = deadline_s - time.monotonic()
     if not proven and left_s > 0 and bins.pairs(problem) <= bins.MOST_PAIRS:
         tried, proven = bins.solve(problem, gap, left_s)
-        if tried is not None and value(problem, shares_of(problem, tried)) > reached:
-            best = Found(shares_of(problem, tried), False, tried)
+        if tried is not None and value(problem, tried.shares) > reached:
+            best = Found(tried.shares, False, tried.nodes)
     bounded = not proven and math.isfinite(bound)
     yield replace(best, optimal=proven, bound=bound if bounded else None)
 
@@ -127,14 +128,14 @@ def _loss(problem: Problem, relaxation: Relaxation, dual: Dual, shares: list[Sha
     """A plan's distance from the bound, trainer by trainer: huge ones must not hide small ones."""
     left = relaxation.supply.copy()
     losses = []
+    prices = relaxation.prices_of(dual.prices).tolist()
     for group, best in zip(relaxation.groups, dual.choices.net.tolist(), strict=True):
-        prices = relaxation.prices_of(group.gpus, dual.prices).tolist()
         for member in group.members:
             share = shares[member]
             paid = sum(count * price for count, price in zip(share, prices, strict=True))
-            worth = problem.worth(problem.trainers[member], sum(share))
+            worth = problem.worth_of(problem.trainers[member], share)
             losses.append(max(0.0, best - (worth - paid)))
-            left -= np.array(share) @ relaxation.uses[group.gpus]
+            left -= np.array(share) @ relaxation.uses
     losses += (left * dual.prices).tolist()
     return math.fsum(losses)
 
@@ -148,12 +149,11 @@ def _gap(relaxation: Relaxation, dual: Dual) -> float:
 
 
 def _supply(problem: Problem, relaxation: Relaxation, dual: Dual) -> Supply:
-    kinds = tuple(one.hardware for one in problem.all_classes())
-    uses = {
-        gpus: [
-            [(row, taken) for row, taken in enumerate(rows) if taken] for rows in matrix.tolist()
-        ]
-        for gpus, matrix in relaxation.uses.items()
-    }
+    classes = problem.all_classes()
+    kinds = tuple(classes[row.place].hardware for row in relaxation.rows)
+    uses = [
+        [(row, taken) for row, taken in enumerate(rows) if taken]
+        for rows in relaxation.uses.tolist()
+    ]
     amounts = tuple(row.amount for row in relaxation.rows)
     return Supply(amounts, kinds, tuple(map(float, dual.prices)), uses)

@@ -3,6 +3,8 @@
 No element moves, and a trainer has at most one element on a node. Elements stay on the fullest
 nodes and new ones go to the fullest nodes that have room, the largest first, so that as many
 GPUs as possible stay together for others.
+
+Trainers with choices have chosen before (``problem.settled``).
 """
 
 from __future__ import annotations
@@ -47,9 +49,9 @@ def pack_most(problem: Problem, shares: Sequence[Share]) -> list[Nodes]:
 
 
 def shares_of(problem: Problem, nodes: Sequence[Nodes]) -> list[Share]:
-    """Return how many nodes of each class each trainer has."""
-    classes = problem.all_classes()
-    return [tuple(len(its & part.nodes) for part in classes) for its in nodes]
+    """Return how many nodes of each row of the supply each trainer has."""
+    pairs = zip(problem.trainers, nodes, strict=True)
+    return [problem.share(its, one.gpus) for one, its in pairs]
 
 
 def is_packed(problem: Problem, nodes: Sequence[Nodes]) -> bool:
@@ -132,12 +134,14 @@ class _Packing:
 
     def place(self, shares: Sequence[Share]) -> bool:
         """Give the trainers these shares as far as there is room; return whether all have them."""
-        now = [self._problem.now(one) for one in self._problem.trainers]
+        by_class = self._problem.by_class
+        now = [by_class(self._problem.now(one)) for one in self._problem.trainers]
+        wanted = list(map(by_class, shares))
         complete = True
         for at in range(len(self._problem.all_classes())):
             changes = [
-                (one, share[at] - had[at])
-                for one, share, had in zip(self._placed, shares, now, strict=True)
+                (one, counts[at] - had[at])
+                for one, counts, had in zip(self._placed, wanted, now, strict=True)
             ]
             changes.sort(key=lambda change: (-self._bins.units(change[0].trainer, at), -change[1]))
             for one, more in changes:
@@ -170,11 +174,12 @@ class _Packing:
         problem, trainer = self._problem, one.trainer
         own = one.kept | one.new.keys()
         kinds: dict[str, list[str]] = defaultdict(list)
-        for at, part in enumerate(problem.all_classes()):
-            if problem.room(trainer, at):
-                room = self._bins.room(trainer, at, self._fullest_first)
-                kinds[part.hardware] += [node for node in room if node not in own]
         classes = problem.all_classes()
+        for number, row in enumerate(problem.rows()):
+            if problem.room(trainer, number):
+                room = self._bins.room(trainer, row.place, self._fullest_first)
+                hardware = classes[row.place].hardware
+                kinds[hardware] += [node for node in room if node not in own]
         now = {classes[self._bins.place[node]].hardware for node in own}
         best, gain, nodes = one.count, 0.0, list[str]()
         for kind, room_on in kinds.items():

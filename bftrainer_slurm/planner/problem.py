@@ -9,15 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol, TypeAlias
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.sizes import Sizes
 
-Share: TypeAlias = tuple[int, ...]  # how many nodes of each class
+Share: TypeAlias = tuple[int, ...]  # how many elements of each row of the supply
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,11 @@ class Row:
     gpus: int
     amount: int
 
-    def taken_by(self, gpus: int) -> int:
-        """How much of it an element takes that has so many GPUs of a node; one that fits."""
-        return gpus // self.gpus if self.gpus else 1
+    def taken_by(self, other: Row) -> int:
+        """How much of it an element takes that is one of another row, and that fits."""
+        if other.place != self.place:
+            return 0
+        return other.gpus // self.gpus if self.gpus else 1
 
 
 class Costs(Enum):
@@ -75,7 +77,8 @@ class PlannedTrainer:
     what it trains on them, as it goes on from further back. ``barred`` names the classes of which
     it can have no node. ``sizes``, if there are any, are the only numbers of nodes that it can
     train on, from ``min_nodes`` to ``max_nodes``. It has ``gpus`` GPUs of each of its nodes, and
-    leaves the others; 0 means whole nodes.
+    leaves the others; 0 means whole nodes. If there are ``choices``, ``gpus`` is one of them, or 0:
+    then the plan chooses one, the same for all of its nodes. Its curve is then over GPUs.
     """
 
     key: str
@@ -91,6 +94,7 @@ class PlannedTrainer:
     barred: frozenset[str] = frozenset()
     sizes: tuple[int, ...] = ()
     gpus: int = 0
+    choices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_nodes <= self.max_nodes:
@@ -105,6 +109,11 @@ class PlannedTrainer:
             )
         if self.gpus < 0:
             raise ValueError(f"trainer {self.key}: gpus must be 0 (whole nodes) or more")
+        rising = all(a < b for a, b in itertools.pairwise(self.choices))
+        if self.choices and not (rising and self.choices[0] > 0):
+            raise ValueError(f"trainer {self.key}: choices must be ascending numbers of GPUs")
+        if self.choices and self.gpus not in ((0, *self.choices)[bool(self.current) :]):
+            raise ValueError(f"trainer {self.key}: gpus must be one of its choices")
         if not all(map(_is_amount, self.curve.values)):
             raise ValueError(f"trainer {self.key}: its curve must have finite values")
         if self.sizes and not self._ascends():
@@ -124,36 +133,54 @@ class PlannedTrainer:
             return Sizes(self.sizes).up_to(count)
         return min(count, self.max_nodes) if count >= self.min_nodes else 0
 
-    def corners(self, least: int, most: int) -> list[int]:
+    @property
+    def options(self) -> tuple[int, ...]:
+        """How many GPUs an element may have, see ``gpus``; it keeps what it has chosen."""
+        return self.choices if self.choices and not self.gpus else (self.gpus,)
+
+    def rate(self, count: int, gpus: int = 0) -> float:
+        """The objective's value with so many nodes; of ``gpus`` each, if there are choices."""
+        return self.curve.at(count * self._per_node(gpus))
+
+    def _per_node(self, gpus: int = 0) -> int:
+        """How far along its curve a node is."""
+        return gpus or self.gpus or self.choices[0] if self.choices else 1
+
+    def corners(self, least: int, most: int, gpus: int = 0) -> list[int]:
         """Its sizes from ``least`` to ``most``; of a whole range the ends, and bends of its curve.
 
         Both numbers are within its bounds, or ``least`` is above ``most``.
         """
         if self.sizes:
             return [size for size in self.sizes if least <= size <= most]
-        bends = (size for size in self.curve.nodes if least < size < most)
-        return sorted({least, *bends, most}) if least <= most else []
+        each = self._per_node(gpus)
+        bends = {size for bend in self.curve.nodes for size in (bend // each, -(-bend // each))}
+        inner = (size for size in bends if least < size < most)
+        return sorted({least, *inner, most}) if least <= most else []
 
-    def worth(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
+    def worth(
+        self, count: int, forward_s: float, costs: Costs = Costs.PAPER, gpus: int = 0
+    ) -> float:
         """The worth of ``count`` nodes over the forward time, less the cost of rescaling.
 
         That cost depends on whether it stops, shrinks, stays, grows or starts, not by how much.
+        ``gpus`` is how many it has of each, if it has choices and has not chosen.
         """
-        now, rate = len(self.current), self.curve.at(count)
+        now, rate = len(self.current), self.rate(count, gpus)
         rescale_s = loss_s = 0.0
         if count != now:
             rescale_s = self.rescale_up_s if count > now else self.rescale_down_s
             loss_s = self.loss_s
         if costs is Costs.PAPER:
-            return forward_s * rate - self.curve.at(now) * (rescale_s + loss_s)
+            return forward_s * rate - self.rate(now) * (rescale_s + loss_s)
         if now == 0 and count > 0:
             return forward_s * rate - self.start_cost
         pause_s = min(forward_s, max(rescale_s, self.paused_s))
-        return (forward_s - pause_s) * rate - self.curve.at(now) * loss_s
+        return (forward_s - pause_s) * rate - self.rate(now) * loss_s
 
     def rescale_cost(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
         """What it loses by going from its current nodes to ``count``, in units of its curve."""
-        return forward_s * self.curve.at(count) - self.worth(count, forward_s, costs)
+        return forward_s * self.rate(count) - self.worth(count, forward_s, costs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +204,7 @@ class Problem:
     free: Mapping[str, int] = field(default_factory=dict)
     # How many nodes of each class have so many free GPUs; computed once.
     _free_of: tuple[Mapping[int, int], ...] = field(init=False, repr=False, compare=False)
+    _rows: tuple[Row, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         held = [node for trainer in self.trainers for node in trainer.current]
@@ -198,6 +226,7 @@ class Problem:
             Counter(self.units_on(node, part) for node in part.nodes) for part in self.all_classes()
         )
         object.__setattr__(self, "_free_of", tuple(free_of))
+        object.__setattr__(self, "_rows", tuple(self._supply()))
 
     def units_on(self, node: str, part: NodeClass) -> int:
         """What no ordinary job has of a node of this class, see ``NodeClass.units_of``."""
@@ -235,48 +264,85 @@ class Problem:
         return tuple(len(one.nodes) for one in self.all_classes())
 
     def rows(self) -> tuple[Row, ...]:
-        """The supply: a row a class, and in a class of divided nodes one a size of elements."""
-        rows = []
+        """The supply: a row a class, and in a class of divided nodes one a size of elements.
+
+        A share says how many elements a trainer has of each row's class and size.
+        """
+        return self._rows
+
+    def _supply(self) -> Iterator[Row]:
+        sizes = {gpus for one in self.trainers for gpus in one.choices or (one.gpus,)}
         for place, part in enumerate(self.all_classes()):
             if not part.gpus:
-                rows.append(Row(place, 0, len(part.nodes)))
+                yield Row(place, 0, len(part.nodes))
                 continue
-            for gpus in sorted({part.units_of(one.gpus) for one in self.trainers}):
+            for gpus in sorted(set(map(part.units_of, sizes))):
                 fit = sum(count * (has // gpus) for has, count in self._free_of[place].items())
-                rows.append(Row(place, gpus, fit))
-        return tuple(rows)
+                yield Row(place, gpus, fit)
 
-    def room(self, trainer: PlannedTrainer, place: int) -> int:
-        """How many nodes of a class it can have an element on, if it has the class for itself."""
-        part = self.all_classes()[place]
+    def room(self, trainer: PlannedTrainer, number: int, gpus: int | None = None) -> int:
+        """How many elements of a row's class and size it can have, if it has all for itself.
+
+        Elements have so many ``gpus`` where it has choices; None means any that it may have.
+        """
+        row = self._rows[number]
+        part = self.all_classes()[row.place]
+        options = trainer.options if gpus is None else (gpus,)
         if part.name in trainer.barred:
             return 0
         if not part.gpus:
-            return 0 if trainer.gpus else len(part.nodes)
-        least = part.units_of(trainer.gpus)
-        return sum(count for has, count in self._free_of[place].items() if has >= least)
+            return len(part.nodes) if options == (0,) else 0
+        if row.gpus not in map(part.units_of, options):
+            return 0
+        return sum(count for has, count in self._free_of[row.place].items() if has >= row.gpus)
 
     def now(self, trainer: PlannedTrainer) -> Share:
-        """How many nodes it has, by class."""
+        """How many nodes it has, by the supply's rows."""
         if not self.classes:
             return (len(trainer.current),)
-        return tuple(len(trainer.current & one.nodes) for one in self.classes)
+        return self.share(trainer.current, trainer.gpus)
 
-    def worth(self, trainer: PlannedTrainer, count: int) -> float:
+    def share(self, nodes: frozenset[str], gpus: int) -> Share:
+        """Return how many of these nodes are of each row, for elements of so many GPUs."""
+        there = [len(nodes & part.nodes) for part in self.all_classes()]
+        units = [part.units_of(gpus) if part.gpus else 0 for part in self.all_classes()]
+        return tuple(there[row.place] if row.gpus == units[row.place] else 0 for row in self._rows)
+
+    def by_class(self, share: Share) -> tuple[int, ...]:
+        """Return how many nodes of each class are in a share."""
+        counts = [0] * len(self.all_classes())
+        for row, count in zip(self._rows, share, strict=True):
+            counts[row.place] += count
+        return tuple(counts)
+
+    def gpus_of(self, trainer: PlannedTrainer, share: Share) -> int:
+        """How many GPUs each of its elements has in a share, see ``PlannedTrainer.gpus``."""
+        if not trainer.choices or trainer.gpus:
+            return trainer.gpus
+        taken = (row.gpus for row, count in zip(self._rows, share, strict=True) if count)
+        return next(taken, trainer.choices[0])
+
+    def worth(self, trainer: PlannedTrainer, count: int, gpus: int = 0) -> float:
         """The worth of so many nodes, of any class, for this trainer."""
-        return trainer.worth(count, self.forward_time_s, self.costs)
+        return trainer.worth(count, self.forward_time_s, self.costs, gpus)
+
+    def worth_of(self, trainer: PlannedTrainer, share: Share) -> float:
+        """The worth of a share for this trainer."""
+        return self.worth(trainer, sum(share), self.gpus_of(trainer, share))
 
     def allows(self, trainer: PlannedTrainer, share: Share) -> bool:
         """Whether this trainer can have these nodes in place of its present ones.
 
-        They must be of one kind of hardware and of no barred class, and no node may migrate: the
-        trainer keeps a part of its nodes, or all of them.
+        They must be of one kind of hardware, of one size and of no barred class, and no node may
+        migrate: the trainer keeps a part of its nodes, or all of them.
         """
         classes = self.all_classes()
-        if len(share) != len(classes) or min(share) < 0 or not trainer.allows(sum(share)):
+        if len(share) != len(self._rows) or min(share) < 0 or not trainer.allows(sum(share)):
             return False
-        used = [one for one, count in zip(classes, share, strict=True) if count]
-        if len({one.hardware for one in used}) > 1:
+        used = [row for row, count in zip(self._rows, share, strict=True) if count]
+        if len({classes[row.place].hardware for row in used}) > 1:
+            return False
+        if trainer.choices and len({row.gpus for row in used}) > 1:
             return False
         if any(count and count > self.room(trainer, at) for at, count in enumerate(share)):
             return False
@@ -291,6 +357,7 @@ class Plan:
     ``status`` is ``optimal`` (proven), ``feasible`` (the time limit came first, or the solver
     failed with a plan in hand) or ``greedy`` (the solver gave nothing usable). ``reason`` says why.
     ``bound`` is what no plan is worth more than, if the best counts found no room on the nodes.
+    ``gpus`` is how many GPUs of each of its nodes a trainer has, by key, for those with choices.
     """
 
     assignment: Mapping[str, frozenset[str]]
@@ -299,6 +366,7 @@ class Plan:
     status: str
     reason: str = ""
     bound: float | None = None
+    gpus: Mapping[str, int] = field(default_factory=dict)
 
 
 class PlanMaker(Protocol):
@@ -311,7 +379,24 @@ class PlanMaker(Protocol):
 def value(problem: Problem, shares: Sequence[Share]) -> float:
     """Return the objective of giving the trainers these many nodes, in their order."""
     pairs = zip(problem.trainers, shares, strict=True)
-    return sum(problem.worth(trainer, sum(share)) for trainer, share in pairs)
+    return sum(problem.worth_of(trainer, share) for trainer, share in pairs)
+
+
+def settled(problem: Problem, gpus: Sequence[int]) -> Problem:
+    """Return the problem in which each trainer with choices has chosen so many GPUs a node.
+
+    It has the same rows: a share means the same in both.
+    """
+    pairs = list(zip(problem.trainers, gpus, strict=True))
+    if all(one.gpus == chosen for one, chosen in pairs):
+        return problem
+    trainers = (replace(one, gpus=chosen) if one.choices else one for one, chosen in pairs)
+    return replace(problem, trainers=tuple(trainers))
+
+
+def chosen(problem: Problem, shares: Sequence[Share]) -> list[int]:
+    """Return how many GPUs of a node each trainer has in these shares."""
+    return [problem.gpus_of(*pair) for pair in zip(problem.trainers, shares, strict=True)]
 
 
 def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
@@ -321,13 +406,13 @@ def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
         for trainer, share in zip(problem.trainers, shares, strict=True)
     ):
         return False
-    classes, rows = problem.all_classes(), problem.rows()
-    left = [row.amount for row in rows]
-    for trainer, share in zip(problem.trainers, shares, strict=True):
-        for number, row in enumerate(rows):
-            gpus = classes[row.place].units_of(trainer.gpus)
-            left[number] -= share[row.place] * row.taken_by(gpus)
-    return min(left, default=0) >= 0
+    rows = problem.rows()
+    counts = list(map(sum, zip(*shares, strict=True))) or [0] * len(rows)
+    taken = (
+        sum(row.taken_by(other) * count for other, count in zip(rows, counts, strict=True))
+        for row in rows
+    )
+    return all(used <= row.amount for used, row in zip(taken, rows, strict=True))
 
 
 def gpus_of(problem: Problem, plan: Plan) -> tuple[int, int]:
@@ -339,7 +424,7 @@ def gpus_of(problem: Problem, plan: Plan) -> tuple[int, int]:
         has += sum(problem.units_on(node, part) for node in part.nodes)
         for trainer in problem.trainers:
             nodes = len(plan.assignment[trainer.key] & part.nodes)
-            ours += nodes * part.units_of(trainer.gpus)
+            ours += nodes * part.units_of(plan.gpus.get(trainer.key, trainer.gpus))
     return has, ours
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.limit import Limit
-from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
+from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, settled
 from bftrainer_slurm.planner.segments import groups_of
 
 _ROUNDING = 1e-4  # share of the stake: plans are the best to within less
@@ -60,6 +60,7 @@ def reasons_of(problem: Problem, plan: Plan) -> dict[str, Reasons]:
     """Return the reasons for each trainer of a plan for this problem, by key."""
     if not problem.trainers:
         return {}
+    problem = settled(problem, [plan.gpus.get(one.key, one.gpus) for one in problem.trainers])
     market = _Market(problem, plan)
     return {one.key: _Case(market, one).reasons() for one in problem.trainers}
 
@@ -115,9 +116,10 @@ class _Market:
         key = (trainer.barred, kind, trainer.gpus)
         if key not in self._found:
             kinds: dict[str | None, list[_Nodes]] = {}
-            for place, part in enumerate(problem.all_classes()):
-                if problem.room(trainer, place):
-                    fit = self._fit(place, part.units_of(trainer.gpus))
+            for number, row in enumerate(problem.rows()):
+                if problem.room(trainer, number):
+                    part = problem.all_classes()[row.place]
+                    fit = self._fit(row.place, part.units_of(trainer.gpus))
                     kinds.setdefault(part.hardware, []).append(fit)
             unions = {one: _union(parts) for one, parts in kinds.items()}
             most = max(unions.values(), key=lambda one: len(one.usable), default=_union([]))
@@ -210,7 +212,7 @@ class _Case:
             return Limit.POOL, None
         best = self._best(larger)
         if not self._is_better(best):
-            faster = one.curve.at(best) > one.curve.at(nodes) * (1 + _ROUNDING)
+            faster = one.rate(best) > one.rate(nodes) * (1 + _ROUNDING)
             return (Limit.COST if faster else Limit.NO_GAIN), best
         within = one.corners(least, min(reach, nodes + self._free))
         if within and self._is_better(at_once := self._best(within)):
@@ -234,7 +236,7 @@ class _Case:
     def _size(self, nodes: int) -> Size:
         one, problem = self._trainer, self._problem
         cost = one.rescale_cost(nodes, problem.forward_time_s, problem.costs)
-        return Size(nodes, one.curve.at(nodes), cost, self._worth(nodes))
+        return Size(nodes, one.rate(nodes), cost, self._worth(nodes))
 
     def _worth(self, nodes: int) -> float:
         return self._problem.worth(self._trainer, nodes)

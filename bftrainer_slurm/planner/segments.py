@@ -1,4 +1,4 @@
-"""What each trainer can have, as linear segments: sizes between bends of its curve, by class.
+"""What each trainer can have, as linear segments: sizes between bends of its curve, by row.
 
 Trainers that are alike are one group. Within a segment, only the numbers of nodes of each class are
 open, which is a linear problem. The choice of the segment is a multiple-choice knapsack.
@@ -18,7 +18,7 @@ from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share
 class Segment:
     """Sizes from ``least`` to ``most``: worth ``start``, and ``slope`` more for each node.
 
-    It has ``low`` to ``high`` nodes of each class.
+    It has ``low`` to ``high`` nodes of each row of the supply.
     """
 
     least: int
@@ -39,7 +39,6 @@ class Group:
 
     members: tuple[int, ...]
     segments: tuple[Segment, ...]
-    gpus: int = 0  # of each node, as in ``PlannedTrainer``
 
     @property
     def stake(self) -> float:
@@ -54,43 +53,53 @@ def groups_of(problem: Problem) -> list[Group]:
     for index, one in enumerate(problem.trainers):
         bounds, now = (one.min_nodes, one.max_nodes, one.sizes), problem.now(one)
         costs = (one.rescale_up_s, one.rescale_down_s, one.paused_s, one.start_cost, one.loss_s)
-        alike[bounds, now, one.curve, costs, one.barred, one.gpus].append(index)
+        parts = (one.gpus, one.choices)
+        alike[bounds, now, one.curve, costs, one.barred, parts].append(index)
     firsts = ((tuple(members), problem.trainers[members[0]]) for members in alike.values())
-    return [Group(members, tuple(_segments(problem, one)), one.gpus) for members, one in firsts]
+    return [Group(members, tuple(_segments(problem, one))) for members, one in firsts]
 
 
 def _segments(problem: Problem, trainer: PlannedTrainer) -> Iterator[Segment]:
     """All that it can have. No node migrates: it keeps some of its nodes, or all of them."""
-    now, none = problem.now(trainer), (0,) * len(problem.all_classes())
+    now, none = problem.now(trainer), (0,) * len(problem.rows())
     total = sum(now)
     yield Segment(0, 0, problem.worth(trainer, 0), 0.0, none, none)
-    for room in _rooms(problem, trainer):
+    for gpus, room in _rooms(problem, trainer):
         least, most = trainer.min_nodes, min(trainer.max_nodes, sum(room))
         kept = tuple(map(min, now, room))
         shrunk = min(most, sum(kept), total - 1)
-        yield from _linear(problem, trainer, (least, shrunk), (none, kept))
+        yield from _linear(problem, trainer, gpus, (least, shrunk), (none, kept))
         if kept != now:
             continue  # it has nodes elsewhere
         if least <= total <= most:
-            yield from _linear(problem, trainer, (total, total), (kept, kept))
-        yield from _linear(problem, trainer, (max(least, total + 1), most), (kept, room))
+            yield from _linear(problem, trainer, gpus, (total, total), (kept, kept))
+        yield from _linear(problem, trainer, gpus, (max(least, total + 1), most), (kept, room))
 
 
-def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[Share]:
-    """How many nodes it may have of each class, for each kind of hardware: kinds do not mix."""
-    classes = problem.all_classes()
-    for kind in dict.fromkeys(one.hardware for one in classes):
-        yield tuple(
-            problem.room(trainer, place) if one.hardware == kind else 0
-            for place, one in enumerate(classes)
-        )
+def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[tuple[int, Share]]:
+    """How many nodes it may have of each row, with so many GPUs each: neither they nor kinds mix.
+
+    A kind is one of hardware.
+    """
+    kinds = [problem.all_classes()[row.place].hardware for row in problem.rows()]
+    for kind in dict.fromkeys(kinds):
+        for gpus in trainer.options:
+            room = (
+                problem.room(trainer, number, gpus) if one == kind else 0
+                for number, one in enumerate(kinds)
+            )
+            yield gpus, tuple(room)
 
 
 def _linear(
-    problem: Problem, trainer: PlannedTrainer, sizes: tuple[int, int], box: tuple[Share, Share]
+    problem: Problem,
+    trainer: PlannedTrainer,
+    gpus: int,
+    sizes: tuple[int, int],
+    box: tuple[Share, Share],
 ) -> Iterator[Segment]:
     """Cut these sizes at the curve's points; sizes with none between them are a segment each."""
-    corners = [(size, problem.worth(trainer, size)) for size in trainer.corners(*sizes)]
+    corners = [(size, problem.worth(trainer, size, gpus)) for size in trainer.corners(*sizes, gpus)]
     if trainer.sizes or len(corners) == 1:
         for size, worth in corners:
             yield Segment(size, size, worth, 0.0, *box)

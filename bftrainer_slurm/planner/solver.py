@@ -16,7 +16,7 @@ from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import Answer, Request, anonymous
 from bftrainer_slurm.planner.packing import Nodes, is_packed, pack_most, shares_of
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Plan, Problem, Share, feasible, value
+from bftrainer_slurm.planner.problem import Plan, Problem, Share, chosen, feasible, settled, value
 from bftrainer_slurm.planner.worker import SlowWorkerError, Worker, WorkerError
 
 logger = logging.getLogger(__name__)
@@ -94,6 +94,11 @@ class Planner:
             status=status,
             reason=reason,
             bound=best.bound,
+            gpus={
+                one.key: gpus
+                for one, gpus in zip(problem.trainers, chosen(problem, best.shares), strict=True)
+                if one.choices
+            },
         )
 
     def warm_up(self, limit_s: float = _START_LIMIT_S) -> None:
@@ -150,11 +155,13 @@ class Planner:
                 shares = line.shares
                 if shares is None:
                     raise WorkerError("sends something that is not a plan")
-                nodes = _nodes(problem, line.nodes) if problem.in_parts else None
-                if nodes is not None:
-                    shares = shares_of(problem, nodes)
                 if not feasible(problem, shares):
                     raise WorkerError("sends a plan that breaks a bound")
+                nodes = None
+                if problem.in_parts:
+                    sized = settled(problem, chosen(problem, shares))
+                    nodes = _nodes(sized, line.nodes)
+                    shares = shares_of(sized, nodes)
                 if best is None or value(problem, shares) > value(problem, best.shares):
                     best = _Best(shares, nodes=nodes)
             raise SlowWorkerError("did not finish in time")
@@ -210,8 +217,9 @@ def _greedy(problem: Problem) -> _Best:
     shares = greedy_shares(problem)
     if not problem.in_parts:
         return _Best(shares)
-    nodes = pack_most(problem, shares)
-    return _Best(shares_of(problem, nodes), nodes=nodes)
+    sized = settled(problem, chosen(problem, shares))
+    nodes = pack_most(sized, shares)
+    return _Best(shares_of(sized, nodes), nodes=nodes)
 
 
 def _nodes(problem: Problem, places: list[list[int]] | None) -> list[Nodes]:

@@ -128,10 +128,11 @@ def made_in_parts(trainers: int, nodes: int, seed: int) -> Problem:
     classes = (NodeClass("gpu", problem.pool, gpus=8),)
     empty = replace(problem, trainers=planned, classes=classes, free=free)
     most = 3 * sum(free.values()) // (trainers * 4)  # GPUs of a trainer, if it has many
-    wanted = [
-        (min(one.max_nodes, empty.room(one, 0), dice.randint(0, most) // (one.gpus or 8)),)
-        for one in planned
-    ]
+    wanted = []
+    for one in planned:
+        few = min(one.max_nodes, dice.randint(0, most) // (one.gpus or 8))
+        room = (empty.room(one, number) for number in range(len(empty.rows())))
+        wanted.append(tuple(min(few, count) for count in room))
     had = pack_most(empty, wanted)
     planned = tuple(replace(one, current=its) for one, its in zip(planned, had, strict=True))
     return replace(empty, trainers=planned)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.instance import anonymous, document_of, parse, problem_of
 from bftrainer_slurm.planner.packing import is_packed, pack
-from bftrainer_slurm.planner.problem import NodeClass, Problem, Row
+from bftrainer_slurm.planner.problem import NodeClass, PlannedTrainer, Problem, Row, gpus_of
 from bftrainer_slurm.planner.solver import Planner
 from tests.planner.problems import planned
 
@@ -32,7 +34,8 @@ def parts(*gpus: int, held: str = "", free: dict[str, int] | None = None) -> Pro
 def test_each_size_of_elements_has_a_row() -> None:
     rows = parts(1, 2, 4, 0).rows()
     assert rows == (Row(0, 1, 12), Row(0, 2, 5), Row(0, 4, 2), Row(0, 8, 1))
-    assert [rows[0].taken_by(gpus) for gpus in (1, 2, 8)] == [1, 2, 8]
+    assert [rows[0].taken_by(row) for row in rows] == [1, 2, 4, 8]
+    assert [rows[2].taken_by(row) for row in rows] == [0, 0, 1, 2]
 
 
 def test_a_class_that_is_not_divided_has_one_row_as_before() -> None:
@@ -42,7 +45,8 @@ def test_a_class_that_is_not_divided_has_one_row_as_before() -> None:
 
 def test_a_whole_node_needs_all_of_its_gpus() -> None:
     problem = parts(0, 2)
-    assert [problem.room(one, 0) for one in problem.trainers] == [1, 2]
+    assert [problem.room(problem.trainers[0], row) for row in (0, 1)] == [0, 1]
+    assert [problem.room(problem.trainers[1], row) for row in (0, 1)] == [2, 0]
 
 
 def test_two_elements_of_a_trainer_are_never_on_one_node() -> None:
@@ -54,7 +58,7 @@ def test_two_elements_of_a_trainer_are_never_on_one_node() -> None:
 def test_an_element_does_not_move_to_make_room(planner: Planner) -> None:
     """One GPU of the only free node: the whole-node trainer would have to push it aside."""
     problem = parts(1, 0, held="n0", free={"n1": 8, "n2": 0})
-    assert pack(problem, [(1,), (2,)]) is None
+    assert pack(problem, [(1, 0), (0, 2)]) is None
     found = planner.plan(problem)
     assert found.status == "optimal"
     assert is_packed(problem, [found.assignment["t0"], found.assignment["t1"]])
@@ -89,3 +93,36 @@ def test_a_problem_comes_back_from_its_file_and_its_line() -> None:
     again = problem_of(anonymous(problem))
     assert [one.gpus for one in again.trainers] == [8, 2, 1]
     assert sorted(again.free.values()) == [1, 3, 8, 8]
+
+
+def choosing(key: str, choices: tuple[int, ...], **others: Any) -> PlannedTrainer:
+    """It scales linearly with its GPUs."""
+    curve = ThroughputCurve((0, 64), (0.0, 64.0))
+    return replace(planned(key, curve=curve), choices=choices, **others)
+
+
+def test_a_trainer_chooses_its_size_one_for_all_of_its_nodes(planner: Planner) -> None:
+    """Of nodes with 8, 3 and 1 free GPUs: 2 of two, 8 of one, or 1 of each."""
+    classes = (NodeClass("a100", POOL, gpus=8),)
+    for choices, gpus, nodes in (((1, 2), 2, 2), ((1, 2, 4, 8), 8, 1), ((1,), 1, 3)):
+        problem = Problem(POOL, 120.0, (choosing("a", choices),), classes=classes, free=FREE)
+        found = planner.plan(problem)
+        assert (found.gpus, len(found.assignment["a"])) == ({"a": gpus}, nodes)
+        assert found.status == "optimal"
+        assert gpus_of(problem, found) == (12, gpus * nodes)
+
+
+def test_a_trainer_keeps_its_size_while_it_has_nodes(planner: Planner) -> None:
+    one = choosing("a", (1, 2, 4, 8), gpus=2, current=frozenset({"n1"}))
+    classes = (NodeClass("a100", POOL, gpus=8),)
+    problem = Problem(POOL, 120.0, (one,), classes=classes, free=FREE)
+    found = planner.plan(problem)
+    assert (found.gpus, len(found.assignment["a"])) == ({"a": 2}, 2)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"choices": (2, 1)}, {"choices": (0, 1)}, {"choices": (1, 2), "gpus": 4}]
+)
+def test_choices_ascend_and_a_size_is_one_of_them(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="choices"):
+        replace(planned("a"), **wrong)

@@ -18,6 +18,7 @@ from bftrainer_slurm.planner.problem import (
     PlannedTrainer,
     Problem,
     gpus_of,
+    settled,
     value,
 )
 from bftrainer_slurm.planner.reasons import Reasons, reasons_of
@@ -154,6 +155,7 @@ def test_on_shared_nodes_the_reasons_count_what_the_plan_can_give(
     classes = {node: part for part in asked.all_classes() for node in part.nodes}
     has, ours = gpus_of(asked, plan)
     assert 0 <= ours <= has
+    asked = settled(asked, [plan.gpus.get(one.key, one.gpus) for one in asked.trainers])
     for trainer in asked.trainers:
         found, own = reasons_of(asked, plan)[trainer.key], plan.assignment[trainer.key]
         assert found.nodes + found.free <= found.usable
