@@ -18,13 +18,15 @@ from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
     MAX_LINE,
     MAX_NOTE,
+    NOTE,
     STILL_HERE_S,
     Note,
     NoteKind,
     NumberedNote,
-    format_note,
+    ProtocolError,
+    format_hint,
     parse_address,
-    parse_numbered,
+    read_line,
     whole,
 )
 from bftrainer_slurm.sizes import ANY, Sizes
@@ -65,14 +67,14 @@ class KeeperClient:
         Raises:
             KeeperError: it did not arrive.
         """
-        self._ask(format_note(note))
+        self._ask(format_hint(note))
 
     def join(self, array: int, task: int, node: str) -> tuple[str, bool] | None:
         """Say that an element is up; return the id of its trainer's run; None: it has finished.
 
         The second value says whether it is the trainer's first element.
         """
-        answer = self._ask(format_note(Note(NoteKind.UP, array, task, node))).split()
+        answer = self._ask(format_hint(Note(NoteKind.UP, array, task, node))).split()
         if answer == ["finished"]:
             return None
         if len(answer) < 2 or answer[0] != "run":
@@ -165,8 +167,8 @@ class KeeperClient:
                     yield words[1], None
                     continue
                 try:
-                    note = parse_numbered(line.decode("ascii"))
-                except ValueError as error:  # from a keeper of another version
+                    note = read_line(line, NOTE)
+                except ProtocolError as error:  # from a keeper of another version
                     logger.warning("a note left out: %s", error)
                 else:
                     yield words[1], note

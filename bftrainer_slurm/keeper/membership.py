@@ -36,9 +36,9 @@ from bftrainer_slurm.keeper.messages import (
     StoreAt,
     Working,
     encode,
-    good_measures,
     parse_from_member,
 )
+from bftrainer_slurm.keeper.protocol import good_measures
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ class Membership(Conversation):
     def progress(self, **measures: float) -> None:
         """Report progress; it is sent once a second at most, and the newest report wins.
 
-        Invalid measures are left out: see ``messages.good_measures``.
+        Invalid measures are left out: see ``protocol.good_measures``.
         """
         told = good_measures(measures)
         with self._state:

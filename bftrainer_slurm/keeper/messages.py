@@ -1,130 +1,78 @@
-"""The messages between a member of a group and the keeper: one typed JSON object per line.
+"""The messages between a member of a group and the keeper, each on a line of its own.
 
-Nothing here does I/O. Anybody can send anything, so what a field may hold stands beside its type.
-The object has the message's kind as its key: with all fields below it, or with the first one; then
-the others are beside it.
+Nothing here does I/O. What a field may hold stands beside its type.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, cast, get_args
 
 from bftrainer_slurm.keeper.protocol import (
     LAUNCHERS,
-    MAX_MEASURES,
     NAME,
+    EndOfText,
+    Flag,
+    Measures,
+    Name,
     ProtocolError,
+    Text,
+    Whole,
+    matching,
+    one_of,
+    or_none,
     parse_address,
+    part,
+    read_line,
+    whole_number,
+    write_line,
 )
 
 MAX_FROM_MEMBER = 65_536  # bytes of a line, its end included
 MAX_FROM_KEEPER = 1_048_576  # a generation names all its members
-MAX_ERROR = 2_000  # characters of a failure's last lines
-MAX_MEASURE = 1e15
 MAX_WHAT = 60_000  # characters of what starts a step
 MAX_STEPS = 200  # that are done, of a batch script
-_MAX_WHOLE = 10**15
 _MAX_LOCAL = 1_024
 _MAX_WORLD = 16_384
-_MEASURE_NAME = re.compile(r"[a-z_]{1,20}\Z")
-
-Made = TypeVar("Made")
-
-
-def _whole(most: int = _MAX_WHOLE, least: int = 0) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        if type(value) is not int or not least <= value <= most:  # True is an int to isinstance
-            raise ProtocolError(f"not a whole number from {least} to {most}")
-        return value
-
-    return read
-
-
-def _matching(pattern: str | re.Pattern[str]) -> Callable[[object], str]:
-    compiled = re.compile(pattern)
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not compiled.match(value):
-            raise ProtocolError("not a word that may stand there")
-        return value
-
-    return read
-
-
-def _one_of(*words: str) -> Callable[[object], str]:
-    return _matching(rf"(?:{'|'.join(map(re.escape, words))})\Z")
-
-
-def _role(value: object) -> Role:
-    return Role(_one_of(*(one.value for one in Role))(value))
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ProtocolError("not a text")
-    return value
-
-
-def _end_of_text(value: object) -> str:
-    return _text(value)[-MAX_ERROR:]
+_ADDRESS = r"[A-Za-z0-9._:%\[\]-]{0,255}\Z"
+_HEX = r"[0-9a-f]{0,64}\Z"
 
 
 def _endpoint(value: object) -> str:
-    endpoint = _matching(_ADDRESS)(value)
+    endpoint = matching(_ADDRESS)(value)
     if not parse_address(endpoint)[1]:
         raise ProtocolError("nobody listens at port 0")
     return endpoint
 
 
-def _endpoint_or_none(value: object) -> str | None:
-    return None if value is None else _endpoint(value)
-
-
-def _measures(value: object) -> tuple[tuple[str, float], ...]:
-    good = good_measures(value) if isinstance(value, dict) else ()
-    if not good or len(good) < len(cast("dict[Any, Any]", value)):
-        raise ProtocolError(f"progress is 1 to {MAX_MEASURES} names with finite numbers below 1e15")
-    return good
-
-
-def _steps_done(value: object) -> tuple[Step, ...]:
+def _steps_done(value: Any) -> tuple[Step, ...]:
     if not isinstance(value, list) or len(value) > MAX_STEPS:
         raise ProtocolError("not the steps that are done")
-    code, mark = _whole(255), _matching(_HEX)
-    return tuple((_whole()(number), code(ended), mark(of)) for number, ended, of in value)
+    code, mark = whole_number(255), matching(_HEX)
+    return tuple((whole_number()(number), code(ended), mark(of)) for number, ended, of in value)
 
 
 def _peers(value: Any) -> tuple[Peer, ...]:
-    task, node, local = _whole(), _matching(NAME), _whole(_MAX_LOCAL)
+    task, node, local = whole_number(), matching(NAME), whole_number(_MAX_LOCAL)
     return tuple(Peer(task(one), node(at), local(rank)) for one, at, rank in value)
 
 
-_ADDRESS = r"[A-Za-z0-9._:%\[\]-]{0,255}\Z"
-_HEX = r"[0-9a-f]{0,64}\Z"
-
-Whole = Annotated[int, _whole()]
-Last = Annotated[int, _whole(least=-1)]  # the number of a step; -1: there is none
-Local = Annotated[int, _whole(_MAX_LOCAL)]
-World = Annotated[int, _whole(_MAX_WORLD)]
-Code = Annotated[int, _whole(255)]
-Flag = Annotated[bool, lambda value: value is True]
-Text = Annotated[str, _text]
-Name = Annotated[str, _matching(NAME)]
-Hex = Annotated[str, _matching(_HEX)]
-Address = Annotated[str, _matching(_ADDRESS)]
+Last = Annotated[int, whole_number(least=-1)]  # the number of a step; -1: there is none
+Local = Annotated[int, whole_number(_MAX_LOCAL)]
+World = Annotated[int, whole_number(_MAX_WORLD)]
+Code = Annotated[int, whole_number(255)]
+Hex = Annotated[str, matching(_HEX)]
+Address = Annotated[str, matching(_ADDRESS)]
 Endpoint = Annotated[str, _endpoint]
-What = Annotated[str, _matching(rf"[A-Za-z0-9+/=]{{0,{MAX_WHAT}}}\Z")]
+What = Annotated[str, matching(rf"[A-Za-z0-9+/=]{{0,{MAX_WHAT}}}\Z")]
 Step = tuple[int, int, str]  # one that is done: its number, its exit code, its mark
 Steps = Annotated[tuple[Step, ...], _steps_done]
 
 
-class Role(Enum):
+class Role(str, Enum):
     """Which kind of process a connection belongs to."""
 
     AGENT = "agent"  # a torchrun agent with our rendezvous handler
@@ -146,7 +94,7 @@ class Identity:
     array: Whole
     task: Whole
     node: Name
-    role: Annotated[Role, _role]
+    role: Annotated[Role, Role]
     local_rank: Local = 0
     local_world: Local = 1
     address: Address = ""
@@ -165,7 +113,7 @@ class Held:
         ProtocolError: ``rank`` is not below ``world``.
     """
 
-    generation: Annotated[int, _whole(least=1)]
+    generation: Annotated[int, whole_number(least=1)]
     rank: World
     world: World
     alone: Flag = False
@@ -194,7 +142,7 @@ class Generation:
     rank: World
     world: World
     alone: Flag
-    store: Annotated[str | None, _endpoint_or_none]
+    store: Annotated[str | None, or_none(_endpoint)]
     members: Annotated[tuple[Peer, ...], _peers]
 
 
@@ -216,10 +164,10 @@ class Change:
 class Hello:
     """The answer to a challenge. The member makes ``nonce`` (hex), so that each key is new."""
 
-    proof: str
-    identity: Identity
-    held: Held | None = None
-    nonce: str = ""
+    proof: Text
+    identity: Annotated[Identity, part(Identity)]
+    held: Annotated[Held | None, or_none(part(Held))] = None
+    nonce: Hex = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +179,10 @@ class Ready:
     """
 
     step: Last = -1
-    cause: Annotated[str, _one_of("new", "change", "failed")] = "new"
-    error: Annotated[str, _end_of_text] = ""
+    cause: Annotated[str, one_of("new", "change", "failed")] = "new"
+    error: EndOfText = ""
     lineage: Whole = 0
-    launcher: Annotated[str, _one_of(*LAUNCHERS)] = ""
+    launcher: Annotated[str, one_of(*LAUNCHERS)] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +214,7 @@ class Leave:
 class Measured:
     """How far the training has come."""
 
-    measures: Annotated[tuple[tuple[str, float], ...], _measures]
+    measures: Measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +235,7 @@ class Batch:
     the others need to start it. ``over``: the script has ended with ``code``.
     """
 
-    doing: Annotated[str, _one_of("waits", "leads", "steps", "over")]
+    doing: Annotated[str, one_of("waits", "leads", "steps", "over")]
     step: Last = -1
     trains: Flag = False
     what: What = ""
@@ -362,7 +310,7 @@ class Turn:
     runs here trains.
     """
 
-    do: Annotated[str, _one_of("wait", "lead", "join", "over", "each", "trains")]
+    do: Annotated[str, one_of("wait", "lead", "join", "over", "each", "trains")]
     step: Last = -1
     what: What = ""
     done: Steps = ()
@@ -376,20 +324,14 @@ FromKeeper = (Challenge | Welcome | Refused | Change | Alone | Generation) | (
     Released | Finished | Dropped | Pong | Turn
 )
 
-_NESTED = (Ready, Batch, Welcome, Generation, Turn)  # all their fields are below the kind
-_NAMES = {StoreAt: "store", Measured: "progress"}  # the others have the class's name
-_FROM_MEMBER = {_NAMES.get(one, one.__name__.lower()): one for one in get_args(FromMember)}
-_FROM_KEEPER = {one.__name__.lower(): one for one in get_args(FromKeeper)}
-_KINDS = {made: kind for kind, made in (_FROM_MEMBER | _FROM_KEEPER).items()}
+
+def _kinds(*messages: type[Any]) -> dict[str, type[Any]]:
+    return {one.__name__.lower(): one for one in messages}
 
 
-def _readers(made: type[Any]) -> dict[str, Callable[[object], Any]]:
-    """Return what reads each field of a message, as its type says."""
-    hints = get_type_hints(made, include_extras=True)
-    return {one.name: hints[one.name].__metadata__[0] for one in fields(made)}
-
-
-_READERS = {made: _readers(made) for made in (Identity, Held, *_KINDS)}
+_HELLO = _kinds(Hello)
+_FROM_MEMBER = _kinds(*get_args(FromMember))
+_FROM_KEEPER = _kinds(*get_args(FromKeeper))
 
 
 def payload(nonce: str, hello: Hello) -> str:
@@ -397,41 +339,13 @@ def payload(nonce: str, hello: Hello) -> str:
     return f"{nonce} {encode(replace(hello, proof='')).decode().rstrip()}"
 
 
-def good_measures(found: Mapping[Any, Any]) -> tuple[tuple[str, float], ...]:
-    """Return the valid measures, 8 at most."""
-    good = [(name, float(value)) for name, value in found.items() if _is_measure(name, value)]
-    return tuple(good[:MAX_MEASURES])
-
-
-def _is_measure(name: object, value: object) -> bool:
-    if not isinstance(name, str) or not _MEASURE_NAME.match(name):
-        return False
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return abs(value) < MAX_MEASURE  # not so of nan and inf, nor of integers beyond any float
-
-
 def encode(message: Hello | FromMember | FromKeeper) -> bytes:
     """Return the line for a message, with its line end."""
-    if isinstance(message, Hello):
-        who = asdict(message.identity) | {"role": message.identity.role.value}
-        back = None if message.held is None else asdict(message.held)
-        return _line({"proof": message.proof, **who, "held": back, "nonce": message.nonce})
-    kind = _KINDS[type(message)]
-    if isinstance(message, Measured):
-        return _line({kind: dict(message.measures)})
-    values = {name: getattr(message, name) for name in _READERS[type(message)]}
+    kind = type(message).__name__.lower()
     if isinstance(message, Generation):
-        members = _members(values.pop("members"))
-        return b'{"generation":%b,"members":%b}}\n' % (_line(values)[:-2], members)
-    if isinstance(message, _NESTED) or not values:
-        return _line({kind: values or True})
-    first, *_ = values
-    return _line({kind: values.pop(first), **values})
-
-
-def _line(found: dict[str, Any]) -> bytes:
-    return json.dumps(found, separators=(",", ":")).encode() + b"\n"
+        without = write_line({kind: replace(message, members=())})
+        return without.removesuffix(b"[]}}\n") + _members(message.members) + b"}}\n"
+    return write_line({kind: message})
 
 
 @lru_cache(maxsize=4)  # all members of a generation are sent the same list
@@ -440,68 +354,15 @@ def _members(members: tuple[Peer, ...]) -> bytes:
 
 
 def parse_hello(line: bytes) -> Hello:
-    """Read a member's answer to the challenge.
-
-    Raises:
-        ProtocolError: it is not one.
-    """
-    found = _object(line)
-    proof, held = _text(found.get("proof")), found.get("held")
-    identity = _made(Identity, found)
-    back = None if held is None else _made(Held, held)
-    return Hello(proof, identity, back, _matching(_HEX)(found.get("nonce", "")))
+    """Read a member's answer to the challenge. Raises ProtocolError."""
+    return cast(Hello, read_line(line, _HELLO))
 
 
 def parse_from_member(line: bytes) -> FromMember:
-    """Read what an authenticated member says.
-
-    Raises:
-        ProtocolError: it is not something that a member may say.
-    """
-    return cast(FromMember, _parse(line, _FROM_MEMBER))
+    """Read what an authenticated member says. Raises ProtocolError."""
+    return cast(FromMember, read_line(line, _FROM_MEMBER))
 
 
 def parse_from_keeper(line: bytes) -> FromKeeper:
-    """Read what the keeper says.
-
-    Raises:
-        ProtocolError: it is not something that the keeper says.
-    """
-    return cast(FromKeeper, _parse(line, _FROM_KEEPER))
-
-
-def _parse(line: bytes, kinds: Mapping[str, type[Any]]) -> Any:
-    found = _object(line)
-    kind = next((one for one in found if one in kinds), None)
-    if kind is None:
-        raise ProtocolError("not a message of this version")
-    made, value = kinds[kind], found[kind]
-    if made in _NESTED:
-        return _made(made, value)
-    first = next(iter(_READERS[made]), None)
-    if first is not None:
-        found[first] = value
-    elif value is not True:
-        raise ProtocolError(f"'{kind}' says nothing more")
-    return _made(made, found)
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError("not JSON") from error
-    if not isinstance(found, dict):
-        raise ProtocolError("not a JSON object")
-    return found
-
-
-def _made(made: type[Made], found: Any) -> Made:
-    """Return a message of these values, each as its field allows it."""
-    if not isinstance(found, dict):
-        raise ProtocolError(f"not the fields of a message '{made.__name__}'")
-    try:
-        readers = _READERS[made].items()
-        return made(**{name: read(found[name]) for name, read in readers if name in found})
-    except (TypeError, ValueError) as error:  # or a field is missing
-        raise ProtocolError(f"not a message '{made.__name__}': {error}") from error
+    """Read what the keeper says. Raises ProtocolError."""
+    return cast(FromKeeper, read_line(line, _FROM_KEEPER))

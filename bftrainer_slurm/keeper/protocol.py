@@ -1,24 +1,30 @@
-"""The keeper's line protocol: which requests there are, how they are read, and what a note is.
+"""What may stand on a line of the keeper's: its limits, its fields, its requests, and notes.
 
-A request is one ASCII line of at most 512 bytes. Anybody who can reach the port can send any
-bytes, so every field must match a narrow pattern, and a note without a proof is only a hint.
+A request is one ASCII line of at most 512 bytes. All else is one JSON object a line: its key is the
+kind of a message, and its value has the fields. Anybody who can reach the port can send any bytes:
+so what a field may hold stands beside its type, and a note without a proof is only a hint.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from urllib.parse import quote, unquote
+from functools import cache
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
-VERSION = 5  # of the messages between members and keeper: both must have the same
+VERSION = 6  # of the messages between members and keeper: both must have the same
 GREETING = b"member %d" % VERSION  # the first line that a member sends
 MAX_LINE = 512
-MAX_NOTE = 8_192  # a line of the stream that ``watch`` returns
+MAX_NOTE = 32_768  # a line of the stream that ``watch`` returns
 STILL_HERE_S = 5.0  # that stream has an empty line after all notes so far, and each so often
-MAX_TEXT = 2_000  # bytes of a failure's text
 MAX_DOCUMENT = 8 * 1024 * 1024
+MAX_ERROR = 2_000  # characters of a failure's last lines
 MAX_MEASURES = 8  # in one report
+MAX_MEASURE = 1e15
+_MAX_WHOLE = 10**15
 
 # What has started a training, as users see it; a note has the place in this list.
 LAUNCHERS = (
@@ -26,9 +32,11 @@ LAUNCHERS = (
     *("torchtune", "lightning", "srun python", "python"),
 )
 
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")  # of a node
+NAME = r"[A-Za-z0-9._-]{1,64}\Z"  # of a node
 _WHOLE = re.compile(r"[0-9]{1,15}\Z")
-_MEASURE = re.compile(r"([a-z_]{1,20})=(-?[0-9]{1,15}(?:\.[0-9]{1,12})?)\Z")
+_MEASURE_NAME = re.compile(r"[a-z_]{1,20}\Z")
+
+Made = TypeVar("Made")
 
 
 class ProtocolError(ValueError):
@@ -39,7 +47,138 @@ class ProtocolError(ValueError):
         self.kind = kind
 
 
-class NoteKind(Enum):
+# What a field may hold: each of these returns a function that reads one.
+
+
+def whole_number(most: int = _MAX_WHOLE, least: int = 0) -> Callable[[object], int]:
+    """Read a whole number between these."""
+
+    def read(value: object) -> int:
+        if type(value) is not int or not least <= value <= most:  # True is an int to isinstance
+            raise ProtocolError(f"not a whole number from {least} to {most}")
+        return value
+
+    return read
+
+
+def matching(pattern: str) -> Callable[[object], str]:
+    """Read a text that matches from its beginning."""
+    compiled = re.compile(pattern)
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not compiled.match(value):
+            raise ProtocolError("not a word that may stand there")
+        return value
+
+    return read
+
+
+def one_of(*words: str) -> Callable[[object], str]:
+    """Read one of these words."""
+    return matching(rf"(?:{'|'.join(map(re.escape, words))})\Z")
+
+
+def part(made: type[Made]) -> Callable[[object], Made]:
+    """Read an object with the fields of a message."""
+    return lambda value: read_fields(made, value)
+
+
+def or_none(read: Callable[[object], Made]) -> Callable[[object], Made | None]:
+    """Read what ``read`` does, or nothing."""
+    return lambda value: None if value is None else read(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ProtocolError("not a text")
+    return value
+
+
+def _end_of_text(value: object) -> str:
+    return _text(value).encode("utf-8", "replace").decode()[-MAX_ERROR:]
+
+
+def _measures(value: Any) -> tuple[tuple[str, float], ...]:
+    found = dict(value)
+    good = good_measures(found)
+    if not len(value) == len(found) == len(good):
+        raise ProtocolError(f"measures are {MAX_MEASURES} names with finite numbers below 1e15")
+    return good
+
+
+def good_measures(found: Mapping[Any, Any]) -> tuple[tuple[str, float], ...]:
+    """Return the valid measures, 8 at most."""
+    good = [(name, float(value)) for name, value in found.items() if _is_measure(name, value)]
+    return tuple(good[:MAX_MEASURES])
+
+
+def _is_measure(name: object, value: object) -> bool:
+    if not isinstance(name, str) or not _MEASURE_NAME.match(name):
+        return False
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < MAX_MEASURE  # not so of nan and inf, nor of integers beyond any float
+
+
+Whole = Annotated[int, whole_number()]
+Flag = Annotated[bool, lambda value: value is True]
+Text = Annotated[str, _text]
+EndOfText = Annotated[str, _end_of_text]
+Name = Annotated[str, matching(NAME)]
+Measures = Annotated[tuple[tuple[str, float], ...], _measures]
+
+
+# Lines.
+
+
+def write_line(found: Mapping[str, Any]) -> bytes:
+    """Return an object with messages in it as a line, with its line end."""
+    return json.dumps(found, separators=(",", ":"), default=_fields_of).encode() + b"\n"
+
+
+def _fields_of(message: Any) -> dict[str, Any]:
+    assert is_dataclass(message)
+    return {one.name: getattr(message, one.name) for one in fields(message)}
+
+
+def read_line(line: bytes, kinds: Mapping[str, type[Made]]) -> Made:
+    """Read a message of one of these kinds.
+
+    Raises:
+        ProtocolError: it is not one.
+    """
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("not JSON") from error
+    kind = next(iter(found), None) if isinstance(found, dict) and len(found) == 1 else None
+    if not isinstance(kind, str) or kind not in kinds:
+        raise ProtocolError("not a message of this version")
+    return read_fields(kinds[kind], found[kind])
+
+
+def read_fields(made: type[Made], found: object) -> Made:
+    """Return a message of these values, each as its field allows it."""
+    if not isinstance(found, dict):
+        raise ProtocolError(f"not the fields of a message '{made.__name__}'")
+    try:
+        readers = _readers(cast(Any, made)).items()
+        return made(**{name: read(found[name]) for name, read in readers if name in found})
+    except (TypeError, ValueError) as error:  # or a field is missing
+        raise ProtocolError(f"not a message '{made.__name__}': {error}") from error
+
+
+@cache
+def _readers(made: type[Any]) -> dict[str, Callable[[object], Any]]:
+    """Return what reads each field of a message, as its type says."""
+    hints = get_type_hints(made, include_extras=True)
+    return {one.name: hints[one.name].__metadata__[0] for one in fields(made)}
+
+
+# Notes.
+
+
+class NoteKind(str, Enum):
     """What a note can be about."""
 
     UP = "up"  # the batch script is about to start on this node
@@ -55,25 +194,31 @@ class NoteKind(Enum):
     REFORMED = "reformed"  # a new generation began: its number, nodes, mode (1: in process)
 
 
+_name = matching(NAME)
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """One note. ``text`` is the end of a failed script's output; it may hold any characters."""
 
-    kind: NoteKind
-    array: int = 0
-    task: int = 0
-    node: str = ""
-    measures: tuple[tuple[str, float], ...] = ()
-    text: str = ""
+    kind: Annotated[NoteKind, NoteKind]
+    array: Whole = 0
+    task: Whole = 0
+    node: Annotated[str, matching(rf"$|{NAME}")] = ""
+    measures: Measures = ()
+    text: EndOfText = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedNote:
     """A note as the keeper stores it, with its number in order and its time (Unix seconds)."""
 
-    number: int
-    time_s: float
-    note: Note
+    number: Whole
+    time_s: Annotated[float, float]
+    note: Annotated[Note, part(Note)]
+
+
+NOTE = {"note": NumberedNote}
 
 
 def parse_hint(words: list[str]) -> Note:
@@ -85,53 +230,15 @@ def parse_hint(words: list[str]) -> Note:
     match words:
         case [("submitted" | "announced") as kind]:
             return Note(NoteKind(kind))
-        case [("up" | "leaving" | "gone") as kind, array, task, node]:
-            return Note(NoteKind(kind), whole(array), whole(task), word(node))
+        case [("up" | "leaving" | "gone") as kind, array, task, node] if node:
+            return Note(NoteKind(kind), whole(array), whole(task), _name(node))
     raise ProtocolError("not a request that the keeper knows")
 
 
-def parse_note(words: list[str]) -> Note:
-    """Read the words of a note as the keeper passes it on.
-
-    Raises:
-        ProtocolError: it is not a note.
-    """
-    match words:
-        case [("progress" | "reformed" | "script") as kind, array, *measures] if measures:
-            return Note(NoteKind(kind), whole(array), measures=_measures(measures))
-        case ["finished", array, task]:
-            return Note(NoteKind.FINISHED, whole(array), whole(task))
-        case ["failed", array, task, node, *text] if len(text) <= 1:
-            said = unquote("".join(text))
-            return Note(NoteKind.FAILED, whole(array), whole(task), word(node), text=said)
-    return parse_hint(words)
-
-
-def format_note(note: Note) -> str:
-    """Return the line for a note, without the line end."""
-    match note.kind:
-        case NoteKind.SUBMITTED | NoteKind.ANNOUNCED as kind:
-            return str(kind.value)
-        case NoteKind.PROGRESS | NoteKind.REFORMED | NoteKind.SCRIPT:
-            measures = " ".join(f"{name}={_decimal(value)}" for name, value in note.measures)
-            return f"{note.kind.value} {note.array} {measures}"
-        case NoteKind.FINISHED:
-            return f"finished {note.array} {note.task}"
-        case NoteKind.FAILED:
-            text = quote(note.text.encode("utf-8", "replace")[-MAX_TEXT:], safe="")
-            return f"failed {note.array} {note.task} {note.node} {text}".rstrip()
-    return f"{note.kind.value} {note.array} {note.task} {note.node}"
-
-
-def parse_numbered(line: str) -> NumberedNote:
-    """Read one line of the stream that ``watch`` returns."""
-    number, time_s, *words = line.split()
-    return NumberedNote(whole(number), float(time_s), parse_note(words))
-
-
-def format_numbered(numbered: NumberedNote) -> str:
-    """Return one line of the stream that ``watch`` returns, without the line end."""
-    return f"{numbered.number} {numbered.time_s:.6f} {format_note(numbered.note)}"
+def format_hint(note: Note) -> str:
+    """Return the line of a note that anybody may send, without the line end."""
+    where = f" {note.array} {note.task} {note.node}" if note.node else ""
+    return note.kind.value + where
 
 
 def whole(text: str) -> int:
@@ -139,13 +246,6 @@ def whole(text: str) -> int:
     if not _WHOLE.match(text):
         raise ProtocolError("not a whole number")
     return int(text)
-
-
-def word(text: str) -> str:
-    """Check the name of a node."""
-    if not NAME.match(text):
-        raise ProtocolError("not a name")
-    return text
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -167,19 +267,3 @@ def parse_addresses(text: str) -> tuple[tuple[str, int], ...]:
         ProtocolError: one of them is not an address.
     """
     return tuple(parse_address(one) for one in text.split(","))
-
-
-def _measures(texts: list[str]) -> tuple[tuple[str, float], ...]:
-    if len(texts) > MAX_MEASURES:
-        raise ProtocolError("too many measures")
-    found: dict[str, float] = {}
-    for text in texts:
-        match = _MEASURE.match(text)
-        if match is None:
-            raise ProtocolError("a measure is NAME=NUMBER")
-        found[match[1]] = float(match[2])
-    return tuple(found.items())
-
-
-def _decimal(value: float) -> str:
-    return f"{value:.9f}".rstrip("0").rstrip(".")

@@ -28,9 +28,9 @@ from bftrainer_slurm.keeper.protocol import (
     Note,
     NoteKind,
     ProtocolError,
-    format_numbered,
     parse_hint,
     whole,
+    write_line,
 )
 from bftrainer_slurm.keeper.registry import MANY_FILES, Registry
 from bftrainer_slurm.sizes import Sizes
@@ -236,7 +236,7 @@ class Keeper:
         while not reader.at_eof():
             news = self._news
             for numbered in self._notes.since(after):
-                writer.write(format_numbered(numbered).encode() + b"\n")
+                writer.write(write_line({"note": numbered}))
                 after = numbered.number
             await writer.drain()
             if after < self._notes.last:

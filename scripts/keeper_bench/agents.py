@@ -74,7 +74,7 @@ class Agent:
             return False
         hello = Hello("", self.identity)
         prove = self._entrance.prover(self.identity.array)
-        wanted = payload(json.loads(challenge)["challenge"], hello)
+        wanted = payload(json.loads(challenge)["challenge"]["nonce"], hello)
         proof = prove(wanted, self._entrance.method)
         self.writer.write(encode(replace(hello, proof=proof.text)))
         self._keepers_seal, self._own_seal = seals(proof.key)
@@ -133,12 +133,12 @@ class Agent:
         self.at_s = asyncio.get_running_loop().time()
         self.generation, self.rank = generation["number"], generation["rank"]
         if self.rank == 0:
-            self.say(store="10.0.0.1:4321", generation=self.generation)
+            self.say(storeat={"endpoint": "10.0.0.1:4321", "generation": self.generation})
 
     async def _ping(self) -> None:
         while True:
             await asyncio.sleep(1.0)
-            self.say(ping=1)
+            self.say(ping={"number": 1})
 
 
 async def all_connect(agents: Sequence[Agent], limit_s: float) -> None:

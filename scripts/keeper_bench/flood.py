@@ -124,7 +124,7 @@ async def _handshakes(entrance: Entrance) -> None:
     writer.write(GREETING + b"\n")
     await reader.readline()
     if random.random() < 0.5:
-        writer.write(b'{"proof":"%b","array":12,"task":1,"node":"n1","role":"agent",' % (b"0" * 64))
+        writer.write(b'{"hello":{"proof":"%b","identity":{"array":12,"task":1,' % (b"0" * 64))
         writer.write(b'"local_rank":0,"local_world":1,"address":""}\n')
         await reader.readline()
     else:
@@ -136,7 +136,7 @@ async def _messages(entrance: Entrance) -> None:
     """Send messages as fast as the keeper takes them."""
     agent = await _joined(entrance)
     for number in range(1_000_000):
-        agent.say(ack=number)
+        agent.say(ack={"number": number})
         if number % 50 == 0:
             await agent.writer.drain()
 

@@ -56,19 +56,26 @@ _OPTIONS = (
 _RANGE = ("#SBATCH ", "-N", "--nodes=", "--nodes", "2-4", "-QN", "\n", "\0")
 _LINE = (
     *("status", "watch ", "publish ", "own ", "part ", "lost ", "endrun ", "token ", "submitted"),
-    *("up ", "leaving ", "gone ", "progress ", "reformed ", "failed ", "samples=", "%0A", "12 "),
+    *("up ", "leaving ", "gone ", '{"note":{"number":', '"time_s":', '"kind":"failed"', "12 "),
 )
 _JSON = ("true", "null", "1e400", "NaN", "-1", "9" * 40, '"\\ud800"', '"\\u0000"', "[[", "{}")
 _MEMBER = (
-    *('"ping":', '"progress":{', '"ready":{', '"step":', '"cause":"new"', '"cause":"failed"'),
-    *('"error":', '"change":', '"store":"n1:1"'),
-    *('"generation":', '"broken":', '"leave":true', '"done":true', '"held":', '"role":"agent"'),
+    *(
+        '"ping":{"number":',
+        '"measured":{"measures":[[',
+        '"ready":{',
+        '"step":',
+        '"cause":"new"',
+        '"cause":"failed"',
+    ),
+    *('"error":', '"change":', '"storeat":{"endpoint":"n1:1"'),
+    *('"generation":', '"broken":', '"leave":{}', '"done":{}', '"held":', '"role":"agent"'),
 )
 _STEPS = (
     *("\0000!worker\0", "\0001!worker\0", "\0002!agent\0", "\0003!reporter\0", "\0000!wait\0"),
-    *("\0001!close\0", "member 5\n", '{"ready":{"step":5,"cause":"change","error":""}}\n\0'),
-    *('{"store":"n1:1","generation":1}\n\0', '{"broken":1}\n\0', '{"leave":true}\n\0'),
-    '{"done":true}\n\0',
+    *("\0001!close\0", "member 6\n", '{"ready":{"step":5,"cause":"change","error":""}}\n\0'),
+    *('{"storeat":{"endpoint":"n1:1","generation":1}}\n\0', '{"leave":{}}\n\0'),
+    *('{"broken":{"generation":1}}\n\0', '{"done":{}}\n\0'),
 )
 _TALK = _STEPS + _MEMBER + _JSON
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import math
 import re
 import socket
 from dataclasses import dataclass
@@ -31,14 +32,14 @@ from bftrainer_slurm.keeper.messages import (
 )
 from bftrainer_slurm.keeper.protocol import (
     MAX_NOTE,
-    Note,
-    NoteKind,
+    NOTE,
+    NumberedNote,
     ProtocolError,
-    format_note,
+    format_hint,
     parse_address,
     parse_hint,
-    parse_note,
-    parse_numbered,
+    read_line,
+    write_line,
 )
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -50,11 +51,9 @@ def line(data: bytes) -> None:
     text = data.decode("ascii", "replace")
     with contextlib.suppress(ProtocolError):
         hint = parse_hint(text.split())
-        promise(parse_hint(format_note(hint).split()) == hint, "a hint is read back as another")
+        promise(parse_hint(format_hint(hint).split()) == hint, "a hint is read back as another")
     with contextlib.suppress(ProtocolError):
-        _promise_same_note(parse_note(text.split()))
-    with contextlib.suppress(ValueError):
-        parse_numbered(text)
+        _promise_same_note(read_line(data, NOTE))
     with contextlib.suppress(ProtocolError):
         _, port = parse_address(text)
         promise(0 <= port < 65_536, "a port that is none")
@@ -214,12 +213,8 @@ def _promise_clean(text: str) -> None:
     promise(text.replace("\n", "").isprintable(), f"not for a terminal: {text!r}")
 
 
-def _promise_same_note(note: Note) -> None:
-    formatted = format_note(note)
-    promise(len(formatted) < MAX_NOTE - 64, "a note that the controller does not take")
-    again = parse_note(formatted.split())
-    if note.kind is NoteKind.FAILED:
-        promise(again.node == note.node, "a failure is read back as another")
-    elif not note.measures:
-        promise(again == note, "a note is read back as another")
-    promise([name for name, _ in again.measures] == [name for name, _ in note.measures], "measures")
+def _promise_same_note(note: NumberedNote) -> None:
+    written = write_line({"note": note})
+    promise(len(written) < MAX_NOTE, "a note that the controller does not take")
+    again = read_line(written, NOTE)
+    promise(again == note or math.isnan(note.time_s), "a note is read back as another")

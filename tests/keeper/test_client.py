@@ -11,7 +11,7 @@ import pytest
 
 from bftrainer_slurm.keeper import server
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, SilentError
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote, write_line
 from tests.keeper.inside import keeper_inside
 
 NO_STATUS = [
@@ -47,10 +47,12 @@ def test_what_is_no_stream_of_notes_is_an_error(answer: bytes) -> None:
 
 
 def test_a_keeper_that_says_nothing_more_is_given_up_though_it_does_not_hang_up() -> None:
-    with somebody_who_says(b"keeper abc\n\n1 5.0 submitted\n", then_is_silent=True) as client:
+    note = NumberedNote(1, 5.0, Note(NoteKind.SUBMITTED))
+    said = b"keeper abc\n\n" + write_line({"note": note})
+    with somebody_who_says(said, then_is_silent=True) as client:
         stream = client.watch("", 0, silent_s=0.2)
         assert [next(stream) for _ in range(2)] == [("abc", None)] * 2
-        assert next(stream) == ("abc", NumberedNote(1, 5.0, Note(NoteKind.SUBMITTED)))
+        assert next(stream) == ("abc", note)
         with pytest.raises(SilentError):
             next(stream)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer_slurm.keeper.messages import good_measures
+from bftrainer_slurm.keeper.protocol import good_measures
 
 
 @pytest.mark.parametrize(

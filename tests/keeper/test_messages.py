@@ -31,23 +31,23 @@ from bftrainer_slurm.keeper.protocol import VERSION, ProtocolError
 
 WHO = Identity(12, 3, "n3", Role.AGENT, address="10.0.0.3", program="ab")
 HELLO = (
-    '{"proof":"p","array":12,"task":3,"node":"n3","role":"agent","local_rank":0,"local_world":1,'
-    '"address":"10.0.0.3","program":"ab","held":{"generation":2,"rank":0,"world":4,"alone":false},'
-    '"nonce":"cd"}'
+    '{"hello":{"proof":"p","identity":{"array":12,"task":3,"node":"n3","role":"agent",'
+    '"local_rank":0,"local_world":1,"address":"10.0.0.3","program":"ab"},'
+    '"held":{"generation":2,"rank":0,"world":4,"alone":false},"nonce":"cd"}}'
 )
 FROM_MEMBER: list[tuple[FromMember, str]] = [
     (
         Ready(7, "failed", "oops", 2, "torchrun"),
         '{"ready":{"step":7,"cause":"failed","error":"oops","lineage":2,"launcher":"torchrun"}}',
     ),
-    (StoreAt("n1:5", 2), '{"store":"n1:5","generation":2}'),
-    (messages.Broken(2), '{"broken":2}'),
-    (messages.Working(), '{"working":true}'),
-    (messages.Leave(), '{"leave":true}'),
-    (Measured((("steps", 5.0),)), '{"progress":{"steps":5.0}}'),
-    (messages.Finishing(), '{"finishing":true}'),
-    (messages.Done(), '{"done":true}'),
-    (messages.Ping(1), '{"ping":1}'),
+    (StoreAt("n1:5", 2), '{"storeat":{"endpoint":"n1:5","generation":2}}'),
+    (messages.Broken(2), '{"broken":{"generation":2}}'),
+    (messages.Working(), '{"working":{}}'),
+    (messages.Leave(), '{"leave":{}}'),
+    (Measured((("steps", 5.0),)), '{"measured":{"measures":[["steps",5.0]]}}'),
+    (messages.Finishing(), '{"finishing":{}}'),
+    (messages.Done(), '{"done":{}}'),
+    (messages.Ping(1), '{"ping":{"number":1}}'),
     (
         Batch("leads", 1, True, "YQ==", ((0, 0, "ab"),)),
         '{"batch":{"doing":"leads","step":1,"trains":true,"what":"YQ==","done":[[0,0,"ab"]],'
@@ -55,20 +55,20 @@ FROM_MEMBER: list[tuple[FromMember, str]] = [
     ),
 ]
 FROM_KEEPER: list[tuple[FromKeeper, str]] = [
-    (messages.Challenge("ab", "munge"), '{"challenge":"ab","method":"munge"}'),
+    (messages.Challenge("ab", "munge"), '{"challenge":{"nonce":"ab","method":"munge"}}'),
     (messages.Welcome("12.1"), '{"welcome":{"run":"12.1"}}'),
-    (messages.Refused("no", True), '{"refused":"no","retry":true}'),
-    (Change(1, True, "join"), '{"change":1,"planned":true,"why":"join"}'),
-    (messages.Alone(), '{"alone":true}'),
+    (messages.Refused("no", True), '{"refused":{"why":"no","retry":true}}'),
+    (Change(1, True, "join"), '{"change":{"number":1,"planned":true,"why":"join"}}'),
+    (messages.Alone(), '{"alone":{}}'),
     (
         Generation(2, 1, 2, False, "n0:5", (Peer(0, "n0", 0), Peer(3, "n3", 0))),
         '{"generation":{"number":2,"rank":1,"world":2,"alone":false,"store":"n0:5",'
         '"members":[[0,"n0",0],[3,"n3",0]]}}',
     ),
-    (messages.Released(), '{"released":true}'),
-    (messages.Finished(), '{"finished":true}'),
-    (messages.Dropped("silent"), '{"dropped":"silent"}'),
-    (messages.Pong(1), '{"pong":1}'),
+    (messages.Released(), '{"released":{}}'),
+    (messages.Finished(), '{"finished":{}}'),
+    (messages.Dropped("silent"), '{"dropped":{"why":"silent"}}'),
+    (messages.Pong(1), '{"pong":{"number":1}}'),
     (
         Turn("lead", done=((0, 1, "ab"),)),
         '{"turn":{"do":"lead","step":-1,"what":"","done":[[0,1,"ab"]],"code":0}}',
@@ -77,7 +77,7 @@ FROM_KEEPER: list[tuple[FromKeeper, str]] = [
 
 
 def test_each_message_of_this_version_is_one_line_and_is_read_back() -> None:
-    assert VERSION == 5
+    assert VERSION == 6
     hello = Hello("p", WHO, Held(2, 0, 4), "cd")
     readers: list[tuple[Any, Any, str]] = [(parse_hello, hello, HELLO)]
     readers += [(parse_from_member, *one) for one in FROM_MEMBER]
@@ -97,7 +97,7 @@ def test_each_message_of_this_version_is_one_line_and_is_read_back() -> None:
         b'{"turn":{"do":"jump"}}',
         b'{"turn":[]}',
         b'{"alone":1}',
-        b'{"refused":["no"],"retry":true}',
+        b'{"refused":{"why":["no"],"retry":true}}',
     ],
     ids=range(6),
 )

@@ -1,17 +1,20 @@
+import math
+
 import pytest
 
 from bftrainer_slurm.keeper.protocol import (
+    MAX_ERROR,
     MAX_NOTE,
+    NOTE,
     Note,
     NoteKind,
     NumberedNote,
     ProtocolError,
-    format_note,
-    format_numbered,
+    format_hint,
     parse_address,
     parse_hint,
-    parse_note,
-    parse_numbered,
+    read_line,
+    write_line,
 )
 
 NOTES = [
@@ -29,12 +32,13 @@ NOTES = [
 
 @pytest.mark.parametrize("note", NOTES, ids=lambda note: note.kind.value)
 def test_a_note_is_read_back_as_it_was_written(note: Note) -> None:
-    assert parse_note(format_note(note).split()) == note
+    numbered = NumberedNote(7, 1795214324.926878, note)
+    assert read_line(write_line({"note": numbered}), NOTE) == numbered
 
 
-def test_a_numbered_note_is_read_back_as_it_was_written() -> None:
-    numbered = NumberedNote(7, 1795214324.926878, NOTES[0])
-    assert parse_numbered(format_numbered(numbered)) == numbered
+@pytest.mark.parametrize("note", NOTES[:4], ids=lambda note: note.kind.value)
+def test_a_hint_is_read_back_as_it_was_written(note: Note) -> None:
+    assert parse_hint(format_hint(note).split()) == note
 
 
 @pytest.mark.parametrize(
@@ -50,19 +54,12 @@ def test_a_numbered_note_is_read_back_as_it_was_written() -> None:
         "up 9999999999999999 2 n1",
         "up 1 2 " + "n" * 65,
         "gone x y z",
-        "progress 1",
-        "progress 1 samples",
-        "progress 1 samples=nan",
-        "progress 1 samples=1e9",
-        "progress 1 samples=1 <b>=2",
-        "failed 1 2 n1 two words",
-        "progress 1 " + " ".join(f"m{chr(97 + i)}=1" for i in range(9)),
         "drop table stays",
     ],
 )
 def test_anything_else_is_refused(line: str) -> None:
     with pytest.raises(ProtocolError):
-        parse_note(line.split())
+        parse_hint(line.split())
 
 
 @pytest.mark.parametrize(
@@ -73,10 +70,28 @@ def test_what_only_members_may_tell_is_no_hint(line: str) -> None:
         parse_hint(line.split())
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "king"},
+        {"kind": "gone", "node": "../n1"},
+        {"kind": "progress", "measures": [["samples", math.nan]]},
+        {"kind": "progress", "measures": [["<b>", 2]]},
+        {"kind": "progress", "measures": [[f"m{chr(97 + i)}", 1] for i in range(9)]},
+        {"kind": "failed", "text": 7},
+    ],
+    ids=str,
+)
+def test_what_is_no_note_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ProtocolError):
+        read_line(write_line({"note": {"number": 1, "time_s": 1.0, "note": fields}}), NOTE)
+
+
 def test_of_a_long_failure_the_end_is_told() -> None:
-    line = format_note(Note(NoteKind.FAILED, 1, 2, "n1", text="ü" * 10_000 + "the end"))
+    note = Note(NoteKind.FAILED, 1, 2, "n1", text="\U0001f600" * (MAX_ERROR - 7) + "\ud800the end")
+    line = write_line({"note": NumberedNote(10**15 - 1, 1795214324.926878, note)})
     assert len(line) < MAX_NOTE
-    assert parse_note(line.split()).text.endswith("the end")
+    assert read_line(line, NOTE).note.text.endswith("?the end")
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:x", "host:65536"])

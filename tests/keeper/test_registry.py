@@ -44,7 +44,7 @@ def test_a_wrong_proof_is_refused_for_good(keeper: Inside, proof: str) -> None:
     with Wire(keeper.port) as wire:
         answer = wire.hello(proof=proof)
         assert answer is not None
-        assert answer["retry"] is False
+        assert answer["refused"]["retry"] is False
         assert wire.read() is None
     assert keeper.counts() == {"bad_proof": 1}
 
@@ -74,9 +74,9 @@ def test_the_keeper_seals_what_it_says_to_a_member(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
         wire.hello()
         assert wire.seals is not None
-        wire.say(ping=1)
+        wire.say(ping={"number": 1})
         line = wire.lines.readline()
-        assert wire.seals[0].open(line) == b'{"pong":1}\n'
+        assert wire.seals[0].open(line) == b'{"pong":{"number":1}}\n'
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["said before", "without a seal"])
@@ -86,9 +86,9 @@ def test_what_a_member_has_not_sealed_for_now_ends_the_connection(
     with Wire(keeper.port) as wire:
         wire.hello()
         assert wire.seals is not None
-        ping = b'{"ping":1}\n'
+        ping = b'{"ping":{"number":1}}\n'
         wire.send(wire.seals[1].close(ping) + ping if not again else wire.seals[1].close(ping) * 2)
-        assert wire.read_all() == [{"pong": 1}]
+        assert wire.read_all() == [{"pong": {"number": 1}}]
     assert keeper.counts() == {"forged": 1}
 
 
@@ -105,9 +105,9 @@ NO_HELLO = [
     b"{}",
     b"hello",
     b"[" * 6_000,
-    b'{"proof":"secret"}',
+    b'{"hello":{"proof":"secret"}}',
     b"\xff\xfe",
-    json.dumps({"ping": 1}).encode(),
+    json.dumps({"ping": {"number": 1}}).encode(),
 ]
 
 
@@ -154,16 +154,17 @@ def test_a_field_that_cannot_be_ends_the_connection(
         {"ready": {"step": "1"}},
         {"ready": {"step": -2, "cause": "new", "error": ""}},
         {"ready": {"step": 1, "cause": "fun", "error": ""}},
-        {"store": "somewhere", "generation": 1},
-        {"store": "host:0", "generation": 1},
-        {"progress": {"samples": 1e300}},
-        {"progress": {"a b": 1}},
-        {"progress": {}},
-        {"progress": {f"m{chr(97 + at)}": 1 for at in range(9)}},
+        {"storeat": {"endpoint": "somewhere", "generation": 1}},
+        {"storeat": {"endpoint": "host:0", "generation": 1}},
+        {"measured": {"measures": [["samples", 1e300]]}},
+        {"measured": {"measures": [["a b", 1]]}},
+        {"measured": {"measures": [["steps", 1], ["steps", 2]]}},
+        {"measured": {"measures": [[f"m{chr(97 + at)}", 1] for at in range(9)]}},
         {"leave": 1},
-        {"broken": "1"},
+        {"broken": {"generation": "1"}},
         {"something": "else"},
-        {"proof": "secret"},
+        {"leave": {}, "done": {}},
+        {"hello": {}},
     ],
     ids=str,
 )
@@ -178,7 +179,7 @@ def test_a_member_that_says_nonsense_is_hung_up_on(keeper: Inside, said: dict[st
 def test_not_a_number_is_no_progress(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
         wire.hello()
-        wire.say_line(b'{"progress":{"loss":NaN}}\n')
+        wire.say_line(b'{"measured":{"measures":[["loss",NaN]]}}\n')
         assert wire.read() is None
 
 
@@ -194,11 +195,11 @@ def test_an_oversized_message_ends_the_connection(keeper: Inside, end: bytes) ->
 def test_words_out_of_turn_change_nothing(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
         wire.hello()
-        wire.say(store="n1:1", generation=5)
-        wire.say(working=True)
-        wire.say(broken=3)
-        wire.say(ping=1)
-        assert wire.read() == {"pong": 1}
+        wire.say(storeat={"endpoint": "n1:1", "generation": 5})
+        wire.say(working={})
+        wire.say(broken={"generation": 3})
+        wire.say(ping={"number": 1})
+        assert wire.read() == {"pong": {"number": 1}}
 
 
 def test_a_flood_of_messages_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +207,7 @@ def test_a_flood_of_messages_ends_the_connection(monkeypatch: pytest.MonkeyPatch
     with keeper_inside() as keeper, Wire(keeper.port) as wire:
         wire.hello()
         with suppress(ConnectionError):
-            wire.say_line(*[b'{"broken":1}\n'] * (MAX_MESSAGES + 1))
+            wire.say_line(*[b'{"broken":{"generation":1}}\n'] * (MAX_MESSAGES + 1))
         assert wire.read() is None
         assert keeper.counts() == {"flood": 1}
 
@@ -236,18 +237,18 @@ def test_a_silent_member_is_lost_to_the_others(keeper: Inside) -> None:
         first = silent.read()
         assert first is not None
         assert first["generation"]["world"] == 2
-        silent.say(store="n1:1", generation=1)
+        silent.say(storeat={"endpoint": "n1:1", "generation": 1})
         other.read()
         began_s = time.monotonic()
         number = 0
         while True:
-            other.say(ping=(number := number + 1))
+            other.say(ping={"number": (number := number + 1)})
             message = other.read()
             if message is not None and "change" in message:
                 break
             assert time.monotonic() - began_s < 120
             time.sleep(0.2)
-        assert (message["planned"], message["why"]) == (False, "loss")
+        assert message["change"] == {"number": 1, "planned": False, "why": "loss"}
     assert keeper.counts() == {"silent": 1}
 
 
@@ -261,7 +262,7 @@ def test_members_that_fall_silent_together_are_not_told_of_each_others_loss(
             wire.hello()
             wire.say(ready={"step": -1, "cause": "new", "error": ""})
         one.read()
-        one.say(store="n1:1", generation=1)
+        one.say(storeat={"endpoint": "n1:1", "generation": 1})
         later.read()
         keeper.sweep(MEMBER_SILENCE_S + 0.1, MEMBER_SILENCE_S - 1.9 * SWEEP_S)
         assert later.read_all() == one.read_all() == []
@@ -289,8 +290,10 @@ def test_who_waits_for_its_turn_is_not_silent(
     with Wire(keeper.port) as wire:
         wire.hello()
         for number in range(400):
-            wire.say(ping=number)
-        assert [wire.read() for _ in range(400)] == [{"pong": number} for number in range(400)]
+            wire.say(ping={"number": number})
+        assert [wire.read() for _ in range(400)] == [
+            {"pong": {"number": number}} for number in range(400)
+        ]
     assert keeper.counts() == {}
 
 
@@ -304,14 +307,18 @@ def test_all_is_heard_that_was_said_before_the_end(keeper: Inside) -> None:
                 wire.hello()
                 wire.say(ready={"step": -1, "cause": "new", "error": ""})
             first.read()
-            first.say(store="n1:1", generation=1)
+            first.say(storeat={"endpoint": "n1:1", "generation": 1})
             other.read()
             assert first.seals is not None
-            last = (b'{"ping":1}\n', b'{"progress":{"steps":5}}\n', b'{"done":true}\n')
+            last = (
+                b'{"ping":{"number":1}}\n',
+                b'{"measured":{"measures":[["steps",5]]}}\n',
+                b'{"done":{}}\n',
+            )
             first.send(b"".join(map(first.seals[1].close, last)))
         wait_until(lambda: members(keeper) == 1)
-        other.say(ping=1)
-        assert other.read() == {"pong": 1}
+        other.say(ping={"number": 1})
+        assert other.read() == {"pong": {"number": 1}}
     assert keeper.counts() == {}
 
 
@@ -370,7 +377,7 @@ def test_one_user_cannot_have_all_the_members(narrow_keeper: Inside) -> None:
     with ExitStack() as stack:
         for task in (1, 2):
             assert "welcome" in (stack.enter_context(Wire(port, task=task)).hello() or {})
-        assert (stack.enter_context(Wire(port, task=3)).hello() or {})["retry"] is True
+        assert (stack.enter_context(Wire(port, task=3)).hello() or {})["refused"]["retry"] is True
 
 
 def test_a_reader_of_the_status_too_many_is_told_so(narrow_keeper: Inside) -> None:
@@ -396,8 +403,8 @@ def test_progress_reaches_the_controller_but_not_faster_than_it_should(
     with Wire(keeper.port) as wire:
         wire.hello()
         for samples in range(100):
-            wire.say(progress={"samples": samples, "pause_s": 0.125})
-        wire.say(ping=1)
+            wire.say(measured={"measures": [["samples", samples], ["pause_s", 0.125]]})
+        wire.say(ping={"number": 1})
         wire.read()
     keeper.client.tell(SUBMITTED)
     first, second = keeper.notes(2)
@@ -420,7 +427,7 @@ def test_the_end_of_a_run_ends_its_members_connections(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
         wire.hello()
         keeper.client.end_run(12)
-        assert wire.read_all() == [{"dropped": "the run has ended"}]
+        assert wire.read_all() == [{"dropped": {"why": "the run has ended"}}]
     assert runs(keeper) == 0
 
 
@@ -464,5 +471,5 @@ def test_a_member_that_reads_late_gets_all_answers(monkeypatch: pytest.MonkeyPat
         late.ask_at_once(MANY)
         assert held.wait(120)
         answers = [late.read() for _ in range(MANY)]
-        assert answers == [{"pong": number} for number in range(1, MANY + 1)]
+        assert answers == [{"pong": {"number": number}} for number in range(1, MANY + 1)]
         assert keeper.counts() == {}

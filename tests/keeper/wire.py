@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import socket
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from bftrainer_slurm.keeper.credentials import Seal, seals
-from bftrainer_slurm.keeper.messages import Identity, Role, parse_hello, payload
+from bftrainer_slurm.keeper.messages import Hello, Identity, Role, encode, payload
 from bftrainer_slurm.keeper.protocol import GREETING
 from tests.keeper.inside import prove_secret
 
@@ -30,7 +31,7 @@ class Wire(AbstractContextManager["Wire"]):
         self.lines = self.socket.makefile("rb")
         self.seals: tuple[Seal, Seal] | None = None
         self.send(GREETING + b"\n")
-        self.challenge: dict[str, Any] = self.read() or {}
+        self.challenge: dict[str, Any] = (self.read() or {}).get("challenge", {})
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
@@ -49,7 +50,7 @@ class Wire(AbstractContextManager["Wire"]):
         One, for where the member's receive buffer is full, what the keeper sends is beyond the
         window: the member's kernel drops it with the acknowledgements in it, and sends no more.
         """
-        self.say_line(*(b'{"ping":%d}\n' % number for number in range(1, count + 1)))
+        self.say_line(*(b'{"ping":{"number":%d}}\n' % number for number in range(1, count + 1)))
 
     def read(self) -> dict[str, Any] | None:
         """The keeper's next message; None: it has hung up."""
@@ -70,20 +71,12 @@ class Wire(AbstractContextManager["Wire"]):
 
     def hello(self, **changed: object) -> dict[str, Any] | None:
         """Prove who this is, with some fields changed; return the answer."""
-        message = {
-            "proof": "",
-            "array": self.identity.array,
-            "task": self.identity.task,
-            "node": self.identity.node,
-            "role": "worker",
-            "local_rank": 0,
-            "local_world": 1,
-            "address": "",
-            "held": None,
-        }
-        hello = parse_hello(json.dumps(message).encode())
-        proof = prove_secret(payload(self.challenge["challenge"], hello), "secret")
-        self.say(**(message | {"proof": proof.text} | changed))
+        hello = Hello("", self.identity, nonce="ab")
+        proof = prove_secret(payload(self.challenge["nonce"], hello), "secret")
+        said: dict[str, Any] = json.loads(encode(replace(hello, proof=proof.text)))["hello"]
+        for name, value in changed.items():
+            (said if name in said else said["identity"])[name] = value
+        self.say(hello=said)
         self.seals = seals(proof.key)
         return self.read()
 
