@@ -12,9 +12,9 @@ from bftrainer_slurm.cli.common import fail, print_json
 from bftrainer_slurm.cli.options import count, json_option, number
 from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.controller.state.history import HistoryError
-from bftrainer_slurm.controller.state.problems import past_problem
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, gpus_of, settled
+from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.sentences import nodes, numbers
 
 SCHEMA = 1

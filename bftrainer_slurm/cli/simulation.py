@@ -17,10 +17,10 @@ from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.reports import Reform, Report
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.goodput import Loss
+from bftrainer_slurm.controller.state.goodput import NO_LOSS, Loss
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.pauses import RescaleCosts
-from bftrainer_slurm.controller.state.profiles import Estimate
+from bftrainer_slurm.controller.state.measurements import RescaleCosts
+from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -168,7 +168,7 @@ def _controller(
         clock=lambda: cluster.now_s,
         pacer=Pacer(settings.rpcs_per_s, lambda: cluster.now_s, lambda seconds: None),
         mine=lambda trainer: True,
-        performance=_PerformanceModel(cluster, options),
+        performance=_Known(cluster, options),
     )
     try:
         yield Controller(world, settings)
@@ -222,7 +222,7 @@ def _policy(name: str, planner: PlanMaker, cluster: SimulatedCluster, trace: Tra
     raise ValueError(f"no policy {name}")
 
 
-class _PerformanceModel:
+class _Known(PerformanceModel):
     """Knows everything about simulated trainers, except their curves if these are learnt.
 
     Simulated trainers report nothing.
@@ -254,7 +254,7 @@ class _PerformanceModel:
         up_s, down_s = self._scale * spec.rescale_up_s, self._scale * spec.rescale_down_s
         return RescaleCosts(up_s, down_s, start_s=self._scale * spec.start_s)
 
-    def progressed(self, view: TrainerView, report: Report, loss: Loss) -> None:
+    def progressed(self, view: TrainerView, report: Report, loss: Loss = NO_LOSS) -> None:
         """Nothing to learn."""
 
     def reformed(self, view: TrainerView, reform: Reform) -> None:

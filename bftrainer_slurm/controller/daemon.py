@@ -19,16 +19,15 @@ from typing import Any, cast
 from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import KeeperGroups
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
-from bftrainer_slurm.controller.live_settings import LiveSettings
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.controller.publish.keys import key_in
 from bftrainer_slurm.controller.settings import Settings, SettingsError
-from bftrainer_slurm.controller.state.counts import MeteredGateway
+from bftrainer_slurm.controller.settings_file import LiveSettings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.profiles import Profiles
-from bftrainer_slurm.controller.systemd import notify
-from bftrainer_slurm.controller.turns import Turns
+from bftrainer_slurm.controller.state.profiles import PerformanceModel
+from bftrainer_slurm.controller.state.statistics import MeteredGateway
+from bftrainer_slurm.controller.turns import Turns, notify
 from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
 from bftrainer_slurm.keeper.home import find_or_start, private_folder
@@ -104,7 +103,7 @@ def run(
 
 def _begun(world: World, live: LiveSettings) -> Controller:
     """Return a controller that knows no more than Slurm and the history tell it."""
-    fresh = replace(world, performance=Profiles(world.history.measurements))
+    fresh = replace(world, performance=PerformanceModel(world.history.measurements))
     return Controller(fresh, live.settings)
 
 
@@ -136,7 +135,7 @@ def _world(
         clock=time.time,
         pacer=pacer,
         mine=lambda trainer: scope.mine(trainer, settings.partition),
-        performance=Profiles(history.measurements),
+        performance=PerformanceModel(history.measurements),
         hears=lambda: feed.hears,
     )
 

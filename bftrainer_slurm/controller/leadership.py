@@ -12,14 +12,13 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 from bftrainer_slurm.controller.state.handover import NO_ROWS, Rows, rows_of, valid_rows
-from bftrainer_slurm.controller.state.history import History, Stay
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.keeper.lease import Lease, host_name, wait_to_lead
-from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.slurm.detour import SLOW_S, Detour
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -123,29 +122,13 @@ class SharedHistory(History):
             self.end_unseen()
         self.take_over(rows)
         self._closes = False
-        self._news = threading.Event()
         self._sharing = threading.Thread(target=self._share_news, name="sharing", daemon=True)
         self._sharing.start()
-
-    def end(self, array: int, why: str) -> None:
-        """Note that a trainer is over, here and soon for the other hosts."""
-        super().end(array, why)
-        self._news.set()
-
-    def ask(self, stays: Iterable[Stay], time_s: float) -> None:
-        """Note that elements are being asked to leave, here and soon for the other hosts."""
-        super().ask(stays, time_s)
-        self._news.set()
-
-    def unask(self, elements: Iterable[ElementId]) -> None:
-        """Note that elements were not asked to leave after all, here and soon for the others."""
-        super().unask(elements)
-        self._news.set()
 
     def close(self) -> None:
         """Share the last news, and close the file."""
         self._closes = True
-        self._news.set()
+        self.news.set()
         self._sharing.join(_LAST_S)
         super().close()
 
@@ -164,8 +147,8 @@ class SharedHistory(History):
                     error,
                 )
             if not closes:
-                self._news.wait(_SHARE_EVERY_S)
-                self._news.clear()
+                self.news.wait(_SHARE_EVERY_S)
+                self.news.clear()
 
     def _share(self) -> None:
         text = json.dumps({"host": self._host, "rows": rows_of(self._file)})

@@ -21,12 +21,11 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import why_kept
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
-from bftrainer_slurm.controller.state.pauses import note_change
 from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.picture import ClusterState
 from bftrainer_slurm.controller.state.registry import Faults, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import hear
-from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.controller.state.view import TrainerView, note_change
 from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, Place
@@ -197,10 +196,7 @@ class Controller:
                 self.schedule.again(view.state.rests_until_s)
         if self._snapshot.queue.asking and any(view.running() for view in self.registry.views):
             found = self._cluster.forecast(self._snapshot, began_s)
-            self.schedule.expect_pass(
-                *(found.due_s, found.until_s, found.sure_s, began_s),
-                *(self.registry.bad.lead_s, found.then_s),
-            )
+            self.schedule.expect_pass(found, began_s, self.registry.bad.lead_s)
 
     def _tell_gone(self, before: frozenset[int], now_s: float) -> None:
         """Tell the keeper which elements and trainers are gone, until it hears it or they are back.

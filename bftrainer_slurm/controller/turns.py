@@ -1,20 +1,21 @@
-"""The controller's turns, one after the other, whatever they do."""
+"""The controller's turns, one after the other, whatever they do, and who is told of them."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bftrainer_slurm.controller.live_settings import LiveSettings
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.controller.publish.keys import link_of
-from bftrainer_slurm.controller.publish.publisher import PUBLISH_EVERY_S, Publisher
 from bftrainer_slurm.controller.publish.status import no_status
-from bftrainer_slurm.controller.systemd import notify
+from bftrainer_slurm.controller.settings_file import LiveSettings
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,79 @@ _BACKLOG_S = 10.0  # a keeper that does not answer must not keep trainers from t
 _COALESCE_S = 0.05  # elements of one reclaim send their notes together
 _CLOCK_SET_S = 5.0
 _FAILURES_ENOUGH = 3  # failed turns in a row: then the controller's own state may be the reason
+PUBLISH_EVERY_S = 2.0
+_LONG_S = 10.0
+
+
+def notify(state: str) -> None:
+    """Send systemd a state such as ``READY=1`` (sd_notify(3)), if it has started us."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):  # in the abstract namespace, see unix(7)
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(state.encode(), address)
+
+
+class Publisher:
+    """Publishes the status through the keeper, however long a turn lasts: in a thread of its own.
+
+    ``busy_s`` in the status says how long a turn has lasted.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._status: dict[str, Any] | None = None
+        self._shown_s = time.monotonic()
+        self._changed = threading.Event()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="publish", daemon=True)
+
+    def start(self) -> None:
+        """Begin to publish."""
+        self._thread.start()
+
+    @property
+    def age_s(self) -> float:
+        """For how long it has published the same status."""
+        return time.monotonic() - self._shown_s
+
+    @property
+    def published(self) -> tuple[dict[str, Any] | None, float]:
+        """The last status, None at first, and for how long it has been the same."""
+        return self._status, self.age_s
+
+    def show(self, status: dict[str, Any]) -> None:
+        """Publish this from now on."""
+        self._status, self._shown_s = status, time.monotonic()
+        self._changed.set()
+
+    def stop(self, last: dict[str, Any]) -> None:
+        """Publish a last status, then stop."""
+        self._stopped = True
+        self._changed.set()
+        self._thread.join()
+        self._publish(last)
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._changed.wait(PUBLISH_EVERY_S)
+            self._changed.clear()
+            status, age_s = self.published
+            if status is None or self._stopped:
+                continue
+            if age_s > _LONG_S:
+                about = status["controller"] | {"busy_s": age_s}
+                status = status | {"controller": about}
+            self._publish(status)
+
+    def _publish(self, status: dict[str, Any]) -> None:
+        _, keeper = self._feed.keeper
+        try:
+            keeper.publish(status)
+        except Exception as error:
+            logger.warning("status not published: %s", error)
 
 
 class Turns:

@@ -23,6 +23,7 @@ _OTHERS = 255
 _DIGITS = re.compile(r"(\d+)")
 
 _Floats: TypeAlias = NDArray[np.float64]
+_Whole: TypeAlias = NDArray[np.int64]
 _Said = TypeVar("_Said")
 
 
@@ -53,10 +54,10 @@ class Window:
 class _Intervals:
     """Stretches of time on rows; ``begin`` and ``end`` are in columns."""
 
-    row: NDArray[np.int64]
+    row: _Whole
     begin: _Floats
     end: _Floats
-    array: NDArray[np.int64]
+    array: _Whole
     cut_s: float  # earlier stretches were left out
 
 
@@ -75,7 +76,7 @@ def nodes_over_time(
 
     def cover(table: str, array: str = "0") -> tuple[_Intervals, _Floats]:
         found = _intervals(history, table, array, window, now_s, row_of)
-        return found, _coverage(found, len(sizes), window.columns)
+        return found, coverage(found.row, found.begin, found.end, len(sizes), window.columns)
 
     stays, trained = cover("stays", "array")
     holes, open_ = cover("holes")
@@ -138,13 +139,13 @@ def _intervals(
     return _Intervals(found["row"], begin, end, found["array"], cut_s)
 
 
-def _coverage(found: _Intervals, rows: int, columns: int) -> _Floats:
-    """Return how many nodes of each row are covered in each column, in the mean over the column."""
+def coverage(row: _Whole, begin: _Floats, end: _Floats, rows: int, columns: int) -> _Floats:
+    """Return how many stretches cover each column of each row, in the mean over the column."""
     wide = columns + 2
     steps = np.zeros(rows * wide)
-    for edge, sign in ((found.begin, 1.0), (found.end, -1.0)):
+    for edge, sign in ((begin, 1.0), (end, -1.0)):
         column = np.floor(edge).astype(np.int64)
-        place, rest = found.row * wide + column, edge - column
+        place, rest = row * wide + column, edge - column
         steps += np.bincount(place, sign * (1.0 - rest), minlength=len(steps))
         steps += np.bincount(place + 1, sign * rest, minlength=len(steps))
     covered: _Floats = steps.reshape(rows, wide).cumsum(axis=1)[:, :columns]
@@ -190,7 +191,7 @@ def _seen(history: sqlite3.Connection, window: Window, cut_s: float) -> _Floats:
     times = np.array(rows, dtype=float).reshape(-1, 2)
     begin, end = (window.column(np.maximum(times[:, n], cut_s)) for n in (0, 1))
     none = np.zeros(len(rows), dtype=np.int64)
-    return np.minimum(_coverage(_Intervals(none, begin, end, none, cut_s), 1, window.columns), 1.0)
+    return np.minimum(coverage(none, begin, end, 1, window.columns), 1.0)
 
 
 def _base64(shares: _Floats) -> str:

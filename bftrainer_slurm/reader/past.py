@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import sqlite3
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
+from bftrainer_slurm.controller.state.database import reading
+from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption, summary
 
 _MOST_DELAYS = 20_000
@@ -114,3 +118,24 @@ def days(from_s: float, to_s: float) -> Iterator[tuple[str, float, float]]:
 def _midnight(time_s: float) -> float:
     now = time.localtime(time_s)
     return time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
+
+
+_LARGEST_PROBLEM = 64 * 2**20
+_READ_S = 15.0
+
+
+def past_problem(path: Path, back: int) -> bytes:
+    """Return the problem, as JSON, of the controller's plan so many plans ago; 1 is the last.
+
+    Raises:
+        HistoryError: in one line.
+    """
+    query = "SELECT document FROM problems ORDER BY rowid DESC LIMIT 1 OFFSET ?"
+    try:
+        with reading(path, _READ_S) as database:
+            rows = database.execute(query, (back - 1,)).fetchall()
+        if not rows:
+            raise HistoryError(f"{path}: it has fewer than {back} problems")
+        return zlib.decompressobj().decompress(rows[0][0], _LARGEST_PROBLEM)
+    except (sqlite3.Error, zlib.error, TypeError) as error:
+        raise HistoryError(f"{path}: {error}") from error

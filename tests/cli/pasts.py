@@ -28,7 +28,7 @@ def write_past(folder: Path, name: str = "digits") -> float:
         history.begin_stay(ElementId(12, task), node, began_s + 600)
     history.end_stay(ElementId(12, 1), began_s + 1800, "reclaimed")
     for minute in range(11, 60):
-        history.add_progress(12, began_s + 60 * minute, 1000.0 * minute, "{}")
+        history.add_progress(12, began_s + 60 * minute, 1000.0 * minute)
     history.add_pause(12, began_s + 1802, 1, 1.75)
     history.set_work(12, Work(began_s, now_s, 2900.0, 1.75, 2))
     for array in (13, 14):

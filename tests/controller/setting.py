@@ -9,7 +9,7 @@ from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.planner.greedy import greedy_shares
@@ -103,7 +103,7 @@ class Setting:
 
     def started(self) -> Controller:
         """Return a controller that has just been started."""
-        self.performance = Profiles(self.history.measurements)
+        self.performance = PerformanceModel(self.history.measurements)
         about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
         return started(*about, self.told, self.performance)
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller import turns as turns_module
-from bftrainer_slurm.controller.live_settings import LiveSettings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
+from bftrainer_slurm.controller.settings_file import LiveSettings
 from bftrainer_slurm.keeper.protocol import NumberedNote
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from scripts.labcluster.waiting import wait_until

@@ -9,7 +9,7 @@ import pytest
 
 from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.counts import MeteredGateway
+from bftrainer_slurm.controller.state.statistics import MeteredGateway
 from bftrainer_slurm.model import Configuration, RateLimit
 from bftrainer_slurm.slurm.gateway import Gateway
 from tests.controller.setting import Setting

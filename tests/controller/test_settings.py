@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.live_settings import LiveSettings
 from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
-from bftrainer_slurm.controller.settings_file import checked, example, read_settings
+from bftrainer_slurm.controller.settings_file import LiveSettings, checked, example, read_settings
 
 _KEPT = Path(__file__).resolve().parents[2] / "packaging" / "bftrainer.toml"
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from bftrainer_slurm.controller.live_settings import LiveSettings
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.settings_file import LiveSettings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.turns import Turns
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote

@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.profiles import PerformanceModel, Profiles
+from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.controller.world import World
@@ -68,7 +68,7 @@ def started(
         clock=clock,
         pacer=Pacer(1e9, clock, lambda _: None),
         mine=lambda _: True,
-        performance=performance or Profiles(history.measurements),
+        performance=performance or PerformanceModel(history.measurements),
         hears=hears,
     )
     return Controller(world, settings)

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bftrainer_slurm.controller.state.counts import Counts
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.statistics import Counts
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 _FIRST_ARRAY = 40_900_001

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from bftrainer_slurm.controller.publish.status import no_status
-from bftrainer_slurm.controller.state.counts import Counts
+from bftrainer_slurm.controller.state.statistics import Counts
 from bftrainer_slurm.reader.metrics import MOST_USERS, OTHERS, families
 from bftrainer_slurm.reader.site import site
 from tests.reader.asking import answer_of, facts_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.state.counts import Counts
+from bftrainer_slurm.controller.state.statistics import Counts
 from bftrainer_slurm.reader.metrics import families
 from tests.reader.test_metrics import KEEPER, one, status
 

@@ -230,8 +230,8 @@ class Planning:
         problem, plan = question, self.planner.plan(question)
         if stops_a_trainer(problem, plan) and (other := build(exploring=False)) != problem:
             problem, plan = other, self.planner.plan(other)
-        pool, used = len(problem.pool), sum(map(len, plan.assignment.values()))
-        self.history.add_plan(now_s, pool, used, plan.objective, plan.status, plan.solve_s)
+        self.history.counts.plans[plan.status] += 1
+        self.history.counts.solving.add(plan.solve_s)
         self.history.add_problem(now_s, partial(document_of, problem))
         return Made(plan, problem, now_s, question)
 

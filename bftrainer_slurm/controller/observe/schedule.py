@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Set
+from dataclasses import dataclass
 
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -44,6 +45,25 @@ _A_HINTED_LOOK_S = 3.0
 def lead_s(ending_s: float) -> float:
     """Return how long before a pass trainers leave if elements take so long to end."""
     return min(_MAX_LEAD_S, max(LEAD_S, _UNTIL_IT_ENDS_S + ending_s))
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillForecast:
+    """What is known of the passes so far. Times are Unix seconds.
+
+    The next pass is expected from ``due_s`` on (minus infinity means at any moment), and before
+    ``until_s`` if something has changed; the one after that at ``then_s``. There is none before
+    ``sure_s``. ``asks`` is true if a job waits that the next pass may start. ``left`` are jobs for
+    which trainers do not leave: a pass left them waiting although enough nodes were in holes, and
+    nothing has changed for them since; or the main scheduler may be about to start them.
+    """
+
+    due_s: float = -math.inf
+    until_s: float = -math.inf
+    sure_s: float = -math.inf
+    asks: bool = False
+    left: frozenset[int] = frozenset()
+    then_s: float = math.inf
 
 
 class Schedule:
@@ -106,24 +126,15 @@ class Schedule:
         if elements >= _MANY_JOINS:
             self.again(now_s + _AFTER_JOINS_S)
 
-    def expect_pass(
-        self,
-        due_s: float,
-        until_s: float,
-        sure_s: float,
-        now_s: float,
-        lead_s: float = LEAD_S,
-        then_s: float = math.inf,
-    ) -> None:
+    def expect_pass(self, forecast: BackfillForecast, now_s: float, lead_s: float = LEAD_S) -> None:
         """Look in time to empty nodes before Slurm's next backfill pass, and just after it.
 
-        It probably begins between ``due_s`` and ``until_s``, and not before ``sure_s``. The pass
-        after that, at ``then_s``, may be closer than a regular look.
+        The pass after that may be closer than a regular look.
         """
-        self._no_pass_until_s, self._lead_s = sure_s, lead_s
+        due_s, self._no_pass_until_s, self._lead_s = forecast.due_s, forecast.sure_s, lead_s
         around = (due_s + seconds for seconds in _AROUND_A_PASS_S)
-        looks = (due_s - lead_s, *around, then_s - lead_s)
-        any_moment_s = now_s + LEAD_S if now_s < until_s else math.inf
+        looks = (due_s - lead_s, *around, forecast.then_s - lead_s)
+        any_moment_s = now_s + LEAD_S if now_s < forecast.until_s else math.inf
         next_s = min((at_s for at_s in looks if now_s < at_s < math.inf), default=any_moment_s)
         self._queue_due_s = min(self._queue_due_s, next_s)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable
@@ -15,7 +16,6 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.state.counts import Counts
 from bftrainer_slurm.controller.state.database import (
     Database,
     Spans,
@@ -25,10 +25,10 @@ from bftrainer_slurm.controller.state.database import (
 )
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Stays, Tally, Work
 from bftrainer_slurm.controller.state.handover import Rows, taken_over
-from bftrainer_slurm.controller.state.inventory import Inventory
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
 from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with
+from bftrainer_slurm.controller.state.statistics import Counts, Inventory
 from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.model import ElementId, Trainer
 
@@ -56,7 +56,8 @@ class History:
     Only opening it raises: what cannot be written waits, and ``trouble`` says why. A damaged file
     is moved aside and replaced: trainers can also be planned without their past. ``counts`` is what
     this process has noted. A clock may be wrong at boot, or have been: what was noted in the future
-    by this ``clock`` (Unix seconds) stays, and holds up nothing. ``database`` is the open file.
+    by this ``clock`` (Unix seconds) stays, and holds up nothing. ``database`` is the open file,
+    ``news`` is set when the other hosts' controllers should know at once.
     """
 
     def __init__(self, path: Path | str, clock: Callable[[], float] = time.time) -> None:
@@ -69,6 +70,7 @@ class History:
         self.measurements = Measurements(self.database, self.counts.pauses, clock)
         self.holes = Spans(self.database, "holes")
         self.inventory = Inventory(self.database)
+        self.news = threading.Event()
         self._in_file = path != ":memory:"
         self._stays: dict[int, Stays] = {}
         self._ended: dict[int, str] = {}  # the file may not have it yet
@@ -114,10 +116,12 @@ class History:
                 for stay in stays
             )
         )
+        self.news.set()
 
     def unask(self, elements: Iterable[ElementId]) -> None:
         """Note that elements were not asked to leave after all."""
         self.database.write(*(_unask(one) for one in elements))
+        self.news.set()
 
     def asked(self, array: int) -> set[Stay]:
         """Return the stays that a trainer's elements were asked to end, and may not have ended."""
@@ -175,15 +179,6 @@ class History:
         query = "SELECT coalesce(sum(jobs), 0) FROM ordinary WHERE time_s >= ?"
         return sum(jobs for (jobs,) in self.database.read(query, since_s))
 
-    def add_plan(
-        self, time_s: float, pool: int, used: int, objective: float, status: str, solve_s: float
-    ) -> None:
-        """Note a plan."""
-        self.counts.plans[status] += 1
-        self.counts.solving.add(solve_s)
-        plan = put("plans", time_s, pool, used, objective, status, solve_s)
-        self.database.write(plan)
-
     def add_problem(self, time_s: float, document_of: Callable[[], dict[str, Any]]) -> None:
         """Note the planned problem. A file keeps the last ones.
 
@@ -194,9 +189,9 @@ class History:
         text = zlib.compress(json.dumps(document_of()).encode(), level=1)
         self.database.write(put("problems", time_s, text), newest("problems", _PROBLEMS_KEPT))
 
-    def add_progress(self, array: int, time_s: float, samples: float, measures: str) -> None:
+    def add_progress(self, array: int, time_s: float, samples: float) -> None:
         """Note how far a trainer says it has come."""
-        self.database.write(put("progress", array, time_s, samples, measures))
+        self.database.write(put("progress", array, time_s, samples))
 
     def add_pause(self, array: int, time_s: float, nodes: int, seconds: float) -> None:
         """Note how long a trainer stood still before it went on with so many nodes."""
@@ -261,6 +256,7 @@ class History:
         """Note that a trainer is over: it has finished, or is given up."""
         self._ended[array] = why
         self.database.write(("UPDATE trainers SET over = ? WHERE array = ?", (why, array)))
+        self.news.set()
 
     def end_unseen(self) -> None:
         """End what was open when this host worked last, at an unknown time: others worked since."""

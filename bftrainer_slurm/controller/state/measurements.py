@@ -7,12 +7,13 @@ which it was written, because clocks are set; what lies in the future does not c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
-from bftrainer_slurm.controller.state.counts import Durations
 from bftrainer_slurm.controller.state.database import Database, newest, put
+from bftrainer_slurm.controller.state.statistics import Durations
 
 THROUGHPUTS_A_SIZE = 16
 _THROUGHPUTS_AN_ARRAY = 256
@@ -66,6 +67,39 @@ class Rescale:
     grew: bool
     time_s: float
     seconds: float
+
+
+# The prior weighs as much as so many measured rescales: a single one that hung is not believed. It
+# weighs one more for each ten minutes without a rescale: then another try is worth while.
+_PRIOR_WEIGHS = 2
+_FADES_S = 600.0
+_MOST_COST_S = 120.0  # nobody can keep nodes by reporting long pauses
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleCosts:
+    """Seconds without progress: after a trainer grew, after it shrank, at a start without nodes."""
+
+    up_s: float
+    down_s: float
+    start_s: float
+
+
+# Until a trainer's own are measured. With torch 2.13 on CPUs.
+PRIOR_COSTS = {
+    Runtime.C10D: RescaleCosts(8.0, 7.0, start_s=8.0),
+    Runtime.AGENT: RescaleCosts(0.3, 0.3, start_s=8.0),
+    Runtime.WORKER: RescaleCosts(0.2, 0.2, start_s=8.0),
+}
+
+
+def cost_s(prior_s: float, measured: Sequence[Rescale], now_s: float) -> float:
+    """Return what a change costs (seconds), as a median of what was measured and of the prior."""
+    if not measured:
+        return prior_s
+    quiet_s = max(0.0, now_s - measured[-1].time_s)
+    priors = [prior_s] * (_PRIOR_WEIGHS + int(quiet_s / _FADES_S))
+    return min(median([*priors, *(one.seconds for one in measured)]), _MOST_COST_S)
 
 
 class Measurements:

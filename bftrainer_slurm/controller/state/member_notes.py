@@ -5,7 +5,6 @@ Members have proven to the keeper whose they are, but their notes are still only
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Set
@@ -151,10 +150,8 @@ class MemberNotes:
         reported.saved_s = report.time_s
         if reported.work is not None:
             self._history.set_work(view.array, reported.work)
-        if report.samples is None:
-            return
-        measures = json.dumps(dict(report.measures))
-        self._history.add_progress(view.array, report.time_s, report.samples, measures)
+        if report.samples is not None:
+            self._history.add_progress(view.array, report.time_s, report.samples)
 
 
 def _failed(view: TrainerView, numbered: NumberedNote, trained: bool, now_s: float) -> TrainerState:

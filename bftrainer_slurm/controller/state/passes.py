@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
 from heapq import nsmallest
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
+from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -25,25 +25,6 @@ _STALE = 10  # after so many passes without one that was seen, their times are u
 
 _Demand = tuple[int, int, int | None, str, str, frozenset[str]]
 _Part = tuple[str, int]  # a node, and a number of GPUs: it has so many that no ordinary job has
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillForecast:
-    """What is known of the passes so far. Times are Unix seconds.
-
-    The next pass is expected from ``due_s`` on (minus infinity means at any moment), and before
-    ``until_s`` if something has changed; the one after that at ``then_s``. There is none before
-    ``sure_s``. ``asks`` is true if a job waits that the next pass may start. ``left`` are jobs for
-    which trainers do not leave: a pass left them waiting although enough nodes were in holes, and
-    nothing has changed for them since; or the main scheduler may be about to start them.
-    """
-
-    due_s: float = -math.inf
-    until_s: float = -math.inf
-    sure_s: float = -math.inf
-    asks: bool = False
-    left: frozenset[int] = frozenset()
-    then_s: float = math.inf
 
 
 class Passes:

@@ -9,16 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bftrainer_slurm.controller.observe.schedule import LEAD_S
+from bftrainer_slurm.controller.observe.schedule import LEAD_S, BackfillForecast
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.passes import (
-    BackfillForecast,
-    Passes,
-    in_holes_without,
-    parts_without,
-)
+from bftrainer_slurm.controller.state.passes import Passes, in_holes_without, parts_without
 from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.preemptions import Preemptions, Starts
 from bftrainer_slurm.controller.state.registry import TrainerRegistry

@@ -11,19 +11,21 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.goodput import NO_LOSS, Loss
 from bftrainer_slurm.controller.state.measurements import (
+    PRIOR_COSTS,
     RESCALES_A_KIND,
     THROUGHPUTS_A_SIZE,
     Job,
     Measurements,
     Rescale,
+    RescaleCosts,
     Throughput,
+    cost_s,
 )
-from bftrainer_slurm.controller.state.pauses import PRIOR_COSTS, RescaleCosts, cost_s
 from bftrainer_slurm.controller.state.stopwatch import Stopwatch
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
@@ -49,31 +51,6 @@ class Estimate:
     done: float | None = None
     expected: ThroughputCurve | None = None
     loss_s: float = 0.0
-
-
-class PerformanceModel(Protocol):
-    """Knows trainers; the daemon's learns from what they report."""
-
-    def progressed(self, view: TrainerView, report: Report, loss: Loss) -> None:
-        """Take a report of progress, and what a change of nodes would lose after it."""
-
-    def reformed(self, view: TrainerView, reform: Reform) -> None:
-        """Take a note that a trainer is in a new generation."""
-
-    def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
-        """Return what a change of size costs this trainer, as far as is known now."""
-
-    def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
-        """Return an estimate of each trainer, in their order."""
-
-    def joined(self, view: TrainerView) -> bool:
-        """Return whether its elements have ever formed a group with the keeper's help."""
-
-    def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
-        """Return what users see of it."""
-
-    def forget(self, keep: frozenset[int]) -> None:
-        """Drop the trainers whose array is not among ``keep``."""
 
 
 @dataclass(slots=True)
@@ -124,8 +101,8 @@ class _Known:
         return known + [one for size in others.keys() - own.keys() for one in others[size]]
 
 
-class Profiles:
-    """All trainers, by array. Has the methods of a ``PerformanceModel``."""
+class PerformanceModel:
+    """What trainers, by array, can do; it learns from what they report."""
 
     def __init__(self, measurements: Measurements) -> None:
         self._measurements = measurements
@@ -164,7 +141,7 @@ class Profiles:
         return RescaleCosts(up_s, down_s, prior.start_s)
 
     def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
-        """Return the estimates for a plan."""
+        """Return an estimate of each trainer, in their order."""
         standings = {
             view.array: Standing(
                 self._fit(view.array, known),

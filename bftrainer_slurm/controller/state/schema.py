@@ -96,11 +96,7 @@ CREATE TABLE rescales (
 );
 CREATE INDEX rescales_by_name ON rescales (user, name, runtime, grew);
 
--- Plans, and the problems of the last ones: JSON, compressed by zlib.
-CREATE TABLE plans (
-    time_s REAL NOT NULL, pool INTEGER NOT NULL, used INTEGER NOT NULL,
-    objective REAL NOT NULL, status TEXT NOT NULL, solve_s REAL NOT NULL
-);
+-- The problems of the last plans: JSON, compressed by zlib.
 CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);
 """,
     # What restarts have thrown away, and what the next one would, see ``goodput.Loss``.
@@ -116,6 +112,11 @@ ALTER TABLE work ADD COLUMN other_ranks INTEGER NOT NULL DEFAULT 0;
     # How many ordinary jobs have started, in parts of five minutes.
     """
 CREATE TABLE ordinary (time_s REAL PRIMARY KEY, jobs INTEGER NOT NULL);
+""",
+    # Nobody ever read these.
+    """
+DROP TABLE IF EXISTS plans;
+ALTER TABLE progress DROP COLUMN measures;
 """,
 )
 VERSION = FIRST + len(UPGRADES) - 1

@@ -18,13 +18,12 @@ from bftrainer_slurm.controller.decide.actions import (
     array_of,
 )
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
+from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.passes import BackfillForecast
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.problems import past_problem
-from bftrainer_slurm.controller.state.profiles import Estimate, Profiles
+from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
 from bftrainer_slurm.controller.state.registry import Faults
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -38,6 +37,7 @@ from bftrainer_slurm.model import (
 )
 from bftrainer_slurm.planner.instance import parse
 from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.reader.past import past_problem
 from tests.controller.setting import Planner
 from tests.controller.worlds import (
     ARRAY,
@@ -60,7 +60,7 @@ ON_N1 = element(0, ElementState.RUNNING, "n1")
 NODES = snapshot((node("n1"), node("n2")))
 
 
-class OddTrainers(Profiles):
+class OddTrainers(PerformanceModel):
     """Knows nothing of some trainers, and breaks where it is asked about them."""
 
     def __init__(self, *odd: int) -> None:

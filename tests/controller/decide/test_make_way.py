@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bftrainer_slurm.controller.decide.available import wanted
 from bftrainer_slurm.controller.decide.claims import Wanted
 from bftrainer_slurm.controller.decide.parts import Room, offered
+from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
-from bftrainer_slurm.controller.state.passes import BackfillForecast
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.view import TrainerView

@@ -10,7 +10,7 @@ import pytest
 
 from bftrainer_slurm.controller.decide.bars import Bar, Eligibility
 from bftrainer_slurm.controller.decide.planning import problem_of, same_question
-from bftrainer_slurm.controller.state.pauses import RescaleCosts
+from bftrainer_slurm.controller.state.measurements import RescaleCosts
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.profiles import Estimate
 from bftrainer_slurm.controller.state.view import TrainerView

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from bftrainer_slurm.controller.decide.available import wanted
 from bftrainer_slurm.controller.decide.claims import Wanted
+from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.passes import BackfillForecast
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer_slurm.controller.observe.schedule import LEAD_S, Schedule, lead_s
+from bftrainer_slurm.controller.observe.schedule import LEAD_S, BackfillForecast, Schedule, lead_s
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.keeper.protocol import NoteKind
 
@@ -159,7 +159,7 @@ def test_it_looks_before_and_after_a_backfill_pass() -> None:
     now_s = 0.0
     for _ in range(6):
         looked(schedule, now_s)
-        schedule.expect_pass(12.0, 12.0, 12.0, now_s)
+        schedule.expect_pass(BackfillForecast(12.0, 12.0, 12.0), now_s)
         looks.append(now_s := schedule.due_s())
     assert looks == pytest.approx([9.0, 10.0, 11.0, 13.2, 15.0, 30.0])
 
@@ -167,7 +167,7 @@ def test_it_looks_before_and_after_a_backfill_pass() -> None:
 def test_where_elements_take_long_to_end_it_looks_sooner_before_a_pass() -> None:
     schedule = Schedule(SETTINGS, LONG_AGO_S)
     looked(schedule, 0.0)
-    schedule.expect_pass(12.0, 12.0, 12.0, 0.0, lead_s(7.0))
+    schedule.expect_pass(BackfillForecast(12.0, 12.0, 12.0), 0.0, lead_s(7.0))
     assert schedule.due_s() == 4.0
     assert lead_s(0.0) == lead_s(1.0) == LEAD_S
     assert lead_s(600.0) == 15.0
@@ -176,28 +176,27 @@ def test_where_elements_take_long_to_end_it_looks_sooner_before_a_pass() -> None
 def test_it_looks_in_time_before_the_pass_after_one_that_may_just_have_been() -> None:
     schedule = Schedule(SETTINGS, LONG_AGO_S)
     looked(schedule, 15.5)
-    schedule.expect_pass(12.0, 12.0, 12.0, 15.5, lead_s(7.0), then_s=32.0)
+    schedule.expect_pass(BackfillForecast(12.0, 12.0, 12.0, then_s=32.0), 15.5, lead_s(7.0))
     assert schedule.due_s() == 24.0
 
 
 def test_it_looks_often_while_a_pass_may_begin_at_any_moment() -> None:
     schedule = Schedule(SETTINGS, LONG_AGO_S)
-    never = float("-inf")
     looked(schedule, 20.0)
-    schedule.expect_pass(never, 30.0, never, 20.0)
+    schedule.expect_pass(BackfillForecast(until_s=30.0), 20.0)
     assert schedule.due_s() == 23.0
     looked(schedule, 30.0)
-    schedule.expect_pass(never, 30.0, never, 30.0)
+    schedule.expect_pass(BackfillForecast(until_s=30.0), 30.0)
     assert schedule.due_s() == 45.0
 
 
 def test_a_submission_is_looked_at_where_a_pass_may_begin_and_waits_for_one_otherwise() -> None:
     schedule = Schedule(SETTINGS, LONG_AGO_S)
     looked(schedule, 0.0)
-    schedule.expect_pass(20.0, 20.0, 20.0, 0.0)
+    schedule.expect_pass(BackfillForecast(20.0, 20.0, 20.0), 0.0)
     schedule.heard(NoteKind.ANNOUNCED, 5.0)
     assert schedule.due_s() == 15.0
     looked(schedule, 15.0)
-    schedule.expect_pass(20.0, 20.0, 16.0, 15.0)
+    schedule.expect_pass(BackfillForecast(20.0, 20.0, 16.0), 15.0)
     schedule.heard(NoteKind.ANNOUNCED, 15.6)
     assert schedule.due_s() == 15.6

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.publish import publisher as publisher_module
-from bftrainer_slurm.controller.publish.publisher import Publisher
+from bftrainer_slurm.controller import turns as publisher_module
+from bftrainer_slurm.controller.turns import Publisher
 from bftrainer_slurm.keeper.client import KeeperError
 from scripts.labcluster.waiting import wait_until
 from tests.controller.fake_keeper import FakeFeed, FakeKeeper

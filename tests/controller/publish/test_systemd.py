@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.systemd import notify
+from bftrainer_slurm.controller.turns import notify
 
 
 @pytest.fixture(params=["in a folder", "abstract"])

@@ -12,8 +12,8 @@ from bftrainer_slurm.controller.state.goodput import Served, Tally, Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
 from bftrainer_slurm.controller.state.measurements import Job, Throughput
 from bftrainer_slurm.controller.state.preemptions import Preemption
-from bftrainer_slurm.controller.state.problems import past_problem
 from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.stories import told
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY, NOW_S, trainer
@@ -66,8 +66,8 @@ def test_a_clock_that_is_far_ahead_at_boot_loses_nothing() -> None:
 
 def test_what_was_noted_in_the_future_holds_up_nothing() -> None:
     history = History(":memory:", lambda: NOW_S)
-    history.add_progress(ARRAY, NOW_S + YEAR_S, 7.0, "{}")
-    history.add_progress(ARRAY, NOW_S, 3.0, "{}")
+    history.add_progress(ARRAY, NOW_S + YEAR_S, 7.0)
+    history.add_progress(ARRAY, NOW_S, 3.0)
     history.set_work(ARRAY, Work(NOW_S - 60, NOW_S + YEAR_S, trained_s=50.0))
     assert history.samples(ARRAY) == (3.0, NOW_S)
     assert history.work(ARRAY) == Work(NOW_S - 60, NOW_S, trained_s=50.0)
@@ -162,7 +162,7 @@ def test_a_history_of_a_later_version_is_refused(tmp_path: Path) -> None:
 def test_the_samples_of_the_last_progress_are_known_after_a_restart(tmp_path: Path) -> None:
     before = History(tmp_path / "history.sqlite")
     for number in (1, 2):
-        before.add_progress(12, 100.0 * number, 5.0 * number, "{}")
+        before.add_progress(12, 100.0 * number, 5.0 * number)
     before.close()
     after = History(tmp_path / "history.sqlite")
     assert (after.samples(12), after.samples(13)) == ((10.0, 200.0), None)
@@ -200,7 +200,7 @@ def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() 
     history = History(":memory:")
     for array in (12, 13):
         history.begin_stay(ElementId(array, 0), "n1", 100.0)
-        history.add_progress(array, 100.0, 5.0, "{}")
+        history.add_progress(array, 100.0, 5.0)
         history.meet(array, "0000000a", 100.0)
         history.end(array, "it fails")
         history.measurements.add_throughput(

@@ -9,7 +9,7 @@ import pytest
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.member_notes import MemberNotes, reported_before
-from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
@@ -25,7 +25,7 @@ class Saying:
 
     def __init__(self, mine: TrainerView = MINE) -> None:
         self.history = History(":memory:")
-        self.members = MemberNotes(self.history, Profiles(self.history.measurements))
+        self.members = MemberNotes(self.history, PerformanceModel(self.history.measurements))
         self.mine = mine
         self.told = reported_before(self.history, ARRAY)
 
@@ -151,7 +151,7 @@ def test_an_element_that_has_finished_says_so() -> None:
 def test_each_pause_of_a_change_is_kept_once_with_the_nodes_after_it(tmp_path: Path) -> None:
     saying = Saying()
     saying.history = History(tmp_path / "history.sqlite")
-    saying.members = MemberNotes(saying.history, Profiles(saying.history.measurements))
+    saying.members = MemberNotes(saying.history, PerformanceModel(saying.history.measurements))
     saying.history.describe(saying.mine.trainer, NOW_S)
     saying.say(NoteKind.PROGRESS, 0.0, steps=1.0, generation=1.0, nodes=1.0)
     for _ in range(2):  # a keeper tells its notes again to a controller that was away

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bftrainer_slurm.controller.state.pauses import RescaleCosts, note_change
+from bftrainer_slurm.controller.state.measurements import RescaleCosts
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
-from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.controller.state.view import TrainerView, note_change
 from bftrainer_slurm.model import ElementState
 from tests.controller.worlds import NOW_S, element, places, view
 

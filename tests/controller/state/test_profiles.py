@@ -9,9 +9,15 @@ import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.measurements import Job, Measurements, Rescale, Throughput
-from bftrainer_slurm.controller.state.pauses import PRIOR_COSTS, RescaleCosts
-from bftrainer_slurm.controller.state.profiles import Profiles
+from bftrainer_slurm.controller.state.measurements import (
+    PRIOR_COSTS,
+    Job,
+    Measurements,
+    Rescale,
+    RescaleCosts,
+    Throughput,
+)
+from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve, Trainer
 from bftrainer_slurm.spec import TrainerRecord
@@ -36,7 +42,7 @@ def made() -> Measurements:
 
 
 def train(
-    profiles: Profiles,
+    profiles: PerformanceModel,
     one: TrainerView,
     rate: float,
     begin_s: float = NOW_S,
@@ -51,37 +57,37 @@ def train(
         profiles.progressed(one, report)
 
 
-def curve(profiles: Profiles, one: TrainerView) -> ThroughputCurve:
+def curve(profiles: PerformanceModel, one: TrainerView) -> ThroughputCurve:
     return profiles.estimates([one], NOW_S)[0].curve
 
 
 def test_a_trainer_that_nobody_has_measured_is_assumed_to_scale_well_but_not_for_free() -> None:
-    assumed = curve(Profiles(made()), view())
+    assumed = curve(PerformanceModel(made()), view())
     assert assumed.at(1) == 1.0
     assert 5 < assumed.at(8) < 8
 
 
 def test_what_a_trainer_does_is_what_it_is_planned_with() -> None:
-    profiles, one = Profiles(made()), view()
+    profiles, one = PerformanceModel(made()), view()
     train(profiles, one, 400.0)
     assert curve(profiles, one).at(4) == pytest.approx(400, rel=0.05)
 
 
 def test_a_trainer_that_is_submitted_again_starts_with_what_was_learnt(tmp_path: Path) -> None:
     before = History(tmp_path / "history.sqlite")
-    train(Profiles(before.measurements), view(array=1), 400.0)
+    train(PerformanceModel(before.measurements), view(array=1), 400.0)
     before.close()
-    again = Profiles(History(tmp_path / "history.sqlite").measurements)
+    again = PerformanceModel(History(tmp_path / "history.sqlite").measurements)
     assert curve(again, view(array=2, nodes=0)).at(4) == pytest.approx(400, rel=0.05)
     assert curve(again, view(array=3, nodes=0, user="bob")).at(4) < 10
 
 
 def test_under_the_same_name_another_script_starts_from_nothing_once_it_shows_itself() -> None:
     measurements = made()
-    old = Profiles(measurements)
+    old = PerformanceModel(measurements)
     train(old, view(array=1, nodes=4), 400.0)
     train(old, view(array=1, nodes=8), 410.0, NOW_S + 200, generation=2)  # hardly scales
-    profiles, one = Profiles(measurements), view(array=2, nodes=4)
+    profiles, one = PerformanceModel(measurements), view(array=2, nodes=4)
     assert curve(profiles, one).at(8) < 450
     train(profiles, one, 40.0, NOW_S + 1000)
     assert curve(profiles, one).at(4) == pytest.approx(40, rel=0.05)
@@ -90,18 +96,18 @@ def test_under_the_same_name_another_script_starts_from_nothing_once_it_shows_it
 
 def test_the_controllers_restart_loses_nothing_and_counts_nothing_twice(tmp_path: Path) -> None:
     first = History(tmp_path / "history.sqlite")
-    train(Profiles(first.measurements), view(), 400.0)
+    train(PerformanceModel(first.measurements), view(), 400.0)
     kept = first.measurements.throughputs(JOB)
     first.close()
     second = History(tmp_path / "history.sqlite")
-    profiles = Profiles(second.measurements)
+    profiles = PerformanceModel(second.measurements)
     train(profiles, view(), 400.0)  # the keeper's old notes once more
     assert second.measurements.throughputs(JOB) == kept
     assert curve(profiles, view()).at(4) == pytest.approx(400, rel=0.05)
 
 
 def test_noise_changes_no_curve() -> None:
-    profiles, one = Profiles(made()), view()
+    profiles, one = PerformanceModel(made()), view()
     train(profiles, one, 400.0, seconds=400)
     before = curve(profiles, one)
     train(profiles, one, 420.0, NOW_S + 400, seconds=60)
@@ -109,7 +115,7 @@ def test_noise_changes_no_curve() -> None:
 
 
 def test_trainers_that_only_count_steps_are_planned_in_the_unit_of_the_others() -> None:
-    profiles = Profiles(made())
+    profiles = PerformanceModel(made())
     known, relative = view(array=1, name="known"), view(array=2, name="relative")
     train(profiles, known, 40_000.0)
     train(profiles, relative, 2.0, unit="steps")
@@ -119,7 +125,7 @@ def test_trainers_that_only_count_steps_are_planned_in_the_unit_of_the_others() 
 
 @pytest.mark.parametrize("rates", [(1e-9, 1e9), (1e9, 1e-9), (1e9, 1e9)])
 def test_a_liar_gains_no_more_than_what_is_possible(rates: tuple[float, float]) -> None:
-    profiles = Profiles(made())
+    profiles = PerformanceModel(made())
     honest, liar = view(array=1, name="honest"), view(array=2, nodes=1, name="liar")
     train(profiles, honest, 400.0)
     train(profiles, liar, rates[0])
@@ -134,7 +140,7 @@ def test_a_liar_gains_no_more_than_what_is_possible(rates: tuple[float, float]) 
 
 
 def test_rescale_costs_begin_with_those_of_the_runtime() -> None:
-    profiles, one = Profiles(made()), view()
+    profiles, one = PerformanceModel(made()), view()
     assert profiles.costs(one, NOW_S) == PRIOR_COSTS[Runtime.C10D]
     profiles.reformed(one, Reform(NOW_S, Runtime.WORKER, 1, 4))
     assert profiles.costs(one, NOW_S) == PRIOR_COSTS[Runtime.WORKER]
@@ -144,7 +150,7 @@ def test_measured_costs_replace_them_by_and_by() -> None:
     measurements = made()
     for number, seconds in enumerate((1.0, 1.2, 60.0)):
         measurements.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S + number, seconds))
-    costs = Profiles(measurements).costs(view(), NOW_S)
+    costs = PerformanceModel(measurements).costs(view(), NOW_S)
     assert (costs.up_s, costs.down_s) == (1.0, 0.3)
 
 
@@ -153,7 +159,7 @@ def costs_up_s(*measured_s: float, later_s: float = 0.0) -> float:
     measurements = made()
     for seconds in measured_s:
         measurements.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S, seconds))
-    return Profiles(measurements).costs(view(), NOW_S + later_s).up_s
+    return PerformanceModel(measurements).costs(view(), NOW_S + later_s).up_s
 
 
 def test_one_rescale_that_hung_is_not_believed() -> None:
@@ -178,12 +184,12 @@ def test_nobody_keeps_their_nodes_by_telling_of_long_pauses() -> None:
     measurements = made()
     for number in range(9):
         measurements.add_rescale(JOB, Rescale(Runtime.AGENT, False, NOW_S + number, 3600.0))
-    assert Profiles(measurements).costs(view(), NOW_S).down_s == 120
+    assert PerformanceModel(measurements).costs(view(), NOW_S).down_s == 120
 
 
 def test_a_rescale_is_measured_from_reports() -> None:
     measurements = made()
-    profiles = Profiles(measurements)
+    profiles = PerformanceModel(measurements)
     profiles.reformed(view(nodes=2), Reform(NOW_S, Runtime.AGENT, 1, 2))
     train(profiles, view(nodes=2), 200.0, seconds=10)
     profiles.reformed(view(nodes=4), Reform(NOW_S + 10, Runtime.AGENT, 2, 4))
@@ -194,7 +200,7 @@ def test_a_rescale_is_measured_from_reports() -> None:
 
 
 def test_what_is_known_says_what_was_measured_and_in_which_unit() -> None:
-    profiles, one = Profiles(made()), view()
+    profiles, one = PerformanceModel(made()), view()
     nothing = profiles.known(one, NOW_S)
     assert (nothing["runtime"], nothing["curve"]["unit"]) == (None, None)
     assert nothing["rescale"]["up"] == {"seconds": 8.0, "count": 0}
@@ -207,7 +213,7 @@ def test_what_is_known_says_what_was_measured_and_in_which_unit() -> None:
 
 def test_trainers_that_are_gone_are_forgotten_but_not_what_they_have_shown() -> None:
     measurements = made()
-    profiles = Profiles(measurements)
+    profiles = PerformanceModel(measurements)
     train(profiles, view(array=1), 400.0)
     profiles.forget(frozenset())
     assert curve(profiles, view(array=2, nodes=0)).at(4) == pytest.approx(400, rel=0.05)
@@ -216,7 +222,7 @@ def test_trainers_that_are_gone_are_forgotten_but_not_what_they_have_shown() -> 
 def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
     measurements = made()
     measurements.add_throughput(JOB, Throughput(9, "samples", 4, NOW_S - 100, 4e5, 60.0))
-    profiles, one = Profiles(measurements), view()
+    profiles, one = PerformanceModel(measurements), view()
     train(profiles, one, 2.0, unit="steps")
     assert profiles.known(one, NOW_S)["curve"]["unit"] == "steps"
     rates = [point["rate"] for point in profiles.known(one, NOW_S)["curve"]["points"]]
@@ -224,4 +230,4 @@ def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
 
 
 def test_costs_are_known_before_anything_else_is() -> None:
-    assert isinstance(Profiles(made()).costs(view(nodes=0), NOW_S), RescaleCosts)
+    assert isinstance(PerformanceModel(made()).costs(view(nodes=0), NOW_S), RescaleCosts)

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from bftrainer_slurm.controller.state.counts import Counts, MeteredGateway
+from bftrainer_slurm.controller.state.statistics import Counts, MeteredGateway
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
 from tests.controller.made_up_slurm import MadeUpSlurm
 from tests.controller.worlds import NOW_S
