@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The tests start thousands of Pythons, which would each compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup plugin cli-filter demo examples page docs lint test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus gpu-check fuzz bench-planner bench-curves \
+.PHONY: help setup plugin cli-filter demo examples page docs lint style test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus gpu-check fuzz bench-planner bench-curves \
 	bench-elastic bench-keeper exactly-once bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
 	packages machine wheel clean
 
@@ -63,7 +63,9 @@ docs: export NO_MKDOCS_2_WARNING = 1
 docs: setup
 	@scripts/step 'building the documentation' $(BIN)/mkdocs build
 
-lint: docs
+lint: docs style
+
+style: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -1,6 +1,5 @@
 """Training processes that re-form in process, with the real keeper, on gloo."""
 
-import random
 import re
 import signal
 import time
@@ -15,7 +14,14 @@ from bftrainer_slurm.elastic.steps import Memory
 from bftrainer_slurm.sizes import Sizes
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.workers import ARRAY, Step, Workers, log_of, started_workers
+from tests.elastic.workers import (
+    ARRAY,
+    Step,
+    Workers,
+    changed_in_a_row,
+    log_of,
+    started_workers,
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 
@@ -318,31 +324,8 @@ def test_the_last_checkpoint_is_written_though_its_writer_is_lost(
 
 
 def test_30_kills_joins_and_leaves_in_a_row_lose_nothing(start: Start) -> None:
-    choose = random.Random(4)
     workers = start(2)
-    present, fresh = [0, 1], 2
-    for _ in range(30):
-        kind = choose.choice(["join", "join", "kill", "part", "sigterm"])
-        if kind == "join" or len(present) == 1:
-            if len(present) == 4:
-                continue
-            workers.start(fresh)
-            present.append(fresh)
-            fresh += 1
-        else:
-            task = present.pop(choose.randrange(len(present)))
-            if kind == "kill":
-                workers.kill(task)
-            elif kind == "part":
-                assert workers.keeper.client.part(ARRAY, [task])
-                workers.kill(task)
-            else:
-                workers.signal(task, signal.SIGTERM)
-        if choose.random() < 0.7:  # else the next change comes into this one
-            workers.wait_for_world(len(present), *present)
-            workers.wait_for_steps(present[0], choose.randrange(1, 10))
-    workers.wait_for_world(len(present), *present)
-    end(workers, *present)
+    end(workers, *changed_in_a_row(workers, 30, seed=4))
 
 
 def end(workers: Workers, *tasks: int) -> None:

@@ -9,6 +9,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import random
 import signal
 import time
 from collections import Counter
@@ -256,3 +257,31 @@ def _run(
     multiprocessing.set_start_method(None, force=True)  # as in a script that was not forked so
     module = importlib.import_module(script if "." in script else f"tests.elastic.{script}")
     module.main(folder, options)
+
+
+def changed_in_a_row(workers: Workers, changes: int, seed: int) -> list[int]:
+    """Let nodes join and go at random, beginning with two, and return those that are left."""
+    choose = random.Random(seed)
+    present, fresh = [0, 1], 2
+    for _ in range(changes):
+        kind = choose.choice(["join", "join", "kill", "part", "sigterm"])
+        if kind == "join" or len(present) == 1:
+            if len(present) == 4:
+                continue
+            workers.start(fresh)
+            present.append(fresh)
+            fresh += 1
+        else:
+            task = present.pop(choose.randrange(len(present)))
+            if kind == "kill":
+                workers.kill(task)
+            elif kind == "part":
+                assert workers.keeper.client.part(ARRAY, [task])
+                workers.kill(task)
+            else:
+                workers.signal(task, signal.SIGTERM)
+        if choose.random() < 0.7:  # else the next change comes into this one
+            workers.wait_for_world(len(present), *present)
+            workers.wait_for_steps(present[0], choose.randrange(1, 10))
+    workers.wait_for_world(len(present), *present)
+    return present

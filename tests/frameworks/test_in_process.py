@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
 import socket
@@ -16,7 +15,7 @@ import torch
 
 from scripts.labcluster.keeper import Keeper, started_keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.workers import ARRAY, Workers, fork_with, started_workers, wait
+from tests.elastic.workers import Workers, changed_in_a_row, fork_with, started_workers, wait
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 
@@ -85,31 +84,8 @@ def test_whoever_comes_and_goes_all_have_one_state_and_no_sample_is_lost(
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_twenty_changes_in_a_row_lose_nothing(start: Start, framework: str) -> None:
-    choose = random.Random(5)
     workers = start(framework, 2)
-    present, fresh = [0, 1], 2
-    for _ in range(20):
-        kind = choose.choice(["join", "join", "kill", "part", "sigterm"])
-        if kind == "join" or len(present) == 1:
-            if len(present) == 4:
-                continue
-            workers.start(fresh)
-            present.append(fresh)
-            fresh += 1
-        else:
-            task = present.pop(choose.randrange(len(present)))
-            if kind == "kill":
-                workers.kill(task)
-            elif kind == "part":
-                assert workers.keeper.client.part(ARRAY, [task])
-                workers.kill(task)
-            else:
-                workers.signal(task, signal.SIGTERM)
-        if choose.random() < 0.7:  # else the next change comes into this one
-            workers.wait_for_world(len(present), *present)
-            workers.wait_for_steps(present[0], choose.randrange(1, 10))
-    workers.wait_for_world(len(present), *present)
-    end(workers, *present)
+    end(workers, *changed_in_a_row(workers, 20, seed=5))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

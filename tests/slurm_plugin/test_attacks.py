@@ -149,6 +149,16 @@ OTHERS = {
 }  # fmt: skip
 
 
+# How processes are kept together does not change who is guarded: in cgroups one of each launcher.
+IN_CGROUPS_TOO = ("a plain job", "srun", "a step in an allocation")
+ROWS_OF_OTHERS = [
+    pytest.param(tracked, *row, id=f"{tracked}-{name}")
+    for tracked in ("cgroup", "linuxproc")
+    for name, row in OTHERS.items()
+    if tracked != "cgroup" or name in IN_CGROUPS_TOO
+]
+
+
 @pytest.fixture(scope="module")
 def attacked_lab(make_element_lab: Callable[..., Lab]) -> Callable[[str], Lab]:
     """Returns the cluster that keeps track of processes in one of the two ways."""
@@ -201,7 +211,7 @@ def test_an_ordinary_job_has_the_elements_node_in_time(lab: Lab, script: str) ->
     assert element.state() == "PENDING"
 
 
-@pytest.mark.parametrize(("command", "script"), OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize(("lab", "command", "script"), ROWS_OF_OTHERS, indirect=["lab"])
 def test_an_ordinary_job_has_the_node_of_whatever_is_in_the_trainers_partition_in_time(
     lab: Lab, command: tuple[str, ...], script: str
 ) -> None:

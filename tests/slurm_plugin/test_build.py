@@ -32,13 +32,14 @@ def built(folder: Path, *words: str, **flags: str) -> subprocess.CompletedProces
     )
 
 
+@pytest.mark.newest
 def test_our_own_flags_give_no_warning(tmp_path: Path) -> None:
     done = built(tmp_path, "WERROR=1")
     assert done.stderr == ""
     assert "-D_FORTIFY_SOURCE=2" in done.stdout
 
 
-@pytest.mark.newest
+@pytest.mark.once
 def test_a_distributions_flags_are_taken_as_they_are(tmp_path: Path) -> None:
     done = built(tmp_path, **DISTRIBUTION)
     assert done.stderr == ""  # a level of our own beside theirs would be a warning for each file
