@@ -50,6 +50,9 @@ _AGENTS = tuple(
 _TRAINING = "slurm and torch and not chaos and not load"
 _UNITS = "not slurm and not torch and not chaos and not load and not frameworks"
 _CONTROLLER = "tests/controller"  # has half of both
+_PLANNER = tuple(
+    f"tests/{name}" for name in ("planner", "planner_bench", "reader", "replay", "scale_bench")
+)
 
 # Those that wait longest, for Slurm or torchruns, come first: they take their time however quiet
 # the machine is, and none is to be left over at the end. What needs but processors comes last.
@@ -63,7 +66,8 @@ LANES = (
     _here("training", _TRAINING, without=(_CONTROLLER,)),
     _here("chaos", "chaos and not load"),
     _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
-    _here("units", _UNITS, without=(_CONTROLLER, _ELASTIC)),
+    _here("units", _UNITS, without=(_CONTROLLER, _ELASTIC, *_PLANNER)),
+    _here("units-planner", _UNITS, *_PLANNER),
     Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
     _here("elastic", _TORCH, _ELASTIC, without=_AGENTS),
     _newer("trixie", "trixie", "slurm"),
