@@ -19,7 +19,6 @@ from bftrainer_slurm.keeper.credentials import (
     Means,
     read_secret,
 )
-from bftrainer_slurm.keeper.entrance import Announcements
 from bftrainer_slurm.keeper.gate import ByMunge, Gate, OneUser, SiteKey, Voucher
 from bftrainer_slurm.keeper.home import (
     StateError,
@@ -37,6 +36,29 @@ from bftrainer_slurm.keeper.server import Keeper
 
 logger = logging.getLogger(__name__)
 _INTERRUPTED = 130  # what a shell reports after Ctrl-C
+_ANNOUNCED = b"announced\n"
+_PAUSE_S = 0.2  # srun and salloc send one just before they submit; many may submit at once
+
+
+class Announcements(asyncio.DatagramProtocol):
+    """Calls ``tell`` a moment after a datagram, once for all that come in that moment.
+
+    It says that something was submitted. Anybody can send one, and it may get lost.
+    """
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+        self._waits = False
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        """Take a datagram; one with any other text is ignored."""
+        if data == _ANNOUNCED and not self._waits:
+            self._waits = True
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._pass_on)
+
+    def _pass_on(self) -> None:
+        self._waits = False
+        self._tell()
 
 
 async def _serve(

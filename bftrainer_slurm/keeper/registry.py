@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from bftrainer_slurm.keeper.fairness import MUCH_UNSENT, Refusals, Share, Turns, Waiting
-from bftrainer_slurm.keeper.gate import Gate, Owner
+from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError, Owner
 from bftrainer_slurm.keeper.messages import (
     Done,
     Hello,
@@ -27,15 +27,15 @@ from bftrainer_slurm.keeper.messages import (
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import Output, Send
 from bftrainer_slurm.keeper.runs import Attempts, Run
-from bftrainer_slurm.keeper.session import Session
+from bftrainer_slurm.keeper.session import Serve, Session
 
-PROOF_S = 10.0  # a connection has this long to prove who it is
+PROOF_S = 10.0  # a connection has this long to say what it wants, and to prove who it is
 MEMBER_SILENCE_S = 5.0  # a member that is silent for longer is lost
 SWEEP_S = 1.0
 FORGET_S = 600.0  # a run without members is forgotten
 PROGRESS_EVERY_S = 0.5  # reports that come faster are dropped
 PART_S = 2.0  # how long to wait for a planned leave
-MAX_UNPROVEN = 2_000
+MAX_UNPROVEN = 4_000
 MAX_SESSIONS = 20_000
 MANY_FILES = 65_536  # open files at the same time: each connection is one
 
@@ -63,25 +63,19 @@ class Registry:
         self._sessions: dict[int, Session] = {}
         self._shares: dict[Hashable, Share] = {}  # by user
         self.turns = Turns(self._read_too_little)
-        self._unproven: Waiting[Session] = Waiting(min(MAX_UNPROVEN, files // 8), _give_way)
+        self._unproven: Waiting[Session] = Waiting(min(MAX_UNPROVEN, files // 4), _give_way)
         self._keys = itertools.count(1)
         self._swept_s = _now_s()
         asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
-    def open(self, address: str) -> Session | None:
-        """Return the protocol of a new member's connection; None: there are too many."""
-        if len(self._sessions) - len(self._unproven) >= MAX_SESSIONS:
-            self.refusals.add("too_many", address, f"there are {MAX_SESSIONS} members")
-            return None
-        session = Session(self, next(self._keys), address)
-        self._sessions[session.key] = session
-        self._unproven.add(session, address)
-        return session
-
     def status(self) -> dict[str, Any]:
         """Return what the status document says about the keeper."""
-        members = len(self._sessions) - len(self._unproven)
-        return {"members": members, "runs": len(self._runs), "refused": dict(self.refusals.counts)}
+        refused = dict(self.refusals.counts)
+        return {"members": self._members, "runs": len(self._runs), "refused": refused}
+
+    @property
+    def _members(self) -> int:
+        return len(self._sessions) - len(self._unproven)
 
     # What the controller asks.
 
@@ -119,6 +113,20 @@ class Registry:
         self._forget(array)
 
     # What sessions tell.
+
+    def session(self, serve: Serve) -> Session:
+        """Return what takes a new connection; ``serve`` answers one that is not a member's."""
+        return Session(self, next(self._keys), serve)
+
+    def entered(self, session: Session) -> None:
+        """There is a new connection."""
+        self._sessions[session.key] = session
+        self._unproven.add(session, session.address)
+
+    def check_place(self) -> None:
+        """Check that one more member may be here. Raises NotAdmittedError."""
+        if self._members >= MAX_SESSIONS:
+            raise NotAdmittedError("too_many", f"there are {MAX_SESSIONS} members")
 
     def proven(self, session: Session, hello: Hello) -> None:
         """A member may join."""
@@ -228,7 +236,8 @@ class Registry:
                 session.heard_s = max(session.heard_s, now_s - SWEEP_S)
             elif session.array < 0:
                 if now_s - session.opened_s > PROOF_S:
-                    session.give_up("unproven", "it has not proved whose it is")
+                    kind = "mute" if session.challenge is None else "unproven"
+                    session.give_up(kind, "it has not said what it wants or proved whose it is")
             # With a silent one those who are about as silent: if this host was cut off, and none of
             # them was told of a loss, all can go on when they are back.
             elif session.array in silent and session.heard_s < quiet_since_s and not session.ended:

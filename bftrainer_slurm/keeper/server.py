@@ -17,8 +17,7 @@ from pathlib import Path
 
 from bftrainer_slurm.keeper import relay
 from bftrainer_slurm.keeper.disclosure import disclosed
-from bftrainer_slurm.keeper.entrance import Entrance
-from bftrainer_slurm.keeper.fairness import Places, Waiting, address_of
+from bftrainer_slurm.keeper.fairness import Places, address_of
 from bftrainer_slurm.keeper.gate import Gate, Owner
 from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
@@ -33,6 +32,7 @@ from bftrainer_slurm.keeper.protocol import (
     write_line,
 )
 from bftrainer_slurm.keeper.registry import MANY_FILES, Registry
+from bftrainer_slurm.keeper.session import Session
 from bftrainer_slurm.sizes import Sizes
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,6 @@ SEND_TIMEOUT_S = 30.0
 # Of the status or the history at the same time, in all and of one user (or a stranger's address): a
 # slow reader takes one of these places.
 MAX_READERS, MAX_READERS_OF_ONE = 500, 50
-MAX_WAITING = 4_000
 ACCEPTED_AT_ONCE = 16
 BACKLOG = 1_024  # connections that wait in the kernel
 MAX_ASKING, MAX_ASKING_OF_ONE = 100, 10  # requests for the history; two are answered at a time
@@ -76,7 +75,6 @@ class Keeper:
         self._readers = Places(MAX_READERS, MAX_READERS_OF_ONE)
         self._asking = Places(MAX_ASKING, MAX_ASKING_OF_ONE)
         self._folder, self._reads = folder, asyncio.Semaphore(2)
-        self._entering: Waiting[Entrance] = Waiting(min(MAX_WAITING, files // 4), _turn_away)
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
         """Accept connections, few at a time, so that a flood of them leaves time for members."""
@@ -87,9 +85,9 @@ class Keeper:
                 same.listen(BACKLOG)
         return server
 
-    def entrance(self) -> Entrance:
+    def entrance(self) -> Session:
         """Return what takes a new connection."""
-        return Entrance(self.serve, self.registry, self._entering)
+        return self.registry.session(self.serve)
 
     def announced(self) -> None:
         """Pass on that something was submitted."""
@@ -262,10 +260,6 @@ class Keeper:
 def _who(user: int, writer: asyncio.StreamWriter) -> Hashable:
     """Return whose a request is: a user's, or of the address that a stranger asks from."""
     return user if user != NOBODY else address_of(writer.get_extra_info("peername"))
-
-
-def _turn_away(entrance: Entrance) -> None:
-    entrance.refuse("too_many", "too many connections have not said anything yet")
 
 
 async def _send(writer: asyncio.StreamWriter, document: bytes) -> None:

@@ -1,27 +1,29 @@
-"""One member's connection: its proof, its lines in and out, and the limits of its user.
+"""One connection: its first line, and a member's proof, its lines in and out, its user's limits.
 
-What a line means is decided in ``registry``. Users take turns, one line each.
+A member's greeting begins a session; any other first line is a request, which ``server`` answers.
+What a member's line means is decided in ``registry``. Users take turns, one line each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING
 
 from bftrainer_slurm.keeper.credentials import CredentialError, Seal, seals
-from bftrainer_slurm.keeper.fairness import MAX_KEPT, MAX_MESSAGES_OF_USER, Share
+from bftrainer_slurm.keeper.fairness import MAX_KEPT, MAX_MESSAGES_OF_USER, Share, address_of
 from bftrainer_slurm.keeper.gate import NotAdmittedError
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_MEMBER,
+    Challenge,
     FromKeeper,
     Hello,
     Refused,
     encode,
     parse_hello,
 )
-from bftrainer_slurm.keeper.protocol import ProtocolError
+from bftrainer_slurm.keeper.protocol import GREETING, MAX_LINE, VERSION, ProtocolError
 
 if TYPE_CHECKING:
     from bftrainer_slurm.keeper.registry import Registry
@@ -32,33 +34,42 @@ MAX_MESSAGES = 1_000  # of one member between two sweeps
 MAX_UNSENT = 2 * 1024 * 1024  # bytes; a member with more is dropped
 
 
-class Session(asyncio.Protocol):
-    """One member's connection from its challenge on; ``array`` is -1 until it has proven itself."""
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
-    def __init__(self, registry: Registry, key: int, address: str) -> None:
+
+class Session(asyncio.Protocol):
+    """One connection; ``array`` is -1 until it has proven itself as a member's.
+
+    ``serve`` takes it over if its first line is a request.
+    """
+
+    address: str  # from ``connection_made`` on
+
+    def __init__(self, registry: Registry, key: int, serve: Serve) -> None:
         self.key = key
         self.array = -1
         self.share = Share(-1)  # a share of its own until its user is known
         self.opened_s = self.heard_s = asyncio.get_running_loop().time()
         self.progress_s = -math.inf
         self._messages = self._kept = self._unsent = 0
-        self._address = address
+        self._serve = serve
         self._registry = registry
-        self._challenge = registry.gate.challenge()
+        self.challenge: Challenge | None = None  # until the member has greeted
         self._own_seal: Seal | None = None  # until the member has proven itself
         self._members_seal: Seal | None = None
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._longest = MAX_HELLO
+        self._longest = MAX_LINE + 1
         self._waits = False  # for its turn
         self._over = False  # nothing more of what the member says counts
         self._checking: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Challenge the member."""
+        """Wait for the first line."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.send(self._challenge)
+        self.address = address_of(transport.get_extra_info("peername"))
+        self._registry.entered(self)
 
     def data_received(self, data: bytes) -> None:
         """Store what has come; its lines are handled when it is this user's turn."""
@@ -138,7 +149,7 @@ class Session(asyncio.Protocol):
             self._transport.abort()
 
     def _refuse(self, kind: str, why: str) -> None:
-        origin = self._address if self.array < 0 else f"{self._address} of trainer {self.array}"
+        origin = self.address if self.array < 0 else f"{self.address} of trainer {self.array}"
         self._registry.refusals.add(kind, origin, why)
 
     def _count_kept(self) -> None:
@@ -155,7 +166,7 @@ class Session(asyncio.Protocol):
         waits = self._waits or self._over or self._checking is not None
         if not waits and b"\n" in self._buffer:
             self._waits = True
-            whose: Hashable = self._address if self.array < 0 else self.share.user
+            whose: Hashable = self.address if self.array < 0 else self.share.user
             self._registry.turns.add(whose, self._have_turn)
 
     def _have_turn(self) -> None:
@@ -187,9 +198,11 @@ class Session(asyncio.Protocol):
             self.give_up("flood", f"more than {MAX_MESSAGES} messages a second{of_all}")
             return
         try:
-            if self._members_seal is None:
+            if self.challenge is None:
+                self._begin(line)
+            elif self._members_seal is None:
                 hello = parse_hello(line)
-                self._checking = asyncio.ensure_future(self._admit(hello))
+                self._checking = asyncio.ensure_future(self._admit(self.challenge, hello))
             else:
                 self._registry.heard(self, self._members_seal.open(line))
         except ProtocolError as error:
@@ -197,9 +210,35 @@ class Session(asyncio.Protocol):
         except CredentialError as error:
             self.give_up("forged", str(error))
 
-    async def _admit(self, hello: Hello) -> None:
+    def _begin(self, line: bytes) -> None:
+        if line == GREETING:
+            self._registry.check_place()
+            self.challenge, self._longest = self._registry.gate.challenge(), MAX_HELLO
+            self.send(self.challenge)
+        elif line.startswith(b"member"):  # members newer than this can read the answer
+            why = (
+                f"the keeper speaks version {VERSION}: install one BFTrainer on nodes and its host"
+            )
+            self._refuse("version", why)
+            self.send(Refused(why, retry=True))
+            self.hang_up()
+        elif self._transport is not None:
+            self._hand_over(self._transport, line + b"\n" + self._buffer)
+
+    def _hand_over(self, transport: asyncio.Transport, said: bytes) -> None:
+        """Let ``serve`` have the connection: for this session it has ended."""
+        self._transport, self._over = None, True
+        self._buffer.clear()
+        reader = asyncio.StreamReader(limit=MAX_LINE)
+        protocol = asyncio.StreamReaderProtocol(reader, self._serve)
+        transport.set_protocol(protocol)
+        transport.resume_reading()
+        protocol.connection_made(transport)
+        protocol.data_received(said)
+
+    async def _admit(self, challenge: Challenge, hello: Hello) -> None:
         try:
-            key = await self._registry.gate.admit(self._challenge, hello, self._address)
+            key = await self._registry.gate.admit(challenge, hello, self.address)
             self._own_seal, self._members_seal = seals(key)
             if self._transport is not None:
                 self._registry.proven(self, hello)

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 from bftrainer_slurm.keeper.credentials import Seal, prove_by_secret, seals
-from bftrainer_slurm.keeper.entrance import Entrance
 from bftrainer_slurm.keeper.gate import Gate, OneUser, Owner
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_KEEPER,
@@ -28,6 +27,7 @@ from bftrainer_slurm.keeper.messages import (
 )
 from bftrainer_slurm.keeper.protocol import GREETING, ProtocolError
 from bftrainer_slurm.keeper.server import Keeper
+from bftrainer_slurm.keeper.session import Session
 from tests.fuzz.promises import BrokenPromiseError, promise
 
 CONNECTIONS = 4
@@ -89,7 +89,7 @@ async def _settled() -> None:
 class _Line:
     """One stranger, who connects again when it was hung up on."""
 
-    def __init__(self, enter: Callable[[], Entrance], number: int) -> None:
+    def __init__(self, enter: Callable[[], Session], number: int) -> None:
         self._enter = enter
         self._number = number
         self._wire: _Wire | None = None
