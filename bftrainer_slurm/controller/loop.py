@@ -103,7 +103,7 @@ class Controller:
             picture = self._cluster.picture(self._snapshot, self.registry)
             self.decision = self._decider.decide(picture)
             actions = self.decision.actions
-            self.registry.bad.until_s = self.decision.avoid
+            self.registry.bad.bars = self.decision.bad
             self.registry.put(self.decision.states)
             self.introduce()
             self._act((*self.decision.actions, *self._tell_once(set(_ended_by(actions)))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.picture import Picture
@@ -93,6 +94,16 @@ def trainer(
 def places(nodes: str) -> frozenset[Place]:
     """All places on these nodes."""
     return frozenset(place for node in nodes.split() for place in Place.on(node))
+
+
+def bad(node: str, until_s: float = NOW_S + 5000) -> tuple[Bar, ...]:
+    """Something went wrong on a node, so that all stay off it."""
+    return (Bar(WENT_WRONG, frozenset({node}), until_s=until_s),)
+
+
+def until(bars: Iterable[Bar]) -> dict[str, float]:
+    """Until when nodes are barred."""
+    return {node: one.until_s for one in bars for node in one.nodes}
 
 
 def released(*nodes: str, since_s: float = NOW_S) -> ElementRecord:

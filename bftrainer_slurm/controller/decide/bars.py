@@ -6,7 +6,6 @@ said. Failures of running elements are in ``verdicts``.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constr
 from bftrainer_slurm.controller.decide.time_limits import SHORTEST_S
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.trainer_state import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -22,25 +22,12 @@ from bftrainer_slurm.model import Demands, ElementState, nodes_of
 from bftrainer_slurm.spec import TrainerRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """No element starts on these nodes, or none of one trainer (``array``).
-
-    ``until_s`` (Unix seconds) is when that ends, infinity if nobody knows.
-    """
-
-    why: str
-    nodes: frozenset[str]
-    array: int | None = None
-    until_s: float = math.inf
-
-
 def for_all(picture: Picture, settings: Settings) -> Iterator[Bar]:
     """Yield the nodes on which no element may start, idle or not."""
     now_s, snapshot = picture.now_s, picture.snapshot
-    bad = frozenset(node for node, until_s in picture.avoid.items() if until_s > now_s)
-    last_s = max((picture.avoid[node] for node in bad), default=now_s)
-    yield Bar("elements failed there, or started or ended too slowly", bad, until_s=last_s)
+    bad = [one for one in picture.bad if one.until_s > now_s]
+    last_s = max((one.until_s for one in bad), default=now_s)
+    yield Bar(WENT_WRONG, nodes_off(bad), until_s=last_s)
     soon_s = now_s + settings.min_hole_s
     wanted = frozenset(node for node, start_s in snapshot.wanted_s.items() if start_s < soon_s)
     # A job that has preempted may not do so again for KillWait and MessageTimeout.

@@ -21,7 +21,6 @@ from bftrainer_slurm.controller.decide.available import (
     wanted,
 )
 from bftrainer_slurm.controller.decide.bars import (
-    Bar,
     eligibility,
     for_all,
     for_growth,
@@ -45,6 +44,7 @@ from bftrainer_slurm.controller.decide.reconcile import (
 from bftrainer_slurm.controller.decide.time_limits import keep_limits
 from bftrainer_slurm.controller.decide.verdicts import judge
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
@@ -63,14 +63,14 @@ class Decision:
     """The actions, and what the next decision has to know.
 
     ``free`` are places that trainers may grow into, ``left_alone`` counts other idle ones by
-    reason, ``bars`` say which they are. ``avoid`` says until when bad nodes are left alone;
+    reason, ``bars`` say which they are. ``bad`` bars nodes where something went wrong;
     ``states`` are those of the judged trainers (by array), ``stuck`` says why some cannot grow.
     ``trouble`` says why no plan could be ``made``.
     """
 
     actions: tuple[Action, ...] = ()
     states: Mapping[int, TrainerState] = field(default_factory=dict)
-    avoid: Mapping[str, float] = field(default_factory=dict)
+    bad: tuple[Bar, ...] = ()
     free: frozenset[Place] = frozenset()
     left_alone: Mapping[str, int] = field(default_factory=dict)
     bars: tuple[Bar, ...] = ()
@@ -180,7 +180,10 @@ class Decider:
                 states[view.array] = refuse(view.state, nodes, until_s)
             else:
                 late += nodes
-        draft = _Draft(replace(picture, avoid={**picture.avoid, **dict.fromkeys(late, until_s)}))
+        if late:
+            bar = Bar(WENT_WRONG, frozenset(late), until_s=until_s)
+            picture = replace(picture, bad=(*picture.bad, bar))
+        draft = _Draft(picture)
         draft.end((), states)
         self._leave(draft)
         self._give(draft)
@@ -215,7 +218,7 @@ class Decider:
         )
         told = on((*bars, *growth, *eligible.bars), unused)
         decision = Decision(
-            *((), draft.states, picture.avoid, free),
+            *((), draft.states, picture.bad, free),
             left_alone=alone,
             bars=tuple(told),
             stuck=eligible.stuck,
@@ -265,7 +268,7 @@ class Decider:
         if not any(view.state.failing for view in picture.views):
             return
         verdict = judge(picture, growable(self._free(picture), picture, settings), settings)
-        draft.picture = replace(picture, avoid=verdict.avoid)
+        draft.picture = replace(picture, bad=verdict.bad)
         draft.end(verdict.leaving, verdict.states)
 
     def _free(self, picture: Picture) -> frozenset[Place]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.reconcile import leave
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.failing import Failing, Suspect
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
@@ -28,13 +29,13 @@ _ELSEWHERE_S = 60.0  # a trainer stays off a node for so long if no others fail 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The consequences of failures: trainers' next states (by array), and the nodes to avoid.
+    """The consequences of failures: trainers' next states (by array), and the bars for all.
 
     ``leaving`` ends elements on nodes that may be bad.
     """
 
     states: Mapping[int, TrainerState]
-    avoid: Mapping[str, float]
+    bad: tuple[Bar, ...] = ()
     leaving: tuple[Shrink, ...] = ()
 
 
@@ -43,52 +44,50 @@ def judge(picture: Picture, free: frozenset[Place], settings: Settings) -> Verdi
 
     ``free`` are the places in which trainers could be tried now.
     """
-    now_s, avoid, in_service = picture.now_s, picture.avoid, picture.snapshot.in_service
+    now_s, bad, in_service = picture.now_s, picture.bad, picture.snapshot.in_service
     failing = [
         (view, one) for view in picture.views if not view.over and (one := view.state.failing)
     ]
     for view, one in failing:
         if view.abandoned and not one.trained:
-            avoid = _innocent(one, avoid)
+            bad = _without(view, bad)
     failing = [(view, one) for view, one in failing if not view.abandoned]
     shared = _users_by_node(failing)
-    taken = _takers(failing, avoid)
+    taken = _takers(failing, bad)
     states: dict[int, TrainerState] = {}
     leaving: list[Shrink] = []
     for view, mine in failing:
         nodes = nodes_of(free | view.places) - {mine.node}
         elsewhere = len(nodes) >= view.trainer.record.min_nodes
         if _hopeless(mine, view, in_service, now_s, settings):
-            avoid = _innocent(mine, avoid)
+            bad = _without(view, bad)
             states[view.array] = replace(view.state, over=_why(mine), failing=None)
         elif mine.node and _may_be_bad(mine, elsewhere, shared, settings):
             # One at a time for each trainer, so that no user can block many nodes.
-            avoid, state = _innocent(mine, avoid), view.state
+            bad, state = _without(view, bad), view.state
             evident = _is_well(mine, view) or shared[mine.node] > 1
             if evident and (mine.trained or taken.get(view.trainer.user, view.array) == view.array):
                 taken[view.trainer.user] = view.array
-                until_s = now_s + settings.bad_node_s
-                avoid = {**avoid, mine.node: until_s}
+                bar = Bar(WENT_WRONG, frozenset({mine.node}), by=view.array)
+                bad = (*bad, replace(bar, until_s=now_s + settings.bad_node_s))
             elif elsewhere:
-                until_s = now_s + _ELSEWHERE_S
-                state = refuse(state, {mine.node}, until_s)
+                state = refuse(state, {mine.node}, now_s + _ELSEWHERE_S)
             else:
                 continue
-            suspect = Suspect(mine.node, mine.on_node, until_s)
+            suspect = Suspect(mine.node, mine.on_node)
             states[view.array] = replace(state, failing=replace(mine, suspect=suspect))
             leaving += leave(view, {mine.node}, f"{mine.node} may be a bad node")
-    return Verdict(states, avoid, tuple(leaving))
+    return Verdict(states, bad, tuple(leaving))
 
 
-def _takers(
-    failing: Iterable[tuple[TrainerView, Failing]], avoid: Mapping[str, float]
-) -> dict[str, int]:
+def _takers(failing: Iterable[tuple[TrainerView, Failing]], bad: Iterable[Bar]) -> dict[str, int]:
     """Return for which trainer of each user a node is left alone.
 
     Each user counts once, and has one node at a time for all trainers that have never trained: a
     mistake in several scripts must not take nodes from others.
     """
-    return {view.trainer.user: view.array for view, one in failing if _suspects(one, avoid)}
+    by = {one.by for one in bad}
+    return {view.trainer.user: view.array for view, _ in failing if view.array in by}
 
 
 def _users_by_node(failing: Iterable[tuple[TrainerView, Failing]]) -> Mapping[str, int]:
@@ -141,14 +140,6 @@ def _why(failing: Failing) -> str:
     return f"failed {failing.count} times without progress{nodes}\n{failing.text}".strip()
 
 
-def _innocent(failing: Failing, avoid: Mapping[str, float]) -> Mapping[str, float]:
-    """Return ``avoid`` without the node that is there because of this trainer's failures."""
-    if failing.suspect is None or not _suspects(failing, avoid):
-        return avoid
-    return {node: until_s for node, until_s in avoid.items() if node != failing.suspect.node}
-
-
-def _suspects(failing: Failing, avoid: Mapping[str, float]) -> bool:
-    """Whether a node is left alone because of this trainer's failures."""
-    suspect = failing.suspect
-    return suspect is not None and avoid.get(suspect.node) == suspect.until_s
+def _without(view: TrainerView, bad: Iterable[Bar]) -> tuple[Bar, ...]:
+    """Return the bars without those that are there for this trainer's failures."""
+    return tuple(one for one in bad if one.by != view.array)

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from heapq import nsmallest
 from typing import Any
 
-from bftrainer_slurm.controller.decide.bars import Bar
 from bftrainer_slurm.controller.decide.decision import Decision
 from bftrainer_slurm.controller.observe.reports import NO_REPORT
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.failing import Failing, why_kept
 from bftrainer_slurm.controller.state.goodput import Tally, goodput
 from bftrainer_slurm.controller.state.history import History

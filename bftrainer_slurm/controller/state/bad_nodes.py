@@ -10,7 +10,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple
 
@@ -24,6 +24,24 @@ from bftrainer_slurm.model import Trainer
 logger = logging.getLogger(__name__)
 
 _SEVERAL = 2  # users
+
+
+WENT_WRONG = "elements failed there, or started or ended too slowly"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """No element starts on these nodes, or none of one trainer (``array``).
+
+    ``until_s`` (Unix seconds) is when that ends, infinity if nobody knows. ``by``: it is there for
+    the failures of this trainer, and falls with them.
+    """
+
+    why: str
+    nodes: frozenset[str]
+    array: int | None = None
+    until_s: float = math.inf
+    by: int | None = None
 
 
 class Complaints:
@@ -170,10 +188,10 @@ def blame(state: TrainerState, elements: Mapping[int, ElementRecord]) -> Trainer
 
 
 class BadNodes:
-    """Follows them from look to look. ``until_s`` says how long (Unix seconds) all stay off."""
+    """Follows them from look to look. All trainers stay off those of the ``bars``."""
 
     def __init__(self, settings: Settings) -> None:
-        self.until_s: Mapping[str, float] = {}
+        self.bars: tuple[Bar, ...] = ()
         self.mute = MuteNodes()
         self._settings = settings
         self._endings = Endings()
@@ -193,7 +211,7 @@ class BadNodes:
         now_s: float,
     ) -> None:
         """Take in a look; trainers that stay off a node alone have that noted in ``states``."""
-        self.until_s = {node: end_s for node, end_s in self.until_s.items() if end_s > now_s}
+        self.bars = tuple(one for one in self.bars if one.until_s > now_s)
         ended = (event for event in events if isinstance(event, Ended))
         records = (record for state in states.values() for record in state.elements.values())
         since_s = [record.since_s for record in records if record.phase is Phase.ENDING]
@@ -244,6 +262,7 @@ class BadNodes:
         if not elements:
             return state
         nodes, until_s = _nodes(elements.values()), now_s + self._settings.bad_node_s
-        shared = [node for node in nodes if complaints.add(node, trainer.user, until_s, now_s)]
-        self.until_s = {**self.until_s, **dict.fromkeys(shared, until_s)}
+        shared = {node for node in nodes if complaints.add(node, trainer.user, until_s, now_s)}
+        if shared:
+            self.bars += (Bar(WENT_WRONG, frozenset(shared), until_s=until_s),)
         return refuse(blame(state, elements), nodes, until_s)

@@ -16,11 +16,10 @@ _DOUBLED_AT_ONCE = 1  # or if the script fails at its start: its user should hea
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A node that is left alone until then, after so many failures in a row on it."""
+    """A node that was left alone after so many failures in a row on it."""
 
     node: str
     after: int
-    until_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from bftrainer_slurm.controller.observe.schedule import LEAD_S, BackfillForecast
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.passes import Passes, in_holes_without, parts_without
 from bftrainer_slurm.controller.state.phases import GOES, Event
@@ -92,7 +93,7 @@ class Holes:
 class Picture:
     """One moment. Times are Unix seconds, durations seconds.
 
-    ``avoid`` says until when nodes are left alone; ``out_of_reach`` are nodes of trainers that
+    ``bad`` bars nodes where something went wrong; ``out_of_reach`` are nodes of trainers that
     cannot be handled; ``taken`` those that Slurm took from elements for a job that has not started
     yet; ``kept`` those that ordinary jobs shall find idle; of shared nodes, ``kept_gpus`` are what
     they shall find free. For holes it tells since when each is there, how long it will last, and
@@ -103,7 +104,7 @@ class Picture:
 
     snapshot: Snapshot
     views: tuple[TrainerView, ...] = ()
-    avoid: Mapping[str, float] = field(default_factory=dict)
+    bad: tuple[Bar, ...] = ()
     out_of_reach: frozenset[str] = frozenset()
     since_s: Mapping[str, float] = field(default_factory=dict)
     life_s: Mapping[str, float] = field(default_factory=dict)
@@ -159,7 +160,7 @@ class ClusterState:
         return Picture(
             snapshot,
             registry.views,
-            registry.bad.until_s,
+            registry.bad.bars,
             registry.out_of_reach,
             self._holes.since_s,
             self._holes.life_s(snapshot),

@@ -15,10 +15,11 @@ from bftrainer_slurm.controller.decide.available import (
     idle_nodes,
     refill,
 )
-from bftrainer_slurm.controller.decide.bars import Bar, for_all, nodes_off, on
+from bftrainer_slurm.controller.decide.bars import for_all, nodes_off, on
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.publish.status import barred
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -33,6 +34,7 @@ from bftrainer_slurm.model import (
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
+    bad,
     element,
     node,
     picture,
@@ -127,7 +129,7 @@ def test_a_node_in_a_reservation_now_or_soon_is_not() -> None:
 
 
 def test_a_node_to_avoid_is_not_until_its_time_is_over() -> None:
-    assert free(BOTH, avoid={"n1": NOW_S + 10, "n2": NOW_S - 10}) == {"n2"}
+    assert free(BOTH, bad=(*bad("n1", NOW_S + 10), *bad("n2", NOW_S - 10))) == {"n2"}
 
 
 def test_of_a_partition_some_nodes_are_in_service_and_some_are_not() -> None:
@@ -148,25 +150,24 @@ def test_a_nodes_hardware_is_the_first_feature_that_the_admin_names() -> None:
 def test_idle_nodes_that_are_left_alone_are_told_by_why() -> None:
     soon = Reservation("maintenance", NOW_S + 60, NOW_S + 600, ("n2", "n9"))
     seen = replace(BOTH, reservations=(soon,))
-    now = picture(of=seen, avoid={"n1": NOW_S + 60})
+    now = picture(of=seen, bad=bad("n1", NOW_S + 60))
     found = on(for_all(now, SETTINGS), idle_nodes(now))
     assert {one.why: set(one.nodes) for one in found} == {
-        "elements failed there, or started or ended too slowly": {"n1"},
+        WENT_WRONG: {"n1"},
         "reserved": {"n2"},
     }
 
 
 def test_what_bars_idle_nodes_is_told_for_all_and_for_one_trainer() -> None:
-    now = picture(of=BOTH, avoid={"n1": NOW_S + 60})
+    now = picture(of=BOTH, bad=bad("n1", NOW_S + 60))
     bars = [*for_all(now, SETTINGS), Bar("it lacks a feature", frozenset({"n1", "n2"}), ARRAY)]
-    bad = "elements failed there, or started or ended too slowly"
     told = barred(on(bars, frozenset({"n1"})), NOW_S)
     assert told == {
-        None: [{"why": bad, "nodes": 1, "some": ["n1"], "for_s": 60.0}],
+        None: [{"why": WENT_WRONG, "nodes": 1, "some": ["n1"], "for_s": 60.0}],
         ARRAY: [{"why": "it lacks a feature", "nodes": 1, "some": ["n1"], "for_s": None}],
     }
     assert (nodes_off(bars), nodes_off(bars, ARRAY)) == ({"n1"}, {"n1", "n2"})
-    assert next(one.until_s for one in bars if one.why == bad) == NOW_S + 60
+    assert next(one.until_s for one in bars if one.why == WENT_WRONG) == NOW_S + 60
 
 
 NODES = frozenset({"n1", "n2", "n3"})

@@ -50,6 +50,7 @@ from tests.controller.worlds import (
     released,
     snapshot,
     trainer,
+    until,
     view,
     view_of,
 )
@@ -252,7 +253,7 @@ def test_upkeep_that_cannot_be_decided_of_one_trainer_is_of_the_others() -> None
 def test_a_node_on_which_an_element_did_not_start_is_left_alone_for_a_while() -> None:
     late = TrainerState({0: released("n1", since_s=NOW_S - 1000)})
     decision = Deciding()(view_of(trainer(element(0, ElementState.PENDING)), late))
-    assert decision.avoid["n1"] > NOW_S
+    assert until(decision.bad)["n1"] > NOW_S
     assert decision.free == places("n2")
     assert [type(action) for action in decision.actions] == [Hold]
 

@@ -12,7 +12,18 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing, failed
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, ElementState
-from tests.controller.worlds import ARRAY, NOW_S, element, node, picture, places, snapshot, view
+from tests.controller.worlds import (
+    ARRAY,
+    NOW_S,
+    bad,
+    element,
+    node,
+    picture,
+    places,
+    snapshot,
+    until,
+    view,
+)
 
 SETTINGS = Settings(max_failures=5, bad_node_s=900)
 FIRST = ElementId(ARRAY, 0)
@@ -46,8 +57,8 @@ def judged(
 ) -> Verdict:
     seen = snapshot(tuple(node(name) for name in service.split()))
     seen = replace(seen, time_s=NOW_S + 10 + late_s)
-    avoid = before.avoid if before else {}
-    of = picture(with_failures(mine, failing), *others, of=seen, avoid=avoid)
+    bad = before.bad if before else ()
+    of = picture(with_failures(mine, failing), *others, of=seen, bad=bad)
     return judge(of, places(free), SETTINGS)
 
 
@@ -70,7 +81,7 @@ def test_a_script_that_fails_on_different_nodes_is_given_up_with_its_last_words(
 
 @pytest.mark.parametrize("nodes", [("n1",), ("n1", "n2")])
 def test_a_failure_or_two_may_be_bad_luck(nodes: tuple[str, ...]) -> None:
-    assert judged(after(*nodes), BOTH) == Verdict({}, {})
+    assert judged(after(*nodes), BOTH) == Verdict({})
 
 
 def test_one_that_fails_at_once_wherever_it_is_tried_is_given_up_at_the_third_try() -> None:
@@ -83,7 +94,7 @@ def test_one_that_fails_at_once_wherever_it_is_tried_is_given_up_at_the_third_tr
 
 
 def test_of_who_has_not_failed_there_is_nothing_to_judge() -> None:
-    assert judge(picture(BOTH), frozenset(), SETTINGS) == Verdict({}, {})
+    assert judge(picture(BOTH), frozenset(), SETTINGS) == Verdict({})
 
 
 def test_on_the_only_node_of_a_cluster_five_failures_are_enough() -> None:
@@ -95,7 +106,7 @@ def test_on_the_only_node_of_a_cluster_five_failures_are_enough() -> None:
 def test_a_node_on_which_alone_it_fails_is_left_alone_and_its_element_ended() -> None:
     verdict = judged(after("n1", "n1"), BOTH)
     assert verdict.leaving == (Shrink((FIRST,), "n1 may be a bad node"),)
-    assert verdict.avoid == {"n1": NOW_S + 10 + 900}
+    assert until(verdict.bad) == {"n1": NOW_S + 10 + 900}
     assert not over(verdict)
 
 
@@ -103,14 +114,14 @@ def test_a_suspected_node_is_innocent_once_the_script_fails_elsewhere_too() -> N
     suspected = judged(after("n1", "n1"), BOTH)
     verdict = judged(after("n2", before=still(suspected)), view(HELD, ON_N2), before=suspected)
     assert over(verdict)
-    assert verdict.avoid == {}
+    assert until(verdict.bad) == {}
 
 
 def test_a_node_that_others_have_made_suspect_meanwhile_stays_so() -> None:
     suspected = judged(after("n1", "n1"), BOTH)
-    blamed = replace(suspected, avoid={"n1": NOW_S + 5000})
+    blamed = replace(suspected, bad=(*bad("n1"), *suspected.bad))
     verdict = judged(after("n2", before=still(suspected)), view(HELD, ON_N2), before=blamed)
-    assert verdict.avoid == blamed.avoid
+    assert verdict.bad == bad("n1")
 
 
 def test_a_node_is_suspected_once_for_the_same_failures() -> None:
@@ -123,7 +134,7 @@ def test_no_trainer_can_shut_off_more_than_one_node() -> None:
     mine = view(ON_N1, ON_N2, element(2, ElementState.RUNNING, "n3"))
     first = judged(after("n1", "n1", trained=True), mine)
     second = judged(after("n2", "n2", trained=True, before=still(first)), mine, before=first)
-    assert second.avoid.keys() == {"n2"}
+    assert until(second.bad).keys() == {"n2"}
 
 
 def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> None:
@@ -135,7 +146,7 @@ def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> No
     def avoided(*views: TrainerView) -> set[str]:
         seen = snapshot(tuple(node(name) for name in ("n1", "n2", "n3", "n4")))
         found = judge(picture(*views, of=seen), places(""), SETTINGS)
-        return set(found.avoid)
+        return set(until(found.bad))
 
     first = mine(1, "bob", "n1", "n1")
     assert avoided(first, mine(2, "bob", "n2", "n2"), mine(3, "bob", "n3", "n3")) == {"n1"}
@@ -145,30 +156,30 @@ def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> No
 
 def test_where_it_has_no_other_node_the_only_one_is_tried_five_times() -> None:
     four, five = after(*["n1"] * 4), after(*["n1"] * 5)
-    assert judged(four, view(ON_N1)) == Verdict({}, {})
+    assert judged(four, view(ON_N1)) == Verdict({})
     verdict = judged(five, view(ON_N1))
     assert over(verdict)
-    assert verdict.avoid == {}
+    assert until(verdict.bad) == {}
 
 
 def test_who_has_trained_then_waits_for_another_node() -> None:
     four, five = after(*["n1"] * 4, trained=True), after(*["n1"] * 5, trained=True)
-    assert not judged(four, view(ON_N1)).avoid
-    assert judged(five, view(ON_N1)).avoid.keys() == {"n1"}
+    assert not judged(four, view(ON_N1)).bad
+    assert until(judged(five, view(ON_N1)).bad).keys() == {"n1"}
     assert not over(judged(five, view(ON_N1), late_s=900))
     assert over(judged(after(*["n1"] * 10, trained=True), view(ON_N1), late_s=900))
 
 
 def test_who_has_never_trained_leaves_a_node_alone_itself_and_is_tried_on_a_free_one() -> None:
     verdict = judged(after("n1", "n1"), view(ON_N1), free="n3")
-    assert verdict.avoid == {}
+    assert until(verdict.bad) == {}
     assert verdict.states[ARRAY].refused == {"n1": NOW_S + 10 + 60}
     assert verdict.leaving == (Shrink((FIRST,), "n1 may be a bad node"),)
 
 
 def test_free_nodes_are_others_to_try_if_they_are_enough() -> None:
     two = view(ON_N1, element(1, ElementState.RUNNING, "n2"), min_nodes=2)
-    assert judged(after("n1", "n1"), two) == Verdict({}, {})
+    assert judged(after("n1", "n1"), two) == Verdict({})
     assert judged(after("n1", "n1"), two, free="n3").states[ARRAY].refused.keys() == {"n1"}
     assert over(judged(after(*["n1"] * 5), two))
 
@@ -178,9 +189,9 @@ def test_a_node_on_which_other_users_fail_too_is_suspected_at_once() -> None:
         one = with_failures(view(HELD), after("n1"))
         return replace(one, trainer=replace(one.trainer, array=OTHER, user=user))
 
-    assert judged(after("n1"), view(ON_N1)).avoid == {}
-    assert judged(after("n1"), view(ON_N1), other("alice")).avoid == {}
-    assert judged(after("n1"), view(ON_N1), other("bob")).avoid.keys() == {"n1"}
+    assert until(judged(after("n1"), view(ON_N1)).bad) == {}
+    assert until(judged(after("n1"), view(ON_N1), other("alice")).bad) == {}
+    assert until(judged(after("n1"), view(ON_N1), other("bob")).bad).keys() == {"n1"}
 
 
 @pytest.mark.parametrize(("trained", "avoided"), [(False, set()), (True, {"n1"})])
@@ -188,9 +199,9 @@ def test_a_suspicion_falls_with_a_trainer_that_is_cancelled_and_never_trained(
     trained: bool, avoided: set[str]
 ) -> None:
     suspected = judged(after("n1", "n1", trained=trained), BOTH)
-    assert suspected.avoid.keys() == {"n1"}
+    assert until(suspected.bad).keys() == {"n1"}
     cancelled = view(element(0, ElementState.CANCELLED), element(1, ElementState.CANCELLED))
-    assert judged(still(suspected), cancelled, before=suspected).avoid.keys() == avoided
+    assert until(judged(still(suspected), cancelled, before=suspected).bad).keys() == avoided
 
 
 def test_who_has_trained_before_gets_time_for_an_outage_to_end() -> None:
@@ -208,4 +219,4 @@ def test_failures_that_nobody_can_place_count_too() -> None:
 
 def test_who_is_over_is_not_judged_again() -> None:
     gone = replace(BOTH, state=replace(BOTH.state, over="finished"))
-    assert judged(after("n1", "n2", "n1"), gone) == Verdict({}, {})
+    assert judged(after("n1", "n2", "n1"), gone) == Verdict({})

@@ -52,7 +52,7 @@ def test_those_on_a_node_on_which_it_does_not_train_are_kept_for_an_hour() -> No
 
 
 def test_a_suspect_is_kept_with_its_failures() -> None:
-    suspect = Suspect("n1", 2, NOW_S + 900)
+    suspect = Suspect("n1", 2)
     mine = replace(after("n1", "n1"), suspect=suspect)
     kept = recovered(mine, frozenset({"n2"}), NOW_S + 9)
     assert kept is not None

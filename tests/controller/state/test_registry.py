@@ -15,7 +15,15 @@ from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
 from bftrainer_slurm.controller.state.registry import Faults, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import change, release
 from bftrainer_slurm.model import Element, ElementId, ElementState, Place, Trainer
-from tests.controller.worlds import ARRAY, NOW_S, element, failed, snapshot, trainer
+from tests.controller.worlds import (
+    ARRAY,
+    NOW_S,
+    element,
+    failed,
+    snapshot,
+    trainer,
+    until,
+)
 
 FIRST = ElementId(ARRAY, 0)
 SETTINGS = Settings(bad_node_s=900, slow_end_s=2, relaunch_after_s=2)
@@ -115,16 +123,16 @@ def slow_to_end(*users: str) -> Looking:
 def test_a_trainer_stays_off_a_node_on_which_it_takes_unusually_long_to_end() -> None:
     looking = slow_to_end("alice")
     assert looking.registry.state(ARRAY).refused == {"n1": looking.now_s + 900}
-    assert looking.registry.bad.until_s == {}
+    assert looking.registry.bad.bars == ()
 
 
 def test_no_user_alone_keeps_others_off_nodes_by_slow_ends() -> None:
-    assert slow_to_end("alice", "alice").registry.bad.until_s == {}
+    assert slow_to_end("alice", "alice").registry.bad.bars == ()
 
 
 def test_all_stay_off_a_node_on_which_elements_of_two_users_take_unusually_long_to_end() -> None:
     looking = slow_to_end("alice", "bob")
-    assert looking.registry.bad.until_s == {"n1": looking.now_s + 900}
+    assert until(looking.registry.bad.bars) == {"n1": looking.now_s + 900}
 
 
 def test_a_failure_counts_when_it_is_first_seen() -> None:
