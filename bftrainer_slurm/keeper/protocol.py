@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast, get_type_hints
@@ -133,12 +133,14 @@ Measures = Annotated[tuple[tuple[str, float], ...], _measures]
 
 def write_line(found: Mapping[str, Any]) -> bytes:
     """Return an object with messages in it as a line, with its line end."""
-    return json.dumps(found, separators=(",", ":"), default=_fields_of).encode() + b"\n"
+    return _JSON.encode(found).encode() + b"\n"
 
 
 def _fields_of(message: Any) -> dict[str, Any]:
-    assert is_dataclass(message)
-    return {one.name: getattr(message, one.name) for one in fields(message)}
+    return {name: getattr(message, name) for name in _readers(cast(Any, type(message)))}
+
+
+_JSON = json.JSONEncoder(separators=(",", ":"), default=_fields_of)
 
 
 def read_line(line: bytes, kinds: Mapping[str, type[Made]]) -> Made:

@@ -29,7 +29,8 @@ from bftrainer_slurm.keeper.rendezvous import Output, Send
 from bftrainer_slurm.keeper.runs import Attempts, Run
 from bftrainer_slurm.keeper.session import Serve, Session
 
-PROOF_S = 10.0  # a connection has this long to say what it wants, and to prove who it is
+FIRST_LINE_S = 5.0  # a connection has this long to say what it wants
+PROOF_S = 10.0  # and a member this long to prove who it is
 MEMBER_SILENCE_S = 5.0  # a member that is silent for longer is lost
 SWEEP_S = 1.0
 FORGET_S = 600.0  # a run without members is forgotten
@@ -235,9 +236,11 @@ class Registry:
             if not fair:
                 session.heard_s = max(session.heard_s, now_s - SWEEP_S)
             elif session.array < 0:
-                if now_s - session.opened_s > PROOF_S:
-                    kind = "mute" if session.challenge is None else "unproven"
-                    session.give_up(kind, "it has not said what it wants or proved whose it is")
+                passed_s = now_s - session.opened_s
+                if session.challenge is None and passed_s > FIRST_LINE_S:
+                    session.give_up("mute", "it has not said what it wants")
+                elif passed_s > PROOF_S:
+                    session.give_up("unproven", "it has not proved whose it is")
             # With a silent one those who are about as silent: if this host was cut off, and none of
             # them was told of a loss, all can go on when they are back.
             elif session.array in silent and session.heard_s < quiet_since_s and not session.ended:

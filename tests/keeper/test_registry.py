@@ -364,7 +364,7 @@ def test_what_strangers_ask_in_vain_is_counted(
         stranger.own(12, 0, 2)
     for asked in (b"drop table stays\n", b"x" * 600, b"sta"):
         if not asked.endswith((b"\n", b"x")):
-            monkeypatch.setattr("bftrainer_slurm.keeper.registry.PROOF_S", 0.2)
+            monkeypatch.setattr("bftrainer_slurm.keeper.registry.FIRST_LINE_S", 0.2)
         with socket.create_connection(("127.0.0.1", keeper.port), 10) as connection:
             connection.sendall(asked)
             connection.recv(100)
