@@ -122,9 +122,9 @@ _SOON_S = 2.0  # Slurm's times are whole seconds
 class Element:
     """One node's worth of a trainer, or a part of one: one task of its job array.
 
-    ``gpus`` is how many GPUs it asks for, or has; 0 means a whole node. ``node`` is where it runs
-    or ran last. For a waiting one it is the node that its owner asked for, which the next grow
-    undoes. Times are Unix seconds.
+    ``gpus`` is how many GPUs it asks for, or has; 0 means a whole node. ``cpus`` are its
+    processors. ``node`` is where it runs or ran last. For a waiting one it is the node that its
+    owner asked for, which the next grow undoes. Times are Unix seconds.
     """
 
     id: ElementId
@@ -138,6 +138,7 @@ class Element:
     exit_status: int | None = None  # of an ended one's script; None if Slurm tells none
     job_id: int | None = None  # of a running one: Slurm's own number for it
     gpus: int = 0
+    cpus: int = 0
 
     @property
     def perhaps_unlaunched(self) -> bool:
@@ -254,7 +255,8 @@ class WaitingJob:
 
     ``partition`` may name several. ``minutes`` is its time limit, None if unknown. ``count`` is how
     many tasks of an array wait in this one record. ``for_nodes``: it waits for nothing else.
-    ``gpus`` is how many it takes of each node where jobs share nodes; 0: it may need whole nodes.
+    ``gpus`` and ``cpus`` are what it takes of each node where jobs share nodes; 0 of both: it may
+    need whole nodes.
     """
 
     job_id: int
@@ -270,6 +272,12 @@ class WaitingJob:
     count: int = 1
     for_nodes: bool = True
     gpus: int = 0
+    cpus: int = 0
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether it leaves the rest of its nodes to other jobs."""
+        return self.gpus > 0 or self.cpus > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +339,8 @@ class Configuration:
     false where ordinary jobs cannot take nodes back from that partition, ``cancels`` true where
     jobs that are preempted there are cancelled, and not requeued. Nothing is preempted in its first
     ``exempt_s`` seconds (``PreemptExemptTime``). ``counts_memory``: the jobs on a node get no more
-    memory together than it has (``CR_Memory``).
+    memory together than it has (``CR_Memory``). A job gets ``cpus_per_gpu`` (``DefCpuPerGPU``)
+    unless it asks for more.
     """
 
     partition_minutes: int | None = None
@@ -344,6 +353,7 @@ class Configuration:
     cancels: bool = False
     exempt_s: float = 0.0
     counts_memory: bool = False
+    cpus_per_gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)

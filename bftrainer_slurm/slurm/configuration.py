@@ -21,6 +21,7 @@ _BACKFILL_S = 30.0  # Slurm's own bf_interval
 _BUCKET, _REFILL, _REFILL_PERIOD_S = 30.0, 2.0, 1.0
 _PASS = re.compile(r"^\s*Last cycle when: .*\((\d+)\)$", re.MULTILINE)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
+_PER_GPU = re.compile(r"\bDefCpuPerGPU=(\d+)", re.IGNORECASE)
 _ACTIVE = "in the middle of backfilling"
 
 
@@ -45,6 +46,7 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         cancels="CANCEL" in _modes(partitions[partition]),
         exempt_s=_exempt_s(runner, values, partitions[partition]),
         counts_memory="MEMORY" in values.get("SelectTypeParameters", "").upper(),
+        cpus_per_gpu=cpus_per_gpu(values.get("JobDefaults", "")),
     )
 
 
@@ -57,6 +59,12 @@ def preempts(values: Mapping[str, str], partition: Mapping[str, str]) -> bool:
     by_qos = values.get("PreemptType") == "preempt/qos"
     make_way = bool(_modes(partition) & {"REQUEUE", "CANCEL"})
     return by_qos or (make_way and values.get("PreemptType") == "preempt/partition_prio")
+
+
+def cpus_per_gpu(defaults: str) -> int:
+    """Return ``DefCpuPerGPU`` of ``JobDefaults``; 0 if it is not set."""
+    found = _PER_GPU.search(defaults)
+    return int(found[1]) if found else 0
 
 
 def _modes(partition: Mapping[str, str]) -> set[str]:

@@ -316,6 +316,14 @@ def _gpus_of_part(row: JobRow) -> int:
     return read_resources("", (), gres_of_job(row.gres)).gpus
 
 
+def _cpus_of_part(row: JobRow) -> int:
+    """How many processors a job asks of each node, 0 if it has the nodes for itself."""
+    if row.shared != "OK":
+        return 0
+    in_all, each = (int(one) if one.isdecimal() else 0 for one in (row.cpus, row.node_cpus))
+    return max(1, each, -(-in_all // max(1, row.node_count)))
+
+
 def _resources(rows: Sequence[JobRow]) -> Resources:
     """What an element asks of its node, by the one that asks for most."""
     asked = {
@@ -365,6 +373,7 @@ def _elements(row: JobRow, below: int, share: bool) -> Iterable[Element]:
             exit_status=row.exit_status if state.over else None,
             job_id=row.job_id if state is ElementState.RUNNING else None,
             gpus=gpus,
+            cpus=int(row.cpus) if row.cpus.isdecimal() else 0,
         )
 
 
@@ -387,6 +396,7 @@ def _waiting_job(row: JobRow, count: int, share: bool) -> WaitingJob:
         count=count,
         for_nodes=row.reason in _FOR_NODES or row.reason.startswith(_BEHIND),
         gpus=_gpus_of_part(row) if share else 0,
+        cpus=_cpus_of_part(row) if share else 0,
     )
 
 

@@ -133,7 +133,7 @@ def test_what_is_not_known_to_be_free_is_not_given_out() -> None:
         for name, one in (("n1", used), ("n2", None), ("n3", Resources(9000, 99, has.gres)))
     ]
     assert shared_nodes(nodes, ()) == {
-        "n1": SharedNode(8, 5, 10, 3000),
+        "n1": SharedNode(8, 5, 10, 3000, 10),
         "n2": SharedNode(8, 0, 0, 0),
         "n3": SharedNode(8, 0, 0, 0),
     }

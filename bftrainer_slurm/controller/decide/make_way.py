@@ -1,127 +1,294 @@
-"""Which GPUs ordinary jobs shall find free where they share nodes with trainers. Pure.
+"""Which parts of nodes ordinary jobs shall find free where they share nodes with trainers. Pure.
 
-Jobs get the GPUs that they would get if there were no trainers: in the order of their priority, on
-the first nodes in Slurm's order that have enough. So trainers do not scatter ordinary jobs over
-more nodes, and what is left for a large job is the same. Elements leave where jobs need their GPUs.
+Jobs get the nodes that they would get if there were no trainers, in the order of their priority, as
+``node_choice`` says. So trainers do not scatter ordinary jobs over more nodes, and what is left for
+a large job is the same. Elements leave where jobs need their GPUs; and as Slurm's choice depends on
+what is free elsewhere, more of them leave if a job would otherwise go to another node.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from bftrainer_slurm.controller.decide.claims import Claims, Wanted
+from bftrainer_slurm.controller.decide.node_choice import Candidate, chosen, runs_of
+from bftrainer_slurm.controller.observe.shared_nodes import cpus_of, needs_of
 from bftrainer_slurm.controller.state.passes import Fit
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.model import ElementId, WaitingJob
+from bftrainer_slurm.model import ElementId, Node, WaitingJob
+
+_ROUNDS = 8  # who leaves for one job may change where those before it go
+_EXTRA = 8  # so many elements leave at most to bring a job to its node
+_LOOKED_AT = 500_000  # nodes, in all rounds: a decision takes some tenths of a second at most
 
 
-def make_way(jobs: Iterable[WaitingJob], picture: Picture) -> Wanted:
+class Part(NamedTuple):
+    """Of a node."""
+
+    gpus: int
+    cpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A task that could start if there were no trainers: where it may, and where it would."""
+
+    key: tuple[int, int]
+    job: WaitingJob
+    fitting: Sequence[str]
+    nodes: tuple[str, ...]
+    planned: bool = False  # Slurm has said where
+
+
+def make_way(jobs: Sequence[WaitingJob], picture: Picture) -> Wanted:
     """Return what jobs, in the order of their priority, would get if there were no trainers.
 
     A job that cannot start on so many nodes gets nothing: it waits for other jobs to end.
     """
-    packing = _Packing(picture)
-    for job in jobs:
-        packing.serve(job)
-    kept, holes = +packing.kept, picture.snapshot.in_holes
-    # Who starts on an idle node may want all of it: it is left alone until the job is there.
-    idle = frozenset(node for node in kept if node in holes and not packing.held.get(node))
-    return Wanted(idle=idle, gpus=kept, elements=frozenset(packing.leave))
+    return _Packing(picture).wanted(jobs)
 
 
 class _Packing:
-    """Gives one job after the other its GPUs. A node without GPUs to share counts as one GPU."""
+    """Gives one job after the other its part. A node without GPUs to share counts as one GPU."""
 
     def __init__(self, picture: Picture) -> None:
         snapshot = picture.snapshot
-        self._shared = snapshot.shared
+        self._snapshot, self._shared, self._holes = snapshot, snapshot.shared, snapshot.in_holes
         names = snapshot.in_service - picture.out_of_reach
-        self._fit = Fit(snapshot.by_weight, names)
+        self._fit = Fit(snapshot.nodes, names)
+        self._table: dict[str, tuple[int, Node]] = {
+            node.name: (position, node) for position, node in enumerate(snapshot.nodes)
+        }
+        self._names = [node.name for node in snapshot.nodes]
         self._size = {
-            node: self._shared[node].gpus if node in self._shared else 1 for node in names
+            name: self._shared[name].gpus if name in self._shared else 1 for name in names
         }
-        self._free = {
-            node: self._shared[node].free
-            if node in self._shared
-            else int(node in snapshot.in_holes)
-            for node in names
-        }
-        self._holes = snapshot.in_holes
-        self.held: dict[str, dict[ElementId, int]] = {}
+        # What there is without trainers, and beside the elements that stay.
+        self._free = {name: self._without_elements(name) for name in names}
+        self.held: dict[str, dict[ElementId, Part]] = {}
         self._spare: dict[int, int] = {}
         for view in picture.views:
-            gpus = view.trainer.element_gpus
+            self._spare[view.array] = len(view.placed) - view.trainer.record.min_nodes
+            has = {one.id: Part(one.gpus, one.cpus) for one in view.trainer.elements}
             for id_, place in view.running().items():
                 if place.node in names:
-                    mine = gpus.get(id_, 0) or self._size[place.node]
-                    self.held.setdefault(place.node, {})[id_] = mine
-            self._spare[view.array] = len(view.placed) - view.trainer.record.min_nodes
-            for _, one in view.within(Phase.SUSPENDED):  # it has its GPUs, and does not leave
-                if one.node in self._free:
-                    mine = view.trainer.demands.gpus or self._size[one.node]
-                    self._free[one.node] = max(0, self._free[one.node] - mine)
-        self._claims = Claims(snapshot)
-        self.kept = Counter[str]()
-        self.leave: set[ElementId] = set()
-        self._in_vain: set[tuple[object, ...]] = set()  # there are only fewer GPUs for later ones
+                    part = has.get(id_, Part(0, 0))
+                    self.held.setdefault(place.node, {})[id_] = self._part(part, place.node)
+            for id_, one in view.within(Phase.SUSPENDED):  # it has its part, and does not leave
+                if one.node is not None and one.node in names:
+                    part = self._part(has.get(id_, Part(0, 0)), one.node)
+                    self._free[one.node] = _less(self._free[one.node], part)
+        self._room = dict(self._free)
+        for node, held in self.held.items():
+            for part in held.values():
+                self._room[node] = _less(self._room[node], part)
+        self._log: list[tuple[ElementId, str, Part]] = []  # who leaves
+        self._looked_at = 0
 
-    def serve(self, job: WaitingJob) -> None:
-        """Choose GPUs for all tasks that wait in this record, as far as there are enough."""
-        fitting = (job.partition, job.constraint, job.excluded, job.minutes)
-        asks = (*fitting, job.nodes, job.gpus)
-        served = 0
-        while served < job.count and asks not in self._in_vain:
-            nodes = self._nodes_for(job)
-            if not nodes:
-                self._in_vain.add(asks)
+    def _without_elements(self, node: str) -> Part:
+        shared = self._shared.get(node)
+        if shared is not None:
+            return Part(shared.free, shared.free_cpus)
+        return Part(int(node in self._holes), cpus_of(self._table[node][1]))
+
+    def _part(self, part: Part, node: str) -> Part:
+        return part if part.gpus else Part(self._size[node], part.cpus)
+
+    def wanted(self, jobs: Sequence[WaitingJob]) -> Wanted:
+        """Let elements leave until all jobs find their nodes, or it takes too long."""
+        elsewhere: dict[tuple[int, int], tuple[str, ...]] = {}
+        for rounds in range(_ROUNDS):
+            starts = list(self._without_trainers(jobs, elsewhere))
+            hurried = rounds == _ROUNDS - 1 or self._looked_at > _LOOKED_AT
+            if not self._beside_elements(starts, elsewhere, hurried):
                 break
-            self._take(job, nodes)
-            served += 1
-        if served < job.count:
-            whole = (
-                node
-                for node in job.expected_nodes
-                if self._needs(job, node) == self._size.get(node)
-            )
-            self._claims.add(job, whole)
-            if not served and self._claims.is_due(job):
-                self._take(job, [node for node in job.expected_nodes if node in self._size])
+        kept = Counter[str]()
+        for start in starts:
+            for node in start.nodes:
+                kept[node] += self._needs(start.job, node).gpus
+        # Who starts on an idle node may want all of it: it is left alone until the job is there.
+        used = {node for start in starts for node in start.nodes}
+        idle = frozenset(node for node in used if node in self._holes and not self.held.get(node))
+        return Wanted(idle=idle, gpus=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
 
-    def _needs(self, job: WaitingJob, node: str) -> int:
-        """GPUs of a node."""
-        return job.gpus if job.gpus and node in self._shared else self._size.get(node, 1)
+    def _without_trainers(
+        self, jobs: Iterable[WaitingJob], elsewhere: Mapping[tuple[int, int], tuple[str, ...]]
+    ) -> Iterator[_Start]:
+        """Yield where tasks would start; those that do it ``elsewhere`` are known."""
+        room, claims = dict(self._free), Claims(self._snapshot)
+        in_vain: set[tuple[object, ...]] = set()  # there is only less for later ones
+        fits: dict[tuple[object, ...], list[str]] = {}
+        for job in jobs:
+            if self._looked_at > 2 * _LOOKED_AT:
+                return
+            fitting = (job.partition, job.constraint, job.excluded, job.minutes)
+            asks = (*fitting, job.nodes, job.gpus, job.cpus)
+            in_time, served = claims.in_time(job), 0
+            if fitting not in fits:
+                fits[fitting] = [node for node in self._fit.nodes_for(job) if in_time(node)]
+            may = fits[fitting]
+            while served < job.count and asks not in in_vain:
+                key = job.job_id, served
+                nodes = elsewhere.get(key) or self._choice(job, may, room)
+                if not nodes:
+                    in_vain.add(asks)
+                    break
+                yield self._taken(_Start(key, job, may, nodes), room)
+                served += 1
+            if served < job.count:
+                if job.expected_nodes:
+                    claims.add(job, job.expected_nodes)  # a pass plans with whole nodes
+                    fits.clear()
+                if not served and claims.is_due(job):
+                    nodes = tuple(node for node in job.expected_nodes if node in self._size)
+                    yield self._taken(_Start((job.job_id, 0), job, nodes, nodes, True), room)
 
-    def _nodes_for(self, job: WaitingJob) -> list[str]:
-        in_time = self._claims.in_time(job)
-        fits = (
-            node
-            for node in self._fit.nodes_for(job)
-            if self._needs(job, node) <= self._free[node] - self.kept[node]
-            and in_time(node)
-            and (job.gpus or node in self._holes)
-        )
-        nodes = list(islice(fits, job.nodes))
-        return nodes if len(nodes) == job.nodes else []
+    def _beside_elements(
+        self,
+        starts: Iterable[_Start],
+        elsewhere: dict[tuple[int, int], tuple[str, ...]],
+        hurried: bool,
+    ) -> bool:
+        """Let elements leave so that each job goes where it would; return whether to look again.
 
-    def _take(self, job: WaitingJob, nodes: Iterable[str]) -> None:
-        for node in nodes:
-            self.kept[node] += self._needs(job, node)
-            held = self.held.get(node, {})
-            over = sum(held.values()) - max(0, self._free[node] - self.kept[node])
-            while over > 0:
-                element = self._first_to_leave(held, over)
-                over -= held.pop(element)
-                self._spare[element.array] -= 1
-                self.leave.add(element)
+        A job that cannot be brought there, or not in time, starts ``elsewhere``.
+        """
+        room, before = dict(self._room), len(self._log)
+        for start in starts:
+            told = len(self._log)
+            goes = () if start.planned else self._choice(start.job, start.fitting, room)
+            if goes != start.nodes:
+                self._make_room(start, room)
+                if not (start.planned or hurried or self._bring(start, room)):
+                    if goes:  # it needs nobody to leave
+                        self._stay(told, room)
+                    elsewhere[start.key] = goes or self._choice(start.job, start.fitting, room)
+                    return True
+            self._taken(start, room)
+        return len(self._log) > before
 
-    def _first_to_leave(self, held: Mapping[ElementId, int], over: int) -> ElementId:
+    def _needs(self, job: WaitingJob, node: str) -> Part:
+        """What it takes of a node."""
+        shared = self._shared.get(node)
+        if shared is None or not job.takes_parts:
+            return Part(self._size[node], self._free[node].cpus)
+        return Part(job.gpus, needs_of(job, self._snapshot.configuration))
+
+    def _choice(
+        self, job: WaitingJob, fitting: Iterable[str], room: Mapping[str, Part]
+    ) -> tuple[str, ...]:
+        """Where Slurm puts a job if there is so much room."""
+        return chosen(job.nodes, self._candidates(job, fitting, room))
+
+    def _candidates(
+        self, job: WaitingJob, fitting: Iterable[str], room: Mapping[str, Part]
+    ) -> Iterator[Candidate]:
+        least = max(1, job.gpus) if job.gpus or not job.takes_parts else 0
+        for name in fitting:
+            self._looked_at += 1
+            has = room[name]
+            if has.gpus < least or (not job.takes_parts and name not in self._holes):
+                continue
+            needs = self._needs(job, name)
+            if needs.gpus <= has.gpus and needs.cpus <= has.cpus:
+                position, node = self._table[name]
+                yield Candidate(name, position, node.weight, has.cpus)
+
+    def _taken(self, start: _Start, room: dict[str, Part]) -> _Start:
+        for node in start.nodes:
+            room[node] = _less(room[node], self._needs(start.job, node))
+        return start
+
+    def _make_room(self, start: _Start, room: dict[str, Part]) -> None:
+        for node in start.nodes:
+            needs, held = self._needs(start.job, node), self.held.get(node, {})
+            while held and (
+                needs.gpus > max(0, room[node].gpus) or needs.cpus > max(0, room[node].cpus)
+            ):
+                over = Part(needs.gpus - max(0, room[node].gpus), needs.cpus - room[node].cpus)
+                self._leave(self._first_to_leave(held, over), room)
+
+    def _first_to_leave(self, held: Mapping[ElementId, Part], over: Part) -> ElementId:
         """The smallest that alone gives enough, else the largest; of equals, who can spare it."""
 
-        def cost(id_: ElementId) -> tuple[bool, int, int, ElementId]:
-            enough = held[id_] >= over
-            return (not enough, held[id_] if enough else -held[id_], -self._spare[id_.array], id_)
+        def cost(id_: ElementId) -> tuple[bool, Part, int, ElementId]:
+            part = held[id_]
+            enough = part.gpus >= over.gpus and part.cpus >= over.cpus
+            size = part if enough else Part(-part.gpus, -part.cpus)
+            return (not enough, size, -self._spare[id_.array], id_)
 
         return min(held, key=cost)
+
+    def _bring(self, start: _Start, room: dict[str, Part]) -> bool:
+        """Make more room where Slurm would put a job, so that it prefers where it shall go.
+
+        If that does not help, nobody leaves.
+        """
+        told, goes = len(self._log), self._choice(start.job, start.fitting, room)
+        while goes != start.nodes and len(self._log) < told + _EXTRA:
+            best = self._who_helps(start, goes, room)
+            if best is None:
+                break
+            self._leave(best, room)
+            goes = self._choice(start.job, start.fitting, room)
+        if goes != start.nodes:
+            self._stay(told, room)
+        return goes == start.nodes
+
+    def _who_helps(
+        self, start: _Start, goes: Sequence[str], room: dict[str, Part]
+    ) -> ElementId | None:
+        """The smallest element after whose end Slurm chooses rightly, else the largest near by."""
+        near = self._near(start, goes, room)
+        held = {id_: part for node in near for id_, part in self.held.get(node, {}).items()}
+        if not held:
+            return None
+
+        def cost(id_: ElementId) -> tuple[bool, Part, int, ElementId]:
+            then = dict(room)
+            for node in near:
+                then[node] = _sum(then[node], self.held.get(node, {}).get(id_, Part(0, 0)))
+            helps = self._choice(start.job, start.fitting, then) == start.nodes
+            size = held[id_] if helps else Part(-held[id_].gpus, -held[id_].cpus)
+            return (not helps, size, -self._spare[id_.array], id_)
+
+        return min(held, key=cost)
+
+    def _near(self, start: _Start, goes: Sequence[str], room: Mapping[str, Part]) -> set[str]:
+        """The nodes that Slurm prefers wrongly, and those beside their run."""
+        wrong = set(goes) - set(start.nodes)
+        near, may = set(wrong), set(start.fitting)
+        for run in runs_of(self._candidates(start.job, start.fitting, room)):
+            if wrong & {one.name for one in run}:
+                ends = run[0].position - 1, run[-1].position + 1
+                beside = (self._names[one] for one in ends if 0 <= one < len(self._names))
+                near |= {one for one in beside if one in may} - set(start.nodes)
+        return near
+
+    def _leave(self, id_: ElementId, room: dict[str, Part]) -> None:
+        for node, held in self.held.items():
+            if id_ in held:
+                part = held.pop(id_)
+                room[node], self._room[node] = _sum(room[node], part), _sum(self._room[node], part)
+                self._log.append((id_, node, part))
+        self._spare[id_.array] -= 1
+
+    def _stay(self, since: int, room: dict[str, Part]) -> None:
+        """Those who were told to leave stay after all, but for the first ones."""
+        while len(self._log) > since:
+            id_, node, part = self._log.pop()
+            self.held[node][id_] = part
+            room[node], self._room[node] = _less(room[node], part), _less(self._room[node], part)
+            self._spare[id_.array] += 1
+
+
+def _sum(one: Part, other: Part) -> Part:
+    return Part(one.gpus + other.gpus, one.cpus + other.cpus)
+
+
+def _less(one: Part, other: Part) -> Part:
+    return Part(one.gpus - other.gpus, one.cpus - other.cpus)

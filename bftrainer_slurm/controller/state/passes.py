@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from heapq import nsmallest
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
@@ -24,7 +24,8 @@ _STALE = 10  # after so many passes without one that was seen, their times are u
 
 
 _Demand = tuple[int, int, int | None, str, str, frozenset[str]]
-_Part = tuple[str, int]  # a node, and a number of GPUs: it has so many that no ordinary job has
+# A node, and a number of GPUs: it has so many that no ordinary job has. Below 0: of processors.
+_Part = tuple[str, int]
 
 
 class Passes:
@@ -85,7 +86,7 @@ class Passes:
         rooms = Counter(gpus for _, gpus in parts)
 
         def room(job: WaitingJob) -> int:
-            return rooms[job.gpus] if job.gpus and parts else len(pool)
+            return rooms[_part_of(job)] if job.takes_parts and parts else len(pool)
 
         self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > room(job)}
         self._looked_s = now_s
@@ -102,7 +103,8 @@ class Passes:
     def _wait(self, job: WaitingJob, since_s: float) -> tuple[_Demand, float]:
         """Return what a job asks for, and since when: ``since_s`` if its request has changed."""
         known = self._waits.get(job.job_id)
-        demand = (job.nodes, job.gpus, job.minutes, job.partition, job.constraint, job.excluded)
+        asks = (job.partition, job.constraint, job.excluded)
+        demand = (job.nodes, _part_of(job), job.minutes, *asks)
         return known if known is not None and known[0] == demand else (demand, since_s)
 
     def _forget(self, waiting: Mapping[int, WaitingJob]) -> bool:
@@ -175,7 +177,7 @@ def in_holes_without(
 def parts_without(
     snapshot: Snapshot, views: Iterable[TrainerView], *phases: Phase
 ) -> frozenset[_Part]:
-    """Return the GPUs of shared nodes that no ordinary job has.
+    """Return the GPUs and processors of shared nodes that no ordinary job has.
 
     Slurm starts nothing on a node that an element in one of these phases is leaving.
     """
@@ -183,11 +185,21 @@ def parts_without(
         return frozenset()
     ours = {record.node for view in views for _, record in view.within(*phases) if record.node}
     return frozenset(
-        (node, gpus)
+        (node, part)
         for node, one in snapshot.shared.items()
         if node in snapshot.in_service and node not in ours
-        for gpus in range(1, one.free + 1)
+        for part in (*range(1, one.free + 1), *(-cpus for cpus in _doubled(one.free_cpus)))
     )
+
+
+def _part_of(job: WaitingJob) -> int:
+    """The part of a node that a job takes; of processors the next power of two, so they are few."""
+    return job.gpus or -(1 << (job.cpus - 1).bit_length() if job.cpus else 0)
+
+
+def _doubled(most: int) -> Iterator[int]:
+    """Yield 1, 2, 4 and so on."""
+    return (1 << power for power in range(most.bit_length()))
 
 
 class Fit:
@@ -198,10 +210,10 @@ class Fit:
     """
 
     def __init__(self, nodes: Iterable[Node], among: Set[str | _Part] | Set[str]) -> None:
-        self._among: dict[int, set[str]] = {}  # by GPUs; 0: whole nodes
+        self._among: dict[int, set[str]] = {}  # by the number of a part; 0: whole nodes
         for one in among:
-            node, gpus = (one, 0) if isinstance(one, str) else one
-            self._among.setdefault(gpus, set()).add(node)
+            node, part = (one, 0) if isinstance(one, str) else one
+            self._among.setdefault(part, set()).add(node)
         self._parts = any(self._among)
         every = set[str]().union(*self._among.values())
         self._nodes = [node for node in nodes if node.name in every]
@@ -209,10 +221,10 @@ class Fit:
 
     def nodes_for(self, job: WaitingJob) -> tuple[str, ...]:
         """Return the nodes in the order in which Slurm takes them."""
-        gpus = job.gpus if self._parts else 0
-        key = (job.partition, job.constraint, job.excluded, gpus)
+        part = _part_of(job) if self._parts else 0
+        key = (job.partition, job.constraint, job.excluded, part)
         if key not in self._known:
-            among = self._among.get(gpus, ())
+            among = self._among.get(part, ())
             partitions = frozenset(job.partition.split(","))
             self._known[key] = tuple(
                 node.name
