@@ -16,6 +16,7 @@ from scripts.impact_bench.trainers import Work
 
 MEDIAN_TARGET_S, P95_TARGET_S, MEAN_TARGET_S = 0.05, 0.5, 0.3
 MISSED_TARGET, PREEMPTED_TARGET = 1.0, 2.0  # percent of the jobs
+RESIZED_TARGET = 1.0  # percent of the jobs
 MAKESPAN_TARGET = 0.3  # percent more
 SHORTEST_LIMIT_S = 60.0  # Slurm's time limits are whole minutes
 USED_TARGET = 85.0  # percent of the node-seconds that trainers could have used
@@ -84,6 +85,8 @@ class Shares:
     preempted: float  # jobs that took an element's node
     missed: float  # that started some passes of backfill later than without trainers
     sooner: float  # that started some passes sooner
+    resized: float  # that had another number of nodes than without trainers
+    elsewhere: float  # that had other nodes
     makespan: float  # how much longer all took
     used: float | None  # of the node-seconds that were idle, without trainers, after a pass
 
@@ -118,10 +121,13 @@ def figures_of(measured: Measured) -> Figures:
     idle_s, used_s = sum(holes_s), elements_s(on, on.begin_s + off.makespan_s, gpus)
     missed = passes_missed(measured)
     percent = 100 / len(missed)
+    had = [(set(one.account.nodes), set(other.account.nodes)) for one, other in measured.pairs]
     shares = Shares(
         preempted=percent * sum(preempts(on, one) for one in on.starts),
         missed=percent * sum(one > 0 for one in missed),
         sooner=percent * sum(one < 0 for one in missed),
+        resized=percent * sum(len(one) != len(other) for one, other in had),
+        elsewhere=percent * sum(one != other for one, other in had),
         makespan=100 * (on.makespan_s / off.makespan_s - 1),
         used=100 * used_s / idle_s if idle_s and on.work is not None else None,
     )
@@ -267,6 +273,7 @@ def targets(
         at_most("mean of the differences, s", difference.mean, MEAN_TARGET_S),
         at_most("jobs that missed a pass, %", shares.missed, MISSED_TARGET),
         at_most("jobs that preempted an element, %", shares.preempted, PREEMPTED_TARGET),
+        at_most("jobs on another number of nodes, %", shares.resized, RESIZED_TARGET),
         at_most("makespan longer by, %", shares.makespan, MAKESPAN_TARGET),
         at_most("jobs failed that did not without", failed_on - failed_off, 0),
         at_most("processes of trainers left behind", left_behind, 0),

@@ -106,6 +106,8 @@ def _shares(found: Figures, jobs: int) -> str:
         ("preempted an element", found.shares.preempted),
         ("missed a pass that they made without", found.shares.missed),
         ("made an earlier pass", found.shares.sooner),
+        ("had another number of nodes than without", found.shares.resized),
+        ("had other nodes than without", found.shares.elsewhere),
     ):
         rows.append((f"  {text}", f"{share * jobs / 100:.0f}", f"{share:.1f}"))
     return table(rows)

@@ -76,7 +76,9 @@ def test_a_job_fails_that_does_not_run_once_and_well(job, failed) -> None:  # ty
     assert Side("without", [job]).failed == failed
 
 
-FINE = Shares(preempted=1.0, missed=1.0, sooner=5.0, makespan=0.2, used=90.0)
+FINE = Shares(
+    preempted=1.0, missed=1.0, sooner=5.0, resized=1.0, elsewhere=9.0, makespan=0.2, used=90.0
+)
 
 
 def met(comparison: Comparison | None, shares: Shares, *failed: int) -> list[bool]:
@@ -85,11 +87,12 @@ def met(comparison: Comparison | None, shares: Shares, *failed: int) -> list[boo
 
 
 def test_all_targets_can_be_met() -> None:
-    assert met(compare([0.1] * 99 + [0.5], [0.14] * 99 + [2.0]), FINE, 1, 1, 0) == [True] * 9
+    assert met(compare([0.1] * 99 + [0.5], [0.14] * 99 + [2.0]), FINE, 1, 1, 0) == [True] * 10
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "missed"), [("missed", 1.1, 3), ("preempted", 2.1, 4), ("makespan", 0.4, 5)]
+    ("name", "value", "missed"),
+    [("missed", 1.1, 3), ("preempted", 2.1, 4), ("resized", 1.1, 5), ("makespan", 0.4, 6)],
 )
 def test_a_share_that_is_too_large_misses_its_target(name: str, value: float, missed: int) -> None:
     judged = met(compare([0.1], [0.1]), replace(FINE, **{name: value}), 0, 0, 0)
@@ -97,12 +100,12 @@ def test_a_share_that_is_too_large_misses_its_target(name: str, value: float, mi
 
 
 def test_where_jobs_leave_nothing_idle_nothing_is_asked_of_trainers() -> None:
-    assert len(met(compare([0.1], [0.1]), replace(FINE, used=None), 0, 0, 0)) == 8
-    assert met(compare([0.1], [0.1]), replace(FINE, used=84.0), 0, 0, 0)[8] is False
+    assert len(met(compare([0.1], [0.1]), replace(FINE, used=None), 0, 0, 0)) == 9
+    assert met(compare([0.1], [0.1]), replace(FINE, used=84.0), 0, 0, 0)[9] is False
 
 
 def test_jobs_that_failed_on_both_sides_are_not_the_trainers_fault_but_more_are() -> None:
-    assert met(compare([0.1], [0.1]), FINE, 1, 2, 3)[6:8] == [False, False]
+    assert met(compare([0.1], [0.1]), FINE, 1, 2, 3)[7:9] == [False, False]
 
 
 def test_a_job_waits_for_the_passes_between_its_submission_and_its_start() -> None:
@@ -194,3 +197,10 @@ def test_a_job_preempts_once_however_many_elements_it_takes() -> None:
 )
 def test_a_pass_is_out_of_phase_with_the_nearest_one(off_s, on_s, apart_s) -> None:  # type: ignore[no-untyped-def]
     assert out_of_phase_s(off_s, on_s) == pytest.approx(apart_s)
+
+
+def test_a_job_may_have_other_nodes_or_another_number_of_them_than_without_trainers() -> None:
+    off = [start(on=("n1",)), start(on=("n1", "n2")), start(on=("n2", "n1")), start()]
+    on = [start(on=("n1",)), start(on=("n3",)), start(on=("n1", "n3")), start()]
+    found = figures_of(Measured(side(*off), side(*on), 3)).shares
+    assert (found.resized, found.elsewhere) == (25, 50)
