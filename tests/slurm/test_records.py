@@ -279,15 +279,22 @@ def test_a_failure_right_after_a_requeue_may_be_a_launch_that_was_refused(
 
 
 @pytest.mark.parametrize(
-    ("changes", "gpus"),
-    [({}, 3), ({"shared": "NO"}, 0), ({"gres": "cpu=4"}, 0)],
-    ids=["some of each node", "--exclusive", "none"],
+    ("changes", "gpus", "cpus"),
+    [
+        ({}, 3, 1),
+        ({"shared": "NO"}, 0, 0),
+        ({"gres": "cpu=4"}, 0, 1),
+        ({"cpus": "9", "node_count": 2}, 3, 5),
+        ({"cpus": "9", "node_count": 2, "node_cpus": "8"}, 3, 8),
+    ],
+    ids=["some of each node", "--exclusive", "none", "in all", "of each node"],
 )
-def test_a_waiting_job_says_how_many_gpus_of_a_node_it_takes_where_jobs_share_nodes(
-    changes: dict[str, Any], gpus: int
+def test_a_waiting_job_says_what_it_takes_of_a_node_where_jobs_share_nodes(
+    changes: dict[str, Any], gpus: int, cpus: int
 ) -> None:
     row = replace(ORDINARY, **{"shared": "OK", "gres": "gres:gpu:a100:3", **changes})
-    assert [QueueReader(share).read([row]).waiting[0].gpus for share in (True, False)] == [gpus, 0]
+    jobs = [QueueReader(share).read([row]).waiting[0] for share in (True, False)]
+    assert [(job.gpus, job.cpus) for job in jobs] == [(gpus, cpus), (0, 0)]
 
 
 def test_an_ordinary_job_waits_with_its_forecast() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, divided, shared_nodes
-from bftrainer_slurm.model import Node, NodeState, Resources
+from bftrainer_slurm.model import Element, ElementId, ElementState, Node, NodeState, Resources
+from bftrainer_slurm.slurm.configuration import cpus_per_gpu
 from bftrainer_slurm.slurm.resources import gres_of_job, read_resources, read_used
+from tests.controller.worlds import trainer
 
 RECORDED = Path(__file__).parent / "data" / "gpus"
 GRES = "gpu:a100:2(S:0-1),gpu:v100:2,bandwidth:lustre:no_consume:4G"
@@ -137,3 +139,18 @@ def test_what_is_not_known_to_be_free_is_not_given_out() -> None:
         "n2": SharedNode(8, 0, 0, 0),
         "n3": SharedNode(8, 0, 0, 0),
     }
+
+
+def test_the_processors_of_elements_are_free_for_ordinary_jobs() -> None:
+    has, used = read_resources("8000", ("16",), "gpu:8"), read_resources("5000", ("10",), "gpu:5")
+    node = Node("n1", NodeState.BUSY, resources=has, used=used)
+    mine = Element(ElementId(5, 0), ElementState.RUNNING, "n1", gpus=2, cpus=4)
+    ours = trainer(mine)
+    assert shared_nodes([node], [ours]) == {"n1": SharedNode(8, 5, 6, 3000, 10)}
+
+
+@pytest.mark.parametrize(
+    ("defaults", "cpus"), [("DefCpuPerGPU=2,DefMemPerGPU=1000", 2), ("(null)", 0), ("", 0)]
+)
+def test_processors_that_a_job_gets_with_each_gpu(defaults: str, cpus: int) -> None:
+    assert cpus_per_gpu(defaults) == cpus

@@ -109,11 +109,19 @@ class _Packing:
         kept = Counter[str]()
         for start in starts:
             for node in start.nodes:
-                kept[node] += self._needs(start.job, node).gpus
+                kept[node] += self._kept(start.job, node)
         # Who starts on an idle node may want all of it: it is left alone until the job is there.
         used = {node for start in starts for node in start.nodes}
         idle = frozenset(node for node in used if node in self._holes and not self.held.get(node))
         return Wanted(idle=idle, gpus=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
+
+    def _kept(self, job: WaitingJob, node: str) -> int:
+        """How many GPUs no trainer may have; for a job of processors those that go with them."""
+        needs = self._needs(job, node)
+        if needs.gpus:
+            return needs.gpus
+        with_them = -(-needs.cpus * self._size[node] // cpus_of(self._table[node][1]))
+        return max(0, min(with_them, self._free[node].gpus))
 
     def _without_trainers(
         self, jobs: Iterable[WaitingJob], elsewhere: Mapping[tuple[int, int], tuple[str, ...]]

@@ -203,7 +203,7 @@ def read(
 def _of_single_nodes(snapshot: Snapshot) -> Queue:
     """Take jobs that ask for more GPUs than a node has (``--gpus``) as asking for whole nodes."""
     queue, most = snapshot.queue, max((one.gpus for one in snapshot.shared.values()), default=0)
-    waiting = (replace(job, gpus=0) if job.gpus > most else job for job in queue.waiting)
+    waiting = (replace(job, gpus=0, cpus=0) if job.gpus > most else job for job in queue.waiting)
     return replace(queue, waiting=tuple(waiting))
 
 

@@ -18,7 +18,15 @@ from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Demands, Element, ElementId, ElementState, Reservation, WaitingJob
+from bftrainer_slurm.model import (
+    Demands,
+    Element,
+    ElementId,
+    ElementState,
+    Reservation,
+    Resources,
+    WaitingJob,
+)
 from tests.controller.worlds import NOW_S, node, picture, snapshot, state_of, view_of
 from tests.controller.worlds import trainer as a_trainer
 
@@ -26,7 +34,8 @@ GPUS = 8
 CPUS = 2  # of each GPU
 PARTITIONS = frozenset({"main", "bftrainer"})
 NAMES = ("n1", "n2", "n3", "n4")
-NODES = tuple(replace(node(name), partitions=PARTITIONS) for name in NAMES)
+HAS = Resources(cpus=GPUS * CPUS)
+NODES = tuple(replace(node(name), partitions=PARTITIONS, resources=HAS) for name in NAMES)
 
 
 def trainer(array: int, gpus: int, *nodes: str, **known: object) -> TrainerView:
@@ -132,6 +141,26 @@ def test_nobody_reaches_into_a_planned_start_of_whole_nodes_or_a_reservation() -
     assert asked([first, job(2, 1, minutes=20)], busy=busy) == Wanted()
     soon = Reservation("maintenance", NOW_S + 600, NOW_S + 9000, NAMES)
     assert asked([job(2, 1, minutes=20)], reservations=(soon,)) == Wanted()
+
+
+def test_a_planned_start_of_a_part_claims_its_node() -> None:
+    """A pass plans with whole nodes: the rest of the node is for what ends before."""
+    first = job(1, 8, priority=9, expected_start_s=NOW_S + 600, expected_nodes=("n3",))
+    full = {"n1": 8, "n2": 8, "n3": 1, "n4": 8}
+    assert asked([first, job(2, 1, minutes=5)], busy=full).gpus == {"n3": 1}
+    assert asked([first, job(2, 1, minutes=20)], busy=full) == Wanted()
+
+
+def test_a_job_of_processors_finds_them_free() -> None:
+    """The smallest element that gives enough leaves; its GPUs are kept, as they go with them."""
+    mine = trainer(5, 4, *NAMES), trainer(6, 2, *NAMES), trainer(7, 2, *NAMES)
+    for cpus, gone in ((4, {6}), (8, {5}), (12, {5, 6})):
+        found = asked([job(1, 0, cpus=cpus)], *mine)
+        assert {one.array for one in found.elements} == gone
+        assert found.gpus == {"n1": cpus // CPUS}
+    full = dict.fromkeys(NAMES[:3], 8)
+    assert not asked([job(1, 0, cpus=1)], trainer(5, 4, "n4"), busy=full).elements
+    assert asked([job(1, 0, cpus=17)], *mine) == Wanted()
 
 
 def test_what_a_start_that_is_planned_in_a_moment_needs_is_freed() -> None:

@@ -198,8 +198,10 @@ def test_the_next_pass_is_asked_for_while_it_may_start_a_job() -> None:
 PARTS = frozenset({("n1", 1), ("n1", 2), ("n2", 1)})  # free: two GPUs of n1, one of n2
 
 
-def left_of_parts(gpus: int, *looks: tuple[float, frozenset[tuple[str, int]]]) -> set[int]:
-    passes, job = Passes(), replace(JOB, nodes=1, gpus=gpus)
+def left_of_parts(
+    gpus: int, *looks: tuple[float, frozenset[tuple[str, int]]], cpus: int = 0
+) -> set[int]:
+    passes, job = Passes(), replace(JOB, nodes=1, gpus=gpus, cpus=cpus)
     for number, (began_s, parts) in enumerate(looks):
         one = replace(seen(began_s, job), time_s=began_s + 11 + number)
         passes.look(one, frozenset(), one.time_s, parts)
@@ -216,6 +218,13 @@ def test_it_is_tried_again_where_more_nodes_have_as_many_gpus() -> None:
     judged = (10.0, PARTS), (40.0, PARTS)
     assert left_of_parts(2, *judged, (40.0, PARTS | {("n3", 1)})) == {7}
     assert left_of_parts(2, *judged, (40.0, PARTS | {("n2", 2)})) == set()
+
+
+def test_a_job_of_processors_fits_where_the_next_power_of_two_is_free() -> None:
+    """More rarely than in truth: else trainers would not leave for it."""
+    free = frozenset({("n1", -1), ("n1", -2), ("n1", -4), ("n2", -1)})
+    fits = {cpus: left_of_parts(0, (10.0, free), (40.0, free), cpus=cpus) for cpus in range(1, 6)}
+    assert fits == {1: {7}, 2: {7}, 3: {7}, 4: {7}, 5: set()}
 
 
 def test_a_node_fits_by_partition_features_and_what_the_user_excludes() -> None:
