@@ -41,7 +41,7 @@ def solve(problem: Problem, gap: float, limit_s: float) -> tuple[Packed | None, 
     worth = [[problem.worth(one, 0), *_worths(problem, one).values()] for one in problem.trainers]
     unit = max((max(map(abs, one)) for one in worth), default=0.0) / _SCALE or 1.0
     model.max_mip_gap, model.max_mip_gap_abs = 0.0, gap / unit
-    has = {node: at for at, part in enumerate(problem.all_classes()) for node in part.nodes}
+    has = {node: at for at, part in enumerate(problem.all_classes()) for node in sorted(part.nodes)}
     used: dict[str, mip.LinExpr] = defaultdict(mip.LinExpr)
     objective = mip.LinExpr()
     chosen = [_add(model, problem, one, has, used, objective, unit) for one in problem.trainers]

@@ -205,7 +205,7 @@ def _in_order(times_s: Mapping[str, float], names: Sequence[str]) -> tuple[float
 
 def anonymous(problem: Problem) -> Instance:
     """Return the problem without names and lives: they are long, and do not affect the counts."""
-    return _instance(problem, list(problem.pool), list(map(str, range(len(problem.classes)))))
+    return _instance(problem, sorted(problem.pool), list(map(str, range(len(problem.classes)))))
 
 
 def _instance(problem: Problem, nodes: Sequence[str], classes: Sequence[str]) -> Instance:

@@ -125,7 +125,7 @@ class _Packing:
         self._bins = _Bins(problem)
         self._placed = [_Placed(one, set(one.current), {}) for one in problem.trainers]
         for one in problem.trainers:
-            for node in one.current:
+            for node in sorted(one.current):
                 self._bins.take(node, one)
 
     def nodes(self) -> list[Nodes]:

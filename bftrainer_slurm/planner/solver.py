@@ -224,7 +224,7 @@ def _greedy(problem: Problem) -> _Best:
 
 def _nodes(problem: Problem, places: list[list[int]] | None) -> list[Nodes]:
     """Return the nodes at these places, in the order in which the child got them; checked."""
-    names = list(problem.pool)
+    names = sorted(problem.pool)
     if places is None or len(places) != len(problem.trainers):
         raise WorkerError("sends something that is not a plan")
     if not all(0 <= at < len(names) for each in places for at in each):

@@ -63,7 +63,7 @@ def _tells_apart(version: str) -> bool:
 
 
 def _shared(text: str) -> dict[int, str]:
-    """Read lines of a job id and NO, NODE, USER, MCS or TOPO; an array has the most of its tasks."""
+    """Read lines of a job id and NO, NODE, USER, MCS or TOPO; NO if all tasks of an array share."""
     found: dict[int, str] = {}
     for line in text.splitlines():
         job, _, exclusive = line.strip().partition(" ")
