@@ -34,6 +34,7 @@ from bftrainer_slurm.replay.synthetic.gpus import TRACES
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 
 SCHEMA = 1
+_PLAN_LIMIT_S = 120.0
 _DATE_DIGITS = 8  # 20240301 is a date: as Unix seconds it would be in 1970
 _LOG, _MADE, _LIVE = "a LOG", "--synthetic", "no LOG"
 _GOES_WITH = {
@@ -309,7 +310,8 @@ def _planner(element_gpus: tuple[int, ...]) -> Iterator[PlanMaker | None]:
         return
     from bftrainer_slurm.planner.solver import Planner  # loads the solver: only where asked
 
-    with Planner() as planner:
+    # So much time that no plan is cut off: the same log gives the same figures.
+    with Planner(time_limit_s=_PLAN_LIMIT_S) as planner:
         planner.warm_up()
         yield planner
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -91,3 +95,34 @@ def test_a_made_up_gpu_cluster_gives_no_gpu_to_two_jobs(trace: str) -> None:
 def test_a_cluster_that_is_too_small_is_refused() -> None:
     with pytest.raises(WorkloadError, match="its largest jobs have 32 GPUs"):
         simulate_gpus(Workload(2, 0.9), 8, "helios")
+
+
+_ON_PARTS = """
+from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.replay.assessment.typical import typical_trainers
+from bftrainer_slurm.replay.parts import replay_parts, scaled
+from bftrainer_slurm.replay.synthetic.gpus import simulate_gpus
+from bftrainer_slurm.replay.synthetic.workload import Workload
+
+gpus = simulate_gpus(Workload(10, 0.7, days=1 / 12), 8, "helios").free_gpus
+sizes = (1, 4) * 3
+trainers = [scaled(one, size, 8) for one, size in zip(typical_trainers(6), sizes)]
+with Planner(time_limit_s=300.0) as planner:
+    planner.warm_up()
+    print(replay_parts(gpus, trainers, sizes, planner, 60.0))
+"""
+
+
+def test_the_same_log_gives_the_same_figures_whatever_the_hash_seed() -> None:
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", _ON_PARTS],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in ("1", "3")
+    ]
+    printed = [process.communicate()[0] for process in started]
+    assert printed[0].startswith("PartsResult(free_hours=71.25")
+    assert printed[0] == printed[1]
