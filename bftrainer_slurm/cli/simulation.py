@@ -19,8 +19,7 @@ from bftrainer_slurm.controller.observe.reports import Reform, Report
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.goodput import NO_LOSS, Loss
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.measurements import RescaleCosts
-from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
+from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.protocol import NoteKind

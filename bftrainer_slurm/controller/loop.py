@@ -224,7 +224,8 @@ class Controller:
         for view in self.registry.views:
             with self._faults.of(view.array):
                 had, costs = before.get(view.array), self.world.performance.costs(view, now_s)
-                self.registry.put({view.array: note_change(view, had, costs, now_s)})
+                state = note_change(view, had, costs.up_s, costs.down_s, now_s)
+                self.registry.put({view.array: state})
 
     def _act(self, actions: Iterable[Action]) -> None:
         world, registry, actions = self.world, self.registry, tuple(actions)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.controller.state.history import HistoryError
-from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption, summary
+from bftrainer_slurm.controller.state.statistics import LATE_S, Preemption, summary
 
 _MOST_DELAYS = 20_000
 _SHOWN_DELAYS = 1_000

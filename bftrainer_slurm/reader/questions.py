@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from bftrainer_slurm import __version__
-from bftrainer_slurm.controller.state.preemptions import LATE_S
+from bftrainer_slurm.controller.state.statistics import LATE_S
 from bftrainer_slurm.model import PRIVATE
 from bftrainer_slurm.reader import past
 from bftrainer_slurm.reader.access import Viewer, viewer

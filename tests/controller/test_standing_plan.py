@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bftrainer_slurm.controller.state.measurements import RescaleCosts
+from bftrainer_slurm.controller.state.profiles import RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY

@@ -14,7 +14,7 @@ import pytest
 from bftrainer_slurm.controller.state import database
 from bftrainer_slurm.controller.state.database import put, reading
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.preemptions import Preemption
+from bftrainer_slurm.controller.state.statistics import Preemption
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader import past
 from tests.controller.worlds import trainer

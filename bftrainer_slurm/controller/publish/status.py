@@ -18,8 +18,8 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, named, since_s
 from bftrainer_slurm.controller.state.member_notes import ReportedState
 from bftrainer_slurm.controller.state.phases import Phase
-from bftrainer_slurm.controller.state.preemptions import summary
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
+from bftrainer_slurm.controller.state.statistics import summary
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of

@@ -26,9 +26,8 @@ from bftrainer_slurm.controller.state.database import (
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Stays, Tally, Work
 from bftrainer_slurm.controller.state.handover import Rows, taken_over
 from bftrainer_slurm.controller.state.measurements import Measurements
-from bftrainer_slurm.controller.state.preemptions import LATE_S, Preemption
 from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with
-from bftrainer_slurm.controller.state.statistics import Counts, Inventory
+from bftrainer_slurm.controller.state.statistics import LATE_S, Counts, Inventory, Preemption
 from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.model import ElementId, Trainer
 

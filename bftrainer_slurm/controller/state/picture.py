@@ -6,7 +6,7 @@ Knowledge of the cluster is kept here from look to look; knowledge of trainers i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bftrainer_slurm.controller.observe.schedule import LEAD_S, BackfillForecast
@@ -15,12 +15,19 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.passes import Passes, in_holes_without, parts_without
-from bftrainer_slurm.controller.state.phases import GOES, Event
-from bftrainer_slurm.controller.state.preemptions import Preemptions, Starts
+from bftrainer_slurm.controller.state.phases import GOES, Ended, Event
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
+from bftrainer_slurm.controller.state.statistics import Preemption
 from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import Queue
 from bftrainer_slurm.planner.survival import Survival
 
+_SOON_S = 60.0  # how soon a job starts on nodes taken for it, without passes
+_PASSES = 2.5  # or within so many intervals of backfill: it takes nodes in one pass, for the next
+# Slurm ends a reclaimed element first, and only then gives the node to the job that needs it; until
+# then the node looks idle, and the job may not be seen to wait: it was submitted since, say.
+_AT_LEAST_S = 5.0
+_CLOCK_S = 1.0  # Slurm tells starts in whole seconds
 _CHANGES_COUNTED = 50.0  # the mean gap is over about so many changes
 _SHORTEST_S, _LONGEST_S = 60.0, 300.0  # forward times
 
@@ -120,6 +127,73 @@ class Picture:
     def now_s(self) -> float:
         """When it was taken."""
         return self.snapshot.time_s
+
+
+class Preemptions:
+    """Follows from look to look which jobs get the nodes of preempted elements.
+
+    ``decide.available`` tries to prevent it.
+    """
+
+    def __init__(self) -> None:
+        # Nodes on which nobody has started yet: since when a job that waits has had them taken, and
+        # until when they are left to a job that nobody has seen (Unix seconds).
+        self._taken: dict[str, float] = {}
+        self._left: dict[str, float] = {}
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes that were taken for a job, and on which no job has started yet."""
+        return frozenset(self._taken) | frozenset(self._left)
+
+    def look(
+        self, events: Iterable[Event], queue: Queue, backfill_s: float | None, now_s: float
+    ) -> list[Preemption]:
+        """Return the jobs that have started where elements were; ``backfill_s`` None: no passes.
+
+        An element that ends while no job waits was not preempted.
+        """
+        within_s = max(_SOON_S, _PASSES * (backfill_s or 0.0))
+        for event in events:
+            if isinstance(event, Ended) and event.how == "reclaimed":
+                self._taken[event.node] = event.began_s
+                self._left[event.node] = now_s + _AT_LEAST_S
+            else:
+                self._taken.pop(event.node, None)
+                self._left.pop(event.node, None)
+        found = [
+            Preemption(run.start_s, len(taken), max(0.0, run.start_s - min(taken.values())))
+            for run in (queue.ordinary_runs if self._taken else ())
+            if (taken := self._taken_for(run.nodes, run.start_s))
+        ]
+        waits = bool(queue.asking)
+        self._taken = {
+            node: since_s
+            for node, since_s in self._taken.items()
+            if waits and node not in queue.ordinary_nodes and now_s - since_s < within_s
+        }
+        self._left = {
+            node: until_s
+            for node, until_s in self._left.items()
+            if node not in queue.ordinary_nodes and now_s < until_s
+        }
+        return found
+
+    def _taken_for(self, nodes: Iterable[str], start_s: float) -> dict[str, float]:
+        known = {node: self._taken[node] for node in nodes if node in self._taken}
+        return {node: at_s for node, at_s in known.items() if start_s > at_s - _CLOCK_S}
+
+
+class Starts:
+    """Follows from look to look how many ordinary jobs start, also those that end at once."""
+
+    def __init__(self) -> None:
+        self._known: frozenset[tuple[int, float]] | None = None
+
+    def look(self, queue: Queue) -> int:
+        """Return how many have started since the last look; the first one tells nothing."""
+        known, self._known = self._known, queue.ordinary_starts
+        return 0 if known is None else len(self._known - known)
 
 
 class ClusterState:

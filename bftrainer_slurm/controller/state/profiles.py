@@ -16,17 +16,14 @@ from typing import Any, TypeAlias
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.goodput import NO_LOSS, Loss
 from bftrainer_slurm.controller.state.measurements import (
-    PRIOR_COSTS,
     RESCALES_A_KIND,
     THROUGHPUTS_A_SIZE,
     Job,
     Measurements,
     Rescale,
-    RescaleCosts,
+    Stopwatch,
     Throughput,
-    cost_s,
 )
-from bftrainer_slurm.controller.state.stopwatch import Stopwatch
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves import Exploration, Fit, Fits, Measurement, Standing
@@ -35,6 +32,39 @@ from bftrainer_slurm.planner.curves.news import FIRST_S
 _SIZES = 64
 _Rescales: TypeAlias = dict[tuple[Runtime, bool], deque[Rescale]]  # the last ones of each kind
 _ANOTHER_SCRIPT = 0.25  # a larger relative difference shows another script of this name
+
+
+# The prior weighs as much as so many measured rescales: a single one that hung is not believed. It
+# weighs one more for each ten minutes without a rescale: then another try is worth while.
+_PRIOR_WEIGHS = 2
+_FADES_S = 600.0
+_MOST_COST_S = 120.0  # nobody can keep nodes by reporting long pauses
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleCosts:
+    """Seconds without progress: after a trainer grew, after it shrank, at a start without nodes."""
+
+    up_s: float
+    down_s: float
+    start_s: float
+
+
+# Until a trainer's own are measured. With torch 2.13 on CPUs.
+PRIOR_COSTS = {
+    Runtime.C10D: RescaleCosts(8.0, 7.0, start_s=8.0),
+    Runtime.AGENT: RescaleCosts(0.3, 0.3, start_s=8.0),
+    Runtime.WORKER: RescaleCosts(0.2, 0.2, start_s=8.0),
+}
+
+
+def _cost_s(prior_s: float, measured: Sequence[Rescale], now_s: float) -> float:
+    """Return what a change costs (seconds), as a median of what was measured and of the prior."""
+    if not measured:
+        return prior_s
+    quiet_s = max(0.0, now_s - measured[-1].time_s)
+    priors = [prior_s] * (_PRIOR_WEIGHS + int(quiet_s / _FADES_S))
+    return min(median([*priors, *(one.seconds for one in measured)]), _MOST_COST_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +166,8 @@ class PerformanceModel:
         """Return the recent costs of changes of size, as a median of them and of the prior."""
         known = self._trainer(view)
         prior = PRIOR_COSTS[self._runtime(known)]
-        up_s = cost_s(prior.up_s, self._costs(known, grew=True), now_s)
-        down_s = cost_s(prior.down_s, self._costs(known, grew=False), now_s)
+        up_s = _cost_s(prior.up_s, self._costs(known, grew=True), now_s)
+        down_s = _cost_s(prior.down_s, self._costs(known, grew=False), now_s)
         return RescaleCosts(up_s, down_s, prior.start_s)
 
     def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:

@@ -8,17 +8,18 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import partial
+from statistics import median
 from typing import Any
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.database import Database, Spans, put
-from bftrainer_slurm.controller.state.preemptions import LATE_S
 from bftrainer_slurm.model import Node
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
+LATE_S = 10.0  # an element is gone much sooner: a job that waits longer has missed a pass
 # Seconds. A node comes back within tenths of one; a job that waits longer than LATE_S has missed
 # a pass.
 _DELAYS_S = (0.5, 1.0, 2.0, 5.0, LATE_S, 30.0, 60.0, 120.0)
@@ -157,3 +158,29 @@ class Inventory:
         """Return what the previous controller has written."""
         nodes = self._database.read("SELECT node FROM nodes")
         return frozenset(node for (node,) in nodes), frozenset(self._outages.open())
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """An ordinary job that started at ``time_s`` (Unix seconds) on nodes of ``elements``.
+
+    ``delay_s`` is how long it had to wait after they were told to leave, to within a second.
+    """
+
+    time_s: float
+    elements: int
+    delay_s: float
+
+
+def summary(preemptions: Iterable[Preemption]) -> dict[str, float | int | None]:
+    """Return the summary that admins see; delays are in seconds, None if there were none."""
+    known = list(preemptions)
+    seconds = [one.delay_s for one in known]
+    return {
+        "jobs": len(known),
+        "elements": sum(one.elements for one in known),
+        "late_jobs": sum(one > LATE_S for one in seconds),
+        "delay_median_s": median(seconds) if seconds else None,
+        "delay_max_s": max(seconds, default=None),
+        "delay_sum_s": sum(seconds),
+    }

@@ -13,7 +13,6 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TypeAlias
 
-from bftrainer_slurm.controller.state.measurements import RescaleCosts
 from bftrainer_slurm.controller.state.phases import (
     BROKEN,
     CAN_START,
@@ -264,7 +263,7 @@ def without(view: TrainerView, gone: Set[ElementId]) -> TrainerView:
 
 
 def note_change(
-    view: TrainerView, had: Set[Place] | None, costs: RescaleCosts, now_s: float
+    view: TrainerView, had: Set[Place] | None, up_s: float, down_s: float, now_s: float
 ) -> TrainerState:
     """Return the state with the pause of a trainer whose places were ``had`` at the last look."""
     state, places = view.state, view.places
@@ -272,12 +271,12 @@ def note_change(
         return state
     if not places:
         return replace(state, trained_s=now_s)
-    until_s = _paused_until_s(view, places - had, now_s, costs)
+    until_s = _paused_until_s(view, places - had, now_s, up_s, down_s)
     return replace(state, paused_until_s=max(state.paused_until_s, until_s))
 
 
 def _paused_until_s(
-    view: TrainerView, joined: Set[Place], now_s: float, costs: RescaleCosts
+    view: TrainerView, joined: Set[Place], now_s: float, up_s: float, down_s: float
 ) -> float:
     """Return when its pause ends, after these places have joined it, or others have left.
 
@@ -285,10 +284,10 @@ def _paused_until_s(
     belongs to the start.
     """
     if not joined:
-        return now_s + costs.down_s
+        return now_s + down_s
     starts = view.starts_s()
     joined_s = min(now_s, max((starts[place] for place in joined & starts.keys()), default=now_s))
     others = view.places - joined
     if all(starts.get(place, -math.inf) >= joined_s for place in others):
         return now_s
-    return joined_s + costs.up_s
+    return joined_s + up_s

@@ -11,9 +11,8 @@ import pytest
 from bftrainer_slurm.controller.decide.bars import Eligibility
 from bftrainer_slurm.controller.decide.planning import problem_of, same_question
 from bftrainer_slurm.controller.state.bad_nodes import Bar
-from bftrainer_slurm.controller.state.measurements import RescaleCosts
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
-from bftrainer_slurm.controller.state.profiles import Estimate
+from bftrainer_slurm.controller.state.profiles import Estimate, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve
 from bftrainer_slurm.planner.objectives import find

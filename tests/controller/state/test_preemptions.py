@@ -8,7 +8,8 @@ import pytest
 
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Began, Ended
-from bftrainer_slurm.controller.state.preemptions import Preemption, Preemptions, Starts, summary
+from bftrainer_slurm.controller.state.picture import Preemptions, Starts
+from bftrainer_slurm.controller.state.statistics import Preemption, summary
 from bftrainer_slurm.model import ElementId, OrdinaryRun, Queue, WaitingJob
 from tests.controller.worlds import ARRAY, NOW_S
 

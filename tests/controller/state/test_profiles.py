@@ -9,15 +9,8 @@ import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.measurements import (
-    PRIOR_COSTS,
-    Job,
-    Measurements,
-    Rescale,
-    RescaleCosts,
-    Throughput,
-)
-from bftrainer_slurm.controller.state.profiles import PerformanceModel
+from bftrainer_slurm.controller.state.measurements import Job, Measurements, Rescale, Throughput
+from bftrainer_slurm.controller.state.profiles import PRIOR_COSTS, PerformanceModel, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve, Trainer
 from bftrainer_slurm.spec import TrainerRecord

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
-from bftrainer_slurm.controller.state.measurements import Rescale, Throughput
-from bftrainer_slurm.controller.state.stopwatch import Stopwatch
+from bftrainer_slurm.controller.state.measurements import Rescale, Stopwatch, Throughput
 from tests.controller.worlds import ARRAY
 
 
