@@ -91,15 +91,14 @@ class Membership(Conversation):
         self._on_notice = on_notice
         self._state = threading.Condition()
         self._outgoing: list[bytes] = []
+        self._standing: dict[type[FromMember], FromMember] = {}  # said again to each keeper
         # Whether the keeper answers, as far as is known: its silence is noticed after a while.
         self.connected = False
         # What is known, guarded by _state. `change` is also read without it.
         self.change: Change | None = None  # announced since the last generation
-        self._waiting: Ready | None = None  # said, and not answered yet
         self._given: Generation | None = None  # not returned yet
         self._over: MembershipError | None = None  # why no generation will ever come
         self._dropped = False
-        self._leaving = self._finishing = False
         self._progress: Measured | None = None
         self._progress_s = float("-inf")
         self._effort: Effort | None = None  # of the thread that trains
@@ -114,8 +113,8 @@ class Membership(Conversation):
         with self._state:
             self._dropped = False
             self._effort = Effort()
-            self._waiting = Ready(step, cause, error, lineage, self._launcher)
-            self._say(self._waiting)
+            self._standing.pop(StoreAt, None)
+            self._stand(Ready(step, cause, error, lineage, self._launcher))
 
     def wait_generation(self, timeout_s: float | None = None) -> Generation:
         """Wait for the next generation and return it; call ``ready`` before.
@@ -145,7 +144,7 @@ class Membership(Conversation):
         offer = StoreAt(endpoint, generation)
         parse_from_member(encode(offer))
         with self._state:
-            self._say(offer)
+            self._stand(offer)
 
     @property
     def stops(self) -> bool:
@@ -165,26 +164,21 @@ class Membership(Conversation):
     def broken(self) -> None:
         """Say that a collective of the generation failed."""
         with self._state:
-            if self._held is not None and self._waiting is None:
+            if self._held is not None and not self._waits:
                 self._say(Broken(self._held.generation))
 
     def leave(self) -> None:
         """Say that SIGTERM has come, and the others should go on without this process."""
         with self._state:
-            self._leaving = True
-            self._say(Leave())
+            self._stand(Leave())
 
     def finishing(self) -> None:
         """Say as an agent that its processes have ended well, and it waits for the others'."""
         with self._state:
-            self._finishing = True
-            self._say(Finishing())
+            self._stand(Finishing())
 
     def progress(self, **measures: float) -> None:
-        """Report progress; it is sent once a second at most, and the newest report wins.
-
-        Invalid measures are left out: see ``protocol.good_measures``.
-        """
+        """Report progress, once a second at most; the newest wins, without invalid measures."""
         told = good_measures(measures)
         with self._state:
             self._progress = Measured(told) if told else None
@@ -204,19 +198,29 @@ class Membership(Conversation):
 
     # Called with _state held.
 
+    @property
+    def _waits(self) -> bool:
+        """Whether this process has said that it is ready, and has no answer yet."""
+        return Ready in self._standing
+
     def _answered(self) -> bool:
-        dropped = self._dropped and self._waiting is None
+        dropped = self._dropped and not self._waits
         return self._given is not None or self._over is not None or dropped
 
     def _holds_up(self) -> bool:
         """Whether the others may wait for this worker."""
         is_worker = self._identity.role is Role.WORKER
-        return is_worker and self.change is not None and self._waiting is None
+        return is_worker and self.change is not None and not self._waits
 
     def _say(self, message: FromMember) -> None:
         if self.connected:
             self._outgoing.append(encode(message))
             self._wake()
+
+    def _stand(self, message: FromMember) -> None:
+        """Say something that holds until something else is said, or this is answered."""
+        self._standing[type(message)] = message
+        self._say(message)
 
     def _end(self, why: MembershipError) -> None:
         with self._state:
@@ -250,12 +254,8 @@ class Membership(Conversation):
     def _on_welcome(self) -> None:
         with self._state:
             self.connected = True
-            if self._waiting is not None:
-                self._say(self._waiting)
-            if self._leaving:
-                self._say(Leave())
-            if self._finishing:
-                self._say(Finishing())
+            for message in self._standing.values():
+                self._say(message)
 
     def _on_turn(self, now_s: float) -> list[bytes]:
         with self._state:
@@ -279,7 +279,8 @@ class Membership(Conversation):
             case Change():
                 self.change = message
             case Generation():
-                self.change = self._waiting = None
+                self.change = None
+                self._standing.pop(Ready, None)
                 self._given = message
                 self._held = Held(message.number, message.rank, message.world, message.alone)
             case Alone():
@@ -290,7 +291,7 @@ class Membership(Conversation):
                 self._end(FinishedError("the training has finished"))
             case Dropped(why):
                 self._held = None
-                if self._waiting is not None:
+                if self._waits:
                     return None  # it waits at a boundary, and joins again by itself
                 self._dropped = True
                 self.change = Change(0, planned=False, why=why)

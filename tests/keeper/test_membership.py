@@ -90,6 +90,29 @@ def test_members_get_one_rank_each_and_the_store_of_rank_0(keeper: Inside) -> No
     assert first.members == second.members
 
 
+def test_a_store_that_was_offered_between_two_connections_is_offered_again(keeper: Inside) -> None:
+    """Else all would wait for it for a minute."""
+    found: list[Generation] = []
+
+    def get_in(member: Membership) -> None:
+        generation = member.wait_generation(120)
+        if generation.store is None:
+            member._on_loss(None)
+            member.offer_store(generation.number, "127.0.0.1:4321")
+            member._on_welcome()
+        found.append(generation)
+
+    members = [keeper.member(1), keeper.member(2)]
+    threads = [threading.Thread(target=get_in, args=(member,)) for member in members]
+    for member, thread in zip(members, threads, strict=True):
+        member.ready(-1, "new")
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {one.store for one in found} == {None, "127.0.0.1:4321"}
+    assert members[0].change is members[1].change is None
+
+
 def test_when_a_node_joins_all_workers_stop_after_the_same_step(keeper: Inside) -> None:
     members = [keeper.member(1), keeper.member(2)]
     together(members)
