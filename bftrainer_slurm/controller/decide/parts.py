@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
 
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.phases import OCCUPIES
 from bftrainer_slurm.controller.state.picture import Picture
@@ -26,23 +28,54 @@ def offered(
     snapshot = picture.snapshot
     if not snapshot.shared:
         return {}
+    planned = tuple(planned)
     theirs = {view.array for view in planned}
-    held, kept = Counter[str](), Counter[str]()
+    held, kept, memory_mb = Counter[str](), Counter[str](), dict[str, float]()
     for view in picture.views:
         for node, gpus in _held(view, snapshot):
             kept[node] += gpus if view.array not in theirs else 0
+            mine_mb = view.trainer.demands.resources.memory_mb
+            memory_mb[node] = memory_mb.get(node, 0.0) + mine_mb
         for place in view.places if view.array in theirs else ():
             gpus = view.trainer.demands.gpus
             held[place.node] += gpus or _all(place.node, snapshot)
+    least = _least(planned, snapshot)
     out: dict[str, int] = {}
     for node, one in snapshot.shared.items():
         idle = node in snapshot.in_holes and not held[node] and not kept[node]
         grows = node in snapshot.in_service and (node in whole if idle else node not in off)
-        left = one.free - kept[node] - picture.kept_gpus.get(node, 0)
+        usable = _usable(one, memory_mb.get(node, 0.0), least)
+        left = usable - kept[node] - picture.kept_gpus.get(node, 0)
         free = max(held[node], left if grows else 0)
         if free:
             out[node] = free
     return out
+
+
+def _usable(one: SharedNode, memory_mb: float, least: Resources) -> int:
+    """How many GPUs elements can use there, as they take processors and memory with each.
+
+    ``memory_mb`` is what elements have there, ``least`` what any of them takes with a GPU.
+    """
+    by_memory = (one.memory_mb + memory_mb) / least.memory_mb if least.memory_mb else one.gpus
+    return min(one.free, one.free_cpus // max(1, least.cpus), int(by_memory))
+
+
+def _least(planned: Iterable[TrainerView], snapshot: Snapshot) -> Resources:
+    """The least that an element of any of these takes with each GPU: more fit no node together."""
+    asked = [(asks_of(one, snapshot), one.trainer.demands.gpus) for one in planned]
+    parts = [(asks, gpus) for asks, gpus in asked if gpus]
+    return Resources(
+        min((asks.memory_mb / gpus for asks, gpus in parts), default=0.0),
+        min((asks.cpus // gpus for asks, gpus in parts), default=0),
+    )
+
+
+def asks_of(view: TrainerView, snapshot: Snapshot) -> Resources:
+    """What an element takes of its node; Slurm does not say how many processors come with GPUs."""
+    demands = view.trainer.demands
+    with_them = demands.gpus * snapshot.configuration.cpus_per_gpu
+    return replace(demands.resources, cpus=max(demands.resources.cpus, with_them))
 
 
 def _held(view: TrainerView, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
@@ -63,6 +96,7 @@ class Room:
     """What is left of each shared node now, as elements of this turn take their parts."""
 
     def __init__(self, picture: Picture, off: Container[str]) -> None:
+        self._snapshot = picture.snapshot
         self._nodes = {
             name: one
             for name, one in picture.snapshot.shared.items()
@@ -78,21 +112,25 @@ class Room:
             occupies = set(view.ids(*OCCUPIES))
             for id_, place in view.placed.items():
                 if id_ not in occupies and place.trainer:  # it has not started yet
-                    self._take(place.node, 0, view.trainer.demands.resources)
+                    self._take(place.node, 0, asks_of(view, picture.snapshot))
 
     def places(self, view: TrainerView, nodes: Iterable[str]) -> dict[str, Place]:
         """Take a part of each of these nodes that has room for an element; return the places."""
-        gpus = view.trainer.element_gpus
+        gpus, asks = view.trainer.element_gpus, asks_of(view, self._snapshot)
         found: dict[str, Place] = {}
-        for node, id_ in zip(self._fit(view, nodes, gpus), view.spare, strict=False):
-            self._take(node, gpus.get(id_, 0), view.trainer.demands.resources)
+        for node, id_ in zip(self._fit(view, nodes, gpus, asks), view.spare, strict=False):
+            self._take(node, gpus.get(id_, 0), asks)
             found[node] = Place(node, view.array)
         return found
 
     def _fit(
-        self, view: TrainerView, nodes: Iterable[str], gpus: dict[ElementId, int]
+        self,
+        view: TrainerView,
+        nodes: Iterable[str],
+        gpus: dict[ElementId, int],
+        asks: Resources,
     ) -> list[str]:
-        asks, own = view.trainer.demands.resources, nodes_of(view.places)
+        own = nodes_of(view.places)
         most = max((gpus.get(id_, 0) for id_ in view.spare), default=0)
         return [
             node

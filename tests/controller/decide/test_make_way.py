@@ -181,6 +181,24 @@ def test_trainers_do_not_grow_into_what_is_kept() -> None:
     assert rooms == [{"n1"}, set()]
 
 
+def test_the_plan_gives_out_gpus_with_processors_and_memory_to_match() -> None:
+    """Ordinary jobs without GPUs have the rest of the processors of n1, and of the memory of n2."""
+    mine = trainer(5, 2, "n1")
+    demands = replace(mine.trainer.demands, resources=Resources(200, CPUS * 2))
+    mine = replace(mine, trainer=replace(mine.trainer, demands=demands))
+    before = seen([], mine)
+    least = {
+        "n1": SharedNode(GPUS, GPUS, 3, 1e9, 7),
+        "n2": SharedNode(GPUS, GPUS, 16, 450, 16),
+        "n3": SharedNode(GPUS, GPUS, 16, 1e9, 16),
+    }
+    given = replace(before, snapshot=replace(before.snapshot, shared=least))
+    assert offered(given, [mine], frozenset(NAMES), ()) == {"n1": 3, "n2": 4, "n3": 8}
+    defaults = replace(given.snapshot.configuration, cpus_per_gpu=4)
+    given = replace(given, snapshot=replace(given.snapshot, configuration=defaults))
+    assert offered(given, [mine], frozenset(NAMES), ()) == {"n1": 2, "n2": 4, "n3": 4}
+
+
 def started(
     jobs: Sequence[WaitingJob], free: Mapping[str, int], names: Sequence[str] = NAMES
 ) -> dict[int, tuple[str, ...]]:
