@@ -167,6 +167,11 @@ class Settings:
         "How many nodes are kept idle for ordinary jobs. If fewer are idle, trainers give some up.",
         Range(0, 100_000, "nodes"),
     )
+    reserve_gpus: int = _setting(
+        0,
+        "How many GPUs of nodes that jobs share are kept free for ordinary jobs, in the same way.",
+        Range(0, 1_000_000, "GPUs"),
+    )
     slow_end_s: float = _setting(
         2.0,
         "A node is bad if its elements take longer than this to end, after their grace.",

@@ -28,7 +28,7 @@ from bftrainer_slurm.controller.decide.bars import (
     on,
     too_few_left,
 )
-from bftrainer_slurm.controller.decide.parts import Room
+from bftrainer_slurm.controller.decide.parts import Room, refill_gpus
 from bftrainer_slurm.controller.decide.planning import Made, Planning, problem_of
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
@@ -259,6 +259,8 @@ class Decider:
             why = "an ordinary job is expected there"
             draft.end(self._of_each(picture.views, partial(leave, nodes=want.leave, why=why)))
             draft.end(self._of_each(picture.views, partial(end, these=want.elements, why=why)))
+        if picture.reserve_gpus:
+            draft.end(refill_gpus(draft.picture))
         if picture.reserve:
             draft.end(refill(self._free(draft.picture), draft.picture))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.phases import OCCUPIES
@@ -49,7 +50,48 @@ def offered(
         free = max(held[node], left if grows else 0)
         if free:
             out[node] = free
+    _reserve(out, held, picture.reserve_gpus)
     return out
+
+
+def _reserve(out: dict[str, int], held: Mapping[str, int], gpus: int) -> None:
+    """Take the reserve from what nobody has, on few nodes."""
+    for node in sorted(out, key=lambda one: (held.get(one, 0) - out[one], one)):
+        cut = min(gpus, out[node] - held.get(node, 0))
+        gpus -= cut
+        out[node] -= cut
+        if not out[node]:
+            del out[node]
+
+
+def refill_gpus(picture: Picture) -> list[Shrink]:
+    """Return what trainers give up if too few GPUs of shared nodes are free for the reserve.
+
+    No trainer goes below its least size for that. First go those on the nodes with most free GPUs.
+    """
+    snapshot, taken = picture.snapshot, Counter[str](picture.kept_gpus)
+    held: dict[str, dict[ElementId, int]] = {}
+    for view in picture.views:
+        has = view.trainer.element_gpus
+        for id_, place in view.placed.items():
+            taken[place.node] += has.get(id_, 0) or _all(place.node, snapshot)
+        for id_, place in view.running().items():
+            if place.trainer:
+                held.setdefault(place.node, {})[id_] = has.get(id_, 0)
+    nodes = (one for one in snapshot.shared if one in snapshot.in_service)
+    free = {node: max(0, snapshot.shared[node].free - taken[node]) for node in nodes}
+    missing = picture.reserve_gpus - sum(free.values())
+    spare = {view.array: len(view.placed) - view.trainer.record.min_nodes for view in picture.views}
+    given: dict[int, list[ElementId]] = {}
+    for node in sorted(free, key=lambda one: (-free[one], one)):
+        there = held.get(node, {})
+        for id_, gpus in sorted(there.items(), key=lambda one: (-one[1], one[0])):
+            if missing > 0 and spare[id_.array] > 0:
+                missing -= gpus
+                spare[id_.array] -= 1
+                given.setdefault(id_.array, []).append(id_)
+    why = "its GPUs are kept for ordinary jobs"
+    return [Shrink(tuple(elements), why) for elements in given.values()]
 
 
 def _usable(one: SharedNode, memory_mb: float, least: Resources) -> int:

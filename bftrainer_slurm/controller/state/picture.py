@@ -104,9 +104,10 @@ class Picture:
     cannot be handled; ``taken`` those that Slurm took from elements for a job that has not started
     yet; ``kept`` those that ordinary jobs shall find idle; of shared nodes, ``kept_gpus`` are what
     they shall find free. For holes it tells since when each is there, how long it will last, and
-    how far ahead to plan. ``reserve`` is how many nodes to keep
-    idle for future ordinary jobs; ``forecast`` is what Slurm's backfill scheduler has decided
-    about jobs; ``lead_s`` is how long before its next pass trainers leave.
+    how far ahead to plan. ``reserve`` is how many nodes to keep idle for future ordinary jobs, and
+    ``reserve_gpus`` how many GPUs of shared nodes to keep free; ``forecast`` is what Slurm's
+    backfill scheduler has decided about jobs; ``lead_s`` is how long before its next pass trainers
+    leave.
     """
 
     snapshot: Snapshot
@@ -122,6 +123,7 @@ class Picture:
     taken: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
     kept_gpus: Mapping[str, int] = field(default_factory=dict)
+    reserve_gpus: int = 0
 
     @property
     def now_s(self) -> float:
@@ -243,4 +245,5 @@ class ClusterState:
             self.forecast(snapshot, now_s),
             registry.bad.lead_s,
             self._preemptions.nodes,
+            reserve_gpus=settings.reserve_gpus,
         )

@@ -19,6 +19,7 @@ from bftrainer_slurm.controller.decide.actions import (
 )
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
@@ -28,6 +29,7 @@ from bftrainer_slurm.controller.state.registry import Faults
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
+    Demands,
     Element,
     ElementId,
     ElementState,
@@ -153,6 +155,18 @@ def test_nobody_grows_onto_a_node_that_a_job_is_to_find_idle_or_that_is_being_le
     assert decided(60.0).left_alone["kept for ordinary jobs"] == 1
     assert [type(action) for action in decided(60.0).actions] == []
     assert [type(action) for action in decided(0.0).actions] == [Shrink]
+
+
+def test_trainers_give_up_gpus_for_the_reserve_and_do_not_grow_into_it() -> None:
+    running, held = ElementState.RUNNING, element(2, ElementState.HELD, gpus=4)
+    there = [element(task, running, name, gpus=4) for task, name in enumerate(("n1", "n2"))]
+    plain = trainer(*there, held)
+    mine = view_of(replace(plain, demands=Demands(gpus=4)))
+    shared = {name: SharedNode(8, 4, 0, 1e9, 8) for name in ("n1", "n2")}
+    seen = replace(NODES, share=True, shared=shared)
+    decided = Deciding()(of=replace(picture(mine, of=seen), reserve_gpus=3))
+    assert [one.elements for one in decided.actions if isinstance(one, Shrink)] == [(there[0].id,)]
+    assert not [one for one in decided.actions if isinstance(one, Grow)]
 
 
 def test_trainers_leave_for_a_job_as_long_before_a_pass_as_elements_take_to_end() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.decide.available import wanted
 from bftrainer_slurm.controller.decide.claims import Wanted
-from bftrainer_slurm.controller.decide.parts import Room, offered
+from bftrainer_slurm.controller.decide.parts import Room, offered, refill_gpus
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
@@ -197,6 +197,31 @@ def test_the_plan_gives_out_gpus_with_processors_and_memory_to_match() -> None:
     defaults = replace(given.snapshot.configuration, cpus_per_gpu=4)
     given = replace(given, snapshot=replace(given.snapshot, configuration=defaults))
     assert offered(given, [mine], frozenset(NAMES), ()) == {"n1": 2, "n2": 4, "n3": 4}
+
+
+def test_a_reserve_of_gpus_is_kept_on_few_nodes_and_refilled_down_to_the_least_size() -> None:
+    mine, other = trainer(5, 4, "n1"), trainer(6, 2, "n1", "n2", "n3")
+    busy = {"n1": 1, "n2": 3, "n3": 4, "n4": 8}
+
+    def with_reserve(gpus: int, *jobs: WaitingJob) -> Picture:
+        return replace(seen(jobs, mine, other, busy=busy), reserve_gpus=gpus)
+
+    def given(gpus: int) -> dict[str, int]:
+        return offered(with_reserve(gpus), [mine, other], frozenset(), ())
+
+    def leave(gpus: int) -> list[ElementId]:
+        return [one for end in refill_gpus(with_reserve(gpus)) for one in end.elements]
+
+    assert [given(gpus) for gpus in (0, 4, 6)] == [  # free: one of n1, three of n2, two of n3
+        {"n1": 7, "n2": 5, "n3": 4},
+        {"n1": 7, "n2": 2, "n3": 3},
+        {"n1": 6, "n2": 2, "n3": 2},
+    ]
+    assert leave(6) == []
+    assert leave(7) == [ElementId(6, 1)]
+    assert leave(20) == [ElementId(6, 1), ElementId(6, 2)]  # each trainer keeps one
+    kept = replace(with_reserve(6), kept_gpus={"n2": 2})  # a job comes for two of them
+    assert [end.elements for end in refill_gpus(kept)] == [(ElementId(6, 2),)]
 
 
 def started(
