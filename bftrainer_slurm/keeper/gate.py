@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
@@ -32,7 +31,7 @@ from bftrainer_slurm.keeper.credentials import (
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
 from bftrainer_slurm.keeper.messages import Challenge, Hello, payload
 from bftrainer_slurm.keeper.protocol import ProtocolError
-from bftrainer_slurm.sizes import ANY, Sizes
+from bftrainer_slurm.keeper.trainers import Trainers
 
 _OWNER_UNKNOWN = "whose trainer this is, is not known yet"
 
@@ -50,21 +49,12 @@ class NotAdmittedError(ProtocolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """Who owns a trainer, how many nodes the plan gives it now (0: not known), and may give it."""
-
-    uid: int
-    want: int
-    sizes: Sizes = ANY
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
     """What a member has to prove: that a process of the trainer's owner sent ``text``."""
 
     text: str
     array: int
-    owner: Owner | None  # None: not known yet
+    uid: int | None  # its owner; None: not known yet
 
 
 @dataclass(frozen=True)
@@ -92,9 +82,9 @@ class SiteKey:
 
 
 def _check_job_secret(key: bytes, proof: str, claim: Claim) -> bytes:
-    if claim.owner is None:
+    if claim.uid is None:
         raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True)
-    return _check_secret(secret_of_job(key, claim.array, claim.owner.uid), proof, claim)
+    return _check_secret(secret_of_job(key, claim.array, claim.uid), proof, claim)
 
 
 def _check_secret(secret: bytes, proof: str, claim: Claim) -> bytes:
@@ -123,9 +113,9 @@ class ByMunge:
         if is_secrets_proof(proof):
             return _check_job_secret(self.key, proof, claim)
         key, uid = await self._key_in(proof, claim.text)
-        if claim.owner is None:
+        if claim.uid is None:
             raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True, key)
-        if uid != claim.owner.uid:
+        if uid != claim.uid:
             raise NotAdmittedError("not_owner", "this trainer is somebody else's", False, key)
         return key
 
@@ -162,32 +152,23 @@ class ByMunge:
 
 Voucher = OneUser | SiteKey | ByMunge
 
-REMEMBERED_OWNERS = 20_000
-
 
 @dataclass(slots=True)
 class Gate:
     """Who may join which trainer; ``voucher`` checks the members' proofs."""
 
     voucher: Voucher
-    owners: OrderedDict[int, Owner] = field(default_factory=OrderedDict)
+    trainers: Trainers = field(default_factory=Trainers)
     _doors: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def challenge(self) -> Challenge:
         """Return a new challenge, good for one connection."""
         return Challenge(os.urandom(16).hex(), self.voucher.method)
 
-    def own(self, array: int, owner: Owner) -> None:
-        """Remember who owns this trainer."""
-        self.owners[array] = owner
-        self.owners.move_to_end(array)
-        if len(self.owners) > REMEMBERED_OWNERS:
-            self.owners.popitem(last=False)
-
     def user(self, array: int) -> int:
         """Return the id of the trainer's owner; -1 if it is not known, or for the only user."""
-        owner = self.owners.get(array)
-        return -1 if owner is None or isinstance(self.voucher, OneUser) else owner.uid
+        uid = self.trainers.known(array).uid
+        return -1 if uid is None or isinstance(self.voucher, OneUser) else uid
 
     async def admit(self, challenge: Challenge, hello: Hello, address: str) -> bytes:
         """Check that the member may join the trainer that it names; return the session's key.
@@ -200,7 +181,7 @@ class Gate:
         if len(hello.proof) > MAX_PROOF or not hello.proof.isascii():
             raise NotAdmittedError("bad_proof", f"prove it by {challenge.method}")
         array = hello.identity.array
-        claim = Claim(payload(challenge.nonce, hello), array, self.owners.get(array))
+        claim = Claim(payload(challenge.nonce, hello), array, self.trainers.known(array).uid)
         async with self._doors.setdefault(address, asyncio.Lock()):
             return await self.voucher.check(hello.proof, claim)
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from bftrainer_slurm.keeper.fairness import MUCH_UNSENT, Refusals, Share, Turns, Waiting
-from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError, Owner
+from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError
 from bftrainer_slurm.keeper.messages import (
     Done,
     Hello,
@@ -26,8 +26,9 @@ from bftrainer_slurm.keeper.messages import (
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import Output, Send
-from bftrainer_slurm.keeper.runs import Attempts, Run
+from bftrainer_slurm.keeper.runs import Run
 from bftrainer_slurm.keeper.session import Serve, Session
+from bftrainer_slurm.sizes import ANY, Sizes
 
 FIRST_LINE_S = 5.0  # a connection has this long to say what it wants
 PROOF_S = 10.0  # and a member this long to prove who it is
@@ -57,7 +58,6 @@ class Registry:
     ) -> None:
         self.gate = gate
         self.refusals = Refusals()
-        self.attempts = Attempts()
         self._tell = tell
         self._hold_s, self._hold_until_s = hold_s, _now_s() + hold_s
         self._runs: dict[int, _Running] = {}
@@ -80,14 +80,15 @@ class Registry:
 
     # What the controller asks.
 
-    def own(self, array: int, owner: Owner) -> None:
+    def own(self, array: int, uid: int, want: int, sizes: Sizes = ANY) -> None:
         """The controller says who owns this trainer, and how many nodes the plan gives it."""
-        before = self.gate.owners.get(array)
-        self.gate.own(array, owner)
-        if before is not None and before.uid != owner.uid:
+        trainer = self.gate.trainers.told(array)
+        before = trainer.uid
+        trainer.uid, trainer.want, trainer.sizes = uid, want, sizes
+        if before not in (None, uid):
             self.end(array)
         else:
-            self._in_run(array, lambda run: run.want(owner.want, _now_s(), owner.sizes))
+            self._in_run(array, lambda run: run.want(want, _now_s(), sizes))
 
     async def part(self, array: int, tasks: Collection[int]) -> bool:
         """Let tasks leave at the next boundary; return whether they have left in time."""
@@ -136,11 +137,11 @@ class Registry:
         share.check(array)
         running = self._runs.get(array)
         if running is None:
-            owner = self.gate.owners.get(array, Owner(-1, 0))
+            trainer = self.gate.trainers.known(array)
             # None of its elements can come back if the controller began the run in our time.
-            hold_s = 0.0 if self.attempts.begun(array) else self._hold_s
-            name = self.attempts.name(array)
-            run = Run(name, owner.want, self._hold_until_s, owner.sizes, hold_s)
+            hold_s = 0.0 if trainer.ended else self._hold_s
+            name = trainer.run(array)
+            run = Run(name, trainer.want, self._hold_until_s, trainer.sizes, hold_s)
             running = self._runs[array] = _Running(run, user)
         self._unproven.discard(session)
         session.belong_to(share, array)

@@ -23,55 +23,6 @@ from bftrainer_slurm.keeper.messages import (
 from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Rendezvous, Send
 from bftrainer_slurm.sizes import ANY, Sizes
 
-REMEMBERED_ATTEMPTS = 20_000
-
-
-class Attempts:
-    """How often each trainer has begun, by array id; the last 20,000 that ended are remembered."""
-
-    def __init__(self) -> None:
-        self._ended: dict[int, int] = {}
-        self._finished: dict[int, None] = {}
-        self._first: dict[int, bool] = {}  # true until the first element has come up
-
-    def begin(self, array: int) -> None:
-        """The next element that comes up is the trainer's first, if none has come up here."""
-        self._first.setdefault(array, True)
-        if len(self._first) > REMEMBERED_ATTEMPTS:
-            del self._first[next(iter(self._first))]
-
-    def is_first(self, array: int) -> bool:
-        """Whether the element that comes up now is the trainer's first: true once."""
-        first = self._first.get(array, False)
-        if first:
-            self._first[array] = False
-        return first
-
-    def finish(self, array: int) -> None:
-        """The training has ended well: who begins now has nothing to do."""
-        self._finished[array] = None
-        if len(self._finished) > REMEMBERED_ATTEMPTS:
-            del self._finished[next(iter(self._finished))]
-
-    def finished(self, array: int) -> bool:
-        """Whether the training has ended well, and has not begun anew."""
-        return array in self._finished
-
-    def name(self, array: int) -> str:
-        """Return the id of the trainer's present run."""
-        return f"{array}.{self._ended.get(array, 0) + 1}"
-
-    def begun(self, array: int) -> bool:
-        """Whether the controller has let this trainer begin a run since this keeper started."""
-        return array in self._ended
-
-    def end(self, array: int) -> None:
-        """The trainer's run is over: its next element begins another."""
-        self._finished.pop(array, None)
-        self._ended[array] = self._ended.pop(array, 0) + 1
-        if len(self._ended) > REMEMBERED_ATTEMPTS:
-            del self._ended[next(iter(self._ended))]
-
 
 class Run:
     """One attempt of a trainer.

@@ -18,7 +18,7 @@ from pathlib import Path
 from bftrainer_slurm.keeper import relay
 from bftrainer_slurm.keeper.disclosure import disclosed
 from bftrainer_slurm.keeper.fairness import Places, address_of
-from bftrainer_slurm.keeper.gate import Gate, Owner
+from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
@@ -148,23 +148,24 @@ class Keeper:
 
     async def _obey(self, command: str, numbers: list[int], reader: asyncio.StreamReader) -> bytes:
         """Do what the controller asks; return the answer."""
+        trainers = self.registry.gate.trainers
         match [command, *numbers]:
             case ["publish", int(length)]:
                 await self._take_status(length, reader)
             case ["endrun", int(array)]:
-                self.registry.attempts.end(array)
+                trainers.told(array).end()
                 self.registry.end(array)
             case ["own", int(array), int(uid), int(want)]:
-                self.registry.own(array, Owner(uid, want))
+                self.registry.own(array, uid, want)
             case ["own", int(array), int(uid), int(want), int(step), *_]:
-                self.registry.own(array, Owner(uid, want, Sizes(tuple(numbers[4:]), step)))
+                self.registry.own(array, uid, want, Sizes(tuple(numbers[4:]), step))
             case ["part", int(array), _, *_]:
                 if not await self.registry.part(array, set(numbers[1:])):
                     return b"late\n"
             case ["begin", int(array)]:
-                self.registry.attempts.begin(array)
+                trainers.told(array).begin()
             case ["finish", int(array)]:
-                self.registry.attempts.finish(array)
+                trainers.told(array).finished = True
             case ["lost", int(array), int(task)]:
                 self.registry.lost(array, task)
             case _:
@@ -214,11 +215,12 @@ class Keeper:
     def _hint(self, note: Note) -> bytes:
         answer = b"ok\n"
         if note.kind is NoteKind.UP:
-            attempts = self.registry.attempts
-            first = " first" if attempts.is_first(note.array) else ""
-            over = attempts.finished(note.array)
-            run = f"run {attempts.name(note.array)}{first}\n"
-            answer = b"finished\n" if over else run.encode()
+            trainer = self.registry.gate.trainers.known(note.array)
+            first = " first" if trainer.first else ""
+            if first:
+                trainer.first = False
+            run = f"run {trainer.run(note.array)}{first}\n"
+            answer = b"finished\n" if trainer.finished else run.encode()
         self._tell(note)
         return answer
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from bftrainer_slurm.keeper.credentials import Seal, prove_by_secret, seals
-from bftrainer_slurm.keeper.gate import Gate, OneUser, Owner
+from bftrainer_slurm.keeper.gate import Gate, OneUser
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_KEEPER,
     Challenge,
@@ -53,7 +53,7 @@ def conversation(data: bytes) -> None:
 
 async def _talk(steps: list[bytes], loop: _Loop) -> None:
     keeper = Keeper(Gate(OneUser(_SECRET)), "token")
-    keeper.registry.own(_ARRAY, Owner(0, 2))
+    keeper.registry.own(_ARRAY, 0, 2)
     lines = [_Line(keeper.entrance, number) for number in range(CONNECTIONS)]
     for step in steps:
         if not step:
