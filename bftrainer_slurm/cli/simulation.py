@@ -14,6 +14,7 @@ from typing import Any
 
 from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.dependencies import Dependencies
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.reports import Reform, Report
 from bftrainer_slurm.controller.settings import Settings
@@ -21,7 +22,6 @@ from bftrainer_slurm.controller.state.goodput import NO_LOSS, Loss
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
@@ -159,7 +159,7 @@ def _controller(
     cluster: SimulatedCluster, planner: PlanMaker, settings: Settings, options: ReplayOptions
 ) -> Iterator[Controller]:
     history = History(":memory:")
-    world = World(
+    deps = Dependencies(
         gateway=cluster,
         planner=planner,
         history=history,
@@ -170,7 +170,7 @@ def _controller(
         performance=_Known(cluster, options),
     )
     try:
-        yield Controller(world, settings)
+        yield Controller(deps, settings)
     finally:
         history.close()
 

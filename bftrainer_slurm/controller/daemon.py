@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import KeeperGroups
+from bftrainer_slurm.controller.dependencies import Dependencies
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.feed import Feed
@@ -28,7 +29,6 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.statistics import MeteredGateway
 from bftrainer_slurm.controller.turns import Turns, notify
-from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
 from bftrainer_slurm.keeper.home import find_or_start, private_folder
 from bftrainer_slurm.model import Trainer
@@ -88,22 +88,22 @@ def run(
         find_keeper = partial(find_or_start, state, settings.listen, means=means, shared=shared)
         feed = Feed(find_keeper(), find_keeper)
         history = SharedHistory(state, shared) if shared else History(state / "history.sqlite")
-        world = _world(scope, settings, gateway, planner, history, feed)
+        deps = _dependencies(scope, settings, gateway, planner, history, feed)
         told = "controller in %s mode, gateway %s, keeper at %s, state in %s"
         logger.info(told, scope.mode, gateway.name, feed.keeper[1].address, state)
         feed.start()
         secret = "" if scope.user or not settings.page else key_in(shared or state)
         about, stop = _about(scope, settings, gateway.name), _Stop()
-        Turns(lambda: _begun(world, live), feed, about, live, secret).go_on(stop)
+        Turns(lambda: _begun(deps, live), feed, about, live, secret).go_on(stop)
         feed.stop()
         history.close()
     if stop.interrupted:
         raise KeyboardInterrupt
 
 
-def _begun(world: World, live: LiveSettings) -> Controller:
+def _begun(deps: Dependencies, live: LiveSettings) -> Controller:
     """Return a controller that knows no more than Slurm and the history tell it."""
-    fresh = replace(world, performance=PerformanceModel(world.history.measurements))
+    fresh = replace(deps, performance=PerformanceModel(deps.history.measurements))
     return Controller(fresh, live.settings)
 
 
@@ -117,17 +117,17 @@ def _hear_admin(scope: Scope, live: LiveSettings) -> None:
         logger.warning(told, metrics, metrics)
 
 
-def _world(
+def _dependencies(
     scope: Scope,
     settings: Settings,
     gateway: Gateway,
     planner: Planner,
     history: History,
     feed: Feed,
-) -> World:
+) -> Dependencies:
     """Return what the loop works with, every request counted and paced."""
     pacer = Pacer(settings.rpcs_per_s, time.monotonic, time.sleep)
-    return World(
+    return Dependencies(
         gateway=cast(Gateway, MeteredGateway(gateway, history.counts, pacer.draw)),
         planner=planner,
         history=history,

@@ -14,6 +14,7 @@ from bftrainer_slurm.controller.act.groups import SILENT_S
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, array_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import Made
+from bftrainer_slurm.controller.dependencies import Dependencies
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
@@ -23,10 +24,9 @@ from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.picture import ClusterState
-from bftrainer_slurm.controller.state.registry import Faults, TrainerRegistry
+from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import hear
 from bftrainer_slurm.controller.state.view import TrainerView, note_change
-from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, Place
 
@@ -40,42 +40,42 @@ class Controller:
     """The loop, with what it knows. All of it may be lost without harm: Slurm and the history tell.
 
     ``trouble`` says why the last turn did less than it should, None if it did all. Notes that come
-    before it has ``looked`` for the first time wait until then. It works with its ``world``, knows
+    before it has ``looked`` for the first time wait until then. It works with its ``deps``, knows
     the trainers of its ``registry``, and acted on its last ``decision``.
     """
 
-    def __init__(self, world: World, settings: Settings) -> None:
-        self.world = world
+    def __init__(self, deps: Dependencies, settings: Settings) -> None:
+        self.deps = deps
         self._settings = settings
-        self.schedule = Schedule(settings, world.clock())
+        self.schedule = Schedule(settings, deps.clock())
         self.trouble: str | None = None
         self.looked = False
         self._early: list[NumberedNote] = []
-        self._faults = Faults()
-        self._snapshot = Snapshot(world.clock(), partition=settings.partition, share=settings.share)
+        self._errors = TrainerErrors()
+        self._snapshot = Snapshot(deps.clock(), partition=settings.partition, share=settings.share)
         self.decision = Decision()
         self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
-        self.registry = TrainerRegistry(world.history, settings, self._faults)
-        self._members = MemberNotes(world.history, world.performance)
-        self._cluster = ClusterState(world.history, settings)
+        self.registry = TrainerRegistry(deps.history, settings, self._errors)
+        self._members = MemberNotes(deps.history, deps.performance)
+        self._cluster = ClusterState(deps.history, settings)
         self._decider = Decider(
-            world.planner, world.performance, world.history, settings, self._faults
+            deps.planner, deps.performance, deps.history, settings, self._errors
         )
         self._over: frozenset[int] = frozenset()  # arrays that are gone: the keeper has not heard
-        self._tidy_s = world.clock() + _SURE_S
+        self._tidy_s = deps.clock() + _SURE_S
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
         """Take notes of elements; they may bring the next look forward."""
         if not self.looked:
             self._early += notes
             return
-        now_s = self.world.clock()
+        now_s = self.deps.clock()
         for numbered in notes:
             note, view = numbered.note, self.registry.view(numbered.note.array)
             if note.kind not in OF_MEMBERS:
                 self._take_hint(numbered, view, now_s)
             elif view is not None:
-                with self._faults.of(view.array):
+                with self._errors.of(view.array):
                     reported = self.registry.reported(view.array)
                     state = self._members.take(view, reported, numbered, now_s)
                     self.registry.put({view.array: state})
@@ -91,10 +91,10 @@ class Controller:
                 nothing is lost.
         """
         try:
-            began_s, before = self.world.clock(), self.registry.arrays
+            began_s, before = self.deps.clock(), self.registry.arrays
             due = self._due(began_s)
             self._read(due, began_s)
-            looked_s = self.world.clock()
+            looked_s = self.deps.clock()
             events = self._follow(began_s, looked_s)
             self._cluster.look(self._snapshot, self.registry.views, events, looked_s)
             self._schedule_looks(due, began_s, looked_s)
@@ -108,7 +108,7 @@ class Controller:
             self.introduce()
             self._act((*self.decision.actions, *self._tell_once(set(_ended_by(actions)))))
         except Exception:
-            self.schedule.failed(self.world.clock())
+            self.schedule.failed(self.deps.clock())
             raise
         self.schedule.went_well()
         self.trouble = self.decision.trouble
@@ -123,39 +123,39 @@ class Controller:
 
     def introduce(self) -> None:
         """Tell the keeper whose the trainers are, and how many nodes the plan gives them."""
-        plan, now_s = self.decision.plan, self.world.clock()
+        plan, now_s = self.decision.plan, self.deps.clock()
         for view in self.registry.views:
             planned = plan.assignment.get(str(view.array)) if plan is not None else None
             want = len(view.placed if planned is None else planned)
             sizes = view.sizes_now(now_s)
-            self.world.groups.own(view.array, view.trainer.user, want, sizes)
+            self.deps.groups.own(view.array, view.trainer.user, want, sizes)
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""
-        now_s, made = self.world.clock(), self.decision.made
+        now_s, made = self.deps.clock(), self.decision.made
         if made is not self._explained[0]:
             self._explained = made, {}  # should they fail, then once
             if made is not None:
                 self._explained = made, terms_of(made.problem, made.plan, made.time_s)
         trainers = []
         for view in self.registry.views:
-            with self._faults.of(view.array):
+            with self._errors.of(view.array):
                 trainers.append(self._shown(view, now_s))
         return cluster_status(
-            *(self._snapshot, self.world.history, self.registry, self.decision),
-            *(trainers, self._faults.why),
+            *(self._snapshot, self.deps.history, self.registry, self.decision),
+            *(trainers, self._errors.why),
             controller=controller,
             now_s=now_s,
         )
 
     def _shown(self, view: TrainerView, now_s: float) -> dict[str, Any]:
-        world, array = self.world, view.array
+        deps, array = self.deps, view.array
         return trainer_status(
             view,
-            world.history.tally(array),
+            deps.history.tally(array),
             self.registry.reported(array),
-            self._faults.why.get(array) or self.decision.stuck.get(array),
-            world.performance.known(view, now_s) | {"plan": self._explained[1].get(str(array))},
+            self._errors.why.get(array) or self.decision.stuck.get(array),
+            deps.performance.known(view, now_s) | {"plan": self._explained[1].get(str(array))},
             self._join_notice(view),
             now_s,
         )
@@ -168,19 +168,19 @@ class Controller:
 
     def _read(self, due: frozenset[str], now_s: float) -> None:
         """Read Slurm."""
-        world, before = self.world, self._snapshot.queue.malformed
-        self._snapshot = read(world.gateway, self._snapshot, now_s, due, world.mine)
-        world.pacer.limit = self._snapshot.configuration.rate_limit
+        deps, before = self.deps, self._snapshot.queue.malformed
+        self._snapshot = read(deps.gateway, self._snapshot, now_s, due, deps.mine)
+        deps.pacer.limit = self._snapshot.configuration.rate_limit
         malformed = self._snapshot.queue.malformed
         for array in malformed.keys() - before.keys():
             logger.warning("job %d is not a trainer and left alone: %s", array, malformed[array])
 
     def _follow(self, began_s: float, looked_s: float) -> list[Event]:
         """Bring each trainer's record up to date; return what has happened to elements."""
-        self.world.history.counts.looks.add(max(0.0, looked_s - began_s))
-        self._faults.begin()
+        self.deps.history.counts.looks.add(max(0.0, looked_s - began_s))
+        self._errors.begin()
         had = {view.array: view.places for view in self.registry.views}
-        events = self.registry.look(self._snapshot, self.world.hears())
+        events = self.registry.look(self._snapshot, self.deps.hears())
         self._note_pauses(had, began_s)
         return events
 
@@ -203,35 +203,35 @@ class Controller:
 
         What is known of trainers is dropped with them, and once a day what is old.
         """
-        world, registry = self.world, self.registry
+        deps, registry = self.deps, self.registry
         for one in registry.lost:
-            if world.groups.lost(one):
+            if deps.groups.lost(one):
                 registry.keeper_knows(one)
         if registry.lost:
             self.schedule.again(now_s + SILENT_S)
         arrays = frozenset(one.array for one in self._snapshot.queue.trainers)
         kept = arrays - registry.replaced
         over = (self._over | before) - kept
-        self._over = frozenset(array for array in over if not world.groups.end(array))
-        world.performance.forget(kept)
+        self._over = frozenset(array for array in over if not deps.groups.end(array))
+        deps.performance.forget(kept)
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
-            world.history.forget_old(now_s, arrays)
-            world.history.measurements.forget_too_much(arrays)
+            deps.history.forget_old(now_s, arrays)
+            deps.history.measurements.forget_too_much(arrays)
 
     def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:
         """Remember until when trainers stand still, if their places differ from ``before``."""
         for view in self.registry.views:
-            with self._faults.of(view.array):
-                had, costs = before.get(view.array), self.world.performance.costs(view, now_s)
+            with self._errors.of(view.array):
+                had, costs = before.get(view.array), self.deps.performance.costs(view, now_s)
                 state = note_change(view, had, costs.up_s, costs.down_s, now_s)
                 self.registry.put({view.array: state})
 
     def _act(self, actions: Iterable[Action]) -> None:
-        world, registry, actions = self.world, self.registry, tuple(actions)
-        began_s = world.pacer.clock()
-        asked = registry.ask(_ended_by(actions), world.clock())
-        registry.unask(world.groups.part(asked))
+        deps, registry, actions = self.deps, self.registry, tuple(actions)
+        began_s = deps.pacer.clock()
+        asked = registry.ask(_ended_by(actions), deps.clock())
+        registry.unask(deps.groups.part(asked))
         grown = 0
 
         def note(action: Action, refused: bool) -> None:
@@ -239,23 +239,23 @@ class Controller:
             if isinstance(action, Grow) and not refused:
                 grown += len(action.elements)
             array = array_of(action)
-            registry.put({array: after(registry.state(array), action, refused, world.clock())})
+            registry.put({array: after(registry.state(array), action, refused, deps.clock())})
 
-        again_in_s = execute(actions, world.gateway, world.pacer, world.groups, began_s, note)
+        again_in_s = execute(actions, deps.gateway, deps.pacer, deps.groups, began_s, note)
         if again_in_s is not None:
-            self.schedule.again(world.clock() + again_in_s)
-        self.schedule.grew(grown, world.clock())
+            self.schedule.again(deps.clock() + again_in_s)
+        self.schedule.grew(grown, deps.clock())
 
     def _tell_once(self, ended: Set[ElementId]) -> Iterator[Tell]:
         """Tell trainers whose elements do not train together so in their own output, once.
 
         Or that they are kept at one size. Those that are ``ended`` in this turn hear nothing.
         """
-        now_s = self.world.clock()
+        now_s = self.deps.clock()
         for view in self.registry.views:
             if view.state.notified or view.over:
                 continue
-            with self._faults.of(view.array):
+            with self._errors.of(view.array):
                 apart, running = self._join_notice(view), view.running().keys() - ended
                 if view.state.size.kept_on(now_s) and running:
                     yield Tell((min(running),), f"bftrainer: {why_kept(view.state.size)}")
@@ -268,9 +268,9 @@ class Controller:
                     self.schedule.again(apart.due_s)
 
     def _join_notice(self, view: TrainerView) -> JoinNotice | None:
-        joined, reported = self.world.performance.joined(view), self.registry.reported(view.array)
+        joined, reported = self.deps.performance.joined(view), self.registry.reported(view.array)
         patience_s = self._members.join_times.patience_s
-        return join_notice(view, reported.group, joined, self.world.hears(), patience_s)
+        return join_notice(view, reported.group, joined, self.deps.hears(), patience_s)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note

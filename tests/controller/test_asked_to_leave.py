@@ -92,7 +92,7 @@ def test_it_is_asked_before_it_is_ended_and_that_takes_of_the_budget(
     monkeypatch.setattr(setting.told, "part", asked)
     monkeypatch.setattr(setting.slurm, "shrink", ended)
     pacer = Pacer(0.3, lambda: setting.now_s, lambda _: None)
-    setting.controller.world = replace(setting.controller.world, pacer=pacer)
+    setting.controller.deps = replace(setting.controller.deps, pacer=pacer)
     setting.turn()
     assert " ".join(happened) == happens
     due_in_s = setting.controller.schedule.due_s() - setting.now_s
@@ -101,12 +101,12 @@ def test_it_is_asked_before_it_is_ended_and_that_takes_of_the_budget(
 
 def test_where_the_budget_was_spent_before_it_was_ended() -> None:
     setting = Growing()
-    world = setting.controller.world
-    setting.controller.world = replace(world, pacer=no_credit(setting))
+    deps = setting.controller.deps
+    setting.controller.deps = replace(deps, pacer=no_credit(setting))
     setting.turn()
     assert setting.on() == setting.before
     setting.the_other_goes()
-    setting.controller.world = world
+    setting.controller.deps = deps
     setting.what_was_begun_is_finished()
 
 

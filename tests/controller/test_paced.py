@@ -27,8 +27,8 @@ class Paced(Setting):
         self.slurm.queue_rpcs = 2
         self.slurm.configuration = lambda _: Configuration(rate_limit=limit)  # type: ignore[method-assign]
         metered = cast(Gateway, MeteredGateway(self.slurm, self.history.counts, pacer.draw))
-        world = self.controller.world
-        self.controller.world = replace(world, pacer=pacer, gateway=metered)
+        deps = self.controller.deps
+        self.controller.deps = replace(deps, pacer=pacer, gateway=metered)
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds

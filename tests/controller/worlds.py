@@ -8,6 +8,7 @@ from typing import Any
 
 from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.dependencies import Dependencies
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
@@ -18,7 +19,6 @@ from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
-from bftrainer_slurm.controller.world import World
 from bftrainer_slurm.model import (
     Element,
     ElementId,
@@ -61,7 +61,7 @@ def started(
     hears: Callable[[], bool] = lambda: False,
 ) -> Controller:
     """A controller that has just been started; nothing holds up its commands."""
-    world = World(
+    deps = Dependencies(
         gateway=slurm,
         planner=planner,
         history=history,
@@ -72,7 +72,7 @@ def started(
         performance=performance or PerformanceModel(history.measurements),
         hears=hears,
     )
-    return Controller(world, settings)
+    return Controller(deps, settings)
 
 
 def element(task: int, state: ElementState, node: str | None = None, **more: object) -> Element:

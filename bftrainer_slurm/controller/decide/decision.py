@@ -48,7 +48,7 @@ from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
-from bftrainer_slurm.controller.state.registry import Faults
+from bftrainer_slurm.controller.state.registry import TrainerErrors
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.controller.state.view import TrainerView, without
 from bftrainer_slurm.model import NodeState, Place, nodes_of
@@ -115,7 +115,7 @@ class Decider:
     performance: PerformanceModel
     history: History
     settings: Settings
-    faults: Faults
+    errors: TrainerErrors
     _objective: Objective = field(init=False)
     _planning: Planning = field(init=False)
 
@@ -125,15 +125,15 @@ class Decider:
 
     def decide(self, picture: Picture) -> Decision:
         """Return the actions of this turn; a trainer at fault gets its upkeep, and nothing else."""
-        others = _apart(picture, self.faults.why)
+        others = _apart(picture, self.errors.why)
         try:
             return self._decide(others, picture.views)
         except Exception:
             for view in others.views:
-                with self.faults.of(view.array):
+                with self.errors.of(view.array):
                     _, build, _ = self._without_plan(self._draft(replace(others, views=(view,))))
                     build()
-            if not self.faults.why.keys() & {view.array for view in others.views}:
+            if not self.errors.why.keys() & {view.array for view in others.views}:
                 raise
             return self.decide(picture)
 
@@ -147,7 +147,7 @@ class Decider:
         unused = set(decision.free)  # first by those who leave their nodes again at once
         room = Room(replace(picture, kept_gpus=draft.picture.kept_gpus), off)
         for view in everybody:
-            with self.faults.of(view.array):
+            with self.errors.of(view.array):
                 free = unused
                 if view.trainer.demands.gpus and view.finishing:
                     free = set(room.places(view, snapshot.shared).values())
@@ -230,7 +230,7 @@ class Decider:
     ) -> list[Action]:
         actions: list[Action] = []
         for view in views:
-            with self.faults.of(view.array):
+            with self.errors.of(view.array):
                 actions += decide(view)
         return actions
 

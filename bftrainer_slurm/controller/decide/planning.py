@@ -126,7 +126,7 @@ def _class_name(kind: str, kept_out: Iterable[int], gpus: int) -> str:
 
 def _facts(view: TrainerView, estimate: Estimate, now_s: float) -> Facts:
     record = view.trainer.record
-    last_s = max(view.submit_s, view.state.trained_s)
+    last_s = max(view.submit_s, view.state.had_nodes_s)
     return Facts(
         curve=estimate.curve,
         min_nodes=record.min_nodes,

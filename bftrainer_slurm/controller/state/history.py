@@ -286,6 +286,7 @@ class History:
         """Drop data older than 90 days, except those about ``living`` trainers (array ids)."""
         self.database.write(*old(now_s, living))
         self._stays.clear()
+        self._preemptions = None
 
     def close(self) -> None:
         """Close the file."""

@@ -38,7 +38,7 @@ from bftrainer_slurm.slurm.gateway import GatewayError
 logger = logging.getLogger(__name__)
 
 
-class Faults:
+class TrainerErrors:
     """Why trainers (by array) are left alone in this turn."""
 
     def __init__(self) -> None:
@@ -87,13 +87,13 @@ class TrainerRegistry:
     trainers that cannot be handled. ``replaced`` trainers reuse the array id of another one.
     """
 
-    def __init__(self, history: History, settings: Settings, faults: Faults) -> None:
+    def __init__(self, history: History, settings: Settings, errors: TrainerErrors) -> None:
         self.bad = BadNodes(settings)
         self.out_of_reach: frozenset[str] = frozenset()
         self.replaced: frozenset[int] = frozenset()
         self._history = history
         self._settings = settings
-        self._faults = faults
+        self._errors = errors
         self._records = {array: Record(state) for array, state in _as_left(history).items()}
 
     @property
@@ -183,7 +183,7 @@ class TrainerRegistry:
         self._write(events)
         states: dict[int, TrainerState] = {}
         for trainer in trainers:
-            with self._faults.of(trainer.array):
+            with self._errors.of(trainer.array):
                 last = self._records.get(trainer.array)
                 if last is not None and last.view and last.view.is_of(trainer, last.state):
                     states[trainer.array] = last.state  # no news: the usual case

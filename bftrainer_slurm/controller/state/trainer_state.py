@@ -71,8 +71,8 @@ class TrainerState:
     ``finished_s``. ``refused`` are nodes that Slurm says it cannot have, and until when to believe
     that. ``rests_until_s`` keeps it without nodes after a failure. Until ``paused_until_s`` it
     stands still because its size has changed. ``submit_s`` is when it was submitted, as far as is
-    known, ``trained_s`` when it last had a node. ``notified``: its output says that its elements do
-    not train together, or why it is kept at one ``size``.
+    known, ``had_nodes_s`` when it last had a node. ``notified``: its output says that its elements
+    do not train together, or why it is kept at one ``size``.
     """
 
     elements: Mapping[int, ElementRecord] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class TrainerState:
     wait: Wait | None = None
     paused_until_s: float = 0.0
     submit_s: float = math.inf
-    trained_s: float = 0.0
+    had_nodes_s: float = 0.0
     notified: bool = False
     size: OneSize = UNKNOWN
 

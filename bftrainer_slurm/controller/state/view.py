@@ -270,7 +270,7 @@ def note_change(
     if not had or places == had:
         return state
     if not places:
-        return replace(state, trained_s=now_s)
+        return replace(state, had_nodes_s=now_s)
     until_s = _paused_until_s(view, places - had, now_s, up_s, down_s)
     return replace(state, paused_until_s=max(state.paused_until_s, until_s))
 

@@ -25,7 +25,7 @@ from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
-from bftrainer_slurm.controller.state.registry import Faults
+from bftrainer_slurm.controller.state.registry import TrainerErrors
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
@@ -95,7 +95,7 @@ class Deciding:
     ) -> None:
         self.planner, self.faults, self.performance = (
             planner or Planner(),
-            Faults(),
+            TrainerErrors(),
             OddTrainers(*odd),
         )
         self.decider = Decider(

@@ -53,5 +53,5 @@ def test_a_second_change_does_not_shorten_the_pause_of_the_first() -> None:
 
 
 def test_since_when_a_trainer_has_no_node_is_known() -> None:
-    assert noted(view(HELD), "n1").trained_s == NOW_S
-    assert noted(view(HELD, trained_s=NOW_S - 60)).trained_s == NOW_S - 60
+    assert noted(view(HELD), "n1").had_nodes_s == NOW_S
+    assert noted(view(HELD, had_nodes_s=NOW_S - 60)).had_nodes_s == NOW_S - 60

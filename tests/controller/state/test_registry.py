@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.goodput import Served, Tally
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
-from bftrainer_slurm.controller.state.registry import Faults, TrainerRegistry
+from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import change, release
 from bftrainer_slurm.model import Element, ElementId, ElementState, Place, Trainer
 from tests.controller.worlds import (
@@ -42,7 +42,7 @@ class Looking:
 
     def __init__(self, history: History | None = None) -> None:
         self.history = history or History(":memory:")
-        self.faults = Faults()
+        self.faults = TrainerErrors()
         self.registry = TrainerRegistry(self.history, SETTINGS, self.faults)
         self.now_s = NOW_S - 10
 

@@ -15,7 +15,7 @@ from bftrainer_slurm.slurm.gateway import Gateway
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Dependencies:
     """What the loop works with.
 
     ``mine`` says which trainers this controller runs, ``performance`` knows what they can do,
