@@ -403,6 +403,7 @@ def test_a_script_that_ends_with_0_at_sigterm_holds_nobody_for_its_grace(
         agents.end()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "options", [{}, {"PET_RUN_PATH": "0", "PET_START_METHOD": "spawn"}], ids=["forked", "cold"]
 )

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not SUMMIT.is_dir(), reason=f"no trace in {SUMMI
 def test_quick_makes_a_report_and_a_second_call_runs_only_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quicker = replace(QUICK, part=replace(QUICK.part, nodes=64, hours=2.0))
+    quicker = replace(QUICK, part=replace(QUICK.part, nodes=64, hours=1.0))
     monkeypatch.setattr("experiments.paper.command.QUICK", quicker)
     again = ["--quick", "--only", "4", "--jobs", "1", "--out", str(tmp_path)]
     done = CliRunner().invoke(main, again)

@@ -379,6 +379,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_a_user_writes_forges_nothing(bench: Bench, text: str) -> None:
     array = bench.submit(job_name=text)
