@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import click
 import numpy as np
@@ -20,21 +18,26 @@ from pyarrow import csv, parquet
 
 from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, shown
 from bftrainer_slurm.cli.files import check_file, check_folder, written
+from bftrainer_slurm.cli.gpus import (
+    check_gpus,
+    check_jobs_like,
+    element_gpus_option,
+    gpus_per_node_option,
+    jobs_like_option,
+    parts_planner,
+)
 from bftrainer_slurm.cli.joblogs import made, progress, read, running, tell
-from bftrainer_slurm.cli.options import FILE, FOLDER, count, json_option, number
-from bftrainer_slurm.planner.problem import PlanMaker
+from bftrainer_slurm.cli.options import FILE, FOLDER, count, json_option, number, time_zone
 from bftrainer_slurm.replay.assessment.assess import Assessment, Rates, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
 from bftrainer_slurm.replay.assessment.harvest import SAMPLES, Harvest, HarvestOptions
 from bftrainer_slurm.replay.assessment.report import write_report
 from bftrainer_slurm.replay.assessment.typical import DESCRIPTION, typical_trainers
-from bftrainer_slurm.replay.logs.log import Log, LogOptions
-from bftrainer_slurm.replay.synthetic.gpus import TRACES
+from bftrainer_slurm.replay.logs.log import LogOptions
 from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
 
 SCHEMA = 1
-_PLAN_LIMIT_S = 120.0
 _DATE_DIGITS = 8  # 20240301 is a date: as Unix seconds it would be in 1970
 _LOG, _MADE, _LIVE = "a LOG", "--synthetic", "no LOG"
 _GOES_WITH = {
@@ -54,16 +57,6 @@ _OF_REPLAYS = {
     *("trainers", "at_once", "bf_interval", "samples", "sample_hours"),
     *("price", "watts", "csv_file", "parquet_file", "element_gpus"),
 }
-
-
-def _zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
-    try:
-        return ZoneInfo(value)
-    except (KeyError, ValueError, OSError):
-        name = shown(value)
-        raise click.BadParameter(
-            f"'{name}' is not a time zone; write for example Europe/Berlin.", param=parameter
-        ) from None
 
 
 def _price(
@@ -109,19 +102,8 @@ def _price(
     type=FILE,
     help="Types of the nodes: lines with a node list and a type, from sinfo.",
 )
-@click.option(
-    "--gpus-per-node",
-    help="GPUs of each node that has any, or of each node of a made-up cluster. "
-    "[default: the most that jobs had at once; a made-up cluster: none]",
-    **count("N", 1, 1000),
-)
-@click.option(
-    "--jobs-like",
-    type=click.Choice(TRACES),
-    default=TRACES[0],
-    show_default=True,
-    help="Published trace whose jobs those of a made-up GPU cluster are like.",
-)
+@gpus_per_node_option
+@jobs_like_option
 @click.option(
     "--cpus-per-node",
     help="Count CPUs, because jobs share nodes; each node has this many. "
@@ -137,7 +119,7 @@ def _price(
     "--time-zone",
     "zone",
     metavar="ZONE",
-    callback=_zone,
+    callback=time_zone,
     default="UTC",
     show_default=True,
     help="Time zone of weekdays and hours, and of the log's times if they name none.",
@@ -162,13 +144,7 @@ def _price(
     help="How long each of these parts is. [default: 12, or less if much happens]",
     **number("HOURS", 0, 24 * 400, min_open=True),
 )
-@click.option(
-    "--element-gpus",
-    multiple=True,
-    help="Replay trainers on parts of nodes too, with so many GPUs of each node, beside the same "
-    "on whole nodes. Several: in turn.",
-    **count("N", 1, 1000),
-)
+@element_gpus_option
 @click.option("--no-replay", is_flag=True, help="Show only the holes; replay nothing.")
 @click.option(
     "--price",
@@ -255,11 +231,7 @@ def assess(
     check_folder("--report", report)
     planned = tuple(HarvestOptions(count, bf_interval) for count in at_once)
     replays = None if no_replay else _replays(trainers, planned, sample_hours, samples)
-    context = click.get_current_context()
-    if context.get_parameter_source("jobs_like") is not ParameterSource.DEFAULT and (
-        options.gpus_per_node is None
-    ):
-        fail("--jobs-like is about a made-up GPU cluster; give its --gpus-per-node too")
+    check_jobs_like(options.gpus_per_node)
     if log is not None:
         source, holes = log.name, read(log, options)
     elif synthetic is not None:
@@ -269,8 +241,8 @@ def assess(
     else:
         source, holes = "this cluster", running(options, days)
     tell(holes.notes)
-    _check_gpus(holes, element_gpus)
-    with _planner(element_gpus) as planner:
+    check_gpus(holes, element_gpus)
+    with parts_planner(element_gpus) as planner:
         if replays is not None:
             replays = replace(replays, element_gpus=element_gpus, planner=planner)
         rounds = len(planned) + replays.in_parts if replays else 0
@@ -286,34 +258,6 @@ def assess(
     _print(found, report if files_written[-1] else None, as_json)
     if not all(files_written):
         raise SystemExit(BAD_INPUT)
-
-
-def _check_gpus(log: Log, element_gpus: tuple[int, ...]) -> None:
-    """Refuse elements that fit on no node."""
-    if not element_gpus:
-        return
-    if log.free_gpus is None:
-        fail(
-            "--element-gpus: the log does not tell which nodes have GPUs; it needs NodeList, and "
-            "AllocTRES or ReqTRES with gres/gpu (a made-up cluster: --gpus-per-node)"
-        )
-    most = int(log.free_gpus.has.max())
-    if max(element_gpus) > most:
-        fail(f"--element-gpus {max(element_gpus)}: no node has more than {most} GPUs")
-
-
-@contextmanager
-def _planner(element_gpus: tuple[int, ...]) -> Iterator[PlanMaker | None]:
-    """Start a planner if one is needed."""
-    if not element_gpus:
-        yield None
-        return
-    from bftrainer_slurm.planner.solver import Planner  # loads the solver: only where asked
-
-    # So much time that no plan is cut off: the same log gives the same figures.
-    with Planner(time_limit_s=_PLAN_LIMIT_S) as planner:
-        planner.warm_up()
-        yield planner
 
 
 def _refuse_idle_options(place: str, no_replay: bool, report: Path | None) -> None:

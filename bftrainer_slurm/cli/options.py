@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
+
+from bftrainer_slurm.cli.common import shown
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -42,3 +46,14 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
     if value is not None and not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a finite number.", param=parameter)
     return value
+
+
+def time_zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
+    """Return the time zone of this name."""
+    try:
+        return ZoneInfo(value)
+    except (KeyError, ValueError, OSError):
+        name = shown(value)
+        raise click.BadParameter(
+            f"'{name}' is not a time zone; write for example Europe/Berlin.", param=parameter
+        ) from None

@@ -6,25 +6,38 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, shown
 from bftrainer_slurm.cli.files import check_folder, written
-from bftrainer_slurm.cli.joblogs import progress
-from bftrainer_slurm.cli.options import FOLDER, count, json_option, number
+from bftrainer_slurm.cli.gpus import (
+    check_gpus,
+    element_gpus_option,
+    gpus_per_node_option,
+    jobs_like_option,
+    parts_planner,
+)
+from bftrainer_slurm.cli.joblogs import made, progress, read, tell
+from bftrainer_slurm.cli.options import FILE, FOLDER, count, json_option, number, time_zone
 from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, Watched
 from bftrainer_slurm.cli.simulation import replay as replay_trace
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.planner.problem import Plan
 from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.replay.assessment.gpus import gpus_document, gpus_rows
+from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours, compare, free_hours
 from bftrainer_slurm.replay.assessment.typical import typical_trainers
 from bftrainer_slurm.replay.cluster import Moment
 from bftrainer_slurm.replay.figures import document, table
-from bftrainer_slurm.replay.logs.holes import select
+from bftrainer_slurm.replay.logs.hardware import GpuUse
+from bftrainer_slurm.replay.logs.holes import select, trace_of_holes
+from bftrainer_slurm.replay.logs.log import Log, LogOptions
 from bftrainer_slurm.replay.synthetic.schedule import simulate
 from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
 from bftrainer_slurm.replay.timeline import Timeline
@@ -33,6 +46,7 @@ from bftrainer_slurm.replay.trainers import TrainersError, TrainerSpec, read_tra
 
 SCHEMA = 1
 _MOST = 10_000
+_LOOK_S = 30.0  # on parts of nodes, if --look-every does not say so; as assess does
 
 
 @click.command()
@@ -50,6 +64,23 @@ _MOST = 10_000
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Trainers in JSON, see 'bftrainer help files'. [default: made-up ones that never end]",
+)
+@click.option(
+    "--log",
+    type=FILE,
+    help="Use the idle nodes of a centre's log instead, as 'bftrainer assess' reads it.",
+)
+@gpus_per_node_option
+@jobs_like_option
+@element_gpus_option
+@click.option(
+    "--time-zone",
+    "zone",
+    metavar="ZONE",
+    callback=time_zone,
+    default="UTC",
+    show_default=True,
+    help="Time zone of the log's times if they name none.",
 )
 @click.option("--nodes", help="Use only the first K nodes, by name.", **count("K", 1))
 @click.option(
@@ -120,6 +151,11 @@ _MOST = 10_000
 def replay(
     events: Path | None,
     synthetic: str | None,
+    log: Path | None,
+    gpus_per_node: int | None,
+    jobs_like: str,
+    element_gpus: tuple[int, ...],
+    zone: tzinfo,
     trainers: Path | None,
     nodes: int | None,
     from_s: float | None,
@@ -146,6 +182,7 @@ def replay(
     \b
     Examples:
       bftrainer replay --synthetic 200:0.9
+      bftrainer replay --log jobs.txt --element-gpus 1 --element-gpus 4
       bftrainer replay --events week1.parquet --trainers hpo.json --nodes 1024 --json
     """
     options = ReplayOptions(**how)
@@ -153,7 +190,14 @@ def replay(
         find(options.objective)
     with fail_on(TrainersError, begin="--trainers "):
         listed = read_trainers(trainers) if trainers else typical_trainers(options.at_once)
-    trace = _trace(events, synthetic, nodes, from_s, hours)
+    _refuse_idle_options(events, synthetic, log)
+    asked = LogOptions(gpus_per_node=gpus_per_node, zone=zone, from_s=from_s)
+    of_log = _log(log, synthetic, hours, asked, jobs_like)
+    if of_log is None:
+        trace = _trace(events, synthetic, nodes, from_s, hours)
+    else:
+        check_gpus(of_log, element_gpus)
+        trace = _trace_of(of_log, nodes, f"--log {log}" if log else f"--synthetic {synthetic}")
     wanted = _submitted(listed, trainers, trace, backlog) * repeat
     check_folder("--report", report)
     timeline = Timeline()
@@ -176,17 +220,92 @@ def replay(
         click.echo(f"note: {len(greedy)} plans were greedy: {greedy[-1]}", err=True)
     if found.outcome.trainers_done == len(wanted):
         click.echo("note: all trainers ended too early, so U says little; see --repeat", err=True)
+    of_gpus = None if nodes else _gpus(of_log, listed[: options.at_once], element_gpus, how)
+    known = gpus_document(*of_gpus) if of_gpus else None
+    rows = gpus_rows(*of_gpus) if of_gpus else []
     if as_json:
-        print_json({"schema": SCHEMA, **document(found)})
+        print_json({"schema": SCHEMA, **document(found), "gpus": known})
     else:
-        click.echo(table(found))
+        click.echo("\n".join([table(found), *(f"{name:<19}{text}" for name, text in rows)]))
+    for caveat in () if of_log is None else of_log.caveats:
+        click.echo(f"note: {caveat}", err=True)
     if report is not None:
         from bftrainer_slurm.replay.page import write_page  # loads matplotlib: only where asked
 
-        write = partial(write_page, figures=document(found), timeline=timeline)
+        figures = document(found)
+        write = partial(write_page, figures=figures, timeline=timeline, gpus=known, rows=rows)
         if not written("--report", report, write):
             raise SystemExit(BAD_INPUT)
         click.echo(f"report: {shown(report / 'replay.html', 400)}", err=True)
+
+
+def _refuse_idle_options(events: Path | None, synthetic: str | None, log: Path | None) -> None:
+    """Refuse options that would change nothing, or what they would change cannot be seen."""
+    if sum(one is not None for one in (events, synthetic, log)) != 1:
+        fail("give either --events FILE, --log FILE or --synthetic NODES")
+    context = click.get_current_context()
+    given = {
+        str(option.name)
+        for option in context.command.params
+        if context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
+    }
+    gpus = "gpus_per_node" in given
+    if events is not None and given & {"gpus_per_node", "element_gpus"}:
+        fail("events say nothing of GPUs; give a --log, or leave out the options about GPUs")
+    if synthetic is None and "jobs_like" in given:
+        fail("--jobs-like goes with --synthetic only; leave it out")
+    if not gpus and "jobs_like" in given:
+        fail("--jobs-like is about a made-up GPU cluster; give its --gpus-per-node too")
+    if synthetic is not None and "element_gpus" in given and not gpus:
+        fail("--element-gpus: the made-up cluster has no GPUs; give its --gpus-per-node too")
+    if log is None and "zone" in given:
+        fail("--time-zone goes with --log only; leave it out")
+    if synthetic is not None and gpus and "from_s" in given:
+        fail("--from: a made-up GPU cluster has no earlier part; leave it out")
+    if "element_gpus" in given and "nodes" in given:
+        fail("--element-gpus counts the GPUs of all nodes; leave out --nodes")
+
+
+def _log(
+    log: Path | None, synthetic: str | None, hours: float | None, asked: LogOptions, jobs_like: str
+) -> Log | None:
+    """Return the log whose idle nodes are the holes; None where they come from elsewhere."""
+    if synthetic is not None and asked.gpus_per_node is not None:
+        days = (hours or 24.0) / 24
+        return made(synthetic, days, asked.min_hole_s, asked.gpus_per_node, jobs_like)
+    if log is None:
+        return None
+    if hours is not None and asked.from_s is not None:
+        asked = replace(asked, to_s=asked.from_s + 3600.0 * hours)
+    found = read(log, asked)
+    if hours is not None and asked.from_s is None:  # its begin was not known before
+        begin_s, end_s = found.from_s, min(found.to_s, found.from_s + 3600.0 * hours)
+        found = read(log, replace(asked, from_s=begin_s, to_s=end_s))
+    tell(found.notes)
+    return found
+
+
+def _trace_of(log: Log, nodes: int | None, source: str) -> Trace:
+    with fail_on(TraceError, begin=f"{source}: "):
+        return select(trace_of_holes(log.holes, log.from_s, log.to_s), nodes, None, None)
+
+
+def _gpus(
+    log: Log | None,
+    trainers: tuple[TrainerSpec, ...],
+    element_gpus: tuple[int, ...],
+    how: dict[str, Any],
+) -> tuple[GpuUse | None, FreeHours | None, Compared | None]:
+    """Return what GPUs do, and the same trainers on whole nodes and on parts of nodes."""
+    if log is None or log.free_gpus is None:
+        return None, None, None
+    compared, gpus = None, log.free_gpus
+    with parts_planner(element_gpus) as planner:
+        if planner is not None:
+            every_s = how["look_every_s"] or _LOOK_S
+            spans = [(gpus.from_s, gpus.to_s)]
+            compared = compare(gpus, spans, trainers, element_gpus, planner, every_s)
+    return log.gpu_use, free_hours(gpus), compared
 
 
 def _trace(
@@ -196,8 +315,6 @@ def _trace(
     from_s: float | None,
     hours: float | None,
 ) -> Trace:
-    if (events is None) == (synthetic is None):
-        fail("give either --events FILE or --synthetic NODES")
     source = f"--synthetic {synthetic}" if events is None else f"--events {events}"
     with fail_on(TraceError, begin="--events "):  # it names the file
         found = None if events is None else read_events(events)

@@ -382,7 +382,7 @@ def _held(instance: Instance, names: Sequence[str]) -> list[frozenset[str]]:
 
 
 def _nodes_at(index: int, places: Sequence[int], names: Sequence[str]) -> frozenset[str]:
-    if max(places, default=0) >= len(names) or len(set(places)) != len(places):
+    if any(place >= len(names) for place in places) or len(set(places)) != len(places):
         raise ValueError(
             f"trainers[{index}]: held must have different whole numbers below {len(names)}"
         )

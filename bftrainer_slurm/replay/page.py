@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,23 @@ from bftrainer_slurm.replay.html import picture, rendered, write_pages
 from bftrainer_slurm.replay.timeline import Timeline
 
 
-def write_page(folder: Path, figures: dict[str, Any], timeline: Timeline) -> Path:
-    """Write ``replay.html`` and ``replay.json`` into a folder; return the first. Raises OSError."""
-    rows = list(_rows(figures))
+def write_page(
+    folder: Path,
+    figures: dict[str, Any],
+    timeline: Timeline,
+    gpus: dict[str, Any] | None = None,
+    rows: Sequence[tuple[str, str]] = (),
+) -> Path:
+    """Write ``replay.html`` and ``replay.json`` into a folder; return the first.
+
+    ``gpus`` are figures of GPUs, if they are known, and ``rows`` the same in words.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    rows = [*_rows(figures), *rows]
     page = rendered("replay.html", {}, figures=figures, rows=rows, picture=_picture(timeline))
-    return write_pages(folder, "replay", page, figures)
+    return write_pages(folder, "replay", page, figures | {"gpus": gpus})
 
 
 def _rows(figures: dict[str, Any]) -> list[tuple[str, str]]:

@@ -114,11 +114,17 @@ def test_of_a_plan(tmp_path: Path) -> None:
     assert differences("plan", printed("plan", str(written(tmp_path, MOVES)), "--json")) == []
 
 
-def test_of_a_replay() -> None:
-    assert (
-        differences("replay", printed("replay", "--synthetic", "20:0.9", "--hours=1", "--json"))
-        == []
+def test_of_a_replay(tmp_path: Path) -> None:
+    log = tmp_path / "jobs.txt"
+    log.write_text(GPU_JOBS)
+    told = (
+        printed("replay", "--synthetic", "20:0.9", "--hours=1", "--json"),
+        printed(
+            *("replay", "--log", str(log), "--from=1000", "--hours=1", "--at-once=1"),
+            *("--element-gpus=1", "--json"),
+        ),
     )
+    assert differences("replay", *told) == []
 
 
 def test_of_an_assessment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,7 +183,8 @@ def assess(
         at_once = max(one.at_once for one in wanted.planned)
         backfill_s = wanted.planned[0].backfill_s
         trainers, sizes, planner = wanted.trainers[:at_once], wanted.element_gpus, wanted.planner
-        compared = compare(log.free_gpus, samples, trainers, sizes, planner, backfill_s, advance)
+        spans = [(one.from_s, one.to_s) for one in samples]
+        compared = compare(log.free_gpus, spans, trainers, sizes, planner, backfill_s, advance)
     found = Assessment(
         source, log, zone, statistics, reasons, wanted.described, tuple(samples), tuple(done)
     )

@@ -9,8 +9,9 @@ from typing import Any
 
 from bftrainer_slurm.replay.assessment.assess import Assessment, Summary, Worth
 from bftrainer_slurm.replay.assessment.felt import Felt, felt
+from bftrainer_slurm.replay.assessment.gpus import gpus_document, gpus_rows
 from bftrainer_slurm.replay.assessment.harvest import Replayed
-from bftrainer_slurm.replay.assessment.parts import Compared
+from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours
 from bftrainer_slurm.replay.assessment.reasons import Reasons
 from bftrainer_slurm.replay.assessment.words import (
     amount,
@@ -21,7 +22,6 @@ from bftrainer_slurm.replay.assessment.words import (
     printable,
 )
 from bftrainer_slurm.replay.logs.hardware import GpuUse
-from bftrainer_slurm.replay.parts import PartsResult
 
 _FIGURES = (
     *("hours", "machine_nodes", "idle_node_hours", "idle_share", "mean_idle_nodes", "holes"),
@@ -41,7 +41,7 @@ def document(assessment: Assessment) -> dict[str, Any]:
         "lengths": [asdict(one) | {"to_s": _number(one.to_s)} for one in figures.lengths],
         "mean_idle_nodes_by_hour": [list(map(_number, day)) for day in figures.by_hour.tolist()],
         "reasons": None if assessment.reasons is None else asdict(assessment.reasons),
-        "gpus": _gpus_document(assessment),
+        "gpus": gpus_document(*_of_gpus(assessment)),
         "summaries": [
             asdict(one) | {"worth": asdict(assessment.worth(one))} for one in assessment.summaries
         ],
@@ -51,18 +51,10 @@ def document(assessment: Assessment) -> dict[str, Any]:
     }
 
 
-def _gpus_document(assessment: Assessment) -> dict[str, Any] | None:
-    """GPUs in nodes that had a job, and all that no ordinary job had; null: not known."""
-    use, free, compared = assessment.log.gpu_use, assessment.free_gpus, assessment.compared
-    if use is None:
-        return None
-    found: dict[str, Any] = asdict(use)
-    if free is not None:
-        found |= {"free_hours": free.total, "free_in_idle_nodes_hours": free.idle_nodes}
-        found["fit_hours"] = {str(size): hours for size, hours in free.fit.items()}
-    if compared is not None:
-        found["compared"] = asdict(compared) | {"times_training": compared.times_training}
-    return found
+def _of_gpus(
+    assessment: Assessment,
+) -> tuple[GpuUse | None, FreeHours | None, Compared | None]:
+    return assessment.log.gpu_use, assessment.free_gpus, assessment.compared
 
 
 def _replay(one: Replayed) -> dict[str, Any]:
@@ -116,7 +108,8 @@ def table(assessment: Assessment) -> str:
             f"{between(one.from_s, one.to_s):<20}{one.holes:>10,}"
             f"{amount(one.node_hours):>13}{percent(share):>9}"
         )
-    known = (*_reasons(assessment.reasons), *_gpus(log.gpu_use, assessment))
+    gpus = [f"{name:<17}{text}" for name, text in gpus_rows(*_of_gpus(assessment))]
+    known = (*_reasons(assessment.reasons), *(("", *gpus) if gpus else ()))
     return "\n".join([*lines, *known, *_harvested(assessment)])
 
 
@@ -130,52 +123,6 @@ def _reasons(found: Reasons | None) -> list[str]:
         hours = "".join(f"{amount(one.node_hours[why.name.lower()]):>10}" for why in found.seen)
         lines.append(f"{printable(one.what)[:23]:<24}{hours}")
     return [*lines, *(f"{one.name.lower() + ':':<10}{one.value}" for one in found.seen)]
-
-
-def _gpus(use: GpuUse | None, assessment: Assessment) -> list[str]:
-    """GPUs that are idle in nodes in use: separate from all other figures."""
-    if use is None:
-        return []
-    lines = [
-        "",
-        f"GPUs             {amount(use.idle_hours)} GPU-hours idle in nodes that had a job, beside "
-        f"{amount(use.allocated_hours)} allocated",
-        f"                 ({use.gpus:,} in {use.nodes:,} nodes; no other figure has them: "
-        "trainers take whole nodes)",
-    ]
-    free = assessment.free_gpus
-    if free is not None and free.used_nodes > 0:
-        fit = ", ".join(
-            f"{percent(hours / free.used_nodes)} for {size}" for size, hours in free.fit.items()
-        )
-        lines += [
-            f"free GPUs        {amount(free.total)} GPU-hours, "
-            f"{percent(free.used_nodes / free.total)} of them in nodes that had a job",
-            f"                 of these, elements find room, by their GPUs: {fit}",
-        ]
-    return [*lines, *_compared(assessment.compared)]
-
-
-def _compared(found: Compared | None) -> list[str]:
-    """What the same trainers have on whole nodes, and on parts of nodes."""
-    if found is None:
-        return []
-    sizes = ", ".join(map(str, found.element_gpus))
-    lines = [
-        f"whole nodes      {_used_gpus(found.whole)}",
-        f"parts of nodes   {_used_gpus(found.parts)} ({sizes} GPUs of a node)",
-    ]
-    if found.times_training is not None:
-        lines.append(f"                 {found.times_training:.2f} times as much training")
-    return lines
-
-
-def _used_gpus(result: PartsResult) -> str:
-    share = result.used_hours / result.free_hours if result.free_hours else math.nan
-    return (
-        f"{percent(share)} of {amount(result.free_hours)} free GPU-hours used, "
-        f"{result.reclaimed:,} elements ended for jobs"
-    )
 
 
 def _harvested(assessment: Assessment) -> list[str]:

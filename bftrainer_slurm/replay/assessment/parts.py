@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bftrainer_slurm.planner.problem import PlanMaker
-from bftrainer_slurm.replay.assessment.harvest import Sample
 from bftrainer_slurm.replay.logs.gpus import FreeGpus
 from bftrainer_slurm.replay.parts import PartsResult, replay_parts, scaled
 from bftrainer_slurm.replay.trainers import TrainerSpec
@@ -55,22 +54,22 @@ def free_hours(gpus: FreeGpus) -> FreeHours:
 
 def compare(
     gpus: FreeGpus,
-    samples: Sequence[Sample],
+    spans: Sequence[tuple[float, float]],
     trainers: Sequence[TrainerSpec],
     element_gpus: tuple[int, ...],
     planner: PlanMaker,
     every_s: float,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Compared:
-    """Replay the samples twice; calls ``advance`` after each replay."""
+    """Replay these times (Unix seconds, from and to) twice; calls ``advance`` after each replay."""
     most = int(gpus.has.max())
     in_turn = tuple(element_gpus[at % len(element_gpus)] for at in range(len(trainers)))
     results = []
     for each in ((0,) * len(trainers), in_turn):
         specs = [scaled(one, size, most) for one, size in zip(trainers, each, strict=True)]
         done = []
-        for sample in samples:
-            part = gpus.between(sample.from_s, sample.to_s)
+        for span in spans:
+            part = gpus.between(*span)
             done.append(replay_parts(part, specs, each, planner, every_s))
             advance(1)
         results.append(_sum(done))

@@ -1,0 +1,72 @@
+"""What ``assess`` and ``replay`` share about GPUs: options, refusals, and the planner for parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from click.core import ParameterSource
+
+from bftrainer_slurm.cli.common import fail
+from bftrainer_slurm.cli.options import count
+from bftrainer_slurm.planner.problem import PlanMaker
+from bftrainer_slurm.replay.logs.log import Log
+from bftrainer_slurm.replay.synthetic.gpus import TRACES
+
+_PLAN_LIMIT_S = 120.0  # no plan is cut off: the same log gives the same figures
+
+gpus_per_node_option = click.option(
+    "--gpus-per-node",
+    help="GPUs of each node that has any, or of each node of a made-up cluster. "
+    "[default: the most that jobs had at once; a made-up cluster: none]",
+    **count("N", 1, 1000),
+)
+jobs_like_option = click.option(
+    "--jobs-like",
+    type=click.Choice(TRACES),
+    default=TRACES[0],
+    show_default=True,
+    help="Published trace whose jobs those of a made-up GPU cluster are like.",
+)
+element_gpus_option = click.option(
+    "--element-gpus",
+    multiple=True,
+    help="Replay trainers on parts of nodes too, with so many GPUs of each node, beside the same "
+    "on whole nodes. Several: in turn.",
+    **count("N", 1, 1000),
+)
+
+
+def check_jobs_like(gpus_per_node: int | None) -> None:
+    """Refuse ``--jobs-like`` where no GPU cluster is made up."""
+    source = click.get_current_context().get_parameter_source("jobs_like")
+    if source is not ParameterSource.DEFAULT and gpus_per_node is None:
+        fail("--jobs-like is about a made-up GPU cluster; give its --gpus-per-node too")
+
+
+def check_gpus(log: Log, element_gpus: tuple[int, ...]) -> None:
+    """Refuse elements that fit on no node."""
+    if not element_gpus:
+        return
+    if log.free_gpus is None:
+        fail(
+            "--element-gpus: the log does not tell which nodes have GPUs; it needs NodeList, and "
+            "AllocTRES or ReqTRES with gres/gpu (a made-up cluster: --gpus-per-node)"
+        )
+    most = int(log.free_gpus.has.max())
+    if max(element_gpus) > most:
+        fail(f"--element-gpus {max(element_gpus)}: no node has more than {most} GPUs")
+
+
+@contextmanager
+def parts_planner(element_gpus: tuple[int, ...]) -> Iterator[PlanMaker | None]:
+    """Start a planner if one is needed."""
+    if not element_gpus:
+        yield None
+        return
+    from bftrainer_slurm.planner.solver import Planner  # loads the solver: only where asked
+
+    with Planner(time_limit_s=_PLAN_LIMIT_S) as planner:
+        planner.warm_up()
+        yield planner
