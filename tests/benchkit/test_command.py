@@ -8,7 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from runpy import run_path
 
 import click
 import pytest
@@ -110,6 +112,32 @@ TOOLS = ("bench-scale", "chaos", "paper")
 def test_a_tool_is_run_by_its_name(name: str) -> None:
     done = run_tool(name, "--help")
     assert done.stdout.startswith(f"Usage: run {name} ")
+
+
+BAD = (
+    *(("bench-impact", words) for words in ("--jobs=0", "--nodes=1", "--seed=x", "--load=0.06")),
+    *(("bench-impact", words) for words in ("--set=x", "--trainers=x", "more")),
+    ("bench-planner", "--limit=0"),
+    ("bench-scale", "--nodes=100 --elements=100"),
+    *(("chaos", words) for words in ("--fault=no-such", "--minutes=-1", "--failover=-1")),
+    ("chaos", "--seed=x"),
+    *(("fuzz", words) for words in ("--target=nothing", "--seconds=0", "--seed=-1", "now")),
+    ("lanes", "fast"),
+    ("paper", "--quick --out=."),  # whose results cannot be read
+)
+
+
+@pytest.mark.parametrize(("name", "words"), BAD)
+def test_a_bad_call_is_refused_in_one_line(
+    name: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results.json").write_text("nonsense")
+    monkeypatch.chdir(tmp_path)
+    tools = run_path(str(REPO / "scripts" / "run"))["TOOLS"]
+    done = CliRunner().invoke(import_module(tools[name]).main, words.split())
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    assert done.stderr.splitlines()[-1].startswith(("Error: ", "paper: "))
+    assert isinstance(done.exception, SystemExit)
 
 
 @pytest.mark.parametrize("name", ["", "no-such"])

@@ -48,22 +48,3 @@ def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
         bench.kill()
     wait_until(lambda: not processes_with(f"SLURM_CONF={folder}/slurm.conf"))  # in a moment
     assert not folder.exists()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--jobs", "0"),
-        ("--nodes", "1"),
-        ("--seed", "x"),
-        ("--load", "0.06"),
-        ("--set", "x"),
-        ("--trainers", "x"),
-        ("more",),
-    ],
-)
-def test_a_bad_call_is_refused_in_one_line(options: tuple[str, ...]) -> None:
-    done = run_tool("bench-impact", *options)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("Error: ")

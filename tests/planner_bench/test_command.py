@@ -12,9 +12,3 @@ def test_quick_prints_the_tables() -> None:
     assert any(row[:2] == ["5x16", "1"] and row[-4:] == ["1", "of", "1", "equal"] for row in words)
     assert any(row[:3] == ["10x64", "fresh", "2"] for row in words)
     assert any(row[:3] == ["10x64", "stream", "2"] for row in words)
-
-
-def test_a_limit_of_nothing_is_refused() -> None:
-    done = run_tool("bench-planner", "--limit", "0")
-    assert done.returncode == 2
-    assert "--limit" in done.stderr

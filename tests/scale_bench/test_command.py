@@ -15,7 +15,7 @@ from scripts.labcluster.waiting import wait_until
 from scripts.scale_bench.course import Size
 from scripts.scale_bench.measure import Found, measure
 from scripts.scale_bench.report import phase, tables
-from tests.tools import run_tool, tool
+from tests.tools import tool
 
 SIZE = Size(nodes=200, trainers=10, elements=100, minutes=0.2, seed=1, bf_interval_s=1)
 SOON = Settings(queue_interval_s=1.0, nodes_interval_s=2.0, reservations_interval_s=5.0)
@@ -64,12 +64,6 @@ def test_the_table_says_what_is_simulated_and_names_each_phase(found: Found) -> 
     text = "\n".join(tables(found))
     assert "a real one of this size cannot be had here" in text
     assert all(one.name in text for one in found.phases)
-
-
-def test_more_elements_than_fit_are_refused() -> None:
-    done = run_tool("bench-scale", "--nodes=100", "--elements=100")
-    assert done.returncode == 2
-    assert "--elements 100" in done.stderr
 
 
 def test_nothing_is_left_behind_when_it_is_stopped(tmp_path: Path) -> None:
