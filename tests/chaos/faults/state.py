@@ -56,14 +56,21 @@ def _make_old(world: World) -> Course:
 
 
 def make_first_version(history: Path) -> None:
-    """Remove from a history file all that later versions have added."""
+    """Make a history file as the first version had it; what it alone had is empty."""
     with (
         contextlib.closing(sqlite3.connect(":memory:")) as first,
         contextlib.closing(sqlite3.connect(history)) as database,
     ):
         first.executescript(UPGRADES[0])
-        for table, column in _columns(database) - _columns(first):
-            database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        now, then = _columns(database), _columns(first)
+        for table in {table for table, _ in now} - {table for table, _ in then}:
+            database.execute(f"DROP TABLE {table}")
+        for table, column in now - then:
+            if table in {table for table, _ in then}:
+                database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        for table, column in then - now:
+            if table in {table for table, _ in now}:
+                database.execute(f"ALTER TABLE {table} ADD COLUMN {column} NOT NULL DEFAULT ''")
         database.execute(f"PRAGMA user_version={FIRST}")
         database.commit()
 

@@ -15,6 +15,7 @@ from bftrainer_slurm.controller.state.statistics import Preemption
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.stories import told
+from tests.chaos.faults.state import make_first_version
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY, NOW_S, trainer
 
@@ -149,6 +150,18 @@ def test_a_history_of_a_version_before_is_brought_up_to_date(tmp_path: Path, ver
     assert after.measurements.reform(12) is None
     assert after.meet(13, "0000000a", 200.0) == "it fails"
     assert after.trouble is None
+
+
+def test_chaos_makes_a_file_of_the_first_version_that_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    before = History(path)
+    before.begin_stay(FIRST, "n1", 100.0)
+    before.add_progress(12, 100.0, 5.0)
+    before.close()
+    make_first_version(path)
+    after = History(path)
+    assert after.open_stays() == {FIRST: "n1"}
+    assert after.samples(12) == (5.0, 100.0)
 
 
 def test_a_history_of_a_later_version_is_refused(tmp_path: Path) -> None:
