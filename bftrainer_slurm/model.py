@@ -256,7 +256,7 @@ class WaitingJob:
     ``partition`` may name several. ``minutes`` is its time limit, None if unknown. ``count`` is how
     many tasks of an array wait in this one record. ``for_nodes``: it waits for nothing else.
     ``gpus`` and ``cpus`` are what it takes of each node where jobs share nodes; 0 of both: it may
-    need whole nodes.
+    need whole nodes. ``tasks_said``: its user said how many tasks it has.
     """
 
     job_id: int
@@ -273,6 +273,7 @@ class WaitingJob:
     for_nodes: bool = True
     gpus: int = 0
     cpus: int = 0
+    tasks_said: bool = False
 
     @property
     def takes_parts(self) -> bool:

@@ -187,6 +187,7 @@ static void put_job(const job_info_t *job, time_t now)
     put_number(job->num_cpus);
     put_gres(job);
     put_text(job->shared == 0 ? "NO" : "OK"); /* as squeue: whether it has its nodes for itself */
+    put_text((job->bitflags & JOB_NTASKS_SET) ? "yes" : NULL);
     putchar_unlocked('\n');
 }
 

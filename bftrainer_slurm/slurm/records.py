@@ -397,6 +397,7 @@ def _waiting_job(row: JobRow, count: int, share: bool) -> WaitingJob:
         for_nodes=row.reason in _FOR_NODES or row.reason.startswith(_BEHIND),
         gpus=_gpus_of_part(row) if share else 0,
         cpus=_cpus_of_part(row) if share else 0,
+        tasks_said=row.tasks_said == "yes",
     )
 
 

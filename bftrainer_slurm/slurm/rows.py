@@ -48,6 +48,7 @@ class JobRow:
     cpus: str = ""  # in all: of a running job those that it got
     gres: str = ""
     shared: str = ""  # OK where it takes parts of nodes; NO where it has them for itself
+    tasks_said: str = ""  # "yes" where its user said how many tasks; squeue does not tell it
 
 
 def readable(text: str) -> str:
@@ -93,6 +94,7 @@ def _job_row(
     cpus: str = "",
     gres: str = "",
     shared: str = "",
+    tasks_said: str = "",
 ) -> JobRow:
     return JobRow(
         job_id=int(job_id),
@@ -124,6 +126,7 @@ def _job_row(
         cpus=cpus,
         gres=gres,
         shared=shared,
+        tasks_said=tasks_said,
     )
 
 

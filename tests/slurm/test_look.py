@@ -70,3 +70,13 @@ def test_a_record_that_cannot_be_read_is_left_out_and_named(
     assert [trainer.array for trainer in queue.trainers] == [12]
     (why,) = queue.malformed.values()
     assert odd[0] in why
+
+
+@pytest.mark.parametrize(("said", "known"), [("yes", True), ("", False)])
+def test_whether_a_user_said_how_many_tasks_a_job_has(
+    printed: Printed, said: str, known: bool
+) -> None:
+    first = ["7", "7", "", "PENDING", "Resources", "9", *HELD[6:16], "", *HELD[17:22]]
+    printed.lines = [[*first, "0", "", "500", "1", "2", "gres:gpu:1", "OK", said]]
+    gateway = LookGateway("bftrainer-look", cast(SlurmRunner, printed), share=True)
+    assert [job.tasks_said for job in gateway.queue().waiting] == [known]

@@ -204,7 +204,8 @@ class _Packing:
             needs = self._needs(job, name)
             if needs.gpus <= has.gpus and needs.cpus <= has.cpus:
                 position, node = self._table[name]
-                yield Candidate(name, position, node.weight, has.cpus)
+                cpus = needs.cpus if job.gpus and job.tasks_said else has.cpus
+                yield Candidate(name, position, node.weight, cpus)
 
     def _taken(self, start: _Start, room: dict[str, Part]) -> _Start:
         for node in start.nodes:

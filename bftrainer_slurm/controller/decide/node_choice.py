@@ -16,7 +16,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node with enough room: its position in Slurm's table, and its idle processors."""
+    """A node with enough room: its position in Slurm's table, and the processors that count.
+
+    Those are all idle ones. If a job of GPUs says how many tasks it has, they are those it needs.
+    """
 
     name: str
     position: int

@@ -295,6 +295,13 @@ def test_room_that_is_made_for_one_job_does_not_draw_another_one_to_it() -> None
     assert starts == started(jobs, Counter({name: GPUS - busy.get(name, 0) for name in NAMES}))
 
 
+def test_a_job_that_says_its_tasks_goes_to_the_fewest_nodes_not_to_the_fewest_processors() -> None:
+    """Seen on 22.05.8 with ``-n1``: then all nodes count alike, by what the job takes."""
+    busy = {"n1": 4, "n2": 8, "n3": 7, "n4": 6}
+    found = [asked([job(1, 1, tasks_said=said)], busy=busy).gpus for said in (False, True)]
+    assert found == [{"n3": 1}, {"n1": 1}]
+
+
 def fill(free: Mapping[str, int], sizes: Sequence[tuple[int, Set[str]]]) -> list[TrainerView]:
     """Trainers with so many GPUs of each of these nodes, as far as there is room."""
     idle, views = Counter(free), list[TrainerView]()
