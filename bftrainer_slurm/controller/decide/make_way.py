@@ -23,7 +23,7 @@ from bftrainer_slurm.model import ElementId, Node, WaitingJob
 
 _ROUNDS = 8  # who leaves for one job may change where those before it go
 _EXTRA = 8  # so many elements leave at most to bring a job to its node
-_LOOKED_AT = 500_000  # nodes, in all rounds: a decision takes some tenths of a second at most
+_LOOKED_AT = 100_000  # nodes: then jobs find room, but maybe not where they would
 
 
 class Part(NamedTuple):
@@ -70,6 +70,7 @@ class _Packing:
         # What there is without trainers, and beside the elements that stay.
         self._free = {name: self._without_elements(name) for name in names}
         self.held: dict[str, dict[ElementId, Part]] = {}
+        self._on: dict[ElementId, str] = {}
         self._spare: dict[int, int] = {}
         for view in picture.views:
             self._spare[view.array] = len(view.placed) - view.trainer.record.min_nodes
@@ -77,6 +78,7 @@ class _Packing:
             for id_, place in view.running().items():
                 if place.node in names:
                     part = has.get(id_, Part(0, 0))
+                    self._on[id_] = place.node
                     self.held.setdefault(place.node, {})[id_] = self._part(part, place.node)
             for id_, one in view.within(Phase.SUSPENDED):  # it has its part, and does not leave
                 if one.node is not None and one.node in names:
@@ -87,7 +89,7 @@ class _Packing:
             for part in held.values():
                 self._room[node] = _less(self._room[node], part)
         self._log: list[tuple[ElementId, str, Part]] = []  # who leaves
-        self._looked_at = 0
+        self._looked_at = self._jobs = 0
 
     def _without_elements(self, node: str) -> Part:
         shared = self._shared.get(node)
@@ -101,11 +103,14 @@ class _Packing:
     def wanted(self, jobs: Sequence[WaitingJob]) -> Wanted:
         """Let elements leave until all jobs find their nodes, or it takes too long."""
         elsewhere: dict[tuple[int, int], tuple[str, ...]] = {}
+        starts = list(self._without_trainers(jobs, elsewhere))
+        jobs = jobs[: self._jobs]  # for more there is no time
+        self._looked_at = 0
         for rounds in range(_ROUNDS):
-            starts = list(self._without_trainers(jobs, elsewhere))
-            hurried = rounds == _ROUNDS - 1 or self._looked_at > _LOOKED_AT
-            if not self._beside_elements(starts, elsewhere, hurried):
+            if not self._beside_elements(starts, elsewhere, hurried=rounds == _ROUNDS - 1):
                 break
+            if elsewhere:
+                starts = list(self._without_trainers(jobs, elsewhere))
         kept = Counter[str]()
         for start in starts:
             for node in start.nodes:
@@ -130,14 +135,17 @@ class _Packing:
         room, claims = dict(self._free), Claims(self._snapshot)
         in_vain: set[tuple[object, ...]] = set()  # there is only less for later ones
         fits: dict[tuple[object, ...], list[str]] = {}
+        self._jobs = 0
         for job in jobs:
-            if self._looked_at > 2 * _LOOKED_AT:
+            if self._looked_at > _LOOKED_AT and not elsewhere:
                 return
+            self._jobs += 1
             fitting = (job.partition, job.constraint, job.excluded, job.minutes)
             asks = (*fitting, job.nodes, job.gpus, job.cpus)
             in_time, served = claims.in_time(job), 0
             if fitting not in fits:
-                fits[fitting] = [node for node in self._fit.nodes_for(job) if in_time(node)]
+                there = (node for node in self._fit.nodes_for(job) if self._free[node].cpus > 0)
+                fits[fitting] = [node for node in there if in_time(node)]
             may = fits[fitting]
             while served < job.count and asks not in in_vain:
                 key = job.job_id, served
@@ -168,10 +176,11 @@ class _Packing:
         room, before = dict(self._room), len(self._log)
         for start in starts:
             told = len(self._log)
-            goes = () if start.planned else self._choice(start.job, start.fitting, room)
+            simply = start.planned or hurried or self._looked_at > _LOOKED_AT
+            goes = () if simply else self._choice(start.job, start.fitting, room)
             if goes != start.nodes:
                 self._make_room(start, room)
-                if not (start.planned or hurried or self._bring(start, room)):
+                if not (simply or self._bring(start, room)):
                     if goes:  # it needs nobody to leave
                         self._stay(told, room)
                     elsewhere[start.key] = goes or self._choice(start.job, start.fitting, room)
@@ -183,7 +192,7 @@ class _Packing:
         """What it takes of a node."""
         shared = self._shared.get(node)
         if shared is None or not job.takes_parts:
-            return Part(self._size[node], self._free[node].cpus)
+            return Part(self._size[node], self._free[node].cpus)  # all of it
         return Part(job.gpus, needs_of(job, self._snapshot.configuration))
 
     def _choice(
@@ -195,17 +204,20 @@ class _Packing:
     def _candidates(
         self, job: WaitingJob, fitting: Iterable[str], room: Mapping[str, Part]
     ) -> Iterator[Candidate]:
-        least = max(1, job.gpus) if job.gpus or not job.takes_parts else 0
+        configuration, shared = self._snapshot.configuration, self._shared
+        parts, gpus, cpus = job.takes_parts, job.gpus, needs_of(job, configuration)
+        said = gpus > 0 and job.tasks_said
         for name in fitting:
             self._looked_at += 1
             has = room[name]
-            if has.gpus < least or (not job.takes_parts and name not in self._holes):
+            if not parts or name not in shared:
+                whole = has.gpus >= self._size[name] and has.cpus >= self._free[name].cpus
+                if name not in self._holes or not whole:
+                    continue
+            elif has.gpus < gpus or has.cpus < cpus:
                 continue
-            needs = self._needs(job, name)
-            if needs.gpus <= has.gpus and needs.cpus <= has.cpus:
-                position, node = self._table[name]
-                cpus = needs.cpus if job.gpus and job.tasks_said else has.cpus
-                yield Candidate(name, position, node.weight, cpus)
+            position, node = self._table[name]
+            yield Candidate(name, position, node.weight, cpus if said else has.cpus)
 
     def _taken(self, start: _Start, room: dict[str, Part]) -> _Start:
         for node in start.nodes:
@@ -258,10 +270,11 @@ class _Packing:
             return None
 
         def cost(id_: ElementId) -> tuple[bool, Part, int, ElementId]:
-            then = dict(room)
-            for node in near:
-                then[node] = _sum(then[node], self.held.get(node, {}).get(id_, Part(0, 0)))
-            helps = self._choice(start.job, start.fitting, then) == start.nodes
+            on = self._on[id_]
+            before = room[on]
+            room[on] = _sum(before, held[id_])
+            helps = self._choice(start.job, start.fitting, room) == start.nodes
+            room[on] = before
             size = held[id_] if helps else Part(-held[id_].gpus, -held[id_].cpus)
             return (not helps, size, -self._spare[id_.array], id_)
 
@@ -279,11 +292,10 @@ class _Packing:
         return near
 
     def _leave(self, id_: ElementId, room: dict[str, Part]) -> None:
-        for node, held in self.held.items():
-            if id_ in held:
-                part = held.pop(id_)
-                room[node], self._room[node] = _sum(room[node], part), _sum(self._room[node], part)
-                self._log.append((id_, node, part))
+        node = self._on[id_]
+        part = self.held[node].pop(id_)
+        room[node], self._room[node] = _sum(room[node], part), _sum(self._room[node], part)
+        self._log.append((id_, node, part))
         self._spare[id_.array] -= 1
 
     def _stay(self, since: int, room: dict[str, Part]) -> None:

@@ -11,11 +11,10 @@ and seen in the log of 22.05.8 (``DebugFlags=SelectType``). Not followed: ``CR_L
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A node with enough room: its position in Slurm's table, and the processors that count.
 
     Those are all idle ones. If a job of GPUs says how many tasks it has, they are those it needs.
@@ -30,12 +29,13 @@ class Candidate:
 def runs_of(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
     """Return the runs of neighbours, in the order of the table; so are the ``candidates``."""
     runs: list[list[Candidate]] = []
+    position, weight = -1, 0
     for one in candidates:
-        last = runs[-1][-1] if runs else None
-        if last and last.position + 1 == one.position and last.weight == one.weight:
-            runs[-1].append(one)
-        else:
-            runs.append([one])
+        if not runs or one[1] != position + 1 or one[2] != weight:
+            runs.append([])
+            weight = one[2]
+        position = one[1]
+        runs[-1].append(one)
     return runs
 
 
