@@ -149,7 +149,7 @@ def test_hours_of_summit_go_best_with_the_products_plans(planner: Planner) -> No
 def test_an_independent_replay_of_summit_gives_the_same(
     planner: Planner, policy: str, forward_s: float | None
 ) -> None:
-    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, T_BUSY, 4)
+    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, T_BUSY, 2)
     (spec, *_) = read_trainers(SUMMIT / "trainers-hpo-1000.json")
     endless = [replace(spec, submit_s=0.0)] * 300
     found = outcome(trace, *endless, planner=planner, policy=policy, at_once=10,
