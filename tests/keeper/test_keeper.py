@@ -4,7 +4,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from itertools import islice
 from pathlib import Path
 
@@ -87,7 +86,7 @@ def test_datagrams_of_submissions_reach_a_watcher_as_one_note(keeper: Keeper) ->
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for text in (b"announced\n", b"announced\n", b"up 12 0 n1\n", b"\xff" * 1000):
             sender.sendto(text, (host, int(port)))
-    time.sleep(0.5)
+    assert read_notes(keeper, 1) == [Note(NoteKind.ANNOUNCED)]
     keeper.client.tell(SUBMITTED)
     assert read_notes(keeper, 2) == [Note(NoteKind.ANNOUNCED), SUBMITTED]
 
