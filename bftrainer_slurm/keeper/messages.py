@@ -21,6 +21,7 @@ from bftrainer_slurm.keeper.protocol import (
     ProtocolError,
     Text,
     Whole,
+    fields_of,
     matching,
     one_of,
     or_none,
@@ -341,11 +342,11 @@ def payload(nonce: str, hello: Hello) -> str:
 
 def encode(message: Hello | FromMember | FromKeeper) -> bytes:
     """Return the line for a message, with its line end."""
-    kind = type(message).__name__.lower()
+    kind, values = type(message).__name__.lower(), fields_of(message)
     if isinstance(message, Generation):
-        without = write_line({kind: replace(message, members=())})
+        without = write_line({kind: values | {"members": ()}})
         return without.removesuffix(b"[]}}\n") + _members(message.members) + b"}}\n"
-    return write_line({kind: message})
+    return write_line({kind: values})
 
 
 @lru_cache(maxsize=4)  # all members of a generation are sent the same list

@@ -136,11 +136,12 @@ def write_line(found: Mapping[str, Any]) -> bytes:
     return _JSON.encode(found).encode() + b"\n"
 
 
-def _fields_of(message: Any) -> dict[str, Any]:
+def fields_of(message: Any) -> dict[str, Any]:
+    """Return a message's values by their names."""
     return {name: getattr(message, name) for name in _readers(cast(Any, type(message)))}
 
 
-_JSON = json.JSONEncoder(separators=(",", ":"), default=_fields_of)
+_JSON = json.JSONEncoder(separators=(",", ":"), default=fields_of)
 
 
 def read_line(line: bytes, kinds: Mapping[str, type[Made]]) -> Made:
