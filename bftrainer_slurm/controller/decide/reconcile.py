@@ -72,7 +72,8 @@ def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Ac
     """Hold pending elements that should be held; each for one reason."""
     released = dict(view.within(Phase.RELEASED))
     why = dict.fromkeys(_late(view, snapshot, settings), "it has not started")
-    why |= dict.fromkeys(released.keys() & set(view.surplus), "its node is taken")
+    taken = set(view.surplus).union(_without_gpus(view, snapshot))
+    why |= dict.fromkeys(released.keys() & taken, "its node is taken")
     vain = (id_ for id_, record in released.items() if waits_in_vain(record.reason))
     why |= dict.fromkeys(vain, "Slurm does not start it there")
     if view.over:
@@ -82,6 +83,18 @@ def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Ac
     return [
         Hold(tuple(sorted(id_ for id_ in why if why[id_] == reason)), reason)
         for reason in dict.fromkeys(why.values())
+    ]
+
+
+def _without_gpus(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
+    """Return the elements for whose part ordinary jobs have left too few GPUs of the node."""
+    gpus = view.trainer.element_gpus
+    return [
+        id_
+        for id_, place in view.placed.items()
+        if place.trainer
+        and (one := snapshot.shared.get(place.node)) is not None
+        and one.free < gpus.get(id_, 0)
     ]
 
 

@@ -24,6 +24,7 @@ from bftrainer_slurm.controller.decide.reconcile import (
     leave,
     towards,
 )
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
@@ -35,6 +36,7 @@ from bftrainer_slurm.model import (
     Element,
     ElementId,
     ElementState,
+    Place,
     Reservation,
     TimeLimit,
 )
@@ -151,6 +153,20 @@ def test_an_element_that_does_not_start_in_time_is_held_and_its_node_is_told() -
 
 def test_an_element_whose_node_went_to_an_ordinary_job_is_held_at_once() -> None:
     assert kept(let_go(ordinary="n1")) == [Hold((FIRST,), "its node is taken")]
+
+
+def test_so_is_one_of_a_part_for_which_ordinary_jobs_leave_too_few_gpus() -> None:
+    here = Place("n1", ARRAY)
+    plain = replace(trainer(replace(PENDING, gpus=2)), demands=Demands(gpus=2))
+    letting_go = ElementRecord(Phase.RELEASED, NOW_S, targets=frozenset({here}))
+    (mine,) = views_of([(plain, state_of(plain, TrainerState({0: letting_go})))])
+    assert mine.placed == {FIRST: here}
+
+    def holds(free: int) -> list[Action]:
+        seen = replace(at(0), share=True, shared={"n1": SharedNode(8, free, 0, 0.0)})
+        return keep_up(mine, seen, OPERATOR)
+
+    assert (holds(2), holds(1)) == ([], [Hold((FIRST,), "its node is taken")])
 
 
 def test_where_backfill_comes_seldom_an_element_may_take_longer() -> None:
