@@ -102,11 +102,12 @@ def test_who_wants_whole_nodes_leaves_shared_ones_alone(site: Site) -> None:
 def test_commands_tell_parts_from_whole_nodes_as_bftrainer_look_does(site: Site) -> None:
     ordinary(site, 1, "--begin=now+1hour")
     ordinary(site, 1, "--begin=now+1hour", "--exclusive")
-    for whole in ((), ("--exclusive",)):
-        site.submit(IDLE, "1-2", "--gpus-per-node=2", "--begin=now+1hour", *whole)
+    asks = "--gpus-per-node=2", "--begin=now+1hour"
+    arrays = [site.submit(IDLE, "1-2", *asks, *whole) for whole in ((), ("--exclusive",))]
     runner = SlurmRunner(environment=site.lab.env)
     seen = [
         CommandGateway(runner, share=True).queue(),
         LookGateway(str(plugin.built() / LOOK), runner, share=True).queue(),
     ]
-    assert [[one.demands.gpus for one in queue.trainers] for queue in seen] == [[2, 0], [2, 0]]
+    gpus = [{one.array: one.demands.gpus for one in queue.trainers} for queue in seen]
+    assert [[one[array] for array in arrays] for one in gpus] == [[2, 0], [2, 0]]
