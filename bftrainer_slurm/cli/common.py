@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from bftrainer_slurm.cli.terminal import Heading, styled
+from bftrainer_slurm.words import counted
 
 BAD_INPUT = 2
 NOT_THERE = 3  # the controller's side, or Slurm, does not answer
@@ -91,7 +92,7 @@ def who(one: Mapping[str, Any]) -> str:
 def changes(total: Mapping[str, Any]) -> str:
     """Return how often a trainer's nodes changed."""
     grew, shrank, reclaimed = (total[key] for key in ("grew", "shrank", "reclaimed"))
-    return f"grew {grew}, shrank {shrank}, reclaimed {reclaimed} times"
+    return f"grew {grew}, shrank {shrank}, reclaimed {counted(reclaimed, 'time')}"
 
 
 def shown(text: object, most: int = 60) -> str:

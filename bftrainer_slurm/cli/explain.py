@@ -16,6 +16,7 @@ from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
 from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.reader.sentences import amount, has, number, numbers, reasons, size_of
+from bftrainer_slurm.words import counted
 
 SCHEMA = 1
 _PLAN_LIMIT_S = 60.0
@@ -84,7 +85,7 @@ def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> 
 
 def _past_lines(one: Mapping[str, Any], document: Mapping[str, Any], back: int) -> Iterator[str]:
     """Return what a person reads of an earlier plan."""
-    ago = f"{back} plan{'' if back == 1 else 's'} ago"
+    ago = f"{counted(back, 'plan')} ago"
     yield f"trainer {shown(one['array'])}, {ago}: {size_of(one['plan'], one['plan']['nodes'])}"
     yield from _body(one, document, "planned again now")
 

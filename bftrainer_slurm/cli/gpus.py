@@ -13,6 +13,7 @@ from bftrainer_slurm.cli.options import count
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.synthetic.gpus import TRACES
+from bftrainer_slurm.words import counted
 
 _PLAN_LIMIT_S = 120.0  # no plan is cut off: the same log gives the same figures
 
@@ -56,7 +57,7 @@ def check_gpus(log: Log, element_gpus: tuple[int, ...]) -> None:
         )
     most = int(log.free_gpus.has.max())
     if max(element_gpus) > most:
-        fail(f"--element-gpus {max(element_gpus)}: no node has more than {most} GPUs")
+        fail(f"--element-gpus {max(element_gpus)}: no node has more than {counted(most, 'GPU')}")
 
 
 @contextmanager

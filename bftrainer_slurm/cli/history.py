@@ -18,6 +18,7 @@ from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.terminal import date, table, width
 from bftrainer_slurm.cli.trainers import complete
 from bftrainer_slurm.slurm.nodelists import fold
+from bftrainer_slurm.words import counted
 
 _HEADING = (
     *("TRAINER", "NAME", "USER", "SUBMITTED", "LAST NODE", "NODE-HOURS"),
@@ -115,7 +116,7 @@ def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "shown", f"{date(one['from_s'])} to {date(one['until_s'])}"
     yield "changes", changes(total)
     most = max([round(max(nodes)), *(change["nodes"] for change in one["changes"])])
-    yield "used", f"{total['node_s'] / 3600:.2f} node-hours, {most} nodes at most"
+    yield "used", f"{total['node_s'] / 3600:.2f} node-hours, {counted(most, 'node')} at most"
     drawn = strip(nodes, min(60, width() - _LABEL), blocks=draws_blocks())
     yield "nodes", drawn.rstrip() or "none"
     if one.get("hidden"):

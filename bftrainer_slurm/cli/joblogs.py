@@ -23,6 +23,7 @@ from bftrainer_slurm.replay.synthetic.workload import Workload, WorkloadError, p
 from bftrainer_slurm.slurm import accounting
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.run import SlurmRunner
+from bftrainer_slurm.words import counted
 
 
 def read(log: Path, options: LogOptions) -> Log:
@@ -96,7 +97,7 @@ def tell(notes: Notes | None) -> None:
     """Say which lines could not be read."""
     if notes is None or not notes.malformed:
         return
-    click.echo(f"{notes.malformed:,} lines could not be read and were skipped:", err=True)
+    click.echo(f"skipped {counted(notes.malformed, 'line')} that could not be read:", err=True)
     for line in notes.bad_lines:
         click.echo(f"  line {line.number}: {shown(line.why)}: {shown(line.text)}", err=True)
     if notes.malformed > len(notes.bad_lines):

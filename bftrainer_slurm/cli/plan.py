@@ -16,6 +16,7 @@ from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, 
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, gpus_of, settled
 from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.sentences import nodes, numbers
+from bftrainer_slurm.words import counted
 
 SCHEMA = 1
 
@@ -113,7 +114,7 @@ def _lines(problem: Problem, found: Plan) -> Iterator[str]:
     yield f"objective {found.objective:.6g} ({made}), {used} of {nodes(len(problem.pool))} used"
     if problem.in_parts:
         has, ours = gpus_of(problem, found)
-        yield f"{ours:,} of {has:,} GPUs used that no ordinary job has"
+        yield f"{ours:,} of {counted(has, 'GPU')} used that no ordinary job has"
     if found.bound is not None:
         below = max(0.0, found.bound - found.objective) / abs(found.bound or 1.0)
         yield f"at most {100 * below:.2g} % below the best: no room was found for better counts"
@@ -133,7 +134,7 @@ def _why(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
         return ""
     gain = forward_s * (trainer.rate(count) - trainer.rate(now))
     cost = trainer.rescale_cost(count, forward_s)
-    size = f"{trainer.gpus} GPUs of each: " if trainer.choices and count else ""
+    size = f"{counted(trainer.gpus, 'GPU')} of each: " if trainer.choices and count else ""
     why = f"{size}{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
     if not trainer.allows(now):
         bounds = {name: getattr(trainer, name) for name in ("min_nodes", "max_nodes", "sizes")}

@@ -43,6 +43,7 @@ from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synth
 from bftrainer_slurm.replay.timeline import Timeline
 from bftrainer_slurm.replay.trace import Trace, TraceError, read_events
 from bftrainer_slurm.replay.trainers import TrainersError, TrainerSpec, read_trainers
+from bftrainer_slurm.words import counted
 
 SCHEMA = 1
 _MOST = 10_000
@@ -217,7 +218,7 @@ def replay(
 
         found = replay_trace(trace, wanted, options, Watched(planner, judge), watch)
     if greedy:
-        click.echo(f"note: {len(greedy)} plans were greedy: {greedy[-1]}", err=True)
+        click.echo(f"note: {counted(len(greedy), 'greedy plan')}: {greedy[-1]}", err=True)
     if found.outcome.trainers_done == len(wanted):
         click.echo("note: all trainers ended too early, so U says little; see --repeat", err=True)
     of_gpus = None if nodes else _gpus(of_log, listed[: options.at_once], element_gpus, how)

@@ -32,6 +32,7 @@ from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.reader.sentences import duration, numbers
+from bftrainer_slurm.words import counted
 
 SCHEMA = 1
 _ERROR_LINES = 12
@@ -170,7 +171,7 @@ def _trouble(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "notice", shown(one["notice"], 200)
     if one.get("failures"):
         nodes = f", on {', '.join(map(shown, one['failed_on']))}" if one["failed_on"] else ""
-        yield "failed", f"{one['failures']} times in a row{nodes}"
+        yield "failed", f"{counted(one['failures'], 'time')} in a row{nodes}"
     if remedy := advice(_last_words(one)):
         yield "try", remedy
     if one.get("output"):

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.statistics import LATE_S, Preemption, summary
+from bftrainer_slurm.words import counted
 
 _MOST_DELAYS = 20_000
 _SHOWN_DELAYS = 1_000
@@ -135,7 +136,7 @@ def past_problem(path: Path, back: int) -> bytes:
         with reading(path, _READ_S) as database:
             rows = database.execute(query, (back - 1,)).fetchall()
         if not rows:
-            raise HistoryError(f"{path}: it has fewer than {back} problems")
+            raise HistoryError(f"{path}: it has fewer than {counted(back, 'problem')}")
         return zlib.decompressobj().decompress(rows[0][0], _LARGEST_PROBLEM)
     except (sqlite3.Error, zlib.error, TypeError) as error:
         raise HistoryError(f"{path}: {error}") from error

@@ -81,7 +81,7 @@ def _size(one: Entry, free: int) -> Iterator[Remark]:
         more = f", and {nodes(free)} {'is' if free == 1 else 'are'} free" if free else ""
         do = "If it scales further, submit it with a higher MAX (-N MIN-MAX)." if free else ""
         yield Remark(
-            "advice" if free else "fact", f"It has its MAX of {one['max_nodes']} nodes{more}.", do
+            "advice" if free else "fact", f"It has its MAX of {nodes(one['max_nodes'])}{more}.", do
         )
     elif (one.get("plan") or {}).get("limit") == Limit.NO_GAIN.value:
         yield Remark(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bftrainer_slurm.planner.limit import Limit
+from bftrainer_slurm.words import counted
 
 _OVER = {
     "given up": "It was given up",
@@ -213,11 +214,11 @@ def has(one: Mapping[str, Any]) -> str:
 
 def nodes(count: int) -> str:
     """Return so many nodes in words."""
-    return f"{count} node{'' if count == 1 else 's'}"
+    return counted(count, "node")
 
 
 def _gpus(count: int) -> str:
-    return f"{count:,} GPU{'' if count == 1 else 's'}"
+    return counted(count, "GPU")
 
 
 def duration(seconds: float) -> str:

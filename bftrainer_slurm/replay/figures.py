@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bftrainer_slurm.replay.drive import Outcome
+from bftrainer_slurm.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,11 @@ def table(found: Replayed) -> str:
     dedicated = found.dedicated_samples
     used = _share(outcome.used_node_hours, outcome.idle_node_hours)
     rows = [
-        ("time", f"{outcome.hours:.1f} hours, {outcome.events:,} events"),
+        ("time", f"{outcome.hours:.1f} hours, {counted(outcome.events, 'event')}"),
         ("nodes in holes", f"{outcome.mean_pool_nodes:.1f} on average"),
         ("idle node-hours", f"{outcome.idle_node_hours:,.1f}"),
         ("of these used", f"{outcome.used_node_hours:,.1f}  ({used:.1%})"),
-        ("samples", f"{outcome.samples:,.0f}, {outcome.trainers_done:,} trainers done"),
+        ("samples", f"{outcome.samples:,.0f}, {counted(outcome.trainers_done, 'trainer')} done"),
         ("lost to rescaling", _lost(outcome.lost_to_rescaling, dedicated)),
         ("lost to reclaims", _lost(outcome.lost_to_reclaims, dedicated)),
         (

@@ -155,7 +155,7 @@ def test_malformed_lines_are_shown_escaped(log: Path) -> None:
     log.write_text(LOG + "\x1b[2J evil\n" * 9 + steps)
     result = assess(log, *WINDOW, "--no-replay")
     assert result.exit_code == 0
-    assert "9 lines could not be read and were skipped:" in result.stderr
+    assert "skipped 9 lines that could not be read:" in result.stderr
     assert "line 5: it has 1 columns, not 7: ?[2J evil" in result.stderr
     assert "and 4 more" in result.stderr
     assert "\x1b" not in result.output

@@ -22,6 +22,7 @@ from bftrainer_slurm.replay.assessment.words import (
     printable,
 )
 from bftrainer_slurm.replay.logs.hardware import GpuUse
+from bftrainer_slurm.words import counted
 
 _FIGURES = (
     *("hours", "machine_nodes", "idle_node_hours", "idle_share", "mean_idle_nodes", "holes"),
@@ -93,7 +94,7 @@ def table(assessment: Assessment) -> str:
     lines = [
         f"{log.kind}, {moment(log.from_s, assessment.zone)} to "
         f"{moment(log.to_s, assessment.zone)} ({duration(figures.hours * 3600)}), "
-        f"{figures.machine_nodes:,} nodes",
+        f"{counted(figures.machine_nodes, 'node')}",
         f"idle             {amount(figures.idle_node_hours)} node-hours, "
         f"{percent(figures.idle_share)} of the machine, "
         f"{amount(figures.mean_idle_nodes)} nodes on average",
@@ -129,7 +130,7 @@ def _harvested(assessment: Assessment) -> list[str]:
     if not assessment.replayed:
         return []
     hours, count = assessment.samples[0].hours, len(assessment.samples)
-    parts = f"{count} sample{'' if count == 1 else 's'}"
+    parts = counted(count, "sample")
     lines = [
         "",
         f"replayed as the daemon works, with its defaults: "
@@ -177,7 +178,7 @@ def _worth(worth: Worth, currency: str) -> list[str]:
 def _summarised(summary: Summary) -> list[str]:
     used, nodes = summary.used_share, summary.equivalent_nodes
     lines = [
-        f"{summary.options.at_once} trainer{'' if summary.options.at_once == 1 else 's'} at once",
+        f"{counted(summary.options.at_once, 'trainer')} at once",
         f"used             {percent(used.mean)} of the idle node-hours "
         f"({percent(used.least)} to {percent(used.most)})",
         f"worth            {amount(nodes.mean)} dedicated nodes "

@@ -10,6 +10,7 @@ from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours
 from bftrainer_slurm.replay.assessment.words import amount, percent
 from bftrainer_slurm.replay.logs.hardware import GpuUse
 from bftrainer_slurm.replay.parts import PartsResult
+from bftrainer_slurm.words import counted
 
 
 def gpus_document(
@@ -41,7 +42,7 @@ def gpus_rows(
         ),
         (
             "",
-            f"({use.gpus:,} in {use.nodes:,} nodes; no other figure has them: "
+            f"({use.gpus:,} in {counted(use.nodes, 'node')}; no other figure has them: "
             "trainers take whole nodes)",
         ),
     ]
@@ -64,10 +65,11 @@ def _compared(found: Compared | None) -> list[tuple[str, str]]:
     """What the same trainers have on whole nodes, and on parts of nodes."""
     if found is None:
         return []
-    sizes = ", ".join(map(str, found.element_gpus))
+    *some, last = found.element_gpus
+    sizes = ", ".join([*map(str, some), counted(last, "GPU") if not some else f"{last} GPUs"])
     rows = [
         ("whole nodes", _used_gpus(found.whole)),
-        ("parts of nodes", f"{_used_gpus(found.parts)} ({sizes} GPUs of a node)"),
+        ("parts of nodes", f"{_used_gpus(found.parts)} ({sizes} of a node)"),
     ]
     if found.times_training is not None:
         rows.append(("", f"{found.times_training:.2f} times as much training"))
@@ -78,5 +80,5 @@ def _used_gpus(result: PartsResult) -> str:
     share = result.used_hours / result.free_hours if result.free_hours else math.nan
     return (
         f"{percent(share)} of {amount(result.free_hours)} free GPU-hours used, "
-        f"{result.reclaimed:,} elements ended for jobs"
+        f"{counted(result.reclaimed, 'element')} ended for jobs"
     )

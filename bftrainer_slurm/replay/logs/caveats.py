@@ -51,7 +51,7 @@ NO_SUBMIT = (
     "would feel; write it anew: {command}"
 )
 RUNNING = (
-    "{jobs:,} jobs have no end in the log and hold their nodes to its last moment; ends that the "
+    "{jobs} without an end in the log: each holds its nodes to its last moment; ends that the "
     "accounting lost look the same (sacctmgr show runawayjobs)."
 )
 LISTED = "The holes are as the file lists them; it does not say how they were found."

@@ -29,6 +29,7 @@ from bftrainer_slurm.replay.logs.lines import Lines, read_lines, unzipped
 from bftrainer_slurm.replay.logs.nodes import NodeNumbers, Partitions, expand
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
 from bftrainer_slurm.replay.trace import COLUMNS, PARQUET_MAGIC, TraceError, read_events
+from bftrainer_slurm.words import counted
 
 _MOST_UNKNOWN = 0.05  # of a time, before it is said that the log does not reach so far
 _MOST_MALFORMED = 0.05  # of a log's lines: with more, its figures would be of another cluster
@@ -352,7 +353,7 @@ def _first_bad_line(notes: Notes) -> str:
     if not notes.bad_lines:
         return ""
     first = notes.bad_lines[0]
-    count = f"{notes.malformed:,} of {notes.lines:,} lines cannot be read"
+    count = f"{notes.malformed:,} of {counted(notes.lines, 'line')} cannot be read"
     return f"; {count}, the first is line {first.number}: {first.why}"
 
 
@@ -384,4 +385,4 @@ def _told(notes: Notes, options: LogOptions) -> Iterator[str]:
     if math.isinf(notes.last_submit_s):
         yield caveats_of.NO_SUBMIT.format(command=sacct.COMMAND)
     if notes.running:
-        yield caveats_of.RUNNING.format(jobs=notes.running)
+        yield caveats_of.RUNNING.format(jobs=counted(notes.running, "job"))

@@ -50,7 +50,7 @@ def test_with_node_lists_holes_are_those_of_each_node(tmp_path: Path) -> None:
 
 def test_a_job_without_end_is_pointed_out(tmp_path: Path) -> None:
     log = read_log(write(tmp_path / "log", SACCT), ALL)
-    assert any("1 jobs have no end" in caveat for caveat in log.caveats)
+    assert any("1 job without an end" in caveat for caveat in log.caveats)
     assert caveats.DOWN in log.caveats
 
 
@@ -196,7 +196,7 @@ def test_a_list_that_is_none_is_a_malformed_line(tmp_path: Path) -> None:
         (
             SACCT.splitlines()[0] + "\nx|y\n",
             ALL,
-            "1 of 1 lines cannot be read, the first is line 2",
+            "1 of 1 line cannot be read, the first is line 2",
         ),
         (SACCT + "4|1|9\n" * 6, ALL, "6 of 9 lines cannot be read, .*; write it anew: SLURM"),
         (SACCT + "5|1|900|950|Unknown|FAILED|n1\n" * 6, ALL, "it is over, but has no end"),

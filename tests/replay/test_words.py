@@ -1,0 +1,61 @@
+"""Counts in what commands print: one thing is not many."""
+
+from __future__ import annotations
+
+import pytest
+
+from bftrainer_slurm.cli.joblogs import tell
+from bftrainer_slurm.reader.sentences import has, nodes
+from bftrainer_slurm.replay.assessment.gpus import gpus_rows
+from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours
+from bftrainer_slurm.replay.drive import Outcome
+from bftrainer_slurm.replay.figures import Replayed, table
+from bftrainer_slurm.replay.logs.hardware import GpuUse
+from bftrainer_slurm.replay.logs.jobs import Notes
+from bftrainer_slurm.replay.parts import PartsResult
+from bftrainer_slurm.words import counted
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (1000, "1,000 nodes")]
+)
+def test_one_is_not_many(count: int, said: str) -> None:
+    assert counted(count, "node") == nodes(count) == said
+
+
+def test_what_a_trainer_has() -> None:
+    assert has({"nodes": ["n1"], "gpus": 1}) == "1 GPU on 1 node"
+    assert has({"nodes": ["n1", "n2"], "gpus": 1}) == "2 GPUs on 2 nodes"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ended", "said"),
+    [
+        ((1,), 1, "1 element ended for jobs (1 GPU of a node)"),
+        ((2,), 2, "2 elements ended for jobs (2 GPUs of a node)"),
+        ((1, 4), 0, "0 elements ended for jobs (1, 4 GPUs of a node)"),
+    ],
+)
+def test_parts_of_nodes(sizes: tuple[int, ...], ended: int, said: str) -> None:
+    result = PartsResult(8.0, 4.0, 1.0, 1, ended)
+    rows = gpus_rows(
+        GpuUse(1, 8, 4.0, 4.0), FreeHours(4.0, 0.0, {}), Compared(sizes, 1, result, result)
+    )
+    assert any(text.endswith(said) for _, text in rows)
+    assert any(text.startswith("(8 in 1 node; ") for _, text in rows)
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 event\n"), (2, "2 events\n")])
+def test_a_replay(count: int, said: str) -> None:
+    outcome = Outcome(count, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, count)
+    shown = table(Replayed(outcome, 1.0, 1.0, ()))
+    assert said in shown
+    assert f"{counted(count, 'trainer')} done" in shown
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 line that"), (1234, "1,234 lines that")])
+def test_lines_that_cannot_be_read(
+    count: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell(Notes(malformed=count))
+    assert capsys.readouterr().err.startswith(f"skipped {said} could not be read:\n")
