@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Work, goodput, served
@@ -22,7 +21,6 @@ from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.schema import VERSION
 from bftrainer_slurm.keeper.protocol import whole
 from bftrainer_slurm.reader.access import Viewer
-from bftrainer_slurm.reader.occupancy import coverage
 
 SCHEMA = 1
 ALL, STRIPS = "all", "strips"  # what may be asked for, besides the id of one trainer
@@ -199,11 +197,25 @@ def course(
     stays: Sequence[Stay], since_s: float, part_s: float, parts: int, now_s: float
 ) -> list[float]:
     """Return the mean number of nodes in each of ``parts`` of time from ``since_s`` on."""
-    known = [(one.start_s, now_s if one.end_s is None else one.end_s) for one in stays]
-    begin, end = np.clip((np.array(known).reshape(-1, 2) - since_s) / part_s, 0.0, parts).T
-    row = np.zeros(len(stays), dtype=np.int64)
-    found: list[float] = coverage(row, begin, np.maximum(begin, end), 1, parts)[0].round(3).tolist()
-    return found
+    # Without numpy: a user's `show --plot` has none of the extras.
+    node_s = [0.0] * (parts + 1)  # in the part where a stay begins or ends
+    whole = [0] * (parts + 2)  # more or fewer nodes from this part on, all of it
+    for stay in stays:
+        begin = max(0.0, stay.start_s - since_s) / part_s
+        end = ((now_s if stay.end_s is None else stay.end_s) - since_s) / part_s
+        begin, end = min(begin, parts), min(end, parts)
+        first, last = int(begin), int(end)
+        if end <= begin:
+            continue
+        if first == last:
+            node_s[first] += end - begin
+            continue
+        node_s[first] += first + 1 - begin
+        node_s[last] += end - last
+        whole[first + 1] += 1
+        whole[last] -= 1
+    steady = list(accumulate(whole))
+    return [round(node_s[part] + steady[part], 3) for part in range(parts)]
 
 
 _Change = tuple[float, int, list[str], list[tuple[str, str]]]
