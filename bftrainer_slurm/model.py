@@ -178,6 +178,13 @@ class Place(NamedTuple):
         return frozenset({Place(node)})
 
 
+class Part(NamedTuple):
+    """What an element takes of its node: GPUs, and processors for them (0: as it asks)."""
+
+    gpus: int
+    cpus: int
+
+
 def nodes_of(places: Iterable[Place]) -> frozenset[str]:
     """Return the nodes that places are on."""
     return frozenset(place.node for place in places)

@@ -33,6 +33,24 @@ local function may_rewrite(options, given, qos)
   return qos == "" or not given("qos") or options["qos"] == qos
 end
 
+-- gpus= as the record has it, and the fewest; nil where something contradicts it, see rewrite.c.
+local function read_gpus(given, spec)
+  local gpus = string.match("," .. spec, ",gpus=([^,]+)")
+  if not gpus then
+    return "", nil
+  end
+  for _, name in ipairs({ "gpus", "gpus-per-node", "gpus-per-task", "gres", "exclusive", "ntasks-per-gpu",
+    "cpus-per-task" }) do
+    if given(name) then
+      return nil, nil
+    end
+  end
+  if not os.getenv("BFTRAINER_FILTER_SHARE") or not given("cpus-per-gpu") then
+    return nil, nil
+  end
+  return ",gpus=" .. gpus, string.match(gpus, "^%d+")
+end
+
 -- N means 1 to N; Slurm shows N-N as N.
 local function read_range(options, given)
   local nodes = given("nodes") and options["nodes"] or ""
@@ -124,14 +142,16 @@ local function shares(options, given)
 end
 
 -- Tasks and GPUs are left to the SPANK plugin, which can read the script.
-local function set_all(options, given, max, comment, partition, qos)
+local function set_all(options, given, max, comment, partition, qos, fewest)
   options["nodes"] = "1"
   options["array"] = string.format("0-%d", max) -- with one that never starts: see rewrite.c
   options["hold"] = ""
   options["partition"] = partition
   options["requeue"] = "" -- the one value that 22.05, 24.11 and 26.05 all take
   options["open-mode"] = "append"
-  if not shares(options, given) then
+  if fewest then
+    options["gres"] = "gpu:" .. fewest -- until the plan chooses
+  elseif not shares(options, given) then
     options["exclusive"] = "exclusive"
   end
   options["time-min"] = "1"
@@ -156,7 +176,8 @@ function bftrainer_rewrite(options)
   local min, max, sizes = read_nodes(options, given, spec)
   local minutes = read_minutes(options, given)
   local places = read_places(options, given, partition)
-  if not may_rewrite(options, given, qos) or not min or not minutes or not places then
+  local gpus, fewest = read_gpus(given, spec)
+  if not may_rewrite(options, given, qos) or not min or not minutes or not places or not gpus then
     return
   end
   if given("time-min") then
@@ -170,12 +191,13 @@ function bftrainer_rewrite(options)
     .. minutes
     .. places
     .. sizes
+    .. gpus
     .. (task and string.format(",task=%d", task) or "")
     .. draw_id()
   local own = given("comment") and options["comment"] or ""
   local comment = own ~= "" and record .. " " .. own or record
   if #comment <= 1024 then -- more than that Slurm refuses, and the plugin says so
-    set_all(options, given, max, comment, partition, qos)
+    set_all(options, given, max, comment, partition, qos, fewest)
   end
 end
 

@@ -212,8 +212,12 @@ static bool set_tasks(slurm_opt_t *options, unsigned tasks, char error[REWRITE_E
     return set(options, "ntasks", text, error);
 }
 
-/* Slurm would count these for all GPUs of the node, as an element has them all: it is exclusive. */
-static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks, char error[REWRITE_ERROR_SIZE])
+/*
+ * Slurm would count these for all GPUs of the node, as an element has them all: it is exclusive. Where
+ * the plan chooses how many it has, the controller asks for the cores, and Slurm counts the memory.
+ */
+static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks, bool chosen,
+                               char error[REWRITE_ERROR_SIZE])
 {
     unsigned gpus = gpus_of_node(options, tasks);
     unsigned cpus = given_number(options, "cpus-per-gpu");
@@ -228,7 +232,7 @@ static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks, char error[
         unsetenv("SLURM_CPUS_PER_GPU");
         setenv("SLURM_CPUS_PER_TASK", text, 1);
     }
-    if (gpus == 0 || !options_given(options, "mem-per-gpu"))
+    if (chosen || gpus == 0 || !options_given(options, "mem-per-gpu"))
         return true;
     options_get(options, "mem-per-gpu", memory, sizeof(memory));
     snprintf(text, sizeof(text), "%llu", strtoull(memory, &unit, 10) * gpus);
@@ -237,12 +241,16 @@ static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks, char error[
     return reset(options, "mem-per-gpu", error) && set(options, "mem", text, error);
 }
 
-bool per_node_set(slurm_opt_t *options, const struct written *written,
+bool per_node_set(slurm_opt_t *options, const struct written *written, bool chosen,
                   char error[REWRITE_ERROR_SIZE])
 {
     unsigned tasks;
 
-    return set_gpus(options, written, error) && read_tasks(options, written, &tasks, error) &&
-           set_tasks(options, tasks, error) &&
-           set_shares_of_gpus(options, tasks > 0 ? tasks : 1, error);
+    if (!set_gpus(options, written, error) || !read_tasks(options, written, &tasks, error))
+        return false;
+    if (chosen && tasks > 1)
+        return FAIL("gpus= needs one task a node, which starts a process for each GPU as torchrun does; "
+                    "leave --ntasks and --ntasks-per-node out");
+    return set_tasks(options, tasks, error) &&
+           set_shares_of_gpus(options, tasks > 0 ? tasks : 1, chosen, error);
 }

@@ -9,8 +9,11 @@
 #include "rewrite.h"
 #include "written.h"
 
-/* Sets one node's tasks and GPUs; false: `error` says in one line, with the numbers, what to write. */
-bool per_node_set(slurm_opt_t *options, const struct written *written,
+/*
+ * Sets one node's tasks and GPUs; `chosen`: the plan chooses how many GPUs. False: `error` says in one
+ * line, with the numbers, what to write.
+ */
+bool per_node_set(slurm_opt_t *options, const struct written *written, bool chosen,
                   char error[REWRITE_ERROR_SIZE]);
 
 #endif

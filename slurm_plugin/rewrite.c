@@ -178,6 +178,30 @@ static bool choose_nodes(slurm_opt_t *options, const struct request *request,
     return keep_multiples(request->sizes.step, record, error);
 }
 
+/* What contradicts gpus=, where the plan chooses how many GPUs of a node an element has. */
+static bool read_gpus(slurm_opt_t *options, const struct request *request,
+                      const struct target *target, struct record *record,
+                      char error[REWRITE_ERROR_SIZE])
+{
+    static const char *const NAMES[] = {"gpus",      "gpus-per-node", "gpus-per-task",
+                                        "gres",      "exclusive",     "ntasks-per-gpu",
+                                        "cpus-per-task"};
+
+    record->gpus = request->gpus;
+    if (request->gpus.count == 0)
+        return true;
+    if (!target->share)
+        return FAIL("gpus= needs nodes that jobs share, and trainers have whole nodes here; leave it out");
+    for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++)
+        if (options_given(options, NAMES[i]))
+            return FAIL("gpus= says how many GPUs of a node the trainer may have; leave --%s out",
+                        NAMES[i]);
+    if (!options_given(options, "cpus-per-gpu"))
+        return FAIL("gpus= needs --cpus-per-gpu, how many cores go with each GPU; write for example "
+                    "--cpus-per-gpu=8");
+    return true;
+}
+
 /* Whether a list with commas between has this name. */
 static bool has_name(const char *list, const char *name)
 {
@@ -299,6 +323,8 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
 {
     char array[ARRAY_SIZE];
     char comment[COMMENT_SIZE];
+    char gres[32];
+    bool chosen = record->gpus.count > 0;
     const struct {
         const char *name;
         const char *value;
@@ -309,12 +335,14 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
         {"partition", target->partition},
         {"requeue", NULL},
         {"open-mode", "append"},
-        {rewrite_shares(options, target) ? NULL : "exclusive", "exclusive"},
+        {chosen || rewrite_shares(options, target) ? NULL : "exclusive", "exclusive"},
+        {chosen ? "gres" : NULL, gres}, /* until the plan chooses; srun reads no variable of it */
         {"time-min", "1"},
         {"comment", comment},
         {target->qos[0] != '\0' ? "qos" : NULL, target->qos},
     };
 
+    snprintf(gres, sizeof(gres), "gpu:%u", record->gpus.size[0]);
     format_array(record, array);
     if (!format_comment(options, record, comment, error))
         return false;
@@ -345,6 +373,7 @@ bool rewrite_may(slurm_opt_t *options, const struct request *request, const stru
 {
     return check_kept(options, error) && check_refused(options, error) &&
            check_target(options, target, error) && choose_nodes(options, request, record, error) &&
+           read_gpus(options, request, target, record, error) &&
            read_places(options, target, record, error) && read_time(options, record, error) &&
            check_comment(options, record, error);
 }
@@ -373,7 +402,8 @@ bool rewrite_read_back(slurm_opt_t *options, const struct request *request,
     format_array(record, array);
     if (record->spec.weight != request->spec.weight || record->spec.grace != request->spec.grace ||
         record->spec.node_hours != request->spec.node_hours ||
-        record->sizes.step != request->sizes.step || record->min_nodes < request->min_nodes ||
+        record->sizes.step != request->sizes.step ||
+        memcmp(&record->gpus, &request->gpus, sizeof(record->gpus)) != 0 || record->min_nodes < request->min_nodes ||
         !option_is(options, "array", array) || !option_is(options, "nodes", "1") ||
         !option_is(options, "partition", target->partition) ||
         (target->qos[0] != '\0' && !option_is(options, "qos", target->qos)) ||

@@ -201,7 +201,7 @@ static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struc
     if (!site->rewritten_by_filter && !rewrite_submission(options, &request, &target, error))
         refuse(error);
     if (rewrite_read_back(options, &request, &target, record, error)) {
-        if (rewrite_shares(options, &target))
+        if (request.gpus.count == 0 && rewrite_shares(options, &target))
             slurm_info("bftrainer: its GPUs of each node, other jobs may have the rest; for whole nodes "
                        "write --exclusive");
         return;
@@ -225,17 +225,25 @@ static void add_list(char *line, size_t size, const char *before, const char *li
         *colon = ',';
 }
 
+/* Numbers in words: 1, 2 or 4. */
+static void add_counts(char *line, size_t size, const struct sizes *counts)
+{
+    for (unsigned i = 0; i < counts->count; i++) {
+        size_t length = strlen(line);
+
+        snprintf(line + length, size - length, "%s%u",
+                 i == 0 ? "" : i + 1 < counts->count ? ", " : " or ", counts->size[i]);
+    }
+}
+
 /* What this trainer may have, as it was understood. */
 static void tell_nodes(const struct record *record)
 {
-    char line[3 * RECORD_SIZE];
+    char line[3 * RECORD_SIZE] = "";
     const struct sizes *sizes = &record->sizes;
-    size_t length = 0;
+    size_t length;
 
-    for (unsigned i = 0; i < sizes->count; i++)
-        length += (size_t)snprintf(line + length, sizeof(line) - length, "%s%u",
-                                   i == 0 ? "" : i + 1 < sizes->count ? ", " : " or ",
-                                   sizes->size[i]);
+    add_counts(line, sizeof(line), sizes);
     if (sizes->count == 0 && record->min_nodes < record->max_nodes)
         snprintf(line, sizeof(line), "%u to %u", record->min_nodes, record->max_nodes);
     else if (sizes->count == 0)
@@ -249,6 +257,13 @@ static void tell_nodes(const struct record *record)
              strchr(record->partitions, ':') != NULL ? " of partitions " : " of partition ",
              record->partitions);
     add_list(line, sizeof(line), ", only ", record->nodes);
+    if (record->gpus.count > 0) {
+        length = strlen(line);
+        snprintf(line + length, sizeof(line) - length, ", ");
+        add_counts(line, sizeof(line), &record->gpus);
+        length = strlen(line);
+        snprintf(line + length, sizeof(line) - length, " GPUs of each, as the plan chooses");
+    }
     slurm_info("bftrainer: %s", line);
 }
 
@@ -367,7 +382,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
         check_no_array(options);
     rewrite_or_exit(options, site, &record);
     check_size(&record, site);
-    if (!per_node_set(options, &written, error))
+    if (!per_node_set(options, &written, request.gpus.count > 0, error))
         refuse(error);
     if (!namesakes_wait(options, error))
         refuse(error);

@@ -60,6 +60,7 @@ def test_python_reads_a_spec_as_the_table_says(case: Case) -> None:
             min_nodes=case.get("min_nodes", 0),
             sizes=tuple(case.get("sizes", ())),
             step=case.get("step", 1),
+            gpus=tuple(case.get("gpus", ())),
             own_rendezvous=case.get("own_rendezvous", False),
             no_resume=case.get("no_resume", False),
             batch=case.get("batch", ""),
@@ -94,6 +95,7 @@ def test_python_reads_a_comment_as_the_table_says(case: Case) -> None:
         nodes=case.get("nodes", ""),
         sizes=tuple(case.get("sizes", ())),
         step=case.get("step", 1),
+        gpus=tuple(case.get("gpus", ())),
         task=case.get("task"),
         id=case["id"],
     )

@@ -74,15 +74,15 @@ class Point:
     measured: bool
 
 
-def plot(points: Sequence[Point], unit: str) -> list[str]:
-    """Return at most 12 lines; columns are sizes, not to scale."""
+def plot(points: Sequence[Point], unit: str, over: str = "nodes") -> list[str]:
+    """Return at most 12 lines; columns are sizes, not to scale: ``nodes``, or GPUs."""
     chosen = _chosen(points)
     most = max(one.rate for one in chosen)
     if most <= 0:
         return []
     rates = [number(one.rate) for one in chosen]
     width = 2 + max(len(text) for text in (*rates, str(chosen[-1].nodes)))
-    margin = max(len(unit), len("nodes"))
+    margin = max(len(unit), len(over))
     heights = [round((_PLOT_ROWS - 1) * one.rate / most) for one in chosen]
     marks = [_MEASURED if one.measured else _EXPECTED for one in chosen]
     lines = []
@@ -93,7 +93,7 @@ def plot(points: Sequence[Point], unit: str) -> list[str]:
         )
         lines.append(f"{'':<{margin}} |{''.join(cells)}".rstrip())
     lines.append(f"{'':<{margin}} +{'-' * (width * len(chosen))}")
-    for label, texts in (("nodes", [str(one.nodes) for one in chosen]), (unit, rates)):
+    for label, texts in ((over, [str(one.nodes) for one in chosen]), (unit, rates)):
         lines.append(f"{label:<{margin}}  {''.join(text.rjust(width) for text in texts)}")
     lines.append(f"{'':<{margin}}  {_MEASURED} measured, {_EXPECTED} expected")
     return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -32,7 +32,7 @@ from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.reader.sentences import duration, numbers
-from bftrainer_slurm.words import counted
+from bftrainer_slurm.words import counted, either
 
 SCHEMA = 1
 _ERROR_LINES = 12
@@ -138,7 +138,7 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if one.get("node_hours"):
         yield "ends", f"after {one['node_hours']:g} node-hours"
     if one.get("gpus"):
-        yield "GPUs", f"{one['gpus']} of each of its nodes; other jobs may have the rest"
+        yield "GPUs", f"{_part(one)}; other jobs may have the rest"
     yield "nodes", ", ".join(map(shown, one["nodes"])) or "none"
     if one["starting"]:
         yield "starting", ", ".join(map(shown, one["starting"]))
@@ -240,6 +240,14 @@ def _cost(cost: dict[str, Any]) -> str:
     return f"{cost['seconds']:.2f} s ({how})"
 
 
+def _part(one: Mapping[str, Any]) -> str:
+    """Say how many GPUs of its nodes it has, or may have."""
+    if not (choices := one.get("gpu_choices")):
+        return f"{one['gpus']} of each of its nodes"
+    every = f"{either(choices)} of each of its nodes, as the plan chooses"
+    return f"{every}; {one['gpus']} now" if one["nodes"] or one["starting"] else every
+
+
 def _curve(curve: dict[str, Any]) -> list[str]:
     points = [Point(one["nodes"], one["rate"], one["measured"]) for one in curve["points"]]
-    return plot(points, _UNITS[curve["unit"]])
+    return plot(points, _UNITS[curve["unit"]], curve.get("over", "nodes"))

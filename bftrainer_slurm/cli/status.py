@@ -212,6 +212,7 @@ def known_to_slurm(trainer: Trainer) -> dict[str, Any]:
         "min_nodes": trainer.record.min_nodes,
         "max_nodes": trainer.record.max_nodes,
         "sizes": list(trainer.record.sizes),
+        "gpu_choices": list(trainer.record.gpus),
         "step": trainer.record.step,
         "weight": trainer.record.spec.weight,
         "grace_s": trainer.record.spec.grace_s,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bftrainer_slurm.planner.limit import Limit
-from bftrainer_slurm.words import counted
+from bftrainer_slurm.words import counted, either
 
 _OVER = {
     "given up": "It was given up",
@@ -45,7 +45,13 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     if plan:
         if one.get("sizes") or one.get("step", 1) > 1:
             found.append(f"It trains on {numbers(one)} only, as its user asked.")
-        found += [_limit(plan), *_loss(one), *_room(plan), _pool(document), *_barred(one, document)]
+        found += [
+            _limit(plan),
+            *_loss(one),
+            *_room(one, plan),
+            _pool(document),
+            *_barred(one, document),
+        ]
         if len(one["nodes"]) + len(one["starting"]) != plan["nodes"]:
             found.append(
                 f"The plan gives it {size_of(plan, plan['nodes'])}; it is on its way there."
@@ -74,19 +80,30 @@ def _loss(one: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _room(plan: Mapping[str, Any]) -> list[str]:
+def _room(one: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Say if it has parts of nodes, and if it may have fewer nodes than are in the pool."""
     gpus = plan.get("gpus", 0)
     if gpus:
         return [
             f"It has {_gpus(gpus)} of each of its nodes, and could have so many of "
-            f"{plan['usable']} of the pool's {nodes(plan['pool'])} if no other trainer had any."
+            f"{plan['usable']} of the pool's {nodes(plan['pool'])} if no other trainer had any.",
+            *_choice(one),
         ]
     if plan["usable"] == plan["pool"]:
         return []
     return [
         f"It may use {plan['usable']} of the pool's {nodes(plan['pool'])}: the others are another "
         "kind of hardware, or lack what it asks for."
+    ]
+
+
+def _choice(one: Mapping[str, Any]) -> list[str]:
+    """Say that the plan has chosen how many GPUs of a node it has."""
+    if not one.get("gpu_choices"):
+        return []
+    return [
+        f"The plan chooses {either(one['gpu_choices'])} GPUs of each node, one number for all. It "
+        "chooses anew when the trainer has no node."
     ]
 
 

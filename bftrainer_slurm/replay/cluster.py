@@ -17,6 +17,7 @@ from bftrainer_slurm.model import (
     ElementState,
     Node,
     NodeState,
+    Part,
     Queue,
     Reservation,
     TimeLimit,
@@ -164,6 +165,7 @@ class SimulatedCluster:
         limit: TimeLimit | None,
         *,
         excluded: frozenset[str],
+        part: Part | None = None,
     ) -> None:
         """Release elements onto idle nodes; if jobs wait, a pass of backfill starts them."""
         if taken := nodes & (self._busy | self._owner.keys()):

@@ -16,6 +16,7 @@ from bftrainer_slurm.model import (
     ElementId,
     ElementState,
     Node,
+    Part,
     Queue,
     Reservation,
     Resources,
@@ -163,6 +164,7 @@ class CommandGateway:
         limit: TimeLimit | None,
         *,
         excluded: frozenset[str],
+        part: Part | None = None,
     ) -> None:
         """See Gateway. Nodes that the owners of elements asked for do not count.
 
@@ -175,16 +177,18 @@ class CommandGateway:
         """
         barred = barred_list(excluded, others - nodes)
         try:
-            self._grow(elements, barred, limit)
+            self._grow(elements, barred, limit, part)
         except RefusedError as error:
             if limit is None or _NO_LIMIT not in str(error):
                 raise
-            self._grow(error.elements or elements, barred, None)
+            self._grow(error.elements or elements, barred, None, part)
 
-    def _grow(self, elements: Sequence[ElementId], barred: str, limit: TimeLimit | None) -> None:
+    def _grow(
+        self, elements: Sequence[ElementId], barred: str, limit: TimeLimit | None, part: Part | None
+    ) -> None:
         minutes = {} if limit is None else {"TimeLimit": limit.minutes, "TimeMin": limit.least}
         if self._grow_program is not None:
-            words = map(str, minutes.values())
+            words = [*map(str, minutes.values()), *([f"{part.gpus}:{part.cpus}"] if part else [])]
             self._change(elements, (self._grow_program, _THEM, *words), given=barred)
             return
         if len(barred) > _LONGEST_LIST:
@@ -193,6 +197,11 @@ class CommandGateway:
             self._change([element], ("scontrol", "update", f"JobId={element}", "ReqNodeList="))
         update = ["scontrol", "update", f"JobId={_THEM}", f"ExcNodeList={barred}", "StartTime=now"]
         update += [f"{name}={value}" for name, value in minutes.items()]
+        if part:
+            update += [
+                f"Gres=gpu:{part.gpus}",
+                *([f"MinCPUsNode={part.cpus}"] if part.cpus else []),
+            ]
         self._change(elements, update, ("scontrol", "release", _THEM))
 
     def _choosy(self, elements: Sequence[ElementId]) -> list[ElementId]:

@@ -20,6 +20,7 @@ _VALUED = {
     "comment": "",
     "constraint": "C",
     "cpus-per-gpu": "",
+    "cpus-per-task": "c",
     "dependency": "d",
     "error": "e",
     "gpus": "G",

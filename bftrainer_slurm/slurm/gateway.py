@@ -14,6 +14,7 @@ from bftrainer_slurm.model import (
     Configuration,
     ElementId,
     Node,
+    Part,
     Queue,
     Reservation,
     TimeLimit,
@@ -84,6 +85,7 @@ class Gateway(Protocol):
         limit: TimeLimit | None,
         *,
         excluded: frozenset[str],
+        part: Part | None = None,
     ) -> None:
         """Let held or delayed elements of one trainer start now, one on each of ``nodes``.
 
@@ -97,6 +99,8 @@ class Gateway(Protocol):
                 requeue keeps it short. None leaves it as it is.
             excluded: what the user excluded (``Demands.excluded``), so that the next reading can
                 tell it from ``others``.
+            part: what each takes of its node; None: what it asks for. With several elements it is
+                the first one's alone: slurmctld forgets the GPUs then (22.05).
         """
 
     def shrink(self, elements: Sequence[ElementId]) -> None:

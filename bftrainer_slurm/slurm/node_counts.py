@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from bftrainer_slurm.sizes import Sizes
 from bftrainer_slurm.slurm.directives import SubmissionError
 from bftrainer_slurm.spec import MAX_NODES, Request, TrainerRecord
+from bftrainer_slurm.words import either
 
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?\Z", re.ASCII)
 
@@ -61,7 +62,7 @@ def told(record: TrainerRecord) -> str:
     """Return what a trainer may have, in words: ``1 to 4 nodes of partition gpu``."""
     least, most, sizes = record.min_nodes, record.max_nodes, record.sizes
     if len(sizes) > 1:
-        count = f"{', '.join(map(str, sizes[:-1]))} or {most}"
+        count = either(sizes)
     else:
         count = f"{most}" if least == most else f"{least} to {most}"
     words = [f"{count} node{'s' if most > 1 else ''}"]
@@ -72,6 +73,8 @@ def told(record: TrainerRecord) -> str:
         words.append(f" of partition{several} {','.join(record.partitions)}")
     if record.nodes:
         words.append(f", only {record.nodes}")
+    if record.gpus:
+        words.append(f", {either(record.gpus)} GPUs of each, as the plan chooses")
     return "".join(words)
 
 

@@ -6,7 +6,7 @@ The same rules as ``slurm_plugin/per_node.c``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bftrainer_slurm.slurm.directives import SubmissionError
@@ -29,13 +29,29 @@ class Written:
         return {**self.script, **self.command}
 
 
-def tasks_and_gpus(written: Written) -> list[str]:
+# What contradicts ``gpus=``, where the plan chooses how many GPUs of a node an element has.
+_OF_GPUS = (
+    *("gpus", "gpus-per-node", "gpus-per-task", "gres"),
+    "exclusive",
+    "ntasks-per-gpu",
+    "cpus-per-task",
+)
+
+
+def tasks_and_gpus(written: Written, choices: Sequence[int] = ()) -> list[str]:
     """Return the options for sbatch that give one node its share.
+
+    Args:
+        choices: how many GPUs it may have, where the plan chooses.
 
     Raises:
         SubmissionError: it does not divide; in one line, with the numbers.
     """
     given = written.values
+    if name := next((name for name in _OF_GPUS if choices and name in given), None):
+        raise SubmissionError(
+            f"gpus= says how many GPUs of a node the trainer may have; leave --{name} out"
+        )
     gpus = _gpus(written) if "gpus" in given else ""
     if gpus and not {"gpus-per-node", "gpus-per-task"} & given.keys():
         given["gpus-per-node"] = gpus
@@ -44,6 +60,20 @@ def tasks_and_gpus(written: Written) -> list[str]:
         options = []
     tasks = _tasks(written, given)
     each = [f"--ntasks-per-node={tasks}"] if tasks else []
+    if choices and tasks > 1:
+        raise SubmissionError(
+            "gpus= needs one task a node, which starts a process for each GPU as torchrun does; "
+            "leave --ntasks and --ntasks-per-node out"
+        )
+    if choices:  # the controller asks for the cores of more GPUs, and Slurm counts their memory
+        if not (cpus := _number(given.get("cpus-per-gpu", ""))):
+            raise SubmissionError(
+                "gpus= needs --cpus-per-gpu, how many cores go with each GPU; write for example "
+                "--cpus-per-gpu=8"
+            )
+        memory = [f"--mem-per-gpu={given['mem-per-gpu']}"] if "mem-per-gpu" in given else []
+        cores = f"--cpus-per-task={cpus * choices[0]}"
+        return [f"--gres=gpu:{choices[0]}", cores, *memory, *each, "--ntasks=1"]
     shares = _shares_of_gpus(given, tasks or 1)
     return [*options, *each, f"--ntasks={tasks or 1}", *shares]
 

@@ -293,19 +293,21 @@ def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Dema
     """What any of an array's job records asks for: its owner can change each of them.
 
     If they ask for different numbers of GPUs, the plan goes by the fewest: then no more are counted
-    on a node than its elements have there.
+    on a node than its elements have there. Where the plan chooses, that is what they need at least.
     """
+    gpus = min((_gpus_of_part(row) for row in rows), default=0) if share else 0
+    least = [row for row in rows if _gpus_of_part(row) == gpus] if gpus and record.gpus else rows
     return Demands(
         constraints=frozenset(row.constraint for row in rows if row.constraint),
         excluded=frozenset[str]().union(*(excluded_in(row.excluded_nodes) for row in rows)),
         licenses=next((row.licenses for row in rows if row.licenses), ""),
         reservation=next((row.reservation for row in rows if row.reservation), ""),
-        resources=_resources(rows),
+        resources=_resources(least),
         dependency=next((row.dependency for row in rows if row.dependency), ""),
         begin_s=max((_begin_s(row) for row in rows), default=0.0),
         partitions=frozenset(record.partitions),
         nodes=expand_users(record.nodes) if record.nodes else frozenset(),
-        gpus=min((_gpus_of_part(row) for row in rows), default=0) if share else 0,
+        gpus=gpus,
     )
 
 

@@ -135,6 +135,7 @@ def compose(
             nodes=_node_list(given),
             sizes=counts.sizes,
             step=counts.step,
+            gpus=request.gpus,
             task=only_task(given.get("array", "")),
             id=secrets.token_hex(4),
         )
@@ -144,6 +145,10 @@ def compose(
         raise SubmissionError(
             "batch=once needs BFTrainer's plugin in Slurm; submit by sbatch --bftrainer, "
             "or leave it out"
+        )
+    if request.gpus and not share:
+        raise SubmissionError(
+            "gpus= needs nodes that jobs share, and trainers have whole nodes here; leave it out"
         )
     text = format_comment(record)
     if len(text) > MAX_RECORD:
@@ -169,13 +174,13 @@ def compose(
             *limit,
             *([f"{_DEPENDENCY}{given['dependency']}"] if "dependency" in given else []),
             "--nodes=1",
-            *tasks_and_gpus(written),
+            *tasks_and_gpus(written, record.gpus),
             f"--array=0-{record.anchor}",
             "--hold",
             f"--partition={partition}",
             "--requeue",
             "--open-mode=append",
-            *([] if share and asks_gpus(given) else ["--exclusive"]),
+            *([] if record.gpus or (share and asks_gpus(given)) else ["--exclusive"]),
             "--time-min=1",
             f"--comment={comment}",
         ),

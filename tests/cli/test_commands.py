@@ -46,6 +46,7 @@ SHOWN = TRAINER | {
     "start_minutes": None,
     "sizes": [],
     "step": 1,
+    "gpu_choices": [],
     "partitions": [],
     "node_list": "",
     "node_s": 7200.0,
@@ -55,6 +56,7 @@ SHOWN = TRAINER | {
     "rescale": {"up": {"seconds": 0.12, "count": 4}, "down": {"seconds": 0.3, "count": 0}},
     "curve": {
         "unit": "samples",
+        "over": "nodes",
         "points": [
             {"nodes": 1, "rate": 410.0, "measured": False},
             {"nodes": 2, "rate": 800.0, "measured": True},

@@ -16,6 +16,7 @@ from bftrainer_slurm.model import (
     ElementState,
     Node,
     NodeState,
+    Part,
     Queue,
     Reservation,
     TimeLimit,
@@ -152,6 +153,7 @@ class MadeUpSlurm:
         limit: TimeLimit | None,
         *,
         excluded: frozenset[str],
+        part: Part | None = None,
     ) -> None:
         assert len(elements) == len(nodes), "a node for each element"
         assert not nodes & others, "nodes are not among the others"

@@ -16,6 +16,7 @@ from bftrainer_slurm.model import (
     Demands,
     ElementId,
     Node,
+    Part,
     Place,
     Queue,
     Resources,
@@ -25,7 +26,7 @@ from bftrainer_slurm.model import (
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.packing import pack_most, shares_of
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Plan, Problem, value
+from bftrainer_slurm.planner.problem import Plan, Problem, chosen, settled, value
 from tests.controller.made_up_slurm import (
     DELAYED,
     ENDING,
@@ -57,10 +58,12 @@ class Packing:
         shares = greedy_shares(problem)
         if not problem.in_parts:
             return Plan(place(problem, shares), value(problem, shares), 0.0, "optimal")
-        nodes = pack_most(problem, shares)
+        sized = settled(problem, chosen(problem, shares))
+        nodes = pack_most(sized, shares)
+        worth = value(sized, shares_of(sized, nodes))
+        gpus = {one.key: one.gpus for one in sized.trainers if one.choices}
         keys = (one.key for one in problem.trainers)
-        worth = value(problem, shares_of(problem, nodes))
-        return Plan(dict(zip(keys, nodes, strict=True)), worth, 0.0, "optimal")
+        return Plan(dict(zip(keys, nodes, strict=True)), worth, 0.0, "optimal", gpus=gpus)
 
 
 @dataclass
@@ -68,6 +71,8 @@ class SharedSlurm(MadeUpSlurm):
     """Nodes of 8 GPUs, of which ``ordinary_gpus`` are in use by ordinary jobs."""
 
     gpus: dict[int, int] = field(default_factory=dict)  # of an element, by array; 0: whole nodes
+    choices: dict[int, tuple[int, ...]] = field(default_factory=dict)  # where the plan chooses
+    sized: dict[ElementId, int] = field(default_factory=dict)  # as they have started
     ordinary_gpus: Counter[str] = field(default_factory=Counter)
 
     def nodes(self) -> tuple[Node, ...]:
@@ -88,8 +93,9 @@ class SharedSlurm(MadeUpSlurm):
         trainers = tuple(
             replace(
                 one,
+                record=replace(one.record, gpus=self.choices.get(one.array, ())),
                 demands=Demands(gpus=self.gpus[one.array]),
-                elements=tuple(replace(each, gpus=self.gpus[one.array]) for each in one.elements),
+                elements=tuple(replace(each, gpus=self.of_(each.id)) for each in one.elements),
             )
             for one in queue.trainers
         )
@@ -104,16 +110,24 @@ class SharedSlurm(MadeUpSlurm):
         limit: TimeLimit | None,
         *,
         excluded: frozenset[str],
+        part: Part | None = None,
     ) -> None:
         assert not self.gpus[elements[0].array] or len(elements) == 1, "one by one"
-        super().grow(elements, nodes, others, limit, excluded=excluded)
+        gpus = part.gpus if part else 0
+        assert gpus in self.choices.get(elements[0].array, (0,)), "one of its choices"
+        self.sized |= dict.fromkeys(elements, gpus) if gpus else {}
+        super().grow(elements, nodes, others, limit, excluded=excluded, part=part)
         assert not self.all_(PENDING), "there is room for all that are released"
 
     def in_use(self, node: str, but: ElementId | None = None) -> int:
         """GPUs of a node that jobs have, ours included."""
         jobs = [one for one in self.all_(RUNNING, SUSPENDED, ENDING) if one.node == node]
-        ours = sum(self.gpus[one.id.array] or GPUS for one in jobs if one.id != but)
+        ours = sum(self.of_(one.id) or GPUS for one in jobs if one.id != but)
         return self.ordinary_gpus[node] + ours
+
+    def of_(self, id_: ElementId) -> int:
+        """How many GPUs an element asks for, or has."""
+        return self.sized.get(id_, self.gpus[id_.array])
 
     def schedule_(self) -> None:
         """End what is to be ended, in two steps; start what fits beside what is there."""
@@ -123,7 +137,7 @@ class SharedSlurm(MadeUpSlurm):
             if job.then is not None:
                 job.state = ENDING
         for job in self.all_(PENDING):
-            wants = self.gpus[job.id.array] or GPUS
+            wants = self.of_(job.id) or GPUS
             for node in sorted(job.targets or self.node_names):
                 if self.in_use(node) + wants <= GPUS:
                     job.state, job.node, job.start_s = RUNNING, node, self.now_s
@@ -138,10 +152,15 @@ class SharedSlurm(MadeUpSlurm):
         self.ordinary_gpus[node] += gpus
 
 
-def controlled(slurm: SharedSlurm, sizes: Sequence[tuple[int, int]]) -> Controller:
+Size = int | tuple[int, ...]
+
+
+def controlled(slurm: SharedSlurm, sizes: Sequence[tuple[Size, int]]) -> Controller:
     """A controller of trainers of so many GPUs a node, on up to so many nodes."""
     for array, (gpus, most) in enumerate(sizes, ARRAY):
-        slurm.gpus[array] = gpus
+        slurm.gpus[array] = gpus if isinstance(gpus, int) else gpus[0]
+        if not isinstance(gpus, int):
+            slurm.choices[array] = gpus
         slurm.submit_(array, 1, most, f"{array:08x}")
     settings = Settings(nodes_interval_s=1, share=True)
     return started(slurm, Packing(), History(":memory:"), lambda: slurm.now_s, settings)
@@ -168,6 +187,27 @@ def test_trainers_fill_what_an_ordinary_job_leaves_of_a_node() -> None:
     assert slurm.in_use("n1") == 7
 
 
+def test_the_plan_chooses_how_many_gpus_an_element_has_and_it_keeps_them() -> None:
+    slurm = SharedSlurm(NOW_S, ["n1", "n2"])
+    slurm.ordinary_gpus.update(n1=7, n2=8)
+    controller = controlled(slurm, [((1, 2, 4), 2)])
+    turns(slurm, controller)
+    (one,) = controller.registry.views
+    assert (one.gpus, one.places) == (1, {Place("n1", ARRAY)})
+    slurm.ordinary_gpus["n2"] = 0
+    turns(slurm, controller)
+    (one,) = controller.registry.views
+    assert (one.gpus, len(one.placed)) == (1, 2), "one number for all of its nodes"
+    slurm.start_job_("n1", 1)
+    slurm.start_job_("n2", 8)
+    turns(slurm, controller)
+    assert not slurm.all_(RUNNING)
+    slurm.ordinary_gpus.clear()
+    turns(slurm, controller)
+    (one,) = controller.registry.views
+    assert (one.gpus, len(one.placed)) == (4, 2), "who has no node chooses anew"
+
+
 def test_a_trainer_has_one_element_on_a_node_at_most() -> None:
     one = trainer(*(element(task, RUNNING, "n1", gpus=2) for task in range(2)))
     mine = view_of(replace(one, demands=Demands(gpus=2)))
@@ -192,12 +232,14 @@ def test_an_element_leaves_for_an_ordinary_job_of_gpus_before_a_pass() -> None:
 
 @given(
     sizes=st.lists(
-        st.tuples(st.sampled_from([0, 1, 2, 4, 8]), st.integers(1, 3)), min_size=1, max_size=4
+        st.tuples(st.sampled_from([0, 1, 2, 4, 8, (1, 2, 4), (2, 4, 8)]), st.integers(1, 3)),
+        min_size=1,
+        max_size=4,
     ),
     jobs=st.lists(st.none() | st.tuples(st.sampled_from(NODES), st.integers(1, GPUS)), max_size=5),
 )
 def test_whoever_comes_and_goes_no_gpu_is_given_twice(
-    sizes: list[tuple[int, int]], jobs: list[tuple[str, int] | None]
+    sizes: list[tuple[Size, int]], jobs: list[tuple[str, int] | None]
 ) -> None:
     """Ordinary jobs take GPUs of one node after the other, or give all back (None)."""
     slurm = SharedSlurm(NOW_S, [*NODES])
@@ -214,5 +256,7 @@ def test_whoever_comes_and_goes_no_gpu_is_given_twice(
         }
         assert len({place for _, place in placed}) == len(placed)
         assert all(slurm.in_use(node) <= GPUS for node in NODES)
+        for view in controller.registry.views:
+            assert len({slurm.of_(id_) for id_ in view.placed}) <= 1, "all elements are alike"
         if not any(slurm.ordinary_gpus.values()):
             assert placed, "there are idle nodes, and somebody has them"

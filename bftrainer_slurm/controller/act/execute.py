@@ -183,8 +183,9 @@ def describe(action: Action) -> str:
         return f"{verb} {action.array}: {action.why.partition(chr(10))[0]}"
     names = ", ".join(map(str, action.elements))
     match action:
-        case Grow(_, places):
-            return f"{verb} {names} on {', '.join(sorted(nodes_of(places)))}"
+        case Grow(_, places, part=part):
+            of = f"{part.gpus} GPUs of " if part else ""
+            return f"{verb} {names} on {of}{', '.join(sorted(nodes_of(places)))}"
         case EndAt(_, end_s):
             return f"{verb} {names} to {time.strftime('%H:%M:%S', time.localtime(end_s))}"
         case Tell(_, text) | Label(_, text):
@@ -194,8 +195,9 @@ def describe(action: Action) -> str:
 
 def _do(action: Action, gateway: Gateway) -> None:
     match action:
-        case Grow(elements, places, others, _, limit, excluded):
-            gateway.grow(elements, nodes_of(places), others, limit, excluded=excluded)
+        case Grow(elements, places, others, _, limit, excluded, part=part):
+            nodes = nodes_of(places)
+            gateway.grow(elements, nodes, others, limit, excluded=excluded, part=part)
         case Shrink(elements):
             gateway.shrink(elements)
         case Revive(elements):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bftrainer_slurm.model import ElementId, Place, TimeLimit
+from bftrainer_slurm.model import ElementId, Part, Place, TimeLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,8 @@ class Grow:
     ``others`` are the rest of the partition's nodes, ``excluded`` those that its user excluded.
     ``first`` is true if nothing of the trainer is alive: it then begins a new rendezvous. ``limit``
     is the time limit to ask for. ``finished``: the training has ended well, and these end at once.
-    ``new``: the trainer has never had a node.
+    ``new``: the trainer has never had a node. ``part`` is what each takes of its node, None
+    for what it asks for.
     """
 
     elements: tuple[ElementId, ...]
@@ -25,6 +26,7 @@ class Grow:
     excluded: frozenset[str] = frozenset()
     finished: bool = False
     new: bool = False
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)

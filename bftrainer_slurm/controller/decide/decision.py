@@ -35,6 +35,7 @@ from bftrainer_slurm.controller.decide.reconcile import (
     end,
     end_asked,
     end_mute,
+    gpus_to_take,
     hold_reclaimed,
     keep_up,
     late_nodes,
@@ -150,7 +151,8 @@ class Decider:
             with self.errors.of(view.array):
                 free = unused
                 if view.trainer.demands.gpus and view.finishing:
-                    free = set(room.places(view, snapshot.shared).values())
+                    fewest = min(view.choices, default=0)
+                    free = set(room.places(view, snapshot.shared, fewest).values())
                 last = complete(view, free, snapshot)
                 unused.difference_update(*(grow.places for grow in last))
                 moves += last
@@ -160,7 +162,9 @@ class Decider:
             def move(view: TrainerView) -> list[Action]:
                 free: Mapping[str, Place] = nodes
                 if view.trainer.demands.gpus:
-                    free = room.places(view, made.plan.assignment.get(str(view.array), ()))
+                    key = str(view.array)
+                    gpus = gpus_to_take(view, made.plan)
+                    free = room.places(view, made.plan.assignment.get(key, ()), gpus)
                 return towards(view, made.plan, free, snapshot, settings)
 
             moves += self._of_each(draft.picture.views, move)

@@ -38,8 +38,7 @@ def offered(
             mine_mb = view.trainer.demands.resources.memory_mb
             memory_mb[node] = memory_mb.get(node, 0.0) + mine_mb
         for place in view.places if view.array in theirs else ():
-            gpus = view.trainer.demands.gpus
-            held[place.node] += gpus or _all(place.node, snapshot)
+            held[place.node] += view.gpus or _all(place.node, snapshot)
     least = _least(planned, snapshot)
     out: dict[str, int] = {}
     for node, one in snapshot.shared.items():
@@ -154,16 +153,26 @@ class Room:
             occupies = set(view.ids(*OCCUPIES))
             for id_, place in view.placed.items():
                 if id_ not in occupies and place.trainer:  # it has not started yet
-                    self._take(place.node, 0, asks_of(view, picture.snapshot))
+                    gpus = view.gpus if view.choices else 0
+                    self._take(place.node, 0, self._asks(view, gpus))
 
-    def places(self, view: TrainerView, nodes: Iterable[str]) -> dict[str, Place]:
-        """Take a part of each of these nodes that has room for an element; return the places."""
-        gpus, asks = view.trainer.element_gpus, asks_of(view, self._snapshot)
+    def places(self, view: TrainerView, nodes: Iterable[str], gpus: int = 0) -> dict[str, Place]:
+        """Take a part of each of these nodes that has room for an element; return the places.
+
+        Elements take so many ``gpus``, or as many as each asks for.
+        """
+        asked = view.trainer.element_gpus
+        takes = dict.fromkeys(asked, gpus) if gpus else asked
         found: dict[str, Place] = {}
-        for node, id_ in zip(self._fit(view, nodes, gpus, asks), view.spare, strict=False):
-            self._take(node, gpus.get(id_, 0), asks)
+        asks = self._asks(view, gpus)
+        for node, id_ in zip(self._fit(view, nodes, takes, asks), view.spare, strict=False):
+            self._take(node, takes.get(id_, 0), asks)
             found[node] = Place(node, view.array)
         return found
+
+    def _asks(self, view: TrainerView, gpus: int) -> Resources:
+        asks, part = asks_of(view, self._snapshot), view.part(gpus)
+        return replace(asks, cpus=part.cpus) if part else asks
 
     def _fit(
         self,

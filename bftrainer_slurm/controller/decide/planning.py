@@ -125,15 +125,15 @@ def _class_name(kind: str, kept_out: Iterable[int], gpus: int) -> str:
 
 
 def _facts(view: TrainerView, estimate: Estimate, now_s: float) -> Facts:
-    record = view.trainer.record
+    record, each = view.trainer.record, view.choices or (1,)
     last_s = max(view.submit_s, view.state.had_nodes_s)
     return Facts(
         curve=estimate.curve,
-        min_nodes=record.min_nodes,
-        max_nodes=record.max_nodes,
+        min_nodes=record.min_nodes * each[0],
+        max_nodes=record.max_nodes * each[-1],
         weight=record.spec.weight,
         user=view.trainer.user,
-        nodes=len(view.placed),
+        nodes=len(view.placed) * (view.gpus if view.choices else 1),
         waited_s=0.0 if view.placed else max(0.0, now_s - last_s),
         done=estimate.done,
     )
@@ -153,6 +153,8 @@ def _planned_trainer(
     sizes = () if allowed == ANY else allowed.between(least, most)
     if sizes:
         least, most = sizes[0], sizes[-1]
+    # Its owner may have given elements another number.
+    choices = tuple(sorted({*view.choices, view.gpus} - {0})) if view.choices else ()
     return PlannedTrainer(
         key=str(view.array),
         min_nodes=least,
@@ -162,11 +164,12 @@ def _planned_trainer(
         rescale_up_s=costs.up_s,
         rescale_down_s=costs.down_s,
         paused_s=max(0.0, view.state.paused_until_s - picture.now_s),
-        start_cost=start_s * curve.at(least),
+        start_cost=start_s * curve.at(least * (choices[0] if choices else 1)),
         loss_s=estimate.loss_s,
         barred=frozenset(one.name for one, out in classes.items() if view.array in out),
         sizes=sizes,
-        gpus=view.trainer.demands.gpus,
+        gpus=view.gpus,
+        choices=choices,
     )
 
 
@@ -281,7 +284,8 @@ def _losses_alike(loss_s: float, before_s: float, forward_s: float) -> bool:
 
 def _wanted(problem: Problem) -> tuple[object, ...]:
     trainers = [
-        (one.key, one.min_nodes, one.max_nodes, one.sizes, one.curve, one.barred, one.gpus)
+        (one.key, one.min_nodes, one.max_nodes, one.sizes, one.curve, one.barred)
+        + (one.choices or (one.gpus,),)
         for one in problem.trainers
     ]
     return problem.pool, trainers, problem.classes, problem.free

@@ -139,6 +139,14 @@ def end(view: TrainerView, these: Set[ElementId], why: str) -> list[Shrink]:
     return [Shrink(mine, why)] if mine else []
 
 
+def gpus_to_take(view: TrainerView, plan: Plan) -> int:
+    """How many GPUs its next elements take of their nodes, 0 for as many as they ask for.
+
+    Those that it has stay as they are, and all are alike.
+    """
+    return (view.gpus or plan.gpus.get(str(view.array), 0)) if view.choices else 0
+
+
 def towards(
     view: TrainerView,
     plan: Plan,
@@ -174,7 +182,10 @@ def towards(
         elements = tuple(islice(spare, len(onto)))
         excluded = view.trainer.demands.excluded
         others = snapshot.all_nodes - nodes_of(onto)
-        actions.append(Grow(elements, onto, others, first, limit, excluded, new=first and new))
+        part = view.part(gpus_to_take(view, plan))
+        begins = first and new
+        grow = Grow(elements, onto, others, first, limit, excluded, new=begins, part=part)
+        actions.append(grow)
         first = False
     return actions
 
@@ -206,6 +217,7 @@ def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Gr
             *(tuple(islice(these, len(onto))), onto, snapshot.all_nodes - nodes_of(onto)),
             *(False, _A_MINUTE, excluded),
             finished=True,
+            part=view.part(min(view.choices, default=0)),
         )
         for onto in _at_once(places)
     ]

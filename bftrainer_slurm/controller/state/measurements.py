@@ -204,15 +204,19 @@ class Stopwatch:
         self.formed, self._paid = reform, False
         return True
 
-    def report(self, report: Report, nodes: int) -> tuple[list[Throughput], list[Rescale]]:
+    def report(
+        self, report: Report, nodes: int, gpus: int = 1
+    ) -> tuple[list[Throughput], list[Rescale]]:
         """Take a report; return what is measured by then, and the cost that it shows.
 
-        ``nodes`` is how many nodes the trainer has, if the report does not say.
+        ``nodes`` is how many nodes the trainer has, if the report does not say. What is measured is
+        by nodes times ``gpus``.
         """
         size = report.nodes or nodes
         if size < 1:
             return [], []
         cost = self._cost(report, size)
+        size *= gpus
         present = self._present
         if present is None or (report.generation, size) != (present.number, present.nodes):
             throughputs = self._measured(_SHORTEST_S)

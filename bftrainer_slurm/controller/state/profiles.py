@@ -145,7 +145,10 @@ class PerformanceModel:
         """Learn from a report of progress."""
         known = self._trainer(view)
         known.loss = loss
-        throughputs, rescales = known.stopwatch.report(report, len(view.placed))
+        gpus = view.gpus if view.choices else 1
+        if not gpus:
+            return  # all its elements have left meanwhile
+        throughputs, rescales = known.stopwatch.report(report, len(view.placed), gpus)
         for throughput in throughputs:
             if throughput.time_s <= known.last_s:
                 continue  # a keeper's old notes, after a restart of ours
@@ -175,8 +178,8 @@ class PerformanceModel:
         standings = {
             view.array: Standing(
                 self._fit(view.array, known),
-                len(view.placed),
-                view.trainer.record.max_nodes,
+                len(view.placed) * (view.gpus if view.choices else 1),
+                _most(view),
                 in_samples=known.unit == "samples",
             )
             for view, known in ((view, self._trainer(view)) for view in views)
@@ -228,7 +231,9 @@ class PerformanceModel:
     def _trainer(self, view: TrainerView) -> _Known:
         known = self._trainers.get(view.array)
         if known is None:
-            job = Job(view.trainer.user, view.trainer.name)
+            # What was measured by nodes says nothing of GPUs.
+            by = " by GPUs" if view.trainer.record.gpus else ""
+            job = Job(view.trainer.user, f"{view.trainer.name}{by}")
             throughputs = self._measurements.throughputs(job)
             before = [throughput for throughput in throughputs if throughput.array != view.array]
             known = _Known(
@@ -272,9 +277,10 @@ class PerformanceModel:
         fit = self._fit(view.array, known)
         if known.drawn is not None and known.drawn[0] is fit:
             return known.drawn[1]
-        curve = fit.curve(view.trainer.record.max_nodes)
+        curve = fit.curve(_most(view))
         drawn = {
             "unit": None if fit.unit is None else known.unit,
+            "over": "GPUs" if view.choices else "nodes",
             "points": [
                 {"nodes": nodes, "rate": value, "measured": fit.has_measured(nodes)}
                 for nodes, value in zip(curve.nodes[1:], curve.values[1:], strict=True)
@@ -282,6 +288,11 @@ class PerformanceModel:
         }
         known.drawn = fit, drawn
         return drawn
+
+
+def _most(view: TrainerView) -> int:
+    """The end of its curve, which is over GPUs where the plan chooses how many of a node it has."""
+    return view.trainer.record.max_nodes * max(view.choices, default=1)
 
 
 def _last(rescales: _Rescales) -> Rescale | None:

@@ -21,7 +21,7 @@ from bftrainer_slurm.controller.state.phases import (
     Phase,
 )
 from bftrainer_slurm.controller.state.trainer_state import FINISHED, TrainerState
-from bftrainer_slurm.model import Element, ElementId, ElementState, Place, Trainer
+from bftrainer_slurm.model import Element, ElementId, ElementState, Part, Place, Trainer
 from bftrainer_slurm.sizes import Sizes
 
 _FAILED = (*BROKEN, Phase.REVIVED)
@@ -45,6 +45,27 @@ class TrainerView:
     def array(self) -> int:
         """The id of its job array."""
         return self.trainer.array
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """How many GPUs an element may have of its node, if the plan chooses."""
+        return self.trainer.record.gpus if self.trainer.demands.gpus else ()
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs its elements take of their nodes, 0 if they have them for themselves.
+
+        It is 0, too, as long as none has a place and the plan is to choose.
+        """
+        if not self.choices:
+            return self.trainer.demands.gpus
+        has = self.trainer.element_gpus
+        return min((has.get(id_, 0) for id_ in self.placed), default=0)
+
+    def part(self, gpus: int) -> Part | None:
+        """What an element of so many GPUs takes of its node; None for 0: what it asks for."""
+        asks = self.trainer.demands
+        return Part(gpus, gpus * asks.resources.cpus // (asks.gpus or 1)) if gpus else None
 
     @property
     def submit_s(self) -> float:
