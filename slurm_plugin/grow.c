@@ -99,7 +99,7 @@ int main(int argc, char **argv)
             cpus >= NO_VAL16)
             return usage();
         if (cpus > 0)
-            request.pn_min_cpus = (uint16_t)cpus;
+            request.pn_min_cpus = request.cpus_per_task = (uint16_t)cpus;
         snprintf(tres, sizeof(tres), TRES_OF_GPUS, gpus);
         request.tres_per_node = tres;
     }

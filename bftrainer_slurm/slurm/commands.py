@@ -198,10 +198,8 @@ class CommandGateway:
         update = ["scontrol", "update", f"JobId={_THEM}", f"ExcNodeList={barred}", "StartTime=now"]
         update += [f"{name}={value}" for name, value in minutes.items()]
         if part:
-            update += [
-                f"Gres=gpu:{part.gpus}",
-                *([f"MinCPUsNode={part.cpus}"] if part.cpus else []),
-            ]
+            cores = [f"CPUsPerTask={part.cpus}", f"MinCPUsNode={part.cpus}"] if part.cpus else []
+            update += [f"Gres=gpu:{part.gpus}", *cores]
         self._change(elements, update, ("scontrol", "release", _THEM))
 
     def _choosy(self, elements: Sequence[ElementId]) -> list[ElementId]:
