@@ -116,6 +116,7 @@ def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
     assert ("for whole nodes write --exclusive" in done.stderr) is shares
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("options", "why"),
     [
