@@ -33,9 +33,9 @@ def test_the_keeper_knows_whose_a_trainer_is_before_its_first_element_runs() -> 
     heard_before: list[int] = []
     grow = setting.slurm.grow
 
-    def watched(*request: Any, excluded: frozenset[str]) -> None:
+    def watched(*request: Any, **others: Any) -> None:
         heard_before.append(len(setting.told.owned))
-        grow(*request, excluded=excluded)
+        grow(*request, **others)
 
     setting.slurm.grow = watched  # type: ignore[method-assign]
     setting.turn()
@@ -620,7 +620,7 @@ def test_elements_that_were_ended_before_slurm_went_away_were_not_reclaimed() ->
         shrink(elements)
         setting.slurm.away = True
 
-    def away(*request: object, excluded: frozenset[str]) -> None:
+    def away(*request: object, **others: object) -> None:
         raise SlurmUnavailableError("no answer")
 
     setting.slurm.shrink = shrinks_then_away  # type: ignore[method-assign]

@@ -38,11 +38,11 @@ class Mixed(Setting):
             )
 
         def watched(
-            elements: Sequence[ElementId], nodes: frozenset[str], *more: Any, excluded: Any
+            elements: Sequence[ElementId], nodes: frozenset[str], *more: Any, **others: Any
         ) -> None:
             if elements[0].array == ARRAY:
                 self.tried |= nodes
-            grow(elements, nodes, *more, excluded=excluded)
+            grow(elements, nodes, *more, **others)
 
         self.slurm.queue, self.slurm.nodes = asking, mixed  # type: ignore[method-assign]
         self.slurm.grow = watched  # type: ignore[method-assign]

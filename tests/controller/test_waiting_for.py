@@ -88,14 +88,14 @@ class Limited(Setting):
         grow = self.slurm.grow
 
         def limited(
-            elements: Sequence[ElementId], nodes: frozenset[str], *more: Any, excluded: Any
+            elements: Sequence[ElementId], nodes: frozenset[str], *more: Any, **others: Any
         ) -> None:
             if elements[0].array == ARRAY and len(self.on()) + len(elements) > self.limit:
                 for id_ in elements:
                     waits = Element(id_, ElementState.PENDING, reason="QOSMaxNodePerUserLimit")
                     self.slurm.put_(waits)
             else:
-                grow(elements, nodes, *more, excluded=excluded)
+                grow(elements, nodes, *more, **others)
 
         self.slurm.grow = limited  # type: ignore[method-assign]
         self.submit(ARRAY, 4)
