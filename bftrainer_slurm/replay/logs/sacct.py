@@ -38,7 +38,7 @@ _NEVER = {"", "Unknown", "None", "N/A"}
 _NO_NODES = ["", "None", "None assigned", "N/A", "(null)"]
 _USED = {name.lower() for name in COLUMNS.split(",")}
 _OVER = ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY")  # states of jobs that have an end
-_OTHER_NAMES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
+_OTHER_NAMES = {"allocnodes": "nnodes", "alloccpus": "ncpus", "jobidraw": "jobid"}
 _UNITS_MB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _SCHEDULERS = {"SchedMain": 0, "SchedSubmit": 0, "SchedBackfill": 1}
 _BACKFILLED = np.array([False, True, None], object)  # by scheduler; the last means unknown
@@ -46,7 +46,7 @@ _BACKFILLED = np.array([False, True, None], object)  # by scheduler; the last me
 
 def is_header(line: str) -> bool:
     """Whether a line names columns of ``sacct``."""
-    columns = columns_of(line)
+    columns = {_OTHER_NAMES.get(name, name) for name in columns_of(line)}
     return "jobid" in columns and len(_USED.intersection(columns)) > 1
 
 

@@ -236,3 +236,10 @@ def test_reading_a_line_at_a_time_changes_nothing(monkeypatch: pytest.MonkeyPatc
     whole = read(*MIXED)
     monkeypatch.setattr(columns, "_BATCH", 1)
     assert read(*MIXED) == whole
+
+
+def test_job_ids_may_be_raw() -> None:
+    header = "JobIDRaw|NNodes|Start|End"
+    assert is_header(header)
+    (job,), notes = read(header, "7|3|200|300", "7.batch|1|200|300")
+    assert (job.nodes, notes.malformed, notes.steps) == (3, 0, 1)
