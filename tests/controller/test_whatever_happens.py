@@ -447,7 +447,7 @@ class Whatever(RuleBasedStateMachine):
 
 
 def what_is_rare_happens() -> None:
-    """Some series of a hundred random ones have none of it."""
+    """Every phase and every kind of action: some random series leave one out."""
     world = Whatever()
     world.begin(operator=True, slurm_works=True, hears=True)
     world.somebody_submits(10, 1, 3)
@@ -457,6 +457,8 @@ def what_is_rare_happens() -> None:
     world.turn(1.0)
     world.an_operator_lets_it_go_on(0)
     world.an_element_fails(0, 1)
+    world.turn(1.0)
+    world.an_element_cannot_start_in_the_second_of_its_preemption(0)
     world.turn(1.0)
     world.an_operator_holds_an_element(0)
     world.an_owner_lets_an_element_go(0, None)
