@@ -455,7 +455,11 @@ def known_to(gateway: CommandGateway, queue: Queue) -> Queue:
     if gateway.name != "pyslurm":
         return queue
     trainers = (
-        replace(one, demands=replace(one.demands, resources=Resources(), dependency=""))
+        replace(
+            one,
+            demands=replace(one.demands, resources=Resources(), dependency=""),
+            elements=tuple(replace(element, cpus=0) for element in one.elements),
+        )
         for one in queue.trainers
     )
     return replace(queue, trainers=tuple(trainers))
