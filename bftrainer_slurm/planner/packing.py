@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import islice
 
@@ -22,8 +23,9 @@ Nodes = frozenset[str]
 
 def pack(problem: Problem, shares: Sequence[Share]) -> list[Nodes] | None:
     """Return the nodes of each trainer, in their order; None if these counts found no room."""
+    bins = _bins_now(problem)
     for fullest_first in (True, False):
-        found = _Packing(problem, fullest_first)
+        found = _Packing(problem, bins.copy(), fullest_first)
         if found.place(shares):
             return found.nodes()
     return None
@@ -39,8 +41,9 @@ def pack_most(problem: Problem, shares: Sequence[Share]) -> list[Nodes]:
     wishes = [(shares, True), (shares, False)]
     if feasible(problem, now):
         wishes.append((now, True))
+    bins = _bins_now(problem)
     for wanted, fullest_first in wishes:
-        found = _Packing(problem, fullest_first)
+        found = _Packing(problem, bins.copy(), fullest_first)
         if not found.place(wanted) or wanted is now:
             found.cut_to_bounds()
             found.fill()
@@ -84,6 +87,16 @@ class _Bins:
         for node, has in self.left.items():
             self._with[self.place[node]][has][node] = None
 
+    def copy(self) -> _Bins:
+        """Return bins in which elements can be put without a trace in these."""
+        other = copy(self)
+        other.left = dict(self.left)
+        other._with = [
+            defaultdict(dict, {has: dict(nodes) for has, nodes in levels.items()})
+            for levels in self._with
+        ]
+        return other
+
     def units(self, trainer: PlannedTrainer, place: int) -> int:
         """What an element of this trainer takes of a node of this class."""
         return self._classes[place].units_of(trainer.gpus)
@@ -104,6 +117,15 @@ class _Bins:
                 yield from levels[has]
 
 
+def _bins_now(problem: Problem) -> _Bins:
+    """What is left beside the elements that trainers have now."""
+    bins = _Bins(problem)
+    for one in problem.trainers:
+        for node in sorted(one.current):
+            bins.take(node, one)
+    return bins
+
+
 @dataclass(slots=True)
 class _Placed:
     """One trainer's nodes: those that it keeps, and new ones."""
@@ -118,15 +140,11 @@ class _Placed:
 
 
 class _Packing:
-    """All trainers' nodes in the making."""
+    """All trainers' nodes in the making; ``bins`` say what they leave now."""
 
-    def __init__(self, problem: Problem, fullest_first: bool) -> None:
-        self._problem, self._fullest_first = problem, fullest_first
-        self._bins = _Bins(problem)
+    def __init__(self, problem: Problem, bins: _Bins, fullest_first: bool) -> None:
+        self._problem, self._bins, self._fullest_first = problem, bins, fullest_first
         self._placed = [_Placed(one, set(one.current), {}) for one in problem.trainers]
-        for one in problem.trainers:
-            for node in sorted(one.current):
-                self._bins.take(node, one)
 
     def nodes(self) -> list[Nodes]:
         """Return each trainer's nodes."""
