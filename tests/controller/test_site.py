@@ -170,7 +170,8 @@ def test_two_trainers_share_by_weight(site: Site) -> None:
 @pytest.mark.once
 def test_a_search_of_ten_trainers_that_share_the_nodes_comes_to_its_end(site: Site) -> None:
     folder = site.folder()
-    result = 'echo \'{"accuracy": 0.5}\' > "${1#--folder=}/result.json"'
+    whole = 'echo \'{"accuracy": 0.5}\' > "$f.new" && mv "$f.new" "$f"'  # never seen half
+    result = f'f="${{1#--folder=}}/result.json"; {whole}'
     (folder / "train.sh").write_text(f"#!/bin/bash\n#SBATCH --bftrainer -N1-2\n{result}\n")
     search = site.stage.repo / "examples" / "search" / "search.py"
     python = site.stage.repo / ".venv" / "bin" / "python"
