@@ -27,7 +27,7 @@ from bftrainer_slurm.cli.gpus import (
     parts_planner,
 )
 from bftrainer_slurm.cli.joblogs import made, progress, read, running, tell
-from bftrainer_slurm.cli.options import FILE, FOLDER, count, json_option, number, time_zone
+from bftrainer_slurm.cli.options import FILE, FOLDER, count, json_option, number, time_zone_option
 from bftrainer_slurm.replay.assessment.assess import Assessment, Rates, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
@@ -115,15 +115,7 @@ def _price(
 )
 @click.option("--from", "begin", metavar="TIME", help="Leave out what is before: 2024-03-01T12:00.")
 @click.option("--to", "end", metavar="TIME", help="Leave out what is after.")
-@click.option(
-    "--time-zone",
-    "zone",
-    metavar="ZONE",
-    callback=time_zone,
-    default="UTC",
-    show_default=True,
-    help="Time zone of weekdays and hours, and of the log's times if they name none.",
-)
+@time_zone_option("weekdays and hours, and of the log's times if they name none")
 @click.option("--trainers", type=FILE, help="Replay these trainers. [JSON: 'bftrainer help files']")
 @click.option(
     "--at-once",

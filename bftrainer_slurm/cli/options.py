@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import click
 
 from bftrainer_slurm.cli.common import shown
 
+_FC = TypeVar("_FC", bound=Callable[..., Any] | click.Command)
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -48,7 +50,20 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
     return value
 
 
-def time_zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
+def time_zone_option(of: str) -> Callable[[_FC], _FC]:
+    """Return the option ``--time-zone``, which is the zone ``of`` some times."""
+    return click.option(
+        "--time-zone",
+        "zone",
+        metavar="ZONE",
+        callback=_time_zone,
+        default="UTC",
+        show_default=True,
+        help=f"Time zone of {of}.",
+    )
+
+
+def _time_zone(_: click.Context, parameter: click.Parameter, value: str) -> tzinfo:
     """Return the time zone of this name."""
     try:
         return ZoneInfo(value)

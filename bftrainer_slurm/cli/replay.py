@@ -24,7 +24,7 @@ from bftrainer_slurm.cli.gpus import (
     parts_planner,
 )
 from bftrainer_slurm.cli.joblogs import made, progress, read, tell
-from bftrainer_slurm.cli.options import FILE, FOLDER, count, json_option, number, time_zone
+from bftrainer_slurm.cli.options import FILE, FOLDER, count, json_option, number, time_zone_option
 from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, Watched
 from bftrainer_slurm.cli.simulation import replay as replay_trace
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
@@ -74,15 +74,7 @@ _LOOK_S = 30.0  # on parts of nodes, if --look-every does not say so; as assess 
 @gpus_per_node_option
 @jobs_like_option
 @element_gpus_option
-@click.option(
-    "--time-zone",
-    "zone",
-    metavar="ZONE",
-    callback=time_zone,
-    default="UTC",
-    show_default=True,
-    help="Time zone of the log's times if they name none.",
-)
+@time_zone_option("the log's times if they name none")
 @click.option("--nodes", help="Use only the first K nodes, by name.", **count("K", 1))
 @click.option(
     "--at-once",

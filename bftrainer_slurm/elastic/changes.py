@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from bftrainer_slurm.elastic.listeners import NodesChanged
 from bftrainer_slurm.elastic.steps import StepCounts
+from bftrainer_slurm.words import counted
 
 SETTLED_S = 10.0  # training goes on for so long before its speed is reported
 
@@ -156,7 +157,7 @@ def _who(before: Collection[Place], after: Collection[Place], why: str) -> str:
     """Say who came and who went; a failure of the script changes no node."""
     came = sorted(node for _, node in set(after) - set(before))
     went = sorted(node for _, node in set(before) - set(after))
-    size = f"{len(after)} node{'s' if len(after) != 1 else ''}"
+    size = counted(len(after), "node")
     if not before:
         return f"{', '.join(came)} begin{'s' if len(came) == 1 else ''} on {size}"
     lost = (

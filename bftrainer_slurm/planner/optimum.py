@@ -21,7 +21,7 @@ from bftrainer_slurm.planner.knapsack import best_counts
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.packing import Nodes, pack, pack_most, shares_of
-from bftrainer_slurm.planner.problem import Problem, Share, chosen, feasible, settled, value
+from bftrainer_slurm.planner.problem import Problem, Share, feasible, settled_by, value
 from bftrainer_slurm.planner.segments import groups_of
 
 GAP = 1e-7  # of the objective; the recorded optima are met to 1e-6
@@ -64,7 +64,7 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     for found in _incumbents(problem, deadline_s):
         if found.optimal:
             bound = value(problem, found.shares)
-        sized = settled(problem, chosen(problem, found.shares))
+        sized = settled_by(problem, found.shares)
         nodes = pack(sized, found.shares) or pack_most(sized, found.shares)
         packed = Found(shares_of(sized, nodes), False, nodes)
         worth = value(problem, packed.shares)

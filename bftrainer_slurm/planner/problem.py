@@ -399,6 +399,11 @@ def chosen(problem: Problem, shares: Sequence[Share]) -> list[int]:
     return [problem.gpus_of(*pair) for pair in zip(problem.trainers, shares, strict=True)]
 
 
+def settled_by(problem: Problem, shares: Sequence[Share]) -> Problem:
+    """Return the problem in which trainers have chosen as these shares do, see ``settled``."""
+    return settled(problem, chosen(problem, shares))
+
+
 def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
     """Whether these shares keep every bound, fit into the pool and let no node migrate."""
     if len(shares) != len(problem.trainers) or not all(

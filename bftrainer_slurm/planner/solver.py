@@ -16,7 +16,15 @@ from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import Answer, Request, anonymous
 from bftrainer_slurm.planner.packing import Nodes, is_packed, pack_most, shares_of
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Plan, Problem, Share, chosen, feasible, settled, value
+from bftrainer_slurm.planner.problem import (
+    Plan,
+    Problem,
+    Share,
+    chosen,
+    feasible,
+    settled_by,
+    value,
+)
 from bftrainer_slurm.planner.worker import SlowWorkerError, Worker, WorkerError
 
 logger = logging.getLogger(__name__)
@@ -159,7 +167,7 @@ class Planner:
                     raise WorkerError("sends a plan that breaks a bound")
                 nodes = None
                 if problem.in_parts:
-                    sized = settled(problem, chosen(problem, shares))
+                    sized = settled_by(problem, shares)
                     nodes = _nodes(sized, line.nodes)
                     shares = shares_of(sized, nodes)
                 if best is None or value(problem, shares) > value(problem, best.shares):
@@ -217,7 +225,7 @@ def _greedy(problem: Problem) -> _Best:
     shares = greedy_shares(problem)
     if not problem.in_parts:
         return _Best(shares)
-    sized = settled(problem, chosen(problem, shares))
+    sized = settled_by(problem, shares)
     nodes = pack_most(sized, shares)
     return _Best(shares_of(sized, nodes), nodes=nodes)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from bftrainer_slurm.words import counted
 from scripts.benchkit.command import Findings, bench_command, folder, json_text
 from scripts.demonstration.stream import (
     SHARED_STREAM,
@@ -166,7 +167,7 @@ def progress(status: Mapping[str, Any], letters: Mapping[int, str]) -> Iterator[
         far = f"{trainer['samples']:,.0f} samples" if trainer["samples"] else "starting"
         count = len(trainer["nodes"])
         speed = f", {rate:,.0f}/s" if rate and count else ""  # of the last 30 s
-        yield f"{letter}: {count} node{'' if count == 1 else 's'}, {far}{speed}"
+        yield f"{letter}: {counted(count, 'node')}, {far}{speed}"
 
 
 def _submit_trainer(site: Site, folder: Path, nodes: str, tag: str, gpus: int) -> int:

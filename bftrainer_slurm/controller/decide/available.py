@@ -21,12 +21,13 @@ from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.bars import for_growth, nodes_off
 from bftrainer_slurm.controller.decide.claims import Claims, Wanted
 from bftrainer_slurm.controller.decide.make_way import make_way
+from bftrainer_slurm.controller.decide.reconcile import give_up
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.passes import Fit, in_holes_without
 from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Phase
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.model import ElementId, Place, WaitingJob, nodes_of
+from bftrainer_slurm.model import Place, WaitingJob, nodes_of
 
 _JOBS = 500  # Slurm's own bf_max_job_test
 
@@ -190,23 +191,14 @@ def refill(free: frozenset[Place], picture: Picture) -> list[Shrink]:
     views = picture.views
     leaving = sum(len(view.ids(*GOES)) for view in views)
     missing = picture.reserve - len(free) - leaving
-    left = {view.array: len(view.placed) - view.trainer.record.min_nodes for view in views}
-    given: dict[int, list[ElementId]] = {}
     held = {
         place: id_
         for view in views
         for id_, place in view.running().items()
         if not place.trainer  # who has only a part of a node empties none
     }
-    for place in _soonest_wanted(held, picture.life_s):
-        element = held[place]
-        if missing > 0 and left[element.array] > 0:
-            missing -= 1
-            left[element.array] -= 1
-            given.setdefault(element.array, []).append(element)
-    return [
-        Shrink(tuple(elements), "its node is kept for ordinary jobs") for elements in given.values()
-    ]
+    going = ((held[place], 1) for place in _soonest_wanted(held, picture.life_s))
+    return give_up(views, going, missing, "its node is kept for ordinary jobs")
 
 
 def _soonest_wanted(places: Iterable[Place], life_s: Mapping[str, float]) -> list[Place]:

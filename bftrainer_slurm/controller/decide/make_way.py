@@ -9,9 +9,8 @@ what is free elsewhere, more of them leave if a job would otherwise go to anothe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from bftrainer_slurm.controller.decide.claims import Claims, Wanted
 from bftrainer_slurm.controller.decide.node_choice import Candidate, chosen, runs_of
@@ -19,18 +18,11 @@ from bftrainer_slurm.controller.observe.shared_nodes import cpus_of, needs_of
 from bftrainer_slurm.controller.state.passes import Fit
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.model import ElementId, Node, WaitingJob
+from bftrainer_slurm.model import ElementId, Node, Part, WaitingJob
 
 _ROUNDS = 8  # who leaves for one job may change where those before it go
 _EXTRA = 8  # so many elements leave at most to bring a job to its node
 _LOOKED_AT = 100_000  # nodes: then jobs find room, but maybe not where they would
-
-
-class Part(NamedTuple):
-    """Of a node."""
-
-    gpus: int
-    cpus: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +61,23 @@ class _Packing:
         }
         # What there is without trainers, and beside the elements that stay.
         self._free = {name: self._without_elements(name) for name in names}
-        self.held: dict[str, dict[ElementId, Part]] = {}
+        self._held: dict[str, dict[ElementId, Part]] = {}
         self._on: dict[ElementId, str] = {}
         self._spare: dict[int, int] = {}
         for view in picture.views:
-            self._spare[view.array] = len(view.placed) - view.trainer.record.min_nodes
+            self._spare[view.array] = view.above_least
             has = {one.id: Part(one.gpus, one.cpus) for one in view.trainer.elements}
             for id_, place in view.running().items():
                 if place.node in names:
                     part = has.get(id_, Part(0, 0))
                     self._on[id_] = place.node
-                    self.held.setdefault(place.node, {})[id_] = self._part(part, place.node)
+                    self._held.setdefault(place.node, {})[id_] = self._part(part, place.node)
             for id_, one in view.within(Phase.SUSPENDED):  # it has its part, and does not leave
                 if one.node is not None and one.node in names:
                     part = self._part(has.get(id_, Part(0, 0)), one.node)
                     self._free[one.node] = _less(self._free[one.node], part)
         self._room = dict(self._free)
-        for node, held in self.held.items():
+        for node, held in self._held.items():
             for part in held.values():
                 self._room[node] = _less(self._room[node], part)
         self._log: list[tuple[ElementId, str, Part]] = []  # who leaves
@@ -117,7 +109,7 @@ class _Packing:
                 kept[node] += self._kept(start.job, node)
         # Who starts on an idle node may want all of it: it is left alone until the job is there.
         used = {node for start in starts for node in start.nodes}
-        idle = frozenset(node for node in used if node in self._holes and not self.held.get(node))
+        idle = frozenset(node for node in used if node in self._holes and not self._held.get(node))
         return Wanted(idle=idle, gpus=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
 
     def _kept(self, job: WaitingJob, node: str) -> int:
@@ -226,21 +218,28 @@ class _Packing:
 
     def _make_room(self, start: _Start, room: dict[str, Part]) -> None:
         for node in start.nodes:
-            needs, held = self._needs(start.job, node), self.held.get(node, {})
+            needs, held = self._needs(start.job, node), self._held.get(node, {})
             while held and (
                 needs.gpus > max(0, room[node].gpus) or needs.cpus > max(0, room[node].cpus)
             ):
                 over = Part(needs.gpus - max(0, room[node].gpus), needs.cpus - room[node].cpus)
-                self._leave(self._first_to_leave(held, over), room)
+                self._give(held, over, room)
 
-    def _first_to_leave(self, held: Mapping[ElementId, Part], over: Part) -> ElementId:
-        """The smallest that alone gives enough, else the largest; of equals, who can spare it."""
+    def _give(self, held: Mapping[ElementId, Part], over: Part, room: dict[str, Part]) -> None:
+        def enough(id_: ElementId) -> bool:
+            return held[id_].gpus >= over.gpus and held[id_].cpus >= over.cpus
+
+        self._leave(self._first_to_leave(held, enough), room)
+
+    def _first_to_leave(
+        self, held: Mapping[ElementId, Part], suffices: Callable[[ElementId], bool]
+    ) -> ElementId:
+        """The smallest that suffices alone, else the largest; of equals, who can spare it."""
 
         def cost(id_: ElementId) -> tuple[bool, Part, int, ElementId]:
-            part = held[id_]
-            enough = part.gpus >= over.gpus and part.cpus >= over.cpus
-            size = part if enough else Part(-part.gpus, -part.cpus)
-            return (not enough, size, -self._spare[id_.array], id_)
+            part, alone = held[id_], suffices(id_)
+            size = part if alone else Part(-part.gpus, -part.cpus)
+            return (not alone, size, -self._spare[id_.array], id_)
 
         return min(held, key=cost)
 
@@ -265,20 +264,18 @@ class _Packing:
     ) -> ElementId | None:
         """The smallest element after whose end Slurm chooses rightly, else the largest near by."""
         near = self._near(start, goes, room)
-        held = {id_: part for node in near for id_, part in self.held.get(node, {}).items()}
+        held = {id_: part for node in near for id_, part in self._held.get(node, {}).items()}
         if not held:
             return None
 
-        def cost(id_: ElementId) -> tuple[bool, Part, int, ElementId]:
+        def helps(id_: ElementId) -> bool:
             on = self._on[id_]
-            before = room[on]
-            room[on] = _sum(before, held[id_])
-            helps = self._choice(start.job, start.fitting, room) == start.nodes
+            before, room[on] = room[on], _sum(room[on], held[id_])
+            nodes = self._choice(start.job, start.fitting, room)
             room[on] = before
-            size = held[id_] if helps else Part(-held[id_].gpus, -held[id_].cpus)
-            return (not helps, size, -self._spare[id_.array], id_)
+            return nodes == start.nodes
 
-        return min(held, key=cost)
+        return self._first_to_leave(held, helps)
 
     def _near(self, start: _Start, goes: Sequence[str], room: Mapping[str, Part]) -> set[str]:
         """The nodes that Slurm prefers wrongly, and those beside their run."""
@@ -293,7 +290,7 @@ class _Packing:
 
     def _leave(self, id_: ElementId, room: dict[str, Part]) -> None:
         node = self._on[id_]
-        part = self.held[node].pop(id_)
+        part = self._held[node].pop(id_)
         room[node], self._room[node] = _sum(room[node], part), _sum(self._room[node], part)
         self._log.append((id_, node, part))
         self._spare[id_.array] -= 1
@@ -302,7 +299,7 @@ class _Packing:
         """Those who were told to leave stay after all, but for the first ones."""
         while len(self._log) > since:
             id_, node, part = self._log.pop()
-            self.held[node][id_] = part
+            self._held[node][id_] = part
             room[node], self._room[node] = _less(room[node], part), _less(self._room[node], part)
             self._spare[id_.array] += 1
 

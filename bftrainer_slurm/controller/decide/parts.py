@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from bftrainer_slurm.controller.decide.actions import Shrink
+from bftrainer_slurm.controller.decide.reconcile import give_up
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.phases import OCCUPIES
@@ -80,17 +81,12 @@ def refill_gpus(picture: Picture) -> list[Shrink]:
     nodes = (one for one in snapshot.shared if one in snapshot.in_service)
     free = {node: max(0, snapshot.shared[node].free - taken[node]) for node in nodes}
     missing = picture.reserve_gpus - sum(free.values())
-    spare = {view.array: len(view.placed) - view.trainer.record.min_nodes for view in picture.views}
-    given: dict[int, list[ElementId]] = {}
-    for node in sorted(free, key=lambda one: (-free[one], one)):
-        there = held.get(node, {})
-        for id_, gpus in sorted(there.items(), key=lambda one: (-one[1], one[0])):
-            if missing > 0 and spare[id_.array] > 0:
-                missing -= gpus
-                spare[id_.array] -= 1
-                given.setdefault(id_.array, []).append(id_)
-    why = "its GPUs are kept for ordinary jobs"
-    return [Shrink(tuple(elements), why) for elements in given.values()]
+    going = (
+        element
+        for node in sorted(free, key=lambda one: (-free[one], one))
+        for element in sorted(held.get(node, {}).items(), key=lambda one: (-one[1], one[0]))
+    )
+    return give_up(picture.views, going, missing, "its GPUs are kept for ordinary jobs")
 
 
 def _usable(one: SharedNode, memory_mb: float, least: Resources) -> int:

@@ -133,7 +133,7 @@ def _facts(view: TrainerView, estimate: Estimate, now_s: float) -> Facts:
         max_nodes=record.max_nodes * each[-1],
         weight=record.spec.weight,
         user=view.trainer.user,
-        nodes=len(view.placed) * (view.gpus if view.choices else 1),
+        nodes=len(view.placed) * view.size_of_node,
         waited_s=0.0 if view.placed else max(0.0, now_s - last_s),
         done=estimate.done,
     )

@@ -5,7 +5,7 @@ Pure. ``state.phases`` says what an element's phase means.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import (
@@ -137,6 +137,23 @@ def end(view: TrainerView, these: Set[ElementId], why: str) -> list[Shrink]:
     """End these elements of a trainer, as far as they run."""
     mine = tuple(id_ for id_ in view.running() if id_ in these) if these else ()
     return [Shrink(mine, why)] if mine else []
+
+
+def give_up(
+    views: Iterable[TrainerView], held: Iterable[tuple[ElementId, int]], missing: int, why: str
+) -> list[Shrink]:
+    """Return what trainers give up until so much is there; none goes below its least size for it.
+
+    ``held`` are elements in the order in which they go, and how much each gives.
+    """
+    spare = {view.array: view.above_least for view in views}
+    given: dict[int, list[ElementId]] = {}
+    for id_, amount in held:
+        if missing > 0 and spare[id_.array] > 0:
+            missing -= amount
+            spare[id_.array] -= 1
+            given.setdefault(id_.array, []).append(id_)
+    return [Shrink(tuple(elements), why) for elements in given.values()]
 
 
 def gpus_to_take(view: TrainerView, plan: Plan) -> int:

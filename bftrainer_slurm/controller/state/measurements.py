@@ -14,6 +14,14 @@ from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.database import Database, newest, put
 from bftrainer_slurm.controller.state.statistics import Durations
 
+_WARM_S = 15.0  # caches, lazy imports, autotuners: the first steps of a generation are slow
+_STRETCH_S = 20.0
+# Stretches grow with the generation: only a few are kept, and a node that is slow for some minutes
+# must not be in most of them.
+_LONGEST_S = 80.0
+_SHORTEST_S = 10.0  # the shortest last stretch of a generation
+_MOST_PER_NODE = 1e9  # samples/s
+_UNIX_S = 1e9  # under c10d the number of a generation is the Unix second in which it began
 THROUGHPUTS_A_SIZE = 16
 _THROUGHPUTS_AN_ARRAY = 256
 _ARRAYS_A_NAME = 4
@@ -139,16 +147,6 @@ class Measurements:
         drop = "DELETE FROM looks WHERE user = ? AND name = ? AND array = ?"
         too_much = self._database.read(_TOO_MUCH, _ARRAYS_A_NAME, _NAMES_A_USER)
         self._database.write(*((drop, row) for row in too_much if row[2] not in active))
-
-
-_WARM_S = 15.0  # caches, lazy imports, autotuners: the first steps of a generation are slow
-_STRETCH_S = 20.0
-# Stretches grow with the generation: only a few are kept, and a node that is slow for some minutes
-# must not be in most of them.
-_LONGEST_S = 80.0
-_SHORTEST_S = 10.0  # the shortest last stretch of a generation
-_MOST_PER_NODE = 1e9  # samples/s
-_UNIX_S = 1e9  # under c10d the number of a generation is the Unix second in which it began
 
 
 @dataclass(slots=True)

@@ -145,10 +145,10 @@ class PerformanceModel:
         """Learn from a report of progress."""
         known = self._trainer(view)
         known.loss = loss
-        gpus = view.gpus if view.choices else 1
-        if not gpus:
+        nodes, each = len(view.placed), view.size_of_node
+        if not each:
             return  # all its elements have left meanwhile
-        throughputs, rescales = known.stopwatch.report(report, len(view.placed), gpus)
+        throughputs, rescales = known.stopwatch.report(report, nodes, each)
         for throughput in throughputs:
             if throughput.time_s <= known.last_s:
                 continue  # a keeper's old notes, after a restart of ours
@@ -178,7 +178,7 @@ class PerformanceModel:
         standings = {
             view.array: Standing(
                 self._fit(view.array, known),
-                len(view.placed) * (view.gpus if view.choices else 1),
+                len(view.placed) * view.size_of_node,
                 _most(view),
                 in_samples=known.unit == "samples",
             )

@@ -26,6 +26,8 @@ _DELAYS_S = (0.5, 1.0, 2.0, 5.0, LATE_S, 30.0, 60.0, 120.0)
 # What looks cost beside the queue (docs/internals/rpcs.md).
 _LOOK_RPCS = {"nodes": 2, "reservations": 1, "last_pass": 1, "configuration": 3}
 _PAUSES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_EVERY_S = 60.0  # how often to write that a controller still looks
+_UNSEEN_S = 300.0  # longer gaps between looks count as not observed
 
 
 @dataclass(slots=True)
@@ -110,10 +112,6 @@ class MeteredGateway:
                 self._counts.requests[name].add(time.monotonic() - began_s)
 
         return ask
-
-
-_EVERY_S = 60.0  # how often to write that a controller still looks
-_UNSEEN_S = 300.0  # longer gaps between looks count as not observed
 
 
 class Inventory:

@@ -62,6 +62,16 @@ class TrainerView:
         has = self.trainer.element_gpus
         return min((has.get(id_, 0) for id_ in self.placed), default=0)
 
+    @property
+    def size_of_node(self) -> int:
+        """How far along its curve a node is: 1, or its GPUs there if the plan chooses them."""
+        return self.gpus if self.choices else 1
+
+    @property
+    def above_least(self) -> int:
+        """How many places it can do without, and still has its least size."""
+        return len(self.placed) - self.trainer.record.min_nodes
+
     def part(self, gpus: int) -> Part | None:
         """What an element of so many GPUs takes of its node; None for 0: what it asks for."""
         asks = self.trainer.demands

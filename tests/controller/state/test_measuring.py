@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,22 +110,16 @@ def test_nobody_is_believed_a_billion_samples_a_second() -> None:
     assert training(Stopwatch(ARRAY), 0, 60, rate=1e12) == ([], [])
 
 
-def test_the_pause_before_progress_on_more_nodes_is_what_growing_costs() -> None:
+@pytest.mark.parametrize(("before", "after", "pause_s"), [(2, 3, 0.25), (3, 1, 0.5)])
+def test_the_pause_before_progress_on_other_nodes_is_what_growing_or_shrinking_costs(
+    before: int, after: int, pause_s: float
+) -> None:
     watch = Stopwatch(ARRAY)
-    reformed(watch, 0, 1, 2)
-    training(watch, 0, 10, generation=1, nodes=2)
-    reformed(watch, 11, 2, 3)
-    _, rescales = training(watch, 12, 10, generation=2, nodes=3, pause_s=0.25)
-    assert rescales == [Rescale(Runtime.AGENT, True, 12.0, 0.25)]
-
-
-def test_and_on_fewer_nodes_what_shrinking_costs() -> None:
-    watch = Stopwatch(ARRAY)
-    reformed(watch, 0, 1, 3)
-    training(watch, 0, 10, generation=1, nodes=3)
-    reformed(watch, 11, 2, 1)
-    _, rescales = training(watch, 12, 10, generation=2, nodes=1, pause_s=0.5)
-    assert [(one.grew, one.seconds) for one in rescales] == [(False, 0.5)]
+    reformed(watch, 0, 1, before)
+    training(watch, 0, 10, generation=1, nodes=before)
+    reformed(watch, 11, 2, after)
+    _, rescales = training(watch, 12, 10, generation=2, nodes=after, pause_s=pause_s)
+    assert rescales == [Rescale(Runtime.AGENT, after > before, 12.0, pause_s)]
 
 
 def test_a_start_and_a_change_of_nodes_for_others_cost_nothing_of_that() -> None:
