@@ -39,7 +39,10 @@ class Hierarchy:
     def make(self, folder: Path, node: str) -> None:
         """Make the cgroups of a node."""
         own = self.of_node(folder, node)
-        (own / "daemons" if self.version == 2 else own).mkdir(parents=True, exist_ok=True)
+        # slurmd makes a scope below system.slice, which systemd makes elsewhere.
+        folders = (own / "daemons", own / "system.slice") if self.version == 2 else (own,)
+        for one in folders:
+            one.mkdir(parents=True, exist_ok=True)
 
     def thaw(self, folder: Path, node: str) -> None:
         """Let frozen processes on a node go on or end, as who froze them may have been killed."""

@@ -51,8 +51,8 @@ SETTINGS = {
     "NCCL_RUNTIME_CONNECT": "0",
 }
 PROVEN = (
-    "training in process on GPUs was tried with a stand-in for NCCL, and with NCCL on one H100, "
-    "never on several GPUs or nodes"
+    "training in process on GPUs was tried with a stand-in for NCCL, and with NCCL on one H100 "
+    "and one H200, never on several GPUs or nodes"
 )
 _LOOK_S = 0.001
 _STUCK = "NCCL does not end: this process ends itself, and torchrun starts it again"

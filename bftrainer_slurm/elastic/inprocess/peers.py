@@ -122,7 +122,7 @@ def _peers(
 
 def _why_not_in_process(gpu: torch.device | None, nccl_in_process: bool) -> str | None:
     if gpu is not None and not nccl_in_process:
-        return "on GPUs nccl_in_process=True asks for training in process, tried on one H100 only"
+        return "on GPUs nccl_in_process=True asks for training in process, tried on one GPU only"
     place = torch_private.missing()
     return None if place is None else f"torch {torch.__version__} has no {place}"
 
