@@ -29,14 +29,9 @@ from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnava
 from bftrainer_slurm.slurm.nodelists import barred_in, barred_list, expand, node_state
 from bftrainer_slurm.slurm.records import QueueReader, element_state
 from bftrainer_slurm.slurm.resources import read_resources, read_used
-from bftrainer_slurm.slurm.rows import JobRow, row_of
+from bftrainer_slurm.slurm.rows import LETTERS, JobRow, row_of
 from bftrainer_slurm.slurm.run import SlurmRunner
 
-# squeue's format letters in the order of JobRow; it has none for the exit status.
-_JOB_FIELDS = (
-    *("A", "F", "K", "T", "r", "Q", "V", "S", "e", "N", "n", "Y", "D", "P", "u", "j", "k"),
-    *("f", "x", "W", "v", "l", "", "E", "m", "c", "C", "b", "h"),
-)
 _NODE_FIELDS = ("R", "T", "b", "w", "m", "c", "G", "N")
 _RESERVATION = re.compile(
     r"^ReservationName=(?P<name>\S+) StartTime=(?P<start>\d+) EndTime=(?P<end>\d+)"
@@ -131,7 +126,7 @@ class CommandGateway:
         if the rest is every n-th task (``0-20:2``), ``--array`` leaves out the last one.
         """
         command = ("squeue", "--local", "--all", "--states=all", "--array")
-        rows = [row_of(fields) for fields in self._table(command, _JOB_FIELDS)]
+        rows = [row_of(fields) for fields in self._table(command, LETTERS)]
         if self._share:
             rows = self._exclusive.told(rows)
         known, self._written = self._written, {}
