@@ -6,46 +6,21 @@ seed and the epoch tell.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from accelerate import Accelerator, DataLoaderConfiguration
 from torch.optim.lr_scheduler import LinearLR
 from torch.utils.data import DataLoader
 
-from scripts.exactly_once.programs.recording import (
-    RATE,
-    Recording,
-    Samples,
-    compute,
-    made_model,
-    options,
-)
-
-
-class Place:
-    """Where the training is, as a part of the checkpoint."""
-
-    def __init__(self) -> None:
-        self.epoch = self.samples = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all of it."""
-        return dict(vars(self))
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take another one."""
-        vars(self).update(state)
+from scripts.exactly_once.programs.recording import RATE, Place, Work, loss_of
 
 
 def main() -> None:
     """Train all epochs."""
-    given = options("unit")
+    work, place = Work("unit"), Place()
+    given, data, model = work.given, work.data, work.model
     by_samples = given.unit == "samples"
     order = DataLoaderConfiguration(use_seedable_sampler=by_samples)
     accelerator = Accelerator(cpu=True, dataloader_config=order)
-    data, record, place = Samples(given.samples), Recording(given.record), Place()
-    model = made_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     loader = DataLoader(data, batch_size=given.batch, shuffle=True)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
@@ -55,44 +30,41 @@ def main() -> None:
     accelerator.register_for_checkpointing(place)
     if not by_samples:
         accelerator.register_for_checkpointing(scheduler)
-    saved = [path for path in given.folder.glob("step_*") if path.name[5:].isdecimal()]
     step = first = skip = 0
-    if saved:
-        last = max(saved, key=lambda path: int(path.name[5:]))
+    if (last := work.newest()) is not None:
         accelerator.load_state(str(last))
         step = int(last.name[5:])
         first, skip = divmod(step, len(loader))
         if by_samples:
-            first, skip = place.epoch, place.samples // (given.batch * world)
+            first, skip = place.epoch, place.trained // (given.batch * world)
             scheduler = LinearLR(
                 optimizer, 1.0, 0.0, steps, last_epoch=first * len(loader) + skip - 1
             )
     for epoch in range(first, given.epochs):
         loader.set_epoch(epoch)
-        left, place.samples = loader, 0
+        left, place.trained = loader, 0
         if epoch == first and skip:
             left = accelerator.skip_first_batches(loader, skip)
-            place.samples = skip * given.batch * world
+            place.trained = skip * given.batch * world
         place.epoch = epoch
         for batch in left:
             optimizer.zero_grad()
-            predicted = model(batch["x"]).squeeze(-1)
-            accelerator.backward(torch.nn.functional.mse_loss(predicted, batch["labels"]))
-            compute(given)
+            accelerator.backward(loss_of(model, batch))
+            work.compute()
             rate = optimizer.param_groups[0]["lr"]
             optimizer.step()
             scheduler.step()
             step += 1
-            place.samples += given.batch * world
-            record.step(step, rank, world, rate, batch["numbers"].tolist())
+            place.trained += given.batch * world
+            work.record.step(step, rank, world, rate, batch["numbers"].tolist())
             if step % given.save_every == 0:
-                beside = given.folder / f".step_{step}"
+                beside = given.folder / f".step-{step}"
                 accelerator.save_state(str(beside))
                 accelerator.wait_for_everyone()
-                if rank == 0 and not (given.folder / f"step_{step}").exists():
-                    beside.rename(given.folder / f"step_{step}")
+                if rank == 0 and not (given.folder / f"step-{step}").exists():
+                    beside.rename(given.folder / f"step-{step}")
     if accelerator.is_main_process:
-        record.end(data.loss(accelerator.unwrap_model(model)))
+        work.record.end(data.loss(accelerator.unwrap_model(model)))
     accelerator.end_training()
 
 

@@ -5,32 +5,23 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
-from scripts.exactly_once.programs.recording import (
-    RATE,
-    Recording,
-    Samples,
-    compute,
-    made_model,
-    options,
-)
+from scripts.exactly_once.programs.recording import RATE, Work, loss_of, save
 
 
 def main() -> None:
     """Train all epochs."""
-    given = options("unit")
+    work = Work("unit")
+    given, model = work.given, work.model
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    data, model, record = Samples(given.samples), made_model(), Recording(given.record)
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    sampler: DistributedSampler[dict[str, torch.Tensor]] = DistributedSampler(data)
-    loader = DataLoader(data, batch_size=given.batch, sampler=sampler)
+    sampler: DistributedSampler[dict[str, torch.Tensor]] = DistributedSampler(work.data)
+    loader = DataLoader(work.data, batch_size=given.batch, sampler=sampler)
     together = given.batch * world if given.unit == "samples" else 1
     scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, given.epochs * len(loader))
     step = epoch = trained = 0  # of the epoch: batches, or samples
@@ -53,25 +44,21 @@ def main() -> None:
             if number < trained // together:
                 continue
             optimizer.zero_grad()
-            predicted = parallel(batch["x"]).squeeze(-1)
-            loss = torch.nn.functional.mse_loss(predicted, batch["labels"])
-            loss.backward()  # type: ignore[no-untyped-call]
-            compute(given)
+            loss_of(parallel, batch).backward()  # type: ignore[no-untyped-call]
+            work.compute()
             rate = optimizer.param_groups[0]["lr"]
             optimizer.step()
             scheduler.step()
             step += 1
-            record.step(step, rank, world, rate, batch["numbers"].tolist())
+            work.record.step(step, rank, world, rate, batch["numbers"].tolist())
             if step % given.save_every == 0 and rank == 0:
-                beside = path.with_name(f"snapshot.{os.getpid()}")
                 states = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
                 snapshot = {name: one.state_dict() for name, one in states.items()}  # type: ignore[attr-defined]
                 place = {"step": step, "epoch": epoch, "trained": (number + 1) * together}
-                torch.save(snapshot | place, beside)
-                beside.replace(path)
+                save(path, snapshot | place)
         epoch, trained = epoch + 1, 0
     if rank == 0:
-        record.end(data.loss(model))
+        work.record.end(work.data.loss(model))
     dist.destroy_process_group()
 
 

@@ -14,26 +14,19 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler
 
-from scripts.exactly_once.programs.recording import (
-    RATE,
-    Recording,
-    Samples,
-    compute,
-    made_model,
-    options,
-)
+from scripts.exactly_once.programs.recording import RATE, Work, loss_of
 
 
 def main() -> None:
     """Train all epochs."""
-    given = options("stage")
+    work = Work("stage")
+    given, data = work.given, work.data
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # it would be compiled now
     deepspeed.init_distributed(dist_backend="gloo")
     rank, world = deepspeed.comm.get_rank(), deepspeed.comm.get_world_size()
-    data, record = Samples(given.samples), Recording(given.record)
     sampler: DistributedSampler[dict[str, torch.Tensor]] = DistributedSampler(data, world, rank)
     loader = DataLoader(data, batch_size=given.batch, sampler=sampler)
-    model = nn.Sequential(made_model())
+    model = nn.Sequential(work.model)
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, given.epochs * len(loader))
     settings = {
@@ -55,19 +48,18 @@ def main() -> None:
         for number, batch in enumerate(loader):
             if number < batches:
                 continue
-            predicted = engine(batch["x"]).squeeze(-1)
-            engine.backward(nn.functional.mse_loss(predicted, batch["labels"]))
-            compute(given)
+            engine.backward(loss_of(engine, batch))
+            work.compute()
             rate = optimizer.param_groups[0]["lr"]
             engine.step()
             step += 1
-            record.step(step, rank, world, rate, batch["numbers"].tolist())
+            work.record.step(step, rank, world, rate, batch["numbers"].tolist())
             if step % given.save_every == 0:
                 place = {"step": step, "epoch": epoch, "batches": number + 1}
                 engine.save_checkpoint(str(folder), client_state=place)
         batches = 0
     if rank == 0:
-        record.end(data.loss(engine.module))
+        work.record.end(data.loss(engine.module))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,43 +18,15 @@ from torch.distributed.fsdp import fully_shard
 from torch.optim.lr_scheduler import LinearLR
 from torch.utils.data import DataLoader, DistributedSampler
 
-from scripts.exactly_once.programs.recording import (
-    RATE,
-    Recording,
-    Samples,
-    compute,
-    made_model,
-    options,
-)
-
-
-class Place:
-    """Where the training is, as a part of the checkpoint."""
-
-    def __init__(self) -> None:
-        self.step = self.epoch = self.trained = 0  # of the epoch: batches, or samples
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all of it."""
-        return dict(vars(self))
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take another one."""
-        vars(self).update(state)
-
-
-def newest(folder: Path) -> Path | None:
-    """Return the last checkpoint that all ranks have written to its end."""
-    saved = [path for path in folder.glob("step-*") if path.name[5:].isdecimal()]
-    return max(saved, key=lambda path: int(path.name[5:]), default=None)
+from scripts.exactly_once.programs.recording import RATE, Place, Work, loss_of
 
 
 def main() -> None:
     """Train all epochs."""
-    given = options("unit")
+    work = Work("unit")
+    given, data, model = work.given, work.data, work.model
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    data, model, record = Samples(given.samples), made_model(), Recording(given.record)
     module = nn.Sequential(model)
     fully_shard(module, mesh=init_device_mesh("cpu", (world,)))
     optimizer = torch.optim.SGD(module.parameters(), lr=RATE)
@@ -70,7 +41,7 @@ def main() -> None:
         pair = dict(zip(("model", "optimizer"), get_state_dict(module, optimizer), strict=True))
         return pair | {"place": place} | ({} if by_samples else {"scheduler": scheduler})
 
-    paths = [newest(given.folder)]
+    paths = [work.newest()]
     dist.broadcast_object_list(paths)  # rank 0's look counts
     if paths[0] is not None:
         found = states()
@@ -86,15 +57,13 @@ def main() -> None:
             if number < place.trained // together:
                 continue
             optimizer.zero_grad()
-            predicted = module(batch["x"]).squeeze(-1)
-            loss = torch.nn.functional.mse_loss(predicted, batch["labels"])
-            loss.backward()  # type: ignore[no-untyped-call]
-            compute(given)
+            loss_of(module, batch).backward()  # type: ignore[no-untyped-call]
+            work.compute()
             rate = optimizer.param_groups[0]["lr"]
             optimizer.step()
             scheduler.step()
             place.step, place.epoch, place.trained = place.step + 1, epoch, (number + 1) * together
-            record.step(place.step, rank, world, rate, batch["numbers"].tolist())
+            work.record.step(place.step, rank, world, rate, batch["numbers"].tolist())
             if place.step % given.save_every == 0:
                 beside = given.folder / f".step-{place.step}"
                 save(states(), checkpoint_id=beside)
@@ -105,7 +74,7 @@ def main() -> None:
     full = {name: one.full_tensor() for name, one in model.state_dict().items()}
     whole.load_state_dict(full)
     if rank == 0:
-        record.end(data.loss(whole))
+        work.record.end(data.loss(whole))
     dist.destroy_process_group()
 
 

@@ -14,16 +14,10 @@ import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
-from scripts.exactly_once.programs.recording import (
-    RATE,
-    Recording,
-    Samples,
-    compute,
-    made_model,
-    options,
-)
+from scripts.exactly_once.programs.recording import RATE, Work
 
-given = options("resume", "steps", "inprocess")
+work = Work("resume", "steps", "inprocess")
+given, record = work.given, work.record
 kind = "bftrainer_slurm.elastic.inprocess.huggingface" if given.inprocess else "transformers"
 framework: Any = import_module(kind)
 
@@ -33,13 +27,13 @@ class Model(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = made_model()
+        self.layer = work.model
         self.numbers: list[int] = []
 
     def forward(self, x: Tensor, labels: Tensor, numbers: Tensor) -> dict[str, Tensor]:
         """Return the loss, as Transformers' models do."""
         self.numbers = numbers.tolist()
-        compute(given)
+        work.compute()
         return {"loss": nn.functional.mse_loss(self.layer(x).squeeze(-1), labels)}
 
 
@@ -68,7 +62,6 @@ def newest(folder: Path) -> str | None:
     return str(max(whole, key=lambda path: int(path.name[11:]))) if whole else None
 
 
-data, record = Samples(given.samples), Recording(given.record)
 model = Model()
 arguments = framework.TrainingArguments(
     str(given.folder),
@@ -84,9 +77,9 @@ arguments = framework.TrainingArguments(
     remove_unused_columns=False,
 )
 more = {"batch": "global"} if given.inprocess else {}
-trainer = framework.Trainer(model, arguments, train_dataset=data, callbacks=[Writes()], **more)
+trainer = framework.Trainer(model, arguments, train_dataset=work.data, callbacks=[Writes()], **more)
 last = newest(given.folder)
 from_where = {"newest": last, "true": last is not None}.get(given.resume)
 trainer.train(resume_from_checkpoint=from_where)
 if trainer.is_world_process_zero():
-    record.end(data.loss(model.layer.to(torch.device("cpu"))))
+    record.end(work.data.loss(model.layer.to(torch.device("cpu"))))

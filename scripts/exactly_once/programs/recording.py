@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -73,20 +74,57 @@ class Recording:
         print(json.dumps({"time_s": time.monotonic(), **line}), file=self._file)
 
 
-def made_model() -> nn.Module:
-    """Return the same small model on all ranks."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    return nn.Linear(4, 1)
+class Place:
+    """Where a training is, as a part of its checkpoint; ``trained``: batches or samples so far."""
+
+    def __init__(self) -> None:
+        self.step = self.epoch = self.trained = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it."""
+        return dict(vars(self))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take another one."""
+        vars(self).update(state)
 
 
-def compute(given: argparse.Namespace) -> None:
-    """Take the time of a step; much more while a change is under way, which takes its seconds."""
-    time.sleep(SLOW_S if (given.record / SLOW).exists() else given.compute)
+class Work:
+    """What a program is given: its options, samples, the same small model on all ranks, a record.
+
+    ``own`` are the program's own options, which are texts.
+    """
+
+    def __init__(self, *own: str) -> None:
+        self.given = _options(own)
+        self.data, self.record = Samples(self.given.samples), Recording(self.given.record)
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+        self.model: nn.Module = nn.Linear(4, 1)
+
+    def compute(self) -> None:
+        """Take a step's time; much more while a change is under way, which takes its seconds."""
+        time.sleep(SLOW_S if (self.given.record / SLOW).exists() else self.given.compute)
+
+    def newest(self) -> Path | None:
+        """Return the last checkpoint, a folder, that all ranks have written to its end."""
+        saved = [path for path in self.given.folder.glob("step-*") if path.name[5:].isdecimal()]
+        return max(saved, key=lambda path: int(path.name[5:]), default=None)
 
 
-def options(*more: str) -> argparse.Namespace:
-    """Read a program's command line; ``more`` are its own options, which are texts."""
+def loss_of(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """Return the loss of a batch."""
+    return nn.functional.mse_loss(model(batch["x"]).squeeze(-1), batch["labels"])
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Write a checkpoint whole, or not at all."""
+    beside = path.with_name(f"{path.stem}.{os.getpid()}")
+    torch.save(state, beside)
+    beside.replace(path)
+
+
+def _options(own: Iterable[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True, help="for checkpoints")
     parser.add_argument("--record", type=Path, required=True)
@@ -95,6 +133,6 @@ def options(*more: str) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--save-every", type=int, required=True, help="steps")
     parser.add_argument("--compute", type=float, required=True, help="seconds of a step")
-    for name in more:
+    for name in own:
         parser.add_argument(f"--{name}", default="")
     return parser.parse_args()

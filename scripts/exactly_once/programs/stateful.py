@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from scripts.exactly_once.programs.recording import (
-    RATE,
-    Recording,
-    Samples,
-    compute,
-    made_model,
-    options,
-)
+from scripts.exactly_once.programs.recording import RATE, Work, loss_of, save
 
 
 def main() -> None:
     """Train all epochs."""
-    given = options("workers")
+    work = Work("workers")
+    given, data, model = work.given, work.data, work.model
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    data, model, record = Samples(given.samples), made_model(), Recording(given.record)
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     sampler: DistributedSampler[dict[str, torch.Tensor]] = DistributedSampler(data)
     workers = int(given.workers or 0)
@@ -44,22 +35,18 @@ def main() -> None:
         sampler.set_epoch(epoch)
         for batch in loader:
             optimizer.zero_grad()
-            predicted = parallel(batch["x"]).squeeze(-1)
-            loss = torch.nn.functional.mse_loss(predicted, batch["labels"])
-            loss.backward()  # type: ignore[no-untyped-call]
-            compute(given)
+            loss_of(parallel, batch).backward()  # type: ignore[no-untyped-call]
+            work.compute()
             rate = optimizer.param_groups[0]["lr"]
             optimizer.step()
             scheduler.step()
             step += 1
-            record.step(step, rank, world, rate, batch["numbers"].tolist())
+            work.record.step(step, rank, world, rate, batch["numbers"].tolist())
             if step % given.save_every == 0 and rank == 0:
-                beside = path.with_name(f"snapshot.{os.getpid()}")
                 states = {name: one.state_dict() for name, one in parts.items()}
-                torch.save(states | {"step": step, "epoch": epoch}, beside)
-                beside.replace(path)
+                save(path, states | {"step": step, "epoch": epoch})
     if rank == 0:
-        record.end(data.loss(model))
+        work.record.end(data.loss(model))
     dist.destroy_process_group()
 
 

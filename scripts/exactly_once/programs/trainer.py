@@ -5,20 +5,13 @@ from __future__ import annotations
 import torch
 
 from bftrainer_slurm import elastic
-from scripts.exactly_once.programs.recording import (
-    RATE,
-    Recording,
-    Samples,
-    compute,
-    made_model,
-    options,
-)
+from scripts.exactly_once.programs.recording import RATE, Work, loss_of
 
 
 def main() -> None:
     """Train all epochs."""
-    given = options("size", "through")
-    data, model, record = Samples(given.samples), made_model(), Recording(given.record)
+    work = Work("size", "through")
+    given, model = work.given, work.model
     backward = torch.autograd.backward
     if given.through:
         from accelerate import Accelerator  # not installed where only torch is tried
@@ -32,7 +25,7 @@ def main() -> None:
     )
     asked = given.epochs * given.samples
     loader = trainer.loader(
-        data, given.batch, given.epochs, batch="global" if given.size else "local"
+        work.data, given.batch, given.epochs, batch="global" if given.size else "local"
     )
     for batch in loader:
         with trainer.step() as step:
@@ -41,16 +34,15 @@ def main() -> None:
             # First: its part of the gradient counts, even if this rank is lost before it commits.
             rate, place = optimizer.param_groups[0]["lr"], (trainer.rank, trainer.world)
             number, life = trainer.cursor.step + 1, trainer.generation
-            record.step(number, *place, rate, batch["numbers"].tolist(), life)
-            predicted = trainer.ddp(batch["x"]).squeeze(-1)
-            loss = torch.nn.functional.mse_loss(predicted, batch["labels"])
-            compute(given)
+            work.record.step(number, *place, rate, batch["numbers"].tolist(), life)
+            loss = loss_of(trainer.ddp, batch)
+            work.compute()
             backward(loss)
             optimizer.step()
         if step.committed:
-            record.done(number)
+            work.record.done(number)
     if trainer.rank == 0:
-        record.end(data.loss(model))
+        work.record.end(work.data.loss(model))
 
 
 if __name__ == "__main__":

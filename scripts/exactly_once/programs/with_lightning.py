@@ -8,19 +8,13 @@ from typing import Any
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader
 
-from scripts.exactly_once.programs.recording import (
-    RATE,
-    Recording,
-    Samples,
-    compute,
-    made_model,
-    options,
-)
+from scripts.exactly_once.programs.recording import RATE, Work, loss_of
 
-given = options("resume", "inprocess")
+work = Work("resume", "inprocess")
+given, record = work.given, work.record
 
 
 class Module(lightning.LightningModule):  # type: ignore[misc]
@@ -28,12 +22,12 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = made_model()
+        self.layer = work.model
         self.place: tuple[Any, ...] = ()
 
     def training_step(self, batch: dict[str, Tensor], index: int) -> Tensor:
         """Return the loss."""
-        compute(given)
+        work.compute()
         rank, world = self.global_rank, self.trainer.world_size
         life: tuple[Any, ...] = ()
         if given.inprocess:
@@ -43,7 +37,7 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
         self.place = rank, world, rate, batch["numbers"].tolist(), *life
         if given.inprocess:
             record.step(self.global_step + 1, *self.place)
-        return nn.functional.mse_loss(self.layer(batch["x"]).squeeze(-1), batch["labels"])
+        return loss_of(self.layer, batch)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Write down what this step trains."""
@@ -68,7 +62,6 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
         }
 
 
-data, record = Samples(given.samples), Recording(given.record)
 model = Module()
 common: dict[str, Any] = {
     "accelerator": "cpu",
@@ -77,7 +70,7 @@ common: dict[str, Any] = {
     "enable_model_summary": False,
     "default_root_dir": given.folder,
 }
-loader = DataLoader(data, batch_size=given.batch, shuffle=True)
+loader = DataLoader(work.data, batch_size=given.batch, shuffle=True)
 if given.inprocess:
     from bftrainer_slurm.elastic.inprocess.lightning import InProcess
 
@@ -101,4 +94,4 @@ else:
     )
     trainer.fit(model, loader, ckpt_path=given.resume or None, weights_only=False)
 if trainer.is_global_zero:
-    record.end(data.loss(model.layer))
+    record.end(work.data.loss(model.layer))
