@@ -26,9 +26,8 @@ from scripts.benchkit.command import (
 from scripts.benchkit.machine import this_machine
 from scripts.elastic_bench import report
 from scripts.elastic_bench.figures import Account, account, usual_step_s
-from scripts.elastic_bench.fleet import Fleet, Training
+from scripts.elastic_bench.fleet import SETUPS, Fleet, Training
 from scripts.elastic_bench.measure import PATIENCE_S, Measured, NotSettledError, settle, turn
-from scripts.elastic_bench.setups import SETUPS
 from scripts.labcluster.lab import Tell
 
 _TRAINING = Training("tiny", compute_s=0.02, save_every_s=0.0)

@@ -33,9 +33,13 @@ from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
 from bftrainer_slurm.replay.assessment.harvest import SAMPLES, Harvest, HarvestOptions
 from bftrainer_slurm.replay.assessment.report import write_report
-from bftrainer_slurm.replay.assessment.typical import DESCRIPTION, typical_trainers
 from bftrainer_slurm.replay.logs.log import LogOptions
-from bftrainer_slurm.replay.trainers import TrainersError, read_trainers
+from bftrainer_slurm.replay.trainers import (
+    DESCRIPTION,
+    TrainersError,
+    read_trainers,
+    typical_trainers,
+)
 
 SCHEMA = 1
 _DATE_DIGITS = 8  # 20240301 is a date: as Unix seconds it would be in 1970

@@ -32,17 +32,21 @@ from bftrainer_slurm.planner.problem import Plan
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.assessment.gpus import gpus_document, gpus_rows
 from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours, compare, free_hours
-from bftrainer_slurm.replay.assessment.typical import typical_trainers
 from bftrainer_slurm.replay.cluster import Moment
+from bftrainer_slurm.replay.drive import Timeline
 from bftrainer_slurm.replay.figures import document, table
 from bftrainer_slurm.replay.logs.hardware import GpuUse
 from bftrainer_slurm.replay.logs.holes import select, trace_of_holes
 from bftrainer_slurm.replay.logs.log import Log, LogOptions
 from bftrainer_slurm.replay.synthetic.schedule import simulate
 from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
-from bftrainer_slurm.replay.timeline import Timeline
 from bftrainer_slurm.replay.trace import Trace, TraceError, read_events
-from bftrainer_slurm.replay.trainers import TrainersError, TrainerSpec, read_trainers
+from bftrainer_slurm.replay.trainers import (
+    TrainersError,
+    TrainerSpec,
+    read_trainers,
+    typical_trainers,
+)
 from bftrainer_slurm.words import counted
 
 SCHEMA = 1

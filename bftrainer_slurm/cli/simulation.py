@@ -28,17 +28,20 @@ from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult, Sample
 from bftrainer_slurm.replay.cluster import PARTITION, Moment, SimulatedCluster
-from bftrainer_slurm.replay.drive import Outcome, drive, drive_as_daemon
-from bftrainer_slurm.replay.efficiency import dedicated_samples
+from bftrainer_slurm.replay.drive import (
+    Outcome,
+    Timeline,
+    dedicated_samples,
+    drive,
+    drive_as_daemon,
+)
 from bftrainer_slurm.replay.figures import Replayed
 from bftrainer_slurm.replay.learning import Learning
 from bftrainer_slurm.replay.logs.played import Play
-from bftrainer_slurm.replay.ordinary import ListedHoles, Ordinary
-from bftrainer_slurm.replay.passes import Pass, passes_of
+from bftrainer_slurm.replay.ordinary import ListedHoles, Ordinary, Pass, passes_of
 from bftrainer_slurm.replay.playback import OrdinaryJobs
 from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel
 from bftrainer_slurm.replay.progress import SimulatedTrainer
-from bftrainer_slurm.replay.timeline import Timeline
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
 

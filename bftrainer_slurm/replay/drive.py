@@ -1,12 +1,19 @@
-"""Drives the controller's loop through a trace, and counts the results."""
+"""Drives the controller's loop through a trace, and counts the results: also U and U_free.
+
+These compare the samples reached with those on dedicated nodes. The course over time is kept in no
+more points than a picture shows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from bftrainer_slurm.replay.cluster import Moment, SimulatedCluster
+from bftrainer_slurm.replay.trace import Trace
 
 _MOST_TURNS = 10  # turns at one moment; a plan takes two: first trainers shrink, then others grow
 
@@ -114,4 +121,61 @@ def _outcome(cluster: SimulatedCluster, begin_s: float) -> Outcome:
         lost_to_rescaling=sum(trainer.lost_to_rescaling for trainer in cluster.trainers),
         lost_to_reclaims=sum(trainer.lost_to_reclaims for trainer in cluster.trainers),
         trainers_done=len(cluster.done),
+    )
+
+
+_MOST_POINTS = 4000
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Moments of a replay; if there are too many, every second one is dropped."""
+
+    moments: list[Moment] = field(default_factory=list)
+    _every: int = 1
+    _seen: int = 0
+
+    def add(self, moment: Moment) -> None:
+        """Add a moment."""
+        if self._seen % self._every == 0:
+            self.moments.append(moment)
+        self._seen += 1
+        if len(self.moments) > _MOST_POINTS:
+            self.moments = self.moments[::2]
+            self._every *= 2
+
+
+RunFree = Callable[[Trace], Outcome]  # replays a trace with rescaling free of cost
+
+
+def dedicated_samples(trace: Trace, mean_pool_nodes: float, run_free: RunFree) -> float:
+    """Return the samples of these trainers on as many dedicated nodes as the pool has on average.
+
+    In the same time, without any rescaling cost, planned by the same planner with the same
+    objective. A mean between two whole numbers of nodes lies between their samples in proportion.
+
+    U = samples / this; U_free is the same with rescaling free of cost in the replay too.
+    """
+    low = math.floor(mean_pool_nodes)
+    share = mean_pool_nodes - low
+    samples = (1 - share) * _samples_on(low, trace, run_free)
+    if share:
+        samples += share * _samples_on(low + 1, trace, run_free)
+    return samples
+
+
+def _samples_on(nodes: int, trace: Trace, run_free: RunFree) -> float:
+    return run_free(_dedicated(nodes, trace.start_s, trace.end_s)).samples if nodes else 0.0
+
+
+def _dedicated(nodes: int, start_s: float, end_s: float) -> Trace:
+    """Nodes that are idle all the time."""
+    width = len(str(nodes))
+    return Trace(
+        nodes=tuple(f"d{number:0{width}}" for number in range(nodes)),
+        time_s=np.full(nodes, start_s),
+        node=np.arange(nodes, dtype=np.int32),
+        idle=np.ones(nodes, np.bool_),
+        start_s=start_s,
+        end_s=end_s,
     )

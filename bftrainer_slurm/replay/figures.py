@@ -14,7 +14,7 @@ from bftrainer_slurm.words import counted
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A replay, compared with dedicated nodes, see ``efficiency``.
+    """A replay, compared with dedicated nodes, see ``drive``.
 
     ``plan_s`` has the seconds of each plan, from the problem to the checked plan.
     """

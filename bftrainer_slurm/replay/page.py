@@ -8,8 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from bftrainer_slurm.replay.drive import Timeline
 from bftrainer_slurm.replay.html import picture, rendered, write_pages
-from bftrainer_slurm.replay.timeline import Timeline
 
 
 def write_page(

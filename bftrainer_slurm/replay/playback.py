@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from bftrainer_slurm.model import BackfillPass, WaitingJob
-from bftrainer_slurm.replay.ordinary import Change
-from bftrainer_slurm.replay.passes import Pass
+from bftrainer_slurm.replay.ordinary import Change, Pass
 from bftrainer_slurm.replay.trace import Trace
 
 # The main scheduler over elements that end politely: 0.2 to 0.3 s (docs/internals/bench-impact.md).

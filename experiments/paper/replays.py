@@ -19,8 +19,7 @@ from bftrainer_slurm.cli.simulation import ReplayOptions
 from bftrainer_slurm.cli.simulation import run as replay_once
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.drive import Outcome
-from bftrainer_slurm.replay.efficiency import dedicated_samples
+from bftrainer_slurm.replay.drive import Outcome, dedicated_samples
 from bftrainer_slurm.replay.logs.holes import holes_in, select
 from bftrainer_slurm.replay.policies import any_node
 from bftrainer_slurm.replay.trace import Trace, read_events

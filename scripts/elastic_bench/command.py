@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from scripts.benchkit.command import Findings, bench_command, findings, number, progress, several
 from scripts.benchkit.machine import this_machine
 from scripts.elastic_bench import forming, report
-from scripts.elastic_bench.fleet import Training
+from scripts.elastic_bench.fleet import SETUPS, Training
 from scripts.elastic_bench.measure import NotSettledError, measure
-from scripts.elastic_bench.setups import SETUPS
 
 # The processor is free for so long in each step, as beside an accelerator.
 _COMPUTE_S = 0.02

@@ -25,8 +25,7 @@ from bftrainer_slurm.keeper.home import find_or_start, own_secret
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.spec import TrainerRecord
 from scripts.benchkit.logs import last_lines
-from scripts.elastic_bench.setups import Setup
-from scripts.elastic_bench.steplog import StepLogs
+from scripts.elastic_bench.figures import StepLogs
 from scripts.labcluster.c10d import C10dStore
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.processes import send_all
@@ -202,3 +201,25 @@ class Fleet:
         options = ["--model", self._training.model, "--compute", str(self._training.compute_s)]
         options += ["--save-every", str(self._training.save_every_s)]
         return [str(script), "--folder", str(self._folder), *options]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One way: which rendezvous, which script, and whether a leave can be planned."""
+
+    name: str
+    title: str
+    backend: str
+    script: str
+    parts: bool  # whether the controller can ask for a leave at a step boundary
+
+
+# The measured ways for a trainer to follow changes of its nodes.
+SETUPS = {
+    one.name: one
+    for one in (
+        Setup("c10d", "stock c10d, tuned", "c10d", "plain", parts=False),
+        Setup("handler", "our rendezvous, script unchanged", "bftrainer", "plain", parts=True),
+        Setup("inprocess", "in-process", "bftrainer", "inprocess", parts=True),
+    )
+}

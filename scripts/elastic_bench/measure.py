@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from scripts.elastic_bench.figures import standstill, usual_step_s
-from scripts.elastic_bench.fleet import Fleet, Training
-from scripts.elastic_bench.setups import Setup
+from scripts.elastic_bench.fleet import Fleet, Setup, Training
 from scripts.labcluster.lab import Tell
 
 NODES = 4

@@ -46,7 +46,7 @@ class Workload:
 
 
 class StepLog:
-    """Writes one line for each completed step, in one file per process; ``steplog`` reads it."""
+    """Writes one line for each completed step, in one file per process; ``figures`` reads it."""
 
     def __init__(self, folder: Path, model: nn.Module) -> None:
         path = folder / "logs" / f"{os.environ['BENCH_NODE']}.{os.getpid()}.log"

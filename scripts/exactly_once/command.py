@@ -22,9 +22,8 @@ from scripts.benchkit.machine import this_machine
 from scripts.exactly_once import report
 from scripts.exactly_once.account import Step, account
 from scripts.exactly_once.report import Result
-from scripts.exactly_once.series import CHANGES, MOST_NODES, Change, series
 from scripts.exactly_once.training import Size, StuckError, train
-from scripts.exactly_once.ways import UNCHANGED, WAYS, Way
+from scripts.exactly_once.ways import CHANGES, MOST_NODES, UNCHANGED, WAYS, Change, Way, series
 
 
 @bench_command(TimeoutError)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from scripts.benchkit.figures import Target, at_most
 from scripts.benchkit.text import markdown, table
 from scripts.exactly_once.account import Account
-from scripts.exactly_once.series import PLANNED
-from scripts.exactly_once.ways import Way
+from scripts.exactly_once.ways import PLANNED, Way
 
 _HEADS = ("", "lost", "twice", "again", "planned", "in all", "of", "ended", "rate off", "loss")
 _COLUMNS = ("", "changes", *_HEADS[1:6], *_HEADS[7:], "made")  # of a page

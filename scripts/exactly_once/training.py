@@ -14,13 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from scripts.elastic_bench.fleet import ARRAY, Fleet, Node
+from scripts.elastic_bench.fleet import ARRAY, SETUPS, Fleet, Node
 from scripts.elastic_bench.fleet import Training as Unused
-from scripts.elastic_bench.setups import SETUPS
 from scripts.exactly_once.account import Step, in_the_model
 from scripts.exactly_once.programs.recording import SLOW
-from scripts.exactly_once.series import PLANNED, Change
-from scripts.exactly_once.ways import Way
+from scripts.exactly_once.ways import PLANNED, Change, Way
 from scripts.labcluster.lab import Tell
 
 PATIENCE_S = 300.0

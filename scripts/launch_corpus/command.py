@@ -11,8 +11,7 @@ from scripts.benchkit.machine import this_machine
 from scripts.benchkit.text import columns
 from scripts.labcluster.cluster import LabError
 from scripts.labcluster.site import started_site
-from scripts.launch_corpus.runner import SETTINGS, Outcome, run_all
-from scripts.launch_corpus.shapes import shapes
+from scripts.launch_corpus.runner import SETTINGS, Outcome, run_all, shapes
 
 _SHAPES = shapes()
 

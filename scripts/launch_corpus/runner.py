@@ -1,4 +1,6 @@
-"""Submits a shape on a private cluster as its owner would, takes a node away, and judges."""
+"""The scripts in ``corpus`` and what each is to come to: each is run, loses a node, and is judged.
+
+It is submitted on a private cluster as its owner would."""
 
 from __future__ import annotations
 
@@ -13,7 +15,6 @@ from scripts.labcluster import LabError
 from scripts.labcluster.site import QUICK, Site
 from scripts.labcluster.users import give
 from scripts.labcluster.waiting import wait_until
-from scripts.launch_corpus.shapes import FOLDER, Shape
 
 # Shapes must not learn from each other, nor wait for a node on which one has failed.
 SETTINGS = {**QUICK, "bad_node_s": 1, "adapt_forward_time": False, "forward_time_s": 600}
@@ -146,3 +147,37 @@ def run_all(
             raise LabError(f"{shape.name} does not end: {error}") from error
         tell(f"{shape.name}: {outcomes[-1].wrong or 'as it should be'}")
     return outcomes
+
+
+FOLDER = Path(__file__).resolve().parent / "corpus"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A batch script: what starts its training, and what is said if that cannot be elastic."""
+
+    name: str
+    launcher: str
+    told: str = ""  # in its output; empty: its nodes form one group
+
+    @property
+    def file(self) -> str:
+        """The script's name in the folder."""
+        return f"{self.name}.sh"
+
+
+def _read(path: Path) -> Shape | None:
+    """Return the shape that a script's first comments describe; None: others call this script."""
+    said = dict[str, str]()
+    for line in path.read_text().splitlines()[1:]:
+        key, colon, value = line.removeprefix("# ").partition(": ")
+        if not line.startswith("# ") or not colon:
+            break
+        said[key] = value
+    return Shape(path.stem, said["launcher"], said.get("told", "")) if "launcher" in said else None
+
+
+def shapes() -> dict[str, Shape]:
+    """Return all shapes by name, those that form one group first."""
+    found = filter(None, map(_read, sorted(FOLDER.glob("*.sh"))))
+    return {one.name: one for one in sorted(found, key=lambda one: bool(one.told))}

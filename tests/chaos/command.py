@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from scripts.benchkit.command import Findings, bench_command, folder, number, progress, several
+from scripts.elastic_bench.fleet import SETUPS, Setup
 from scripts.elastic_bench.measure import NotSettledError
-from scripts.elastic_bench.setups import SETUPS, Setup
 from scripts.labcluster.cluster import LabError
 from tests.chaos.failover import EACH, NODES, host_dies
 from tests.chaos.faults import CATALOGUE

@@ -11,9 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from scripts.elastic_bench.figures import Account, account, agreed
-from scripts.elastic_bench.fleet import Fleet, Node, Training
+from scripts.elastic_bench.fleet import Fleet, Node, Setup, Training
 from scripts.elastic_bench.measure import NODES, PATIENCE_S, settle
-from scripts.elastic_bench.setups import Setup
 from scripts.labcluster.lab import Tell
 
 # In each step the processor is free for a while, as beside an accelerator.

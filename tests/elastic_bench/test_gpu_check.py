@@ -9,8 +9,8 @@ import torch
 from click.testing import CliRunner
 
 from scripts import gpu_check
+from scripts.elastic_bench.figures import Step
 from scripts.elastic_bench.measure import Measured, NotSettledError
-from scripts.elastic_bench.steplog import Step
 
 
 def test_without_a_gpu_it_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from scripts.exactly_once.account import Account, Step, account, in_the_model
 from scripts.exactly_once.report import Result, renewed
-from scripts.exactly_once.series import CHANGES, MOST_NODES, series
 from scripts.exactly_once.training import Trained
-from scripts.exactly_once.ways import UNCHANGED, WAYS
+from scripts.exactly_once.ways import CHANGES, MOST_NODES, UNCHANGED, WAYS, series
 
 
 def step(number: int, life: str, time_s: float, *numbers: int, world: int = 1) -> dict[str, Any]:

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from bftrainer_slurm.cli.simulation import played_back, run_live
 from bftrainer_slurm.model import ThroughputCurve, WaitingJob
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.assessment.felt import Felt, felt
+from bftrainer_slurm.replay.assessment.statistics import Felt, felt
 from bftrainer_slurm.replay.logs.holes import HoleTable, trace_of_holes
 from bftrainer_slurm.replay.logs.jobs import Job, JobTable
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
 from bftrainer_slurm.replay.logs.played import play_of
-from bftrainer_slurm.replay.passes import Pass
+from bftrainer_slurm.replay.ordinary import Pass
 from bftrainer_slurm.replay.playback import OrdinaryJobs
 from bftrainer_slurm.replay.synthetic.backfill import INTERVAL_S, schedule
 from bftrainer_slurm.replay.synthetic.workload import Jobs

@@ -11,8 +11,7 @@ import pytest
 
 from scripts.labcluster.site import Site, started_site
 from scripts.launch_corpus.command import table
-from scripts.launch_corpus.runner import SETTINGS, Outcome, groups, run
-from scripts.launch_corpus.shapes import Shape, shapes
+from scripts.launch_corpus.runner import SETTINGS, Outcome, Shape, groups, run, shapes
 
 # Those that go furthest from what other tests start; elastic/test_launchers has torchrun's options.
 _HERE = ("two-trainings", "python-exported-ranks")

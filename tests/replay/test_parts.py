@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.assessment.typical import typical_trainers
 from bftrainer_slurm.replay.logs.gpus import FreeGpus, free_gpus
 from bftrainer_slurm.replay.logs.holes import HoleTable
 from bftrainer_slurm.replay.parts import replay_parts, scaled
 from bftrainer_slurm.replay.synthetic.gpus import TRACES, simulate_gpus
 from bftrainer_slurm.replay.synthetic.workload import Workload, WorkloadError
+from bftrainer_slurm.replay.trainers import typical_trainers
 
 HOUR_S = 3600.0
 
@@ -99,7 +99,7 @@ def test_a_cluster_that_is_too_small_is_refused() -> None:
 
 _ON_PARTS = """
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.assessment.typical import typical_trainers
+from bftrainer_slurm.replay.trainers import typical_trainers
 from bftrainer_slurm.replay.parts import replay_parts, scaled
 from bftrainer_slurm.replay.synthetic.gpus import simulate_gpus
 from bftrainer_slurm.replay.synthetic.workload import Workload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bftrainer_slurm.replay.passes import passes_of
+from bftrainer_slurm.replay.ordinary import passes_of
 
 
 def test_each_backfilled_start_is_in_a_pass_and_others_come_between() -> None:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from bftrainer_slurm.cli.simulation import run_live
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.ordinary import Change
-from bftrainer_slurm.replay.passes import Pass
+from bftrainer_slurm.replay.ordinary import Change, Pass
 from bftrainer_slurm.replay.playback import PREEMPTION_S, OrdinaryJobs, PlayedJob, Started
 from tests.replay.traces import T0, holes, trainer
 

@@ -8,7 +8,6 @@ from datetime import tzinfo
 from itertools import chain
 
 from bftrainer_slurm.planner.problem import PlanMaker
-from bftrainer_slurm.replay.assessment.felt import Felt, felt
 from bftrainer_slurm.replay.assessment.harvest import (
     HOUR_S,
     SAMPLES,
@@ -20,7 +19,7 @@ from bftrainer_slurm.replay.assessment.harvest import (
 )
 from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours, compare, free_hours
 from bftrainer_slurm.replay.assessment.reasons import Reasons, reasons_of
-from bftrainer_slurm.replay.assessment.statistics import Statistics, describe
+from bftrainer_slurm.replay.assessment.statistics import Felt, Statistics, describe, felt
 from bftrainer_slurm.replay.assessment.words import WEEKDAYS
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.trainers import TrainerSpec

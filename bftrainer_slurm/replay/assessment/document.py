@@ -8,11 +8,11 @@ from itertools import chain
 from typing import Any
 
 from bftrainer_slurm.replay.assessment.assess import Assessment, Summary, Worth
-from bftrainer_slurm.replay.assessment.felt import Felt, felt
 from bftrainer_slurm.replay.assessment.gpus import gpus_document, gpus_rows
 from bftrainer_slurm.replay.assessment.harvest import Replayed
 from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours
 from bftrainer_slurm.replay.assessment.reasons import Reasons
+from bftrainer_slurm.replay.assessment.statistics import Felt, felt
 from bftrainer_slurm.replay.assessment.words import (
     amount,
     between,

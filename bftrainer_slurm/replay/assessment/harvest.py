@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
 from bftrainer_slurm.replay.cluster import Moment
-from bftrainer_slurm.replay.logs.holes import between, trace_of_holes
+from bftrainer_slurm.replay.logs.holes import Columns, between, idle_seconds, trace_of_holes
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.logs.played import Play, play_of
 from bftrainer_slurm.replay.playback import Started

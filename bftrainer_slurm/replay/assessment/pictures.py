@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
 from bftrainer_slurm.replay.assessment.harvest import HOUR_S, Replayed
 from bftrainer_slurm.replay.assessment.statistics import Statistics
 from bftrainer_slurm.replay.assessment.words import WEEKDAYS, between, moment
 from bftrainer_slurm.replay.html import picture
+from bftrainer_slurm.replay.logs.holes import Columns, idle_seconds
 from bftrainer_slurm.replay.logs.log import Log
 
 _INK, _FILL, _COLOURS = "#22303c", "#2a78b5", "Blues"

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
+from bftrainer_slurm.replay.logs.holes import Columns, idle_seconds
 from bftrainer_slurm.replay.logs.jobs import Job
 from bftrainer_slurm.replay.logs.log import Log
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from bftrainer_slurm.replay.assessment import words
 from bftrainer_slurm.replay.assessment.assess import Assessment
 from bftrainer_slurm.replay.assessment.document import document
-from bftrainer_slurm.replay.assessment.felt import DELAYS_S, felt
 from bftrainer_slurm.replay.assessment.pictures import pictures, used_over_time
+from bftrainer_slurm.replay.assessment.statistics import DELAYS_S, felt
 from bftrainer_slurm.replay.html import rendered, write_pages
 
 _FILTERS = (words.duration, words.amount, words.printable, words.percent, words.whole)

@@ -1,17 +1,20 @@
-"""Figures about the holes of a log: how many, how long, and when."""
+"""Figures about the holes of a log: how many, how long, and when; and how trainers delay jobs.
+
+The delay of ordinary jobs, how much later they start, is a distribution."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
-from bftrainer_slurm.replay.logs.holes import HoleTable
+from bftrainer_slurm.replay.logs.holes import Columns, HoleTable, idle_seconds
 from bftrainer_slurm.replay.logs.log import Log
+from bftrainer_slurm.replay.playback import Started
 
 HOUR_S = 3600.0
 _QUARTER_S = 900.0  # every time zone's hours begin at one of these
@@ -90,3 +93,46 @@ def _by_hour(holes: HoleTable, from_s: float, to_s: float, zone: tzinfo) -> NDAr
     with np.errstate(invalid="ignore"):  # 0 of 0 seconds: this hour is not in the log
         mean = np.bincount(hour, idle_s, 168) / np.bincount(hour, seen_s, 168)
     return mean.reshape(7, 24)
+
+
+AT_ONCE_S = 0.01  # a job that starts by less later has started as soon as without trainers
+DELAYS_S = (0.0, AT_ONCE_S, 1.0, 10.0, 30.0, 60.0, 300.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """For so many jobs: added start delay in seconds, and how many missed a pass or preempted.
+
+    ``later`` started later at all; ``delays`` counts jobs by the classes that ``DELAYS_S`` begin.
+    """
+
+    jobs: int
+    later: int
+    delays: tuple[int, ...]
+    median_s: float
+    p95_s: float
+    p99_s: float
+    mean_s: float
+    most_s: float
+    missed: int
+    preempted: int
+
+
+def felt(started: Sequence[Started]) -> Felt | None:
+    """Return the distribution; None if no job started."""
+    if not started:
+        return None
+    late_s = np.array([one.late_s for one in started])
+    median_s, p95_s, p99_s = np.quantile(late_s, (0.5, 0.95, 0.99)).tolist()
+    return Felt(
+        jobs=len(started),
+        later=int((late_s >= AT_ONCE_S).sum()),
+        delays=tuple(np.histogram(late_s.clip(0.0), (*DELAYS_S, np.inf))[0].tolist()),
+        median_s=median_s,
+        p95_s=p95_s,
+        p99_s=p99_s,
+        mean_s=float(late_s.mean()),
+        most_s=float(late_s.max()),
+        missed=sum(one.missed > 0 for one in started),
+        preempted=sum(one.preempted for one in started),
+    )

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.replay.assessment.coverage import Columns, idle_seconds
-from bftrainer_slurm.replay.logs.holes import HoleTable
+from bftrainer_slurm.replay.logs.holes import Columns, HoleTable, idle_seconds
 
 holes_strategy = st.lists(
     st.tuples(st.integers(0, 3), st.floats(-10, 50), st.floats(0, 40)), max_size=10

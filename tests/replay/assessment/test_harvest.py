@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bftrainer_slurm.replay.assessment.harvest import samples_of
-from bftrainer_slurm.replay.assessment.typical import typical_trainers
+from bftrainer_slurm.replay.trainers import typical_trainers
 from tests.replay.assessment.logs import HOUR, MONDAY, log
 
 

@@ -15,8 +15,8 @@ from bftrainer_slurm.replay.assessment.document import document, table
 from bftrainer_slurm.replay.assessment.harvest import HarvestOptions
 from bftrainer_slurm.replay.assessment.reasons import Reason, Reasons, Share
 from bftrainer_slurm.replay.assessment.report import render, write_report
-from bftrainer_slurm.replay.assessment.typical import typical_trainers
 from bftrainer_slurm.replay.logs.hardware import GpuUse
+from bftrainer_slurm.replay.trainers import typical_trainers
 from tests.replay.assessment.logs import hostile_notes, log
 from tests.replay.assessment.standin import equal_shares
 
