@@ -17,7 +17,8 @@ from scripts.demonstration.stream import OrdinaryJob
 from scripts.impact_bench.course import run_jobs
 from scripts.impact_bench.figures import Measured, Side
 from scripts.impact_bench.looks import common_begin, next_pass_s, set_looks, slurmctld_log
-from scripts.impact_bench.slurmlog import BACKFILL, read_log, read_looks
+from scripts.impact_bench.slurmlog import BACKFILL, LOOK, read_log, read_looks
+from scripts.impact_bench.told import read_offers, read_told
 from scripts.impact_bench.trainers import Work, training
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.processes import send_all
@@ -112,6 +113,10 @@ def measure(
         for site, side in zip(sites, sides, strict=True):
             lines = slurmctld_log(site.lab).read_text(errors="replace").splitlines()
             side.log, side.passes_s = read_log(lines), read_looks(lines, BACKFILL)
+            if side.work is not None and gpus:
+                said = site.controller.log.read_text().splitlines()
+                offers = read_offers(site.controller.state / "history.sqlite")
+                side.told = read_told(said, read_looks(lines, LOOK), offers)
     return measured
 
 

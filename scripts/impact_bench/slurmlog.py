@@ -15,6 +15,7 @@ from typing import TypeAlias
 # What slurmctld's two schedulers write when they begin.
 MAIN = "sched: Running job scheduler"
 BACKFILL = "sched/backfill: _attempt_backfill: beginning"
+LOOK = "Processing RPC: REQUEST_NODE_INFO from UID="  # the controller's: ordinary jobs ask no such
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT[\d:.]+)\] (.*)")
 _JOB = r"JobId=(?:\d+_\d+\()?(?P<{}>\d+)\)?"  # 13, or 5_1(13) of an array
 _KEY = _JOB.format("key")
@@ -26,6 +27,7 @@ _KINDS = {
     "preempted": re.compile(
         rf"preempted {_JOB.format('other')} has been requeued to reclaim resources for {_KEY}\b"
     ),
+    "ending": re.compile(rf"_job_requeue_op: {_KEY} "),
     "known": re.compile(rf"_slurm_rpc_epilog_complete: {_KEY} Node=(?P<other>\S+)"),
 }
 # Of each kind and job, in order: Unix seconds, and the array, the other job or the node.
@@ -44,7 +46,7 @@ def read_log(lines: Iterable[str]) -> Log:
 
 
 def read_looks(lines: Iterable[str], scheduler: str) -> list[float]:
-    """Return when ``MAIN`` or ``BACKFILL`` looked for jobs to start."""
+    """Return when ``MAIN`` or ``BACKFILL`` looked for jobs to start, or the controller ``LOOK``."""
     return [time_s for time_s, text in _timed(lines) if scheduler in text]
 
 

@@ -1,0 +1,70 @@
+"""What the controller left: elements that it let go, and GPUs that its plans could give out.
+
+It is read from its log and its history.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TypeAlias
+
+_LINE = re.compile(r"(\S+ \S+),(\d{3}) INFO +(\w+) (\d+_\d.*)")
+_ON = re.compile(r"(\S+) on (?:\d+ GPUs of )?(\S+)$")
+
+Key: TypeAlias = tuple[str, str]  # an array, and a node
+Offers: TypeAlias = Sequence[tuple[float, Mapping[str, int]]]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the controller left: its log, and what it offered to the plan.
+
+    ``let_go`` are elements, with array and node, and when they were let go, or held again;
+    ``looks_s`` is when the controller looked, and ``offers`` how many GPUs of each node its plan
+    could give out from when on, both in order.
+    """
+
+    let_go: Sequence[tuple[float, Key]] = ()
+    held: Sequence[tuple[float, Key]] = ()
+    looks_s: Sequence[float] = ()
+    offers: Offers = ()
+
+
+def read_offers(history: Path) -> Offers:
+    """Read how many GPUs of each node the last 100 plans could give out, and from when on."""
+    with closing(sqlite3.connect(f"file:{history}?mode=ro", uri=True)) as database:
+        rows = database.execute("SELECT time_s, document FROM problems ORDER BY rowid").fetchall()
+    problems = [(time_s, json.loads(zlib.decompress(text))) for time_s, text in rows]
+    return [
+        (time_s, dict(zip(one["node_names"], one.get("node_gpus", ()), strict=False)))
+        for time_s, one in problems
+    ]
+
+
+def read_told(
+    lines: Iterable[str],
+    looks_s: Sequence[float] = (),
+    offers: Offers = (),
+) -> Told:
+    """Read the controller's log: which elements it let go, and held again."""
+    let_go, held = list[tuple[float, Key]](), list[tuple[float, Key]]()
+    where: dict[str, Key] = {}
+    for line in lines:
+        if not (found := _LINE.match(line)):
+            continue
+        at_s = datetime.fromisoformat(found[1]).timestamp() + int(found[2]) / 1000
+        if found[3] == "grow" and (grown := _ON.match(found[4])):
+            where[grown[1]] = key = grown[1].partition("_")[0], grown[2]
+            let_go.append((at_s, key))
+        elif found[3] == "hold":
+            names = found[4].partition(":")[0].split(", ")
+            held += [(at_s, where[name]) for name in names if name in where]
+    return Told(let_go, held, looks_s, offers)
