@@ -275,7 +275,7 @@ class Controller:
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note
         if note.kind is NoteKind.UP:
-            self.registry.bad.mute.heard(note.node)
+            self.registry.bad.mute.forget(note.node)
         if view is not None:
             record = view.state.of(note.task)
             self.registry.put({view.array: hear(view.state, numbered)})

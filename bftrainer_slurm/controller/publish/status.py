@@ -142,7 +142,7 @@ def cluster_status(
         "private": sorted(private),
         "left_alone": dict(decision.left_alone),
         "barred": bars.get(None, []),
-        "mute_nodes": registry.bad.mute.names(now_s),
+        "mute_nodes": registry.bad.mute.nodes(now_s),
         "malformed": {str(array): why for array, why in malformed.items()},
         "trainers": [{**one, "barred": bars.get(one["array"], [])} for one in trainers],
     }

@@ -65,7 +65,7 @@ class Complaints:
         )
 
     def forget(self, node: str) -> None:
-        """Nothing is wrong there any more."""
+        """Nothing is wrong there any more: an element there says that it is up, say."""
         self._until_s.pop(node, None)
 
 
@@ -144,30 +144,6 @@ class Endings:
 _SURE_S = {Phase.MUTE: 5.0, Phase.RUNNING: 120.0}
 
 
-class MuteNodes:
-    """Which they are: ``complaints`` says whose elements never said there that they were up."""
-
-    def __init__(self) -> None:
-        self.complaints = Complaints()
-        self.deaf_s = -math.inf  # when no notes came through last: silence says nothing before
-
-    def names(self, now_s: float) -> list[str]:
-        """Return the nodes."""
-        return self.complaints.nodes(now_s)
-
-    def heard(self, node: str) -> None:
-        """An element there says that it is up."""
-        self.complaints.forget(node)
-
-    def sure(self, mute: Mapping[int, ElementRecord], now_s: float) -> dict[int, ElementRecord]:
-        """Return those whose silence counts. What runs may wait for a keeper that is away."""
-
-        def since_s(one: ElementRecord) -> float:
-            return max(one.since_s, self.deaf_s) if one.phase is Phase.RUNNING else one.since_s
-
-        return {k: one for k, one in mute.items() if now_s - since_s(one) >= _SURE_S[one.phase]}
-
-
 def mute_sentence(nodes: Sequence[str]) -> str:
     """Say for the admin what is wrong with these nodes, and where to look."""
     return (
@@ -192,7 +168,8 @@ class BadNodes:
 
     def __init__(self, settings: Settings) -> None:
         self.bars: tuple[Bar, ...] = ()
-        self.mute = MuteNodes()
+        self.mute = Complaints()  # of elements that never said there that they were up
+        self._deaf_s = -math.inf  # when no notes came through last: silence says nothing before
         self._settings = settings
         self._endings = Endings()
         self._slow = Complaints()
@@ -216,13 +193,13 @@ class BadNodes:
         records = (record for state in states.values() for record in state.elements.values())
         since_s = [record.since_s for record in records if record.phase is Phase.ENDING]
         self._endings.saw(ended, since_s, now_s)
-        self.mute.deaf_s = self.mute.deaf_s if hears else now_s
-        known = self.mute.names(now_s)
+        self._deaf_s = self._deaf_s if hears else now_s
+        known = self.mute.nodes(now_s)
         for trainer in trainers:
             if (state := states.get(trainer.array)) is not None:
                 state = self._see_slow(trainer, state, now_s)
                 states[trainer.array] = self._see_mute(trainer, state, now_s)
-        for node in self.mute.names(now_s):
+        for node in self.mute.nodes(now_s):
             if node not in known:
                 logger.warning("%s", mute_sentence([node]))
 
@@ -246,9 +223,14 @@ class BadNodes:
         }
         if ended := _nodes(one for one in mute.values() if one.phase is Phase.MUTE):
             state = refuse(state, ended, now_s + _SURE_S[Phase.MUTE])
-        return self._complain(
-            self.mute.complaints, trainer, state, self.mute.sure(mute, now_s), now_s
-        )
+        sure = {task: one for task, one in mute.items() if self._is_sure(one, now_s)}
+        return self._complain(self.mute, trainer, state, sure, now_s)
+
+    def _is_sure(self, mute: ElementRecord, now_s: float) -> bool:
+        """Whether its silence counts. What runs may wait for a keeper that is away."""
+        waits = mute.phase is Phase.RUNNING
+        since_s = max(mute.since_s, self._deaf_s) if waits else mute.since_s
+        return now_s - since_s >= _SURE_S[mute.phase]
 
     def _complain(
         self,

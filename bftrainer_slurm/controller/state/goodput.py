@@ -1,4 +1,4 @@
-"""Where a trainer's time went: trained, waiting for nodes, rescaling, lost. Pure.
+"""The sums of a trainer's reports and stays: how far it is, and where its time went. Pure.
 
 What it trained comes from its own reports; when it had nodes is in the history.
 """
@@ -6,15 +6,74 @@ What it trained comes from its own reports; when it had nodes is in the history.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
-from bftrainer_slurm.controller.observe.reports import Report
+from bftrainer_slurm.controller.observe.reports import NO_REPORT, Report
 
 OFTEN = 2  # the first time there may have been no checkpoint yet
 MOST_S = 3600.0  # nobody keeps nodes for ever by what a change would lose
+_WINDOW_S = 30.0
+
+
+class Progress:
+    """One trainer's reports of the last half minute, and their totals.
+
+    After a change another element may report, with a count of its own: so the gains from one
+    report to the next are summed. ``before`` is how many samples the trainer had by a report at
+    ``before_s``, when the controller last ran; None if unknown. The keeper may repeat reports: each
+    counts once. ``refused`` counts impossible reports.
+    """
+
+    def __init__(self, before: float | None = None, before_s: float = -math.inf) -> None:
+        self.refused = 0
+        self._before_s = before_s
+        self._said = NO_REPORT  # the last one, as it came
+        self._total = Report(-math.inf, samples=before)
+        self._recent: deque[Report] = deque()
+
+    @property
+    def last(self) -> Report | None:
+        """The last report."""
+        return self._recent[-1] if self._recent else None
+
+    def add(self, report: Report) -> Report:
+        """Take a report; return it with the total samples and steps."""
+        said, total = self._said, self._total
+        if report.time_s <= said.time_s:
+            return total
+        known = report.time_s <= self._before_s  # its samples are in ``before``
+        total = replace(
+            report,
+            samples=total.samples if known else _sum(total.samples, said.samples, report.samples),
+            steps=_sum(total.steps, said.steps, report.steps),
+        )
+        self._said, self._total = report, total
+        self._recent.append(total)
+        while self._recent[0].time_s < total.time_s - _WINDOW_S:
+            self._recent.popleft()
+        return total
+
+    def samples_per_s(self, now_s: float) -> float | None:
+        """Return samples/s over the last 30 s up to now, or None if unknown."""
+        recent = [
+            (report.time_s, report.samples)
+            for report in self._recent
+            if report.samples is not None and report.time_s >= now_s - _WINDOW_S
+        ]
+        if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
+            return None
+        (first_s, before), (last_s, after) = recent[0], recent[-1]
+        return max(0.0, after - before) / (last_s - first_s)
+
+
+def _sum(total: float | None, before: float | None, now: float | None) -> float | None:
+    """The total after another report; a count that fell has started again from zero."""
+    if now is None or before is None:
+        return total if now is None else max(now, total or 0.0)
+    return (total or 0.0) + max(0.0, now - before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +267,6 @@ def goodput(
     }
 
 
-Row: TypeAlias = tuple[int, float, float | None, str | None]  # task, start_s, end_s, how
-
-
 @dataclass(frozen=True, slots=True)
 class Tally:
     """A summary of one trainer so far. ``node_s`` counts finished stays only.
@@ -224,54 +280,11 @@ class Tally:
     node_s: float = 0.0
     had: Served = field(default_factory=Served)
 
-
-class Stays:
-    """One trainer's stays; ``tally`` is of all of them."""
-
-    def __init__(self, rows: Iterable[Row]) -> None:
-        known = list(rows)
+    @classmethod
+    def of(cls, stays: Iterable[tuple[float, float | None, str | None]]) -> Self:
+        """Return the summary of these stays: when each began and ended (Unix s), and how."""
+        known = list(stays)
         ways = Counter(how for *_, how in known)
-        node_s = sum(end_s - start_s for _, start_s, end_s, _ in known if end_s is not None)
-        had = served((start_s, end_s) for _, start_s, end_s, _ in known)
-        self.tally = Tally(len(known), ways["shrank"], ways["reclaimed"], node_s, had)
-        self._open_s = {task: start_s for task, start_s, end_s, _ in known if end_s is None}
-        self._last_begin_s = max((start_s for _, start_s, *_ in known), default=-math.inf)
-
-    def begin(self, task: int, start_s: float) -> bool:
-        """Add a stay; return whether it could be: not if it begins before others are over."""
-        tally, had = self.tally, self.tally.had
-        if task in self._open_s or start_s < (had.open_s or 0.0):
-            return False
-        if had.open_s is None and start_s <= (had.last_s or 0.0):  # perhaps without a gap
-            return False
-        self._open_s[task] = start_s
-        self._last_begin_s = max(self._last_begin_s, start_s)
-        if had.open_s is None:
-            first_s = start_s if had.first_s is None else had.first_s
-            had = replace(had, open_s=start_s, first_s=first_s)
-        self.tally = replace(tally, grew=tally.grew + 1, had=had)
-        return True
-
-    def end(self, task: int, end_s: float, how: str) -> bool:
-        """End a stay; return whether it could be: not if it has not begun, or ended before another.
-
-        Another one that began after this end may have begun after a gap.
-        """
-        start_s, tally, had = self._open_s.pop(task, None), self.tally, self.tally.had
-        if start_s is None or had.open_s is None:
-            return False
-        end_s = max(start_s, end_s)
-        if end_s < self._last_begin_s:
-            return False
-        last_s = end_s if had.last_s is None else max(had.last_s, end_s)
-        had = replace(had, last_s=last_s)
-        if not self._open_s and had.open_s is not None:
-            had = replace(had, seconds=had.seconds + last_s - had.open_s, open_s=None)
-        self.tally = replace(
-            tally,
-            shrank=tally.shrank + (how == "shrank"),
-            reclaimed=tally.reclaimed + (how == "reclaimed"),
-            node_s=tally.node_s + end_s - start_s,
-            had=had,
-        )
-        return True
+        node_s = sum(end_s - start_s for start_s, end_s, _ in known if end_s is not None)
+        had = served((start_s, end_s) for start_s, end_s, _ in known)
+        return cls(len(known), ways["shrank"], ways["reclaimed"], node_s, had)

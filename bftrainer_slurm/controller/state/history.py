@@ -23,7 +23,7 @@ from bftrainer_slurm.controller.state.database import (
     newest,
     put,
 )
-from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Stays, Tally, Work
+from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Tally, Work
 from bftrainer_slurm.controller.state.handover import Rows, taken_over
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with
@@ -71,7 +71,7 @@ class History:
         self.inventory = Inventory(self.database)
         self.news = threading.Event()
         self._in_file = path != ":memory:"
-        self._stays: dict[int, Stays] = {}
+        self._tallies: dict[int, Tally] = {}  # until another stay begins or ends
         self._ended: dict[int, str] = {}  # the file may not have it yet
         self._preemptions: list[Preemption] | None = None  # as read last
 
@@ -83,18 +83,14 @@ class History:
     def begin_stay(self, element: ElementId, node: str, time_s: float) -> None:
         """Note that an element runs on a node."""
         self.counts.started += 1
-        stays = self._stays.get(element.array)
-        if stays is not None and not stays.begin(element.task, time_s):
-            del self._stays[element.array]
+        self._tallies.pop(element.array, None)
         begin = "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)"
         self.database.write((begin, (element.array, element.task, node, time_s)))
 
     def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
         """Note that an element has ended."""
         self.counts.ended[how] += 1
-        stays = self._stays.get(element.array)
-        if stays is not None and not stays.end(element.task, time_s, how):
-            del self._stays[element.array]
+        self._tallies.pop(element.array, None)
         end = (
             "UPDATE stays SET end_s = max(start_s, ?), how = ? "
             "WHERE array = ? AND task = ? AND end_s IS NULL"
@@ -130,14 +126,13 @@ class History:
 
     def tally(self, array: int) -> Tally:
         """Return the sums of one trainer's stays."""
-        if (known := self._stays.get(array)) is not None:
-            return known.tally
-        query = "SELECT task, start_s, end_s, how FROM stays WHERE array = ?"
-        rows = self.database.read(query, array)
-        if self.trouble is not None and not rows:
-            return Tally()  # perhaps it cannot be read
-        self._stays[array] = Stays(rows)
-        return self._stays[array].tally
+        known = self._tallies.get(array)
+        if known is None:
+            query = "SELECT start_s, end_s, how FROM stays WHERE array = ?"
+            known = Tally.of(self.database.read(query, array))
+            if self.trouble is None:  # else the file may not have all
+                self._tallies[array] = known
+        return known
 
     def set_work(self, array: int, work: Work) -> None:
         """Note the sum of a trainer's reports."""
@@ -259,7 +254,7 @@ class History:
 
     def end_unseen(self) -> None:
         """End what was open when this host worked last, at an unknown time: others worked since."""
-        self._stays.clear()
+        self._tallies.clear()
         self.database.write(
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
@@ -279,13 +274,13 @@ class History:
             (f"DELETE FROM {table} WHERE array = ?", (array,)) for table in tables_with("array")
         )
         self.database.write(*these)
-        self._stays.pop(array, None)
+        self._tallies.pop(array, None)
         self._ended.pop(array, None)
 
     def forget_old(self, now_s: float, living: Iterable[int] = ()) -> None:
         """Drop data older than 90 days, except those about ``living`` trainers (array ids)."""
         self.database.write(*old(now_s, living))
-        self._stays.clear()
+        self._tallies.clear()
         self._preemptions = None
 
     def close(self) -> None:
