@@ -23,7 +23,7 @@ _SHORTEST_S = 10.0  # the shortest last stretch of a generation
 _MOST_PER_NODE = 1e9  # samples/s
 _UNIX_S = 1e9  # under c10d the number of a generation is the Unix second in which it began
 THROUGHPUTS_A_SIZE = 16
-_THROUGHPUTS_AN_ARRAY = 256
+THROUGHPUTS_AN_ARRAY = 256
 _ARRAYS_A_NAME = 4
 _NAMES_A_USER = 100
 RESCALES_A_KIND = 9
@@ -65,6 +65,11 @@ class Throughput:
     rate: float
     seconds: float
 
+    @property
+    def size(self) -> tuple[str, int]:
+        """What it is a throughput of."""
+        return self.unit, self.nodes
+
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
@@ -74,6 +79,11 @@ class Rescale:
     grew: bool
     time_s: float
     seconds: float
+
+    @property
+    def kind(self) -> tuple[Runtime, bool]:
+        """What it is compared with."""
+        return self.runtime, self.grew
 
 
 class Measurements:
@@ -96,7 +106,7 @@ class Measurements:
         self._database.write(
             put("looks", *size.values(), throughput.time_s, throughput.rate, throughput.seconds),
             newest("looks", THROUGHPUTS_A_SIZE, **size),
-            newest("looks", _THROUGHPUTS_AN_ARRAY, **array),
+            newest("looks", THROUGHPUTS_AN_ARRAY, **array),
         )
 
     def throughputs(self, job: Job) -> list[Throughput]:

@@ -7,17 +7,18 @@ noise does not make plans.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.goodput import NO_LOSS, Loss
 from bftrainer_slurm.controller.state.measurements import (
     RESCALES_A_KIND,
     THROUGHPUTS_A_SIZE,
+    THROUGHPUTS_AN_ARRAY,
     Job,
     Measurements,
     Rescale,
@@ -29,8 +30,6 @@ from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves import Exploration, Fit, Fits, Measurement, Standing
 from bftrainer_slurm.planner.curves.news import FIRST_S
 
-_SIZES = 64
-_Rescales: TypeAlias = dict[tuple[Runtime, bool], deque[Rescale]]  # the last ones of each kind
 _ANOTHER_SCRIPT = 0.25  # a larger relative difference shows another script of this name
 
 
@@ -85,7 +84,7 @@ class Estimate:
 
 @dataclass(slots=True)
 class _Known:
-    """One trainer. ``own`` is what it did, by unit and size; ``before`` what its namesakes did.
+    """One trainer. ``own`` is what it did, oldest first; ``before`` what its namesakes did.
 
     ``fit`` belongs to these, None if there are new ones; ``drawn`` is a curve for users.
     """
@@ -93,7 +92,7 @@ class _Known:
     job: Job
     stopwatch: Stopwatch
     before: list[Throughput]
-    own: dict[tuple[str, int], deque[Throughput]] = field(default_factory=dict)
+    own: list[Throughput] = field(default_factory=list)
     unit: str = "samples"
     last_s: float = float("-inf")  # when its last throughput ended
     fit: Fit | None = None
@@ -101,14 +100,11 @@ class _Known:
     loss: Loss = NO_LOSS
 
     def add(self, throughput: Throughput) -> None:
-        """Add a throughput."""
-        throughputs = self.own.pop(
-            (throughput.unit, throughput.nodes), deque(maxlen=THROUGHPUTS_A_SIZE)
-        )
-        throughputs.append(throughput)
-        self.own[throughput.unit, throughput.nodes] = throughputs
-        if len(self.own) > _SIZES:
-            del self.own[next(iter(self.own))]  # the one that was seen longest ago
+        """Add a throughput; as many are kept as in the file."""
+        alike = [one for one in self.own if one.size == throughput.size]
+        if len(alike) == THROUGHPUTS_A_SIZE:
+            self.own.remove(alike[0])
+        self.own = [*self.own[1 - THROUGHPUTS_AN_ARRAY :], throughput]
         self.unit, self.last_s, self.fit = throughput.unit, throughput.time_s, None
 
     def throughputs(self) -> list[Throughput]:
@@ -116,19 +112,19 @@ class _Known:
 
         The others' do not count if its throughput differs on a size that both know.
         """
-        own = {
-            size: throughputs
-            for (unit, size), throughputs in self.own.items()
-            if unit == self.unit and sum(one.seconds for one in throughputs) >= FIRST_S
-        }
-        others: dict[int, list[Throughput]] = {}
-        for throughput in self.before:
-            if throughput.unit == self.unit:
-                others.setdefault(throughput.nodes, []).append(throughput)
+        own, others = self._by_nodes(self.own), self._by_nodes(self.before)
+        own = {n: all_ for n, all_ in own.items() if sum(one.seconds for one in all_) >= FIRST_S}
         known = [throughput for throughputs in own.values() for throughput in throughputs]
         if any(_differ(own[size], others[size]) for size in own.keys() & others.keys()):
             return known
         return known + [one for size in others.keys() - own.keys() for one in others[size]]
+
+    def _by_nodes(self, throughputs: Iterable[Throughput]) -> dict[int, list[Throughput]]:
+        found = defaultdict[int, list[Throughput]](list)
+        for one in throughputs:
+            if one.unit == self.unit:
+                found[one.nodes].append(one)
+        return found
 
 
 class PerformanceModel:
@@ -137,7 +133,7 @@ class PerformanceModel:
     def __init__(self, measurements: Measurements) -> None:
         self._measurements = measurements
         self._trainers: dict[int, _Known] = {}
-        self._rescales: dict[Job, _Rescales] = {}
+        self._rescales: dict[Job, list[Rescale]] = {}  # oldest first
         self._fits: Fits[int] = Fits()
         self._exploration: Exploration[int] = Exploration()
 
@@ -155,9 +151,12 @@ class PerformanceModel:
             known.add(throughput)
             self._measurements.add_throughput(known.job, throughput)
         for rescale in rescales:
-            last = _last(self._of_job(known.job))
-            if last is None or rescale.time_s > last.time_s:
-                self._note(known.job, rescale)
+            before = self._of_job(known.job)
+            if not before or rescale.time_s > before[-1].time_s:
+                alike = [one for one in before if one.kind == rescale.kind]
+                if len(alike) == RESCALES_A_KIND:
+                    before.remove(alike[0])
+                before.append(rescale)
                 self._measurements.add_rescale(known.job, rescale)
 
     def reformed(self, view: TrainerView, reform: Reform) -> None:
@@ -254,24 +253,19 @@ class PerformanceModel:
             )
         return known.fit
 
-    def _of_job(self, job: Job) -> _Rescales:
+    def _of_job(self, job: Job) -> list[Rescale]:
         if job not in self._rescales:
-            self._rescales[job] = {}
-            for rescale in self._measurements.rescales(job):
-                self._note(job, rescale)
+            self._rescales[job] = self._measurements.rescales(job)
         return self._rescales[job]
 
-    def _note(self, job: Job, rescale: Rescale) -> None:
-        kind = rescale.runtime, rescale.grew
-        self._rescales[job].setdefault(kind, deque(maxlen=RESCALES_A_KIND)).append(rescale)
-
     def _costs(self, known: _Known, grew: bool) -> Sequence[Rescale]:
-        return self._of_job(known.job).get((self._runtime(known), grew), ())
+        kind = self._runtime(known), grew
+        return [one for one in self._of_job(known.job) if one.kind == kind]
 
     def _runtime(self, known: _Known) -> Runtime:
         """Return its runtime; until it has reported one, that of the last trainer of its name."""
-        last = _last(self._of_job(known.job))
-        return known.stopwatch.runtime or (last.runtime if last else Runtime.C10D)
+        before = self._of_job(known.job)
+        return known.stopwatch.runtime or (before[-1].runtime if before else Runtime.C10D)
 
     def _curve(self, view: TrainerView, known: _Known) -> dict[str, Any]:
         fit = self._fit(view.array, known)
@@ -293,11 +287,6 @@ class PerformanceModel:
 def _most(view: TrainerView) -> int:
     """The end of its curve, which is over GPUs where the plan chooses how many of a node it has."""
     return view.trainer.record.max_nodes * max(view.choices, default=1)
-
-
-def _last(rescales: _Rescales) -> Rescale | None:
-    newest = (one[-1] for one in rescales.values())
-    return max(newest, key=lambda one: one.time_s, default=None)
 
 
 def _differ(throughputs: Iterable[Throughput], others: Iterable[Throughput]) -> bool:
