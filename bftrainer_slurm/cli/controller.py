@@ -111,7 +111,7 @@ def controller(
     if check:
         _check(config)
         return
-    from bftrainer_slurm.controller.daemon import AlreadyRunningError, Scope, run
+    from bftrainer_slurm.controller.daemon import Scope, run
     from bftrainer_slurm.controller.state.history import HistoryError
     from bftrainer_slurm.keeper.client import KeeperError
     from bftrainer_slurm.keeper.home import StateError
@@ -144,7 +144,7 @@ def controller(
         state = state or (SITE_STATE if mode == "site" else personal_state())
         scope = Scope(user=None if mode == "site" else me)
         run(state, scope, settings, open_gateway(settings.gateway, settings.share), settings_now)
-    except (SettingsError, AlreadyRunningError, HistoryError, StateError) as error:
+    except (SettingsError, HistoryError, StateError) as error:
         fail(str(error))
     except OSError as error:
         fail(unusable(error, state, shared))

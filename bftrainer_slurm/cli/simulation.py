@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import Pacer
-from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.controller.dependencies import Dependencies
-from bftrainer_slurm.controller.loop import Controller
+from bftrainer_slurm.controller.act.execute import Groups
+from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.observe.reports import Reform, Report
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.goodput import NO_LOSS, Loss
@@ -44,6 +42,7 @@ from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel
 from bftrainer_slurm.replay.progress import SimulatedTrainer
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
+from bftrainer_slurm.slurm.pacer import Pacer
 
 POLICIES = ("milp", "paper", "equal-share", "oracle")
 Watch = Callable[[Moment], None]

@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from bftrainer_slurm.controller.act.execute import Pacer
-from bftrainer_slurm.controller.act.groups import KeeperGroups
-from bftrainer_slurm.controller.dependencies import Dependencies
+from bftrainer_slurm.controller.act.execute import Groups
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
-from bftrainer_slurm.controller.loop import Controller
+from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.controller.publish.keys import key_in
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.controller.settings_file import LiveSettings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
-from bftrainer_slurm.controller.state.statistics import MeteredGateway
 from bftrainer_slurm.controller.turns import Turns, notify
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
-from bftrainer_slurm.keeper.home import find_or_start, private_folder
+from bftrainer_slurm.keeper.home import find_or_start, only_one
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.slurm.gateway import Gateway
+from bftrainer_slurm.slurm.pacer import Pacer
+from bftrainer_slurm.slurm.wrappers import metered
 
 logger = logging.getLogger(__name__)
-
-
-class AlreadyRunningError(Exception):
-    """Another controller works on this state folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +63,7 @@ def run(
     settings are ``reread``.
 
     Raises:
-        AlreadyRunningError: the state folder is in use.
-        StateError: others can write to the state folder.
+        StateError: the state folder is in use, or others can write to it.
         KeeperError: the keeper could not be started.
         HistoryError: the history file cannot be used.
         SettingsError: the site's key cannot be used.
@@ -79,7 +72,7 @@ def run(
     live = LiveSettings(settings, reread)
     _hear_admin(scope, live)
     with ExitStack() as stack:
-        stack.enter_context(_sole_user_of(state))
+        stack.enter_context(only_one("controller", state))
         shared = Path(settings.shared) if settings.shared else None
         if shared is not None:
             gateway = take_the_lead(shared, state, gateway, beat=_waits)
@@ -128,10 +121,10 @@ def _dependencies(
     """Return what the loop works with, every request counted and paced."""
     pacer = Pacer(settings.rpcs_per_s, time.monotonic, time.sleep)
     return Dependencies(
-        gateway=cast(Gateway, MeteredGateway(gateway, history.counts, pacer.draw)),
+        gateway=metered(gateway, history.counts.note_request, pacer.draw),
         planner=planner,
         history=history,
-        groups=KeeperGroups(lambda: feed.keeper),
+        groups=Groups(lambda: feed.keeper),
         clock=time.time,
         pacer=pacer,
         mine=lambda trainer: scope.mine(trainer, settings.partition),
@@ -193,14 +186,3 @@ class _Stop(threading.Event):
     def _heed(self, number: int, _: object) -> None:
         self.interrupted = number == signal.SIGINT
         self.set()
-
-
-@contextmanager
-def _sole_user_of(state: Path) -> Iterator[None]:
-    private_folder(state)
-    with (state / "controller.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyRunningError(f"another controller works in {state}") from None
-        yield

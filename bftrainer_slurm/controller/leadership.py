@@ -1,8 +1,9 @@
 """A controller with a second host: it works while its host has the lease, and shares its results.
 
 ``keeper.lease`` holds the lease, and ends the process with it. Each host has a history of its own,
-because two hosts must not write one SQLite file. What plans and verdicts rest on is copied to the
-folder that they share, see ``state.handover``.
+because two hosts must not write one SQLite file. To the folder that they share it copies rows of
+that: of each trainer whether it is over, has begun or has trained, its generation, and who was
+asked to leave. Curves and costs are measured anew. Rows that make no sense are left out when read.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from types import GenericAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from bftrainer_slurm.controller.state.handover import NO_ROWS, Rows, rows_of, valid_rows
+import msgspec
+
+from bftrainer_slurm.controller.state.database import Statement, reading
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.keeper.lease import Lease, host_name, wait_to_lead
+from bftrainer_slurm.controller.state.trainer_state import differ
+from bftrainer_slurm.keeper.lease import host_name, wait_to_lead
 from bftrainer_slurm.slurm.detour import SLOW_S, Detour
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
 from bftrainer_slurm.slurm.run import SlurmRunner
+from bftrainer_slurm.slurm.wrappers import of_leader
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +39,52 @@ _LARGEST = 64 * 2**20  # bytes
 _ANSWER_S = 4.0
 _AGAIN_S = 0.5
 _LONGEST_WAIT_S = 600.0  # after this the loop says that slurmctld does not answer
-_CHANGES_NOTHING = (
-    *("name", "queue_rpcs", "grow_rpcs"),
-    *("nodes", "queue", "reservations", "configuration", "last_pass"),
+
+
+Row: TypeAlias = tuple[Any, ...]
+Rows: TypeAlias = Mapping[str, list[Row]]  # by table, the newest last
+
+_MOST_ROWS = 10_000  # of a table; those of all tables are written at once (``Database``)
+_READ_S = 15.0  # for the rows of a history
+_Number: TypeAlias = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
+_Id: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+_Generation: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
+_Nodes: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+_Runtime: TypeAlias = Literal["c10d", "bftrainer", "in-process"]
+_Unit: TypeAlias = Literal["samples", "steps"]
+_ABOUT = {"array", "task"}  # columns: there is one row of each array, or task that was asked
+# The columns of each table.
+_TABLES: Mapping[str, Mapping[str, Any]] = {
+    "trainers": {"array": _Id, "id": str, "time_s": _Number, "over": str | None}
+    | {"begun": Literal[0, 1]},
+    "looks": {"user": str, "name": str, "array": _Id, "unit": _Unit, "nodes": _Nodes}
+    | dict.fromkeys(("time_s", "rate", "seconds"), _Number),
+    "reforms": {"array": _Id, "time_s": _Number, "runtime": _Runtime}
+    | {"generation": _Generation, "nodes": _Nodes},
+    "asked": {"array": _Id, "task": _Id, "time_s": _Number, "node": str, "start_s": _Number},
+}
+_TYPES = {table: GenericAlias(tuple, tuple(columns.values())) for table, columns in _TABLES.items()}
+# One of the two ids may be empty: not known.
+_LEFT = (
+    "INSERT INTO trainers (array, id, time_s, over, begun) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT DO UPDATE SET id = max(id, excluded.id), time_s = max(time_s, excluded.time_s), "
+    "over = coalesce(over, excluded.over), begun = max(begun, excluded.begun)"
 )
+NO_ROWS: Rows = {table: [] for table in _TABLES}
+_SAID = {
+    "begun": "begun OR EXISTS (SELECT 1 FROM stays WHERE stays.array = trainers.array) AS begun"
+}
+_ROWS = """
+SELECT {columns} FROM (
+    SELECT {said}, row_number() OVER (PARTITION BY {about} ORDER BY time_s DESC) AS age
+    FROM {table} ORDER BY age, time_s DESC LIMIT ?
+) WHERE age = 1 ORDER BY time_s
+"""
+# One that lies in the future is not newer: the clock was wrong when it was written.
+_LATER = """
+INSERT OR REPLACE INTO {table} ({columns}) SELECT {values}
+WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {these} AND time_s BETWEEN :time_s AND :now_s)
+"""
 
 
 def take_the_lead(
@@ -53,7 +101,7 @@ def take_the_lead(
     lease = wait_to_lead("controller", shared, state, beat)
     detour = Detour(state / "detour")
     _wait_for_slurmctld(detour, beat)
-    return cast(Gateway, LeadersGateway(gateway, lease, detour))
+    return of_leader(gateway, lease.holds, detour)
 
 
 def _wait_for_slurmctld(detour: Detour, beat: Callable[[], object]) -> None:
@@ -70,36 +118,6 @@ def _wait_for_slurmctld(detour: Detour, beat: Callable[[], object]) -> None:
             time.sleep(_AGAIN_S)
         else:
             return
-
-
-class LeadersGateway:
-    """A gateway that changes nothing unless the lease is held at that moment.
-
-    The process ends soon after the lease does, but a process that was stopped and goes on might
-    act first. ``detour`` avoids a silent host of slurmctld.
-    """
-
-    def __init__(self, gateway: Gateway, lease: Lease, detour: Detour) -> None:
-        self._gateway = gateway
-        self._lease = lease
-        self._detour = detour
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _CHANGES_NOTHING and not self._lease.holds():
-            raise SlurmUnavailableError("another host's controller may be at work: nothing changed")
-        request = getattr(self._gateway, name)
-        if not callable(request):
-            return request
-
-        def ask(*words: Any, **more: Any) -> Any:
-            self._detour.mind()
-            began_s = time.monotonic()
-            try:
-                return request(*words, **more)
-            finally:
-                self._detour.took(time.monotonic() - began_s)
-
-        return ask
 
 
 class SharedHistory(History):
@@ -120,7 +138,7 @@ class SharedHistory(History):
         host, rows = _read(self._word)
         if host != self._host:
             self.end_unseen()
-        self.take_over(rows)
+        take_over(self, rows)
         self._closes = False
         self._sharing = threading.Thread(target=self._share_news, name="sharing", daemon=True)
         self._sharing.start()
@@ -177,3 +195,71 @@ def _read(word: Path) -> tuple[str, Rows]:
             "%s cannot be read (%s): trainers that were given up may be tried again", word, error
         )
         return "", NO_ROWS
+
+
+def rows_of(history: Path) -> Rows:
+    """Return what the controllers of other hosts should know, from a history file.
+
+    Raises:
+        sqlite3.Error: it cannot be read now.
+    """
+    found: dict[str, list[Row]] = {}
+    with reading(history, _READ_S) as database:
+        for table, columns in _TABLES.items():
+            names, about = ", ".join(columns), ", ".join(_ABOUT & columns.keys())
+            said = ", ".join(_SAID.get(column, column) for column in columns)
+            query = _ROWS.format(table=table, columns=names, said=said, about=about)
+            found[table] = database.execute(query, (_MOST_ROWS,)).fetchall()
+    return found
+
+
+def valid_rows(rows: Any) -> Rows:
+    """Return those of another host's ``rows_of``, as JSON, that make sense.
+
+    A controller of another version may have left fewer tables, or more.
+
+    Raises:
+        AttributeError, LookupError, TypeError: these are no rows.
+    """
+
+    def fitting(table: str) -> Iterator[Row]:
+        for row in rows.get(table, ())[-_MOST_ROWS:]:
+            try:
+                yield msgspec.convert(row, _TYPES[table])
+            except (msgspec.ValidationError, OverflowError):
+                continue
+
+    return {table: list(fitting(table)) for table in _TABLES}
+
+
+def take_over(history: History, rows: Rows) -> None:
+    """Add to a history what is not known there; other trainers are forgotten first.
+
+    Of two trainers under one array the one that was met later counts, with what is about it.
+    """
+    now_s = history.clock()
+    found = history.database.read("SELECT array, id, time_s FROM trainers")
+    own = {array: (id_, time_s) for array, id_, time_s in found}
+    gone = set()
+    for array, id_, time_s, *_ in rows["trainers"]:
+        own_id, own_s = own.get(array, ("", time_s))
+        if differ(id_, own_id) and time_s < own_s <= now_s:
+            gone.add(array)
+        elif differ(id_, own_id):
+            history.forget(array)
+    news: list[Statement] = [(_LEFT, row) for row in rows["trainers"] if row[0] not in gone]
+    for table in ("looks", "reforms", "asked"):
+        known = (dict(zip(_TABLES[table], row, strict=True)) for row in rows[table])
+        news += (_later(table, one, now_s) for one in known if one["array"] not in gone)
+    history.database.write(*news)
+
+
+def _later(table: str, row: Mapping[str, Any], now_s: float) -> Statement:
+    """Return the statement that adds a row, unless one about the same is as new."""
+    query = _LATER.format(
+        table=table,
+        columns=", ".join(row),
+        values=", ".join(f":{column}" for column in row),
+        these=" AND ".join(f"{column} = :{column}" for column in _ABOUT & row.keys()),
+    )
+    return query, {**row, "now_s": now_s}

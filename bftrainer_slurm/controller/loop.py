@@ -6,34 +6,57 @@ It gets its gateway, planner, keeper's groups, history and clock from the caller
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import after, execute
-from bftrainer_slurm.controller.act.groups import SILENT_S
+from bftrainer_slurm.controller.act.execute import SILENT_S, Groups, after, execute
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, array_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import Made
-from bftrainer_slurm.controller.dependencies import Dependencies
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.failing import why_kept
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.phases import GOES, Event
 from bftrainer_slurm.controller.state.picture import ClusterState
+from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
-from bftrainer_slurm.controller.state.trainer_state import hear
-from bftrainer_slurm.controller.state.view import TrainerView, note_change
+from bftrainer_slurm.controller.state.trainer_state import hear, note_change
+from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import ElementId, Place
+from bftrainer_slurm.model import ElementId, Place, Trainer
+from bftrainer_slurm.planner.problem import PlanMaker
+from bftrainer_slurm.sizes import why_kept
+from bftrainer_slurm.slurm.gateway import Gateway
+from bftrainer_slurm.slurm.pacer import Pacer
 
 logger = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
 _SURE_S = 3600.0  # then it is not a clock that was wrong at boot
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What the loop works with.
+
+    ``mine`` says which trainers this controller runs, ``performance`` knows what they can do,
+    ``hears`` whether the notes of elements come through.
+    """
+
+    gateway: Gateway
+    planner: PlanMaker
+    history: History
+    groups: Groups
+    clock: Callable[[], float]
+    pacer: Pacer
+    mine: Callable[[Trainer], bool]
+    performance: PerformanceModel
+    hears: Callable[[], bool] = lambda: False
 
 
 class Controller:
@@ -92,34 +115,31 @@ class Controller:
         """
         try:
             began_s, before = self.deps.clock(), self.registry.arrays
-            due = self._due(began_s)
+            forecast = self._cluster.forecast(self._snapshot, began_s)
+            judged = forecast.asks and began_s >= forecast.sure_s
+            due = self.schedule.also_due(began_s) | ({"pass"} if judged else set())
             self._read(due, began_s)
             looked_s = self.deps.clock()
             events = self._follow(began_s, looked_s)
             self._cluster.look(self._snapshot, self.registry.views, events, looked_s)
             self._schedule_looks(due, began_s, looked_s)
             self._tell_gone(before, looked_s)
-            self._take_early()
+            self.looked, early, self._early = True, self._early, []
+            self.take(early)
+            if early:  # some may tell of trainers' ends
+                self.registry.finish(self._snapshot.time_s)
             picture = self._cluster.picture(self._snapshot, self.registry)
             self.decision = self._decider.decide(picture)
-            actions = self.decision.actions
             self.registry.bad.bars = self.decision.bad
             self.registry.put(self.decision.states)
             self.introduce()
-            self._act((*self.decision.actions, *self._tell_once(set(_ended_by(actions)))))
+            told = self._tell_once(set(_ended_by(self.decision.actions)))
+            self._act((*self.decision.actions, *told))
         except Exception:
             self.schedule.failed(self.deps.clock())
             raise
         self.schedule.went_well()
         self.trouble = self.decision.trouble
-
-    def _take_early(self) -> None:
-        """Take the notes that came before the first look; some may tell of trainers' ends."""
-        self.looked, early = True, self._early
-        self._early = []
-        if early:
-            self.take(early)
-            self.registry.finish(self._snapshot.time_s)
 
     def introduce(self) -> None:
         """Tell the keeper whose the trainers are, and how many nodes the plan gives them."""
@@ -127,8 +147,7 @@ class Controller:
         for view in self.registry.views:
             planned = plan.assignment.get(str(view.array)) if plan is not None else None
             want = len(view.placed if planned is None else planned)
-            sizes = view.sizes_now(now_s)
-            self.deps.groups.own(view.array, view.trainer.user, want, sizes)
+            self.deps.groups.own(view.array, view.trainer.user, want, view.sizes_now(now_s))
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""
@@ -159,12 +178,6 @@ class Controller:
             self._join_notice(view),
             now_s,
         )
-
-    def _due(self, now_s: float) -> frozenset[str]:
-        """What to read besides the queue."""
-        forecast = self._cluster.forecast(self._snapshot, now_s)
-        judged = {"pass"} if forecast.asks and now_s >= forecast.sure_s else set[str]()
-        return self.schedule.also_due(now_s) | judged
 
     def _read(self, due: frozenset[str], now_s: float) -> None:
         """Read Slurm."""
@@ -223,8 +236,9 @@ class Controller:
         """Remember until when trainers stand still, if their places differ from ``before``."""
         for view in self.registry.views:
             with self._errors.of(view.array):
-                had, costs = before.get(view.array), self.deps.performance.costs(view, now_s)
-                state = note_change(view, had, costs.up_s, costs.down_s, now_s)
+                had, costs = before.get(view.array, set()), self.deps.performance.costs(view, now_s)
+                pauses_s = costs.up_s, costs.down_s
+                state = note_change(view.state, had, view.since(), *pauses_s, now_s)
                 self.registry.put({view.array: state})
 
     def _act(self, actions: Iterable[Action]) -> None:
@@ -232,19 +246,18 @@ class Controller:
         began_s = deps.pacer.clock()
         asked = registry.ask(_ended_by(actions), deps.clock())
         registry.unask(deps.groups.part(asked))
-        grown = 0
+        grown: list[ElementId] = []
 
         def note(action: Action, refused: bool) -> None:
-            nonlocal grown
             if isinstance(action, Grow) and not refused:
-                grown += len(action.elements)
+                grown.extend(action.elements)
             array = array_of(action)
             registry.put({array: after(registry.state(array), action, refused, deps.clock())})
 
         again_in_s = execute(actions, deps.gateway, deps.pacer, deps.groups, began_s, note)
         if again_in_s is not None:
             self.schedule.again(deps.clock() + again_in_s)
-        self.schedule.grew(grown, deps.clock())
+        self.schedule.grew(len(grown), deps.clock())
 
     def _tell_once(self, ended: Set[ElementId]) -> Iterator[Tell]:
         """Tell trainers whose elements do not train together so in their own output, once.
@@ -257,14 +270,13 @@ class Controller:
                 continue
             with self._errors.of(view.array):
                 apart, running = self._join_notice(view), view.running().keys() - ended
-                if view.state.size.kept_on(now_s) and running:
+                if not running:
+                    continue
+                if view.state.size.kept_on(now_s):
                     yield Tell((min(running),), f"bftrainer: {why_kept(view.state.size)}")
-                    continue
-                if apart is None or not running:
-                    continue
-                if now_s >= apart.due_s:
+                elif apart is not None and now_s >= apart.due_s:
                     yield Tell((min(running),), apart.in_output)
-                else:
+                elif apart is not None:
                     self.schedule.again(apart.due_s)
 
     def _join_notice(self, view: TrainerView) -> JoinNotice | None:

@@ -147,23 +147,24 @@ def _checked(value: object, wanted: type, rule: Rule) -> object:
 
 
 class LiveSettings:
-    """``settings`` are those in use; ``trouble`` says why they differ from the file, if so."""
+    """``settings`` are those in use; ``trouble`` says why they differ from the file, if so.
+
+    ``asked``: the admin wants the file to be read again.
+    """
 
     def __init__(self, settings: Settings, reread: Callable[[], Settings]) -> None:
         self.settings = settings
         self.trouble: str | None = None
         self._reread = reread
-        self._asked = False
+        self.asked = False
 
     def ask(self) -> None:
         """Have the file read again; a signal handler may call this at any time."""
-        self._asked = True
+        self.asked = True
 
-    def reload_if_asked(self) -> bool:
-        """Read the file again if that was asked for; return whether a setting changed."""
-        if not self._asked:
-            return False
-        self._asked = False
+    def reload(self) -> bool:
+        """Read the file again; return whether a setting changed."""
+        self.asked = False
         try:
             new = self._reread()
         except SettingsError as error:

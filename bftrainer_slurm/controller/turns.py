@@ -62,11 +62,6 @@ class Publisher:
         """For how long it has published the same status."""
         return time.monotonic() - self._shown_s
 
-    @property
-    def published(self) -> tuple[dict[str, Any] | None, float]:
-        """The last status, None at first, and for how long it has been the same."""
-        return self._status, self.age_s
-
     def show(self, status: dict[str, Any]) -> None:
         """Publish this from now on."""
         self._status, self._shown_s = status, time.monotonic()
@@ -83,7 +78,7 @@ class Publisher:
         while not self._stopped:
             self._changed.wait(PUBLISH_EVERY_S)
             self._changed.clear()
-            status, age_s = self.published
+            status, age_s = self._status, self.age_s
             if status is None or self._stopped:
                 continue
             if age_s > _LONG_S:
@@ -198,7 +193,7 @@ class Turns:
         ahead_s = time.time() - time.monotonic()
         set_by_s = ahead_s - self._ahead_s
         clock_was_set = abs(set_by_s) > _CLOCK_SET_S
-        if self._settings.reload_if_asked():
+        if self._settings.asked and self._settings.reload():
             self._anew()
         elif clock_was_set or self._failed >= _FAILURES_ENOUGH:
             why = f"the clock was set by {set_by_s:+.0f} s" if clock_was_set else "turns fail"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import resource
 import signal
@@ -22,9 +21,9 @@ from bftrainer_slurm.keeper.credentials import (
 from bftrainer_slurm.keeper.gate import ByMunge, Gate, OneUser, SiteKey, Voucher
 from bftrainer_slurm.keeper.home import (
     StateError,
+    only_one,
     own_secret,
     own_token,
-    private_folder,
     read_address,
     write_address,
 )
@@ -92,9 +91,7 @@ def serve(state: Path, listen: str, means: Means, shared: Path | None = None) ->
     try:
         host, port = own_address(listen)
         _check(means)
-        private_folder(state)
-        with (state / "keeper.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with only_one("keeper", state):
             vouch = _voucher(state, means)
             # If there was a keeper before, the members of its groups may come back soon.
             hold_s = ADOPT_S
@@ -106,9 +103,6 @@ def serve(state: Path, listen: str, means: Means, shared: Path | None = None) ->
             gate = Gate(vouch(token))
             serving = _serve(state, token, host, port, gate, hold_s, _allow_connections())
             by = asyncio.run(serving)
-    except BlockingIOError:
-        print(f"keeper: another one serves {state}", file=sys.stderr)
-        return 2
     except (OSError, ProtocolError, CredentialError, StateError) as error:
         print(f"keeper: {error}", file=sys.stderr)
         return 2

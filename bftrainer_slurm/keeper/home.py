@@ -7,6 +7,7 @@ the token and the members' secret. Everybody may read the keeper's address.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -15,7 +16,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
@@ -52,6 +53,23 @@ def private_folder(path: Path) -> None:
     os.umask(0o077)
     path.mkdir(parents=True, exist_ok=True)
     make_private(path)
+
+
+@contextlib.contextmanager
+def only_one(what: str, folder: Path) -> Iterator[None]:
+    """Work in a folder, made private, as the only process of this kind.
+
+    Raises:
+        OSError: as of ``private_folder``.
+        StateError: the same, or another one works there.
+    """
+    private_folder(folder)
+    with (folder / f"{what}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateError(f"another {what} works in {folder}") from None
+        yield
 
 
 def make_private(path: Path) -> None:

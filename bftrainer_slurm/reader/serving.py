@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import socket
@@ -19,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bftrainer_slurm.controller.publish.keys import key_in
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.home import StateError, private_folder, read_address, read_token
+from bftrainer_slurm.keeper.home import only_one, read_address, read_token
 from bftrainer_slurm.keeper.relay import SOCKET
 from bftrainer_slurm.reader.facts import Facts
 from bftrainer_slurm.reader.site import site
@@ -125,13 +124,8 @@ def run(
     Raises:
         OSError, StateError: the port or the folder cannot be used, or another reader uses it.
     """
-    private_folder(state)
     os.nice(_NICE)
-    with (state / "reader.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StateError(f"another reader works in {state}") from None
+    with only_one("reader", state):
         sockets = [own_socket(state)]
         if address is not None:
             sockets.append(listener(*address))

@@ -30,7 +30,11 @@ _MOST_CHANGES = 200
 _MOST_STAYS = 2_000  # of one trainer, if they are only counted
 _AT_ONCE_S = 2.0  # nodes that come or go so soon after each other are one change
 _DEADLINE_S = 15.0  # for all questions together; by then the asker has given up
-_MET = "array, name, user, submit_s, min_nodes, max_nodes, over"
+# Not the last output of its script, which is below the first line of why it is over.
+_MET = (
+    "array, name, user, submit_s, min_nodes, max_nodes, "
+    "substr(over, 1, instr(over || char(10), char(10)) - 1) AS over"
+)
 _OF_ALL = f"""
 SELECT {_MET}, grew, shrank, reclaimed, node_s, first_s, last_s FROM (
     SELECT array, CAST(total(start_s >= :since) AS INTEGER) AS grew,
@@ -99,14 +103,7 @@ def opened(path: Path, deadline_s: float = _DEADLINE_S) -> Iterator[sqlite3.Conn
 
 def _all(history: sqlite3.Connection, since_s: float, now_s: float) -> list[dict[str, Any]]:
     """Return the trainers that had nodes from ``since_s`` on, with totals, the newest first."""
-    rows = history.execute(_OF_ALL, {"since": since_s, "now": now_s})
-    return [_met(row) for row in rows]
-
-
-def _met(row: sqlite3.Row) -> dict[str, Any]:
-    """Return a trainer's id, name and user; the last output of its script is not included."""
-    known = dict(row)
-    return known | {"over": known["over"] and known["over"].partition("\n")[0]}
+    return [dict(row) for row in history.execute(_OF_ALL, {"since": since_s, "now": now_s})]
 
 
 def _strips(history: sqlite3.Connection, now_s: float, who: Viewer) -> dict[str, Any]:
@@ -141,7 +138,7 @@ def _story(
 ) -> dict[str, Any] | None:
     """Return all records of one trainer from ``since_s`` on, None if there are none."""
     query = f"SELECT {_MET} FROM met LEFT JOIN trainers USING (array) WHERE array = ?"
-    met = next((_met(row) for row in history.execute(query, (array,))), None)
+    met = next(map(dict, history.execute(query, (array,))), None)
     if met is None or not who.named(met["user"]):
         return None
     stays, ours = stays_of(history, array, since_s), (array, since_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act.execute import Groups
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
@@ -45,6 +45,9 @@ class Told(Groups):
     silent: bool = False
 
     sizes: Sizes = ANY
+
+    def __post_init__(self) -> None:
+        super().__init__()
 
     def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
         self.owned.append((array, user, want))

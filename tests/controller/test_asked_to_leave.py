@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.act.execute import BUDGET_S, BURST, Pacer
+from bftrainer_slurm.controller.act.execute import BUDGET_S
 from bftrainer_slurm.controller.leadership import SharedHistory
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.model import ElementId, ElementState
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
+from bftrainer_slurm.slurm.pacer import BURST, Pacer
 from tests.controller.made_up_slurm import HELD
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY

@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from bftrainer_slurm.controller import leadership
-from bftrainer_slurm.controller.leadership import LeadersGateway, SharedHistory, take_the_lead
+from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import Database
 from bftrainer_slurm.controller.state.history import History, Stay
@@ -26,6 +26,7 @@ from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.slurm.detour import Detour
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
+from bftrainer_slurm.slurm.wrappers import of_leader
 from scripts.labcluster.waiting import wait_until
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY
@@ -319,7 +320,7 @@ def test_without_the_lease_slurm_is_asked_but_nothing_is_changed(tmp_path: Path)
     lease = Lease(tmp_path / "lease", "a", lambda: now_s)
     lease.round()
     slurm = Asked()
-    gateway = LeadersGateway(cast(Gateway, slurm), lease, Detour(tmp_path / "detour"))
+    gateway = of_leader(cast(Gateway, slurm), lease.holds, Detour(tmp_path / "detour"))
     with pytest.raises(SlurmUnavailableError):
         gateway.cancel(7)
     while now_s < SETTLE_S + ROUND_S:

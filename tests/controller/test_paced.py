@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from bftrainer_slurm.controller.act.execute import Pacer
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.statistics import MeteredGateway
 from bftrainer_slurm.model import Configuration, RateLimit
 from bftrainer_slurm.slurm.gateway import Gateway
+from bftrainer_slurm.slurm.pacer import Pacer
+from bftrainer_slurm.slurm.wrappers import metered
 from tests.controller.setting import Setting
 
 RL_ENABLE = RateLimit(30, 2)
@@ -26,9 +26,9 @@ class Paced(Setting):
         pacer = Pacer(rpcs_per_s, lambda: self.now_s, self.sleep)
         self.slurm.queue_rpcs = 2
         self.slurm.configuration = lambda _: Configuration(rate_limit=limit)  # type: ignore[method-assign]
-        metered = cast(Gateway, MeteredGateway(self.slurm, self.history.counts, pacer.draw))
+        gateway = metered(cast(Gateway, self.slurm), self.history.counts.note_request, pacer.draw)
         deps = self.controller.deps
-        self.controller.deps = replace(deps, pacer=pacer, gateway=metered)
+        self.controller.deps = replace(deps, pacer=pacer, gateway=gateway)
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds

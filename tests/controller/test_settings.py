@@ -154,11 +154,12 @@ def asked(reread: Callable[[], Settings]) -> tuple[LiveSettings, bool]:
     """The settings after the file was read again, and whether one changed."""
     configured = LiveSettings(Settings(), reread)
     configured.ask()
-    return configured, configured.reload_if_asked()
+    return configured, configured.reload()
 
 
 def test_nothing_is_read_unless_that_is_asked_for() -> None:
-    assert not LiveSettings(Settings(), lambda: Settings(reserve_nodes=1)).reload_if_asked()
+    configured = LiveSettings(Settings(), lambda: Settings(reserve_nodes=1))
+    assert (configured.asked, configured.settings) == (False, Settings())
 
 
 def test_what_can_change_while_running_changes() -> None:
@@ -191,5 +192,5 @@ def test_a_file_that_is_right_again_ends_the_trouble() -> None:
     configured = LiveSettings(Settings(), lambda: next(said))
     for trouble in ("need a restart: metrics", None):
         configured.ask()
-        configured.reload_if_asked()
+        configured.reload()
         assert configured.trouble == trouble

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import Pacer
-from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.controller.dependencies import Dependencies
-from bftrainer_slurm.controller.loop import Controller
+from bftrainer_slurm.controller.act.execute import Groups
+from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
@@ -29,6 +27,7 @@ from bftrainer_slurm.model import (
     Queue,
     Trainer,
 )
+from bftrainer_slurm.slurm.pacer import Pacer
 from bftrainer_slurm.spec import Spec, TrainerRecord
 
 NOW_S = 1_000_000.0

@@ -1,8 +1,9 @@
-"""The actions that a turn of the controller can decide on; ``act`` carries them out."""
+"""What a turn can decide: actions, which ``act`` carries out, and what jobs shall find free."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from bftrainer_slurm.model import ElementId, Part, Place, TimeLimit
 
@@ -91,3 +92,17 @@ Action = Grow | Shrink | Revive | Hold | EndAt | Cancel | Trim | Label | Tell
 def array_of(action: Action) -> int:
     """Return which trainer an action is about."""
     return action.array if isinstance(action, Cancel) else action.elements[0].array
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Nodes for jobs that no pass has judged: ``idle`` ones, and those that trainers ``leave``.
+
+    Where jobs share nodes, it is ``gpus`` of each node instead, and ``elements`` that leave; of
+    the nodes without ordinary jobs, the ``idle`` ones then have no other elements.
+    """
+
+    idle: frozenset[str] = frozenset()
+    leave: frozenset[str] = frozenset()
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    elements: frozenset[ElementId] = frozenset()

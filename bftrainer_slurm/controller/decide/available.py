@@ -17,14 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 
-from bftrainer_slurm.controller.decide.actions import Shrink
+from bftrainer_slurm.controller.decide.actions import Shrink, Wanted
 from bftrainer_slurm.controller.decide.bars import for_growth, nodes_off
-from bftrainer_slurm.controller.decide.claims import Claims, Wanted
 from bftrainer_slurm.controller.decide.make_way import make_way
 from bftrainer_slurm.controller.decide.reconcile import give_up
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.passes import Fit, in_holes_without
+from bftrainer_slurm.controller.state.passes import Claims, Fit, in_holes_without
 from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Phase
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.model import Place, WaitingJob, nodes_of

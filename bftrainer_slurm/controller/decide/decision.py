@@ -42,7 +42,7 @@ from bftrainer_slurm.controller.decide.reconcile import (
     leave,
     towards,
 )
-from bftrainer_slurm.controller.decide.time_limits import keep_limits
+from bftrainer_slurm.controller.decide.time_limits import keep_limits, spent
 from bftrainer_slurm.controller.decide.verdicts import judge
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
@@ -192,7 +192,7 @@ class Decider:
         self._leave(draft)
         self._give(draft)
         self._judge(draft)
-        self._end_spent(draft)
+        draft.end((), spent(draft.picture.views, self._used_s, draft.picture.now_s))
         return draft
 
     def _without_plan(
@@ -277,22 +277,11 @@ class Decider:
         draft.picture = replace(picture, bad=verdict.bad)
         draft.end(verdict.leaving, verdict.states)
 
+    def _used_s(self, array: int) -> float:
+        return self.history.tally(array).node_s
+
     def _free(self, picture: Picture) -> frozenset[Place]:
         return available(picture, nodes_off(for_all(picture, self.settings)))
-
-    def _end_spent(self, draft: _Draft) -> None:
-        """End trainers that have used their node-hours."""
-        now_s, states = draft.picture.now_s, {}
-        for view in draft.picture.views:
-            hours = view.trainer.record.spec.node_hours
-            if hours is None or view.over or view.abandoned:
-                continue
-            before_s = self.history.tally(view.array).node_s
-            if view.node_s(before_s, now_s) >= hours * 3600:
-                why = f"it has used its {hours:g} node-hours (node_hours={hours:g})"
-                states[view.array] = replace(view.state, over=why)
-        if states:
-            draft.end((), states)
 
 
 def _apart(picture: Picture, at_fault: Container[int]) -> Picture:

@@ -1,16 +1,19 @@
 """Time limits of elements: which one to ask for at a start, when to change it, when to leave.
 
-Pure, and the only place that knows about them. Plans are made elsewhere.
+And the node-hours that a trainer may use. Pure, and the only place that knows about these. Plans
+are made elsewhere.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from bftrainer_slurm.controller.decide.actions import EndAt, Shrink
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, Place, TimeLimit
 
@@ -117,3 +120,21 @@ def _user_end_s(element: Element, user_minutes: int | None) -> float:
     if user_minutes is None or element.start_s is None:
         return math.inf
     return element.start_s + 60 * user_minutes
+
+
+def spent(
+    views: Iterable[TrainerView], used_s: Callable[[int], float], now_s: float
+) -> dict[int, TrainerState]:
+    """Return the states of trainers that have used their node-hours: they are over.
+
+    ``used_s`` returns the node-seconds of a trainer's (array's) stays that have ended.
+    """
+    states: dict[int, TrainerState] = {}
+    for view in views:
+        hours = view.trainer.record.spec.node_hours
+        if hours is None or view.over or view.abandoned:
+            continue
+        if view.node_s(used_s(view.array), now_s) >= hours * 3600:
+            why = f"it has used its {hours:g} node-hours (node_hours={hours:g})"
+            states[view.array] = replace(view.state, over=why)
+    return states

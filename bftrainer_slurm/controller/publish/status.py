@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.decide.decision import Decision
 from bftrainer_slurm.controller.observe.reports import NO_REPORT
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.bad_nodes import Bar
-from bftrainer_slurm.controller.state.failing import Failing, why_kept
+from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.goodput import Tally, goodput
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, named, since_s
@@ -24,6 +24,7 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of
 from bftrainer_slurm.planner.reasons import reasons_of
+from bftrainer_slurm.sizes import why_kept
 from bftrainer_slurm.spec import TrainerRecord
 
 SCHEMA = 1  # of the published status

@@ -10,7 +10,7 @@ import logging
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 logger = logging.getLogger(__name__)
 
-Statement: TypeAlias = tuple[str, Sequence[Any]]
+Statement: TypeAlias = tuple[str, Sequence[Any] | Mapping[str, Any]]
 
 _WAIT_MS = 200  # for another process that has the file locked
 _RETRY_S = 5.0

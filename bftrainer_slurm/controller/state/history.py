@@ -24,7 +24,6 @@ from bftrainer_slurm.controller.state.database import (
     put,
 )
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Tally, Work
-from bftrainer_slurm.controller.state.handover import Rows, taken_over
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with
 from bftrainer_slurm.controller.state.statistics import LATE_S, Counts, Inventory, Preemption
@@ -65,7 +64,7 @@ class History:
         except sqlite3.Error as error:
             raise HistoryError(f"history {path}: {error}; move it away to get a new one") from error
         self.counts = Counts()
-        self._clock = clock
+        self.clock = clock
         self.measurements = Measurements(self.database, self.counts.pauses, clock)
         self.holes = Spans(self.database, "holes")
         self.inventory = Inventory(self.database)
@@ -141,7 +140,7 @@ class History:
     def work(self, array: int) -> Work | None:
         """Return the sum of a trainer's reports, None if it has made none."""
         rows = self.database.read(f"SELECT {WORK_COLUMNS} FROM work WHERE array = ?", array)
-        now_s = self._clock()
+        now_s = self.clock()
         works = map(Work.of, rows)
         return next((replace(work, time_s=min(work.time_s, now_s)) for work in works), None)
 
@@ -200,7 +199,7 @@ class History:
             "SELECT samples, time_s FROM progress WHERE array = ? ORDER BY rowid DESC LIMIT 1",
             array,
         )
-        return (rows[0][0], min(rows[0][1], self._clock())) if rows else None
+        return (rows[0][0], min(rows[0][1], self.clock())) if rows else None
 
     def has_trained(self, array: int) -> bool:
         """Return whether a trainer's throughput was ever measured: then it does train."""
@@ -260,13 +259,6 @@ class History:
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
             ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
         )
-
-    def take_over(self, rows: Rows) -> None:
-        """Take over what a controller has left (``handover``) that is not known here.
-
-        Of two trainers under one array the one that was met later counts, with what is about it.
-        """
-        self.database.write(*taken_over(rows, self.database, self.forget, self._clock()))
 
     def forget(self, array: int) -> None:
         """Drop all data about the trainer with this array id."""

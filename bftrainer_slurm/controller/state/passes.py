@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from heapq import nsmallest
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
@@ -20,6 +20,8 @@ from bftrainer_slurm.model import Node, WaitingJob
 
 _TAKES_S = 3.5  # Slurm's clock ticks in whole seconds, and a pass takes a moment
 _SHORT_S = 10.0  # if passes come so often, none is worth a look of its own
+_RESOLUTION_S = 60.0  # Slurm's bf_resolution: starts are planned for whole minutes
+_PLANNED_S = 5.0  # how long before a planned start what the job needs is free
 _STALE = 10  # after so many passes without one that was seen, their times are unknown again
 
 
@@ -243,3 +245,35 @@ def _has(node: Node, constraint: str) -> bool:
         return not constraint or parse_constraint(constraint).allows(node.features)
     except ConstraintError:
         return True
+
+
+class Claims:
+    """From when on a node belongs to a job that comes before the present one, or is reserved."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._now_s = snapshot.time_s
+        self._until_s: dict[str, float] = {}
+        for node, reservation in snapshot.reserved.items():
+            self._add((node,), reservation.start_s)
+
+    def add(self, job: WaitingJob, nodes: Iterable[str]) -> None:
+        """These nodes belong to the job from its planned start on."""
+        self._add(nodes, _planned_s(job))
+
+    def is_due(self, job: WaitingJob) -> bool:
+        """Whether its planned start is so near that its nodes have to be free."""
+        return _planned_s(job) <= self._now_s + _PLANNED_S
+
+    def in_time(self, job: WaitingJob) -> Callable[[str], bool]:
+        """Return a test of a node: whether the job, if it starts now, ends before any claim."""
+        ends_s = math.inf if job.minutes is None else self._now_s + 60.0 * job.minutes
+        return lambda node: ends_s <= self._until_s.get(node, math.inf)
+
+    def _add(self, nodes: Iterable[str], start_s: float) -> None:
+        whole_s = start_s if math.isinf(start_s) else start_s // _RESOLUTION_S * _RESOLUTION_S
+        for node in nodes:
+            self._until_s[node] = min(whole_s, self._until_s.get(node, math.inf))
+
+
+def _planned_s(job: WaitingJob) -> float:
+    return math.inf if job.expected_start_s is None else job.expected_start_s

@@ -138,15 +138,14 @@ class Preemptions:
     """
 
     def __init__(self) -> None:
-        # Nodes on which nobody has started yet: since when a job that waits has had them taken, and
-        # until when they are left to a job that nobody has seen (Unix seconds).
-        self._taken: dict[str, float] = {}
-        self._left: dict[str, float] = {}
+        # Nodes on which nobody has started yet: since when a job that waits has had them taken, inf
+        # if none waits, and until when they are left to one that nobody has seen (Unix seconds).
+        self._taken: dict[str, tuple[float, float]] = {}
 
     @property
     def nodes(self) -> frozenset[str]:
         """The nodes that were taken for a job, and on which no job has started yet."""
-        return frozenset(self._taken) | frozenset(self._left)
+        return frozenset(self._taken)
 
     def look(
         self, events: Iterable[Event], queue: Queue, backfill_s: float | None, now_s: float
@@ -158,44 +157,24 @@ class Preemptions:
         within_s = max(_SOON_S, _PASSES * (backfill_s or 0.0))
         for event in events:
             if isinstance(event, Ended) and event.how == "reclaimed":
-                self._taken[event.node] = event.began_s
-                self._left[event.node] = now_s + _AT_LEAST_S
+                self._taken[event.node] = event.began_s, now_s + _AT_LEAST_S
             else:
                 self._taken.pop(event.node, None)
-                self._left.pop(event.node, None)
         found = [
             Preemption(run.start_s, len(taken), max(0.0, run.start_s - min(taken.values())))
             for run in (queue.ordinary_runs if self._taken else ())
             if (taken := self._taken_for(run.nodes, run.start_s))
         ]
-        waits = bool(queue.asking)
-        self._taken = {
-            node: since_s
-            for node, since_s in self._taken.items()
-            if waits and node not in queue.ordinary_nodes and now_s - since_s < within_s
-        }
-        self._left = {
-            node: until_s
-            for node, until_s in self._left.items()
-            if node not in queue.ordinary_nodes and now_s < until_s
-        }
+        for node, (since_s, until_s) in list(self._taken.items()):
+            counts = bool(queue.asking) and -math.inf < now_s - since_s < within_s
+            self._taken[node] = since_s if counts else math.inf, until_s
+            if node in queue.ordinary_nodes or not (counts or now_s < until_s):
+                del self._taken[node]
         return found
 
     def _taken_for(self, nodes: Iterable[str], start_s: float) -> dict[str, float]:
-        known = {node: self._taken[node] for node in nodes if node in self._taken}
+        known = {node: self._taken[node][0] for node in nodes if node in self._taken}
         return {node: at_s for node, at_s in known.items() if start_s > at_s - _CLOCK_S}
-
-
-class Starts:
-    """Follows from look to look how many ordinary jobs start, also those that end at once."""
-
-    def __init__(self) -> None:
-        self._known: frozenset[tuple[int, float]] | None = None
-
-    def look(self, queue: Queue) -> int:
-        """Return how many have started since the last look; the first one tells nothing."""
-        known, self._known = self._known, queue.ordinary_starts
-        return 0 if known is None else len(self._known - known)
 
 
 class ClusterState:
@@ -207,7 +186,8 @@ class ClusterState:
         self._holes = Holes(history)
         self._passes = Passes()
         self._preemptions = Preemptions()
-        self._starts = Starts()
+        # Also of jobs that end at once; None: the first look tells nothing.
+        self._starts: frozenset[tuple[int, float]] | None = None
 
     def look(
         self,
@@ -220,7 +200,9 @@ class ClusterState:
         queue, backfill_s = snapshot.queue, snapshot.configuration.backfill_s
         preempted = self._preemptions.look(events, queue, backfill_s, now_s)
         self._history.add_preemptions(preempted)
-        self._history.add_ordinary(self._starts.look(queue), now_s)
+        if self._starts is not None:
+            self._history.add_ordinary(len(queue.ordinary_starts - self._starts), now_s)
+        self._starts = queue.ordinary_starts
         self._holes.update(snapshot)
         self._history.inventory.update(snapshot)
         pool = in_holes_without(snapshot, views, *GOES)

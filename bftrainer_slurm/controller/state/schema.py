@@ -26,7 +26,7 @@ def old(now_s: float, living: Iterable[int]) -> list[Statement]:
     ]
 
 
-FIRST = 13  # the version of the first script; no site has a file of an earlier one
+FIRST = 14  # the version of the first script; no site has a file of an earlier one
 UPGRADES = (
     """
 -- Elements on nodes; holes; outages of nodes; from when to when a controller has looked.
@@ -72,7 +72,10 @@ CREATE TABLE progress (
 CREATE INDEX progress_by_array ON progress (array, time_s);
 CREATE TABLE work (
     array INTEGER PRIMARY KEY, since_s REAL NOT NULL, time_s REAL NOT NULL,
-    trained_s REAL NOT NULL, rescaling_s REAL NOT NULL, generation INTEGER
+    trained_s REAL NOT NULL, rescaling_s REAL NOT NULL, generation INTEGER,
+    -- what restarts have thrown away, and what the next one would, see ``goodput.Loss``
+    again_s REAL NOT NULL DEFAULT 0, from_start INTEGER NOT NULL DEFAULT 0,
+    present_s REAL NOT NULL DEFAULT 0, unsaved_s REAL NOT NULL DEFAULT 0
 );
 CREATE TABLE pauses (
     array INTEGER NOT NULL, time_s REAL NOT NULL, nodes INTEGER NOT NULL, seconds REAL NOT NULL
@@ -98,13 +101,6 @@ CREATE INDEX rescales_by_name ON rescales (user, name, runtime, grew);
 
 -- The problems of the last plans: JSON, compressed by zlib.
 CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);
-""",
-    # What restarts have thrown away, and what the next one would, see ``goodput.Loss``.
-    """
-ALTER TABLE work ADD COLUMN again_s REAL NOT NULL DEFAULT 0;
-ALTER TABLE work ADD COLUMN from_start INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE work ADD COLUMN present_s REAL NOT NULL DEFAULT 0;
-ALTER TABLE work ADD COLUMN unsaved_s REAL NOT NULL DEFAULT 0;
 """,
     """
 ALTER TABLE work ADD COLUMN other_ranks INTEGER NOT NULL DEFAULT 0;

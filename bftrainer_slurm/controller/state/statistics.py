@@ -6,9 +6,8 @@ For people only: no decision uses it.
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import partial
 from statistics import median
@@ -17,14 +16,11 @@ from typing import Any
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.database import Database, Spans, put
 from bftrainer_slurm.model import Node
-from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
 LATE_S = 10.0  # an element is gone much sooner: a job that waits longer has missed a pass
 # Seconds. A node comes back within tenths of one; a job that waits longer than LATE_S has missed
 # a pass.
 _DELAYS_S = (0.5, 1.0, 2.0, 5.0, LATE_S, 30.0, 60.0, 120.0)
-# What looks cost beside the queue (docs/internals/rpcs.md).
-_LOOK_RPCS = {"nodes": 2, "reservations": 1, "last_pass": 1, "configuration": 3}
 _PAUSES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _EVERY_S = 60.0  # how often to write that a controller still looks
 _UNSEEN_S = 300.0  # longer gaps between looks count as not observed
@@ -73,6 +69,12 @@ class Counts:
     requests: defaultdict[str, Durations] = field(default_factory=lambda: defaultdict(Durations))
     failed_requests: Counter[str] = field(default_factory=Counter)
 
+    def note_request(self, method: str, took_s: float, failed: bool) -> None:
+        """Count a request to Slurm."""
+        self.requests[method].add(took_s)
+        if failed:
+            self.failed_requests[method] += 1
+
     def shown(self) -> dict[str, Any]:
         """Return a copy for the status."""
         return {one.name: _shown(getattr(self, one.name)) for one in fields(self)}
@@ -82,36 +84,6 @@ def _shown(value: Any) -> Any:
     if isinstance(value, Durations):
         return value.shown()
     return {key: _shown(one) for key, one in value.items()} if isinstance(value, dict) else value
-
-
-class MeteredGateway:
-    """Wraps a gateway, and counts and times the calls of each of its methods in ``counts``.
-
-    ``draw`` is told how many RPCs a look is about to take.
-    """
-
-    def __init__(self, gateway: Gateway, counts: Counts, draw: Callable[[int], None]) -> None:
-        self._gateway = gateway
-        self._counts = counts
-        self._draw = draw
-
-    def __getattr__(self, name: str) -> Any:
-        request = getattr(self._gateway, name)
-        if not callable(request):
-            return request
-
-        def ask(*words: Any, **more: Any) -> Any:
-            began_s = time.monotonic()
-            self._draw(self._gateway.queue_rpcs if name == "queue" else _LOOK_RPCS.get(name, 0))
-            try:
-                return request(*words, **more)
-            except GatewayError:
-                self._counts.failed_requests[name] += 1
-                raise
-            finally:
-                self._counts.requests[name].add(time.monotonic() - began_s)
-
-        return ask
 
 
 class Inventory:

@@ -7,10 +7,10 @@ is over, and which elements were asked to leave.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from bftrainer_slurm.controller.state.failing import UNKNOWN, Failing, OneSize, failed
+from bftrainer_slurm.controller.state.failing import Failing, failed
 from bftrainer_slurm.controller.state.phases import (
     HELD,
     Began,
@@ -21,6 +21,7 @@ from bftrainer_slurm.controller.state.phases import (
 )
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState, Place, nodes_of
+from bftrainer_slurm.sizes import UNKNOWN, OneSize
 
 UNFIT = "BadConstraints"  # Slurm's reason if a node can never fit; it then holds the job
 _REFUSED_S = 3600.0  # a node may later get the memory or the feature that it lacks
@@ -252,3 +253,30 @@ def hear(state: TrainerState, numbered: NumberedNote) -> TrainerState:
     elif record.sent or (note.node == record.node and record.phase is Phase.RUNNING):
         record = replace(record, ran=True)
     return replace(state, elements={**state.elements, task: record})
+
+
+def note_change(
+    state: TrainerState,
+    had: Set[Place],
+    has: Mapping[Place, float | None],
+    up_s: float,
+    down_s: float,
+    now_s: float,
+) -> TrainerState:
+    """Return the state with the pause of a trainer whose places were ``had`` at the last look.
+
+    Of the places that it ``has`` is said when elements started there, as far as known. One may be
+    seen late. One that came as soon as the first ones, for example from another trainer, belongs to
+    the start. A pause is ``up_s`` seconds long after others have joined, else ``down_s``.
+    """
+    if not had or has.keys() == had:
+        return state
+    if not has:
+        return replace(state, had_nodes_s=now_s)
+    until_s = now_s + down_s
+    if joined := has.keys() - had:
+        known = (start_s for place in joined if (start_s := has[place]) is not None)
+        joined_s = min(now_s, max(known, default=now_s))
+        together = all((has[place] or -math.inf) >= joined_s for place in has.keys() & had)
+        until_s = now_s if together else joined_s + up_s
+    return replace(state, paused_until_s=max(state.paused_until_s, until_s))

@@ -188,6 +188,11 @@ class TrainerView:
         starts = ((place, self.state.of(id_.task).start_s) for id_, place in self.running().items())
         return {place: start_s for place, start_s in starts if start_s is not None}
 
+    def since(self) -> dict[Place, float | None]:
+        """Return its places, and when the elements started that run there, as far as known."""
+        starts = self.starts_s()
+        return {place: starts.get(place) for place in self.places}
+
 
 def views_of(
     trainers: Iterable[tuple[Trainer, TrainerState]],
@@ -291,34 +296,3 @@ def without(view: TrainerView, gone: Set[ElementId]) -> TrainerView:
         return view
     placed = {id_: place for id_, place in view.placed.items() if id_ not in gone}
     return replace(view, placed=placed, spare=tuple(id_ for id_ in view.spare if id_ not in gone))
-
-
-def note_change(
-    view: TrainerView, had: Set[Place] | None, up_s: float, down_s: float, now_s: float
-) -> TrainerState:
-    """Return the state with the pause of a trainer whose places were ``had`` at the last look."""
-    state, places = view.state, view.places
-    if not had or places == had:
-        return state
-    if not places:
-        return replace(state, had_nodes_s=now_s)
-    until_s = _paused_until_s(view, places - had, now_s, up_s, down_s)
-    return replace(state, paused_until_s=max(state.paused_until_s, until_s))
-
-
-def _paused_until_s(
-    view: TrainerView, joined: Set[Place], now_s: float, up_s: float, down_s: float
-) -> float:
-    """Return when its pause ends, after these places have joined it, or others have left.
-
-    One may be seen late. One that came as soon as the first ones, for example from another trainer,
-    belongs to the start.
-    """
-    if not joined:
-        return now_s + down_s
-    starts = view.starts_s()
-    joined_s = min(now_s, max((starts[place] for place in joined & starts.keys()), default=now_s))
-    others = view.places - joined
-    if all(starts.get(place, -math.inf) >= joined_s for place in others):
-        return now_s
-    return joined_s + up_s

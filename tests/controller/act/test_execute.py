@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.act.execute import BUDGET_S, BURST, Pacer, after, execute
-from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act.execute import BUDGET_S, Groups, after, execute
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.model import ElementId, ElementState
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
+from bftrainer_slurm.slurm.pacer import BURST, Pacer
 from tests.controller.worlds import ARRAY, NOW_S, Clock, element, failed, places, state_of, trainer
 
 A, B, C = (ElementId(ARRAY, task) for task in range(3))
@@ -63,6 +63,7 @@ class Told(Groups):
     answers = True
 
     def __init__(self, gateway: Recorder) -> None:
+        super().__init__()
         self._asked = gateway.asked
 
     def end(self, array: int) -> bool:

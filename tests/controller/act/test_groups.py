@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from bftrainer_slurm.controller.act.groups import KeeperGroups
+from bftrainer_slurm.controller.act.execute import Groups
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.controller.fake_keeper import FakeKeeper
@@ -29,30 +29,30 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def groups(keeper: FakeKeeper, clock: Clock) -> KeeperGroups:
-    return KeeperGroups(lambda: (keeper.identity, keeper), clock)  # type: ignore[arg-type,return-value]
+def groups(keeper: FakeKeeper, clock: Clock) -> Groups:
+    return Groups(lambda: (keeper.identity, keeper), clock)  # type: ignore[arg-type,return-value]
 
 
-def test_a_trainer_is_introduced_once(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+def test_a_trainer_is_introduced_once(groups: Groups, keeper: FakeKeeper) -> None:
     groups.own(ARRAY, ME, 3)
     groups.own(ARRAY, ME, 3)
     assert keeper.heard == [("own", ARRAY, os.getuid(), 3, ANY)]
 
 
-def test_and_again_when_it_is_to_have_more_nodes(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+def test_and_again_when_it_is_to_have_more_nodes(groups: Groups, keeper: FakeKeeper) -> None:
     groups.own(ARRAY, ME, 3)
     groups.own(ARRAY, ME, 4)
     assert [words[3] for words in keeper.heard] == [3, 4]
 
 
-def test_and_again_when_it_may_have_other_sizes(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+def test_and_again_when_it_may_have_other_sizes(groups: Groups, keeper: FakeKeeper) -> None:
     groups.own(ARRAY, ME, 3, Sizes((1, 3)))
     groups.own(ARRAY, ME, 3, Sizes((1, 3)))
     groups.own(ARRAY, ME, 3)
     assert [words[4] for words in keeper.heard] == [Sizes((1, 3)), ANY]
 
 
-def test_and_again_to_another_keeper(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+def test_and_again_to_another_keeper(groups: Groups, keeper: FakeKeeper) -> None:
     groups.own(ARRAY, ME, 3)
     keeper.identity = "second"
     groups.own(ARRAY, ME, 3)
@@ -60,7 +60,7 @@ def test_and_again_to_another_keeper(groups: KeeperGroups, keeper: FakeKeeper) -
 
 
 def test_and_again_where_the_keeper_did_not_answer(
-    groups: KeeperGroups, keeper: FakeKeeper, clock: Clock
+    groups: Groups, keeper: FakeKeeper, clock: Clock
 ) -> None:
     keeper.silent = True
     groups.own(ARRAY, ME, 3)
@@ -70,7 +70,7 @@ def test_and_again_where_the_keeper_did_not_answer(
 
 
 def test_a_user_whom_this_host_does_not_know_owns_nothing(
-    groups: KeeperGroups, keeper: FakeKeeper, caplog: pytest.LogCaptureFixture
+    groups: Groups, keeper: FakeKeeper, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
         groups.own(ARRAY, "nobody-of-this-name", 3)
@@ -79,7 +79,7 @@ def test_a_user_whom_this_host_does_not_know_owns_nothing(
 
 
 def test_whether_the_keeper_knows_that_a_training_has_finished_is_known(
-    groups: KeeperGroups, keeper: FakeKeeper
+    groups: Groups, keeper: FakeKeeper
 ) -> None:
     assert groups.finish(ARRAY)
     assert keeper.heard == [("finish", ARRAY)]
@@ -88,7 +88,7 @@ def test_whether_the_keeper_knows_that_a_training_has_finished_is_known(
 
 
 def test_a_silent_keeper_is_left_alone_for_a_moment(
-    groups: KeeperGroups, keeper: FakeKeeper, clock: Clock
+    groups: Groups, keeper: FakeKeeper, clock: Clock
 ) -> None:
     keeper.silent = True
     for array in range(100):
@@ -99,14 +99,14 @@ def test_a_silent_keeper_is_left_alone_for_a_moment(
     assert keeper.asked == 2
 
 
-def test_all_groups_are_asked_at_the_same_time(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+def test_all_groups_are_asked_at_the_same_time(groups: Groups, keeper: FakeKeeper) -> None:
     keeper.answers = threading.Barrier(3, timeout=120).wait
     groups.part({1: [0], 2: [0, 1], 3: [5]})
     assert sorted(keeper.heard) == [("part", 1, [0]), ("part", 2, [0, 1]), ("part", 3, [5])]
 
 
 def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(
-    groups: KeeperGroups, keeper: FakeKeeper
+    groups: Groups, keeper: FakeKeeper
 ) -> None:
     answered = threading.Event()
     keeper.answers = lambda: answered.wait(60)
@@ -121,7 +121,7 @@ def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(
 
 
 def test_it_is_known_of_whom_the_keeper_was_not_told(
-    groups: KeeperGroups, keeper: FakeKeeper, clock: Clock
+    groups: Groups, keeper: FakeKeeper, clock: Clock
 ) -> None:
     leaving = {1: [0], 2: list(range(120))}
     keeper.silent = True
@@ -133,7 +133,7 @@ def test_it_is_known_of_whom_the_keeper_was_not_told(
 
 
 def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(
-    groups: KeeperGroups, keeper: FakeKeeper
+    groups: Groups, keeper: FakeKeeper
 ) -> None:
     def fail() -> None:
         raise ZeroDivisionError
@@ -144,19 +144,17 @@ def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(
 
 
 def test_more_groups_than_are_asked_at_once_are_all_asked(
-    groups: KeeperGroups, keeper: FakeKeeper
+    groups: Groups, keeper: FakeKeeper
 ) -> None:
     groups.part({array: [0] for array in range(300)})
     assert len(keeper.heard) == 300
 
 
-def test_many_tasks_go_in_lines_that_the_keeper_takes(
-    groups: KeeperGroups, keeper: FakeKeeper
-) -> None:
+def test_many_tasks_go_in_lines_that_the_keeper_takes(groups: Groups, keeper: FakeKeeper) -> None:
     groups.part({ARRAY: list(range(120))})
     assert sorted(len(words[2]) for words in keeper.heard) == [20, 50, 50]  # type: ignore[arg-type]
 
 
-def test_nobody_leaves_nobody_is_asked(groups: KeeperGroups, keeper: FakeKeeper) -> None:
+def test_nobody_leaves_nobody_is_asked(groups: Groups, keeper: FakeKeeper) -> None:
     groups.part({})
     assert keeper.asked == 0

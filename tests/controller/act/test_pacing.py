@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.act.execute import BURST, Pacer
 from bftrainer_slurm.model import RateLimit
+from bftrainer_slurm.slurm.pacer import BURST, Pacer
 from tests.controller.worlds import Clock
 
 RL_ENABLE = RateLimit(30, 2)

@@ -10,8 +10,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bftrainer_slurm.controller.decide.actions import Wanted
 from bftrainer_slurm.controller.decide.available import wanted
-from bftrainer_slurm.controller.decide.claims import Wanted
 from bftrainer_slurm.controller.decide.parts import Room, offered, refill_gpus
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bftrainer_slurm.controller.decide.actions import Wanted
 from bftrainer_slurm.controller.decide.available import wanted
-from bftrainer_slurm.controller.decide.claims import Wanted
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from bftrainer_slurm.controller.leadership import rows_of, take_over, valid_rows
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import put
-from bftrainer_slurm.controller.state.handover import rows_of, valid_rows
 from bftrainer_slurm.controller.state.history import History, Stay
 from bftrainer_slurm.controller.state.measurements import Job, Throughput
 from bftrainer_slurm.model import ElementId
@@ -106,7 +106,7 @@ def test_as_many_rows_as_another_host_can_leave_are_all_taken_over() -> None:
     }
     history = History(":memory:")
     taken = valid_rows(left)
-    history.take_over(taken)
+    take_over(history, taken)
     for table, rows in taken.items():
         assert history.database.read(f"SELECT count(*) FROM {table}") == [(len(rows),)]
 
@@ -128,8 +128,8 @@ def test_trainers_that_were_met_lately_are_not_pushed_out_by_higher_numbers(
 def test_what_is_measured_here_since_counts_more_than_what_is_taken_over() -> None:
     history = History(":memory:", lambda: NOW_S)
     history.measurements.add_throughput(JOB, Throughput(7, "samples", 2, 6.0, 50.0, 20.0))
-    history.take_over(valid_rows(GOOD))
-    history.take_over(valid_rows(GOOD | {"looks": [[*LOOK[:2], 8, *LOOK[3:]]]}))
+    take_over(history, valid_rows(GOOD))
+    take_over(history, valid_rows(GOOD | {"looks": [[*LOOK[:2], 8, *LOOK[3:]]]}))
     rows = history.database.read("SELECT array, time_s FROM looks ORDER BY rowid")
     assert rows == [(7, 6.0), (8, 5.0)]
 
@@ -147,7 +147,7 @@ def test_of_two_generations_the_later_counts(own_s: float, told_s: float, genera
     history = History(":memory:", lambda: NOW_S)
     history.measurements.set_reform(7, Reform(own_s, Runtime.WORKER, 1, 2))
     told = {"reforms": [[7, told_s, "in-process", 2, 2]]}
-    history.take_over(valid_rows(told))
+    take_over(history, valid_rows(told))
     reform = history.measurements.reform(7)
     assert reform is not None and reform.generation == generation
 
@@ -166,13 +166,13 @@ def test_of_two_trainers_of_one_number_the_one_met_later_counts(
 ) -> None:
     history = History(":memory:", lambda: NOW_S)
     history.meet(7, "own", own_s)
-    history.take_over(valid_rows({"trainers": [[7, "theirs", told_s, "given up", 1]]}))
+    take_over(history, valid_rows({"trainers": [[7, "theirs", told_s, "given up", 1]]}))
     assert history.knows_another(7, "own") is (over is not None)
     assert history.meet(7, "theirs" if over else "own", NOW_S) == over
 
 
 def test_a_text_that_cannot_be_written_costs_only_itself() -> None:
     history = History(":memory:")
-    history.take_over(valid_rows(GOOD | {"trainers": [[8, "\ud800", 5.0, None, 1], TRAINER]}))
+    take_over(history, valid_rows(GOOD | {"trainers": [[8, "\ud800", 5.0, None, 1], TRAINER]}))
     assert history.trouble is None
     assert history.has_trained(7) and history.has_begun(7)

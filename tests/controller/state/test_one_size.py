@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.controller.state.failing import OneSize, why_kept
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementState
-from bftrainer_slurm.sizes import ANY, Sizes
+from bftrainer_slurm.sizes import ANY, OneSize, Sizes, why_kept
 from tests.controller.state.test_member_notes import Saying
 from tests.controller.worlds import NOW_S, element, trainer, view_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bftrainer_slurm.controller.state.trainer_state import TrainerState
-from bftrainer_slurm.controller.state.view import TrainerView, note_change
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_change
+from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
 from tests.controller.worlds import NOW_S, element, places, view
 
@@ -16,7 +16,7 @@ ON_N2 = element(1, ElementState.RUNNING, "n2", start_s=NOW_S)
 
 
 def noted(now: TrainerView, *had: str) -> TrainerState:
-    return note_change(now, places(" ".join(had)), *COSTS, NOW_S)
+    return note_change(now.state, places(" ".join(had)), now.since(), *COSTS, NOW_S)
 
 
 def test_a_trainer_stands_still_for_a_while_after_it_grew() -> None:
@@ -34,7 +34,7 @@ def test_nobody_pauses_for_a_start_or_for_nothing() -> None:
 
 
 def test_nobody_pauses_at_the_first_look_of_a_controller() -> None:
-    assert note_change(view(ON_N1, ON_N2), None, *COSTS, NOW_S).paused_until_s == 0
+    assert noted(view(ON_N1, ON_N2)).paused_until_s == 0
 
 
 def test_nodes_that_come_together_are_one_start_also_where_they_come_from_others() -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Began, Ended
-from bftrainer_slurm.controller.state.picture import Preemptions, Starts
+from bftrainer_slurm.controller.state.picture import ClusterState, Preemptions
 from bftrainer_slurm.controller.state.statistics import Preemption, summary
 from bftrainer_slurm.model import ElementId, OrdinaryRun, Queue, WaitingJob
 from tests.controller.worlds import ARRAY, NOW_S
@@ -132,8 +134,10 @@ def test_a_controller_that_has_just_started_knows_what_the_one_before_saw(tmp_pa
 
 
 def test_jobs_that_start_are_counted_once_and_those_of_before_the_first_look_never() -> None:
-    starts = Starts()
-    looks = [{(1, 5.0)}, {(1, 5.0), (2, 6.0)}, {(2, 6.0)}, {(2, 9.0), (3, 8.0)}]
-    counts = [starts.look(Queue((), (), frozenset(), ordinary_starts=frozenset(one)))
-              for one in looks]  # fmt: skip
-    assert counts == [0, 1, 0, 2], "a job that is requeued starts again"
+    history, felt = History(":memory:"), list[int]()
+    cluster = ClusterState(history, Settings())
+    for one in ({(1, 5.0)}, {(1, 5.0), (2, 6.0)}, {(2, 6.0)}, {(2, 9.0), (3, 8.0)}):
+        queue = Queue((), (), frozenset(), ordinary_starts=frozenset(one))
+        cluster.look(Snapshot(NOW_S, queue=queue), (), (), NOW_S)
+        felt.append(history.ordinary(0.0))
+    assert felt == [0, 1, 1, 3], "a job that is requeued starts again"
