@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,11 +58,15 @@ def job_of(element: RunningElement) -> str:
     return shown.partition("JobId=")[2].split()[0]
 
 
-@pytest.mark.parametrize("tracked", ["cgroup", "linuxproc"])
-def test_who_is_beside_an_element_lives_whatever_ends_it(
-    tracked: str, make_element_lab: Callable[..., Lab]
-) -> None:
-    lab = make_element_lab(nodes=1, gpus=GPUS, linuxproc=tracked == "linuxproc")
+@pytest.fixture(params=["cgroup", "linuxproc"])
+def lab(request: pytest.FixtureRequest, make_element_lab: Callable[..., Lab]) -> Iterator[Lab]:
+    made = make_element_lab(nodes=1, gpus=GPUS, linuxproc=request.param == "linuxproc")
+    yield made
+    # Slurm starts those that it preempted again after two minutes: they keep a processor busy.
+    made.run("scancel", "--user=alice", user="root")
+
+
+def test_who_is_beside_an_element_lives_whatever_ends_it(lab: Lab) -> None:
     neighbour = lab.sbatch("-N1", "--gpus-per-node=1", "-o", "/dev/null", script=NEIGHBOUR)
     wait_until(lambda: [name_of(one) for one in processes_of(neighbour)].count("sleep") == 2)
     before = processes_of(neighbour)
