@@ -13,13 +13,12 @@ from typing import Any
 import click
 
 from bftrainer_slurm.cli.common import NOT_THERE, fail, shown
-from bftrainer_slurm.replay.logs.caveats import SYNTHETIC
 from bftrainer_slurm.replay.logs.jobs import LogError, Notes
 from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
 from bftrainer_slurm.replay.logs.sacct import COLUMNS
 from bftrainer_slurm.replay.synthetic.gpus import simulate_gpus
 from bftrainer_slurm.replay.synthetic.schedule import simulate
-from bftrainer_slurm.replay.synthetic.workload import Workload, WorkloadError, parse_synthetic
+from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
 from bftrainer_slurm.slurm import accounting
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -60,37 +59,10 @@ def made(text: str, days: float, min_hole_s: float, gpus: int | None, trace: str
     try:
         workload = parse_synthetic(text, days)
         if gpus is not None:
-            return _made_with_gpus(workload, gpus, trace, min_hole_s)
-        schedule = simulate(workload)
+            return simulate_gpus(workload, gpus, trace, min_hole_s)
+        return simulate(workload).log(min_hole_s)
     except WorkloadError as error:
         fail(f"--synthetic {shown(text)}: {error}")
-    return Log(
-        kind="made-up cluster, EASY backfill",
-        holes=schedule.holes(min_hole_s),
-        nodes=schedule.workload.nodes,
-        from_s=schedule.from_s,
-        to_s=schedule.to_s,
-        caveats=(SYNTHETIC,),
-        jobs=schedule.table(),
-        kinds=(frozenset({""}),) * schedule.workload.nodes,
-    )
-
-
-def _made_with_gpus(workload: Workload, gpus: int, trace: str, min_hole_s: float) -> Log:
-    made = simulate_gpus(workload, gpus, trace, min_hole_s)
-    return Log(
-        kind=f"made-up GPU cluster, jobs like those of {trace.capitalize()}",
-        holes=made.holes,
-        nodes=workload.nodes,
-        from_s=made.from_s,
-        to_s=made.to_s,
-        caveats=(SYNTHETIC,),
-        jobs=made.jobs,
-        kinds=(frozenset({""}),) * workload.nodes,
-        hardware=made.hardware,
-        gpu_use=made.gpu_use,
-        free_gpus=made.free_gpus,
-    )
 
 
 def tell(notes: Notes | None) -> None:

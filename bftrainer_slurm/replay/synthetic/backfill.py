@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from abc import ABC, abstractmethod
 from bisect import insort
 from dataclasses import dataclass, field
 
@@ -48,50 +49,66 @@ def schedule(jobs: Jobs, nodes: int, until_s: float, interval_s: float = INTERVA
     looks each ``interval_s`` from 0 on.
     """
     cluster = _Cluster(jobs, nodes)
-    submit_s = jobs.submit_s.tolist()
-    arriving, count = 0, len(submit_s)
-    now_s = -math.inf
-    while True:
-        next_submit_s = submit_s[arriving] if arriving < count else math.inf
-        pass_s = interval_s * (now_s // interval_s + 1) if cluster.waiting else math.inf
-        now_s = min(cluster.next_end_s(), next_submit_s, pass_s)
-        if now_s >= until_s:
-            return cluster.timetable
-        cluster.release(now_s)
-        while arriving < count and submit_s[arriving] == now_s:
-            cluster.waiting.append(arriving)
-            arriving += 1
-        cluster.start_jobs(now_s, backfill=now_s % interval_s == 0)
+    cluster.run(jobs.submit_s, until_s, interval_s)
+    return cluster.timetable
 
 
-class _Cluster:
+class Scheduler(ABC):
+    """Lets jobs, which are numbers in the order of their submission, come and end."""
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        self.ends: list[tuple[float, int]] = []  # heap of running jobs by their true end
+
+    def run(self, times_s: NDArray[np.float64], until_s: float, interval_s: float) -> None:
+        """Run until a time: the main scheduler looks at each event, backfill in passes."""
+        submit_s: list[float] = times_s.tolist()
+        arriving, count = 0, len(submit_s)
+        now_s = -math.inf
+        while True:
+            end_s = self.ends[0][0] if self.ends else math.inf
+            next_submit_s = submit_s[arriving] if arriving < count else math.inf
+            pass_s = interval_s * (now_s // interval_s + 1) if self.waiting else math.inf
+            now_s = min(end_s, next_submit_s, pass_s)
+            if now_s >= until_s:
+                return
+            while self.ends and self.ends[0][0] <= now_s:
+                self.ended(heapq.heappop(self.ends)[1])
+            while arriving < count and submit_s[arriving] == now_s:
+                self.waiting.append(arriving)
+                arriving += 1
+            self.start_jobs(now_s, backfill=now_s % interval_s == 0)
+
+    @abstractmethod
+    def ended(self, job: int) -> None:
+        """Free what a job has, which ends now."""
+
+    @abstractmethod
+    def start_jobs(self, now_s: float, backfill: bool) -> None:
+        """Start all jobs that may start now."""
+
+
+class _Cluster(Scheduler):
     """Running jobs, waiting jobs, and free nodes."""
 
     def __init__(self, jobs: Jobs, nodes: int) -> None:
+        super().__init__()
         self._size: list[int] = jobs.nodes.tolist()
         self._run_s: list[float] = jobs.run_s.tolist()
         self._limit_s: list[float] = jobs.limit_s.tolist()
         self._is_free = np.ones(nodes, bool)
         self._free = nodes
-        self._ends: list[tuple[float, int]] = []  # heap of running jobs by their true end
-        self._limits: list[tuple[float, int]] = []  # the same, sorted by their latest end
-        self.waiting: list[int] = []
+        self._limits: list[tuple[float, int]] = []  # running jobs, sorted by their latest end
         none = np.empty(0, np.int32)
         count = len(self._size)
         self.timetable = Timetable(np.full(count, np.nan), [none] * count, np.zeros(count, bool))
 
-    def next_end_s(self) -> float:
-        """When the next running job ends."""
-        return self._ends[0][0] if self._ends else math.inf
-
-    def release(self, now_s: float) -> None:
-        """Free the nodes of the jobs that end now."""
-        while self._ends and self._ends[0][0] <= now_s:
-            _, job = heapq.heappop(self._ends)
-            self._is_free[self.timetable.held[job]] = True
-            self._free += self._size[job]
-            latest_s = float(self.timetable.start_s[job]) + self._limit_s[job]
-            self._limits.remove((latest_s, job))
+    def ended(self, job: int) -> None:
+        """Free its nodes."""
+        self._is_free[self.timetable.held[job]] = True
+        self._free += self._size[job]
+        latest_s = float(self.timetable.start_s[job]) + self._limit_s[job]
+        self._limits.remove((latest_s, job))
 
     def start_jobs(self, now_s: float, backfill: bool) -> None:
         """Start all jobs that may start now, and note the reservation of the first that may not."""
@@ -141,7 +158,7 @@ class _Cluster:
         self._free -= self._size[job]
         self.timetable.start_s[job] = now_s
         self.timetable.held[job] = held
-        heapq.heappush(self._ends, (now_s + self._run_s[job], job))
+        heapq.heappush(self.ends, (now_s + self._run_s[job], job))
         insort(self._limits, (now_s + self._limit_s[job], job))
 
     def _note(self, reservation: Reservation) -> None:

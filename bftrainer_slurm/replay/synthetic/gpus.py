@@ -15,19 +15,27 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.replay.logs.gpus import FreeGpus, free_gpus
-from bftrainer_slurm.replay.logs.hardware import Allocations, GpuUse, Hardware
-from bftrainer_slurm.replay.logs.holes import HoleTable
-from bftrainer_slurm.replay.logs.jobs import Job, JobTable
+from bftrainer_slurm.replay.logs.gpus import free_gpus
+from bftrainer_slurm.replay.logs.hardware import Allocations
+from bftrainer_slurm.replay.logs.jobs import JobTable
+from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
-from bftrainer_slurm.replay.synthetic.backfill import INTERVAL_S
-from bftrainer_slurm.replay.synthetic.schedule import EPOCH_S
-from bftrainer_slurm.replay.synthetic.workload import DAY_S, Workload, WorkloadError, arrivals
+from bftrainer_slurm.replay.synthetic.backfill import INTERVAL_S, Scheduler
+from bftrainer_slurm.replay.synthetic.schedule import log_of
+from bftrainer_slurm.replay.synthetic.workload import (
+    DAY_S,
+    EPOCH_S,
+    Workload,
+    WorkloadError,
+    arrivals,
+    how_many,
+    limits,
+)
 
 TRACES = ("helios", "philly")
 _SIZES = {
@@ -41,38 +49,32 @@ _SAMPLE = 100_000
 _MOST_JOBS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GpuSchedule:
-    """What ran where; Unix seconds."""
-
-    holes: HoleTable
-    jobs: JobTable
-    hardware: Hardware
-    gpu_use: GpuUse | None
-    free_gpus: FreeGpus | None
-    from_s: float
-    to_s: float
-
-
-def simulate_gpus(
-    workload: Workload, gpus: int, trace: str, min_hole_s: float = 10.0
-) -> GpuSchedule:
-    """Draw jobs and run them on nodes of so many GPUs; the same arguments give the same."""
+def simulate_gpus(workload: Workload, gpus: int, trace: str, min_hole_s: float = 10.0) -> Log:
+    """Draw jobs and run them on nodes of so many GPUs; the same arguments give the same log."""
     if workload.nodes * gpus < max(_SIZES[trace]):
         raise WorkloadError(f"its largest jobs have {max(_SIZES[trace])} GPUs: take more nodes")
     random = np.random.default_rng(workload.seed)
-    span_s = (workload.warm_up_days + workload.days) * DAY_S
-    each = float(np.mean(_sizes(trace, _SAMPLE, random) * _runs(trace, _SAMPLE, random)))
-    expected = workload.load * workload.nodes * gpus * span_s / each
-    if expected > _MOST_JOBS:
-        raise WorkloadError(f"this makes more than {_MOST_JOBS:,} jobs: take fewer nodes or days")
-    count = int(random.poisson(expected))
+    each_s = float(np.mean(_sizes(trace, _SAMPLE, random) * _runs(trace, _SAMPLE, random)))
+    count = how_many(workload, workload.nodes * gpus, each_s, _MOST_JOBS, random)
     sizes, run_s = _sizes(trace, count, random), _runs(trace, count, random)
-    submit_s = arrivals(span_s, count, random)
-    limit_s = np.ceil(run_s * np.exp(random.uniform(0, math.log(10), count)) / 900) * 900
+    submit_s = arrivals(workload.span_s, count, random)
+    limit_s = limits(run_s, random)
     cluster = _GpuCluster(workload.nodes, gpus, sizes.tolist(), run_s.tolist(), limit_s.tolist())
-    cluster.run(submit_s.tolist(), span_s)
-    return _schedule(workload, gpus, sizes, submit_s, run_s, limit_s, cluster, min_hole_s)
+    cluster.run(submit_s, workload.span_s, INTERVAL_S)
+    start_s = cluster.start_s + EPOCH_S
+    ran = ~np.isnan(start_s)
+    table = JobTable.made(
+        key=np.arange(count),
+        start_s=np.where(ran, start_s, np.inf),
+        end_s=np.where(ran, start_s + run_s, workload.to_s),
+        nodes=-(-sizes // gpus),
+        eligible_s=submit_s + EPOCH_S,
+        priority=-np.arange(count),
+        gpus=sizes,
+        limit_s=limit_s,
+    )
+    kind = f"made-up GPU cluster, jobs like those of {trace.capitalize()}"
+    return _log(workload, gpus, kind, table, cluster.held, min_hole_s)
 
 
 def _sizes(trace: str, count: int, random: np.random.Generator) -> NDArray[np.int64]:
@@ -92,38 +94,23 @@ def _runs(trace: str, count: int, random: np.random.Generator) -> NDArray[np.flo
     return np.clip(np.round(runs), 1.0, _LONGEST_S)
 
 
-class _GpuCluster:
+class _GpuCluster(Scheduler):
     """Nodes with GPUs; a job has GPUs of one node, or whole nodes."""
 
     def __init__(
         self, nodes: int, gpus: int, sizes: list[int], run_s: list[float], limit_s: list[float]
     ) -> None:
+        super().__init__()
         self._free = np.full(nodes, gpus, np.int64)
         self._gpus, self._sizes, self._run_s, self._limit_s = gpus, sizes, run_s, limit_s
-        self._ends: list[tuple[float, int]] = []
         self._latest_s: dict[int, float] = {}  # of running jobs, by their limits
-        self._waiting: list[int] = []
         self.start_s = np.full(len(sizes), np.nan)
         self.held: dict[int, NDArray[np.int32]] = {}
 
-    def run(self, submit_s: list[float], until_s: float) -> None:
-        """Run the jobs; the main scheduler looks at each event, backfill in passes."""
-        arriving, now_s = 0, -math.inf
-        while True:
-            end_s = self._ends[0][0] if self._ends else math.inf
-            next_s = submit_s[arriving] if arriving < len(submit_s) else math.inf
-            pass_s = INTERVAL_S * (now_s // INTERVAL_S + 1) if self._waiting else math.inf
-            now_s = min(end_s, next_s, pass_s)
-            if now_s >= until_s:
-                return
-            while self._ends and self._ends[0][0] <= now_s:
-                _, job = heapq.heappop(self._ends)
-                self._free[self.held[job]] += self._each(job)
-                del self._latest_s[job]
-            while arriving < len(submit_s) and submit_s[arriving] == now_s:
-                self._waiting.append(arriving)
-                arriving += 1
-            self._start_jobs(now_s, backfill=now_s % INTERVAL_S == 0)
+    def ended(self, job: int) -> None:
+        """Free its GPUs."""
+        self._free[self.held[job]] += self._each(job)
+        del self._latest_s[job]
 
     def _each(self, job: int) -> int:
         """How many GPUs of each of its nodes a job has."""
@@ -137,18 +124,19 @@ class _GpuCluster:
             return None
         return room[free[room].argsort(kind="stable")[:count]].astype(np.int32)
 
-    def _start_jobs(self, now_s: float, backfill: bool) -> None:
-        while self._waiting and self._try(self._waiting[0], now_s):
-            del self._waiting[0]
-        if not backfill or not self._waiting or not self._free.any():
+    def start_jobs(self, now_s: float, backfill: bool) -> None:
+        """Start all jobs that may start now."""
+        while self.waiting and self._try(self.waiting[0], now_s):
+            del self.waiting[0]
+        if not backfill or not self.waiting or not self._free.any():
             return
-        shadow_s = self._expected_s(self._waiting[0])
+        shadow_s = self._expected_s(self.waiting[0])
         started = {
             job
-            for job in self._waiting[1:_DEPTH]
+            for job in self.waiting[1:_DEPTH]
             if now_s + self._limit_s[job] <= shadow_s and self._try(job, now_s)
         }
-        self._waiting = [job for job in self._waiting if job not in started]
+        self.waiting = [job for job in self.waiting if job not in started]
 
     def _expected_s(self, job: int) -> float:
         """When the first job can start at the latest, by the limits of those that run."""
@@ -166,55 +154,28 @@ class _GpuCluster:
         self._free[where] -= self._each(job)
         self.start_s[job], self.held[job] = now_s, where
         self._latest_s[job] = now_s + self._limit_s[job]
-        heapq.heappush(self._ends, (now_s + self._run_s[job], job))
+        heapq.heappush(self.ends, (now_s + self._run_s[job], job))
         return True
 
 
-def _schedule(
+def _log(
     workload: Workload,
     gpus: int,
-    sizes: NDArray[np.int64],
-    submit_s: NDArray[np.float64],
-    run_s: NDArray[np.float64],
-    limit_s: NDArray[np.float64],
-    cluster: _GpuCluster,
+    kind: str,
+    jobs: JobTable,
+    held: dict[int, NDArray[np.int32]],
     min_hole_s: float,
-) -> GpuSchedule:
-    from_s = EPOCH_S + workload.warm_up_days * DAY_S
-    to_s = from_s + workload.days * DAY_S
-    start_s = cluster.start_s + EPOCH_S
-    ran = ~np.isnan(start_s)
-    digits = len(str(workload.nodes - 1))
-    names = tuple(f"n{number:0{digits}}" for number in range(workload.nodes))
-    table = JobTable.made(
-        key=np.arange(len(sizes)),
-        start_s=np.where(ran, start_s, np.inf),
-        end_s=np.where(ran, start_s + run_s, to_s),
-        nodes=-(-sizes // gpus),
-        eligible_s=submit_s + EPOCH_S,
-        priority=-np.arange(len(sizes)),
-        gpus=sizes,
-        limit_s=limit_s,
-    )
+) -> Log:
     occupancy, allocations = Occupancy(min_hole_s), Allocations()
-    for number, job in enumerate(table):
+    for number, job in enumerate(jobs):
         if math.isfinite(job.start_s):
-            _note(occupancy, allocations, cluster.held[number], job)
-    holes = occupancy.holes(names, from_s, to_s)
-    hardware = allocations.hardware(workload.nodes, gpus)
-    return GpuSchedule(
-        holes,
-        table,
-        hardware,
-        allocations.gpu_use(hardware, holes, from_s, to_s),
-        free_gpus(names, hardware.gpus, allocations.stretches(), holes, (), (from_s, to_s)),
-        from_s,
-        to_s,
+            occupancy.add(held[number], job.start_s, job.end_s)
+            allocations.add(held[number], job, len(held[number]))
+    names, span_s = workload.names, (workload.from_s, workload.to_s)
+    holes, hardware = occupancy.holes(names, *span_s), allocations.hardware(len(names), gpus)
+    return replace(
+        log_of(kind, workload, holes, jobs),
+        hardware=hardware,
+        gpu_use=allocations.gpu_use(hardware, holes, *span_s),
+        free_gpus=free_gpus(names, hardware.gpus, allocations.stretches(), holes, (), span_s),
     )
-
-
-def _note(
-    occupancy: Occupancy, allocations: Allocations, held: NDArray[np.int32], job: Job
-) -> None:
-    occupancy.add(held, job.start_s, job.end_s)
-    allocations.add(held, job, len(held))

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bftrainer_slurm.replay.logs.caveats import SYNTHETIC
 from bftrainer_slurm.replay.logs.holes import HoleTable, trace_of_holes
 from bftrainer_slurm.replay.logs.jobs import JobTable
+from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
-from bftrainer_slurm.replay.synthetic.backfill import schedule as run
-from bftrainer_slurm.replay.synthetic.workload import DAY_S, Jobs, Workload, draw
+from bftrainer_slurm.replay.synthetic.backfill import schedule
+from bftrainer_slurm.replay.synthetic.workload import EPOCH_S, Jobs, Workload, draw
 from bftrainer_slurm.replay.trace import Trace
-
-EPOCH_S = 1_704_067_200.0  # Monday, 1 January 2024, 00:00 UTC
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,24 +37,13 @@ class Schedule:
         """When each job ends, also past the schedule's end."""
         return self.start_s + self.jobs.run_s
 
-    @property
-    def from_s(self) -> float:
-        """When the warm-up is over."""
-        return EPOCH_S + self.workload.warm_up_days * DAY_S
-
-    @property
-    def to_s(self) -> float:
-        """When the schedule ends."""
-        return self.from_s + self.workload.days * DAY_S
-
     def holes(self, min_hole_s: float = 10.0) -> HoleTable:
         """Return the holes after the warm-up, those of ``min_hole_s`` or more."""
         occupancy = Occupancy(min_hole_s)
         for job in np.flatnonzero(~np.isnan(self.start_s)):
             occupancy.add(self.held[job], float(self.start_s[job]), float(self.end_s[job]))
-        digits = len(str(self.workload.nodes - 1))
-        names = tuple(f"n{number:0{digits}}" for number in range(self.workload.nodes))
-        return occupancy.holes(names, self.from_s, self.to_s)
+        workload = self.workload
+        return occupancy.holes(workload.names, workload.from_s, workload.to_s)
 
     def table(self) -> JobTable:
         """Return the jobs as a log has them."""
@@ -62,7 +51,7 @@ class Schedule:
         return JobTable.made(
             key=np.arange(len(ran)),
             start_s=np.where(ran, self.start_s, np.inf),
-            end_s=np.where(ran, self.end_s, self.to_s),
+            end_s=np.where(ran, self.end_s, self.workload.to_s),
             nodes=self.jobs.nodes,
             eligible_s=self.submit_s,
             backfilled=self.backfilled,
@@ -72,14 +61,32 @@ class Schedule:
 
     def trace(self, min_hole_s: float = 10.0) -> Trace:
         """Return the holes after the warm-up as events, to replay them."""
-        return trace_of_holes(self.holes(min_hole_s), self.from_s, self.to_s)
+        return trace_of_holes(self.holes(min_hole_s), self.workload.from_s, self.workload.to_s)
+
+    def log(self, min_hole_s: float) -> Log:
+        """Return the whole as the log of a cluster."""
+        kind = "made-up cluster, EASY backfill"
+        return log_of(kind, self.workload, self.holes(min_hole_s), self.table())
+
+
+def log_of(kind: str, workload: Workload, holes: HoleTable, jobs: JobTable) -> Log:
+    """Return the log of a made-up cluster, of whose nodes nothing else is known."""
+    return Log(
+        kind=kind,
+        holes=holes,
+        nodes=workload.nodes,
+        from_s=workload.from_s,
+        to_s=workload.to_s,
+        caveats=(SYNTHETIC,),
+        jobs=jobs,
+        kinds=(frozenset({""}),) * workload.nodes,
+    )
 
 
 def simulate(workload: Workload) -> Schedule:
     """Draw a workload and run it; the same workload always gives the same schedule."""
     jobs = draw(workload)
-    span_s = (workload.warm_up_days + workload.days) * DAY_S
-    timetable = run(jobs, workload.nodes, span_s)
+    timetable = schedule(jobs, workload.nodes, workload.span_s)
     return Schedule(
         workload,
         jobs,

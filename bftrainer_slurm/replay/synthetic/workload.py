@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 DAY_S = 86400.0
+EPOCH_S = 1_704_067_200.0  # Monday, 1 January 2024, 00:00 UTC
 _HOUR_S = 3600.0
 _SAMPLE = 20_000
 _MOST_JOBS = 5_000_000
@@ -50,6 +51,27 @@ class Workload:
         if not 1 <= self.median_run_s <= self.longest_run_s < math.inf:
             raise WorkloadError("run times need 1 s <= median <= longest")
 
+    @property
+    def span_s(self) -> float:
+        """How long the cluster runs, with the warm-up."""
+        return (self.warm_up_days + self.days) * DAY_S
+
+    @property
+    def from_s(self) -> float:
+        """When the warm-up is over; Unix seconds."""
+        return EPOCH_S + self.warm_up_days * DAY_S
+
+    @property
+    def to_s(self) -> float:
+        """When the cluster stops; Unix seconds."""
+        return self.from_s + self.days * DAY_S
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its nodes."""
+        digits = len(str(self.nodes - 1))
+        return tuple(f"n{number:0{digits}}" for number in range(self.nodes))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jobs:
@@ -84,22 +106,36 @@ def draw(workload: Workload) -> Jobs:
     weekends (the first day is a Monday). Raises WorkloadError where there would be too many.
     """
     random = np.random.default_rng(workload.seed)
-    span_s = (workload.warm_up_days + workload.days) * DAY_S
     # Jobs a second, from the mean node time of jobs like these: a sample of them, drawn first.
     node_s = float(np.mean(_sizes(workload, _SAMPLE, random) * _runs(workload, _SAMPLE, random)))
-    expected = workload.load * workload.nodes * span_s / node_s
-    if expected > _MOST_JOBS:
-        raise WorkloadError(f"this makes more than {_MOST_JOBS:,} jobs: take fewer nodes or days")
-    count = int(random.poisson(expected))
+    count = how_many(workload, workload.nodes, node_s, _MOST_JOBS, random)
     run_s = _runs(workload, count, random)
-    asked_s = run_s * np.exp(random.uniform(0, math.log(10), count))
-    quarters_s = np.ceil(asked_s / 900) * 900
+    asked_s = limits(run_s, random)
     return Jobs(
-        submit_s=arrivals(span_s, count, random),
+        submit_s=arrivals(workload.span_s, count, random),
         nodes=_sizes(workload, count, random),
         run_s=run_s,
-        limit_s=np.maximum(np.minimum(quarters_s, workload.longest_run_s), run_s),
+        limit_s=np.maximum(np.minimum(asked_s, workload.longest_run_s), run_s),
     )
+
+
+def how_many(
+    workload: Workload, units: int, each_s: float, most: int, random: np.random.Generator
+) -> int:
+    """Draw how many jobs come to so many nodes or GPUs, if each has ``each_s`` of one on average.
+
+    Raises WorkloadError: more than ``most`` are to be expected.
+    """
+    expected = workload.load * units * workload.span_s / each_s
+    if expected > most:
+        raise WorkloadError(f"this makes more than {most:,} jobs: take fewer nodes or days")
+    return int(random.poisson(expected))
+
+
+def limits(run_s: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
+    """Draw time limits: 1 to 10 times what a job runs, in whole quarters of an hour."""
+    asked_s = run_s * np.exp(random.uniform(0, math.log(10), len(run_s)))
+    return np.asarray(np.ceil(asked_s / 900) * 900)
 
 
 def _sizes(workload: Workload, count: int, random: np.random.Generator) -> NDArray[np.int32]:

@@ -15,8 +15,8 @@ def schedule() -> Schedule:
 
 
 def test_busy_and_idle_time_are_all_the_time(schedule: Schedule) -> None:
-    start_s = np.clip(schedule.start_s, schedule.from_s, schedule.to_s)
-    end_s = np.clip(schedule.end_s, schedule.from_s, schedule.to_s)
+    start_s = np.clip(schedule.start_s, schedule.workload.from_s, schedule.workload.to_s)
+    end_s = np.clip(schedule.end_s, schedule.workload.from_s, schedule.workload.to_s)
     busy_s = np.nansum((end_s - start_s) * schedule.jobs.nodes)
     idle_s = schedule.holes(min_hole_s=0.0).length_s.sum()
     assert busy_s + idle_s == pytest.approx(100 * 3 * 86400)
@@ -25,7 +25,7 @@ def test_busy_and_idle_time_are_all_the_time(schedule: Schedule) -> None:
 def test_the_trace_has_the_holes(schedule: Schedule) -> None:
     holes, trace = schedule.holes(60.0), schedule.trace(60.0)
     assert int(trace.idle.sum()) == len(holes.node)
-    assert trace.end_s == schedule.to_s
+    assert trace.end_s == schedule.workload.to_s
     assert holes.length_s.min() >= 60.0
 
 
