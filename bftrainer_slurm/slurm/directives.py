@@ -12,81 +12,64 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 _MAGIC = "#SBATCH"
-# Long name: short name, for options with a value.
-_VALUED = {
-    "array": "a",
-    "begin": "b",
-    "chdir": "D",
-    "comment": "",
-    "constraint": "C",
-    "cpus-per-gpu": "",
-    "cpus-per-task": "c",
-    "dependency": "d",
-    "error": "e",
-    "gpus": "G",
-    "gpus-per-node": "",
-    "gpus-per-task": "",
-    "gres": "",
-    "input": "i",
-    "job-name": "J",
-    "licenses": "L",
-    "mem-per-gpu": "",
-    "nodefile": "F",
-    "nodelist": "w",
-    "nodes": "N",
-    "ntasks": "n",
-    "ntasks-per-gpu": "",
-    "ntasks-per-node": "",
-    "open-mode": "",
-    "output": "o",
-    "partition": "p",
-    "prefer": "",
-    "reservation": "",
-    "signal": "",
-    "time": "t",
-    "time-min": "",
-}
-_FLAGS = {"exclusive", "hold", "no-requeue", "requeue", "bftrainer"}  # a value only after "="
-_SHORT = {short: name for name, short in _VALUED.items() if short}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An option that concerns a trainer."""
+
+    name: str
+    short: str = ""
+    flag: bool = False  # a value only after "="
+    decided: bool = False  # by the rewriting, which may drop it, or sbatch does not know it
+    variable: str = ""  # of sbatch, which stands for it
+
+
+_KNOWN = (
+    _Known("array", "a", decided=True, variable="SBATCH_ARRAY_INX"),
+    _Known("begin", "b"),
+    _Known("bftrainer", flag=True, decided=True),
+    _Known("chdir", "D"),
+    _Known("comment", decided=True),
+    _Known("constraint", "C", variable="SBATCH_CONSTRAINT"),
+    _Known("cpus-per-gpu", decided=True, variable="SBATCH_CPUS_PER_GPU"),
+    _Known("cpus-per-task", "c"),
+    _Known("dependency", "d", decided=True),
+    _Known("error", "e"),
+    _Known("exclusive", flag=True, decided=True),
+    _Known("gpus", "G", decided=True, variable="SBATCH_GPUS"),
+    _Known("gpus-per-node"),
+    _Known("gpus-per-task"),
+    _Known("gres"),
+    _Known("hold", flag=True, decided=True),
+    _Known("input", "i"),
+    _Known("job-name", "J", variable="SBATCH_JOB_NAME"),
+    _Known("licenses", "L"),
+    _Known("mem-per-gpu", decided=True, variable="SBATCH_MEM_PER_GPU"),
+    _Known("no-requeue", flag=True, decided=True),
+    _Known("nodefile", "F"),
+    _Known("nodelist", "w", decided=True),
+    _Known("nodes", "N", decided=True),
+    _Known("ntasks", "n", decided=True),
+    _Known("ntasks-per-gpu", decided=True),
+    _Known("ntasks-per-node", decided=True),
+    _Known("open-mode", decided=True),
+    _Known("output", "o"),
+    _Known("partition", "p", decided=True, variable="SBATCH_PARTITION"),
+    _Known("prefer", decided=True),
+    _Known("requeue", flag=True, decided=True),
+    _Known("reservation", decided=True, variable="SBATCH_RESERVATION"),
+    _Known("signal", variable="SBATCH_SIGNAL"),
+    _Known("time", "t", variable="SBATCH_TIMELIMIT"),
+    _Known("time-min", decided=True),
+)
+_VALUED = {one.name for one in _KNOWN if not one.flag}
+_FLAGS = {one.name for one in _KNOWN if one.flag}
+_SHORT = {one.short: one.name for one in _KNOWN if one.short}
+DECIDED = {one.name for one in _KNOWN if one.decided}
+_VARIABLES = {one.variable: one.name for one in _KNOWN if one.variable}
 # sbatch's short options without a value, which may stand before another one, as in -QN2-4.
 _SHORT_FLAGS = "HOQWhksuv"
-# Options that the rewriting decides, that it drops, and that sbatch does not know.
-DECIDED = {
-    "array",
-    "bftrainer",
-    "comment",
-    "cpus-per-gpu",
-    "dependency",
-    "exclusive",
-    "gpus",
-    "hold",
-    "mem-per-gpu",
-    "no-requeue",
-    "nodelist",
-    "nodes",
-    "ntasks",
-    "ntasks-per-gpu",
-    "ntasks-per-node",
-    "open-mode",
-    "partition",
-    "prefer",
-    "requeue",
-    "reservation",
-    "time-min",
-}
-# The variables of sbatch that stand for such options, or for others that concern a trainer.
-_VARIABLES = {
-    "SBATCH_ARRAY_INX": "array",
-    "SBATCH_CONSTRAINT": "constraint",
-    "SBATCH_CPUS_PER_GPU": "cpus-per-gpu",
-    "SBATCH_GPUS": "gpus",
-    "SBATCH_JOB_NAME": "job-name",
-    "SBATCH_MEM_PER_GPU": "mem-per-gpu",
-    "SBATCH_PARTITION": "partition",
-    "SBATCH_RESERVATION": "reservation",
-    "SBATCH_SIGNAL": "signal",
-    "SBATCH_TIMELIMIT": "time",
-}
 # sbatch would give a job what these ask for, although the rewriting drops it.
 DROPPED_VARIABLES = frozenset(
     {"SBATCH_CPUS_PER_GPU", "SBATCH_GPUS", "SBATCH_MEM_PER_GPU", "SBATCH_RESERVATION"}
