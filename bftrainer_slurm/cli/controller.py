@@ -115,9 +115,9 @@ def controller(
     from bftrainer_slurm.controller.state.history import HistoryError
     from bftrainer_slurm.keeper.client import KeeperError
     from bftrainer_slurm.keeper.home import StateError
+    from bftrainer_slurm.slurm.configuration import slurm_user
     from bftrainer_slurm.slurm.gateway import GatewayError
     from bftrainer_slurm.slurm.open import open_gateway
-    from bftrainer_slurm.slurm.owner import slurm_user
 
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,

@@ -11,10 +11,9 @@ import click
 
 from bftrainer_slurm.cli.common import fail, fail_where_unreadable, print_either, shown, who
 from bftrainer_slurm.cli.options import count, json_option
-from bftrainer_slurm.cli.side import Side, side_options
+from bftrainer_slurm.cli.side import Side, complete, side_options, the_one
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
-from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.reader.sentences import amount, has, number, numbers, reasons, size_of
 from bftrainer_slurm.words import counted
 

@@ -14,9 +14,8 @@ from bftrainer_slurm.cli.common import changes, fail_where_unreadable, print_eit
 from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.past import A_WEEK_S, Since, past_of, the_past
 from bftrainer_slurm.cli.show import goodput, times
-from bftrainer_slurm.cli.side import Side, side_options
+from bftrainer_slurm.cli.side import Side, complete, side_options
 from bftrainer_slurm.cli.terminal import date, table, width
-from bftrainer_slurm.cli.trainers import complete
 from bftrainer_slurm.slurm.nodelists import fold
 from bftrainer_slurm.words import counted
 

@@ -15,7 +15,7 @@ import click
 from bftrainer_slurm.cli.common import NOT_THERE, fail, shown
 from bftrainer_slurm.replay.logs.jobs import LogError, Notes
 from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
-from bftrainer_slurm.replay.logs.sacct import COLUMNS
+from bftrainer_slurm.replay.logs.sacct import COLUMNS, FLAGS
 from bftrainer_slurm.replay.synthetic.gpus import simulate_gpus
 from bftrainer_slurm.replay.synthetic.schedule import simulate
 from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
@@ -43,7 +43,7 @@ def running(options: LogOptions, days: float) -> Log:
     with TemporaryDirectory() as folder:
         jobs, down, reserved = (Path(folder) / name for name in ("sacct", "events", "reservations"))
         try:
-            jobs.write_text(accounting.jobs(runner, hours, COLUMNS))
+            jobs.write_text(accounting.jobs(runner, hours, f"{FLAGS} --format={COLUMNS}"))
             down.write_text(accounting.node_events(runner, hours))
             reserved.write_text(accounting.reservations(runner, hours))
             nodes = accounting.node_names(runner)

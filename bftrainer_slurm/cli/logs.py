@@ -13,12 +13,11 @@ from pathlib import Path
 import click
 
 from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_where_unreadable, shown
-from bftrainer_slurm.cli.side import Side, side_options
+from bftrainer_slurm.cli.side import Side, complete, side_options, the_one
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.story import Line, Log, merged
 from bftrainer_slurm.cli.tail import Tail
 from bftrainer_slurm.cli.terminal import styled
-from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.slurm.gateway import GatewayError, NoCommandError, SlurmUnavailableError
 from bftrainer_slurm.slurm.outputs import Output, outputs_of
 from bftrainer_slurm.slurm.run import SlurmRunner

@@ -24,11 +24,10 @@ from bftrainer_slurm.cli.common import (
 from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.past import Since, past_of
 from bftrainer_slurm.cli.picture import SUFFIXES, in_terminal, written
-from bftrainer_slurm.cli.side import Side, side_options
+from bftrainer_slurm.cli.side import Side, complete, side_options, the_one
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.tail import folder_there, last_output
 from bftrainer_slurm.cli.terminal import date, width
-from bftrainer_slurm.cli.trainers import complete, the_one
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.reader.sentences import duration, numbers

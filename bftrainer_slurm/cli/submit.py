@@ -21,6 +21,7 @@ from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.slurm.configuration import slurm_user
 from bftrainer_slurm.slurm.directives import (
     SubmissionError,
     read_directives,
@@ -28,7 +29,6 @@ from bftrainer_slurm.slurm.directives import (
     read_options,
 )
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
-from bftrainer_slurm.slurm.owner import slurm_user
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.script_paths import warnings
 from bftrainer_slurm.slurm.submission import (

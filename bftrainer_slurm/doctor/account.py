@@ -110,10 +110,8 @@ def _clock(facts: Facts) -> Finding:
 
 def _private_data(facts: Facts) -> Finding:
     hidden = facts.words("PrivateData")
-    if "jobs" not in hidden:
-        return ok("PrivateData", ",".join(hidden) or "none")
     why = (
         "SlurmUser and operators see all jobs, as the controller must. But 'bftrainer status' "
         "shows every user the names, owners and nodes of all trainers, which squeue hides here."
     )
-    return consider("PrivateData", ",".join(hidden), why)
+    return consider("PrivateData", ",".join(hidden) or "none", why, unless="jobs" not in hidden)

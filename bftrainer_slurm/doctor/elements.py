@@ -52,19 +52,17 @@ def _others(facts: Facts) -> Finding:
 
 def _proctrack(facts: Facts) -> Finding:
     kind = facts.value("ProctrackType")
-    if kind in ("proctrack/cgroup", "proctrack/linuxproc"):
-        return ok("ProctrackType", kind)
+    fine = kind in ("proctrack/cgroup", "proctrack/linuxproc")
     why = (
         "Cgroups find what an element leaves behind. Tested are proctrack/cgroup and "
         "proctrack/linuxproc (with cgroups of the plugin's own)."
     )
     change = conf("ProctrackType", "proctrack/cgroup")
-    return must("ProctrackType", kind or "not shown", why, change)
+    return must("ProctrackType", kind or "not shown", why, change, unless=fine)
 
 
 def _slurmd_user(facts: Facts) -> Finding:
     user = facts.value("SlurmdUser").partition("(")[0]
-    if user == "root":
-        return ok("SlurmdUser", user)
     why = "Without root the guard ends only what descends from slurmstepd; a user can escape it."
-    return consider("SlurmdUser", user or "not shown", why, conf("SlurmdUser", "root"))
+    found, change = user or "not shown", conf("SlurmdUser", "root")
+    return consider("SlurmdUser", found, why, change, unless=user == "root")

@@ -79,14 +79,14 @@ def ok(check: str, found: str) -> Finding:
     return Finding(check, Level.OK, found)
 
 
-def must(check: str, found: str, why: str, *changes: Change) -> Finding:
-    """Say that something has to change."""
-    return Finding(check, Level.CHANGE, found, why, changes)
+def must(check: str, found: str, why: str, *changes: Change, unless: bool = False) -> Finding:
+    """Say that something has to change, unless all is well."""
+    return ok(check, found) if unless else Finding(check, Level.CHANGE, found, why, changes)
 
 
-def consider(check: str, found: str, why: str, *changes: Change) -> Finding:
-    """Say that another setting is better."""
-    return Finding(check, Level.CONSIDER, found, why, changes)
+def consider(check: str, found: str, why: str, *changes: Change, unless: bool = False) -> Finding:
+    """Say that another setting is better, unless all is well."""
+    return ok(check, found) if unless else Finding(check, Level.CONSIDER, found, why, changes)
 
 
 def unknown(check: str, found: str, why: str, *changes: Change) -> Finding:

@@ -37,10 +37,9 @@ def _max_jobs(facts: Facts) -> Finding:
     jobs, nodes = facts.number("MaxJobCount") or 0, facts.nodes
     one = facts.option("max_elements") or str(jobs // _OF_ONE)
     found = f"{jobs}, of which one trainer may hold {one}"
-    if jobs >= nodes * _SHARE:
-        return ok("MaxJobCount", found)
     why = f"Each element is a job: those of {nodes} nodes leave little room for other jobs."
-    return consider("MaxJobCount", found, why, conf("MaxJobCount", str(nodes * _SHARE)))
+    change, fine = conf("MaxJobCount", str(nodes * _SHARE)), jobs >= nodes * _SHARE
+    return consider("MaxJobCount", found, why, change, unless=fine)
 
 
 def _limit(facts: Facts) -> Finding:
@@ -59,7 +58,7 @@ def _limit(facts: Facts) -> Finding:
     if not (limit := facts.qos[name].get("GrpSubmit", "")):
         changes.insert(0, shell(f"sacctmgr modify qos {name} set grpsubmitjobs={most}"))
     found = f"{name} has {limit or 'none'}"
-    return consider(title, found, why, *changes) if changes else ok(title, found)
+    return consider(title, found, why, *changes, unless=not changes)
 
 
 def _enforced(facts: Facts) -> Iterator[Change]:
@@ -72,19 +71,17 @@ def _enforced(facts: Facts) -> Iterator[Change]:
 def _age(facts: Facts) -> Finding:
     age_s = facts.seconds("MinJobAge")
     if age_s is None:
-        return unknown(
-            "MinJobAge", facts.value("MinJobAge") or "not shown", "scontrol does not say."
-        )
+        said = facts.value("MinJobAge") or "not shown"
+        return unknown("MinJobAge", said, "scontrol does not say.")
+    change, found = conf("MinJobAge", "300"), f"{age_s:g} s"
     if age_s == 0:
         why = "slurmctld then never forgets a job, and its table fills with ended elements."
-        return consider("MinJobAge", "0 s", why, conf("MinJobAge", "300"))
-    if age_s < _SHORT_AGE_S:
-        why = (
-            "The controller asks Slurm how elements ended, and brings failed ones back. It "
-            "has to look before slurmctld forgets them."
-        )
-        return must("MinJobAge", f"{age_s:g} s", why, conf("MinJobAge", "300"))
-    return ok("MinJobAge", f"{age_s:g} s")
+        return consider("MinJobAge", found, why, change)
+    why = (
+        "The controller asks Slurm how elements ended, and brings failed ones back. It has to look "
+        "before slurmctld forgets them."
+    )
+    return must("MinJobAge", found, why, change, unless=age_s >= _SHORT_AGE_S)
 
 
 def _arrays(facts: Facts) -> Finding:

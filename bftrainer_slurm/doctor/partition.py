@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import (
-    SLURM_CONF,
-    Change,
-    Finding,
-    consider,
-    must,
-    ok,
-)
+from bftrainer_slurm.doctor.finding import SLURM_CONF, Change, Finding, consider, must, ok
 from bftrainer_slurm.slurm.configuration import behind, tier
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 
@@ -39,11 +32,9 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield _max_time(facts)
     yield _max_nodes(facts)
     for key, wanted, why in _WANTED:
-        said = ours.get(key, wanted[0])
-        if said not in wanted:
-            yield must(
-                f"partition's {key}", f"{key}={said}", why, facts.in_partition(key, wanted[0])
-            )
+        if (said := ours.get(key, wanted[0])) not in wanted:
+            change = facts.in_partition(key, wanted[0])
+            yield must(f"partition's {key}", f"{key}={said}", why, change)
 
 
 _WANTED = (
@@ -70,12 +61,7 @@ def _mode(facts: Facts) -> Finding:
     if "REQUEUE" in said.split(",") or facts.by_qos:
         return ok(title, said)
     why = "A preempted element has to wait in the queue again; it must not be cancelled or stay."
-    return must(
-        title,
-        said or "not set",
-        why,
-        facts.in_partition("PreemptMode", "REQUEUE"),
-    )
+    return must(title, said or "not set", why, facts.in_partition("PreemptMode", "REQUEUE"))
 
 
 def _tier(facts: Facts) -> Finding:
@@ -99,26 +85,23 @@ def _tier(facts: Facts) -> Finding:
 
 def _grace(facts: Facts) -> Finding:
     said = (facts.ours or {}).get("GraceTime", "0")
-    if said == "0":
-        return ok("GraceTime", "0 s")
     why = (
         "An element has a grace of its own (grace=). If it ends within Slurm's grace, Slurm "
         "reports a failure, not a preemption. After some failures a trainer is given up (seen on "
         "22.05.8), and ordinary jobs start 0.5 to 1 s later."
     )
     change = facts.in_partition("GraceTime", "0")
-    return must("GraceTime", f"{said} s", why, change)
+    return must("GraceTime", f"{said} s", why, change, unless=said == "0")
 
 
 def _max_nodes(facts: Facts) -> Finding:
     said = (facts.ours or {}).get("MaxNodes", "UNLIMITED")
-    if said == "1" or facts.by_qos:
-        return ok("MaxNodes", said)
     why = (
         "An element is a job of one node. A user who starts a larger job here can hide its further "
         "nodes from the guard; ordinary jobs then wait for KillWait."
     )
-    return consider("MaxNodes", said, why, facts.in_partition("MaxNodes", "1"))
+    change, fine = facts.in_partition("MaxNodes", "1"), said == "1" or facts.by_qos
+    return consider("MaxNodes", said, why, change, unless=fine)
 
 
 def _max_time(facts: Facts) -> Finding:

@@ -19,20 +19,13 @@ _MAX_GRACE_S = 30.0  # the plugin's own, unless its line says otherwise
 def check(facts: Facts) -> Iterator[Finding]:
     """Look at preemption."""
     kind = facts.value("PreemptType")
-    if kind in ("preempt/partition_prio", "preempt/qos"):
-        yield ok("PreemptType", kind)
-    else:
-        change = conf("PreemptType", "preempt/partition_prio")
-        why = (
-            "Without it an ordinary job waits until a trainer ends. slurmctld has to be restarted."
-        )
-        yield must("PreemptType", kind or "none", why, change)
-    mode = facts.value("PreemptMode")
-    if mode in ("", "OFF"):
-        why = "It is OFF for the cluster, and no partition can undo that."
-        yield must("PreemptMode", mode or "OFF", why, conf("PreemptMode", "REQUEUE"))
-    else:
-        yield ok("PreemptMode", mode)
+    fine = kind in ("preempt/partition_prio", "preempt/qos")
+    change = conf("PreemptType", "preempt/partition_prio")
+    why = "Without it an ordinary job waits until a trainer ends. slurmctld has to be restarted."
+    yield must("PreemptType", kind or "none", why, change, unless=fine)
+    mode, change = facts.value("PreemptMode") or "OFF", conf("PreemptMode", "REQUEUE")
+    why = "It is OFF for the cluster, and no partition can undo that."
+    yield must("PreemptMode", mode, why, change, unless=mode != "OFF")
     if facts.by_qos:
         yield _qos(facts)
     yield _exempt(facts)

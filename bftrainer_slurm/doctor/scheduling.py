@@ -31,10 +31,9 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _interval(interval_s: float) -> Finding:
-    if interval_s <= _LONG_INTERVAL_S:
-        return ok("bf_interval", f"{interval_s:g} s")
     why = "Trainers get nodes in backfill passes, and a job that misses a pass waits for the next."
-    return consider("bf_interval", f"{interval_s:g} s", why, in_scheduler("bf_interval", "30"))
+    change, fine = in_scheduler("bf_interval", "30"), interval_s <= _LONG_INTERVAL_S
+    return consider("bf_interval", f"{interval_s:g} s", why, change, unless=fine)
 
 
 def _max_time(facts: Facts, interval_s: float) -> Finding:
@@ -59,20 +58,17 @@ def _continue(facts: Facts) -> Finding:
 
 
 def _complete_wait(facts: Facts) -> Finding:
-    wait_s = facts.seconds("CompleteWait")
-    if not wait_s:
-        return ok("CompleteWait", "0 s")
+    wait_s = facts.seconds("CompleteWait") or 0.0
     why = "Backfill waits while any job is completing, and elements complete often."
-    return must("CompleteWait", f"{wait_s:g} s", why, conf("CompleteWait", "0"))
+    change = conf("CompleteWait", "0")
+    return must("CompleteWait", f"{wait_s:g} s", why, change, unless=not wait_s)
 
 
 def _delay(facts: Facts) -> Finding:
     said = facts.scheduler("batch_sched_delay") or ""
     delay_s = float(said) if said.isdigit() else _DELAY_S
-    if delay_s <= _LONG_DELAY_S:
-        return ok("batch_sched_delay", f"{delay_s:g} s")
     why = (
         "A batch job waits so long before Slurm looks at it, and a node that a trainer left idles."
     )
-    change = in_scheduler("batch_sched_delay", f"{_DELAY_S:g}")
-    return consider("batch_sched_delay", f"{delay_s:g} s", why, change)
+    change, fine = in_scheduler("batch_sched_delay", f"{_DELAY_S:g}"), delay_s <= _LONG_DELAY_S
+    return consider("batch_sched_delay", f"{delay_s:g} s", why, change, unless=fine)

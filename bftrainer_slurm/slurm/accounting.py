@@ -5,25 +5,17 @@ from __future__ import annotations
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 PATIENCE_S = 900.0  # a month of a large site may take slurmdbd minutes
-_JOBS = [
-    "sacct",
-    "--allusers",
-    "--allocations",
-    "--duplicates",
-    "--noconvert",
-    "--parsable2",
-    "--endtime=now",
-]
 _SHOW = ["sacctmgr", "--parsable2", "show"]
 
 
-def jobs(runner: SlurmRunner, hours: int, columns: str) -> str:
-    """Return sacct's output about all jobs of the last hours; times are Unix seconds.
+def jobs(runner: SlurmRunner, hours: int, options: str) -> str:
+    """Return sacct's output about the last hours, with these options; times are Unix seconds.
 
     Raises:
         GatewayError: it cannot be run, or slurmdbd does not answer.
     """
-    return runner.read(*_JOBS, f"--starttime=now-{hours}hours", f"--format={columns}")
+    span = ("--endtime=now", f"--starttime=now-{hours}hours")
+    return runner.read("sacct", *options.split(), *span)
 
 
 def node_events(runner: SlurmRunner, hours: int) -> str:

@@ -223,3 +223,22 @@ def behind(
 def tier(partition: Mapping[str, str]) -> int:
     """Return a partition's PriorityTier."""
     return int(partition.get("PriorityTier", "1"))
+
+
+_SLURM_USER = re.compile(r"^SlurmUser\s*=\s*(?P<name>[^(\s]+)", re.MULTILINE)
+
+
+def slurm_user() -> str:
+    """Return the name of SlurmUser; one RPC, and a ping for each slurmctld.
+
+    It tells a site's controller from a user's own.
+
+    Raises:
+        GatewayError: slurmctld does not answer, or does not name it.
+    """
+    # The exit status is 1 if slurmctld answers, but then limits the pings (rl_enable).
+    text = SlurmRunner().read("scontrol", "show", "config", also=1)
+    match = _SLURM_USER.search(text)
+    if match is None:
+        raise GatewayError("'scontrol show config' does not name SlurmUser")
+    return match["name"]

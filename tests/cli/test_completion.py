@@ -14,8 +14,7 @@ import click
 import pytest
 
 from bftrainer_slurm.cli import main
-from bftrainer_slurm.cli.side import Side
-from bftrainer_slurm.cli.trainers import complete
+from bftrainer_slurm.cli.side import Side, complete
 
 SHARE = Path(__file__).parents[2] / "share"
 # What a shell does at a tab: the words so far are its arguments, what it would offer is printed.

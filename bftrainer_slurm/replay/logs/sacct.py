@@ -28,9 +28,9 @@ COLUMNS = (
     "JobID,Partition,Priority,NNodes,NCPUS,Submit,Eligible,Start,End,State,Flags,TimelimitRaw,"
     "ReqTRES,AllocTRES,NodeList"
 )
+FLAGS = "--allusers --allocations --duplicates --noconvert --parsable2"
 COMMAND = (
-    "SLURM_TIME_FORMAT=%s sacct --allusers --allocations --duplicates --noconvert --parsable2 "
-    "--starttime=2024-01-01 --endtime=2025-01-01 "
+    f"SLURM_TIME_FORMAT=%s sacct {FLAGS} --starttime=2024-01-01 --endtime=2025-01-01 "
     f"--format={COLUMNS}"
 )
 _DIGITS = 12  # of Unix seconds
