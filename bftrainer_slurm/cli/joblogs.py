@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import NOT_THERE, fail, shown
+from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on, shown
 from bftrainer_slurm.replay.logs.jobs import LogError, Notes
 from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
 from bftrainer_slurm.replay.logs.sacct import COLUMNS, FLAGS
@@ -28,10 +28,8 @@ from bftrainer_slurm.words import counted
 def read(log: Path, options: LogOptions) -> Log:
     """Read a file; end the command if it holds no log."""
     try:
-        with progress("reading", log.stat().st_size) as bar:
+        with fail_on(LogError), progress("reading", log.stat().st_size) as bar:
             return read_log(log, options, bar.update)
-    except LogError as error:
-        fail(str(error))
     except OSError as error:
         fail(f"{error.filename or log}: {error.strerror or error}")
 

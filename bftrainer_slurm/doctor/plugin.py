@@ -73,15 +73,12 @@ def _line(facts: Facts, line: PluginLine) -> Iterator[Finding]:
     if len(facts.plugin.lines or ()) > 1:
         why = "Slurm loads a plugin once for each line."
         yield must("plugin's line", f"{len(facts.plugin.lines or ())} lines name it", why)
-    if line.listed == "required":
-        why = (
-            "If a required plugin is missing or built for another Slurm, sbatch fails for "
-            "everybody, and a node does not start or is drained."
-        )
-        change = Change(PLUGSTACK, "optional", "", within=line.path)
-        yield must("plugin's line", f"required {line.path}", why, change)
-    else:
-        yield ok("plugin's line", f"{line.listed} {line.path}")
+    why = (
+        "If a required plugin is missing or built for another Slurm, sbatch fails for everybody, "
+        "and a node does not start or is drained."
+    )
+    found, change = f"{line.listed} {line.path}", Change(PLUGSTACK, "optional", "", line.path)
+    yield must("plugin's line", found, why, change, unless=line.listed != "required")
     if facts.plugin.include and "enable_configless" in facts.words("SlurmctldParameters"):
         yield _configless(facts.plugin.include, line)
     if facts.plugin.pyxis_after:
@@ -100,11 +97,10 @@ def _loaded(facts: Facts) -> Finding:
         return unknown(title, "there is no sbatch here", "Run the doctor on a login node.")
     if plugin.line is None:
         return must(title, "sbatch --help does not show --bftrainer", "It is not listed.")
+    change = shell("make -C slurm_plugin && make install")
     if plugin.file_there is False:
-        change = shell("make -C slurm_plugin && make install")
         why = "Slurm goes on without an optional plugin that is missing."
         return must(title, f"{plugin.line.path} is not on this host", why, change)
-    change = shell("make -C slurm_plugin && make install")
     why = "It is probably built for another Slurm: run 'sbatch -vv --help' to see what Slurm says."
     return must(title, "it is listed, but sbatch does not load it", why, change)
 
@@ -170,10 +166,9 @@ def _python(facts: Facts) -> Finding:
 
 def _announce(facts: Facts) -> Finding:
     said = facts.option("announce")
-    if said:
-        return ok("announce", said)
     why = (
         "Submissions are not announced to the keeper: a job submitted in the last second "
         "before a backfill pass may lose that pass."
     )
-    return consider("announce", "not set", why, facts.in_line("announce", "IP:PORT"))
+    change = facts.in_line("announce", "IP:PORT")
+    return consider("announce", said or "not set", why, change, unless=bool(said))

@@ -15,9 +15,9 @@ _PROGRAMS = {
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Look at the compiled programs."""
+    install = shell("make -C slurm_plugin && make install")
     for name, why in _PROGRAMS.items():
         if name in facts.here.programs:
             yield ok(name, "found, and it starts")
         else:
-            install = shell("make -C slurm_plugin && make install")
             yield consider(name, "not on PATH, or does not start", why, install)

@@ -47,7 +47,7 @@ class LookGateway(CommandGateway):
         lines = self._changed("shared" if self._share else "nodes")
         if lines is not None:
             known = self._node_lines
-            self._node_lines = {line: known.get(line) or _node(*_fields(line)) for line in lines}
+            self._node_lines = {line: known.get(line) or _node(_fields(line)) for line in lines}
             self._keep_nodes(self._node_lines.values())
         return self._nodes
 
@@ -83,17 +83,9 @@ def _fields(line: str) -> list[str]:
     return line.split("\t")[:-1]
 
 
-def _node(
-    name: str,
-    state: str,
-    features: str,
-    partitions: str,
-    weight: str,
-    memory: str,
-    cpus: str,
-    gres: str,
-    *used: str,  # of "shared": memory, processors, GRES
-) -> Node:
+def _node(fields: list[str]) -> Node:
+    # ``used``: of "shared", memory, processors, GRES.
+    name, state, features, partitions, weight, memory, cpus, gres, *used = fields
     return Node(
         name=name,
         state=node_state(state),
@@ -101,5 +93,5 @@ def _node(
         features=frozenset(features.split(",")) - {""},
         weight=int(weight),
         resources=read_resources(memory, (cpus,), gres),
-        used=read_resources(used[0], used[1:2], used[2]) if len(used) == 3 else None,
+        used=read_resources(used[0], (used[1],), used[2]) if len(used) == 3 else None,
     )
