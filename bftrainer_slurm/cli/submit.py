@@ -96,7 +96,7 @@ def submit(
         text = _read(script)
         directives = read_directives(text)
         environment = read_environment(os.environ)
-        asked = directives.values | environment.values | read_options(options).values
+        asked = directives | environment | read_options(options)
         given["partition"] = given["partition"] or (None if settings else _own_partition(side))
         submission = compose(
             script.name,

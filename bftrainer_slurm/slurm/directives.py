@@ -81,17 +81,6 @@ class SubmissionError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Directives:
-    """Options by their long names, the last one of each; a flag without a value has ``""``."""
-
-    values: dict[str, str] = field(default_factory=dict)
-
-    def get(self, name: str) -> str | None:
-        """Return an option's value, None if it is not given."""
-        return self.values.get(name)
-
-
-@dataclass(frozen=True, slots=True)
 class _Option:
     """One or two words of a command line, and what they mean (empty if we do not need to know)."""
 
@@ -99,8 +88,8 @@ class _Option:
     values: dict[str, str] = field(default_factory=dict)
 
 
-def read_directives(script: str) -> Directives:
-    """Read the ``#SBATCH`` lines of a script.
+def read_directives(script: str) -> dict[str, str]:
+    """Return the options in the ``#SBATCH`` lines of a script, as ``read_options``.
 
     Raises:
         SubmissionError: it is not a batch script, or quotes do not match.
@@ -111,19 +100,20 @@ def read_directives(script: str) -> Directives:
     return read_options(words)
 
 
-def read_options(words: Sequence[str]) -> Directives:
-    """Read options as sbatch would, from a command line or a directive."""
+def read_options(words: Sequence[str]) -> dict[str, str]:
+    """Read options as sbatch would, from a command line or a directive.
+
+    Returns them by their long names, the last one of each; a flag without a value has ``""``.
+    """
     values: dict[str, str] = {}
     for option in _options(words):
         values |= option.values
-    return Directives(values)
+    return values
 
 
-def read_environment(environment: Mapping[str, str]) -> Directives:
+def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Read the options that sbatch takes from the environment."""
-    return Directives(
-        {name: environment[one] for one, name in _VARIABLES.items() if environment.get(one)}
-    )
+    return {name: environment[one] for one, name in _VARIABLES.items() if environment.get(one)}
 
 
 def without(words: Sequence[str], names: AbstractSet[str]) -> list[str]:

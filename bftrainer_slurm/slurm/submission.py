@@ -18,7 +18,6 @@ from bftrainer_slurm.slurm.configuration import max_job_count
 from bftrainer_slurm.slurm.directives import (
     DECIDED,
     DROPPED_VARIABLES,
-    Directives,
     SubmissionError,
     header_without_ours,
     minutes_of,
@@ -86,10 +85,10 @@ class Submission:
 
 def compose(
     script_name: str,
-    directives: Directives,
+    directives: Mapping[str, str],
     options: Sequence[str] = (),
     *,
-    environment: Directives | None = None,
+    environment: Mapping[str, str] | None = None,
     nodes: str | None = None,
     spec: str | None = None,
     partition: str | None = None,
@@ -118,8 +117,8 @@ def compose(
     Raises:
         SubmissionError: in one line, with the remedy.
     """
-    script = directives.values | (environment.values if environment else {})
-    command = read_options(options).values | ({"nodes": nodes} if nodes else {})
+    script = {**directives, **(environment or {})}
+    command = read_options(options) | ({"nodes": nodes} if nodes else {})
     written = Written(script, command)
     given = written.values
     _check_kept(given)
@@ -280,9 +279,9 @@ def _minutes(time: str | None) -> int | None:
     return minutes
 
 
-def missing_folders(directives: Directives, options: Sequence[str] = ()) -> list[str]:
+def missing_folders(directives: Mapping[str, str], options: Sequence[str] = ()) -> list[str]:
     """Say which folders for output are not on this host: Slurm makes none, and starts no script."""
-    given = directives.values | read_options(options).values
+    given = {**directives, **read_options(options)}
     files = {name: Path(given.get("chdir", "."), given[name]) for name in _FILES if name in given}
     folders = {name: file.absolute().parent for name, file in files.items()}
     return [

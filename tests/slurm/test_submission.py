@@ -9,7 +9,6 @@ import pytest
 
 from bftrainer_slurm.elastic.element import MARKER
 from bftrainer_slurm.slurm.directives import (
-    Directives,
     SubmissionError,
     header_without_ours,
     read_directives,
@@ -42,7 +41,7 @@ def composed(*options: str, script: str = "#!/bin/sh\n") -> Submission:
 
 
 def test_reads_the_directives_at_the_head() -> None:
-    assert read_directives(SCRIPT).values == {
+    assert read_directives(SCRIPT) == {
         "nodes": "2-4",
         "bftrainer": "weight=2",
         "time": "90",
@@ -110,7 +109,7 @@ def test_the_job_is_named_for_its_script_unless_it_has_a_name() -> None:
 def test_a_named_value_beats_the_options_and_those_the_script() -> None:
     submission = compose(
         "train.sh",
-        Directives({"nodes": "1-2", "partition": "a", "time": "1"}),
+        {"nodes": "1-2", "partition": "a", "time": "1"},
         ["-N", "3-4", "-p", "b"],
         nodes="5-6",
         time="7",
@@ -232,7 +231,7 @@ def test_a_node_gets_its_share_of_what_the_whole_job_asks_for(
     text = f"#!/bin/sh\n#SBATCH {script}\n"
     submission = composed(*options.split(), script=text)
     kept = read_directives("#!/bin/sh\n" + "\n".join(header_without_ours(text)))
-    asked = kept.values | read_options(submission.options).values
+    asked = kept | read_options(submission.options)
     assert {name: asked[name] for name in PER_NODE if name in asked} == wanted
 
 
@@ -322,7 +321,7 @@ def test_each_task_of_an_array_is_a_trainer_with_files_and_an_id_of_its_own() ->
 
 def test_refuses_to_guess_a_partition() -> None:
     with pytest.raises(SubmissionError, match="which partition"):
-        compose("train.sh", Directives({"nodes": "2-4"}))
+        compose("train.sh", {"nodes": "2-4"})
 
 
 @pytest.mark.parametrize(
@@ -419,7 +418,7 @@ def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
         return
     submission, wanted = made(), case.get("job", {})
     asked = read_options(submission.options)
-    comment = asked.values["comment"].replace(f",id={submission.record.id}", "")
+    comment = asked["comment"].replace(f",id={submission.record.id}", "")
     assert comment == wanted.get("Comment", comment)
     assert asked.get("ntasks") == wanted.get("NumTasks", asked.get("ntasks"))
     each = {"cpus-per-task": "CPUs/Task", "mem": "MinMemoryNode"}
@@ -446,7 +445,7 @@ def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
     options: list[str], part: bool
 ) -> None:
     def exclusive(share: bool) -> bool:
-        script = Directives({"nodes": "4"})
+        script = {"nodes": "4"}
         made = compose("x", script, options, site_partition="bftrainer", share=share)
         return "--exclusive" in made.options
 
@@ -456,9 +455,7 @@ def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
 
 def test_where_the_plan_chooses_gpus_an_element_begins_with_the_fewest() -> None:
     options = ["-N1-8", "--cpus-per-gpu=3", "--mem-per-gpu=4G"]
-    made = compose(
-        "x", Directives({}), options, spec="gpus=2:4", site_partition="bftrainer", share=True
-    )
+    made = compose("x", {}, options, spec="gpus=2:4", site_partition="bftrainer", share=True)
     assert {"--gres=gpu:2", "--cpus-per-task=6", "--mem-per-gpu=4G", "--ntasks=1"} <= {
         *made.options
     }
@@ -486,7 +483,7 @@ def test_what_contradicts_the_choice_of_gpus_is_refused(
 ) -> None:
     with pytest.raises(SubmissionError, match=why):
         compose(
-            *("x", Directives({}), ["-N1-8", *options]),
+            *("x", {}, ["-N1-8", *options]),
             spec="gpus=1:2:4",
             site_partition="bftrainer",
             share=share,

@@ -131,7 +131,7 @@ def test_slurm_takes_what_was_understood(bench: Bench, tmp_path: Path) -> None:
     own = bench.lab.env | {"SBATCH_RESERVATION": "none"}
     runner = SlurmRunner(environment=own)
     sweep = submission(script, "--comment=my own sweep")
-    given = read_directives(script).values
+    given = read_directives(script)
     wrapped = wrap_script(script, "echo $SLURM_NTASKS $SLURM_TASKS_PER_NODE #")
     array = submit(runner, of_task(sweep, given, 7), wrapped)
     trainer = bench.trainer(array)
