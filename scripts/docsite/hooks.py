@@ -16,7 +16,7 @@ from mkdocs.structure.pages import Page
 _REPO = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(_REPO))  # mkdocs loads this file by its path only
 
-from scripts.docsite import commands, settings  # noqa: E402
+from scripts.docsite import reference  # noqa: E402
 
 # Files outside docs/, by their page on the site.
 _ELSEWHERE = {
@@ -27,7 +27,7 @@ _ELSEWHERE = {
 }
 # Files that pages of the repository link to, by the page that has the same on the site.
 _INSTEAD = {"reference/settings.md": "packaging/bftrainer.toml"}
-_MADE = {"reference/commands.md": commands.page, "reference/settings.md": settings.page}
+_MADE = {"reference/commands.md": reference.commands, "reference/settings.md": reference.settings}
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 

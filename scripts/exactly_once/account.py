@@ -39,11 +39,6 @@ class Account:
     loss: float | None  # at the end; None: the training has not ended
     steps: int  # of the optimizer, in the model
 
-    @property
-    def exact(self) -> bool:
-        """Whether each sample is in the model as often as asked for."""
-        return self.lost == self.twice == 0
-
 
 def in_the_model(
     records: Mapping[str, Sequence[Mapping[str, Any]]],

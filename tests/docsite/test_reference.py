@@ -6,11 +6,11 @@ import click
 
 from bftrainer_slurm.cli import main
 from bftrainer_slurm.controller.settings import Settings
-from scripts.docsite import commands, settings
+from scripts.docsite import reference
 
 
 def test_the_reference_has_every_command_with_its_options() -> None:
-    page = commands.page()
+    page = reference.commands()
     root = click.Context(main, info_name="bftrainer")
     for name in main.list_commands(root):
         command = main.get_command(root, name)
@@ -21,13 +21,15 @@ def test_the_reference_has_every_command_with_its_options() -> None:
 
 
 def test_the_reference_has_every_setting_with_its_default() -> None:
-    rows = [line.split(" | ") for line in settings.page().splitlines() if line.startswith("| `")]
+    rows = [
+        line.split(" | ") for line in reference.settings().splitlines() if line.startswith("| `")
+    ]
     assert [row[0] for row in rows] == [f"| `{one.name}`" for one in fields(Settings)]
     assert [row[1] for row in rows if row[0] == "| `min_hole_s`"] == ["`60.0`"]
 
 
 def test_a_setting_is_explained_by_what_stands_beside_it() -> None:
-    said = settings.said()
+    said = reference.said()
     assert said["shared"].lower().startswith("a folder that all hosts of the controller see")
     assert said["metrics"].startswith("Where the reader serves metrics and the page")
     assert said["partition"] != said["listen"]

@@ -1,14 +1,49 @@
-"""The reference of ``bftrainer.toml``, from the rules of the settings."""
+"""The reference: pages made from the code, of the command line and of the settings."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+
+import click
 
 from bftrainer_slurm.controller.settings import Range, rules
 
+_WIDTH = 100
 
-def page() -> str:
-    """Return the page in Markdown."""
+
+def commands() -> str:
+    """Return the page of the command line in Markdown, made from click's own help."""
+    from bftrainer_slurm.cli import main
+
+    lines = [
+        "# Commands",
+        "",
+        "This page is made from `bftrainer --help` and `bftrainer COMMAND --help`.",
+        "[The command line](../command-line.md) has exit codes, pipes and shell completion.",
+    ]
+    for name, text in _helps(main):
+        lines += ["", f"## {name}", "", "```text", text.rstrip(), "```"]
+    return "\n".join([*lines, ""])
+
+
+def _helps(group: click.Group) -> Iterator[tuple[str, str]]:
+    root = click.Context(group, info_name="bftrainer", max_content_width=_WIDTH)
+    yield "bftrainer", group.get_help(root)
+    for name in group.list_commands(root):
+        command = group.get_command(root, name)
+        assert command is not None
+        context = click.Context(
+            command,
+            info_name=name,
+            parent=click.Context(group, info_name="bftrainer"),
+            max_content_width=_WIDTH,
+        )
+        yield f"bftrainer {name}", command.get_help(context)
+
+
+def settings() -> str:
+    """Return the page of ``bftrainer.toml`` in Markdown, from the rules of the settings."""
     lines = [
         "# Settings",
         "",
