@@ -131,13 +131,13 @@ local function draw_id()
   return drawn and string.format(",id=%02x%02x%02x%02x", string.byte(drawn, 1, 4)) or ""
 end
 
--- Whether elements have a part of a node: their GPUs of it, with their cores and memory.
+-- Whether elements have a part of a node: their GPUs of it, or their cores, with their memory.
 local function shares(options, given)
   if not os.getenv("BFTRAINER_FILTER_SHARE") or given("exclusive") or given("gpus-per-task") then
     return false
   end
   local gres = given("gres") and options["gres"] or ""
-  return given("gpus-per-node") or given("gpus")
+  return given("gpus-per-node") or given("gpus") or given("cpus-per-task")
     or string.find("," .. gres .. ",", "[,:/]gpu[,:=]") ~= nil
 end
 

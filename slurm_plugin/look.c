@@ -133,12 +133,16 @@ static void put_exit_status(uint32_t status)
 /* What it asks of a node, in MB; with a "c": for each processor of a node that it has for itself. */
 static void put_memory(const job_info_t *job)
 {
-    bool each = (job->pn_min_memory & MEM_PER_CPU) && job->shared == 0;
+    uint64_t memory = job->pn_min_memory & ~MEM_PER_CPU;
+    bool each = job->pn_min_memory & MEM_PER_CPU;
+    uint32_t cpus = job->num_nodes > 0 ? job->num_cpus / job->num_nodes : 0;
 
     if (job->pn_min_memory == NO_VAL64)
         put_text(NULL);
+    else if (each && job->shared != 0) /* it has a part of a node; of a waiting job, nodes are a guess */
+        put_number(memory * (cpus > job->pn_min_cpus ? cpus : job->pn_min_cpus));
     else
-        printf("%llu%s\t", (unsigned long long)(job->pn_min_memory & ~MEM_PER_CPU), each ? "c" : "");
+        printf("%llu%s\t", (unsigned long long)memory, each ? "c" : "");
 }
 
 /* An element has one node: whatever is asked for must be there. */

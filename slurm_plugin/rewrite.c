@@ -306,16 +306,17 @@ static bool has_gpus(const char *list)
     return false;
 }
 
-bool rewrite_shares(slurm_opt_t *options, const struct target *target)
+const char *rewrite_shares(slurm_opt_t *options, const struct target *target)
 {
     char list[1024];
 
     if (!target->share || options_given(options, "exclusive") || options_given(options, "gpus-per-task"))
-        return false;
-    if (options_given(options, "gpus-per-node") || options_given(options, "gpus"))
-        return true;
+        return NULL;
     options_get(options, "gres", list, sizeof(list));
-    return options_given(options, "gres") && has_gpus(list);
+    if (options_given(options, "gpus-per-node") || options_given(options, "gpus") ||
+        (options_given(options, "gres") && has_gpus(list)))
+        return "GPUs";
+    return options_given(options, "cpus-per-task") ? "cores" : NULL;
 }
 
 static bool set_all(slurm_opt_t *options, const struct record *record,
@@ -335,7 +336,7 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
         {"partition", target->partition},
         {"requeue", NULL},
         {"open-mode", "append"},
-        {chosen || rewrite_shares(options, target) ? NULL : "exclusive", "exclusive"},
+        {chosen || rewrite_shares(options, target) != NULL ? NULL : "exclusive", "exclusive"},
         {chosen ? "gres" : NULL, gres}, /* until the plan chooses; srun reads no variable of it */
         {"time-min", "1"},
         {"comment", comment},

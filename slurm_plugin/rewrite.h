@@ -14,7 +14,7 @@
 struct target {
     const char *partition;
     const char *qos; /* empty: whatever the user has */
-    bool share;      /* elements that ask for GPUs have parts of nodes */
+    bool share;      /* elements that ask for GPUs, or for cores, have parts of nodes */
 };
 
 /* The names of the options that are refused whatever they say, each followed by a space. */
@@ -26,8 +26,11 @@ extern const char rewrite_refused_names[];
 /* Whether --array has one task alone, which a trainer can be. */
 bool rewrite_one_task(slurm_opt_t *options, unsigned *task);
 
-/* Whether elements have a part of a node: their GPUs of it, with their cores and memory. */
-bool rewrite_shares(slurm_opt_t *options, const struct target *target);
+/*
+ * What elements have of a node, if they have a part of it: "GPUs", with their cores and memory, or
+ * "cores", with their memory. NULL: they have whole nodes.
+ */
+const char *rewrite_shares(slurm_opt_t *options, const struct target *target);
 
 /* Reads what a submission that may be rewritten says; otherwise false, and `error` says what to
  * write instead, in one line. */

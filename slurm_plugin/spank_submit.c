@@ -201,9 +201,11 @@ static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struc
     if (!site->rewritten_by_filter && !rewrite_submission(options, &request, &target, error))
         refuse(error);
     if (rewrite_read_back(options, &request, &target, record, error)) {
-        if (request.gpus.count == 0 && rewrite_shares(options, &target))
-            slurm_info("bftrainer: its GPUs of each node, other jobs may have the rest; for whole nodes "
-                       "write --exclusive");
+        const char *part = rewrite_shares(options, &target);
+
+        if (request.gpus.count == 0 && part != NULL)
+            slurm_info("bftrainer: its %s of each node, other jobs may have the rest; for whole nodes "
+                       "write --exclusive", part);
         return;
     }
     /* A filter does not touch a submission that will be refused. */

@@ -14,7 +14,7 @@ from bftrainer_slurm.cli.options import count, json_option
 from bftrainer_slurm.cli.side import Side, complete, side_options, the_one
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
-from bftrainer_slurm.reader.sentences import amount, has, number, numbers, reasons, size_of
+from bftrainer_slurm.reader.sentences import amount, has, number, numbers, reasons, size_of, unit_of
 from bftrainer_slurm.words import counted
 
 SCHEMA = 1
@@ -59,7 +59,7 @@ def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
     """Return the known reasons as JSON has them; the schema is in docs/internals/json.md."""
     kept = (
         *("array", "name", "user", "state", "why", "min_nodes", "max_nodes", "sizes", "step"),
-        *("gpus", "gpu_choices", "nodes", "starting"),
+        *("gpus", "cores", "gpu_choices", "nodes", "starting"),
     )
     pool = document["pool"]
     return {
@@ -97,8 +97,7 @@ def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> 
     if not plan:
         return
     yield ""
-    unit = "GPUs" if plan.get("gpus") else "nodes"
-    yield f"{unit:>7}{'brings':>12}{'rescaling':>12}{'worth':>12}"
+    yield f"{unit_of(plan) + 's':>7}{'brings':>12}{'rescaling':>12}{'worth':>12}"
     for size in plan["sizes"]:
         mark = "  <- the plan" if size["nodes"] == plan["nodes"] else ""
         brings = plan["forward_s"] * size["rate"]
@@ -118,7 +117,7 @@ def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> 
 def _of_the_past(trainer: str, back: int, state: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Solve an earlier plan again; return the trainer and the cluster as they were then."""
     from bftrainer_slurm.cli.plan import given_problem
-    from bftrainer_slurm.controller.publish.status import planned_gpus, terms_of
+    from bftrainer_slurm.controller.publish.status import planned_units, terms_of
     from bftrainer_slurm.planner.solver import Planner
 
     problem = given_problem(None, back, state)
@@ -137,8 +136,9 @@ def _of_the_past(trainer: str, back: int, state: Path) -> tuple[dict[str, Any], 
         "min_nodes": own["least"],
         "max_nodes": own["most"],
         "gpus": own["gpus"],
+        "cores": own["cores"],
         "plan": own,
     }
     free = sorted(problem.pool - used)
     pool = {"nodes": len(problem.pool), "used": len(used), "free": free}
-    return one, {"down": None, "pool": pool, "plan": planned_gpus(problem, plan)}
+    return one, {"down": None, "pool": pool, "plan": planned_units(problem, plan)}

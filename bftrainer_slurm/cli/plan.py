@@ -13,7 +13,7 @@ from bftrainer_slurm.cli.options import count, json_option, number
 from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
-from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, gpus_of, settled
+from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, settled, units_of
 from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.sentences import nodes, numbers
 from bftrainer_slurm.words import counted
@@ -112,9 +112,8 @@ def _lines(problem: Problem, found: Plan) -> Iterator[str]:
     used = len(frozenset[str]().union(*found.assignment.values()))
     made = f"{found.status}, {found.solve_s:.3f} s"
     yield f"objective {found.objective:.6g} ({made}), {used} of {nodes(len(problem.pool))} used"
-    if problem.in_parts:
-        has, ours = gpus_of(problem, found)
-        yield f"{ours:,} of {counted(has, 'GPU')} used that no ordinary job has"
+    for unit, (has, ours) in units_of(problem, found).items():
+        yield f"{ours:,} of {counted(has, unit)} used that no ordinary job has"
     if found.bound is not None:
         below = max(0.0, found.bound - found.objective) / abs(found.bound or 1.0)
         yield f"at most {100 * below:.2g} % below the best: no room was found for better counts"

@@ -30,7 +30,7 @@ from bftrainer_slurm.cli.tail import folder_there, last_output
 from bftrainer_slurm.cli.terminal import date, width
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
-from bftrainer_slurm.reader.sentences import duration, numbers
+from bftrainer_slurm.reader.sentences import amount, duration, numbers, unit_of
 from bftrainer_slurm.words import counted, either
 
 SCHEMA = 1
@@ -136,8 +136,8 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "limit", f"{one['start_minutes']} minutes each start on a node (-t), not in all"
     if one.get("node_hours"):
         yield "ends", f"after {one['node_hours']:g} node-hours"
-    if one.get("gpus"):
-        yield "GPUs", f"{_part(one)}; other jobs may have the rest"
+    if (unit := unit_of(one)) != "node":
+        yield f"{unit}s", f"{_part(one)}; other jobs may have the rest"
     yield "nodes", ", ".join(map(shown, one["nodes"])) or "none"
     if one["starting"]:
         yield "starting", ", ".join(map(shown, one["starting"]))
@@ -240,9 +240,9 @@ def _cost(cost: dict[str, Any]) -> str:
 
 
 def _part(one: Mapping[str, Any]) -> str:
-    """Say how many GPUs of its nodes it has, or may have."""
+    """Say how many GPUs or cores of its nodes it has, or may have."""
     if not (choices := one.get("gpu_choices")):
-        return f"{one['gpus']} of each of its nodes"
+        return f"{amount(one, 1)} of each of its nodes"
     every = f"{either(choices)} of each of its nodes, as the plan chooses"
     return f"{every}; {one['gpus']} now" if one["nodes"] or one["starting"] else every
 

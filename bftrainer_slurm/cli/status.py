@@ -22,7 +22,7 @@ from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.controller.state.bad_nodes import mute_sentence
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
-from bftrainer_slurm.reader.sentences import down, gpus_planned, nodes
+from bftrainer_slurm.reader.sentences import down, nodes, units_planned
 from bftrainer_slurm.slurm.gateway import GatewayError
 
 SCHEMA = 1
@@ -129,7 +129,7 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
         why = "'bftrainer explain TRAINER' says why"
         more = f"; {left} idle, but left alone ({why})" if left else ""
         free = f"pool: {nodes(pool['nodes'])} free of ordinary jobs"
-        yield f"{free}, {pool['used']} used by trainers{gpus_planned(document)}{more}"
+        yield f"{free}, {pool['used']} used by trainers{units_planned(document)}{more}"
     if document.get("preempted"):
         yield _preempted(document["preempted"])
 

@@ -145,9 +145,9 @@ class Settings:
     )
     share: bool = _setting(
         False,
-        "Whether trainers that ask for GPUs have parts of nodes, beside other jobs. If it is not "
-        "set: share= of the plugin's line. GPUs, cores and memory must be confined: ask 'bftrainer "
-        "doctor'.",
+        "Whether trainers that ask for GPUs, or for cores by --cpus-per-task, have parts of nodes, "
+        "beside other jobs. If it is not set: share= of the plugin's line. GPUs, cores and memory "
+        "must be confined: ask 'bftrainer doctor'.",
         kept=True,
     )
     operator: bool = _setting(

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import Finding, conf, must, ok
 
-_CONFINED = ("ConstrainDevices", "ConstrainCores", "ConstrainRAMSpace")
+_CONFINED = ("ConstrainCores", "ConstrainRAMSpace")
 
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Look at what shared nodes need; nothing is said where trainers have whole nodes."""
     if not facts.settings.share and facts.option("share") != "yes":
         return
+    gpus = "gpu" in facts.words("GresTypes")
     yield _counted(facts)
-    yield _defaults(facts)
-    yield _confined(facts)
+    yield _defaults(facts, gpus)
+    yield _confined(facts, gpus)
 
 
 def _counted(facts: Facts) -> Finding:
@@ -28,23 +29,29 @@ def _counted(facts: Facts) -> Finding:
     return must("share: memory is counted", said or "nothing is", why, change)
 
 
-def _defaults(facts: Facts) -> Finding:
+def _defaults(facts: Facts, gpus: bool) -> Finding:
     keys = ("DefMemPerCPU", "JobDefaults", "DefMemPerNode")
     values = {key: said for key in keys if (said := facts.value(key)) not in ("", "UNLIMITED")}
-    if "DefMemPerCPU" in values or "DefMemPerGPU" in values.get("JobDefaults", ""):
+    if "DefMemPerCPU" in values or (gpus and "DefMemPerGPU" in values.get("JobDefaults", "")):
         return ok("share: default memory", ", ".join(f"{key}={one}" for key, one in values.items()))
     why = "An element without --mem takes all memory of its node, and nobody fits beside it."
-    return must("share: default memory", "none", why, conf("DefMemPerGPU", "MEGABYTES"))
+    return must(
+        "share: default memory",
+        "none",
+        why,
+        conf(f"DefMemPer{'GPU' if gpus else 'CPU'}", "MEGABYTES"),
+    )
 
 
-def _confined(facts: Facts) -> Finding:
+def _confined(facts: Facts, gpus: bool) -> Finding:
     title = "share: jobs are confined"
-    missing = [key for key in _CONFINED if facts.value(key).lower() != "yes"]
+    keys = (*(["ConstrainDevices"] if gpus else []), *_CONFINED)
+    missing = [key for key in keys if facts.value(key).lower() != "yes"]
     if "task/cgroup" not in facts.words("TaskPlugin"):
-        why = "A training would use its neighbours' GPUs and cores."
+        why = "A training would use its neighbours' cores and memory."
         return must(title, "without task/cgroup", why, conf("TaskPlugin", "task/cgroup"))
     if missing:
         lines = ", ".join(f"{key}=yes" for key in missing)
-        why = "A training would use its neighbours' GPUs, cores or memory."
+        why = "A training would use what its neighbours have."
         return must(title, f"cgroup.conf lacks {lines}", f"{why} Write {lines} into cgroup.conf.")
-    return ok(title, ", ".join(_CONFINED))
+    return ok(title, ", ".join(keys))

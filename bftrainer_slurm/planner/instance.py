@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.model import CORE, GPU, ThroughputCurve
 from bftrainer_slurm.planner.problem import Costs, NodeClass, PlannedTrainer, Problem, Share
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -30,6 +30,7 @@ MAX_SIZES = 100_000  # of a trainer: more than a job array has tasks
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_NODES)]
 Size: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_NODES)]
 Place: TypeAlias = Annotated[int, Meta(ge=-1, le=MAX_NODES)]
+Unit: TypeAlias = Annotated[str, Meta(pattern=f"^({GPU}|{CORE})$")]
 Gpus: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_GPUS)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e100)]  # a sum of products of two is finite
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -76,6 +77,7 @@ class ClassData(Struct, omit_defaults=True, forbid_unknown_fields=True):
     name: Name
     hardware: Annotated[str, Meta(max_length=255)] = ""
     gpus: Gpus = 0
+    unit: Unit = GPU
 
 
 class Instance(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -225,7 +227,7 @@ def _instance(problem: Problem, nodes: Sequence[str], classes: Sequence[str]) ->
         node_trainer=None if problem.in_parts else tuple(has.get(node, -1) for node in nodes),
         trainers=tuple(_trainer_data(one, called, held) for one, held in rows),
         classes=tuple(
-            ClassData(called[one.name], one.hardware, one.gpus) for one in problem.classes
+            ClassData(called[one.name], one.hardware, one.gpus, one.unit) for one in problem.classes
         )
         or None,
         node_class=tuple(part[node] for node in nodes) if problem.classes else None,
@@ -332,7 +334,7 @@ def _classes(instance: Instance, names: Sequence[str]) -> tuple[NodeClass, ...]:
         places = (0,) * len(names)
     parts = _parts("node_class", places or (), names, len(classes))
     return tuple(
-        NodeClass(one.name, part, one.hardware, one.gpus)
+        NodeClass(one.name, part, one.hardware, one.gpus, one.unit)
         for one, part in zip(classes, parts, strict=True)
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.model import GPU, ThroughputCurve
 from bftrainer_slurm.sizes import Sizes
 
 Share: TypeAlias = tuple[int, ...]  # how many elements of each row of the supply
@@ -24,13 +24,15 @@ Share: TypeAlias = tuple[int, ...]  # how many elements of each row of the suppl
 class NodeClass:
     """Nodes of one kind of hardware that the same trainers cannot have.
 
-    If ``gpus`` is not 0, each node has so many, and trainers may have a part of it.
+    If ``gpus`` is not 0, each node has so many, and trainers may have a part of it. If ``unit`` is
+    "core", then cores are meant wherever GPUs of these nodes are named.
     """
 
     name: str
     nodes: frozenset[str]
     hardware: str = ""
     gpus: int = 0
+    unit: str = GPU
 
     def units_of(self, gpus: int) -> int:
         """What an element takes of a node if it asks for so many GPUs; 0: the whole node.
@@ -420,17 +422,22 @@ def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
     return all(used <= row.amount for used, row in zip(taken, rows, strict=True))
 
 
-def gpus_of(problem: Problem, plan: Plan) -> tuple[int, int]:
-    """Return how many GPUs of divided nodes no ordinary job has, and how many trainers get."""
-    has = ours = 0
+def units_of(problem: Problem, plan: Plan) -> dict[str, tuple[int, int]]:
+    """Return how many GPUs of divided nodes no ordinary job has, and how many trainers get.
+
+    By ``NodeClass.unit``, for cores are counted by themselves.
+    """
+    found: dict[str, tuple[int, int]] = {}
     for part in problem.classes:
         if not part.gpus:
             continue
+        has, ours = found.get(part.unit, (0, 0))
         has += sum(problem.units_on(node, part) for node in part.nodes)
         for trainer in problem.trainers:
             nodes = len(plan.assignment[trainer.key] & part.nodes)
             ours += nodes * part.units_of(plan.gpus.get(trainer.key, trainer.gpus))
-    return has, ours
+        found[part.unit] = has, ours
+    return found
 
 
 def _is_amount(number: float) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bftrainer_slurm.model import CORE, GPU
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, settled
@@ -30,18 +31,19 @@ class Size:
 class Reasons:
     """Why a trainer has ``nodes`` in a plan; ``had`` are those that it had before.
 
-    It has ``gpus`` GPUs of each of them; 0 means whole nodes. Of the ``pool`` it may have
-    ``usable`` nodes, and on ``free`` more of them trainers leave it room. ``sizes`` ascend and have
-    0, its bounds, its planned size and the ones beside it. ``better`` is the size that was
-    examined in its place, worth ``gain`` more. ``loss`` is the least that one other trainer would
-    lose by giving up the nodes for it (None if no single trainer can make so much room). ``price``
-    is what a node, or these GPUs of one, is worth to others in the planner's bound.
+    It has ``gpus`` GPUs of each of them, or ``cores``; without either whole nodes. Of the ``pool``
+    it may have ``usable`` nodes, and on ``free`` more of them trainers leave it room. ``sizes``
+    ascend and have 0, its bounds, its planned size and the ones beside it. ``better`` is the size
+    that was examined in its place, worth ``gain`` more. ``loss`` is the least that one other
+    trainer would lose by giving up the nodes for it (None if no single trainer can make so much
+    room). ``price`` is what a node, or this part of one, is worth to others in the planner's bound.
     """
 
     key: str
     had: int
     nodes: int
     gpus: int
+    cores: int
     least: int
     most: int
     limit: Limit
@@ -186,7 +188,8 @@ class _Case:
             key=self._trainer.key,
             had=len(self._trainer.current),
             nodes=self._nodes,
-            gpus=self._trainer.gpus,
+            gpus=self._trainer.gpus if self._unit == GPU else 0,
+            cores=self._trainer.gpus if self._unit == CORE else 0,
             least=self._trainer.min_nodes,
             most=self._trainer.max_nodes,
             limit=limit,
@@ -200,6 +203,12 @@ class _Case:
             loss=loss,
             price=self._market.unit_price * self._may_have.units,
         )
+
+    @property
+    def _unit(self) -> str:
+        """In what it has parts of nodes: no trainer has parts of both kinds."""
+        parts = (one for one in self._problem.classes if one.gpus)
+        return next((one.unit for one in parts if one.name not in self._trainer.barred), GPU)
 
     def _limit(self) -> tuple[Limit, int | None]:
         """Return what keeps it from more nodes, and the size that it would have otherwise."""

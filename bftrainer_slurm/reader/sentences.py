@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bftrainer_slurm.model import CORE, GPU
 from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.words import counted, either
 
@@ -82,10 +83,9 @@ def _loss(one: Mapping[str, Any]) -> list[str]:
 
 def _room(one: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Say if it has parts of nodes, and if it may have fewer nodes than are in the pool."""
-    gpus = plan.get("gpus", 0)
-    if gpus:
+    if unit_of(plan) != "node":
         return [
-            f"It has {_gpus(gpus)} of each of its nodes, and could have so many of "
+            f"It has {size_of(plan, 1)} of each of its nodes, and could have so many of "
             f"{plan['usable']} of the pool's {nodes(plan['pool'])} if no other trainer had any.",
             *_choice(one),
         ]
@@ -113,15 +113,18 @@ def _pool(document: Mapping[str, Any]) -> str:
     left = [f"{count} ({why})" for why, count in document.get("left_alone", {}).items() if count]
     more = f" Idle, but left alone: {', '.join(left)}." if left else ""
     used = f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} without ordinary jobs"
-    return f"{used}{gpus_planned(document)}.{more}"
+    return f"{used}{units_planned(document)}.{more}"
 
 
-def gpus_planned(document: Mapping[str, Any]) -> str:
-    """Say how many GPUs trainers have by the plan, if they share nodes; begins with a comma."""
+def units_planned(document: Mapping[str, Any]) -> str:
+    """Say how many GPUs or cores trainers have by the plan, if they share nodes; after a comma."""
     plan = document.get("plan") or {}
-    if plan.get("gpus") is None:
-        return ""
-    return f", by the plan {plan['used_gpus']:,} of the {_gpus(plan['gpus'])} without ordinary jobs"
+    said = [
+        f"{plan[f'used_{unit.lower()}s']:,} of the {counted(has, unit)}"
+        for unit in (GPU, CORE)
+        if (has := plan.get(f"{unit.lower()}s")) is not None
+    ]
+    return f", by the plan {' and '.join(said)} without ordinary jobs" if said else ""
 
 
 def _barred(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
@@ -183,8 +186,8 @@ def _others(plan: Mapping[str, Any]) -> str:
     others = f"other trainers have {missing} of them"
     if plan["loss"] is None:
         price = number(plan["price"])
-        gpus = plan.get("gpus", 0)
-        worth = f"{_gpus(gpus)} of a node {'is' if gpus == 1 else 'are'}" if gpus else "a node is"
+        of_node = f"{size_of(plan, 1)} of a node {'is' if amount(plan, 1) == 1 else 'are'}"
+        worth = "a node is" if unit_of(plan) == "node" else of_node
         return (
             f"{gain}, but {others}, and no single trainer has so many. To them {worth} worth about "
             f"{price}."
@@ -213,29 +216,30 @@ def numbers(one: Mapping[str, Any]) -> str:
 
 
 def size_of(plan: Mapping[str, Any], count: int) -> str:
-    """Return so many of a plan's nodes in words, as GPUs if a trainer has parts of them."""
-    return (_gpus if plan.get("gpus") else nodes)(amount(plan, count))
+    """Return so many of a plan's nodes in words, as GPUs or cores if it is about parts of them."""
+    return counted(amount(plan, count), unit_of(plan))
 
 
 def amount(plan: Mapping[str, Any], count: int) -> int:
     """Return so many of a plan's nodes as a number of what ``size_of`` names."""
-    return count * (plan.get("gpus") or 1)
+    return count * (plan.get("gpus") or plan.get("cores") or 1)
+
+
+def unit_of(one: Mapping[str, Any]) -> str:
+    """Return in what a trainer or its plan is counted."""
+    return GPU if one.get("gpus") else CORE if one.get("cores") else "node"
 
 
 def has(one: Mapping[str, Any]) -> str:
     """Return what a trainer has: ``3 nodes``, ``6 GPUs on 3 nodes``."""
     count = len(one["nodes"])
-    gpus = f"{_gpus(count * one['gpus'])} on " if one.get("gpus") else ""
-    return f"{gpus}{nodes(count)}"
+    part = "" if unit_of(one) == "node" else f"{size_of(one, count)} on "
+    return f"{part}{nodes(count)}"
 
 
 def nodes(count: int) -> str:
     """Return so many nodes in words."""
     return counted(count, "node")
-
-
-def _gpus(count: int) -> str:
-    return counted(count, "GPU")
 
 
 def duration(seconds: float) -> str:

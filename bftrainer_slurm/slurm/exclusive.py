@@ -23,7 +23,7 @@ _FIELDS = "--Format=ArrayJobID:20,Exclusive:20"
 
 
 class ExclusiveJobs:
-    """Writes into job records whether jobs of GPUs have whole nodes; asks about new jobs only."""
+    """Writes into job records whether jobs have whole nodes; asks about new jobs only."""
 
     def __init__(self, runner: SlurmRunner) -> None:
         self._runner = runner
@@ -42,9 +42,7 @@ class ExclusiveJobs:
         if not self._asks:
             return list(rows)
         arrays = {
-            row.array
-            for row in rows
-            if isinstance(row, JobRow) and "gpu" in row.gres and not element_state(row).over
+            row.array for row in rows if isinstance(row, JobRow) and not element_state(row).over
         }
         self._known = {array: said for array, said in self._known.items() if array in arrays}
         if not arrays <= self._known.keys():

@@ -78,11 +78,12 @@ def tasks_and_gpus(written: Written, choices: Sequence[int] = ()) -> list[str]:
     return [*options, *each, f"--ntasks={tasks or 1}", *shares]
 
 
-def asks_gpus(given: Mapping[str, str]) -> bool:
-    """Whether elements have their GPUs of a node, where the site lets jobs share nodes."""
+def takes_part(given: Mapping[str, str]) -> bool:
+    """Whether elements have their GPUs or cores of a node, where the site lets jobs share nodes."""
     if {"exclusive", "gpus-per-task"} & given.keys():
         return False
-    return bool({"gpus-per-node", "gpus"} & given.keys() or _count(given.get("gres", ""), "gpu"))
+    asked = {"gpus-per-node", "gpus", "cpus-per-task"} & given.keys()
+    return bool(asked or _count(given.get("gres", ""), "gpu"))
 
 
 def _shares_of_gpus(given: Mapping[str, str], tasks: int) -> list[str]:

@@ -82,7 +82,7 @@ _BEHIND = "Nodes required for job are DOWN"  # "... or reserved for jobs in high
 class QueueReader:
     """Makes queues from job records; unchanged parts are the same objects as before.
 
-    If a site lets trainers ``share`` nodes, elements that ask for GPUs have a part of a node.
+    If a site lets trainers ``share`` nodes, elements that do not ask for whole ones have parts.
     """
 
     def __init__(self, share: bool = False) -> None:
@@ -292,10 +292,11 @@ def _trainer(record: TrainerRecord, rows: list[JobRow], share: bool) -> Trainer:
 def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Demands:
     """What any of an array's job records asks for: its owner can change each of them.
 
-    If they ask for different numbers of GPUs, the plan goes by the fewest: then no more are counted
-    on a node than its elements have there. Where the plan chooses, that is what they need at least.
+    If they ask for different parts of nodes, the plan goes by the least: then no more is counted on
+    a node than its elements have there. Where the plan chooses, that is what they need at least.
     """
     gpus = min((_gpus_of_part(row) for row in rows), default=0) if share else 0
+    cores = min((_cores_of_part(row) for row in rows), default=0) if share else 0
     least = [row for row in rows if _gpus_of_part(row) == gpus] if gpus and record.gpus else rows
     return Demands(
         constraints=frozenset(row.constraint for row in rows if row.constraint),
@@ -308,6 +309,7 @@ def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Dema
         partitions=frozenset(record.partitions),
         nodes=expand_users(record.nodes) if record.nodes else frozenset(),
         gpus=gpus,
+        cores=cores,
     )
 
 
@@ -316,6 +318,11 @@ def _gpus_of_part(row: JobRow) -> int:
     if row.shared != "OK":
         return 0
     return read_resources("", (), gres_of_job(row.gres)).gpus
+
+
+def _cores_of_part(row: JobRow) -> int:
+    """How many cores an element takes of its node if it has a part of one, and asks for no GPUs."""
+    return 0 if _gpus_of_part(row) else _cpus_of_part(row)
 
 
 def _cpus_of_part(row: JobRow) -> int:
@@ -376,6 +383,7 @@ def _elements(row: JobRow, below: int, share: bool) -> Iterable[Element]:
             job_id=row.job_id if state is ElementState.RUNNING else None,
             gpus=gpus,
             cpus=int(row.cpus) if row.cpus.isdecimal() else 0,
+            cores=_cores_of_part(row) if share else 0,
         )
 
 

@@ -31,7 +31,8 @@ def read_resources(memory: str, cpus: tuple[str, ...], gres: str) -> Resources:
 def read_used(text: str) -> dict[str, Resources]:
     """Return what jobs have of each node, as ``scontrol --details --oneliner show node`` tells it.
 
-    Only operators write free texts about a node. The first field of a name counts.
+    Only operators write free texts about a node. The first field of a name counts. GresUsed is left
+    out where a node has no GRES.
     """
     found: dict[str, Resources] = {}
     for line in text.splitlines():
@@ -41,8 +42,9 @@ def read_used(text: str) -> dict[str, Resources]:
             if equals:
                 fields.setdefault(key, value)
         memory, cpus = fields.get("AllocMem", ""), fields.get("CPUAlloc", "")
-        if "NodeName" in fields and "GresUsed" in fields and memory and cpus:
-            found[fields["NodeName"]] = read_resources(memory, (cpus,), fields["GresUsed"])
+        gres = fields.get("GresUsed", "" if fields.get("Gres") == "(null)" else None)
+        if "NodeName" in fields and gres is not None and memory and cpus:
+            found[fields["NodeName"]] = read_resources(memory, (cpus,), gres)
     return found
 
 

@@ -27,7 +27,7 @@ from bftrainer_slurm.slurm.directives import (
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.node_counts import node_counts, told
 from bftrainer_slurm.slurm.nodelists import expand_users
-from bftrainer_slurm.slurm.per_node import Written, asks_gpus, tasks_and_gpus
+from bftrainer_slurm.slurm.per_node import Written, takes_part, tasks_and_gpus
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.user_array import files_of_task, only_task
 from bftrainer_slurm.spec import (
@@ -112,7 +112,7 @@ def compose(
         time: a time limit as sbatch takes it.
         site_partition: where the site's controller runs trainers; None if only the owner's own
             controller shall run this one.
-        share: whether elements that ask for GPUs have parts of nodes there.
+        share: whether elements that ask for GPUs, or for cores, have parts of nodes there.
 
     Raises:
         SubmissionError: in one line, with the remedy.
@@ -179,7 +179,7 @@ def compose(
             f"--partition={partition}",
             "--requeue",
             "--open-mode=append",
-            *([] if record.gpus or (share and asks_gpus(given)) else ["--exclusive"]),
+            *([] if record.gpus or (share and takes_part(given)) else ["--exclusive"]),
             "--time-min=1",
             f"--comment={comment}",
         ),

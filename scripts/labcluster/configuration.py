@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_CORES_PER_GPU, _MEMORY_MB_PER_GPU = 2, 1000
+_CORES_PER_GPU, _MEMORY_MB_PER_CORE = 2, 500
 
 
 def _said(default: Any, words: str) -> Any:
@@ -30,7 +30,8 @@ class Options:
     linuxproc: bool = _said(False, "without cgroups, where they may be")
     configless: bool = _said(False, "slurmds ask for their slurm.conf")
     gpus: int = _said(0, "how many a node, with two cores and 1000 MB each; jobs share nodes")
-    share: bool = _said(False, "with our plugin: trainers that ask for GPUs have parts of nodes")
+    cpus: int = _said(0, "how many cores a node, with 500 MB each; jobs share nodes")
+    share: bool = _said(False, "with our plugin: trainers that ask for GPUs or cores have parts")
     backup: bool = _said(False, "slurmctld on c1, its backup on c2")
 
 
@@ -88,8 +89,9 @@ def slurm_conf(
     if options.auth_slurm:  # its key is in slurm.key, beside slurm.conf
         lines |= {"AuthType": "auth/slurm", "CredType": "auth/slurm"}
         del lines["AuthInfo"]
-    if options.gpus:
-        lines |= _sharing(options.gpus)
+    cpus = options.cpus or max(2, _CORES_PER_GPU * options.gpus)
+    if options.gpus or options.cpus:
+        lines |= _sharing(options.gpus, cpus)
     if options.backup:
         lines["SlurmctldTimeout"] = "20"
         lines["SlurmctldPidFile"] = "/run/slurm/slurmctld.pid"  # each host's own
@@ -99,7 +101,6 @@ def slurm_conf(
     lines |= dict(line.split("=", 1) for line in options.conf)
     text = [f"{key}={value}" for key, value in lines.items()]
     text += [f"SlurmctldHost={other}" for other in others]
-    cpus = max(2, _CORES_PER_GPU * options.gpus)
     text += [
         f"NodeName=n{number} NodeHostname={host} NodeAddr={address} Port={port} CPUs={cpus}"
         for number, (port, address) in enumerate(zip(ports[1:], addresses, strict=True), start=1)
@@ -113,17 +114,20 @@ def slurm_conf(
     return "\n".join(text) + "\n"
 
 
-def _sharing(gpus: int) -> dict[str, str]:
-    """Return the lines by which jobs share nodes of so many GPUs, each with its part of a node."""
-    memory_mb = _MEMORY_MB_PER_GPU * gpus
-    return {
-        "GresTypes": "gpu",
+def _sharing(gpus: int, cpus: int) -> dict[str, str]:
+    """Return the lines by which jobs share nodes of so many GPUs and cores."""
+    gres = f" Gres=gpu:a100:{gpus}" if gpus else ""
+    lines = {
         "SelectTypeParameters": "CR_Core_Memory",
-        "DefCpuPerGPU": f"{_CORES_PER_GPU}",
-        "DefMemPerGPU": f"{_MEMORY_MB_PER_GPU}",
-        "DefMemPerCPU": f"{_MEMORY_MB_PER_GPU // _CORES_PER_GPU}",
-        "NodeName": f"DEFAULT Gres=gpu:a100:{gpus} RealMemory={memory_mb}",
+        "DefMemPerCPU": f"{_MEMORY_MB_PER_CORE}",
+        "NodeName": f"DEFAULT{gres} RealMemory={_MEMORY_MB_PER_CORE * cpus}",
     }
+    of_gpus = {
+        "GresTypes": "gpu",
+        "DefCpuPerGPU": f"{_CORES_PER_GPU}",
+        "DefMemPerGPU": f"{_CORES_PER_GPU * _MEMORY_MB_PER_CORE}",
+    }
+    return lines | of_gpus if gpus else lines
 
 
 def gres_conf(gpus: Sequence[Path]) -> str:

@@ -193,11 +193,11 @@ def test_the_plan_chooses_how_many_gpus_an_element_has_and_it_keeps_them() -> No
     controller = controlled(slurm, [((1, 2, 4), 2)])
     turns(slurm, controller)
     (one,) = controller.registry.views
-    assert (one.gpus, one.places) == (1, {Place("n1", ARRAY)})
+    assert (one.units, one.places) == (1, {Place("n1", ARRAY)})
     slurm.ordinary_gpus["n2"] = 0
     turns(slurm, controller)
     (one,) = controller.registry.views
-    assert (one.gpus, len(one.placed)) == (1, 2), "one number for all of its nodes"
+    assert (one.units, len(one.placed)) == (1, 2), "one number for all of its nodes"
     slurm.start_job_("n1", 1)
     slurm.start_job_("n2", 8)
     turns(slurm, controller)
@@ -205,7 +205,7 @@ def test_the_plan_chooses_how_many_gpus_an_element_has_and_it_keeps_them() -> No
     slurm.ordinary_gpus.clear()
     turns(slurm, controller)
     (one,) = controller.registry.views
-    assert (one.gpus, len(one.placed)) == (4, 2), "who has no node chooses anew"
+    assert (one.units, len(one.placed)) == (4, 2), "who has no node chooses anew"
 
 
 def test_a_trainer_has_one_element_on_a_node_at_most() -> None:

@@ -9,6 +9,7 @@ from tests.doctor.made import LINE, of, site
 
 SHARES = f"{LINE} share=yes"
 GOOD = {
+    "GresTypes": "gpu",
     "SelectTypeParameters": "CR_CORE_MEMORY",
     "DefMemPerCPU": "4000",
     "TaskPlugin": "task/cgroup,task/affinity",
@@ -27,12 +28,20 @@ def test_a_site_that_keeps_jobs_apart_is_right() -> None:
     assert [one.level for one in found] == [Level.OK] * 3
 
 
+def test_without_gpus_only_cores_and_memory_are_to_be_confined() -> None:
+    cores = GOOD | {"GresTypes": "(null)", "ConstrainDevices": "no"}
+    found = [one for one in of(site(SHARES, **cores), *Level) if one.check.startswith("share")]
+    assert [one.level for one in found] == [Level.OK] * 3
+
+
 @pytest.mark.parametrize(
     ("values", "check", "said"),
     [
         ({"SelectTypeParameters": "CR_CPU"}, "memory is counted", "CR_Core_Memory"),
         ({"DefMemPerCPU": "UNLIMITED"}, "default memory", "DefMemPerGPU"),
         ({"TaskPlugin": "task/affinity"}, "confined", "task/cgroup"),
+        ({"DefMemPerCPU": "UNLIMITED", "GresTypes": ""}, "default memory", "DefMemPerCPU"),
+        ({"ConstrainCores": "no", "GresTypes": ""}, "confined", "ConstrainCores=yes"),
         ({"ConstrainDevices": "no"}, "confined", "ConstrainDevices=yes"),
         ({"ConstrainRAMSpace": "(null)"}, "confined", "ConstrainRAMSpace=yes"),
     ],

@@ -12,7 +12,7 @@ import pytest
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.instance import anonymous, document_of, parse, problem_of
 from bftrainer_slurm.planner.packing import is_packed, pack
-from bftrainer_slurm.planner.problem import NodeClass, PlannedTrainer, Problem, Row, gpus_of
+from bftrainer_slurm.planner.problem import NodeClass, PlannedTrainer, Problem, Row, units_of
 from bftrainer_slurm.planner.solver import Planner
 from tests.planner.problems import planned
 
@@ -109,7 +109,7 @@ def test_a_trainer_chooses_its_size_one_for_all_of_its_nodes(planner: Planner) -
         found = planner.plan(problem)
         assert (found.gpus, len(found.assignment["a"])) == ({"a": gpus}, nodes)
         assert found.status == "optimal"
-        assert gpus_of(problem, found) == (12, gpus * nodes)
+        assert units_of(problem, found) == {"GPU": (12, gpus * nodes)}
 
 
 def test_a_trainer_keeps_its_size_while_it_has_nodes(planner: Planner) -> None:

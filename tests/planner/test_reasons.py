@@ -17,8 +17,8 @@ from bftrainer_slurm.planner.problem import (
     Plan,
     PlannedTrainer,
     Problem,
-    gpus_of,
     settled,
+    units_of,
     value,
 )
 from bftrainer_slurm.planner.reasons import Reasons, reasons_of
@@ -153,7 +153,7 @@ def test_on_shared_nodes_the_reasons_count_what_the_plan_can_give(
 ) -> None:
     plan = planner.plan(asked)
     classes = {node: part for part in asked.all_classes() for node in part.nodes}
-    has, ours = gpus_of(asked, plan)
+    has, ours = units_of(asked, plan).get("GPU", (0, 0))
     assert 0 <= ours <= has
     asked = settled(asked, [plan.gpus.get(one.key, one.gpus) for one in asked.trainers])
     for trainer in asked.trainers:

@@ -58,10 +58,10 @@ def test_newer_slurms_are_asked(version: str) -> None:
     assert shared(ExclusiveJobs(Printing(version=version)), JOBS[:1]) == ["OK"]
 
 
-def test_nothing_is_asked_without_jobs_of_gpus() -> None:
+def test_nothing_is_asked_without_jobs_that_wait_or_run() -> None:
     runner = Printing()
     over = replace(JOBS[0], state="COMPLETED")
-    rows = [ORDINARY, over, "unreadable"]
+    rows = [over, "unreadable"]
     assert ExclusiveJobs(runner).told(rows) == rows
     assert runner.asked == []
 

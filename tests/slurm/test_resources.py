@@ -106,25 +106,31 @@ def test_a_text_of_an_operator_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gres", "alike"),
+    ("gres", "unit"),
     [
-        ("gpu:8", True),
-        ("gpu:a100:8(S:0-1)", True),
-        ("gpu:a100:4,gpu:a100:4", True),
-        ("gpu:a100:4,gpu:h100:4", False),
-        ("gpu:1g.5gb:7", False),
-        ("gpu:a100_3g.20gb:2", False),
-        ("gpu:a100:2,mps:200", False),
-        ("gpu:a100:2,shard:8", False),
-        ("gpu:0", False),
-        ("fpga:2", False),
-        ("", False),
+        ("gpu:8", "GPU"),
+        ("gpu:a100:8(S:0-1)", "GPU"),
+        ("gpu:a100:4,gpu:a100:4", "GPU"),
+        ("gpu:a100:4,gpu:h100:4", None),
+        ("gpu:1g.5gb:7", None),
+        ("gpu:a100_3g.20gb:2", None),
+        ("gpu:a100:2,mps:200", None),
+        ("gpu:a100:2,shard:8", None),
+        ("gpu:0", "core"),
+        ("fpga:2", "core"),
+        ("", "core"),
     ],
 )
-def test_gpus_are_given_out_one_by_one_where_they_are_alike_and_whole(
-    gres: str, alike: bool
+def test_gpus_are_given_out_one_by_one_where_they_are_alike_and_whole_and_cores_without_gpus(
+    gres: str, unit: str | None
 ) -> None:
-    assert divided(read_resources("", (), gres)) is alike
+    assert divided(read_resources("", ("8",), gres)) == unit
+
+
+def test_a_node_without_gres_says_nothing_of_those_in_use() -> None:
+    """As 22.05.8 prints it; of a node with GRES it must say."""
+    line = "NodeName=n1 CPUAlloc=6 Gres=(null) AllocMem=3100\n"
+    assert read_used(line) == {"n1": Resources(3100, 6)}
 
 
 def test_what_is_not_known_to_be_free_is_not_given_out() -> None:

@@ -436,12 +436,15 @@ def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
         (["--gpus=8"], True),
         (["--gres=gpu:a100:2"], True),
         (["--gres=fpga:2"], False),
+        (["--cpus-per-task=2"], True),
+        (["-c2", "--exclusive"], False),
+        (["-c2", "--gpus-per-task=1"], False),
         (["--gpus-per-node=2", "--exclusive"], False),
         (["--gpus-per-node=2", "--gpus-per-task=1"], False),
         ([], False),
     ],
 )
-def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
+def test_who_asks_for_gpus_or_cores_has_a_part_of_a_node_where_the_site_shares_nodes(
     options: list[str], part: bool
 ) -> None:
     def exclusive(share: bool) -> bool:

@@ -100,10 +100,11 @@ def test_submitted_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
         (["--gres=gpu:a100:2"], True),
         (["--gpus-per-node=2", "--exclusive"], False),
         (["--gpus-per-task=1"], False),
-        (["--cpus-per-task=2"], False),
+        (["--cpus-per-task=2"], True),
+        (["-c2", "--exclusive"], False),
     ],
 )
-def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
+def test_who_asks_for_gpus_or_cores_has_a_part_of_a_node_where_the_site_shares_nodes(
     plugin_lab: Lab, way: str, options: list[str], part: bool
 ) -> None:
     done = submit(plugin_lab, {"arguments": ["--bftrainer", "-N1-2", *options]})

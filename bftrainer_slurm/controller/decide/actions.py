@@ -98,11 +98,11 @@ def array_of(action: Action) -> int:
 class Wanted:
     """Nodes for jobs that no pass has judged: ``idle`` ones, and those that trainers ``leave``.
 
-    Where jobs share nodes, it is ``gpus`` of each node instead, and ``elements`` that leave; of
+    Where jobs share nodes, it is ``units`` of each node instead, and ``elements`` that leave; of
     the nodes without ordinary jobs, the ``idle`` ones then have no other elements.
     """
 
     idle: frozenset[str] = frozenset()
     leave: frozenset[str] = frozenset()
-    gpus: Mapping[str, int] = field(default_factory=dict)
+    units: Mapping[str, int] = field(default_factory=dict)
     elements: frozenset[ElementId] = frozenset()

@@ -18,7 +18,7 @@ from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.trainer_state import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Demands, ElementState, nodes_of
+from bftrainer_slurm.model import CORE, GPU, Demands, ElementState, nodes_of
 from bftrainer_slurm.spec import TrainerRecord
 
 
@@ -64,6 +64,11 @@ _CANNOT_TRAIN = (
     *(ElementState.CANCELLED, ElementState.LOST),
 )
 
+# Why nobody has so many GPUs, or cores, of a node.
+_UNDIVIDED = {
+    GPU: "it has no GPUs, or they are not given out one by one",
+    CORE: "it has GPUs, and its cores go with them",
+}
 _SHOWN = 60  # characters of a list of nodes
 
 
@@ -207,16 +212,16 @@ def _beside_others(
     snapshot: Snapshot,
 ) -> Iterator[Bar]:
     """Yield the nodes that a trainer cannot have as other jobs have a part of them, or could."""
-    shared, asks = snapshot.shared, demands.resources
-    if not demands.gpus:
+    shared, asks, unit = snapshot.shared, demands.resources, demands.unit
+    if not demands.units:
         if taken := frozenset(shared) - snapshot.in_holes - own:
             yield Bar("other jobs have a part of it", taken, array)
         return
-    whole = snapshot.all_nodes - shared.keys() - own
-    yield Bar("it has no GPUs, or they are not given out one by one", whole, array)
+    parts = {node for node, one in shared.items() if one.unit == unit}
+    yield Bar(_UNDIVIDED[unit], snapshot.all_nodes - parts - own, array)
     full = frozenset(
         node
-        for node in shared.keys() - everybodys
+        for node in parts - everybodys
         if shared[node].cpus < asks.cpus or shared[node].memory_mb < asks.memory_mb
     )
     yield Bar("other jobs leave it too few cores or too little memory", full, array)

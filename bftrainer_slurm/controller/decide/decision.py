@@ -146,11 +146,11 @@ class Decider:
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         moves: list[Action] = []
         unused = set(decision.free)  # first by those who leave their nodes again at once
-        room = Room(replace(picture, kept_gpus=draft.picture.kept_gpus), off)
+        room = Room(replace(picture, kept_units=draft.picture.kept_units), off)
         for view in everybody:
             with self.errors.of(view.array):
                 free = unused
-                if view.trainer.demands.gpus and view.finishing:
+                if view.trainer.demands.units and view.finishing:
                     fewest = min(view.choices, default=0)
                     free = set(room.places(view, snapshot.shared, fewest).values())
                 last = complete(view, free, snapshot)
@@ -161,7 +161,7 @@ class Decider:
 
             def move(view: TrainerView) -> list[Action]:
                 free: Mapping[str, Place] = nodes
-                if view.trainer.demands.gpus:
+                if view.trainer.demands.units:
                     key = str(view.array)
                     gpus = gpus_to_take(view, made.plan)
                     free = room.places(view, made.plan.assignment.get(key, ()), gpus)
@@ -180,7 +180,7 @@ class Decider:
         states: dict[int, TrainerState] = {}
         for view in picture.views:
             nodes = late_nodes(view, snapshot, self.settings)
-            if nodes and view.trainer.demands.gpus:  # others may still fit beside who is there
+            if nodes and view.trainer.demands.units:  # others may still fit beside who is there
                 states[view.array] = refuse(view.state, nodes, until_s)
             else:
                 late += nodes
@@ -258,7 +258,7 @@ class Decider:
         """Empty the nodes that ordinary jobs shall find idle."""
         picture = draft.picture
         want = wanted(picture)
-        draft.picture = replace(picture, kept=want.idle, kept_gpus=want.gpus)
+        draft.picture = replace(picture, kept=want.idle, kept_units=want.units)
         if picture.now_s >= picture.forecast.due_s - picture.lead_s:
             why = "an ordinary job is expected there"
             draft.end(self._of_each(picture.views, partial(leave, nodes=want.leave, why=why)))

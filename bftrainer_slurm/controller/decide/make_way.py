@@ -45,7 +45,7 @@ def make_way(jobs: Sequence[WaitingJob], picture: Picture) -> Wanted:
 
 
 class _Packing:
-    """Gives one job after the other its part. A node without GPUs to share counts as one GPU."""
+    """Gives one job after the other its part. A node that is not divided counts as one GPU."""
 
     def __init__(self, picture: Picture) -> None:
         snapshot = picture.snapshot
@@ -86,7 +86,7 @@ class _Packing:
     def _without_elements(self, node: str) -> Part:
         shared = self._shared.get(node)
         if shared is not None:
-            return Part(shared.free, shared.free_cpus)
+            return Part(shared.free_gpus, shared.free_cpus)
         return Part(int(node in self._holes), cpus_of(self._table[node][1]))
 
     def _part(self, part: Part, node: str) -> Part:
@@ -110,13 +110,15 @@ class _Packing:
         # Who starts on an idle node may want all of it: it is left alone until the job is there.
         used = {node for start in starts for node in start.nodes}
         idle = frozenset(node for node in used if node in self._holes and not self._held.get(node))
-        return Wanted(idle=idle, gpus=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
+        return Wanted(idle=idle, units=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
 
     def _kept(self, job: WaitingJob, node: str) -> int:
-        """How many GPUs no trainer may have; for a job of processors those that go with them."""
+        """What no trainer may have: GPUs, for a job of processors those with them; or cores."""
         needs = self._needs(job, node)
         if needs.gpus:
             return needs.gpus
+        if not self._size[node]:  # divided by cores
+            return min(needs.cpus, self._free[node].cpus)
         with_them = -(-needs.cpus * self._size[node] // cpus_of(self._table[node][1]))
         return max(0, min(with_them, self._free[node].gpus))
 

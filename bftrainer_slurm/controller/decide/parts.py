@@ -1,4 +1,7 @@
-"""Parts of nodes: how many GPUs the plan may give out, and what is left as elements start. Pure."""
+"""Parts of nodes: what the plan may give out, and what is left as elements start. Pure.
+
+All is counted in units: the GPUs of a node, or its cores if it has none.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.phases import OCCUPIES
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementId, Place, Resources, nodes_of
+from bftrainer_slurm.model import CORE, GPU, ElementId, Place, Resources, nodes_of
 
 
 def offered(
@@ -22,7 +25,7 @@ def offered(
     whole: frozenset[str],
     off: Container[str],
 ) -> dict[str, int]:
-    """Return how many GPUs of each shared node the ``planned`` trainers may have together.
+    """Return how many units of each shared node the ``planned`` trainers may have together.
 
     ``whole`` are idle nodes that trainers may have for themselves. Nobody may start on nodes
     ``off``; there, trainers keep what they have.
@@ -34,29 +37,31 @@ def offered(
     theirs = {view.array for view in planned}
     held, kept, memory_mb = Counter[str](), Counter[str](), dict[str, float]()
     for view in picture.views:
-        for node, gpus in _held(view, snapshot):
-            kept[node] += gpus if view.array not in theirs else 0
+        for node, units in _held(view, snapshot):
+            kept[node] += units if view.array not in theirs else 0
             mine_mb = view.trainer.demands.resources.memory_mb
             memory_mb[node] = memory_mb.get(node, 0.0) + mine_mb
         for place in view.places if view.array in theirs else ():
-            held[place.node] += view.gpus or _all(place.node, snapshot)
-    least = _least(planned, snapshot)
+            held[place.node] += view.units or _all(place.node, snapshot)
+    least = {unit: _least(planned, snapshot, unit) for unit in (GPU, CORE)}
     out: dict[str, int] = {}
     for node, one in snapshot.shared.items():
         idle = node in snapshot.in_holes and not held[node] and not kept[node]
         grows = node in snapshot.in_service and (node in whole if idle else node not in off)
-        usable = _usable(one, memory_mb.get(node, 0.0), least)
-        left = usable - kept[node] - picture.kept_gpus.get(node, 0)
+        usable = _usable(one, memory_mb.get(node, 0.0), least[one.unit])
+        left = usable - kept[node] - picture.kept_units.get(node, 0)
         free = max(held[node], left if grows else 0)
         if free:
             out[node] = free
-    _reserve(out, held, picture.reserve_gpus)
+    _reserve(out, held, picture)
     return out
 
 
-def _reserve(out: dict[str, int], held: Mapping[str, int], gpus: int) -> None:
-    """Take the reserve from what nobody has, on few nodes."""
-    for node in sorted(out, key=lambda one: (held.get(one, 0) - out[one], one)):
+def _reserve(out: dict[str, int], held: Mapping[str, int], picture: Picture) -> None:
+    """Take the reserve of GPUs from what nobody has, on few nodes."""
+    gpus, shared = picture.reserve_gpus, picture.snapshot.shared
+    having = (node for node in out if shared[node].gpus)
+    for node in sorted(having, key=lambda one: (held.get(one, 0) - out[one], one)):
         cut = min(gpus, out[node] - held.get(node, 0))
         gpus -= cut
         out[node] -= cut
@@ -69,16 +74,16 @@ def refill_gpus(picture: Picture) -> list[Shrink]:
 
     No trainer goes below its least size for that. First go those on the nodes with most free GPUs.
     """
-    snapshot, taken = picture.snapshot, Counter[str](picture.kept_gpus)
+    snapshot, taken = picture.snapshot, Counter[str](picture.kept_units)
     held: dict[str, dict[ElementId, int]] = {}
     for view in picture.views:
-        has = view.trainer.element_gpus
+        has = view.trainer.element_units
         for id_, place in view.placed.items():
             taken[place.node] += has.get(id_, 0) or _all(place.node, snapshot)
         for id_, place in view.running().items():
             if place.trainer:
                 held.setdefault(place.node, {})[id_] = has.get(id_, 0)
-    nodes = (one for one in snapshot.shared if one in snapshot.in_service)
+    nodes = (one for one, has in snapshot.shared.items() if has.gpus and one in snapshot.in_service)
     free = {node: max(0, snapshot.shared[node].free - taken[node]) for node in nodes}
     missing = picture.reserve_gpus - sum(free.values())
     going = (
@@ -90,21 +95,21 @@ def refill_gpus(picture: Picture) -> list[Shrink]:
 
 
 def _usable(one: SharedNode, memory_mb: float, least: Resources) -> int:
-    """How many GPUs elements can use there, as they take processors and memory with each.
+    """How many units elements can use there, as they take processors and memory with each.
 
-    ``memory_mb`` is what elements have there, ``least`` what any of them takes with a GPU.
+    ``memory_mb`` is what elements have there, ``least`` what any of them takes with a unit.
     """
-    by_memory = (one.memory_mb + memory_mb) / least.memory_mb if least.memory_mb else one.gpus
+    by_memory = (one.memory_mb + memory_mb) / least.memory_mb if least.memory_mb else one.units
     return min(one.free, one.free_cpus // max(1, least.cpus), int(by_memory))
 
 
-def _least(planned: Iterable[TrainerView], snapshot: Snapshot) -> Resources:
-    """The least that an element of any of these takes with each GPU: more fit no node together."""
-    asked = [(asks_of(one, snapshot), one.trainer.demands.gpus) for one in planned]
-    parts = [(asks, gpus) for asks, gpus in asked if gpus]
+def _least(planned: Iterable[TrainerView], snapshot: Snapshot, unit: str) -> Resources:
+    """The least that an element of any of these takes with a unit: more fit no node together."""
+    asked = [(asks_of(one, snapshot), one.trainer.demands) for one in planned]
+    parts = [(asks, of.units) for asks, of in asked if of.units and of.unit == unit]
     return Resources(
-        min((asks.memory_mb / gpus for asks, gpus in parts), default=0.0),
-        min((asks.cpus // gpus for asks, gpus in parts), default=0),
+        min((asks.memory_mb / units for asks, units in parts), default=0.0),
+        min((asks.cpus // units for asks, units in parts), default=0),
     )
 
 
@@ -116,17 +121,17 @@ def asks_of(view: TrainerView, snapshot: Snapshot) -> Resources:
 
 
 def _held(view: TrainerView, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
-    """Yield the nodes that a trainer's elements have, or start on, and how many GPUs of each."""
-    gpus = view.trainer.element_gpus
+    """Yield the nodes that a trainer's elements have, or start on, and how much of each."""
+    units = view.trainer.element_units
     nodes = {id_: place.node for id_, place in view.placed.items()}
     nodes |= {id_: one.node for id_, one in view.within(*OCCUPIES) if one.node is not None}
     for id_, node in nodes.items():
-        yield node, gpus.get(id_, 0) or _all(node, snapshot)
+        yield node, units.get(id_, 0) or _all(node, snapshot)
 
 
 def _all(node: str, snapshot: Snapshot) -> int:
     one = snapshot.shared.get(node)
-    return 0 if one is None else one.gpus
+    return 0 if one is None else one.units
 
 
 class Room:
@@ -139,17 +144,17 @@ class Room:
             for name, one in picture.snapshot.shared.items()
             if name not in off and name in picture.snapshot.in_service
         }
-        self._taken, self._cpus = Counter[str](picture.kept_gpus), Counter[str]()
+        self._taken, self._cpus = Counter[str](picture.kept_units), Counter[str]()
         self._memory_mb = dict.fromkeys(self._nodes, 0.0)
         if not self._nodes:
             return
         for view in picture.views:
-            for node, gpus in _held(view, picture.snapshot):
-                self._taken[node] += gpus
+            for node, units in _held(view, picture.snapshot):
+                self._taken[node] += units
             occupies = set(view.ids(*OCCUPIES))
             for id_, place in view.placed.items():
                 if id_ not in occupies and place.trainer:  # it has not started yet
-                    gpus = view.gpus if view.choices else 0
+                    gpus = view.units if view.choices else 0
                     self._take(place.node, 0, self._asks(view, gpus))
 
     def places(self, view: TrainerView, nodes: Iterable[str], gpus: int = 0) -> dict[str, Place]:
@@ -157,7 +162,7 @@ class Room:
 
         Elements take so many ``gpus``, or as many as each asks for.
         """
-        asked = view.trainer.element_gpus
+        asked = view.trainer.element_units
         takes = dict.fromkeys(asked, gpus) if gpus else asked
         found: dict[str, Place] = {}
         asks = self._asks(view, gpus)
@@ -174,11 +179,11 @@ class Room:
         self,
         view: TrainerView,
         nodes: Iterable[str],
-        gpus: dict[ElementId, int],
+        units: dict[ElementId, int],
         asks: Resources,
     ) -> list[str]:
         own = nodes_of(view.places)
-        most = max((gpus.get(id_, 0) for id_ in view.spare), default=0)
+        most = max((units.get(id_, 0) for id_ in view.spare), default=0)
         return [
             node
             for node in sorted(nodes)
@@ -189,7 +194,7 @@ class Room:
             and asks.memory_mb <= one.memory_mb - self._memory_mb[node]
         ]
 
-    def _take(self, node: str, gpus: int, asks: Resources) -> None:
-        self._taken[node] += gpus
+    def _take(self, node: str, units: int, asks: Resources) -> None:
+        self._taken[node] += units
         self._cpus[node] += asks.cpus
         self._memory_mb[node] = self._memory_mb.get(node, 0.0) + asks.memory_mb

@@ -16,7 +16,7 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Place, ThroughputCurve, nodes_of
+from bftrainer_slurm.model import GPU, Place, ThroughputCurve, nodes_of
 from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
 from bftrainer_slurm.planner.problem import (
@@ -28,6 +28,7 @@ from bftrainer_slurm.planner.problem import (
     Problem,
 )
 from bftrainer_slurm.sizes import ANY
+from bftrainer_slurm.words import counted
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +65,9 @@ def problem_of(
     pool = free.union(*(view.places for view in chosen))
     parts = offered(picture, chosen, nodes_of(free), off)
     names = frozenset(place.name for place in pool) | parts.keys()
-    gpus = {node: max(picture.snapshot.shared[node].gpus, count) for node, count in parts.items()}
-    classes = _classes(names, hardware, _barred(chosen, eligible, names), gpus)
+    shared = picture.snapshot.shared
+    units = {node: (max(shared[node].units, has), shared[node].unit) for node, has in parts.items()}
+    classes = _classes(names, hardware, _barred(chosen, eligible, names), units)
     trainers = tuple(
         _planned_trainer(view, estimate, curve, picture, classes)
         for view, estimate, curve in zip(chosen, estimates, curves, strict=True)
@@ -105,23 +107,23 @@ def _classes(
     pool: frozenset[str],
     hardware: Mapping[str, str],
     barred: Mapping[int, frozenset[str]],
-    gpus: Mapping[str, int],
+    units: Mapping[str, tuple[int, str]],
 ) -> dict[NodeClass, tuple[int, ...]]:
-    """Split the pool by hardware, GPUs to share, and the trainers that cannot have a node."""
-    parts: dict[tuple[str, tuple[int, ...], int], set[str]] = {}
-    for node in pool if hardware or barred or gpus else ():
+    """Split the pool by hardware, what is to share, and the trainers that cannot have a node."""
+    parts: dict[tuple[str, tuple[int, ...], tuple[int, str]], set[str]] = {}
+    for node in pool if hardware or barred or units else ():
         kept_out = tuple(array for array, out in barred.items() if node in out)
         kind = hardware.get(node, "")
-        parts.setdefault((kind, kept_out, gpus.get(node, 0)), set()).add(node)
+        parts.setdefault((kind, kept_out, units.get(node, (0, GPU))), set()).add(node)
     return {
-        NodeClass(_class_name(kind, kept_out, count), frozenset(names), kind, count): kept_out
-        for (kind, kept_out, count), names in sorted(parts.items())
+        NodeClass(_class_name(kind, kept_out, of), frozenset(names), kind, *of): kept_out
+        for (kind, kept_out, of), names in sorted(parts.items())
     }
 
 
-def _class_name(kind: str, kept_out: Iterable[int], gpus: int) -> str:
+def _class_name(kind: str, kept_out: Iterable[int], units: tuple[int, str]) -> str:
     name = kind or "other"
-    return " not ".join([f"{name} of {gpus} GPUs" if gpus else name, *map(str, kept_out)])
+    return " not ".join([f"{name} of {counted(*units)}" if units[0] else name, *map(str, kept_out)])
 
 
 def _facts(view: TrainerView, estimate: Estimate, now_s: float) -> Facts:
@@ -154,7 +156,7 @@ def _planned_trainer(
     if sizes:
         least, most = sizes[0], sizes[-1]
     # Its owner may have given elements another number.
-    choices = tuple(sorted({*view.choices, view.gpus} - {0})) if view.choices else ()
+    choices = tuple(sorted({*view.choices, view.units} - {0})) if view.choices else ()
     return PlannedTrainer(
         key=str(view.array),
         min_nodes=least,
@@ -168,7 +170,7 @@ def _planned_trainer(
         loss_s=estimate.loss_s,
         barred=frozenset(one.name for one, out in classes.items() if view.array in out),
         sizes=sizes,
-        gpus=view.gpus,
+        gpus=view.units,
         choices=choices,
     )
 

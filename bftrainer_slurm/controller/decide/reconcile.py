@@ -72,7 +72,7 @@ def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Ac
     """Hold pending elements that should be held; each for one reason."""
     released = dict(view.within(Phase.RELEASED))
     why = dict.fromkeys(_late(view, snapshot, settings), "it has not started")
-    taken = set(view.surplus).union(_without_gpus(view, snapshot))
+    taken = set(view.surplus).union(_without_room(view, snapshot))
     why |= dict.fromkeys(released.keys() & taken, "its node is taken")
     vain = (id_ for id_, record in released.items() if waits_in_vain(record.reason))
     why |= dict.fromkeys(vain, "Slurm does not start it there")
@@ -86,15 +86,15 @@ def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Ac
     ]
 
 
-def _without_gpus(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
-    """Return the elements for whose part ordinary jobs have left too few GPUs of the node."""
-    gpus = view.trainer.element_gpus
+def _without_room(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
+    """Return the elements for whose part ordinary jobs have left too little of the node."""
+    units = view.trainer.element_units
     return [
         id_
         for id_, place in view.placed.items()
         if place.trainer
         and (one := snapshot.shared.get(place.node)) is not None
-        and one.free < gpus.get(id_, 0)
+        and one.free < units.get(id_, 0)
     ]
 
 
@@ -161,7 +161,7 @@ def gpus_to_take(view: TrainerView, plan: Plan) -> int:
 
     Those that it has stay as they are, and all are alike.
     """
-    return (view.gpus or plan.gpus.get(str(view.array), 0)) if view.choices else 0
+    return (view.units or plan.gpus.get(str(view.array), 0)) if view.choices else 0
 
 
 def towards(

@@ -1,4 +1,4 @@
-"""What nodes that jobs share have to give: GPUs that no ordinary job has. Pure."""
+"""What nodes that jobs share have to give: GPUs or cores that no ordinary job has. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bftrainer_slurm.model import (
+    CORE,
+    GPU,
     Configuration,
     ElementState,
     Node,
@@ -23,21 +25,32 @@ _MIG = re.compile(r"\dg\.\d+gb")
 
 @dataclass(frozen=True, slots=True)
 class SharedNode:
-    """A node that jobs share: it has ``gpus``, and ordinary jobs have none of ``free`` of them.
+    """A node that jobs share: of its ``units``, GPUs or cores, ordinary jobs leave ``free`` ones.
 
     ``cpus`` and ``memory_mb`` are what no job has, ours included; ``free_cpus`` is what no ordinary
     job has.
     """
 
-    gpus: int
+    units: int
     free: int
     cpus: int
     memory_mb: float
     free_cpus: int = 0
+    unit: str = GPU
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it has."""
+        return self.units if self.unit == GPU else 0
+
+    @property
+    def free_gpus(self) -> int:
+        """How many GPUs no ordinary job has."""
+        return self.free if self.unit == GPU else 0
 
 
 def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str, SharedNode]:
-    """Return the nodes whose GPUs can be given out one by one, by name.
+    """Return the nodes whose GPUs, or cores if there are none, can be given out one by one.
 
     ``ours`` are the trainers as they were when the nodes were read: what their elements have is not
     in use by ordinary jobs.
@@ -48,39 +61,38 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
             if one.node and one.state in _THERE:
                 own[one.node] += one.gpus
                 cpus[one.node] += one.cpus
-                if not one.gpus:
+                if not one.units:
                     alone.add(one.node)
     found = {}
     for node in nodes:
         has = node.resources
-        if has is None or not divided(has):
+        if has is None or not (unit := divided(has)):
             continue
         mine = has.gpus if node.name in alone else own[node.name]
         used = node.used or Resources(has.memory_mb, has.cpus, has.gres)
         others = max(0, used.gpus - mine)
+        free_cpus = max(0, has.cpus - max(0, used.cpus - cpus[node.name]))
         found[node.name] = SharedNode(
-            has.gpus,
-            max(0, has.gpus - others),
+            has.gpus or has.cpus,
+            max(0, has.gpus - others) if has.gpus else free_cpus,
             max(0, has.cpus - used.cpus),
             max(0.0, has.memory_mb - used.memory_mb),
-            max(0, has.cpus - max(0, used.cpus - cpus[node.name])),
+            free_cpus,
+            unit,
         )
     return found
 
 
-def divided(has: Resources) -> bool:
-    """Whether the GPUs of a node are all alike, and are given out whole.
+def divided(has: Resources) -> str | None:
+    """Into what a node is divided: its GPUs if they are alike and given out whole, or its cores.
 
     MIG, MPS and shards are left alone: NCCL does not work across them.
     """
     names = {name for name, count in has.gres if count}
     types = {name.partition(":")[2] for name in names if name.startswith("gpu:")} - {""}
-    return (
-        has.gpus > 0
-        and not names & _PARTS_OF_GPUS
-        and len(types) <= 1
-        and not any(map(_MIG.search, types))
-    )
+    if names & _PARTS_OF_GPUS or len(types) > 1 or any(map(_MIG.search, types)):
+        return None
+    return GPU if has.gpus else CORE if has.cpus else None
 
 
 def cpus_of(node: Node) -> int:

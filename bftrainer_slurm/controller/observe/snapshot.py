@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, shared_nodes
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, cpus_of, shared_nodes
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
@@ -201,9 +201,14 @@ def read(
 
 
 def _of_single_nodes(snapshot: Snapshot) -> Queue:
-    """Take jobs that ask for more GPUs than a node has (``--gpus``) as asking for whole nodes."""
-    queue, most = snapshot.queue, max((one.gpus for one in snapshot.shared.values()), default=0)
-    waiting = (replace(job, gpus=0, cpus=0) if job.gpus > most else job for job in queue.waiting)
+    """Take jobs that ask for more than a node has (``--gpus``) as asking for whole nodes."""
+    queue, shared = snapshot.queue, snapshot.shared
+    gpus = max((one.gpus for one in shared.values()), default=0)
+    cpus = max((cpus_of(node) for node in snapshot.nodes if node.name in shared), default=0)
+    waiting = (
+        replace(job, gpus=0, cpus=0) if job.gpus > gpus or job.cpus > cpus else job
+        for job in queue.waiting
+    )
     return replace(queue, waiting=tuple(waiting))
 
 

@@ -22,7 +22,7 @@ from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import summary
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, nodes_of
-from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of
+from bftrainer_slurm.planner.problem import Plan, Problem, units_of
 from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.sizes import why_kept
 from bftrainer_slurm.spec import TrainerRecord
@@ -66,7 +66,8 @@ def trainer_status(
         "notice": _kept(view, now_s) or _failing(failing) or _suspended(view) or notice,
         "error": (failing.text if failing else error) or None,
         **_asked(trainer.record),
-        "gpus": view.gpus or trainer.demands.gpus,
+        "gpus": 0 if trainer.demands.cores else view.units or trainer.demands.gpus,
+        "cores": trainer.demands.cores,
         "submit_s": view.submit_s,
         "nodes": sorted(running),
         "starting": sorted(nodes_of(view.places) - running.keys()),
@@ -153,15 +154,16 @@ def _plan(problem: Problem, plan: Plan) -> dict[str, Any]:
     """Return what users see of the plan as a whole."""
     reason = {"reason": plan.reason} if plan.reason else {}
     about = {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
-    return about | reason | planned_gpus(problem, plan)
+    return about | reason | planned_units(problem, plan)
 
 
-def planned_gpus(problem: Problem, plan: Plan) -> dict[str, int]:
-    """Return how many GPUs no ordinary job has, and trainers get; nothing without shared nodes."""
-    if not problem.in_parts:
-        return {}
-    has, ours = gpus_of(problem, plan)
-    return {"gpus": has, "used_gpus": ours}
+def planned_units(problem: Problem, plan: Plan) -> dict[str, int]:
+    """Return how many GPUs, and cores, no ordinary job has, and trainers get of shared nodes."""
+    found: dict[str, int] = {}
+    for unit, (has, ours) in units_of(problem, plan).items():
+        name = f"{unit.lower()}s"
+        found |= {name: has, f"used_{name}": ours}
+    return found
 
 
 def barred(bars: Iterable[Bar], now_s: float) -> dict[int | None, list[dict[str, Any]]]:

@@ -190,7 +190,7 @@ def parts_without(
         (node, part)
         for node, one in snapshot.shared.items()
         if node in snapshot.in_service and node not in ours
-        for part in (*range(1, one.free + 1), *(-cpus for cpus in _doubled(one.free_cpus)))
+        for part in (*range(1, one.free_gpus + 1), *(-cpus for cpus in _doubled(one.free_cpus)))
     )
 
 

@@ -102,7 +102,7 @@ class Picture:
 
     ``bad`` bars nodes where something went wrong; ``out_of_reach`` are nodes of trainers that
     cannot be handled; ``taken`` those that Slurm took from elements for a job that has not started
-    yet; ``kept`` those that ordinary jobs shall find idle; of shared nodes, ``kept_gpus`` are what
+    yet; ``kept`` those that ordinary jobs shall find idle; of shared nodes, ``kept_units`` are what
     they shall find free. For holes it tells since when each is there, how long it will last, and
     how far ahead to plan. ``reserve`` is how many nodes to keep idle for future ordinary jobs, and
     ``reserve_gpus`` how many GPUs of shared nodes to keep free; ``forecast`` is what Slurm's
@@ -122,7 +122,7 @@ class Picture:
     lead_s: float = LEAD_S
     taken: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
-    kept_gpus: Mapping[str, int] = field(default_factory=dict)
+    kept_units: Mapping[str, int] = field(default_factory=dict)
     reserve_gpus: int = 0
 
     @property

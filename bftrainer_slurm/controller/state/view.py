@@ -52,20 +52,20 @@ class TrainerView:
         return self.trainer.record.gpus if self.trainer.demands.gpus else ()
 
     @property
-    def gpus(self) -> int:
-        """How many GPUs its elements take of their nodes, 0 if they have them for themselves.
+    def units(self) -> int:
+        """How much its elements take of their nodes, 0 if they have them for themselves.
 
         It is 0, too, as long as none has a place and the plan is to choose.
         """
         if not self.choices:
-            return self.trainer.demands.gpus
-        has = self.trainer.element_gpus
+            return self.trainer.demands.units
+        has = self.trainer.element_units
         return min((has.get(id_, 0) for id_ in self.placed), default=0)
 
     @property
     def size_of_node(self) -> int:
         """How far along its curve a node is: 1, or its GPUs there if the plan chooses them."""
-        return self.gpus if self.choices else 1
+        return self.units if self.choices else 1
 
     @property
     def above_least(self) -> int:

@@ -284,11 +284,11 @@ function reasonsOf({reasons, status}) {
   if (!reasons) return [];
   const plan = status.plan, parts = [el("h3", {}, "Why it has as many nodes as it has"), ...reasons.map((text) => el("p", {}, text))];
   if (plan) {
-    const gpus = plan.gpus || 0;
-    const rows = plan.sizes.map((size) => [`${size.nodes * (gpus || 1)}${size.nodes === plan.nodes ? " (the plan)" : ""}`,
+    const part = plan.gpus || plan.cores || 0, unit = plan.cores ? "cores" : "GPUs";
+    const rows = plan.sizes.map((size) => [`${size.nodes * (part || 1)}${size.nodes === plan.nodes ? " (the plan)" : ""}`,
       number(plan.forward_s * size.rate, 1), number(-size.rescale || 0, 1), number(size.worth, 1)]);
     parts.push(table(`What sizes are worth, in units of the objective times seconds, over ${plan.forward_s} s; ` +
-      `${gpus ? `its ${gpus} GPUs of a node are` : "a node is"} worth ${number(plan.price, 1)} to others`, [gpus ? "GPUs" : "Nodes", ["Brings"], ["Rescaling"], ["Worth"]], rows));
+      `${part ? `its ${part} ${unit} of a node are` : "a node is"} worth ${number(plan.price, 1)} to others`, [part ? unit : "Nodes", ["Brings"], ["Rescaling"], ["Worth"]], rows));
   }
   return parts;
 }

@@ -77,12 +77,12 @@ def asked(jobs: Sequence[WaitingJob], *views: TrainerView, **more: object) -> Wa
 
 def test_a_job_gets_the_gpus_that_are_free_on_the_first_node() -> None:
     found = asked([job(1, 2)], trainer(5, 4, "n1"), busy={"n1": 2})
-    assert found == Wanted(gpus={"n1": 2})
+    assert found == Wanted(units={"n1": 2})
 
 
 def test_an_element_leaves_for_what_is_missing() -> None:
     found = asked([job(1, 2)], trainer(5, 4, "n1"), trainer(6, 1, "n1"), busy={"n1": 3})
-    assert (found.gpus, found.elements) == ({"n1": 2}, {ElementId(5, 0)})
+    assert (found.units, found.elements) == ({"n1": 2}, {ElementId(5, 0)})
 
 
 def test_the_smallest_that_alone_gives_enough_leaves_else_the_largest_first() -> None:
@@ -104,7 +104,7 @@ def test_trainers_do_not_scatter_ordinary_jobs() -> None:
     """Without trainers the first job would be on n1, and the second one would find n2 empty."""
     mine = trainer(5, 4, "n1"), trainer(6, 2, "n3")
     found = asked([job(1, 1), job(2, 8)], *mine, busy={"n1": 4, "n2": 0})
-    assert (found.gpus, found.elements) == ({"n1": 1, "n2": 8}, {ElementId(5, 0)})
+    assert (found.units, found.elements) == ({"n1": 1, "n2": 8}, {ElementId(5, 0)})
     assert found.idle == {"n2"}
 
 
@@ -118,26 +118,26 @@ def test_a_job_for_which_no_node_has_enough_gets_nothing() -> None:
 
 
 def test_each_task_of_an_array_and_each_node_of_a_job_has_its_own() -> None:
-    assert asked([job(1, 4, count=3)]).gpus == {"n1": 8, "n2": 4}
-    assert asked([job(1, 4, nodes=2)]).gpus == {"n1": 4, "n2": 4}
+    assert asked([job(1, 4, count=3)]).units == {"n1": 8, "n2": 4}
+    assert asked([job(1, 4, nodes=2)]).units == {"n1": 4, "n2": 4}
 
 
 def test_a_job_that_may_need_whole_nodes_gets_those_without_ordinary_jobs() -> None:
     found = asked([job(1, 0)], trainer(5, 2, "n2"), busy={"n1": 1})
-    assert (found.gpus, found.elements) == ({"n2": 8}, {ElementId(5, 0)})
+    assert (found.units, found.elements) == ({"n2": 8}, {ElementId(5, 0)})
     alone = trainer(5, 0, "n2")
     assert asked([job(1, 1)], alone, busy={"n1": 8}).elements == {ElementId(5, 0)}
 
 
 def test_who_leaves_already_is_not_told_twice() -> None:
     leaving = trainer(5, 8, "n1", elements={0: ElementRecord(Phase.LEAVING, NOW_S, "n1")})
-    assert asked([job(1, 8)], leaving) == Wanted(frozenset({"n1"}), gpus={"n1": 8})
+    assert asked([job(1, 8)], leaving) == Wanted(frozenset({"n1"}), units={"n1": 8})
 
 
 def test_nobody_reaches_into_a_planned_start_of_whole_nodes_or_a_reservation() -> None:
     first = job(1, 8, 4, priority=9, expected_start_s=NOW_S + 600, expected_nodes=NAMES)
     busy = {"n1": 1}
-    assert asked([first, job(2, 1, minutes=5)], busy=busy).gpus == {"n1": 1}
+    assert asked([first, job(2, 1, minutes=5)], busy=busy).units == {"n1": 1}
     assert asked([first, job(2, 1, minutes=20)], busy=busy) == Wanted()
     soon = Reservation("maintenance", NOW_S + 600, NOW_S + 9000, NAMES)
     assert asked([job(2, 1, minutes=20)], reservations=(soon,)) == Wanted()
@@ -147,7 +147,7 @@ def test_a_planned_start_of_a_part_claims_its_node() -> None:
     """A pass plans with whole nodes: the rest of the node is for what ends before."""
     first = job(1, 8, priority=9, expected_start_s=NOW_S + 600, expected_nodes=("n3",))
     full = {"n1": 8, "n2": 8, "n3": 1, "n4": 8}
-    assert asked([first, job(2, 1, minutes=5)], busy=full).gpus == {"n3": 1}
+    assert asked([first, job(2, 1, minutes=5)], busy=full).units == {"n3": 1}
     assert asked([first, job(2, 1, minutes=20)], busy=full) == Wanted()
 
 
@@ -157,7 +157,7 @@ def test_a_job_of_processors_finds_them_free() -> None:
     for cpus, gone in ((4, {6}), (8, {5}), (12, {5, 6})):
         found = asked([job(1, 0, cpus=cpus)], *mine)
         assert {one.array for one in found.elements} == gone
-        assert found.gpus == {"n1": cpus // CPUS}
+        assert found.units == {"n1": cpus // CPUS}
     full = dict.fromkeys(NAMES[:3], 8)
     assert not asked([job(1, 0, cpus=1)], trainer(5, 4, "n4"), busy=full).elements
     assert asked([job(1, 0, cpus=17)], *mine) == Wanted()
@@ -172,7 +172,7 @@ def test_what_a_start_that_is_planned_in_a_moment_needs_is_freed() -> None:
 def test_trainers_do_not_grow_into_what_is_kept() -> None:
     mine = trainer(5, 2, "n1")
     before = seen([], mine, busy={"n1": 4})
-    kept = replace(before, kept_gpus={"n1": 2})
+    kept = replace(before, kept_units={"n1": 2})
     plans = [offered(one, [mine], frozenset(), ()).get("n1") for one in (before, kept)]
     assert plans == [4, 2]
     other = trainer(6, 2, "n3")
@@ -220,7 +220,7 @@ def test_a_reserve_of_gpus_is_kept_on_few_nodes_and_refilled_down_to_the_least_s
     assert leave(6) == []
     assert leave(7) == [ElementId(6, 1)]
     assert leave(20) == [ElementId(6, 1), ElementId(6, 2)]  # each trainer keeps one
-    kept = replace(with_reserve(6), kept_gpus={"n2": 2})  # a job comes for two of them
+    kept = replace(with_reserve(6), kept_units={"n2": 2})  # a job comes for two of them
     assert [end.elements for end in refill_gpus(kept)] == [(ElementId(6, 2),)]
 
 
@@ -298,7 +298,7 @@ def test_room_that_is_made_for_one_job_does_not_draw_another_one_to_it() -> None
 def test_a_job_that_says_its_tasks_goes_to_the_fewest_nodes_not_to_the_fewest_processors() -> None:
     """Seen on 22.05.8 with ``-n1``: then all nodes count alike, by what the job takes."""
     busy = {"n1": 4, "n2": 8, "n3": 7, "n4": 6}
-    found = [asked([job(1, 1, tasks_said=said)], busy=busy).gpus for said in (False, True)]
+    found = [asked([job(1, 1, tasks_said=said)], busy=busy).units for said in (False, True)]
     assert found == [{"n3": 1}, {"n1": 1}]
 
 
@@ -341,5 +341,5 @@ def test_what_jobs_are_to_find_is_free_once_elements_have_left(
     free = {name: GPUS - count for name, count in busy.items()}
     jobs = [job(number, *ask) for number, ask in enumerate(asks, 1)]
     found, idle, gone = beside(jobs, fill(free, sizes), busy)
-    assert all(found.gpus.get(name, 0) <= idle[name] + gone[name] for name in NAMES)
+    assert all(found.units.get(name, 0) <= idle[name] + gone[name] for name in NAMES)
     assert found.elements or idle == idle + gone
