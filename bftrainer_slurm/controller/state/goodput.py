@@ -9,7 +9,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from bftrainer_slurm.controller.observe.reports import NO_REPORT, Report
 
@@ -267,6 +267,9 @@ def goodput(
     }
 
 
+Row: TypeAlias = tuple[int, float, float | None, str | None]  # task, start_s, end_s, how
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
     """A summary of one trainer so far. ``node_s`` counts finished stays only.
@@ -280,11 +283,57 @@ class Tally:
     node_s: float = 0.0
     had: Served = field(default_factory=Served)
 
-    @classmethod
-    def of(cls, stays: Iterable[tuple[float, float | None, str | None]]) -> Self:
-        """Return the summary of these stays: when each began and ended (Unix s), and how."""
-        known = list(stays)
+
+class Stays:
+    """One trainer's stays; ``tally`` is of all of them.
+
+    They are summed up as they come: a trainer may have had a million, and no turn reads them again.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        known = list(rows)
         ways = Counter(how for *_, how in known)
-        node_s = sum(end_s - start_s for start_s, end_s, _ in known if end_s is not None)
-        had = served((start_s, end_s) for start_s, end_s, _ in known)
-        return cls(len(known), ways["shrank"], ways["reclaimed"], node_s, had)
+        node_s = sum(end_s - start_s for _, start_s, end_s, _ in known if end_s is not None)
+        had = served((start_s, end_s) for _, start_s, end_s, _ in known)
+        self.tally = Tally(len(known), ways["shrank"], ways["reclaimed"], node_s, had)
+        self._open_s = {task: start_s for task, start_s, end_s, _ in known if end_s is None}
+        self._last_begin_s = max((start_s for _, start_s, *_ in known), default=-math.inf)
+
+    def begin(self, task: int, start_s: float) -> bool:
+        """Add a stay; return whether it could be: not if it begins before others are over."""
+        tally, had = self.tally, self.tally.had
+        if task in self._open_s or start_s < (had.open_s or 0.0):
+            return False
+        if had.open_s is None and start_s <= (had.last_s or 0.0):  # perhaps without a gap
+            return False
+        self._open_s[task] = start_s
+        self._last_begin_s = max(self._last_begin_s, start_s)
+        if had.open_s is None:
+            first_s = start_s if had.first_s is None else had.first_s
+            had = replace(had, open_s=start_s, first_s=first_s)
+        self.tally = replace(tally, grew=tally.grew + 1, had=had)
+        return True
+
+    def end(self, task: int, end_s: float, how: str) -> bool:
+        """End a stay; return whether it could be: not if it has not begun, or ended before another.
+
+        Another one that began after this end may have begun after a gap.
+        """
+        start_s, tally, had = self._open_s.pop(task, None), self.tally, self.tally.had
+        if start_s is None or had.open_s is None:
+            return False
+        end_s = max(start_s, end_s)
+        if end_s < self._last_begin_s:
+            return False
+        last_s = end_s if had.last_s is None else max(had.last_s, end_s)
+        had = replace(had, last_s=last_s)
+        if not self._open_s and had.open_s is not None:
+            had = replace(had, seconds=had.seconds + last_s - had.open_s, open_s=None)
+        self.tally = replace(
+            tally,
+            shrank=tally.shrank + (how == "shrank"),
+            reclaimed=tally.reclaimed + (how == "reclaimed"),
+            node_s=tally.node_s + end_s - start_s,
+            had=had,
+        )
+        return True

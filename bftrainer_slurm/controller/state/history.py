@@ -23,7 +23,7 @@ from bftrainer_slurm.controller.state.database import (
     newest,
     put,
 )
-from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Tally, Work
+from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Stays, Tally, Work
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with
 from bftrainer_slurm.controller.state.statistics import LATE_S, Counts, Inventory, Preemption
@@ -70,7 +70,7 @@ class History:
         self.inventory = Inventory(self.database)
         self.news = threading.Event()
         self._in_file = path != ":memory:"
-        self._tallies: dict[int, Tally] = {}  # until another stay begins or ends
+        self._stays: dict[int, Stays] = {}
         self._ended: dict[int, str] = {}  # the file may not have it yet
         self._preemptions: list[Preemption] | None = None  # as read last
 
@@ -82,14 +82,18 @@ class History:
     def begin_stay(self, element: ElementId, node: str, time_s: float) -> None:
         """Note that an element runs on a node."""
         self.counts.started += 1
-        self._tallies.pop(element.array, None)
+        stays = self._stays.get(element.array)
+        if stays is not None and not stays.begin(element.task, time_s):
+            del self._stays[element.array]
         begin = "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)"
         self.database.write((begin, (element.array, element.task, node, time_s)))
 
     def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
         """Note that an element has ended."""
         self.counts.ended[how] += 1
-        self._tallies.pop(element.array, None)
+        stays = self._stays.get(element.array)
+        if stays is not None and not stays.end(element.task, time_s, how):
+            del self._stays[element.array]
         end = (
             "UPDATE stays SET end_s = max(start_s, ?), how = ? "
             "WHERE array = ? AND task = ? AND end_s IS NULL"
@@ -125,13 +129,14 @@ class History:
 
     def tally(self, array: int) -> Tally:
         """Return the sums of one trainer's stays."""
-        known = self._tallies.get(array)
-        if known is None:
-            query = "SELECT start_s, end_s, how FROM stays WHERE array = ?"
-            known = Tally.of(self.database.read(query, array))
-            if self.trouble is None:  # else the file may not have all
-                self._tallies[array] = known
-        return known
+        if (known := self._stays.get(array)) is not None:
+            return known.tally
+        query = "SELECT task, start_s, end_s, how FROM stays WHERE array = ?"
+        rows = self.database.read(query, array)
+        if self.trouble is not None and not rows:
+            return Tally()  # perhaps it cannot be read
+        self._stays[array] = Stays(rows)
+        return self._stays[array].tally
 
     def set_work(self, array: int, work: Work) -> None:
         """Note the sum of a trainer's reports."""
@@ -253,7 +258,7 @@ class History:
 
     def end_unseen(self) -> None:
         """End what was open when this host worked last, at an unknown time: others worked since."""
-        self._tallies.clear()
+        self._stays.clear()
         self.database.write(
             ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
@@ -266,13 +271,13 @@ class History:
             (f"DELETE FROM {table} WHERE array = ?", (array,)) for table in tables_with("array")
         )
         self.database.write(*these)
-        self._tallies.pop(array, None)
+        self._stays.pop(array, None)
         self._ended.pop(array, None)
 
     def forget_old(self, now_s: float, living: Iterable[int] = ()) -> None:
         """Drop data older than 90 days, except those about ``living`` trainers (array ids)."""
         self.database.write(*old(now_s, living))
-        self._tallies.clear()
+        self._stays.clear()
         self._preemptions = None
 
     def close(self) -> None:

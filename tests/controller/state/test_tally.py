@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bftrainer_slurm.controller.state.goodput import Stays
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import ARRAY
@@ -44,16 +43,16 @@ def test_they_are_those_of_the_file_in_any_order(
         again.close()
 
 
-def test_they_are_read_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    history, queries = History(":memory:"), list[str]()
-    read = history.database.read
-
-    def noted(query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        queries.append(query)
-        return read(query, *parameters)
-
-    monkeypatch.setattr(history.database, "read", noted)
-    history.begin_stay(ElementId(ARRAY, 0), "n1", 100.0)
-    assert [history.tally(ARRAY).grew for _ in range(3)] == [1, 1, 1]
-    history.begin_stay(ElementId(ARRAY, 1), "n2", 120.0)
-    assert (history.tally(ARRAY).grew, len(queries)) == (2, 2)
+def test_in_their_order_they_are_summed_up_without_another_reading() -> None:
+    stays = Stays([(0, 100.0, 110.0, "shrank")])
+    done = [
+        stays.begin(0, 120.0),
+        stays.begin(1, 125.0),
+        stays.end(0, 130.0, "reclaimed"),
+        stays.end(1, 140.0, "ended"),
+        stays.begin(2, 150.0),
+    ]
+    rows = [(0, 100.0, 110.0, "shrank"), (0, 120.0, 130.0, "reclaimed")]
+    rows += [(1, 125.0, 140.0, "ended")]
+    assert all(done)
+    assert stays.tally == Stays([*rows, (2, 150.0, None, None)]).tally
