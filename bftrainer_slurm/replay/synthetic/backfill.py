@@ -11,7 +11,7 @@ import heapq
 import math
 from abc import ABC, abstractmethod
 from bisect import insort
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,24 +22,13 @@ INTERVAL_S = 30.0  # from one pass of backfill to the next, Slurm's own bf_inter
 _DEPTH = 500  # waiting jobs that are looked at, as Slurm's bf_max_job_test
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """From ``time_s`` on, the first waiting job was expected to start at ``start_s``."""
-
-    time_s: float
-    start_s: float  # infinite: no job waits
-    job: int = -1
-    nodes: int = 0
-
-
 @dataclass(slots=True)
 class Timetable:
-    """Start times of jobs (NaN: not started), their nodes, and the first job's expected starts."""
+    """Start times of jobs (NaN: not started), and their nodes."""
 
     start_s: NDArray[np.float64]
     held: list[NDArray[np.int32]]
     backfilled: NDArray[np.bool_]
-    reservations: list[Reservation] = field(default_factory=list)
 
 
 def schedule(jobs: Jobs, nodes: int, until_s: float, interval_s: float = INTERVAL_S) -> Timetable:
@@ -111,20 +100,14 @@ class _Cluster(Scheduler):
         self._limits.remove((latest_s, job))
 
     def start_jobs(self, now_s: float, backfill: bool) -> None:
-        """Start all jobs that may start now, and note the reservation of the first that may not."""
+        """Start all jobs that may start now."""
         fitting = 0
         while fitting < len(self.waiting) and self._size[self.waiting[fitting]] <= self._free:
             self._start(self.waiting[fitting], now_s)
             fitting += 1
         del self.waiting[:fitting]
-        if not self.waiting:
-            self._note(Reservation(now_s, math.inf))
-            return
-        first = self.waiting[0]
-        expected_s, extra = self._reserve(first)
-        self._note(Reservation(now_s, expected_s, first, self._size[first]))
-        if backfill:
-            self._backfill(now_s, expected_s, extra)
+        if backfill and self.waiting:
+            self._backfill(now_s, *self._reserve(self.waiting[0]))
 
     def _reserve(self, job: int) -> tuple[float, int]:
         """Return when the job can start at the latest, and how many nodes it leaves free then."""
@@ -160,11 +143,3 @@ class _Cluster(Scheduler):
         self.timetable.held[job] = held
         heapq.heappush(self.ends, (now_s + self._run_s[job], job))
         insort(self._limits, (now_s + self._limit_s[job], job))
-
-    def _note(self, reservation: Reservation) -> None:
-        noted = self.timetable.reservations
-        if not noted or (noted[-1].start_s, noted[-1].job) != (
-            reservation.start_s,
-            reservation.job,
-        ):
-            noted.append(reservation)
