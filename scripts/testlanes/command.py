@@ -50,6 +50,7 @@ _AGENTS = tuple(
 _TRAINING = "slurm and torch and not chaos and not load"
 _UNITS = "not slurm and not torch and not chaos and not load and not frameworks"
 _CONTROLLER = "tests/controller"  # has half of both
+_SITE = "tests/controller/test_site.py"  # of those on a cluster it waits as long as all others
 _PLANNER = tuple(
     f"tests/{name}" for name in ("planner", "planner_bench", "reader", "replay", "scale_bench")
 )
@@ -59,7 +60,8 @@ _PLANNER = tuple(
 # Each test is in one of the lanes of this host, and in no other one; 'make frameworks' has 15
 # minutes more on a cluster.
 LANES = (
-    _here("controller", _TRAINING, _CONTROLLER),
+    _here("site", _TRAINING, _SITE),
+    _here("controller", _TRAINING, _CONTROLLER, without=(_SITE,)),
     _here("agents", _TORCH, *_AGENTS),
     _newer("forky-training", "forky", "torch"),
     _newer("forky", "forky", "not torch"),
