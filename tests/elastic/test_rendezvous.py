@@ -342,6 +342,7 @@ def test_under_stock_c10d_a_script_that_begins_again_is_seen(
     assert "has begun at step 0 again" in log.read_text()
 
 
+@pytest.mark.once
 @pytest.mark.skipif(
     not torch_private.has_libuv(), reason="torchrun's own c10d needs a torch with libuv"
 )
