@@ -40,7 +40,7 @@ exit CODE
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with started_site(nodes=3) as running:
+    with started_site(nodes=2) as running:
         yield running
 
 
@@ -102,20 +102,20 @@ def once(site: Site, nodes: str, code: int = 0, script: str = SCRIPT) -> Iterato
 def test_it_runs_once_and_again_where_its_node_is_reclaimed_while_others_train_on(
     site: Site,
 ) -> None:
-    with once(site, "1-3") as trainer:
-        trainer.wait_for_world(3)
+    with once(site, "1-2") as trainer:
+        trainer.wait_for_world(2)
         for kind in ("begun", "prepared", "successor"):
             assert len(trainer.notes(kind)) == 1, kind
         since_s = time.monotonic()
         trainer.reclaim(trainer.head())
-        trainer.wait_for_world(2, since_s=since_s)
+        trainer.wait_for_world(1, since_s=since_s)
         site.controller.keeper.kill()  # its controller starts another one
-        again = trainer.wait_for_world(3, since_s=since_s)
+        again = trainer.wait_for_world(2, since_s=since_s)
         assert len(trainer.notes("begun")) == 1
         assert again.number > trainer.steps()[0].number  # nobody has removed the checkpoint
         trainer.stop("one")
         wait_until(lambda: len(trainer.notes("begun")) == 2, PATIENCE_S)
-        trainer.wait_for_world(3, "two")
+        trainer.wait_for_world(2, "two")
         assert trainer.notes("one") == [f"one 0 {trainer.head()}"]
         assert max(step.time_s for step in trainer.steps()) < trainer.steps("two")[0].time_s
         trainer.stop("two")
