@@ -6,6 +6,7 @@ Frozen values with no behaviour except their own arithmetic. No I/O, and no form
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -29,6 +30,9 @@ class NodeState(Enum):
     def in_service(self) -> bool:
         """Whether jobs can start there, now or later."""
         return self in (NodeState.IDLE, NodeState.BUSY)
+
+
+MIG = re.compile(r"\dg\.\d+gb")  # the type of a slice of a GPU: NCCL does not join slices
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Re
         "min": lambda value: _nodes_wanted("min", value),
         "sizes": _sizes,
         "step": lambda value: _nodes_wanted("step", value),
-        "gpus": _gpus,
+        "gpus": parse_gpus,
         "rendezvous": _rendezvous,
         "resume": _resume,
         "batch": _batch,
@@ -224,7 +224,7 @@ def parse_comment(comment: str) -> TrainerRecord:
         "nodes": read_node_list,
         "sizes": _sizes,
         "step": _count,
-        "gpus": _gpus,
+        "gpus": parse_gpus,
         "task": _task,
         "id": _id,
     }
@@ -366,7 +366,12 @@ def _ascending(value: str) -> tuple[int, ...]:
     return counts if good else ()
 
 
-def _gpus(value: str) -> tuple[int, ...]:
+def parse_gpus(value: str) -> tuple[int, ...]:
+    """Read how many GPUs of a node an element may have: ``2``, or ``1:2:4:8``.
+
+    Raises:
+        SpecError: they are no ascending numbers, or too many.
+    """
     gpus = _ascending(value)
     if not gpus or gpus[-1] > MAX_GPUS:
         raise SpecError(

@@ -189,7 +189,7 @@ def assess(
     bf_interval: float,
     samples: int,
     sample_hours: float | None,
-    element_gpus: tuple[int, ...],
+    element_gpus: tuple[tuple[int, ...], ...],
     jobs_like: str,
     no_replay: bool,
     price: tuple[float | None, str],

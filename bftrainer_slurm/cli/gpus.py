@@ -8,14 +8,24 @@ from contextlib import contextmanager
 import click
 from click.core import ParameterSource
 
-from bftrainer_slurm.cli.common import fail
+from bftrainer_slurm.cli.common import fail, fail_on
 from bftrainer_slurm.cli.options import count
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.synthetic.gpus import TRACES
+from bftrainer_slurm.spec import SpecError, parse_gpus
 from bftrainer_slurm.words import counted
 
 _PLAN_LIMIT_S = 120.0  # no plan is cut off: the same log gives the same figures
+
+
+def _sizes(
+    _: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> tuple[tuple[int, ...], ...]:
+    """Read what an element may have, as ``gpus=`` says it."""
+    with fail_on(SpecError, begin="--element-gpus: "):
+        return tuple(map(parse_gpus, texts))
+
 
 gpus_per_node_option = click.option(
     "--gpus-per-node",
@@ -33,9 +43,11 @@ jobs_like_option = click.option(
 element_gpus_option = click.option(
     "--element-gpus",
     multiple=True,
+    metavar="N[:N...]",
+    callback=_sizes,
     help="Replay trainers on parts of nodes too, with so many GPUs of each node, beside the same "
-    "on whole nodes. Several: in turn.",
-    **count("N", 1, 1000),
+    "on whole nodes. 1:2:4: the plan chooses one while a trainer has no node. Given several times: "
+    "in turn.",
 )
 
 
@@ -46,7 +58,7 @@ def check_jobs_like(gpus_per_node: int | None) -> None:
         fail("--jobs-like is about a made-up GPU cluster; give its --gpus-per-node too")
 
 
-def check_gpus(log: Log, element_gpus: tuple[int, ...]) -> None:
+def check_gpus(log: Log, element_gpus: tuple[tuple[int, ...], ...]) -> None:
     """Refuse elements that fit on no node."""
     if not element_gpus:
         return
@@ -56,12 +68,14 @@ def check_gpus(log: Log, element_gpus: tuple[int, ...]) -> None:
             "AllocTRES or ReqTRES with gres/gpu (a made-up cluster: --gpus-per-node)"
         )
     most = int(log.free_gpus.has.max())
-    if max(element_gpus) > most:
-        fail(f"--element-gpus {max(element_gpus)}: no node has more than {counted(most, 'GPU')}")
+    for sizes in element_gpus:
+        if sizes[-1] > most:
+            given = ":".join(map(str, sizes))
+            fail(f"--element-gpus {given}: no node has more than {counted(most, 'GPU')}")
 
 
 @contextmanager
-def parts_planner(element_gpus: tuple[int, ...]) -> Iterator[PlanMaker | None]:
+def parts_planner(element_gpus: tuple[tuple[int, ...], ...]) -> Iterator[PlanMaker | None]:
     """Start a planner if one is needed."""
     if not element_gpus:
         yield None

@@ -151,7 +151,7 @@ def replay(
     log: Path | None,
     gpus_per_node: int | None,
     jobs_like: str,
-    element_gpus: tuple[int, ...],
+    element_gpus: tuple[tuple[int, ...], ...],
     zone: tzinfo,
     trainers: Path | None,
     nodes: int | None,
@@ -290,7 +290,7 @@ def _trace_of(log: Log, nodes: int | None, source: str) -> Trace:
 def _gpus(
     log: Log | None,
     trainers: tuple[TrainerSpec, ...],
-    element_gpus: tuple[int, ...],
+    element_gpus: tuple[tuple[int, ...], ...],
     how: dict[str, Any],
 ) -> tuple[GpuUse | None, FreeHours | None, Compared | None]:
     """Return what GPUs do, and the same trainers on whole nodes and on parts of nodes."""

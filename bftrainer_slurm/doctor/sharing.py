@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import Finding, conf, must, ok
+from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok
 
+_CHOOSE, _FROM_THE_END = {"CR_LLN"}, "pack_serial_at_end"
+_FLAT = ("topology/none", "topology/flat", "topology/default")  # of Slurm until 23.02, and since
 _CONFINED = ("ConstrainCores", "ConstrainRAMSpace")
 
 
@@ -18,6 +20,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield _counted(facts)
     yield _defaults(facts, gpus)
     yield _confined(facts, gpus)
+    yield _foreseen(facts)
 
 
 def _counted(facts: Facts) -> Finding:
@@ -55,3 +58,19 @@ def _confined(facts: Facts, gpus: bool) -> Finding:
         why = "A training would use what its neighbours have."
         return must(title, f"cgroup.conf lacks {lines}", f"{why} Write {lines} into cgroup.conf.")
     return ok(title, ", ".join(keys))
+
+
+def _foreseen(facts: Facts) -> Finding:
+    """What changes Slurm's choice of nodes, so that trainers leave other nodes than jobs get."""
+    title = "share: Slurm's choice of nodes is foreseen"
+    others = [one for one in facts.words("SelectTypeParameters") if one.upper() in _CHOOSE]
+    others += [] if facts.scheduler(_FROM_THE_END) is None else [_FROM_THE_END]
+    topology = facts.value("TopologyPlugin")
+    others += [topology] if topology not in ("", *_FLAT) else []
+    if not others:
+        return ok(title, "by default")
+    why = (
+        "Trainers leave nodes as cons_tres chooses by default. With this setting jobs may be put "
+        "on others: some then preempt elements, and start a pass or some seconds later."
+    )
+    return consider(title, ", ".join(others), why)

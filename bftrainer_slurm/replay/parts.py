@@ -33,22 +33,25 @@ class PartsResult:
     reclaimed: int  # elements that ended for an ordinary job
 
 
-def scaled(spec: TrainerSpec, gpus: int, whole: int) -> TrainerSpec:
-    """Return a trainer whose elements have ``gpus`` of a node's GPUs, and train as much slower."""
-    share = (gpus or whole) / whole
-    values = tuple(share * value for value in spec.curve.values)
-    return replace(spec, curve=ThroughputCurve(spec.curve.nodes, values))
+def over_gpus(spec: TrainerSpec, whole: int) -> TrainerSpec:
+    """Return a trainer whose curve is over GPUs; ``whole`` of them train as a node does."""
+    gpus = tuple(whole * nodes for nodes in spec.curve.nodes)
+    return replace(spec, curve=ThroughputCurve(gpus, spec.curve.values))
 
 
 def replay_parts(
     gpus: FreeGpus,
     trainers: Sequence[TrainerSpec],
-    element_gpus: Sequence[int],
+    choices: Sequence[tuple[int, ...]],
     planner: PlanMaker,
     every_s: float,
 ) -> PartsResult:
-    """Replay a part of a log; trainer k has ``element_gpus[k]`` GPUs of each node, 0: all."""
-    played = _Played(gpus, trainers, element_gpus)
+    """Replay a part of a log.
+
+    Trainer k has as many GPUs of each of its nodes as the plan chooses of ``choices[k]`` while it
+    has none, and its curve is then over GPUs; without choices it has whole nodes.
+    """
+    played = _Played(gpus, trainers, choices)
     tick_s, row = gpus.from_s, 0
     while played.now_s < gpus.to_s:
         while row < len(gpus.time_s) and gpus.time_s[row] <= played.now_s:
@@ -66,7 +69,7 @@ class _Played:
     """The state: free GPUs of each node, and the trainers with their elements."""
 
     def __init__(
-        self, gpus: FreeGpus, trainers: Sequence[TrainerSpec], element_gpus: Sequence[int]
+        self, gpus: FreeGpus, trainers: Sequence[TrainerSpec], choices: Sequence[tuple[int, ...]]
     ) -> None:
         self.now_s = gpus.from_s
         self._gpus = gpus
@@ -74,7 +77,7 @@ class _Played:
         self._free = [0] * len(gpus.names)
         self._total_free = self._used = 0
         self._work = [SimulatedTrainer(number, spec, 1.0) for number, spec in enumerate(trainers)]
-        self._element_gpus = element_gpus
+        self._choices = choices
         self._tasks = [0] * len(trainers)
         kinds: dict[int, list[int]] = defaultdict(list)
         for number, has in enumerate(gpus.has.tolist()):
@@ -144,13 +147,15 @@ class _Played:
                 one.leave(leaving, self.now_s)
         for number, one in enumerate(self._work):
             held = set(one.nodes.values())
+            if not held:
+                one.per_node = found.gpus.get(str(number), 1)
             for node in sorted(found.assignment[str(number)] - held):
                 one.join(self._tasks[number], node, self.now_s)
                 self._tasks[number] += 1
                 self._used += self._units(number, self._number[node])
 
     def _units(self, trainer: int, node: int) -> int:
-        return self._element_gpus[trainer] or int(self._gpus.has[node])
+        return self._work[trainer].per_node if self._choices[trainer] else int(self._gpus.has[node])
 
     def _problem(self) -> Problem:
         names = self._gpus.names
@@ -174,7 +179,7 @@ class _Played:
         )
 
     def _planned(self, number: int, one: SimulatedTrainer) -> PlannedTrainer:
-        spec = one.spec
+        spec, choices = one.spec, self._choices[number]
         return PlannedTrainer(
             key=str(number),
             min_nodes=spec.min_nodes,
@@ -183,5 +188,6 @@ class _Played:
             curve=spec.curve,
             rescale_up_s=spec.rescale_up_s,
             rescale_down_s=spec.rescale_down_s,
-            gpus=self._element_gpus[number],
+            gpus=one.per_node if choices and one.nodes else 0,
+            choices=choices,
         )

@@ -18,7 +18,8 @@ class SimulatedTrainer:
     its rescale cost, counted from the change. A trainer without nodes starts without that cost, as
     in the paper, where the cost is in units of its earlier speed; but this does not end a pause.
     Reclaimed nodes lose the work since the last step, and the last nodes lose the work since the
-    last checkpoint: on average, half of the time between two.
+    last checkpoint: on average, half of the time between two. Its curve is over nodes, or over GPUs
+    of which it has ``per_node`` of each node.
     """
 
     array: int
@@ -29,6 +30,7 @@ class SimulatedTrainer:
     delayed: set[int] = field(default_factory=set)  # elements that were reclaimed
     pending: set[int] = field(default_factory=set)  # and those that Slurm has not started yet
     measured: dict[int, tuple[float, float]] = field(default_factory=dict)
+    per_node: int = 1
     samples: float = 0.0
     lost_to_rescaling: float = 0.0
     lost_to_reclaims: float = 0.0
@@ -47,7 +49,7 @@ class SimulatedTrainer:
     def rate(self) -> float:
         """Samples/s on its nodes, without pauses; 0 below its least number of nodes."""
         count = len(self.nodes) - len(self._starting_s)
-        return self.spec.curve.at(count) if count >= self.spec.min_nodes else 0.0
+        return self.spec.curve.at(count * self.per_node) if count >= self.spec.min_nodes else 0.0
 
     def finishes_s(self, now_s: float) -> float:
         """When it will have all its samples if nothing changes."""

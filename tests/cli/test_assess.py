@@ -289,6 +289,14 @@ def test_trainers_on_parts_of_nodes_need_gpus(log: Path) -> None:
             "--element-gpus 9: no node has more than 8 GPUs",
         ),
         (
+            ("--synthetic", "6", "--gpus-per-node", "8", "--element-gpus", "4:2"),
+            "is not a list of ascending numbers of GPUs of a node",
+        ),
+        (
+            ("--synthetic", "6", "--days", "0.1", "--gpus-per-node", "8", "--element-gpus", "1:16"),
+            "--element-gpus 1:16: no node has more than 8 GPUs",
+        ),
+        (
             ("--synthetic", "2", "--gpus-per-node", "8", "--no-replay"),
             "--synthetic 2: its largest jobs have 32 GPUs: take more nodes",
         ),

@@ -150,15 +150,16 @@ def test_trainers_that_come_too_late_are_told(events: Path, tmp_path: Path) -> N
 def test_a_log_with_gpus_is_replayed_on_whole_nodes_and_on_parts(tmp_path: Path) -> None:
     log = tmp_path / "jobs.txt"
     log.write_text(JOBS)
-    options = ("--log", log, "--from", 1000, "--hours", 1, "--at-once", 2, "--element-gpus", 2)
-    found = json.loads(run(*options, "--json").stdout)
+    options = ("--log", log, "--from", 1000, "--hours", 1, "--at-once", 2, "--element-gpus")
+    found = json.loads(run(*options, "1:2", "--json").stdout)
     compared = found["gpus"]["compared"]
     assert (found["gpus"]["nodes"], found["gpus"]["gpus"]) == (2, 8)
-    assert compared["element_gpus"] == [2]
+    assert compared["element_gpus"] == [[1, 2]]
     assert compared["parts"]["used_hours"] > compared["whole"]["used_hours"] > 0
-    shown = run(*options, "--report", tmp_path / "report").stdout
+    shown = run(*options, "1:2", "--element-gpus", 4, "--report", tmp_path / "report").stdout
     used = [line for line in shown.splitlines() if line.startswith(("whole nodes", "parts of"))]
     assert len(used) == 2 and all("free GPU-hours used" in line for line in used)
+    assert used[1].endswith("(1:2, 4 GPUs of a node)")
     assert "free GPUs" in (tmp_path / "report" / "replay.html").read_text()
 
 

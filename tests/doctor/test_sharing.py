@@ -25,7 +25,7 @@ def test_a_site_of_whole_nodes_is_asked_for_nothing() -> None:
 
 def test_a_site_that_keeps_jobs_apart_is_right() -> None:
     found = [one for one in of(site(SHARES, **GOOD), *Level) if one.check.startswith("share")]
-    assert [one.level for one in found] == [Level.OK] * 3
+    assert [one.level for one in found] == [Level.OK] * 4
 
 
 def test_without_gpus_only_cores_and_memory_are_to_be_confined() -> None:
@@ -56,3 +56,23 @@ def test_what_is_missing_is_named_with_what_to_do(
     )
     assert check in found.check
     assert said in " ".join((found.why, *(one.line for one in found.changes)))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"SelectTypeParameters": "CR_CORE_MEMORY,CR_LLN"}, "CR_LLN"),
+        ({"SchedulerParameters": "bf_interval=30,pack_serial_at_end"}, "pack_serial_at_end"),
+        ({"TopologyPlugin": "topology/tree"}, "topology/tree"),
+    ],
+)
+def test_what_changes_slurms_choice_of_nodes_is_told(values: dict[str, str], said: str) -> None:
+    every = of(site(SHARES, **(GOOD | values)), Level.CONSIDER)
+    (found,) = (one for one in every if one.check.startswith("share"))
+    assert found.found == said
+
+
+@pytest.mark.parametrize("topology", ["topology/none", "topology/flat", "(null)"])
+def test_a_site_without_a_topology_is_right(topology: str) -> None:
+    found = of(site(SHARES, **GOOD, TopologyPlugin=topology), Level.CONSIDER)
+    assert not any(one.check.startswith("share") for one in found)

@@ -12,7 +12,7 @@ import pytest
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.logs.gpus import FreeGpus, free_gpus
 from bftrainer_slurm.replay.logs.holes import HoleTable
-from bftrainer_slurm.replay.parts import replay_parts, scaled
+from bftrainer_slurm.replay.parts import over_gpus, replay_parts
 from bftrainer_slurm.replay.synthetic.gpus import TRACES, simulate_gpus
 from bftrainer_slurm.replay.synthetic.workload import Workload, WorkloadError
 from bftrainer_slurm.replay.trainers import typical_trainers
@@ -68,13 +68,33 @@ def planner() -> Planner:
 
 def test_parts_use_what_whole_nodes_cannot(planner: Planner) -> None:
     found = free((0, 0.0, 0.5, 5.0), (0, 0.5, 1.0, 7.0))
-    trainers = [scaled(one, 1, 8) for one in typical_trainers(4)]
-    whole = replay_parts(found, typical_trainers(4), (0,) * 4, planner, 60.0)
-    parts = replay_parts(found, trainers, (1,) * 4, planner, 60.0)
+    trainers = [over_gpus(one, 8) for one in typical_trainers(4)]
+    whole = replay_parts(found, typical_trainers(4), ((),) * 4, planner, 60.0)
+    parts = replay_parts(found, trainers, ((1,),) * 4, planner, 60.0)
     assert whole.free_hours == parts.free_hours == pytest.approx(8 + 2)
     assert whole.used_hours == pytest.approx(8, rel=0.02)
     assert parts.used_hours == pytest.approx(4 + 1.5 + 0.5, rel=0.02)
     assert (whole.reclaimed, parts.reclaimed) == (0, 2)
+
+
+def test_the_plan_chooses_how_many_gpus_an_element_has(planner: Planner) -> None:
+    """Half of n0 is free, and then all of both nodes but one GPU: one trainer can have all."""
+    found = free((0, 0.0, 0.5, 4.0), (1, 0.0, 0.5, 8.0), (0, 0.5, 1.0, 1.0), (1, 0.5, 1.0, 1.0))
+    (trainer,) = (over_gpus(one, 8) for one in typical_trainers(1))
+    results = {
+        sizes: replay_parts(found, [trainer], (sizes,), planner, 60.0)
+        for sizes in ((1,), (4,), (7,), (1, 4, 7))
+    }
+    used = [one.used_hours for one in results.values()]
+    assert used == pytest.approx([0.5 + 1, 2 + 4, 7, 2 + 4], rel=0.05), "it keeps its number"
+    assert results[4,].samples == results[1, 4, 7].samples
+
+
+def test_so_many_gpus_train_alike_on_whole_nodes_and_on_parts(planner: Planner) -> None:
+    found, (trainer,) = free((0, 0.0, 0.5, 8.0), (0, 0.5, 1.0, 8.0)), typical_trainers(1)
+    whole = replay_parts(found, [trainer], ((),), planner, 60.0)
+    parts = replay_parts(found, [over_gpus(trainer, 8)], ((8,),), planner, 60.0)
+    assert whole == parts
     planner.close()
 
 
@@ -100,13 +120,13 @@ def test_a_cluster_that_is_too_small_is_refused() -> None:
 _ON_PARTS = """
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.trainers import typical_trainers
-from bftrainer_slurm.replay.parts import replay_parts, scaled
+from bftrainer_slurm.replay.parts import over_gpus, replay_parts
 from bftrainer_slurm.replay.synthetic.gpus import simulate_gpus
 from bftrainer_slurm.replay.synthetic.workload import Workload
 
 gpus = simulate_gpus(Workload(10, 0.7, days=1 / 12), 8, "helios").free_gpus
-sizes = (1, 4) * 3
-trainers = [scaled(one, size, 8) for one, size in zip(typical_trainers(6), sizes)]
+sizes = ((1,), (1, 2, 4)) * 3
+trainers = [over_gpus(one, 8) for one in typical_trainers(6)]
 with Planner(time_limit_s=300.0) as planner:
     planner.warm_up()
     print(replay_parts(gpus, trainers, sizes, planner, 60.0))

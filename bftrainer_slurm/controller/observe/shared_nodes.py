@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from bftrainer_slurm.model import (
     CORE,
     GPU,
+    MIG,
     Configuration,
     ElementState,
     Node,
@@ -20,7 +20,6 @@ from bftrainer_slurm.model import (
 
 _THERE = (ElementState.RUNNING, ElementState.SUSPENDED, ElementState.ENDING)
 _PARTS_OF_GPUS = {"mps", "shard"}
-_MIG = re.compile(r"\dg\.\d+gb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ def divided(has: Resources) -> str | None:
     """
     names = {name for name, count in has.gres if count}
     types = {name.partition(":")[2] for name in names if name.startswith("gpu:")} - {""}
-    if names & _PARTS_OF_GPUS or len(types) > 1 or any(map(_MIG.search, types)):
+    if names & _PARTS_OF_GPUS or len(types) > 1 or any(map(MIG.search, types)):
         return None
     return GPU if has.gpus else CORE if has.cpus else None
 

@@ -149,7 +149,7 @@ class Replays:
     planned: tuple[HarvestOptions, ...]
     hours: float | None = None
     samples: int = SAMPLES
-    element_gpus: tuple[int, ...] = ()  # to replay parts of nodes too, with these in turn
+    element_gpus: tuple[tuple[int, ...], ...] = ()  # to replay parts of nodes too: of each in turn
     planner: PlanMaker | None = None  # for that
 
     @property

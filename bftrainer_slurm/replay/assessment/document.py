@@ -80,7 +80,7 @@ def _lines(assessment: Assessment) -> dict[str, Any] | None:
     notes = assessment.log.notes
     if notes is None:
         return None
-    left_out = ("last_submit_s", "local_times")  # these are in the caveats
+    left_out = ("last_submit_s", "local_times", "slices")  # these are in the caveats
     return {name: said for name, said in asdict(notes).items() if name not in left_out}
 
 

@@ -65,8 +65,8 @@ def _compared(found: Compared | None) -> list[tuple[str, str]]:
     """What the same trainers have on whole nodes, and on parts of nodes."""
     if found is None:
         return []
-    *some, last = found.element_gpus
-    sizes = ", ".join([*map(str, some), counted(last, "GPU") if not some else f"{last} GPUs"])
+    texts = [":".join(map(str, sizes)) for sizes in found.element_gpus]
+    sizes = "1 GPU" if texts == ["1"] else f"{', '.join(texts)} GPUs"
     rows = [
         ("whole nodes", _used_gpus(found.whole)),
         ("parts of nodes", f"{_used_gpus(found.parts)} ({sizes} of a node)"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.replay.logs.gpus import FreeGpus
-from bftrainer_slurm.replay.parts import PartsResult, replay_parts, scaled
+from bftrainer_slurm.replay.parts import PartsResult, over_gpus, replay_parts
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
 SIZES = (1, 2, 4, 8)  # GPUs of an element, for what finds room
@@ -34,7 +34,7 @@ class FreeHours:
 class Compared:
     """The same trainers on whole nodes and on parts of nodes, in all samples together."""
 
-    element_gpus: tuple[int, ...]  # of the trainers, in turn
+    element_gpus: tuple[tuple[int, ...], ...]  # of which the plan chooses; of trainers, in turn
     at_once: int
     whole: PartsResult
     parts: PartsResult
@@ -56,7 +56,7 @@ def compare(
     gpus: FreeGpus,
     spans: Sequence[tuple[float, float]],
     trainers: Sequence[TrainerSpec],
-    element_gpus: tuple[int, ...],
+    element_gpus: tuple[tuple[int, ...], ...],
     planner: PlanMaker,
     every_s: float,
     advance: Callable[[int], None] = lambda _: None,
@@ -65,8 +65,10 @@ def compare(
     most = int(gpus.has.max())
     in_turn = tuple(element_gpus[at % len(element_gpus)] for at in range(len(trainers)))
     results = []
-    for each in ((0,) * len(trainers), in_turn):
-        specs = [scaled(one, size, most) for one, size in zip(trainers, each, strict=True)]
+    for each, specs in (
+        (((),) * len(trainers), trainers),
+        (in_turn, [over_gpus(one, most) for one in trainers]),
+    ):
         done = []
         for span in spans:
             part = gpus.between(*span)

@@ -54,6 +54,10 @@ RUNNING = (
     "{jobs} without an end in the log: each holds its nodes to its last moment; ends that the "
     "accounting lost look the same (sacctmgr show runawayjobs)."
 )
+SLICES = (
+    "Jobs had slices of GPUs (MIG: {kind}), and each counts as a GPU here. NCCL does not join "
+    "slices, so trainers get no parts of such nodes: what is said of GPUs is too much."
+)
 LISTED = "The holes are as the file lists them; it does not say how they were found."
 CONTROLLER = (
     "The holes are those that the controller saw while it ran; while it was down it saw none. "

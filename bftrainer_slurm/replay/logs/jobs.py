@@ -199,6 +199,7 @@ class Notes:
     running: int = 0
     malformed: int = 0
     local_times: bool = False  # times without a zone, read in the one that the user names
+    slices: str = ""  # a kind of slice of a GPU (MIG) that a job had, as it is counted as a GPU
     bad_lines: list[BadLine] = field(default_factory=list)
     last_submit_s: float = -math.inf
 

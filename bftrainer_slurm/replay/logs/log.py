@@ -379,10 +379,12 @@ def _edges(
 
 
 def _told(notes: Notes, options: LogOptions) -> Iterator[str]:
-    """What the reader noticed about times."""
+    """What the reader noticed about times and GPUs."""
     if notes.local_times:
         yield caveats_of.LOCAL.format(zone=options.zone)
     if math.isinf(notes.last_submit_s):
         yield caveats_of.NO_SUBMIT.format(command=sacct.COMMAND)
+    if notes.slices:
+        yield caveats_of.SLICES.format(kind=notes.slices)
     if notes.running:
         yield caveats_of.RUNNING.format(jobs=counted(notes.running, "job"))

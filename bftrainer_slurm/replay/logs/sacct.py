@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from bftrainer_slurm.model import MIG
 from bftrainer_slurm.replay.logs.columns import Parse, Rows, columns_of, first_of, rows_of, splitter
 from bftrainer_slurm.replay.logs.jobs import (
     JobTable,
@@ -121,6 +122,7 @@ def _checked(rows: Rows, start_s: Reals, end_s: Reals, eligible_s: Reals, notes:
     nodes, why_nodes = np.where(listed == "", nodes, 1.0), np.where(listed == "", why_nodes, "")
     cpus, why_cpus = rows.numbers("ncpus" if "nodelist" not in rows.columns else "", _whole)
     gpus, why_gpus = _had(rows, _gpus)
+    notes.slices = notes.slices or _slices(rows)
     memory_mb, why_memory = _had(rows, _memory_mb)
     scheduler = rows.numbers("flags", _scheduler, 2)[0].astype(int)
     jobs = JobTable.made(
@@ -172,6 +174,15 @@ def _gpus(tres: str) -> int:
     counts = _counts(tres)
     of_types = sum(_whole(n) for name, n in counts.items() if name.startswith("gres/gpu:"))
     return _whole(counts.get("gres/gpu", str(of_types)))
+
+
+def _slices(rows: Rows) -> str:
+    """Return a kind of slice of a GPU (MIG) that a job had or asked for, if any did."""
+    texts = {*rows.texts("alloctres").tolist(), *rows.texts("reqtres").tolist()}
+    names = {name for text in texts for name in _counts(text)}
+    return min(
+        (one for one in names if one.startswith("gres/gpu:") and MIG.search(one)), default=""
+    )
 
 
 def _memory_mb(tres: str) -> float:

@@ -58,3 +58,10 @@ def test_holes_are_the_same_with_and_without_gpus(tmp_path: Path) -> None:
     some, none = log(tmp_path, row(1, 1, 3, "n1", 1)), log(tmp_path, row(1, 1, 3, "n1", 0))
     assert some.holes.length_s.sum() == none.holes.length_s.sum()
     assert (none.gpu_use, none.types, some.types) == (None, (), ("1 GPU",))
+
+
+def test_slices_of_gpus_are_told_as_they_are_no_gpus_for_nccl(tmp_path: Path) -> None:
+    slices = row(1, 1, 3, "n1", 2).replace("a100", "nvidia_a100_1g.10gb")
+    (told,) = (one for one in log(tmp_path, slices).caveats if "MIG" in one)
+    assert "gres/gpu:nvidia_a100_1g.10gb" in told
+    assert not any("MIG" in one for one in log(tmp_path, row(1, 1, 3, "n1", 2)).caveats)
