@@ -214,6 +214,16 @@ def test_a_trainer_has_one_element_on_a_node_at_most() -> None:
     assert (mine.placed, mine.surplus) == ({FIRST: Place("n1", ARRAY)}, (SECOND,))
 
 
+def test_beside_a_job_that_comes_to_an_idle_node_trainers_have_the_rest() -> None:
+    """They wait for the same pass, which starts the job first."""
+    slurm = SharedSlurm(NOW_S, ["n1"])
+    slurm.waiting[7] = WaitingJob(7, PARTITION, 1, gpus=3, submit_s=NOW_S)
+    controller = controlled(slurm, [(4, 1), (0, 1)])
+    turns(slurm, controller)
+    assert [len(one.places) for one in controller.registry.views] == [1, 0]
+    assert slurm.in_use("n1") == 4
+
+
 def test_an_element_leaves_for_an_ordinary_job_of_gpus_before_a_pass() -> None:
     slurm = SharedSlurm(NOW_S, ["n1"])
     slurm.ordinary_gpus["n1"] = 3

@@ -43,9 +43,14 @@ def for_all(picture: Picture, settings: Settings) -> Iterator[Bar]:
 def for_growth(picture: Picture, settings: Settings) -> Iterator[Bar]:
     """Yield the nodes that are left to ordinary jobs; they count as a part of the reserve."""
     yield Bar("kept for a job that waits", picture.kept)
+    yield just_left(picture, settings)
+
+
+def just_left(picture: Picture, settings: Settings) -> Bar:
+    """Return the nodes that an ordinary job has just left; no part of them is given out either."""
     rested_s = picture.now_s - settings.min_idle_s
     fresh = frozenset(node for node, since_s in picture.since_s.items() if since_s > rested_s)
-    yield Bar("an ordinary job has just left it (min_idle_s)", fresh)
+    return Bar("an ordinary job has just left it (min_idle_s)", fresh)
 
 
 def nodes_off(bars: Iterable[Bar], array: int | None = None) -> frozenset[str]:

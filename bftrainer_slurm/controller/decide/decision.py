@@ -24,6 +24,7 @@ from bftrainer_slurm.controller.decide.bars import (
     eligibility,
     for_all,
     for_growth,
+    just_left,
     nodes_off,
     on,
     too_few_left,
@@ -200,7 +201,7 @@ class Decider:
     ) -> tuple[Decision, Callable[..., Problem], frozenset[str]]:
         """Return the decision as far as it needs no plan, and what builds the planning problem.
 
-        The third are the nodes on which nobody may start.
+        The third are the nodes of which nobody may have a part.
         """
         picture, settings = draft.picture, self.settings
         bars, growth = tuple(for_all(picture, settings)), tuple(for_growth(picture, settings))
@@ -215,10 +216,10 @@ class Decider:
         by_then = free
         if soon := soon_available(picture, off):
             by_then |= growable(idle | soon, picture, settings) & soon
-        growing = off | nodes_off(growth)
+        parts_off = off | just_left(picture, settings).nodes
         objective, performance = self._objective, self.performance
         build = partial(
-            problem_of, picture, by_then, objective, performance, hardware, eligible, growing
+            problem_of, picture, by_then, objective, performance, hardware, eligible, parts_off
         )
         told = on((*bars, *growth, *eligible.bars), unused)
         decision = Decision(
@@ -227,7 +228,7 @@ class Decider:
             bars=tuple(told),
             stuck=eligible.stuck,
         )
-        return decision, build, growing
+        return decision, build, parts_off
 
     def _of_each(
         self, views: Iterable[TrainerView], decide: Callable[[TrainerView], Sequence[Action]]

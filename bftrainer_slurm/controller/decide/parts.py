@@ -28,7 +28,8 @@ def offered(
     """Return how many units of each shared node the ``planned`` trainers may have together.
 
     ``whole`` are idle nodes that trainers may have for themselves. Nobody may start on nodes
-    ``off``; there, trainers keep what they have.
+    ``off``; there, trainers keep what they have. Of an idle node to which a job comes, they may
+    have the rest: they wait for the same pass, which starts the job first.
     """
     snapshot = picture.snapshot
     if not snapshot.shared:
@@ -47,7 +48,8 @@ def offered(
     out: dict[str, int] = {}
     for node, one in snapshot.shared.items():
         idle = node in snapshot.in_holes and not held[node] and not kept[node]
-        grows = node in snapshot.in_service and (node in whole if idle else node not in off)
+        alone = idle and node not in picture.kept
+        grows = node in snapshot.in_service and (node in whole if alone else node not in off)
         usable = _usable(one, memory_mb.get(node, 0.0), least[one.unit])
         left = usable - kept[node] - picture.kept_units.get(node, 0)
         free = max(held[node], left if grows else 0)
