@@ -31,7 +31,7 @@ def test_a_site_that_keeps_jobs_apart_is_right() -> None:
 def test_without_gpus_only_cores_and_memory_are_to_be_confined() -> None:
     cores = GOOD | {"GresTypes": "(null)", "ConstrainDevices": "no"}
     found = [one for one in of(site(SHARES, **cores), *Level) if one.check.startswith("share")]
-    assert [one.level for one in found] == [Level.OK] * 3
+    assert [one.level for one in found] == [Level.OK] * 4
 
 
 @pytest.mark.parametrize(
