@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
+    Demands,
     Element,
     ElementId,
     ElementState,
@@ -93,13 +94,19 @@ class MadeUpSlurm:
     away: bool = False
     works: bool = True  # its scheduler
     refuses: bool = False  # the next change
-    deaf: bool = False  # its elements
+    fails: dict[str, Exception] = field(default_factory=dict)  # the next request of this name
+    ignores: set[str] = field(default_factory=set)  # which changes it takes, and does not make
+    takes_s: float = 0.0  # each request
     comment: str | None = ""  # the trainers' own; None: they have overwritten the record
     jobs: dict[int, dict[int, Job]] = field(default_factory=dict)
     records: dict[int, TrainerRecord] = field(default_factory=dict)
     users: dict[int, str] = field(default_factory=dict)  # of trainers that are not alice's
     submits_s: dict[int, float] = field(default_factory=dict)
+    demands: dict[int, Demands] = field(default_factory=dict)
+    behind: dict[int, str] = field(default_factory=dict)
+    configured: Configuration = field(default_factory=lambda: Configuration(backfill_s=BACKFILL_S))
     ordinary: set[str] = field(default_factory=set)
+    private: set[str] = field(default_factory=set)  # nodes with jobs that nobody may see
     down: set[str] = field(default_factory=set)
     draining: set[str] = field(default_factory=set)
     reserved: tuple[Reservation, ...] = ()
@@ -107,6 +114,7 @@ class MadeUpSlurm:
     passed: BackfillPass | None = None
     controller_: int = 0
     refused_: int = 0
+    asked_: list[tuple[str, float]] = field(default_factory=list)  # each request, and when
     done_: set[str] = field(default_factory=set)
     starts_: list[str] = field(default_factory=list)
     said_: list[tuple[ElementId, str]] = field(default_factory=list)
@@ -115,34 +123,35 @@ class MadeUpSlurm:
     # The gateway.
 
     def nodes(self) -> tuple[Node, ...]:
-        self._answer()
+        self._answer("nodes")
         return tuple(Node(name, self._node_state(name), frozenset({PARTITION}))
                      for name in self.node_names)  # fmt: skip
 
     def queue(self) -> Queue:
-        self._answer()
+        self._answer("queue")
         trainers = tuple(
             Trainer(
                 array, "digits", self.users.get(array, "alice"), PARTITION,
                 self.records[array], self.submits_s[array],
                 tuple(self._element(job) for _, job in sorted(jobs.items())),
                 comment="project-x" if self.comment is None else "",
-                overwritten=self.comment is None,
+                overwritten=self.comment is None, demands=self.demands.get(array, Demands()),
             )
             for array, jobs in sorted(self.jobs.items()) if jobs
         )  # fmt: skip
-        return Queue(trainers, tuple(self.waiting.values()), frozenset(self.ordinary))
+        waiting = tuple(self.waiting.values())
+        return Queue(trainers, waiting, frozenset(self.ordinary), behind=self.behind)
 
     def reservations(self) -> tuple[Reservation, ...]:
-        self._answer()
+        self._answer("reservations")
         return self.reserved
 
     def configuration(self, partition: str) -> Configuration:
-        self._answer()
-        return Configuration(backfill_s=BACKFILL_S)
+        self._answer("configuration")
+        return self.configured
 
     def last_pass(self) -> BackfillPass | None:
-        self._answer()
+        self._answer("last_pass")
         return self.passed
 
     def grow(
@@ -193,8 +202,6 @@ class MadeUpSlurm:
         self.comment = comment
 
     def tell(self, element: ElementId, text: str) -> None:
-        if self.deaf:
-            raise RefusedError("it has ended")
         if any(self._changed("tell", (element,), {RUNNING})):
             self.said_.append((element, text))
 
@@ -228,6 +235,16 @@ class MadeUpSlurm:
                 one.id, one.queued_s or self.now_s, one.state, one.node, start_s=one.start_s,
                 end_s=one.end_s, exit_status=one.exit_status, reason=one.reason,
             )  # fmt: skip
+
+    def enter_(self, *trainers: Trainer) -> None:
+        """These trainers are there, with their elements as they are."""
+        for one in trainers:
+            self.records[one.array], self.submits_s[one.array] = one.record, one.submit_s
+            self.put_(*one.elements)
+
+    def sleep_(self, seconds: float) -> None:
+        """Time passes."""
+        self.now_s += seconds
 
     def forget_(self, array: int, *tasks: int) -> None:
         """MinJobAge is over for these elements of a trainer, or for all of it."""
@@ -281,10 +298,7 @@ class MadeUpSlurm:
             if job.then is not None:
                 job.state = ENDING
         for job in self.all_(PENDING):
-            if job.reason:
-                continue
-            wanted = job.targets if job.targets is not None else frozenset(self.node_names)
-            free = sorted(wanted - self.taken())
+            free = [] if job.reason else self._room_for(job)
             if free:
                 minutes = job.limit.least if self.waiting else job.limit.minutes
                 job.state, job.node, job.start_s = RUNNING, free[0], self.now_s
@@ -308,22 +322,33 @@ class MadeUpSlurm:
     def taken(self) -> set[str]:
         """Nodes on which nothing can start."""
         ours = {job.node for job in self.all_(RUNNING, SUSPENDED, ENDING) if job.node}
-        return ours | self.ordinary | self.down | self.draining
+        return ours | self.ordinary | self.private | self.down | self.draining
 
     # Inside.
 
-    def _answer(self) -> None:
+    def _room_for(self, job: Job) -> list[str]:
+        """The nodes on which it can start."""
+        wanted = job.targets if job.targets is not None else frozenset(self.node_names)
+        return sorted(wanted - self.taken())
+
+    def _answer(self, what: str) -> None:
+        self.asked_.append((what, self.now_s))
+        self.now_s += self.takes_s
         if self.away:
             raise SlurmUnavailableError("no answer")
+        if what in self.fails:
+            raise self.fails.pop(what)
 
     def _changed(
         self, what: str, elements: Sequence[ElementId], states: set[ElementState]
     ) -> Iterator[Job]:
-        self._answer()
+        self._answer(what)
         if self.refuses:
             self.refuses, self.refused_ = False, self.refused_ + 1
             raise RefusedError("no")
         self.done_.add(what)
+        if what in self.ignores:
+            return iter(())
         known = (self.jobs.get(one.array, {}).get(one.task) for one in elements)
         return iter([job for job in known if job is not None and job.state in states])
 

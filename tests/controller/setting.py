@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bftrainer_slurm.controller.act.execute import Groups
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Plan, Problem, value
+from bftrainer_slurm.planner.problem import Plan, Problem, Share, value
 from bftrainer_slurm.replay.policies import equal_shares
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.controller.made_up_slurm import MadeUpSlurm
-from tests.controller.worlds import ARRAY, NOW_S, started
+from tests.controller.worlds import ARRAY, NOW_S, note, started
 
 
 class Planner:
@@ -30,8 +31,19 @@ class Planner:
 
     def plan(self, problem: Problem) -> Plan:
         self.asked.append(problem)
-        shares = greedy_shares(problem) if problem.classes else equal_shares(problem)
+        shares = self.shares(problem)
         return Plan(place(problem, shares), value(problem, shares), 0.0, self.status)
+
+    def shares(self, problem: Problem) -> list[Share]:
+        """How many nodes of each class each trainer is to have."""
+        return greedy_shares(problem) if problem.classes else equal_shares(problem)
+
+
+class Greedy(Planner):
+    """Weighs gain against cost, as the product does, but without CBC."""
+
+    def shares(self, problem: Problem) -> list[Share]:
+        return greedy_shares(problem)
 
 
 @dataclass
@@ -123,8 +135,7 @@ class Setting:
     def say(self, kind: NoteKind, node: str = "", text: str = "", **measures: float) -> None:
         """A member of the trainer says something."""
         task = self.on().get(node, 0)
-        note = Note(kind, ARRAY, task, node, tuple(measures.items()), text)
-        self.controller.take([NumberedNote(1, self.now_s, note)])
+        self.controller.take([note(kind, self.now_s, task, node, text=text, **measures)])
 
     def train(self, seconds: int, rate: float = 100.0, generation: int = 1) -> None:
         """The trainer reports every second."""
@@ -144,3 +155,10 @@ class Setting:
         status = self.controller.status({})
         found: dict[str, object] = next(one for one in status["trainers"] if one["array"] == ARRAY)
         return found
+
+
+def at_work(nodes: int, *arrays: int, **more: Any) -> Setting:
+    """Trainers that have the nodes that the plan gives them; one, if none is named."""
+    setting = Setting(nodes, *(arrays or (ARRAY,)), **more)
+    setting.settle()
+    return setting

@@ -33,16 +33,10 @@ class Growing(Setting):
 
     def turn_in_vain(self) -> None:
         """Turn while slurmctld takes no shrink."""
-        shrink = self.slurm.shrink
-
-        def silent(elements: Sequence[ElementId]) -> None:
-            raise SlurmUnavailableError("no answer")
-
-        self.slurm.shrink = silent  # type: ignore[method-assign]
+        self.slurm.fails["shrink"] = SlurmUnavailableError("no answer")
         with pytest.raises(SlurmUnavailableError):
             self.turn()
         assert self.on() == self.before
-        self.slurm.shrink = shrink  # type: ignore[method-assign]
 
     @property
     def asked(self) -> int:
@@ -181,10 +175,10 @@ def test_whom_the_keeper_was_not_told_about_was_not_asked(
 
 def test_where_slurm_has_not_acted_on_it() -> None:
     setting = Growing()
-    shrink, setting.slurm.shrink = setting.slurm.shrink, lambda _: None  # type: ignore[method-assign]
+    setting.slurm.ignores.add("shrink")
     setting.turn()
     assert setting.on() == setting.before
-    setting.slurm.shrink = shrink  # type: ignore[method-assign]
+    setting.slurm.ignores.clear()
     setting.the_other_goes()
     setting.turn()
     view = setting.controller.registry.view(ARRAY)
@@ -196,7 +190,7 @@ def test_where_slurm_has_not_acted_on_it() -> None:
 
 def test_who_was_reclaimed_instead_starts_anew_and_stays() -> None:
     setting = Growing()
-    setting.slurm.shrink = lambda _: None  # type: ignore[method-assign,assignment]
+    setting.slurm.ignores.add("shrink")
     setting.turn()
     node = next(one for one, task in setting.on().items() if task == setting.asked)
     setting.the_other_goes()
@@ -204,7 +198,7 @@ def test_who_was_reclaimed_instead_starts_anew_and_stays() -> None:
     setting.turn()
     assert setting.history.asked(ARRAY) == set()
     setting.slurm.ordinary.clear()
-    del setting.slurm.shrink
+    setting.slurm.ignores.clear()
     for _ in range(8):
         setting.turn(30)
     assert len(setting.on()) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -81,8 +82,11 @@ class Working:
         self.thread.join(120)
 
 
+Start = Callable[..., Working]
+
+
 @pytest.fixture
-def working() -> Iterator[Callable[[Callable[[], FakeController]], Working]]:
+def working() -> Iterator[Start]:
     started: list[Working] = []
 
     def start(
@@ -97,20 +101,26 @@ def working() -> Iterator[Callable[[Callable[[], FakeController]], Working]]:
         one.end()
 
 
-def failing_with(*errors: Exception) -> Callable[[], None]:
+def failing_with(errors: Iterable[Exception]) -> Callable[[], None]:
     """What raises these, one after the other, and then nothing more."""
-    left = list(errors)
+    left = iter(errors)
 
     def turning() -> None:
-        if left:
-            raise left.pop(0)
+        for error in left:
+            raise error
 
     return turning
 
 
-def test_a_turn_that_fails_is_counted_shown_and_tried_again(
-    working: Callable[..., Working],
-) -> None:
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What systemd is told."""
+    said: list[str] = []
+    monkeypatch.setattr(turns_module, "notify", said.append)
+    return said
+
+
+def test_a_turn_that_fails_is_counted_shown_and_tried_again(working: Start) -> None:
     failing = threading.Event()
 
     def turning() -> None:
@@ -125,8 +135,8 @@ def test_a_turn_that_fails_is_counted_shown_and_tried_again(
     assert work.feed.last["failed_turns"] > 0
 
 
-def test_after_some_failures_in_a_row_it_begins_anew(working: Callable[..., Working]) -> None:
-    turning = failing_with(*[ZeroDivisionError()] * 3)
+def test_after_some_failures_in_a_row_it_begins_anew(working: Start) -> None:
+    turning = failing_with([ZeroDivisionError()] * 3)
     work = working(lambda: FakeController(turning))
     wait_until(lambda: len(work.made) == 2 and work.made[1].turns > 3)
     assert len(work.made) == 2
@@ -152,18 +162,14 @@ class Patient(FakeController):
         raise ZeroDivisionError
 
 
-def test_while_turns_fail_they_become_rarer_though_it_begins_anew(
-    working: Callable[..., Working],
-) -> None:
+def test_while_turns_fail_they_become_rarer_though_it_begins_anew(working: Start) -> None:
     work = working(Patient)
     wait_until(lambda: len(work.made) > 1)
     time.sleep(2)
     assert sum(one.turns for one in work.made) <= 7
 
 
-def test_the_first_turn_waits_until_all_that_the_keeper_remembers_is_read(
-    working: Callable[..., Working],
-) -> None:
+def test_the_first_turn_waits_until_all_that_the_keeper_remembers_is_read(working: Start) -> None:
     def make() -> FakeController:
         work.feed.caught_up = False
         return FakeController()
@@ -180,7 +186,7 @@ def test_the_first_turn_waits_until_all_that_the_keeper_remembers_is_read(
 
 
 def test_a_keeper_that_tells_nothing_does_not_hold_up_the_first_turn_for_ever(
-    working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
+    working: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns_module, "_BACKLOG_S", 0.1)
     monkeypatch.setattr(FakeFeed, "caught_up", False, raising=False)
@@ -188,34 +194,24 @@ def test_a_keeper_that_tells_nothing_does_not_hold_up_the_first_turn_for_ever(
     wait_until(lambda: work.made[0].turns > 0)
 
 
-def test_a_slurm_that_does_not_answer_is_no_failure_of_ours(
-    working: Callable[..., Working],
-) -> None:
-    def turning() -> None:
-        raise SlurmUnavailableError("no answer")
-
+def test_a_slurm_that_does_not_answer_is_no_failure_of_ours(working: Start) -> None:
+    turning = failing_with(itertools.repeat(SlurmUnavailableError("no answer")))
     work = working(lambda: FakeController(turning))
     wait_until(lambda: work.made[0].turns > 10 and bool(work.feed.of.published))
     assert (work.feed.last["error"], work.feed.last["failed_turns"]) == ("no answer", 0)
     assert len(work.made) == 1
 
 
-def test_a_slurm_that_answers_nonsense_may_be_a_failure_of_ours(
-    working: Callable[..., Working],
-) -> None:
-    def turning() -> None:
-        raise GatewayError("squeue: no such format")
-
+def test_a_slurm_that_answers_nonsense_may_be_a_failure_of_ours(working: Start) -> None:
+    turning = failing_with(itertools.repeat(GatewayError("squeue: no such format")))
     work = working(lambda: FakeController(turning))
     wait_until(lambda: len(work.made) > 1 and work.feed.last.get("failed_turns", 0) > 2)
     assert work.feed.last["error"] == "squeue: no such format"
 
 
 def test_it_tells_systemd_that_it_works_as_often_as_it_turns_and_then_that_it_ends(
-    working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
+    working: Start, told: list[str]
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(turns_module, "notify", told.append)
     turns = 0
 
     def turning() -> None:
@@ -232,11 +228,7 @@ def test_it_tells_systemd_that_it_works_as_often_as_it_turns_and_then_that_it_en
     assert len(told) - 2 >= turns
 
 
-def test_a_turn_that_hangs_is_not_said_to_work(
-    working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(turns_module, "notify", told.append)
+def test_a_turn_that_hangs_is_not_said_to_work(working: Start, told: list[str]) -> None:
     hangs, goes_on = threading.Event(), threading.Event()
 
     def turning() -> None:
@@ -251,19 +243,19 @@ def test_a_turn_that_hangs_is_not_said_to_work(
     goes_on.set()
 
 
-def test_why_a_turn_did_less_than_it_should_is_shown(working: Callable[..., Working]) -> None:
+def test_why_a_turn_did_less_than_it_should_is_shown(working: Start) -> None:
     work = working(lambda: FakeController(trouble="no plan: MemoryError"))
     wait_until(lambda: work.feed.last.get("error") == "no plan: MemoryError")
 
 
-def test_a_status_that_cannot_be_made_ends_nothing(working: Callable[..., Working]) -> None:
-    showing = failing_with(KeyError("of the status"))
+def test_a_status_that_cannot_be_made_ends_nothing(working: Start) -> None:
+    showing = failing_with([KeyError("of the status")])
     work = working(lambda: FakeController(showing=showing))
     wait_until(lambda: bool(work.feed.of.published))
 
 
 def test_where_the_clock_is_set_it_begins_anew(
-    working: Callable[..., Working], monkeypatch: pytest.MonkeyPatch
+    working: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = working(FakeController)
     wait_until(lambda: bool(work.made) and work.made[0].turns > 0)
@@ -272,11 +264,9 @@ def test_where_the_clock_is_set_it_begins_anew(
     wait_until(lambda: len(work.made) == 2 and work.made[1].turns > 0)
 
 
-def test_a_controller_that_cannot_be_made_anew_ends_nothing(
-    working: Callable[..., Working],
-) -> None:
-    turning = failing_with(*[ZeroDivisionError()] * 3)
-    making = iter([lambda: None, failing_with(OSError("the history")), *[lambda: None] * 9])
+def test_a_controller_that_cannot_be_made_anew_ends_nothing(working: Start) -> None:
+    turning = failing_with([ZeroDivisionError()] * 3)
+    making = iter([lambda: None, failing_with([OSError("the history")]), *[lambda: None] * 9])
 
     def make() -> FakeController:
         next(making)()
@@ -286,7 +276,7 @@ def test_a_controller_that_cannot_be_made_anew_ends_nothing(
     wait_until(lambda: len(work.made) == 2)
 
 
-def test_a_setting_that_has_changed_is_taken_up_at_once(working: Callable[..., Working]) -> None:
+def test_a_setting_that_has_changed_is_taken_up_at_once(working: Start) -> None:
     work = working(FakeController, lambda: Settings(reserve_nodes=3))
     wait_until(lambda: bool(work.made) and work.made[0].turns > 0)
     work.configured.ask()
@@ -294,9 +284,7 @@ def test_a_setting_that_has_changed_is_taken_up_at_once(working: Callable[..., W
     assert work.configured.settings.reserve_nodes == 3
 
 
-def test_a_file_that_is_not_right_changes_nothing_and_is_shown(
-    working: Callable[..., Working],
-) -> None:
+def test_a_file_that_is_not_right_changes_nothing_and_is_shown(working: Start) -> None:
     def reread() -> Settings:
         raise SettingsError("bftrainer.toml: unknown key 'colour'")
 
@@ -308,7 +296,7 @@ def test_a_file_that_is_not_right_changes_nothing_and_is_shown(
     assert len(work.made) == 1
 
 
-def test_its_last_word_is_that_it_has_stopped(working: Callable[..., Working]) -> None:
+def test_its_last_word_is_that_it_has_stopped(working: Start) -> None:
     work = working(FakeController)
     wait_until(lambda: bool(work.feed.of.published))
     work.end()

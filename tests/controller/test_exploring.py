@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.measurements import Job, Rescale, Throughput
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.planner.solver import Planner
-from tests.controller.setting import Setting
+from tests.controller.setting import Setting, at_work
 from tests.controller.worlds import ARRAY, NOW_S
 
 OTHER = 99
@@ -27,8 +27,7 @@ def planner() -> Iterator[PlanMaker]:
 
 def explored(planner: PlanMaker, nodes: int) -> Setting:
     """Two trainers with a node each, one of them measured there; then the pool has so many."""
-    setting = Setting(2, ARRAY, OTHER)
-    setting.settle()
+    setting = at_work(2, ARRAY, OTHER)
     setting.planner = planner  # type: ignore[assignment]
     setting.controller = setting.started()
     setting.turn()

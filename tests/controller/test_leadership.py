@@ -8,7 +8,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -32,6 +31,7 @@ from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY
 
 WORD = "controller.json"
+Hosts = tuple[Path, Path, Path]
 
 
 class Asked:
@@ -45,7 +45,7 @@ class Asked:
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> tuple[Path, Path, Path]:
+def hosts(tmp_path: Path) -> Hosts:
     """The states of two hosts, and what they share."""
     folders = tmp_path / "a", tmp_path / "b", tmp_path / "shared"
     for folder in folders:
@@ -63,19 +63,6 @@ def leading(state: Path, shared: Path) -> Iterator[SharedHistory]:
         history.close()
 
 
-def test_a_trainer_that_is_over_on_one_host_is_over_on_the_other(
-    hosts: tuple[Path, Path, Path],
-) -> None:
-    a, b, shared = hosts
-    with leading(a, shared) as first:
-        first.meet(7, "id", 1.0)
-        first.meet(8, "id", 1.0)
-        first.end(7, "given up")
-    with leading(b, shared) as second:
-        assert second.meet(7, "id", 2.0) == "given up"
-        assert second.meet(8, "id", 2.0) is None
-
-
 @pytest.fixture
 def no_minute_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shared now and then is not shared again."""
@@ -83,7 +70,7 @@ def no_minute_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_minute_passes")
-def test_the_others_hear_of_it_while_the_host_works(hosts: tuple[Path, Path, Path]) -> None:
+def test_the_others_hear_of_it_while_the_host_works(hosts: Hosts) -> None:
     a, _, shared = hosts
     with leading(a, shared) as first:
         first.meet(7, "id", 1.0)
@@ -93,9 +80,7 @@ def test_the_others_hear_of_it_while_the_host_works(hosts: tuple[Path, Path, Pat
 
 
 @pytest.mark.usefixtures("no_minute_passes")
-def test_they_hear_at_once_who_is_asked_to_leave_and_who_was_not_after_all(
-    hosts: tuple[Path, Path, Path],
-) -> None:
+def test_they_hear_at_once_who_is_asked_to_leave_and_who_was_not_after_all(hosts: Hosts) -> None:
     a, b, shared = hosts
     stays = [Stay(ElementId(7, task), node, 1.0) for task, node in ((3, "n1"), (4, "n2"))]
     with leading(a, shared) as first:
@@ -108,7 +93,7 @@ def test_they_hear_at_once_who_is_asked_to_leave_and_who_was_not_after_all(
             assert second.asked(7) == {stays[1]}
 
 
-def test_another_trainer_of_the_same_number_is_not(hosts: tuple[Path, Path, Path]) -> None:
+def test_another_trainer_of_the_same_number_is_not(hosts: Hosts) -> None:
     a, b, shared = hosts
     with leading(a, shared) as first:
         first.meet(7, "id", 1.0)
@@ -122,9 +107,7 @@ def test_another_trainer_of_the_same_number_is_not(hosts: tuple[Path, Path, Path
         assert not first.has_trained(7)
 
 
-def test_a_host_that_works_again_has_what_it_knew_and_what_came_since(
-    hosts: tuple[Path, Path, Path],
-) -> None:
+def test_a_host_that_works_again_has_what_it_knew_and_what_came_since(hosts: Hosts) -> None:
     a, b, shared = hosts
     for state, array in ((a, 7), (b, 8), (a, 9)):
         with leading(state, shared) as history:
@@ -134,21 +117,23 @@ def test_a_host_that_works_again_has_what_it_knew_and_what_came_since(
         assert [history.meet(array, "id", 2.0) for array in (7, 8, 9)] == ["finished"] * 3
 
 
-def test_what_is_over_stays_so_where_this_hosts_history_was_lost(
-    hosts: tuple[Path, Path, Path],
+def test_what_is_over_is_so_on_each_host_also_where_its_history_was_lost(
+    hosts: Hosts,
 ) -> None:
     a, b, shared = hosts
     with leading(a, shared) as first:
         first.meet(7, "id", 1.0)
+        first.meet(8, "id", 1.0)
         first.end(7, "given up")
     (a / "history.sqlite").write_bytes(b"no database" * 1000)
     for state in (a, b):
         with leading(state, shared) as history:
             assert history.meet(7, "id", 2.0) == "given up"
+            assert history.meet(8, "id", 2.0) is None
 
 
 def test_what_others_have_left_stays_while_this_hosts_disk_is_full(
-    hosts: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b, shared = hosts
     with leading(a, shared) as first:
@@ -166,7 +151,7 @@ def full_disk(database: Database) -> None:
     raise sqlite3.OperationalError("database or disk is full")
 
 
-def test_what_one_host_has_measured_last_the_other_knows(hosts: tuple[Path, Path, Path]) -> None:
+def test_what_one_host_has_measured_last_the_other_knows(hosts: Hosts) -> None:
     a, b, shared = hosts
     with leading(a, shared) as first:
         tell_all(first)
@@ -194,22 +179,8 @@ def known(history: History) -> tuple[object, ...]:
     return *about, history.has_trained(7), history.has_begun(7)
 
 
-def test_of_what_both_know_the_later_counts(hosts: tuple[Path, Path, Path]) -> None:
-    a, b, shared = hosts
-    with leading(b, shared) as second:
-        second.measurements.set_reform(7, Reform(NOW_S, Runtime.AGENT, 1, 1))
-        second.measurements.add_throughput(JOB, LOOK)
-    with leading(a, shared) as first:
-        later = Reform(NOW_S + 9, Runtime.WORKER, 2, 4)
-        first.measurements.set_reform(7, later)
-        first.measurements.add_throughput(JOB, replace(LOOK, time_s=NOW_S + 9))
-    with leading(b, shared) as second:
-        assert second.measurements.reform(7) == later
-        assert [look.time_s for look in second.measurements.throughputs(JOB)] == [NOW_S, NOW_S + 9]
-
-
 def test_a_folder_that_does_not_answer_holds_nothing_up(
-    hosts: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, _, shared = hosts
     answers, here = threading.Event(), threading.current_thread()
@@ -229,7 +200,7 @@ def test_a_folder_that_does_not_answer_holds_nothing_up(
 
 
 def test_a_trainer_that_has_trained_on_the_first_host_outlives_failures_on_the_second(
-    hosts: tuple[Path, Path, Path],
+    hosts: Hosts,
 ) -> None:
     a, b, shared = hosts
     with leading(a, shared) as first:
@@ -250,9 +221,7 @@ def test_a_trainer_that_has_trained_on_the_first_host_outlives_failures_on_the_s
         assert after.shown()["state"] != "given up"
 
 
-def test_after_others_nothing_is_taken_to_run_that_ran_when_this_host_worked(
-    hosts: tuple[Path, Path, Path],
-) -> None:
+def test_after_others_nothing_is_taken_to_run_that_ran_when_this_host_worked(hosts: Hosts) -> None:
     a, b, shared = hosts
     with leading(a, shared) as first:
         first.begin_stay(ElementId(7, 0), "n1", 1.0)
@@ -262,9 +231,7 @@ def test_after_others_nothing_is_taken_to_run_that_ran_when_this_host_worked(
         assert first.open_stays() == {}
 
 
-def test_a_controller_that_was_started_again_knows_what_ran(
-    hosts: tuple[Path, Path, Path],
-) -> None:
+def test_a_controller_that_was_started_again_knows_what_ran(hosts: Hosts) -> None:
     a, _, shared = hosts
     with leading(a, shared) as first:
         first.begin_stay(ElementId(7, 0), "n1", 1.0)
@@ -287,9 +254,7 @@ NO_WORDS = [
 
 
 @pytest.mark.parametrize("word", NO_WORDS, ids=lambda word: ascii(word[:60]))
-def test_word_that_makes_no_sense_is_passed_over(
-    hosts: tuple[Path, Path, Path], word: bytes
-) -> None:
+def test_word_that_makes_no_sense_is_passed_over(hosts: Hosts, word: bytes) -> None:
     a, b, shared = hosts
     (shared / WORD).write_bytes(word)
     with leading(a, shared) as history:
@@ -299,7 +264,7 @@ def test_word_that_makes_no_sense_is_passed_over(
 
 
 def test_of_rows_of_another_version_is_said_how_many_are_left_out(
-    hosts: tuple[Path, Path, Path], caplog: pytest.LogCaptureFixture
+    hosts: Hosts, caplog: pytest.LogCaptureFixture
 ) -> None:
     a, _, shared = hosts
     rows = {"trainers": [[7, "id", 5.0, "given up", 1], [8, "id", 5.0]], "more": [[1]]}

@@ -3,48 +3,34 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import pytest
 
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from bftrainer_slurm.model import BackfillPass, Queue, WaitingJob
+from bftrainer_slurm.keeper.protocol import NoteKind
+from bftrainer_slurm.model import BackfillPass, WaitingJob
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from tests.controller.made_up_slurm import BACKFILL_S, MadeUpSlurm
 from tests.controller.setting import Planner
-from tests.controller.worlds import NOW_S, started
-
-ARRAY = 12
-
-
-@dataclass
-class Watched(MadeUpSlurm):
-    """Notes when it was asked for its queue."""
-
-    asked_s: list[float] = field(default_factory=list)
-
-    def queue(self) -> Queue:
-        self.asked_s.append(self.now_s)
-        return super().queue()
+from tests.controller.worlds import ARRAY, NOW_S, note, started
 
 
 class Daemon:
     """A controller that turns whenever it is due, on a clock of tenths of a second."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.slurm = Watched(NOW_S, ["n1", "n2"])
+        self.slurm = MadeUpSlurm(NOW_S, ["n1", "n2"])
         self.slurm.submit_(ARRAY, 1, 2, "0000000a")
         about = (self.slurm, Planner(), History(":memory:"), lambda: self.slurm.now_s)
         self.controller = started(*about, settings or Settings())
 
     def hear(self, kind: NoteKind) -> None:
-        self.controller.take([NumberedNote(1, self.slurm.now_s, Note(kind, 4711, 0))])
+        self.controller.take([note(kind, self.slurm.now_s, array=4711)])
 
     def run(self, seconds: float, hints: bool = False) -> list[float]:
         """Let time pass; return when (seconds from now) it looked."""
-        began_s, self.slurm.asked_s = self.slurm.now_s, []
+        began_s, self.slurm.asked_ = self.slurm.now_s, []
         for tenth in range(1, round(10 * seconds) + 1):
             self.slurm.now_s = began_s + tenth / 10
             if hints:
@@ -53,7 +39,7 @@ class Daemon:
                 with suppress(SlurmUnavailableError):
                     self.controller.turn()
                 self.slurm.schedule_()
-        return [one - began_s for one in self.slurm.asked_s]
+        return [at_s - began_s for what, at_s in self.slurm.asked_ if what == "queue"]
 
 
 @pytest.mark.parametrize("hints", [False, True])

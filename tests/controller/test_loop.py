@@ -13,19 +13,14 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from bftrainer_slurm.model import (
-    Element,
-    ElementId,
-    ElementState,
-    Node,
-)
+from bftrainer_slurm.keeper.protocol import NoteKind
+from bftrainer_slurm.model import ElementId, ElementState
 from bftrainer_slurm.sizes import ANY, Sizes
-from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
+from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from bftrainer_slurm.spec import Spec
 from tests.controller.made_up_slurm import HELD
-from tests.controller.setting import Setting
-from tests.controller.worlds import ARRAY, NOW_S
+from tests.controller.setting import Setting, at_work
+from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, note
 
 
 def test_the_keeper_knows_whose_a_trainer_is_before_its_first_element_runs() -> None:
@@ -80,8 +75,7 @@ def test_a_trainer_that_has_used_its_node_hours_ends() -> None:
 
 
 def test_elements_are_asked_to_leave_before_their_nodes_go_to_others() -> None:
-    setting = Setting(4, ARRAY)
-    setting.settle()
+    setting = at_work(4)
     setting.submit(99, 1)
     setting.settle()
     ((array, tasks),) = setting.told.parted
@@ -90,8 +84,7 @@ def test_elements_are_asked_to_leave_before_their_nodes_go_to_others() -> None:
 
 
 def test_who_has_no_other_element_grows_back_as_soon_as_one_may_start_again() -> None:
-    setting = Setting(3, ARRAY, most=2)
-    setting.settle()
+    setting = at_work(3, most=2)
     setting.slurm.start_ordinary_(next(iter(setting.on())))
     setting.turn()
     seconds = setting.controller.schedule.due_s() - setting.now_s
@@ -110,8 +103,7 @@ def test_where_many_nodes_became_idle_it_soon_looks_for_the_rest_of_a_large_job(
 
 
 def test_what_happens_is_counted_and_in_the_status() -> None:
-    setting = Setting(3, ARRAY)
-    setting.settle()
+    setting = at_work(3)
     setting.slurm.start_ordinary_("n2")
     setting.turn()
     counts = setting.controller.status({})["counts"]
@@ -121,8 +113,7 @@ def test_what_happens_is_counted_and_in_the_status() -> None:
 
 
 def test_a_trainer_that_lost_all_of_its_nodes_waits() -> None:
-    setting = Setting(1, ARRAY, most=1)
-    setting.settle()
+    setting = at_work(1, most=1)
     setting.slurm.start_ordinary_("n1")
     setting.turn()
     assert setting.shown()["state"] == "waiting"  # its element has not rested yet
@@ -131,8 +122,7 @@ def test_a_trainer_that_lost_all_of_its_nodes_waits() -> None:
 
 
 def test_a_controller_that_begins_anew_counts_on() -> None:
-    setting = Setting(3, ARRAY)
-    setting.settle()
+    setting = at_work(3)
     setting.controller = setting.started()
     setting.turn()
     counts = setting.controller.status({})["counts"]
@@ -140,8 +130,7 @@ def test_a_controller_that_begins_anew_counts_on() -> None:
 
 
 def test_a_reclaimed_element_is_said_to_be_lost() -> None:
-    setting = Setting(3, ARRAY)
-    setting.settle()
+    setting = at_work(3)
     task = setting.on()["n2"]
     setting.slurm.start_ordinary_("n2")
     setting.turn()
@@ -156,8 +145,8 @@ NONE_HAS_JOINED = (
 )
 
 
-def test_where_a_trainers_time_went_is_known_after_a_restart_too(tmp_path: Path) -> None:
-    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
+def test_where_a_trainers_time_went_is_known_after_a_restart_too() -> None:
+    setting = Setting(2, ARRAY)
     setting.slurm.node_names = []
     assert setting.shown_goodput()["trained_s"] is None
     setting.slurm.node_names = ["n1", "n2"]
@@ -171,8 +160,7 @@ def test_where_a_trainers_time_went_is_known_after_a_restart_too(tmp_path: Path)
 
 
 def test_the_time_without_a_node_was_not_trained_though_a_new_run_counts_from_one_again() -> None:
-    setting = Setting(1, ARRAY, most=1)
-    setting.settle()
+    setting = at_work(1, most=1)
     began_s = setting.now_s
     setting.train(20)
     setting.slurm.start_ordinary_("n1")
@@ -190,8 +178,7 @@ def test_the_time_without_a_node_was_not_trained_though_a_new_run_counts_from_on
 
 
 def test_a_trainer_that_fails_again_and_again_is_named_before_it_is_given_up() -> None:
-    setting = Setting(1, ARRAY, most=1)
-    setting.settle()
+    setting = at_work(1, most=1)
     setting.say(NoteKind.FAILED, "n1", "ImportError: no toch")
     assert setting.shown()["notice"] is None
     setting.say(NoteKind.FAILED, "n1", "ImportError: no toch")
@@ -199,8 +186,7 @@ def test_a_trainer_that_fails_again_and_again_is_named_before_it_is_given_up() -
 
 
 def test_a_trainer_none_of_whose_elements_joins_is_told_so_and_runs_on() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
+    setting = at_work(2)
     assert setting.shown()["notice"] is None
     setting.turn(30)
     assert setting.shown()["notice"] == NONE_HAS_JOINED
@@ -209,17 +195,14 @@ def test_a_trainer_none_of_whose_elements_joins_is_told_so_and_runs_on() -> None
     assert (setting.shown()["state"], len(setting.on())) == ("running", 2)
     [(element, text)] = setting.slurm.said_  # once
     assert element == ElementId(ARRAY, setting.on()["n1"])
-    assert (
-        text == f"bftrainer: {NONE_HAS_JOINED}, else each node may train alone into the same files"
-    )
+    why = "else each node may train alone into the same files"
+    assert text == f"bftrainer: {NONE_HAS_JOINED}, {why}"
 
 
 def test_a_word_to_an_element_that_has_just_ended_is_not_said_again() -> None:
-    setting = Setting(2, ARRAY)
-    setting.slurm.deaf = True
-    setting.settle()
+    setting = at_work(2)
+    setting.slurm.fails["tell"] = RefusedError("it has ended")
     setting.turn(30)
-    setting.slurm.deaf = False
     setting.turn(60)
     assert setting.slurm.said_ == []
     assert setting.shown()["notice"] == NONE_HAS_JOINED
@@ -227,8 +210,7 @@ def test_a_word_to_an_element_that_has_just_ended_is_not_said_again() -> None:
 
 @pytest.mark.parametrize("kind", [NoteKind.REFORMED, NoteKind.PROGRESS])
 def test_a_trainer_that_was_heard_of_is_not_told_that_none_has_joined(kind: NoteKind) -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
+    setting = at_work(2)
     setting.say(kind, generation=1, nodes=2, mode=0)
     setting.turn(60)
     assert setting.shown()["notice"] is None
@@ -236,8 +218,7 @@ def test_a_trainer_that_was_heard_of_is_not_told_that_none_has_joined(kind: Note
 
 
 def test_nodes_that_wait_for_the_script_are_not_told_that_they_have_not_joined() -> None:
-    setting = Setting(3, ARRAY)
-    setting.settle()
+    setting = at_work(3)
     setting.say(NoteKind.SCRIPT, leads=setting.on()["n2"], trains=0)
     setting.turn(30)
     said = "n2 runs, but has not joined, and n1, n3 wait for it: start the training by 'srun"
@@ -259,8 +240,7 @@ def test_nodes_that_wait_for_the_next_training_of_a_script_are_not_missed() -> N
 
 @pytest.mark.parametrize("impossible", [{"leads": -1, "trains": 0}, {"leads": 1, "trains": 2}])
 def test_a_script_that_cannot_be_changes_nothing(impossible: dict[str, float]) -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
+    setting = at_work(2)
     setting.say(NoteKind.SCRIPT, **impossible)
     setting.turn(30)
     assert setting.shown()["notice"] == NONE_HAS_JOINED
@@ -337,11 +317,18 @@ def test_nodes_that_meet_and_form_no_group_of_their_processes_are_named() -> Non
     assert setting.shown()["notice"] is None
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_nodes_that_train_together_without_the_keeper_are_not_named(nodes: int) -> None:
-    setting = Setting(nodes, ARRAY)
-    setting.turn()
-    alone(setting, 100, nodes)
+@cases(
+    "nodes, most, reports",
+    a_trainer_of_one_node_need_not_join=(1, 1, False),
+    one_that_trains_on_one_node=(1, 4, True),
+    one_whose_nodes_train_together_without_the_keeper=(2, 4, True),
+)
+def test_not_named_is(nodes: int, most: int, reports: bool) -> None:
+    setting = at_work(nodes, most=most)
+    if reports:
+        alone(setting, 600, nodes)
+    else:
+        setting.turn(600)
     assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
 
 
@@ -410,7 +397,7 @@ def test_one_that_waits_until_the_others_have_done_a_long_step_is_not_missed() -
 def test_one_that_leaves_is_not_missed() -> None:
     setting = on_some(3, of=3)
     alone(setting, 10, 3)
-    setting.slurm.shrink = lambda elements: None  # type: ignore[method-assign]  # slow to end
+    setting.slurm.ignores.add("shrink")  # they are slow to end
     setting.submit(99, 4)
     setting.settle()
     setting.say(NoteKind.REFORMED, generation=2, nodes=2, mode=0)
@@ -420,11 +407,8 @@ def test_one_that_leaves_is_not_missed() -> None:
         assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
 
 
-def test_a_trainer_that_formed_a_group_before_the_controller_began_has_joined(
-    tmp_path: Path,
-) -> None:
-    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
-    setting.settle()
+def test_a_trainer_that_formed_a_group_before_the_controller_began_has_joined() -> None:
+    setting = at_work(2)
     setting.say(NoteKind.REFORMED, generation=1, nodes=2, mode=0)
     setting.controller = setting.started()
     setting.turn(60)
@@ -432,8 +416,7 @@ def test_a_trainer_that_formed_a_group_before_the_controller_began_has_joined(
 
 
 def test_a_trainer_whose_script_fails_everywhere_is_given_up_and_its_nodes_go_to_others() -> None:
-    setting = Setting(4, ARRAY, 99)
-    setting.settle()
+    setting = at_work(4, ARRAY, 99)
     for node in ("n1", "n2"):
         for _ in range(2):
             if node in setting.on():
@@ -457,71 +440,56 @@ def test_a_script_that_fails_at_once_is_given_up_within_a_minute_beside_ordinary
     while not setting.slurm.cancelled_ and setting.now_s < NOW_S + 60:
         setting.turn(1)
         for node, task in setting.on().items():
-            id_ = ElementId(ARRAY, task)
-            failed = Element(id_, ElementState.FAILED, node, setting.now_s, exit_status=2)
-            setting.slurm.put_(failed)
+            over = element(task, "failed", node, start_s=setting.now_s, exit_status=2)
+            setting.slurm.put_(over)
     assert setting.shown()["state"] == "given up"
     setting.submit(99, 1)
     setting.turn(1)
     assert setting.on(99).keys() == {"n1"}
 
 
-def test_a_step_or_two_before_each_failure_do_not_save_it() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
+@pytest.mark.parametrize(("steps", "state"), [(3, "given up"), (30, "running")])
+def test_before_each_failure_a_step_or_two_do_not_save_it_progress_that_lasts_does(
+    steps: int, state: str
+) -> None:
+    setting = at_work(2)
     for generation, node in enumerate(("n1", "n2", "n1"), start=1):
         setting.now_s += 30  # the keeper waits longer and longer between its tries
         setting.say(NoteKind.REFORMED, generation=generation, nodes=2, mode=0)
-        setting.train(3, generation=generation)
+        setting.train(steps, generation=generation)
         setting.say(NoteKind.FAILED, node, "CUDA out of memory")
     setting.turn()
-    assert setting.shown()["state"] == "given up"
-
-
-def test_progress_that_lasts_does() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
-    for generation, node in enumerate(("n1", "n2", "n1"), start=1):
-        setting.say(NoteKind.REFORMED, generation=generation, nodes=2, mode=0)
-        setting.train(30, generation=generation)
-        setting.say(NoteKind.FAILED, node, "CUDA out of memory")
-    setting.turn()
-    assert (setting.shown()["state"], setting.shown()["failures"]) == ("running", 1)
+    assert setting.shown()["state"] == state
+    assert steps == 3 or setting.shown()["failures"] == 1
 
 
 def test_it_stays_given_up_after_a_restart_of_the_controller() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
+    setting = at_work(2)
     for node in ("n1", "n2", "n1"):
         setting.say(NoteKind.FAILED, node, "ImportError: no toch")
     setting.turn()
+    setting.slurm.cancelled_.clear()
+    setting.submit(ARRAY, 4)  # Slurm has not heard of its end
     setting.controller = setting.started()
     setting.turn()
     shown = setting.shown()
     assert (shown["state"], shown["error"]) == ("given up", "ImportError: no toch")
+    assert setting.slurm.cancelled_ == [ARRAY]
 
 
 def test_a_cancel_that_slurm_did_not_hear_is_said_again() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
+    setting = at_work(2)
     for node in ("n1", "n2", "n1"):
         setting.say(NoteKind.FAILED, node)
-    cancel = setting.slurm.cancel
-
-    def away(array: int) -> None:
-        raise SlurmUnavailableError("no answer")
-
-    setting.slurm.cancel = away  # type: ignore[method-assign]
+    setting.slurm.fails["cancel"] = SlurmUnavailableError("no answer")
     with pytest.raises(SlurmUnavailableError):
         setting.turn()
-    setting.slurm.cancel = cancel  # type: ignore[method-assign]
     setting.turn(60)
     assert setting.slurm.cancelled_ == [ARRAY]
 
 
 def test_a_bad_node_is_taken_from_the_trainer_and_given_to_nobody_for_a_while() -> None:
-    setting = Setting(3, ARRAY)
-    setting.settle()
+    setting = at_work(3)
     setting.train(30)
     for _ in range(2):
         setting.say(NoteKind.FAILED, "n2", "CUDA error: device is lost")
@@ -543,8 +511,7 @@ def fails_whenever_it_joins(setting: Setting, node: str, generation: int) -> Non
     """An element joins the others, all stand still, and its script fails; the others train on."""
     setting.say(NoteKind.REFORMED, generation=generation, nodes=len(setting.on()), mode=1)
     setting.turn(62)
-    element = ElementId(ARRAY, setting.on()[node])
-    setting.slurm.put_(Element(element, ElementState.FAILED, node, exit_status=2))
+    setting.slurm.put_(failed(setting.on()[node], node))
     setting.turn()
     left = len(setting.on())
     setting.say(NoteKind.REFORMED, generation=generation + 1, nodes=left, mode=1)
@@ -553,8 +520,7 @@ def fails_whenever_it_joins(setting: Setting, node: str, generation: int) -> Non
 
 
 def test_a_node_that_fails_whenever_it_joins_is_left_out_though_the_others_train() -> None:
-    setting = Setting(3, ARRAY, most=3)
-    setting.settle()
+    setting = at_work(3, most=3)
     setting.train(30)
     fails_whenever_it_joins(setting, "n1", 2)
     assert setting.shown()["failures"] == 1
@@ -570,18 +536,8 @@ def test_a_node_that_fails_whenever_it_joins_is_left_out_though_the_others_train
     assert setting.shown()["failures"] == 7
 
 
-def test_of_a_node_that_is_not_its_own_a_trainer_has_nothing_to_say() -> None:
-    setting = Setting(3, ARRAY, 99)
-    setting.settle()
-    (node, *_) = setting.on(99)
-    for _ in range(3):
-        setting.say(NoteKind.FAILED, node)
-    assert setting.shown()["failed_on"] == []
-
-
 def test_what_a_trainer_shows_is_what_the_next_plan_is_made_with() -> None:
-    setting = Setting(3, ARRAY)
-    setting.settle()
+    setting = at_work(3)
     asked = len(setting.planner.asked)
     setting.turn()
     assert len(setting.planner.asked) == asked  # nothing is new
@@ -592,8 +548,7 @@ def test_what_a_trainer_shows_is_what_the_next_plan_is_made_with() -> None:
 
 
 def test_a_report_that_cannot_be_true_is_counted_and_forgotten() -> None:
-    setting = Setting(3, ARRAY)
-    setting.settle()
+    setting = at_work(3)
     setting.say(NoteKind.PROGRESS, samples=float("nan"), nodes=3)
     setting.say(NoteKind.PROGRESS, samples=-1.0, nodes=3)
     shown = setting.shown()
@@ -601,18 +556,15 @@ def test_a_report_that_cannot_be_true_is_counted_and_forgotten() -> None:
 
 
 def test_notes_of_trainers_that_are_not_ours_change_nothing() -> None:
-    setting = Setting(3, ARRAY)
-    setting.settle()
+    setting = at_work(3)
     before = setting.controller.status({})
     for kind in (NoteKind.PROGRESS, NoteKind.REFORMED, NoteKind.FAILED):
-        note = Note(kind, 4711, 0, "n1", (("samples", 1.0),))
-        setting.controller.take([NumberedNote(1, setting.now_s, note)])
+        setting.controller.take([note(kind, setting.now_s, 0, "n1", array=4711, samples=1.0)])
     assert setting.controller.status({}) == before
 
 
 def test_elements_that_were_ended_before_slurm_went_away_were_not_reclaimed() -> None:
-    setting = Setting(4, ARRAY)
-    setting.settle()
+    setting = at_work(4)
     setting.submit(99, 1)
     shrink = setting.slurm.shrink
 
@@ -620,12 +572,9 @@ def test_elements_that_were_ended_before_slurm_went_away_were_not_reclaimed() ->
         shrink(elements)
         setting.slurm.away = True
 
-    def away(*request: object, **others: object) -> None:
-        raise SlurmUnavailableError("no answer")
-
     setting.slurm.shrink = shrinks_then_away  # type: ignore[method-assign]
     setting.turn()
-    setting.slurm.grow = away  # type: ignore[method-assign]
+    setting.slurm.fails["grow"] = SlurmUnavailableError("no answer")
     with pytest.raises(SlurmUnavailableError):
         setting.turn()
     setting.slurm.away = False
@@ -647,15 +596,9 @@ def test_a_history_that_cannot_be_written_hinders_nobody_and_is_shown(tmp_path: 
     assert len(History(tmp_path / "history.sqlite").open_stays()) == 3
 
 
-def test_trainers_leave_a_reserve_to_ordinary_jobs() -> None:
-    setting = Setting(4, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
-    setting.settle()
-    assert len(setting.on()) == 3
-
-
 def test_what_ordinary_jobs_take_of_the_reserve_trainers_make_up_for() -> None:
-    setting = Setting(4, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
-    setting.settle()
+    setting = at_work(4, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
+    assert setting.controller.status({})["left_alone"]["kept for ordinary jobs"] == 1
     (idle,) = {"n1", "n2", "n3", "n4"} - set(setting.on())
     setting.slurm.start_ordinary_(idle)
     setting.settle()
@@ -663,15 +606,6 @@ def test_what_ordinary_jobs_take_of_the_reserve_trainers_make_up_for() -> None:
     setting.slurm.ordinary.clear()
     setting.settle()
     assert len(setting.on()) == 3
-
-
-def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
-    setting = Setting(2, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
-    setting.settle()
-    (idle,) = {"n1", "n2"} - set(setting.on())
-    setting.slurm.start_ordinary_(idle)
-    setting.settle()
-    assert len(setting.on()) == 1
 
 
 def test_a_node_that_has_just_come_is_taken_once_it_has_been_idle_for_a_while() -> None:
@@ -682,117 +616,58 @@ def test_a_node_that_has_just_come_is_taken_once_it_has_been_idle_for_a_while() 
     assert set(setting.on()) == {"n1"}
 
 
-def test_a_node_where_an_elements_end_takes_long_is_left_alone_for_a_while() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
-    element = ElementId(ARRAY, setting.on()["n1"])
-    setting.slurm.put_(Element(element, ElementState.ENDING, "n1"))
-    setting.turn()
-    setting.turn()
-    setting.slurm.put_(Element(element, HELD))
-    setting.turn(60)
-    assert set(setting.on()) == {"n2"}
-    setting.turn(setting.settings.bad_node_s)
-    assert set(setting.on()) == {"n1", "n2"}
-
-
 def test_where_the_ends_of_all_elements_take_longer_than_before_no_node_is_left_alone() -> None:
     setting = Setting(4, ARRAY)
     for ends_s in (0, 0, 10):
         setting.settle()
         for one in setting.slurm.all_():
-            setting.slurm.put_(Element(one.id, ElementState.ENDING, one.node))
+            setting.slurm.put_(element(one.id.task, "ending", one.node))
         for _ in range(ends_s):
             setting.turn(1)
         for one in setting.slurm.all_():  # one after the other
-            setting.slurm.put_(Element(one.id, HELD))
+            setting.slurm.put_(element(one.id.task, "held"))
             setting.turn(0.2)
     setting.settle()
     assert len(setting.on()) == 4
 
 
-def test_a_new_trainer_with_the_id_of_one_that_was_given_up_is_run(tmp_path: Path) -> None:
-    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
-    setting.slurm.change_(ARRAY, id="0000000a")
-    setting.settle()
-    setting.history.end(ARRAY, "it failed")
-    setting.slurm.cancel(ARRAY)
-    setting.submit(ARRAY, 4, "0000000b")  # slurmctld had lost its state
-    setting.controller = setting.started()
-    setting.settle()
-    assert len(setting.on()) == 2
-    assert (setting.shown()["why"], setting.shown()["grew"]) == (None, 2)
-
-
-def test_a_trainer_that_was_given_up_stays_so_after_a_restart(tmp_path: Path) -> None:
-    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
-    setting.settle()
-    setting.history.end(ARRAY, "it failed")
-    setting.controller = setting.started()
-    setting.settle()
-    assert setting.shown()["why"] == "it failed"
-    assert setting.slurm.cancelled_ == [ARRAY]
-
-
-def test_a_trainer_of_one_node_need_not_join() -> None:
-    setting = Setting(1, ARRAY, most=1)
-    setting.settle()
-    setting.turn(600)
-    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
-
-
 def test_a_trainer_whose_script_has_just_failed_is_waiting_and_not_cancelled() -> None:
-    setting = Setting(1, ARRAY, most=1)
-    setting.settle()
-    only = ElementId(ARRAY, 0)
-    setting.slurm.put_(Element(only, ElementState.FAILED, "n1", exit_status=2))
-    setting.slurm.revive = lambda elements: None  # type: ignore[method-assign]
+    setting = at_work(1, most=1)
+    setting.slurm.put_(failed(0, "n1"))
+    setting.slurm.ignores.add("revive")
     setting.turn()
     assert (setting.shown()["state"], setting.shown()["failures"]) == ("waiting", 1)
     assert setting.controller.schedule.due_s() == setting.now_s + 5  # then it has rested
 
 
 def test_a_trainer_whose_owner_cancels_it_as_an_element_is_brought_back_is_over() -> None:
-    setting = Setting(2, ARRAY, most=2)
-    setting.settle()
-    first = ElementId(ARRAY, 0)
-    setting.slurm.put_(Element(first, ElementState.FAILED, "n1"))
+    setting = at_work(2, most=2)
+    first = element(0, "failed n1")
+    setting.slurm.put_(first)
 
     def revive(elements: Sequence[ElementId]) -> None:
         setting.slurm.cancel(ARRAY)
-        setting.slurm.put_(*(Element(one, HELD) for one in elements))
+        setting.slurm.put_(*(element(one.task, "held") for one in elements))
 
     setting.slurm.revive = revive  # type: ignore[method-assign]
     setting.turn()
-    assert setting.slurm.element_(first).state is HELD
+    assert setting.slurm.element_(first.id).state is HELD
     setting.turn()
-    assert setting.slurm.element_(first).state is ElementState.CANCELLED
+    assert setting.slurm.element_(first.id).state is ElementState.CANCELLED
     setting.turn()
     assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
 
 
 def test_a_trainer_is_cancelled_though_slurm_still_knows_its_failed_element() -> None:
-    setting = Setting(2, ARRAY, most=2)
-    setting.settle()
-    first, second = ElementId(ARRAY, 0), ElementId(ARRAY, 1)
-    setting.slurm.put_(Element(first, ElementState.FAILED, "n1"))
-    setting.slurm.revive = lambda elements: None  # type: ignore[method-assign]
+    setting = at_work(2, most=2)
+    setting.slurm.put_(element(0, "failed n1"))
+    setting.slurm.ignores.add("revive")
     setting.turn()
     assert setting.shown()["state"] == "running"
-    setting.slurm.put_(Element(second, ElementState.CANCELLED))
+    setting.slurm.put_(element(1, "cancelled"))
     for _ in range(3):
         setting.turn(20)
         assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
-
-
-def test_an_element_that_somebody_else_lets_go_is_held_again() -> None:
-    setting = Setting(4, ARRAY, 99)
-    setting.settle()
-    (theirs, *_) = setting.on(99)
-    held = next(job.id for job in setting.slurm.all_(HELD))
-    setting.slurm.put_(Element(held, ElementState.PENDING, theirs, reason="Resources"))
-    setting.turn()
-    assert setting.slurm.element_(held).state is HELD
 
 
 def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_to_do() -> None:
@@ -827,10 +702,9 @@ def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_t
 
 
 def test_failures_that_the_keeper_tells_again_after_a_restart_are_old_news() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
+    setting = at_work(2)
     told = [
-        NumberedNote(number, setting.now_s, Note(NoteKind.FAILED, ARRAY, 0, node, text="once"))
+        note(NoteKind.FAILED, setting.now_s, 0, node, text="once", number=number)
         for number, node in enumerate(("n1", "n2", "n1"))
     ]
     setting.now_s += 1500
@@ -842,17 +716,10 @@ def test_failures_that_the_keeper_tells_again_after_a_restart_are_old_news() -> 
 
 
 def test_a_turn_that_fails_is_tried_again_and_loses_nothing() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
-    nodes = setting.slurm.nodes
-
-    def broken() -> tuple[Node, ...]:
-        raise ZeroDivisionError("of the gateway")
-
-    setting.slurm.nodes = broken  # type: ignore[method-assign]
+    setting = at_work(2)
+    setting.slurm.fails["nodes"] = ZeroDivisionError("of the gateway")
     with pytest.raises(ZeroDivisionError):
         setting.turn()
-    setting.slurm.nodes = nodes  # type: ignore[method-assign]
     setting.turn(60)
     assert len(setting.on()) == 2
 
@@ -873,15 +740,8 @@ def test_a_trainer_that_cannot_be_handled_is_named_and_the_others_are_served() -
 
 
 def test_users_are_told_the_terms_of_the_plan() -> None:
-    setting = Setting(3, ARRAY, most=2)
-    setting.settle()
+    setting = at_work(3, most=2)
     terms = setting.shown()["plan"]
     assert isinstance(terms, dict)
     assert (terms["nodes"], terms["limit"], terms["free"]) == (2, "most", 1)
     assert terms["time_s"] <= setting.now_s
-
-
-def test_users_are_told_how_many_idle_nodes_are_kept_for_ordinary_jobs() -> None:
-    setting = Setting(3, ARRAY, settings=Settings(nodes_interval_s=1, reserve_nodes=2))
-    setting.turn()
-    assert setting.controller.status({})["left_alone"]["kept for ordinary jobs"] == 2

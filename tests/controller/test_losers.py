@@ -5,20 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bftrainer_slurm.keeper.protocol import NoteKind
-from bftrainer_slurm.planner.greedy import greedy_shares
-from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Plan, Problem, value
-from tests.controller.setting import Planner, Setting
+from tests.controller.setting import Greedy, Setting
 from tests.controller.worlds import ARRAY
-
-
-class Weighing(Planner):
-    """Weighs gain against cost, as the planner does."""
-
-    def plan(self, problem: Problem) -> Plan:
-        self.asked.append(problem)
-        shares = greedy_shares(problem)
-        return Plan(place(problem, shares), value(problem, shares), 0.0, "optimal")
 
 
 def train(setting: Setting, seconds: int, generation: int, from_start: int) -> None:
@@ -34,7 +22,7 @@ def train(setting: Setting, seconds: int, generation: int, from_start: int) -> N
 def setting() -> Setting:
     """A trainer on two nodes, whose planner weighs what a change loses."""
     setting = Setting(2, ARRAY)
-    setting.planner = Weighing()
+    setting.planner = Greedy()
     setting.controller = setting.started()
     setting.settle()
     return setting

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bftrainer_slurm.controller.loop import Controller
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from bftrainer_slurm.model import Element, ElementId, ElementState
+from bftrainer_slurm.keeper.protocol import NoteKind
+from bftrainer_slurm.model import ElementState
 from tests.controller.setting import Setting
-from tests.controller.worlds import ARRAY, started
+from tests.controller.worlds import ARRAY, element, note, started
 
 FAILED, COMPLETED = ElementState.FAILED, ElementState.COMPLETED
 
@@ -32,22 +34,11 @@ class Site(Setting):
         for array in tuple(self.slurm.jobs):
             for node, task in self.on(array).items():
                 if node not in self.mute:
-                    self.say_up(array, task, node)
+                    self.controller.take([note(NoteKind.UP, self.now_s, task, node, array=array)])
                 elif self.ends is not None:
                     state, reason = self.ends
-                    over = Element(
-                        ElementId(array, task),
-                        state,
-                        node,
-                        self.now_s,
-                        reason=reason,
-                        exit_status=3,
-                    )
-                    self.slurm.put_(over)
-
-    def say_up(self, array: int, task: int, node: str) -> None:
-        note = Note(NoteKind.UP, array, task, node)
-        self.controller.take([NumberedNote(1, self.now_s, note)])
+                    more: Any = {"start_s": self.now_s, "reason": reason, "exit_status": 3}
+                    self.slurm.put_(element(task, state, node, array, **more))
 
     def tries(self, node: str, minutes: int) -> int:
         """How many elements start on a node in so many minutes."""
@@ -94,7 +85,7 @@ def test_a_short_training_whose_note_is_late_has_finished_and_does_not_run_again
     site.ends = COMPLETED, "None"
     site.turn()
     site.turn(1)
-    site.say_up(ARRAY, 0, "n1")
+    site.controller.take([note(NoteKind.UP, site.now_s, 0, "n1")])
     site.turn()
     assert site.shown()["state"] == "finished"
     assert site.slurm.starts_ == ["n1"]
@@ -151,10 +142,8 @@ def test_while_no_notes_come_through_silence_says_nothing(
     site = Setting(1, ARRAY, most=1)
     site.turn()
     if ends is not None:
-        over = Element(
-            ElementId(ARRAY, 0), ends[0], "n1", site.now_s, reason=ends[1], exit_status=3
-        )
-        site.slurm.put_(over)
+        more: Any = {"start_s": site.now_s, "reason": ends[1], "exit_status": 3}
+        site.slurm.put_(element(0, ends[0], "n1", **more))
     site.turn(1)
     shown = site.shown()
     expected = {None: "running", FAILED: "waiting", COMPLETED: "finished"}

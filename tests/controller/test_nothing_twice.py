@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import gc
-from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Rescale
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from bftrainer_slurm.model import Element, ElementId, ElementState
-from tests.controller.setting import Setting
-from tests.controller.worlds import ARRAY
+from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
+from bftrainer_slurm.model import ElementId, ElementState
+from tests.controller.setting import Setting, at_work
+from tests.controller.worlds import ARRAY, element, note
 
 
 def purge(setting: Setting, *tasks: int) -> None:
@@ -21,12 +20,11 @@ def purge(setting: Setting, *tasks: int) -> None:
 
 
 def finished(task: int, time_s: float) -> NumberedNote:
-    return NumberedNote(task + 1, time_s, Note(NoteKind.FINISHED, ARRAY, task))
+    return note(NoteKind.FINISHED, time_s, task, number=task + 1)
 
 
 def test_a_trainer_that_finished_while_the_controller_was_away_does_not_run_again() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
+    setting = at_work(2)
     before = setting.shown()["grew"]
     purge(setting, *setting.on().values())
     setting.controller = setting.started()
@@ -40,27 +38,27 @@ def test_a_trainer_that_finished_while_the_controller_was_away_does_not_run_agai
 
 
 def test_an_element_that_came_up_again_after_it_had_finished_tells_no_end() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
+    setting = at_work(2)
     setting.controller = setting.started()
-    setting.slurm.put_(Element(ElementId(ARRAY, 0), ElementState.HELD))
-    up = NumberedNote(2, setting.now_s, Note(NoteKind.UP, ARRAY, 0, "n1"))
+    setting.slurm.put_(element(0, "held"))
+    up = note(NoteKind.UP, setting.now_s, 0, "n1", number=2)
     setting.controller.take([finished(0, setting.now_s - 60), up])
     purge(setting, 0)
     setting.turn()
     assert (setting.slurm.cancelled_, setting.shown()["state"]) == ([], "running")
 
 
-def reports(setting: Setting, *samples: float) -> list[NumberedNote]:
+def reports(setting: Setting, *samples: float, **more: float) -> list[NumberedNote]:
     """Reports of one generation, a second apart, of which the last one has just come."""
-    said = [Note(NoteKind.PROGRESS, ARRAY, measures=(("samples", one),)) for one in samples]
-    first_s = setting.now_s - len(said)
-    return [NumberedNote(n, first_s + n, note) for n, note in enumerate(said, 1)]
+    first_s = setting.now_s - len(samples)
+    return [
+        note(NoteKind.PROGRESS, first_s + number, number=number, samples=one, **more)
+        for number, one in enumerate(samples, 1)
+    ]
 
 
-def test_samples_that_the_keeper_tells_again_after_a_restart_count_once(tmp_path: Path) -> None:
-    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
-    setting.settle()
+def test_samples_that_the_keeper_tells_again_after_a_restart_count_once() -> None:
+    setting = at_work(2)
     told = reports(setting, *(100.0 * n for n in range(1, 11)))
     setting.controller.take(told)
     assert setting.shown()["samples"] == 1000
@@ -74,9 +72,8 @@ def test_samples_that_the_keeper_tells_again_after_a_restart_count_once(tmp_path
     assert setting.shown()["samples"] == 1100
 
 
-def test_samples_that_came_while_the_controller_was_away_count(tmp_path: Path) -> None:
-    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
-    setting.settle()
+def test_samples_that_came_while_the_controller_was_away_count() -> None:
+    setting = at_work(2)
     told = reports(setting, 100.0, 200.0)
     setting.controller.take(told)
     setting.controller = setting.started()
@@ -86,14 +83,11 @@ def test_samples_that_came_while_the_controller_was_away_count(tmp_path: Path) -
     assert setting.shown()["samples"] == 500
 
 
-def test_a_pause_that_is_told_again_is_one_pause(tmp_path: Path) -> None:
-    history = History(tmp_path / "history.sqlite")
-    setting = Setting(2, ARRAY, history=history)
-    setting.settle()
-    first, second = reports(setting, 100.0, 200.0)
-    more = (("generation", 2.0), ("nodes", 2.0), ("pause_s", 0.5))
-    paused = Note(NoteKind.PROGRESS, ARRAY, measures=(*second.note.measures, *more))
-    told = [first, NumberedNote(2, second.time_s, paused)]
+def test_a_pause_that_is_told_again_is_one_pause() -> None:
+    history = History(":memory:")
+    setting = at_work(2, history=history)
+    told = reports(setting, 100.0, 200.0)[:1]
+    told += reports(setting, 200.0, generation=2.0, nodes=2.0, pause_s=0.5)
     setting.controller.take(told)
     setting.controller = setting.started()
     setting.controller.take(told)
@@ -102,21 +96,10 @@ def test_a_pause_that_is_told_again_is_one_pause(tmp_path: Path) -> None:
     assert pauses == [(0.5,)]
 
 
-def failed(setting: Setting, task: int, **more: float) -> None:
-    """An element's script fails."""
-    id_ = ElementId(ARRAY, task)
-    status = {"exit_status": 2, "end_s": setting.now_s} | more
-    setting.slurm.put_(Element(id_, ElementState.FAILED, "n1", **status))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     "how",
-    [
-        ElementState.CANCELLED,
-        ElementState.LOST,
-        ElementState.WITHHELD,
-        ElementState.SUSPENDED,
-    ],
+    [getattr(ElementState, word) for word in ("CANCELLED", "LOST", "WITHHELD", "SUSPENDED")],
+    ids=str,
 )
 def test_a_trainer_of_which_fewer_elements_are_left_than_it_needs_keeps_no_node(
     how: ElementState,
@@ -125,8 +108,7 @@ def test_a_trainer_of_which_fewer_elements_are_left_than_it_needs_keeps_no_node(
     setting.slurm.change_(ARRAY, min_nodes=4)
     setting.settle()
     assert len(setting.on()) == 4
-    first = ElementId(ARRAY, 0)
-    setting.slurm.put_(Element(first, how, "n1"))
+    setting.slurm.put_(element(0, how, "n1"))
     setting.settle()
     assert (setting.on(), setting.shown()["state"]) == ({}, "waiting")
     assert "needs 4 nodes at a time, and 3 of its elements are left" in str(setting.shown()["why"])
@@ -144,15 +126,13 @@ def test_one_that_has_enough_goes_on_without_those_that_its_owner_cancelled() ->
     setting.slurm.change_(ARRAY, min_nodes=3)
     setting.settle()
     before = setting.on()
-    first = ElementId(ARRAY, 0)
-    setting.slurm.put_(Element(first, ElementState.CANCELLED))
+    setting.slurm.put_(element(0, "cancelled"))
     setting.settle()
     assert setting.on() == {node: task for node, task in before.items() if task != 0}
 
 
 def test_a_keeper_that_was_silent_is_told_later_which_elements_are_lost() -> None:
-    setting = Setting(3, ARRAY, most=3)
-    setting.settle()
+    setting = at_work(3, most=3)
     task = setting.on()["n2"]
     setting.told.silent = True
     setting.slurm.start_ordinary_("n2")
@@ -166,24 +146,20 @@ def test_a_keeper_that_was_silent_is_told_later_which_elements_are_lost() -> Non
 
 
 def test_but_not_of_an_element_that_has_a_node_again_or_whose_trainer_is_gone() -> None:
-    setting = Setting(3, ARRAY, 99, most=3)
-    setting.settle()
+    setting = at_work(3, ARRAY, 99, most=3)
     (own, *_), (other, *_) = setting.on(), setting.on(99)
-    back, gone = (
-        ElementId(ARRAY, setting.on()[own]),
-        ElementId(99, setting.on(99)[other]),
-    )
+    back = setting.on()[own]
     setting.told.silent = True
     setting.slurm.start_ordinary_(own)
     setting.slurm.start_ordinary_(other)
     setting.turn()
     setting.slurm.ordinary.clear()
-    setting.slurm.put_(Element(back, ElementState.RUNNING, own, setting.now_s))
+    setting.slurm.put_(element(back, "running", own, start_s=setting.now_s))
     setting.slurm.forget_(99)
     setting.told.silent = False
     setting.settle()
     assert setting.told.gone == []
-    assert gone.array in setting.told.ended
+    assert 99 in setting.told.ended
 
 
 def test_a_trainer_starts_only_when_the_keeper_knows_that_its_last_run_is_over() -> None:
@@ -197,8 +173,7 @@ def test_a_trainer_starts_only_when_the_keeper_knows_that_its_last_run_is_over()
 
 
 def test_a_keeper_that_was_silent_is_told_later_which_trainers_are_gone() -> None:
-    setting = Setting(2, ARRAY, 99)
-    setting.settle()
+    setting = at_work(2, ARRAY, 99)
     setting.told.silent = True
     setting.slurm.forget_(99)
     setting.turn()
@@ -208,9 +183,8 @@ def test_a_keeper_that_was_silent_is_told_later_which_trainers_are_gone() -> Non
     assert setting.told.ended == [99]
 
 
-def test_what_is_known_of_a_trainer_is_kept_as_long_as_it_lives(tmp_path: Path) -> None:
-    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
-    setting.settle()
+def test_what_is_known_of_a_trainer_is_kept_as_long_as_it_lives() -> None:
+    setting = at_work(2)
     setting.controller.take(reports(setting, 100.0, 200.0))
     setting.slurm.start_ordinary_(next(iter(setting.on())))
     setting.turn()
@@ -232,8 +206,7 @@ def rescales_in_memory() -> int:
 
 
 def test_a_trainer_that_changes_its_size_for_ever_takes_no_more_memory() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
+    setting = at_work(2)
     before = rescales_in_memory()
     for number in range(1, 501):
         setting.now_s += 5
@@ -244,16 +217,15 @@ def test_a_trainer_that_changes_its_size_for_ever_takes_no_more_memory() -> None
 
 
 def test_a_comment_that_its_user_has_replaced_is_written_again() -> None:
-    setting = Setting(2, ARRAY)
-    setting.settle()
+    setting = at_work(2)
     setting.slurm.comment = None
     setting.turn()
     assert setting.slurm.comment == "bftrainer:min=1,max=4,weight=1,grace=0.5 project-x"
     assert (setting.shown()["state"], len(setting.on())) == ("running", 2)
 
 
-def test_a_trainer_was_submitted_when_it_was_though_all_of_it_was_requeued(tmp_path: Path) -> None:
-    setting = Setting(2, ARRAY, history=History(tmp_path / "history.sqlite"))
+def test_a_trainer_was_submitted_when_it_was_though_all_of_it_was_requeued() -> None:
+    setting = Setting(2, ARRAY)
     setting.turn()
     submit_s = setting.shown()["submit_s"]
     setting.slurm.submits_s[ARRAY] += 600
@@ -264,16 +236,15 @@ def test_a_trainer_was_submitted_when_it_was_though_all_of_it_was_requeued(tmp_p
     assert setting.shown()["submit_s"] == submit_s
 
 
-def suspend(setting: Setting, node: str) -> ElementId:
-    """An operator stops the processes of an element."""
-    id_ = ElementId(ARRAY, setting.on()[node])
-    setting.slurm.put_(Element(id_, ElementState.SUSPENDED, node, setting.now_s))
-    return id_
+def suspend(setting: Setting, node: str) -> int:
+    """An operator stops the processes of an element; return its task."""
+    task = setting.on()[node]
+    setting.slurm.put_(element(task, "suspended", node, start_s=setting.now_s))
+    return task
 
 
 def test_a_suspended_element_does_not_run_and_its_node_is_nobodys() -> None:
-    setting = Setting(3, ARRAY)
-    setting.settle()
+    setting = at_work(3)
     one = suspend(setting, "n2")
     setting.submit(99, 1)
     setting.settle()
@@ -281,18 +252,16 @@ def test_a_suspended_element_does_not_run_and_its_node_is_nobodys() -> None:
     assert "n2" not in {*setting.on(), *setting.on(99)}
     assert "suspended on n2" in str(setting.shown()["notice"])
     assert (setting.told.gone, setting.shown()["reclaimed"]) == ([], 0)
-    setting.slurm.put_(Element(one, ElementState.RUNNING, "n2", setting.now_s))
+    setting.slurm.put_(element(one, "running n2", start_s=setting.now_s))
     setting.settle()
     assert "n2" in {*setting.on(), *setting.on(99)}
     assert "suspended" not in str(setting.shown()["notice"])
 
 
 def test_a_suspended_element_of_a_trainer_that_has_finished_is_cancelled() -> None:
-    setting = Setting(2, ARRAY, most=2)
-    setting.settle()
+    setting = at_work(2, most=2)
     suspend(setting, "n2")
-    first = ElementId(ARRAY, setting.on()["n1"])
-    setting.slurm.put_(Element(first, ElementState.COMPLETED, "n1"))
+    setting.slurm.put_(element(setting.on()["n1"], "completed n1"))
     setting.turn()
     setting.turn(400)
     assert setting.slurm.cancelled_ == [ARRAY]
@@ -300,7 +269,6 @@ def test_a_suspended_element_of_a_trainer_that_has_finished_is_cancelled() -> No
 
 def test_that_an_operator_holds_some_of_its_elements_is_said() -> None:
     setting = Setting(2, ARRAY)
-    first = ElementId(ARRAY, 0)
-    setting.slurm.put_(Element(first, ElementState.WITHHELD))
+    setting.slurm.put_(element(0, "withheld"))
     setting.settle()
     assert setting.shown()["why"] == "an operator holds 1 of its 4 elements (scontrol release)"

@@ -23,15 +23,12 @@ class Paced(Setting):
     def __init__(self, trainers: int, limit: RateLimit | None, rpcs_per_s: float) -> None:
         self.arrays = range(100, 100 + trainers)
         super().__init__(2 * trainers, *self.arrays, most=2, settings=Settings())
-        pacer = Pacer(rpcs_per_s, lambda: self.now_s, self.sleep)
+        pacer = Pacer(rpcs_per_s, lambda: self.now_s, self.slurm.sleep_)
         self.slurm.queue_rpcs = 2
-        self.slurm.configuration = lambda _: Configuration(rate_limit=limit)  # type: ignore[method-assign]
+        self.slurm.configured = Configuration(rate_limit=limit)
         gateway = metered(cast(Gateway, self.slurm), self.history.counts.note_request, pacer.draw)
         deps = self.controller.deps
         self.controller.deps = replace(deps, pacer=pacer, gateway=gateway)
-
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
 
     def work(self, seconds: float) -> None:
         """Look whenever a look is due."""

@@ -30,24 +30,18 @@ from bftrainer_slurm.planner.problem import Plan, Problem, chosen, settled, valu
 from tests.controller.made_up_slurm import (
     DELAYED,
     ENDING,
-    FAILED,
     PARTITION,
     PENDING,
     RUNNING,
     SUSPENDED,
+    Job,
     MadeUpSlurm,
 )
-from tests.controller.worlds import (
-    ARRAY,
-    NOW_S,
-    element,
-    started,
-    trainer,
-    view_of,
-)
+from tests.controller.worlds import ARRAY, NOW_S, element, started, trainer, view_of
 
 NODES = ("n1", "n2")
 GPUS = 8
+HAS = Resources(8000, 16, frozenset({("gpu", GPUS), ("gpu:a100", GPUS)}))
 FIRST, SECOND = (ElementId(ARRAY, task) for task in range(2))
 
 
@@ -76,17 +70,14 @@ class SharedSlurm(MadeUpSlurm):
     ordinary_gpus: Counter[str] = field(default_factory=Counter)
 
     def nodes(self) -> tuple[Node, ...]:
-        has = Resources(8000, 16, frozenset({("gpu", GPUS), ("gpu:a100", GPUS)}))
         return tuple(
-            replace(
-                node,
-                resources=has,
-                used=replace(has, gres=frozenset({("gpu", self.in_use(node.name))}), cpus=0)
-                if self.in_use(node.name)
-                else Resources(),
-            )
-            for node in super().nodes()
+            replace(node, resources=HAS, used=self.used_(node.name)) for node in super().nodes()
         )
+
+    def used_(self, node: str) -> Resources:
+        """What jobs have of a node: memory too, where they have anything."""
+        gpus = self.in_use(node)
+        return replace(HAS, gres=frozenset({("gpu", gpus)}), cpus=0) if gpus else Resources()
 
     def queue(self) -> Queue:
         queue = super().queue()
@@ -129,19 +120,10 @@ class SharedSlurm(MadeUpSlurm):
         """How many GPUs an element asks for, or has."""
         return self.sized.get(id_, self.gpus[id_.array])
 
-    def schedule_(self) -> None:
-        """End what is to be ended, in two steps; start what fits beside what is there."""
-        for job in self.all_(ENDING):
-            job.end(job.then or FAILED, self.now_s)
-        for job in self.all_(RUNNING):
-            if job.then is not None:
-                job.state = ENDING
-        for job in self.all_(PENDING):
-            wants = self.of_(job.id) or GPUS
-            for node in sorted(job.targets or self.node_names):
-                if self.in_use(node) + wants <= GPUS:
-                    job.state, job.node, job.start_s = RUNNING, node, self.now_s
-                    break
+    def _room_for(self, job: Job) -> list[str]:
+        wants = self.of_(job.id) or GPUS
+        nodes = sorted(job.targets or self.node_names)
+        return [node for node in nodes if self.in_use(node) + wants <= GPUS]
 
     def start_job_(self, node: str, gpus: int) -> None:
         """An ordinary job starts; as many elements as it needs are reclaimed."""
@@ -209,8 +191,8 @@ def test_the_plan_chooses_how_many_gpus_an_element_has_and_it_keeps_them() -> No
 
 
 def test_a_trainer_has_one_element_on_a_node_at_most() -> None:
-    one = trainer(*(element(task, RUNNING, "n1", gpus=2) for task in range(2)))
-    mine = view_of(replace(one, demands=Demands(gpus=2)))
+    two = trainer(*(element(task, "running n1", gpus=2) for task in range(2)))
+    mine = view_of(replace(two, demands=Demands(gpus=2)))
     assert (mine.placed, mine.surplus) == ({FIRST: Place("n1", ARRAY)}, (SECOND,))
 
 

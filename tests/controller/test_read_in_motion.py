@@ -17,13 +17,9 @@ NODES = ("n1", "n2")
 
 @dataclass
 class Moving(MadeUpSlurm):
-    """Something happens between the first two readings of a look, in whichever order they come.
-
-    On nodes that are ``private`` are jobs that nobody may see.
-    """
+    """Something happens between the first two readings of a look, in whichever order they come."""
 
     meanwhile: Callable[[], None] | None = None
-    private: frozenset[str] = frozenset()
 
     def nodes(self) -> tuple[Node, ...]:
         read = super().nodes()
@@ -34,9 +30,6 @@ class Moving(MadeUpSlurm):
         read = super().queue()
         self._happens()
         return read
-
-    def taken(self) -> set[str]:
-        return super().taken() | self.private
 
     def _happens(self) -> None:
         happens, self.meanwhile = self.meanwhile, None
@@ -96,9 +89,9 @@ def test_a_job_that_nobody_may_see_ends_the_hole_of_its_node() -> None:
     world.turn()
     (job,) = world.slurm.all_(RUNNING)
     (other,) = set(NODES) - {job.node}
-    world.slurm.private = frozenset({other})
+    world.slurm.private = {other}
     world.turn()
     assert world.history.holes.open().keys() == {job.node}
-    world.slurm.private = frozenset()
+    world.slurm.private = set()
     world.turn()
     assert world.history.holes.open().keys() == set(NODES)

@@ -42,11 +42,21 @@ def site() -> Iterator[Site]:
 
 
 @contextmanager
-def trainer(site: Site, nodes: str, *options: str) -> Iterator[int]:
-    """A trainer that holds its nodes and does nothing."""
-    array = site.submit(IDLE, nodes, *options)
+def trainer(site: Site, nodes: str, *options: str, script: str = IDLE) -> Iterator[int]:
+    """A trainer; it holds its nodes and does nothing, where the script is no other one."""
+    array = site.submit(script, nodes, *options)
     try:
         yield array
+    finally:
+        site.end(array)
+
+
+@contextmanager
+def digits(site: Site, nodes: str) -> Iterator[tuple[int, Path]]:
+    """A trainer that trains without an end, and its folder."""
+    array, folder = site.digits(nodes, ENDLESS)
+    try:
+        yield array, folder
     finally:
         site.end(array)
 
@@ -243,14 +253,11 @@ def test_a_script_that_requeues_itself_at_a_reclaim_costs_its_own_node_alone(sit
 def test_of_all_starts_of_a_trainers_script_one_is_the_first(site: Site) -> None:
     starts = site.lab.home("alice") / "starts"
     line = f"echo $BFTRAINER_FIRST >> {starts}"
-    array = site.submit(f"#!/bin/bash\n{line}\nsleep 1000\n", "1-4")
-    try:
+    with trainer(site, "1-4", script=f"#!/bin/bash\n{line}\nsleep 1000\n") as array:
         wait_until(lambda: nodes_of(site, array) == 4)
         site.lab.run("srun", "-N4", "--exclusive", "true")  # now none is left
         wait_until(lambda: len(starts.read_text().split()) >= 8)
         assert sorted(starts.read_text().split(), reverse=True)[:2] == ["1", "0"]
-    finally:
-        site.end(array)
 
 
 def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
@@ -417,14 +424,11 @@ def test_without_the_controller_status_shows_what_slurm_knows(site: Site) -> Non
 @pytest.mark.once
 def test_what_elements_write_is_one_story_with_the_nodes_names(site: Site) -> None:
     script = IDLE.replace("srun", "echo on $SLURMD_NODENAME; srun")
-    array = site.submit(script, "1-2", "--bftrainer=batch=each")
-    try:
+    with trainer(site, "1-2", "--bftrainer=batch=each", script=script) as array:
         wait_until(lambda: nodes_of(site, array) == 2)
         on = {f"{node:<8} on {node}" for node in site.controller.trainer(array)["nodes"]}
         logs = ("bftrainer", "logs", str(array))
         wait_until(lambda: on <= set(site.run(*logs).stdout.splitlines()))
-    finally:
-        site.end(array)
 
 
 @pytest.mark.once
@@ -445,8 +449,7 @@ def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
 
 @pytest.mark.once
 def test_what_a_trainer_does_on_its_nodes_is_learnt_and_shown(site: Site) -> None:
-    array, _ = site.digits("1-2", ENDLESS)
-    try:
+    with digits(site, "1-2") as (array, _):
         wait_for_more_samples(site, array)
         wait_until(lambda: measured_sizes(site, array), 240)
         known = site.controller.trainer(array)
@@ -454,8 +457,6 @@ def test_what_a_trainer_does_on_its_nodes_is_learnt_and_shown(site: Site) -> Non
         assert known["curve"]["unit"] == "samples"
         shown = site.run("bftrainer", "show", str(array)).stdout
         assert "# measured, o expected" in shown
-    finally:
-        site.end(array)
 
 
 @pytest.mark.once
@@ -471,8 +472,7 @@ def test_a_script_that_fails_in_every_worker_is_given_up_with_its_last_lines(sit
 
 @pytest.mark.once
 def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(site: Site) -> None:
-    array, folder = site.digits("1-3", ENDLESS)
-    try:
+    with digits(site, "1-3") as (array, folder):
         wait_for_more_samples(site, array)
 
         site.lab.run("srun", "-N3", "--exclusive", "sleep", "2")  # takes two of three
@@ -490,8 +490,6 @@ def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(si
 
         site.controller.keeper.kill()
         wait_for_more_samples(site, array)
-    finally:
-        site.end(array)
 
 
 @pytest.mark.once

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from bftrainer_slurm.model import Element, ElementId, ElementState
+from bftrainer_slurm.keeper.protocol import NoteKind
+from bftrainer_slurm.model import ElementId
 from tests.controller.setting import Setting
-from tests.controller.worlds import NOW_S
+from tests.controller.worlds import NOW_S, element, note
 
 BEFORE = Path(__file__).parent / "data" / "history-fde0905.sql"
 ENDED_S = NOW_S + 145  # when the controller of the version before ended
@@ -34,17 +34,17 @@ def upgraded(tmp_path: Path) -> Setting:
         setting.submit(array, 4, f"{array:08x}")
         setting.slurm.submits_s[array] = NOW_S
         for task, node in enumerate(nodes):
-            id_ = ElementId(array, task)
-            setting.slurm.put_(Element(id_, ElementState.RUNNING, node, start_s=NOW_S + 5))
+            setting.slurm.put_(element(task, "running", node, array, start_s=NOW_S + 5))
     setting.controller = setting.started()
     return setting
 
 
 def report(setting: Setting, array: int, samples: float) -> None:
     """One of a trainer's members says how far it has come."""
-    measures = (("samples", samples), ("nodes", 2.0), ("generation", 1.0))
-    note = Note(NoteKind.PROGRESS, array, 0, HAD[array][0], measures)
-    setting.controller.take([NumberedNote(1, setting.now_s, note)])
+    measures = {"samples": samples, "nodes": 2.0, "generation": 1.0}
+    of = HAD[array][0]
+    told = note(NoteKind.PROGRESS, setting.now_s, 0, of, array=array, **measures)
+    setting.controller.take([told])
 
 
 def test_four_trainers_train_on_where_they_are(upgraded: Setting) -> None:

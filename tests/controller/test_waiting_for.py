@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
-from bftrainer_slurm.model import Demands, Element, ElementId, ElementState, Queue
+from bftrainer_slurm.model import Demands, Element, ElementId, ElementState
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY, NOW_S
 
@@ -16,21 +15,11 @@ class Waiting(Setting):
 
     def __init__(self) -> None:
         super().__init__(4, 99)
-        self.behind: Mapping[int, str] = {}
-        self.begin_s = 0.0
         self.turn()
-        queue = self.slurm.queue
-
-        def waiting() -> Queue:
-            read = queue()
-            trainers = (
-                replace(one, demands=Demands(begin_s=self.begin_s)) if one.array == ARRAY else one
-                for one in read.trainers
-            )
-            return replace(read, trainers=tuple(trainers), behind=self.behind)
-
-        self.slurm.queue = waiting  # type: ignore[method-assign]
         self.submit(ARRAY, 4)
+
+    def begins_at(self, time_s: float) -> None:
+        self.slurm.demands[ARRAY] = Demands(begin_s=time_s)
 
     def waits(self) -> None:
         """It takes no node, and makes no plan, for an hour."""
@@ -47,20 +36,20 @@ class Waiting(Setting):
 
 def test_while_a_job_that_it_depends_on_has_not_ended() -> None:
     setting = Waiting()
-    setting.behind = {ARRAY: "afterok:7"}
+    setting.slurm.behind = {ARRAY: "afterok:7"}
     setting.waits()
     assert setting.why() == "it waits for another job (afterok:7)"
-    setting.behind = {}
+    setting.slurm.behind = {}
     setting.settle()
     assert len(setting.on()) == 2
 
 
 def test_until_its_user_lets_it_begin() -> None:
     setting = Waiting()
-    setting.begin_s = NOW_S + 7200
+    setting.begins_at(NOW_S + 7200)
     setting.waits()
     assert "it is not to begin before" in setting.why()
-    setting.now_s = setting.begin_s
+    setting.now_s = NOW_S + 7200
     setting.settle()
     assert len(setting.on()) == 2
 
@@ -69,7 +58,7 @@ def test_the_delay_after_a_requeue_keeps_nobody_from_nodes() -> None:
     setting = Waiting()
     setting.settle()
     assert len(setting.on()) == 2
-    setting.begin_s = setting.now_s + 121
+    setting.begins_at(setting.now_s + 121)
     (node, *_) = setting.on()
     setting.slurm.start_ordinary_(node)
     setting.slurm.ordinary.clear()

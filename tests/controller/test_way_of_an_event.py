@@ -18,13 +18,13 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.settings_file import LiveSettings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.turns import Turns
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import Queue
 from scripts.labcluster.waiting import wait_until
 from tests.controller.fake_keeper import FakeFeed
 from tests.controller.made_up_slurm import MadeUpSlurm
 from tests.controller.setting import Planner
-from tests.controller.worlds import ARRAY, started
+from tests.controller.worlds import ARRAY, note, started
 
 CONTROLLER = "bftrainer_slurm.controller."
 MOST = 28  # as many are; 50 were entered before, and the goal is 15
@@ -83,8 +83,7 @@ def test_an_event_enters_few_modules() -> None:
         tracer.on = True
         slurm.ordinary.clear()
         wait_until(lambda: "n2" in slurm.on_(ARRAY))
-        up = Note(NoteKind.UP, ARRAY, slurm.on_(ARRAY)["n2"], "n2")
-        feed.comes = [NumberedNote(1, time.time(), up)]
+        feed.comes = [note(NoteKind.UP, time.time(), slurm.on_(ARRAY)["n2"], "n2")]
         wait_until(lambda: not feed.comes)
         slurm.start_ordinary_("n2")
         seen = len(feed.of.published)

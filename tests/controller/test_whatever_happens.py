@@ -22,11 +22,8 @@ from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Phase
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import BackfillPass, ElementState, WaitingJob
-from bftrainer_slurm.planner.greedy import greedy_shares
-from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Plan, Problem, value
 from bftrainer_slurm.sizes import ANY, Sizes
 from bftrainer_slurm.slurm.gateway import GatewayError
 from tests.controller.made_up_slurm import (
@@ -44,30 +41,18 @@ from tests.controller.made_up_slurm import (
     MadeUpSlurm,
     renamed,
 )
-from tests.controller.worlds import NOW_S, started
+from tests.controller.setting import Greedy
+from tests.controller.worlds import NOW_S, note, started
 
 NODES = tuple(f"n{number}" for number in range(1, 7))
 ARRAYS = st.integers(11, 13)
 NODE = st.sampled_from(NODES)
 ONE = st.integers(0, 11)  # of those there are
 ENDS = st.sampled_from(
-    [
-        ElementState.COMPLETED,
-        ElementState.CANCELLED,
-        ElementState.LOST,
-        ElementState.PREEMPTED,
-    ]
+    [ElementState.COMPLETED, ElementState.CANCELLED, ElementState.LOST, ElementState.PREEMPTED]
 )
 _REVIVED_S = 30.0  # for so long one that was brought back, and fails at once, is not seen to
 CHANGES = {"grow", "shrink", "revive", "hold", "end_at", "cancel", "tell"}  # one an action
-
-
-class Greedy:
-    """The product's own plan without CBC: quick, and it knows classes of nodes."""
-
-    def plan(self, problem: Problem) -> Plan:
-        shares = greedy_shares(problem)
-        return Plan(place(problem, shares), value(problem, shares), 0.0, "optimal")
 
 
 class Watch(Groups):
@@ -105,11 +90,7 @@ class Whatever(RuleBasedStateMachine):
     phases: ClassVar[set[Phase]] = set()
     changes: ClassVar[set[str]] = set()
 
-    @initialize(
-        operator=st.booleans(),
-        slurm_works=st.booleans(),
-        hears=st.booleans(),
-    )
+    @initialize(operator=st.booleans(), slurm_works=st.booleans(), hears=st.booleans())
     def begin(self, operator: bool, slurm_works: bool, hears: bool) -> None:
         self.hears = hears
         self.slurm = MadeUpSlurm(NOW_S, [*NODES], operator, done_=self.changes)
@@ -361,11 +342,11 @@ class Whatever(RuleBasedStateMachine):
         self, kind: NoteKind, number: int, node: str | None, measure: float, ago_s: float
     ) -> None:
         """The truth, where it is an element's own node."""
-        measures = (("samples", measure), ("nodes", measure), ("generation", 2.0), ("mode", 1.0))
-        job = self.one(number)
-        at = node or job.node or "n1"
-        note = Note(kind, job.id.array, job.id.task, at, measures, "no module named toch")
-        self.controller.take([NumberedNote(1, self.slurm.now_s - ago_s, note)])
+        more = {"samples": measure, "nodes": measure, "generation": 2.0, "mode": 1.0}
+        id_, at = self.one(number).id, node or self.one(number).node or "n1"
+        at_s, text = self.slurm.now_s - ago_s, "no module named toch"
+        told = note(kind, at_s, id_.task, at, array=id_.array, text=text, **more)
+        self.controller.take([told])
 
     # What must hold.
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from bftrainer_slurm.controller.act.execute import Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
@@ -17,6 +19,7 @@ from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import (
     Element,
     ElementId,
@@ -74,20 +77,57 @@ def started(
     return Controller(deps, settings)
 
 
-def element(task: int, state: ElementState, node: str | None = None, **more: object) -> Element:
-    return Element(ElementId(ARRAY, task), state, node, **more)  # type: ignore[arg-type]
+def cases(names: str, **rows: object) -> pytest.MarkDecorator:
+    """A test of each row, which its name describes."""
+    return pytest.mark.parametrize(names, rows.values(), ids=rows)
+
+
+def element(
+    task: int, said: ElementState | str, node: str | None = None, array: int = ARRAY, **more: object
+) -> Element:
+    """An element in a state, which may be said with its node: "running n1"."""
+    word, *on = said.name.split() if isinstance(said, ElementState) else said.split()
+    state = ElementState[word.upper()]
+    return Element(ElementId(array, task), state, *(on or [node]), **more)  # type: ignore[arg-type]
 
 
 def failed(task: int, node: str | None = None) -> Element:
     """An element whose script has run for a while, and failed."""
-    return element(task, ElementState.FAILED, node, exit_status=2)
+    return element(task, "failed", node, exit_status=2)
+
+
+def note(
+    kind: NoteKind,
+    time_s: float = NOW_S,
+    task: int = 0,
+    node: str = "",
+    *,
+    array: int = ARRAY,
+    text: str = "",
+    number: int = 1,
+    **measures: float,
+) -> NumberedNote:
+    """What a member of a trainer said, as the keeper tells it."""
+    told = Note(kind, array, task, node, tuple(measures.items()), text)
+    return NumberedNote(number, time_s, told)
 
 
 def trainer(
-    *elements: Element, min_nodes: int = 1, weight: float = 1.0, minutes: int | None = None
+    *elements: Element | str,
+    min_nodes: int = 1,
+    weight: float = 1.0,
+    minutes: int | None = None,
+    array: int = ARRAY,
 ) -> Trainer:
-    record = TrainerRecord(min_nodes, max(len(elements), min_nodes), Spec(weight), minutes)
-    return Trainer(ARRAY, "digits", "alice", "bftrainer", record, NOW_S - 600, elements)
+    """A trainer of these elements; of which just the state is said, those have tasks from 0 on."""
+    own = tuple(
+        element(task, one, array=array)
+        if isinstance(one, str)
+        else replace(one, id=ElementId(array, one.id.task))
+        for task, one in enumerate(elements)
+    )
+    record = TrainerRecord(min_nodes, max(len(own), min_nodes), Spec(weight), minutes)
+    return Trainer(array, "digits", "alice", "bftrainer", record, NOW_S - 600, own)
 
 
 def places(nodes: str) -> frozenset[Place]:
@@ -121,20 +161,24 @@ def view_of(of: Trainer, state: TrainerState | None = None) -> TrainerView:
     return seen
 
 
-def view(*elements: Element, min_nodes: int = 1, **state: object) -> TrainerView:
+def view(
+    *elements: Element | str, min_nodes: int = 1, array: int = ARRAY, **state: object
+) -> TrainerView:
     before = TrainerState(**state)  # type: ignore[arg-type]
-    return view_of(trainer(*elements, min_nodes=min_nodes), before)
+    return view_of(trainer(*elements, min_nodes=min_nodes, array=array), before)
 
 
 def node(name: str, state: NodeState = NodeState.IDLE, partition: str = "bftrainer") -> Node:
-    return Node(name, state, frozenset({partition}))
+    return Node(name, state, frozenset(partition.split()))
 
 
 def snapshot(
-    nodes: tuple[Node, ...] = (), trainers: tuple[Trainer, ...] = (), **queue: object
+    nodes: Iterable[Node] | str = (), trainers: tuple[Trainer, ...] = (), **queue: object
 ) -> Snapshot:
+    """One reading of Slurm; of nodes just the names may be said."""
+    seen = tuple(map(node, nodes.split()) if isinstance(nodes, str) else nodes)
     fields: dict[str, object] = {"waiting": (), "ordinary_nodes": frozenset()}
-    return Snapshot(NOW_S, nodes, Queue(trainers, **(fields | queue)))  # type: ignore[arg-type]
+    return Snapshot(NOW_S, seen, Queue(trainers, **(fields | queue)))  # type: ignore[arg-type]
 
 
 def picture(*views: TrainerView, of: Snapshot | None = None, **known: object) -> Picture:

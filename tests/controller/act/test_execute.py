@@ -1,60 +1,40 @@
-"""What was decided is done in order, within a budget, refusals are survived; what is known then."""
+"""What was decided is done in order, within a budget, refusals are survived; what is known then.
+
+Requests are paced: by the controller's own setting, and by what slurmctld allows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.act.execute import BUDGET_S, Groups, after, execute
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
-from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.model import ElementId, RateLimit
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.pacer import BURST, Pacer
-from tests.controller.worlds import ARRAY, NOW_S, Clock, element, failed, places, state_of, trainer
+from tests.controller.made_up_slurm import MadeUpSlurm
+from tests.controller.worlds import ARRAY, NOW_S, Clock, cases, failed, places, state_of, trainer
 
 A, B, C = (ElementId(ARRAY, task) for task in range(3))
 
 
-class Recorder:
-    """Notes what a gateway and a keeper would be asked.
+def site(**more: Any) -> MadeUpSlurm:
+    """A Slurm in which a trainer waits; its clock begins at 0."""
+    slurm = MadeUpSlurm(0.0, ["n1", "n2", "n3"], at_once=True, **more)
+    slurm.submit_(ARRAY, 1, 3, None)
+    return slurm
 
-    ``refused``: what the next change of this name is refused with; ``takes_s`` is for each one.
-    """
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self.clock = clock or Clock()
-        self.name, self.grow_rpcs, self.queue_rpcs = "recorder", 1, 1
-        self.asked: list[str] = []
-        self.refused: dict[str, Exception] = {}
-        self.takes_s = 0.0
-
-    def grow(
-        self, elements: Sequence[ElementId], nodes: frozenset[str], *_: Any, **__: Any
-    ) -> None:
-        self._hear("grow", f"{len(elements)} on {' '.join(sorted(nodes))}")
-
-    def shrink(self, elements: Sequence[ElementId]) -> None:
-        self._hear("shrink", str(len(elements)))
-
-    def hold(self, elements: Sequence[ElementId]) -> None:
-        self._hear("hold", str(len(elements)))
-
-    def revive(self, elements: Sequence[ElementId]) -> None:
-        self._hear("revive", str(len(elements)))
-
-    def cancel(self, array: int) -> None:
-        self._hear("cancel", str(array))
-
-    def _hear(self, what: str, words: str) -> None:
-        self.clock.now_s += self.takes_s
-        self.asked.append(f"{what} {words}")
-        if what in self.refused:
-            raise self.refused.pop(what)
+def asked(slurm: MadeUpSlurm) -> list[str]:
+    """What gateway and keeper were asked."""
+    return [what for what, _ in slurm.asked_]
 
 
 class Told(Groups):
@@ -62,20 +42,20 @@ class Told(Groups):
 
     answers = True
 
-    def __init__(self, gateway: Recorder) -> None:
+    def __init__(self, slurm: MadeUpSlurm) -> None:
         super().__init__()
-        self._asked = gateway.asked
+        self._asked = slurm.asked_
 
     def end(self, array: int) -> bool:
-        self._asked.append(f"end {array}")
+        self._asked.append((f"end {array}", 0.0))
         return True
 
     def begin(self, array: int) -> bool:
-        self._asked.append(f"begin {array}")
+        self._asked.append((f"begin {array}", 0.0))
         return self.answers
 
     def finish(self, array: int) -> bool:
-        self._asked.append(f"finish {array}")
+        self._asked.append((f"finish {array}", 0.0))
         return self.answers
 
 
@@ -92,202 +72,277 @@ class Results:
 
 
 def do(
-    gateway: Recorder,
+    slurm: MadeUpSlurm,
     *actions: Action,
     per_s: float = 1.0,
     pacer: Pacer | None = None,
     spent_s: float = 0.0,
     results: Results | None = None,
 ) -> Results:
-    results, clock = results or Results(), gateway.clock
-    pacer, began_s = pacer or Pacer(per_s, clock, clock.sleep), clock.now_s - spent_s
-    results.again_in_s = execute(
-        actions,
-        gateway,  # type: ignore[arg-type]
-        pacer,
-        Told(gateway),
-        began_s,
-        results.note,
-    )
+    results, began_s = results or Results(), slurm.now_s - spent_s
+    pacer = pacer or pacer_of(slurm, per_s)
+    results.again_in_s = execute(actions, slurm, pacer, Told(slurm), began_s, results.note)
     return results
+
+
+def pacer_of(slurm: MadeUpSlurm, per_s: float = 1.0) -> Pacer:
+    return Pacer(per_s, lambda: slurm.now_s, slurm.sleep_)
 
 
 def grow(*elements: ElementId, nodes: str = "n1", first: bool = False) -> Grow:
     return Grow(elements, places(nodes), frozenset(), first)
 
 
-def test_no_element_of_a_trainer_starts_before_the_keeper_knows_that_it_is_the_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    first, gateway = replace(grow(A), new=True), Recorder()
-    assert do(gateway, first).done == [first]
-    assert [one.split()[0] for one in gateway.asked] == ["begin", "grow"]
-    monkeypatch.setattr(Told, "answers", False)
-    assert do(Recorder(), first).done == []
+def grows(number: int) -> list[Action]:
+    """As many growths, each on a node of its own."""
+    return [grow(A, nodes=f"n{one}") for one in range(number)]
 
 
-def test_no_element_of_a_finished_training_starts_before_the_keeper_knows_that_it_has_finished(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    last, gateway = replace(grow(A), finished=True), Recorder()
-    assert do(gateway, last).done == [last]
-    assert [one.split()[0] for one in gateway.asked] == ["finish", "grow"]
+@cases(
+    "action, word",
+    a_trainer_starts_before_the_keeper_knows_that_it_is_the_first=(
+        replace(grow(A), new=True), f"begin {ARRAY}"
+    ),
+    a_finished_training_starts_before_the_keeper_knows_that_it_has_finished=(
+        replace(grow(A), finished=True), f"finish {ARRAY}"
+    ),
+)  # fmt: skip
+def test_no_element_of(action: Grow, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = site()
+    assert do(slurm, action).done == [action]
+    assert asked(slurm) == [word, "grow"]
     monkeypatch.setattr(Told, "answers", False)
-    gateway = Recorder()
-    assert do(gateway, last).done == []
-    assert gateway.asked == [f"finish {A.array}"]
+    slurm = site()
+    assert do(slurm, action).done == []
+    assert asked(slurm) == [word]
 
 
 def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:
-    gateway = Recorder()
-    shrink = Shrink((C,), "why")
-    actions = (grow(A), Revive((B,), "failed"), Cancel(99, "over"), Hold((B,), "why"), shrink)
-    do(gateway, *actions)
-    kinds = [asked.split()[0] for asked in gateway.asked]
-    assert kinds == ["shrink", "hold", "cancel", "revive", "grow"]
+    slurm, shrink = site(), Shrink((C,), "why")
+    do(slurm, grow(A), Revive((B,), "failed"), Cancel(99, "over"), Hold((B,), "why"), shrink)
+    assert asked(slurm) == ["shrink", "hold", "cancel", "revive", "grow"]
 
 
 def test_a_trainer_with_nothing_alive_begins_a_new_rendezvous() -> None:
-    gateway = Recorder()
-    do(gateway, grow(A, B, nodes="n1 n2", first=True), grow(C, nodes="n3"))
-    assert gateway.asked == ["end 12", "grow 2 on n1 n2", "grow 1 on n3"]
+    slurm = site()
+    do(slurm, grow(A, B, nodes="n1 n2", first=True), grow(C, nodes="n3"))
+    assert asked(slurm) == [f"end {ARRAY}", "grow", "grow"]
+    assert slurm.on_(ARRAY) == {"n1": 0, "n2": 1, "n3": 2}
 
 
 def test_a_refusal_is_returned_and_the_rest_is_done() -> None:
-    gateway = Recorder()
-    gateway.refused["grow"] = RefusedError("no")
-    results = do(gateway, grow(A), grow(B, nodes="n2"))
+    results = do(site(fails={"grow": RefusedError("no")}), grow(A), grow(B, nodes="n2"))
     assert (results.refused, results.done) == ([grow(A)], [grow(B, nodes="n2")])
 
 
-def test_what_slurm_did_of_a_request_that_it_refused_in_part_is_done() -> None:
-    gateway = Recorder()
-    gateway.refused["shrink"] = RefusedError("no", [B])
-    results = do(gateway, Shrink((A, B, C), "why"))
-    assert (results.refused, results.done) == (
-        [Shrink((A, B, C), "why")],
-        [Shrink((A, C), "why")],
-    )
-
-
-@pytest.mark.parametrize("named", [(), (A, B)])
-def test_where_slurm_does_not_say_which_it_refused_none_of_them_is_done(
-    named: tuple[ElementId, ...],
+@cases(
+    "named, done",
+    the_others_are_done=([B], [Shrink((A, C), "why")]),
+    it_does_not_say_which_and_none_is_done=([], []),
+    it_names_all_and_none_is_done=([A, B, C], []),
+)
+def test_of_a_request_that_slurm_refused_in_part(
+    named: list[ElementId], done: list[Action]
 ) -> None:
-    gateway = Recorder()
-    gateway.refused["shrink"] = RefusedError("no", named)
-    assert do(gateway, Shrink((A, B), "why")).done == []
+    results = do(site(fails={"shrink": RefusedError("no", named)}), Shrink((A, B, C), "why"))
+    assert (results.refused, results.done) == ([Shrink((A, B, C), "why")], done)
 
 
 def test_what_was_done_is_known_though_slurm_stops_answering() -> None:
-    gateway, results = Recorder(), Results()
-    gateway.refused["hold"] = SlurmUnavailableError("no answer")
+    slurm, results = site(fails={"hold": SlurmUnavailableError("no answer")}), Results()
     shrink = Shrink((B,), "why")
     with pytest.raises(SlurmUnavailableError):
-        do(gateway, shrink, Hold((C,), "why"), grow(A), results=results)
+        do(slurm, shrink, Hold((C,), "why"), grow(A), results=results)
     assert results == Results(done=[shrink])
 
 
 def test_what_the_budget_does_not_allow_is_left_in_its_order() -> None:
-    gateway = Recorder()
-    grows = [grow(A, nodes=f"n{number}") for number in range(BURST + 10)]
-    results = do(gateway, *grows)
-    assert results.done == grows[: BURST + int(BUDGET_S)]
-    assert gateway.clock.now_s <= BUDGET_S
+    slurm, many = site(), grows(BURST + 10)
+    assert do(slurm, *many).done == many[: BURST + int(BUDGET_S)]
+    assert slurm.now_s <= BUDGET_S
 
 
 @pytest.mark.parametrize(("per_s", "again_in_s"), [(1.0, 1.0), (0.1, 10.0)])
 def test_another_turn_comes_when_there_is_credit(per_s: float, again_in_s: float) -> None:
-    grows = [grow(A, nodes=f"n{number}") for number in range(BURST + 3)]
-    results = do(Recorder(), *grows, per_s=per_s)
+    results = do(site(), *grows(BURST + 3), per_s=per_s)
     assert results.again_in_s == pytest.approx(again_in_s)
 
 
 def test_what_was_left_is_done_at_the_next_turns() -> None:
-    clock = Clock()
-    pacer = Pacer(1.0, clock, clock.sleep)
-    gateway, left = Recorder(clock), [grow(A, nodes=f"n{number}") for number in range(BURST + 10)]
+    slurm, left = site(), grows(BURST + 10)
+    pacer = pacer_of(slurm)
     for _ in range(20):
-        left = left[len(do(gateway, *left, pacer=pacer).done) :]
-        clock.now_s += 1.0
-    assert (left, len(gateway.asked)) == ([], BURST + 10)
+        left = left[len(do(slurm, *left, pacer=pacer).done) :]
+        slurm.now_s += 1.0
+    assert (left, len(slurm.asked_)) == ([], BURST + 10)
 
 
 def test_commands_that_take_long_use_up_the_budget_too() -> None:
-    gateway = Recorder()
-    gateway.takes_s = 1.0
-    results = do(gateway, *[grow(A, nodes=f"n{number}") for number in range(10)])
+    results = do(site(takes_s=1.0), *grows(10))
     assert 0 < len(results.done) <= BUDGET_S + 1
     assert results.again_in_s is not None
 
 
 def test_what_came_before_uses_it_up_too_but_not_all_of_it() -> None:
-    gateway = Recorder()
-    gateway.takes_s = 0.25
-    results = do(gateway, *[Shrink((A,), "why")] * 10, spent_s=BUDGET_S)
+    slurm = site(takes_s=0.25)
+    results = do(slurm, *[Shrink((A,), "why")] * 10, spent_s=BUDGET_S)
     assert 1 < len(results.done) < 10
-    assert gateway.clock.now_s <= 1
+    assert slurm.now_s <= 1
 
 
 def test_commands_of_several_rpcs_are_paced_by_these() -> None:
-    gateway = Recorder()
-    gateway.grow_rpcs = 4
-    do(gateway, *[grow(A)] * (BURST // 4 + 1), per_s=2.0)
-    assert gateway.clock.slept_s == [(4 - BURST % 4) / 2.0]
+    slurm = site(grow_rpcs=4)
+    do(slurm, *[grow(A)] * (BURST // 4 + 1), per_s=2.0)
+    assert slurm.now_s == (4 - BURST % 4) / 2.0
 
 
-FIRST, SECOND = ElementId(ARRAY, 0), ElementId(ARRAY, 1)
-BEFORE = state_of(
-    trainer(element(0, ElementState.RUNNING, "n1"), element(1, ElementState.HELD), failed(2, "n3"))
-)
-GROW = Grow((SECOND,), places("n2"), frozenset({"n1"}), first=False)
+BEFORE = state_of(trainer("running n1", "held", failed(2, "n3")))
+GROW = grow(B, nodes="n2")
 
 
-def done(action: Action) -> TrainerState:
+def after_done(action: Action) -> TrainerState:
     return after(BEFORE, action, False, NOW_S)
 
 
-def refused(action: Action) -> TrainerState:
+def after_refused(action: Action) -> TrainerState:
     return after(BEFORE, action, True, NOW_S)
 
 
 def test_what_slurm_has_let_go_is_released() -> None:
-    record = done(GROW).of(1)
+    record = after_done(GROW).of(1)
     assert (record.phase, record.targets) == (Phase.RELEASED, places("n2"))
 
 
-def test_what_it_has_refused_may_be_released_all_the_same() -> None:
-    assert refused(GROW).of(1).phase is Phase.RELEASED  # Slurm does so for --cpus-per-task=64
-
-
-def test_the_nodes_of_a_refused_growth_are_not_tried_again_at_once() -> None:
-    assert refused(GROW).refused["n2"] > NOW_S
+def test_what_it_has_refused_may_be_released_all_the_same_and_is_not_tried_again_at_once() -> None:
+    state = after_refused(GROW)  # Slurm does so for --cpus-per-task=64
+    assert state.of(1).phase is Phase.RELEASED
+    assert state.refused["n2"] > NOW_S
 
 
 def test_an_element_that_was_ended_is_leaving_by_our_doing() -> None:
-    record = done(Shrink((FIRST,), "why")).of(0)
+    record = after_done(Shrink((A,), "why")).of(0)
     assert (record.phase, record.ours, record.node) == (Phase.LEAVING, True, "n1")
 
 
-@pytest.mark.parametrize(
-    "action", [Shrink((FIRST,), "why"), Revive((FIRST,), "failed"), Cancel(ARRAY, "over")]
+@cases(
+    "state",
+    by_an_end_that_was_refused=after_refused(Shrink((A,), "why")),
+    by_a_revival_that_was_refused=after_refused(Revive((A,), "failed")),
+    by_a_cancel_that_was_refused=after_refused(Cancel(ARRAY, "over")),
+    by_a_hold_as_the_next_look_tells_it=after_done(Hold((B,), "why")),
 )
-def test_an_end_that_was_refused_changes_nothing(action: Action) -> None:
-    assert refused(action) == BEFORE
+def test_nothing_is_changed(state: TrainerState) -> None:
+    assert state == BEFORE
 
 
-def test_what_was_brought_back_is_known_to_have_been() -> None:
-    assert done(Revive((ElementId(ARRAY, 2),), "failed")).of(2).phase is Phase.REVIVED
-
-
-def test_when_a_trainer_was_cancelled_is_known() -> None:
-    assert done(Cancel(ARRAY, "over")).cancelled_s == NOW_S
-
-
-def test_what_is_held_again_the_next_look_tells() -> None:
-    assert done(Hold((SECOND,), "why")) == BEFORE
+def test_what_was_brought_back_and_when_a_trainer_was_cancelled_is_known() -> None:
+    assert after_done(Revive((C,), "failed")).of(2).phase is Phase.REVIVED
+    assert after_done(Cancel(ARRAY, "over")).cancelled_s == NOW_S
 
 
 def test_actions_of_one_trainer_add_up() -> None:
-    both = after(done(Shrink((FIRST,), "why")), GROW, False, NOW_S)
+    both = after(after_done(Shrink((A,), "why")), GROW, False, NOW_S)
     assert [both.of(task).phase for task in (0, 1)] == [Phase.LEAVING, Phase.RELEASED]
+
+
+RL_ENABLE = RateLimit(30, 2)
+
+
+@dataclass
+class Limit:
+    """slurmctld's rl_enable: 30 RPCs, and two more at each tick of its clock."""
+
+    tokens: int = 30
+    ticked_s: int = 0
+
+    def tokens_at(self, now_s: float) -> int:
+        return min(30, self.tokens + 2 * (int(now_s) - self.ticked_s))
+
+    def take(self, rpcs: int, now_s: float) -> None:
+        self.tokens, self.ticked_s = self.tokens_at(now_s) - rpcs, int(now_s)
+
+
+def test_a_clock_that_is_set_back_makes_nobody_wait() -> None:
+    clock = Clock()
+    clock.now_s = 1000.0
+    pacer = Pacer(1.0, clock, clock.sleep)
+    assert pacer.wait(1, at_most_s=0.0)
+    clock.now_s = 0.0
+    assert pacer.wait(1, at_most_s=0.0)
+    assert clock.slept_s == []
+
+
+def test_after_a_burst_commands_are_paced() -> None:
+    clock = Clock()
+    pacer = Pacer(2.0, clock, clock.sleep)
+    for _ in range(BURST + 4):
+        assert pacer.wait(1, at_most_s=1.0)
+    assert clock.slept_s == [0.5] * 4
+
+
+def test_changes_wait_for_what_looks_have_drawn() -> None:
+    clock = Clock()
+    pacer = Pacer(2.0, clock, clock.sleep)
+    pacer.draw(BURST - 6)
+    assert pacer.wait(7, at_most_s=2.0)
+    assert clock.slept_s == [0.5]
+
+
+def test_however_many_looks_there_are_they_leave_room_for_changes() -> None:
+    clock = Clock()
+    pacer = Pacer(0.01, clock, clock.sleep)
+    pacer.draw(1000)
+    assert pacer.wait(4, at_most_s=0.0)
+    assert not pacer.wait(1, at_most_s=2.0)
+    for _ in range(100):
+        clock.now_s += 1.0
+        pacer.draw(10)
+    assert pacer.wait(1, at_most_s=0.0)
+
+
+def test_nobody_waits_longer_than_there_is_time() -> None:
+    clock = Clock()
+    pacer = Pacer(1.0, clock, clock.sleep)
+    pacer.wait(BURST, at_most_s=0.0)
+    assert not pacer.wait(3, at_most_s=2.0)
+    assert clock.slept_s == []
+
+
+def test_slurmctlds_own_limit_slows_the_controller_down() -> None:
+    clock = Clock()
+    pacer = Pacer(1000.0, clock, clock.sleep, RL_ENABLE)
+    for _ in range(60):
+        assert pacer.wait(1, at_most_s=1.0)
+    assert clock.now_s >= (60 - RL_ENABLE.burst) / RL_ENABLE.per_s
+
+
+def test_a_limit_that_is_higher_than_the_setting_changes_nothing() -> None:
+    clock = Clock()
+    pacer = Pacer(1.0, clock, clock.sleep, RateLimit(1000, 1000))
+    assert pacer.wait(BURST, at_most_s=0.0)
+    assert pacer.due_in_s(1) == 1.0
+
+
+def test_under_the_lowest_limit_there_is_a_request_at_a_time_still_goes() -> None:
+    clock = Clock()
+    pacer = Pacer(1000.0, clock, clock.sleep, RateLimit(1, 1))
+    assert pacer.wait(1, at_most_s=0.0)
+    assert pacer.wait(1, at_most_s=2.0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 20), st.integers(1, 8), st.booleans()), max_size=200))
+def test_looks_and_changes_together_stay_within_slurmctlds_own_limit(
+    asked: list[tuple[float, int, bool]],
+) -> None:
+    clock = Clock()
+    limit, pacer = Limit(), Pacer(1000.0, clock, clock.sleep, RL_ENABLE)
+    for after_s, rpcs, look in asked:
+        clock.now_s += after_s
+        if look and limit.tokens_at(clock.now_s) < rpcs + 2:
+            continue  # nobody looks so often
+        if look:
+            pacer.draw(rpcs)
+        elif not pacer.wait(rpcs, at_most_s=2.0):
+            continue
+        limit.take(rpcs, clock.now_s)
+        assert limit.tokens >= 0

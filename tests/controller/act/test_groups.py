@@ -18,143 +18,126 @@ from tests.controller.worlds import ARRAY, Clock
 ME = getpass.getuser()
 
 
-@pytest.fixture
-def keeper() -> FakeKeeper:
-    return FakeKeeper()
+class Keeper(FakeKeeper):
+    """A keeper, and what tells it on a clock that is set by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.groups = Groups(lambda: (self.identity, self), self.clock)  # type: ignore[arg-type,return-value]
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def keeper() -> Keeper:
+    return Keeper()
 
 
-@pytest.fixture
-def groups(keeper: FakeKeeper, clock: Clock) -> Groups:
-    return Groups(lambda: (keeper.identity, keeper), clock)  # type: ignore[arg-type,return-value]
-
-
-def test_a_trainer_is_introduced_once(groups: Groups, keeper: FakeKeeper) -> None:
-    groups.own(ARRAY, ME, 3)
-    groups.own(ARRAY, ME, 3)
+def test_a_trainer_is_introduced_once(keeper: Keeper) -> None:
+    keeper.groups.own(ARRAY, ME, 3)
+    keeper.groups.own(ARRAY, ME, 3)
     assert keeper.heard == [("own", ARRAY, os.getuid(), 3, ANY)]
 
 
-def test_and_again_when_it_is_to_have_more_nodes(groups: Groups, keeper: FakeKeeper) -> None:
-    groups.own(ARRAY, ME, 3)
-    groups.own(ARRAY, ME, 4)
+def test_and_again_when_it_is_to_have_more_nodes(keeper: Keeper) -> None:
+    keeper.groups.own(ARRAY, ME, 3)
+    keeper.groups.own(ARRAY, ME, 4)
     assert [words[3] for words in keeper.heard] == [3, 4]
 
 
-def test_and_again_when_it_may_have_other_sizes(groups: Groups, keeper: FakeKeeper) -> None:
-    groups.own(ARRAY, ME, 3, Sizes((1, 3)))
-    groups.own(ARRAY, ME, 3, Sizes((1, 3)))
-    groups.own(ARRAY, ME, 3)
+def test_and_again_when_it_may_have_other_sizes(keeper: Keeper) -> None:
+    keeper.groups.own(ARRAY, ME, 3, Sizes((1, 3)))
+    keeper.groups.own(ARRAY, ME, 3, Sizes((1, 3)))
+    keeper.groups.own(ARRAY, ME, 3)
     assert [words[4] for words in keeper.heard] == [Sizes((1, 3)), ANY]
 
 
-def test_and_again_to_another_keeper(groups: Groups, keeper: FakeKeeper) -> None:
-    groups.own(ARRAY, ME, 3)
+def test_and_again_to_another_keeper(keeper: Keeper) -> None:
+    keeper.groups.own(ARRAY, ME, 3)
     keeper.identity = "second"
-    groups.own(ARRAY, ME, 3)
+    keeper.groups.own(ARRAY, ME, 3)
     assert len(keeper.heard) == 2
 
 
-def test_and_again_where_the_keeper_did_not_answer(
-    groups: Groups, keeper: FakeKeeper, clock: Clock
-) -> None:
+def test_and_again_where_the_keeper_did_not_answer(keeper: Keeper) -> None:
     keeper.silent = True
-    groups.own(ARRAY, ME, 3)
-    keeper.silent, clock.now_s = False, 60.0
-    groups.own(ARRAY, ME, 3)
+    keeper.groups.own(ARRAY, ME, 3)
+    keeper.silent, keeper.clock.now_s = False, 60.0
+    keeper.groups.own(ARRAY, ME, 3)
     assert len(keeper.heard) == 1
 
 
 def test_a_user_whom_this_host_does_not_know_owns_nothing(
-    groups: Groups, keeper: FakeKeeper, caplog: pytest.LogCaptureFixture
+    keeper: Keeper, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
-        groups.own(ARRAY, "nobody-of-this-name", 3)
+        keeper.groups.own(ARRAY, "nobody-of-this-name", 3)
     assert keeper.heard == []
     assert len(caplog.records) == 1
 
 
-def test_whether_the_keeper_knows_that_a_training_has_finished_is_known(
-    groups: Groups, keeper: FakeKeeper
-) -> None:
-    assert groups.finish(ARRAY)
+def test_whether_the_keeper_knows_that_a_training_has_finished_is_known(keeper: Keeper) -> None:
+    assert keeper.groups.finish(ARRAY)
     assert keeper.heard == [("finish", ARRAY)]
     keeper.silent = True
-    assert not groups.finish(ARRAY)
+    assert not keeper.groups.finish(ARRAY)
 
 
-def test_a_silent_keeper_is_left_alone_for_a_moment(
-    groups: Groups, keeper: FakeKeeper, clock: Clock
-) -> None:
+def test_a_silent_keeper_is_left_alone_for_a_moment(keeper: Keeper) -> None:
     keeper.silent = True
     for array in range(100):
-        groups.lost(ElementId(array, 0))
+        keeper.groups.lost(ElementId(array, 0))
     assert keeper.asked == 1
-    clock.now_s = 60.0
-    groups.end(ARRAY)
+    keeper.clock.now_s = 60.0
+    keeper.groups.end(ARRAY)
     assert keeper.asked == 2
 
 
-def test_all_groups_are_asked_at_the_same_time(groups: Groups, keeper: FakeKeeper) -> None:
+def test_all_groups_are_asked_at_the_same_time(keeper: Keeper) -> None:
     keeper.answers = threading.Barrier(3, timeout=120).wait
-    groups.part({1: [0], 2: [0, 1], 3: [5]})
+    keeper.groups.part({1: [0], 2: [0, 1], 3: [5]})
     assert sorted(keeper.heard) == [("part", 1, [0]), ("part", 2, [0, 1]), ("part", 3, [5])]
 
 
-def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(
-    groups: Groups, keeper: FakeKeeper
-) -> None:
+def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(keeper: Keeper) -> None:
     answered = threading.Event()
     keeper.answers = lambda: answered.wait(60)
     began_s = time.monotonic()
-    unheard = groups.part({array: [0] for array in range(1000)})
+    unheard = keeper.groups.part({array: [0] for array in range(1000)})
     took_s = time.monotonic() - began_s
     answered.set()
     assert took_s < 30
-    assert (
-        0 < len(unheard) < 1000
-    )  # those whose turn never came; the keeper may wait for the others
+    assert 0 < len(unheard) < 1000, "those whose turn never came; it may wait for the others"
 
 
-def test_it_is_known_of_whom_the_keeper_was_not_told(
-    groups: Groups, keeper: FakeKeeper, clock: Clock
-) -> None:
+def test_it_is_known_of_whom_the_keeper_was_not_told(keeper: Keeper) -> None:
     leaving = {1: [0], 2: list(range(120))}
     keeper.silent = True
-    assert groups.part(leaving) == leaving
+    assert keeper.groups.part(leaving) == leaving
     keeper.silent = False
-    assert groups.part(leaving) == leaving  # a silent one is left alone
-    clock.now_s = 60.0
-    assert groups.part(leaving) == {}
+    assert keeper.groups.part(leaving) == leaving  # a silent one is left alone
+    keeper.clock.now_s = 60.0
+    assert keeper.groups.part(leaving) == {}
 
 
-def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(
-    groups: Groups, keeper: FakeKeeper
-) -> None:
+def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(keeper: Keeper) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
     keeper.answers = fail
     with pytest.raises(ZeroDivisionError):
-        groups.part({1: [0], 2: [0]})
+        keeper.groups.part({1: [0], 2: [0]})
 
 
-def test_more_groups_than_are_asked_at_once_are_all_asked(
-    groups: Groups, keeper: FakeKeeper
-) -> None:
-    groups.part({array: [0] for array in range(300)})
+def test_more_groups_than_are_asked_at_once_are_all_asked(keeper: Keeper) -> None:
+    keeper.groups.part({array: [0] for array in range(300)})
     assert len(keeper.heard) == 300
 
 
-def test_many_tasks_go_in_lines_that_the_keeper_takes(groups: Groups, keeper: FakeKeeper) -> None:
-    groups.part({ARRAY: list(range(120))})
+def test_many_tasks_go_in_lines_that_the_keeper_takes(keeper: Keeper) -> None:
+    keeper.groups.part({ARRAY: list(range(120))})
     assert sorted(len(words[2]) for words in keeper.heard) == [20, 50, 50]  # type: ignore[arg-type]
 
 
-def test_nobody_leaves_nobody_is_asked(groups: Groups, keeper: FakeKeeper) -> None:
-    groups.part({})
+def test_nobody_leaves_nobody_is_asked(keeper: Keeper) -> None:
+    keeper.groups.part({})
     assert keeper.asked == 0

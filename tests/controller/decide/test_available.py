@@ -21,21 +21,13 @@ from bftrainer_slurm.controller.publish.status import barred
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
-from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import (
-    Configuration,
-    ElementId,
-    ElementState,
-    NodeState,
-    Reservation,
-    WaitingJob,
-)
+from bftrainer_slurm.model import Configuration, ElementId, NodeState, Reservation, WaitingJob
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
     bad,
-    element,
+    cases,
     node,
     picture,
     places,
@@ -45,7 +37,7 @@ from tests.controller.worlds import (
 )
 
 SETTINGS = Settings(min_hole_s=60)
-BOTH = snapshot((node("n1"), node("n2")))
+BOTH = snapshot("n1 n2")
 
 
 def free(seen: Snapshot, *views: TrainerView, **known: object) -> set[str]:
@@ -53,65 +45,62 @@ def free(seen: Snapshot, *views: TrainerView, **known: object) -> set[str]:
     return {one.node for one in available(now, nodes_off(for_all(now, SETTINGS)))}
 
 
-def test_an_idle_node_is_available() -> None:
-    assert free(snapshot((node("n1"),))) == {"n1"}
+JOBS = (
+    WaitingJob(7, "main", 1, NOW_S + 30, ("n1",)),
+    WaitingJob(8, "main", 1, NOW_S + 300, ("n2",)),
+)
+RESERVED = (
+    Reservation("soon", NOW_S + 30, NOW_S + 3600, ("n1",)),
+    Reservation("over", NOW_S - 3600, NOW_S, ("n2",)),
+)
 
 
-def test_a_node_of_another_partition_is_not() -> None:
-    assert free(snapshot((node("n1", partition="other"),))) == set()
+@cases(
+    "seen, names",
+    one_that_is_idle_is=(snapshot("n1"), {"n1"}),
+    one_of_another_partition_is_not=(snapshot([node("n1", partition="other")]), set()),
+    one_that_is_down_is_not=(snapshot([node("n1", NodeState.UNAVAILABLE)]), set()),
+    one_that_drains_is_not=(snapshot([node("n1", NodeState.DRAINING)]), set()),
+    one_that_was_busy_is_once_no_job_is_on_it=(snapshot([node("n1", NodeState.BUSY)]), {"n1"}),
+    one_with_an_ordinary_job_is_not_though_it_was_idle_when_nodes_were_read=(
+        snapshot("n1 n2", ordinary_nodes=frozenset({"n1"})),
+        {"n2"},
+    ),
+    one_with_a_job_that_nobody_may_see_is_not=(
+        replace(BOTH, unexplained=frozenset({"n1"})),
+        {"n2"},
+    ),
+    one_that_a_waiting_job_is_about_to_get_is_not=(snapshot("n1 n2", waiting=JOBS), {"n2"}),
+    one_in_a_reservation_now_or_soon_is_not=(replace(BOTH, reservations=RESERVED), {"n2"}),
+)
+def test_of_nodes(seen: Snapshot, names: set[str]) -> None:
+    assert free(seen) == names
 
 
-@pytest.mark.parametrize("state", [NodeState.UNAVAILABLE, NodeState.DRAINING])
-def test_a_node_that_is_not_in_service_is_not(state: NodeState) -> None:
-    assert free(snapshot((node("n1", state),))) == set()
+@cases(
+    "known",
+    that_slurm_took_for_a_job_that_has_not_started_yet={"taken": frozenset({"n1"})},
+    of_a_trainer_that_cannot_be_handled={"out_of_reach": frozenset({"n1"})},
+    to_avoid_until_its_time_is_over={"bad": (*bad("n1", NOW_S + 10), *bad("n2", NOW_S - 10))},
+)
+def test_not_available_is_a_node(known: dict[str, object]) -> None:
+    assert free(BOTH, **known) == {"n2"}
 
 
-def test_a_node_with_an_ordinary_job_is_not_though_it_was_idle_when_nodes_were_read() -> None:
-    assert free(snapshot(BOTH.nodes, ordinary_nodes=frozenset({"n1"}))) == {"n2"}
-
-
-def test_a_node_that_was_busy_is_available_once_no_job_is_on_it() -> None:
-    assert free(snapshot((node("n1", NodeState.BUSY),))) == {"n1"}
-
-
-def test_a_node_that_slurm_took_for_a_job_that_has_not_started_yet_is_not() -> None:
-    assert free(BOTH, taken=frozenset({"n1"})) == {"n2"}
-
-
-def test_a_node_that_was_busy_with_a_job_that_nobody_may_see_is_not() -> None:
-    assert free(replace(BOTH, unexplained=frozenset({"n1"}))) == {"n2"}
-
-
-def test_a_node_with_an_element_that_runs_leaves_or_ends_is_not() -> None:
-    leaving = TrainerState({2: ElementRecord(Phase.LEAVING, NOW_S, "n3")})
-    mine = view(
-        element(0, ElementState.RUNNING, "n1"),
-        element(1, ElementState.ENDING, "n2"),
-        element(2, ElementState.RUNNING, "n3"),
-        elements=leaving.elements,
-    )
+def test_a_node_with_an_element_that_runs_leaves_or_ends_is_not_available() -> None:
+    leaving = {2: ElementRecord(Phase.LEAVING, NOW_S, "n3")}
+    mine = view("running n1", "ending n2", "running n3", elements=leaving)
     assert mine.places == places("n1")
-    assert free(snapshot(tuple(map(node, ("n1", "n2", "n3", "n4")))), mine) == {"n4"}
+    assert free(snapshot("n1 n2 n3 n4"), mine) == {"n4"}
 
 
-def test_a_node_on_which_an_element_runs_that_another_has_displaced_is_not() -> None:
-    mine = view(element(0, ElementState.RUNNING, "n1"), element(1, ElementState.RUNNING, "n1"))
+@cases(
+    "mine",
+    on_which_one_runs_that_another_has_displaced=view("running n1", "running n1"),
+    that_one_is_about_to_start_on=view("pending", elements={0: released("n1")}),
+)
+def test_nor_is_a_node_of_an_element(mine: TrainerView) -> None:
     assert free(BOTH, mine) == {"n2"}
-
-
-def test_a_node_that_an_element_is_about_to_start_on_is_not() -> None:
-    mine = view(element(0, ElementState.PENDING), elements={0: released("n1")})
-    assert free(BOTH, mine) == {"n2"}
-
-
-def test_a_node_of_a_trainer_that_cannot_be_handled_is_not() -> None:
-    assert free(BOTH, out_of_reach=frozenset({"n1"})) == {"n2"}
-
-
-def test_a_node_that_a_waiting_job_is_about_to_get_is_not() -> None:
-    soon = WaitingJob(7, "main", 1, NOW_S + 30, ("n1",))
-    later = WaitingJob(8, "main", 1, NOW_S + 300, ("n2",))
-    assert free(snapshot(BOTH.nodes, waiting=(soon, later))) == {"n2"}
 
 
 @pytest.mark.parametrize("settings", [{"preempts": False}, {"exempt_s": 60.0}])
@@ -120,16 +109,6 @@ def test_where_ordinary_jobs_could_not_take_it_back_at_once_no_node_is(settings:
     assert free(seen) == set()
     (bar,) = on(for_all(picture(of=seen), SETTINGS), idle_nodes(picture(of=seen)))
     assert (bar.why, bar.nodes) == ("ordinary jobs could not preempt elements", {"n1", "n2"})
-
-
-def test_a_node_in_a_reservation_now_or_soon_is_not() -> None:
-    soon = Reservation("maintenance", NOW_S + 30, NOW_S + 3600, ("n1",))
-    over = Reservation("course", NOW_S - 3600, NOW_S, ("n2",))
-    assert free(replace(BOTH, reservations=(soon, over))) == {"n2"}
-
-
-def test_a_node_to_avoid_is_not_until_its_time_is_over() -> None:
-    assert free(BOTH, bad=(*bad("n1", NOW_S + 10), *bad("n2", NOW_S - 10))) == {"n2"}
 
 
 def test_of_a_partition_some_nodes_are_in_service_and_some_are_not() -> None:
@@ -152,10 +131,7 @@ def test_idle_nodes_that_are_left_alone_are_told_by_why() -> None:
     seen = replace(BOTH, reservations=(soon,))
     now = picture(of=seen, bad=bad("n1", NOW_S + 60))
     found = on(for_all(now, SETTINGS), idle_nodes(now))
-    assert {one.why: set(one.nodes) for one in found} == {
-        WENT_WRONG: {"n1"},
-        "reserved": {"n2"},
-    }
+    assert {one.why: set(one.nodes) for one in found} == {WENT_WRONG: {"n1"}, "reserved": {"n2"}}
 
 
 def test_what_bars_idle_nodes_is_told_for_all_and_for_one_trainer() -> None:
@@ -186,27 +162,25 @@ def given(reserve: int, *views: TrainerView, free: str = "") -> list[Shrink]:
     return refill(places(free), picture(*views, life_s=LIFE_S, reserve=reserve))
 
 
-THREE = view(*(element(number, ElementState.RUNNING, f"n{number}") for number in (1, 2, 3)))
+THREE = view("held", "running n1", "running n2", "running n3")
 
 
-def test_by_itself_all_may_be_used() -> None:
-    assert left() == NODES
-
-
-def test_a_node_that_is_idle_only_for_a_moment_is_left_alone() -> None:
-    assert left(60, n1=50, n2=60) == {"n2", "n3"}
-
-
-def test_the_reserve_has_the_nodes_that_are_wanted_soonest() -> None:
-    assert left(reserve=2) == {"n3"}
-
-
-def test_nodes_that_are_left_alone_anyway_count_as_reserve() -> None:
-    assert left(60, reserve=1, n3=10) == {"n1", "n2"}
-
-
-def test_a_reserve_beyond_all_nodes_leaves_none() -> None:
-    assert left(reserve=9) == set()
+@cases(
+    "asked, names",
+    all_may_be_used=({}, NODES),
+    but_not_one_that_is_idle_only_for_a_moment=(
+        {"min_idle_s": 60, "n1": 50, "n2": 60},
+        {"n2", "n3"},
+    ),
+    the_reserve_has_the_nodes_that_are_wanted_soonest=({"reserve": 2}, {"n3"}),
+    what_is_left_alone_anyway_counts_as_reserve=(
+        {"min_idle_s": 60, "reserve": 1, "n3": 10},
+        {"n1", "n2"},
+    ),
+    a_reserve_beyond_all_nodes_leaves_none=({"reserve": 9}, set()),
+)
+def test_of_idle_nodes(asked: dict[str, Any], names: set[str]) -> None:
+    assert left(**asked) == names
 
 
 def test_what_is_missing_of_the_reserve_trainers_give_up_the_soonest_wanted_first() -> None:
@@ -216,8 +190,7 @@ def test_what_is_missing_of_the_reserve_trainers_give_up_the_soonest_wanted_firs
 
 
 def test_nodes_that_elements_are_leaving_are_waited_for() -> None:
-    ending = view(*THREE.trainer.elements[:2], element(3, ElementState.ENDING, "n3"))
-    assert given(1, ending) == []
+    assert given(1, view("held", "running n1", "running n2", "ending n3")) == []
 
 
 def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:

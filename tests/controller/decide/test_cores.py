@@ -67,7 +67,7 @@ def trainer(
     )
     asks = Resources(memory_mb, gpus or cores, GPUS if gpus else frozenset())
     demands = Demands(resources=asks, **has)
-    plain = replace(a_trainer(*elements), array=array, demands=demands)
+    plain = replace(a_trainer(*elements, array=array), demands=demands)
     return view_of(plain, state_of(plain))
 
 

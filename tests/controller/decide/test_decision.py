@@ -24,9 +24,8 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
+from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel, RescaleCosts
 from bftrainer_slurm.controller.state.registry import TrainerErrors
-from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
     Demands,
@@ -58,9 +57,9 @@ from tests.controller.worlds import (
 )
 
 OTHER = ARRAY + 1
-HELD = element(0, ElementState.HELD)
-ON_N1 = element(0, ElementState.RUNNING, "n1")
-NODES = snapshot((node("n1"), node("n2")))
+HELD = element(0, "held")
+ON_N1 = element(0, "running n1")
+NODES = snapshot("n1 n2")
 
 
 class OddTrainers(PerformanceModel):
@@ -87,33 +86,20 @@ class Deciding:
     """A decider, with what it is handed."""
 
     def __init__(
-        self,
-        *odd: int,
-        planner: Planner | None = None,
-        settings: Settings | None = None,
-        history: History | None = None,
+        self, *odd: int, planner: Planner | None = None, history: History | None = None
     ) -> None:
-        self.planner, self.faults, self.performance = (
-            planner or Planner(),
-            TrainerErrors(),
-            OddTrainers(*odd),
-        )
-        self.decider = Decider(
-            self.planner,
-            self.performance,
-            history or History(":memory:"),
-            settings or Settings(),
-            self.faults,
-        )
+        self.planner, self.faults = planner or Planner(), TrainerErrors()
+        self.performance = OddTrainers(*odd)
+        knows = self.performance, history or History(":memory:"), Settings()
+        self.decider = Decider(self.planner, *knows, self.faults)
 
     def __call__(self, *views: TrainerView, of: Picture | None = None) -> Decision:
         self.faults.begin()
         return self.decider.decide(of or picture(*views, of=NODES))
 
 
-def other(*elements: Element) -> TrainerView:
-    mine = [replace(one, id=ElementId(OTHER, one.id.task)) for one in elements]
-    return view_of(replace(trainer(*mine), array=OTHER))
+def other(*elements: Element | str) -> TrainerView:
+    return view(*elements, array=OTHER)
 
 
 def who_grows(decision: Decision) -> set[int]:
@@ -127,7 +113,7 @@ def test_trainers_grow_onto_free_nodes_as_the_plan_says() -> None:
 
 
 def test_a_node_that_the_controller_takes_from_a_trainer_stays_in_the_plan_meanwhile() -> None:
-    leaving = view(element(0, ElementState.ENDING, "n1"), element(1, ElementState.RUNNING, "n2"))
+    leaving = view("ending n1", "running n2")
 
     def asked(ours: bool) -> tuple[frozenset[str], Decision]:
         record = replace(leaving.state.of(0), ours=ours)
@@ -143,7 +129,7 @@ def test_a_node_that_the_controller_takes_from_a_trainer_stays_in_the_plan_meanw
 
 
 def test_nobody_grows_onto_a_node_that_a_job_is_to_find_idle_or_that_is_being_left_for_it() -> None:
-    seen = tuple(replace(one, partitions=frozenset({"main", "bftrainer"})) for one in NODES.nodes)
+    seen = [node(name, partition="main bftrainer") for name in ("n1", "n2")]
     waits = snapshot(seen, waiting=(WaitingJob(7, "main", 2),))
 
     def decided(due_in_s: float) -> Decision:
@@ -158,7 +144,7 @@ def test_nobody_grows_onto_a_node_that_a_job_is_to_find_idle_or_that_is_being_le
 
 
 def test_trainers_give_up_gpus_for_the_reserve_and_do_not_grow_into_it() -> None:
-    running, held = ElementState.RUNNING, element(2, ElementState.HELD, gpus=4)
+    running, held = ElementState.RUNNING, element(2, "held", gpus=4)
     there = [element(task, running, name, gpus=4) for task, name in enumerate(("n1", "n2"))]
     plain = trainer(*there, held)
     mine = view_of(replace(plain, demands=Demands(gpus=4)))
@@ -170,8 +156,8 @@ def test_trainers_give_up_gpus_for_the_reserve_and_do_not_grow_into_it() -> None
 
 
 def test_trainers_leave_for_a_job_as_long_before_a_pass_as_elements_take_to_end() -> None:
-    both = replace(node("n1"), partitions=frozenset({"main", "bftrainer"}))
-    waits = snapshot((both,), waiting=(WaitingJob(7, "main", 1),))
+    both = node("n1", partition="main bftrainer")
+    waits = snapshot([both], waiting=(WaitingJob(7, "main", 1),))
     in_8_s = BackfillForecast(NOW_S + 8, NOW_S + 8, NOW_S)
 
     def leaves(lead_s: float) -> bool:
@@ -189,26 +175,20 @@ def test_a_trainer_whose_problem_cannot_be_built_is_left_alone_and_named() -> No
     assert decision.trouble is None
     assert "of this trainer's curve" in deciding.faults.why[ARRAY]
     assert deciding.faults.why.keys() == {ARRAY}
+    deciding.performance.odd.clear()
+    assert who_grows(deciding(view(HELD), other(HELD))) == {ARRAY, OTHER}, "once it can be"
 
 
 def test_it_keeps_its_nodes_and_its_upkeep() -> None:
-    deciding = Deciding(ARRAY)
-    decision = deciding(view(ON_N1, failed(1, "n9")), other(HELD))
+    decision = Deciding(ARRAY)(view(ON_N1, failed(1, "n9")), other(HELD))
     (grow,) = [action for action in decision.actions if isinstance(action, Grow)]
     assert (array_of(grow), grow.places) == (OTHER, places("n2"))
     assert Revive((ElementId(ARRAY, 1),), "failed") in decision.actions
 
 
-def test_once_it_can_be_planned_for_again_it_is() -> None:
-    deciding = Deciding(ARRAY)
-    deciding(view(HELD), other(HELD))
-    deciding.performance.odd.clear()
-    assert who_grows(deciding(view(HELD), other(HELD))) == {ARRAY, OTHER}
-
-
 def test_a_planner_that_raises_stops_nobodys_upkeep() -> None:
-    stray, reclaimed = element(1, ElementState.PENDING), element(2, ElementState.DELAYED)
-    decision = Deciding(planner=BrokenPlanner())(view(ON_N1, stray, reclaimed), other(HELD))
+    mine = view(ON_N1, "pending", "delayed")
+    decision = Deciding(planner=BrokenPlanner())(mine, other(HELD))
     held = [one.elements for one in decision.actions if isinstance(one, Hold)]
     assert held == [(ElementId(ARRAY, 1),), (ElementId(ARRAY, 2),)]
     assert len(decision.actions) == 2
@@ -223,18 +203,39 @@ def test_after_a_planner_has_raised_it_is_asked_again() -> None:
     assert who_grows(deciding(view(HELD))) == {ARRAY}
 
 
-@pytest.mark.parametrize("status", ["optimal", "feasible"])
-def test_as_long_as_nothing_is_new_a_plan_of_the_solver_stands_proven_or_not(status: str) -> None:
+@pytest.mark.parametrize(("status", "asked"), [("optimal", 1), ("feasible", 1), ("greedy", 2)])
+def test_a_plan_stands_while_nothing_is_new_one_without_the_solver_for_a_minute(
+    status: str, asked: int
+) -> None:
     deciding = Deciding(planner=Planner(status))
     for _ in range(3):
         deciding(view(HELD))
     assert len(deciding.planner.asked) == 1
+    deciding(of=picture(view(HELD), of=replace(NODES, time_s=NOW_S + 61)))
+    assert len(deciding.planner.asked) == asked
+
+
+def test_costs_that_creep_up_make_a_new_plan_once_they_differ_from_those_it_was_made_with() -> None:
+    deciding, costs_s = Deciding(), 30.0
+    deciding.performance.costs = lambda *_: RescaleCosts(costs_s, costs_s, 30.0)  # type: ignore[method-assign]
+    for _ in range(61):
+        deciding(view(HELD))
+        costs_s += 1.0
+    assert 2 <= len(deciding.planner.asked) <= 11
+    used_s = deciding.planner.asked[-1].trainers[0].rescale_up_s
+    assert abs(used_s - costs_s) <= 2 + costs_s / 3
+
+
+def test_nobody_grows_onto_a_node_that_it_cannot_have() -> None:
+    mine = trainer("held", "held")
+    mine = replace(mine, demands=Demands(excluded=frozenset({"n1"})))
+    (grow,) = Deciding()(view_of(mine)).actions
+    assert isinstance(grow, Grow) and grow.places == places("n2")
 
 
 def test_where_its_elements_may_still_start_no_other_trainer_grows() -> None:
-    before = TrainerState({0: released("n1")})
-    late = view_of(trainer(element(0, ElementState.PENDING)), before)
-    decision = Deciding(ARRAY)(late, other(HELD, element(1, ElementState.HELD)))
+    late = view("pending", elements={0: released("n1")})
+    decision = Deciding(ARRAY)(late, other("held", "held"))
     assert decision.free == places("n2")
 
 
@@ -243,16 +244,6 @@ def test_the_problem_of_a_plan_is_in_the_history(tmp_path: Path) -> None:
     deciding = Deciding(history=History(path))
     deciding(view(HELD))
     assert parse(past_problem(path, 1)) == deciding.planner.asked[-1]
-
-
-def test_a_plan_without_the_solver_stands_for_a_minute_then_the_solver_is_asked_again() -> None:
-    deciding = Deciding(planner=Planner("greedy"))
-    for _ in range(3):
-        deciding(view(HELD))
-    assert len(deciding.planner.asked) == 1
-    now = picture(view(HELD), of=NODES)
-    deciding(of=replace(now, snapshot=replace(now.snapshot, time_s=NOW_S + 61)))
-    assert len(deciding.planner.asked) == 2
 
 
 def test_upkeep_that_cannot_be_decided_of_one_trainer_is_of_the_others() -> None:
@@ -265,15 +256,15 @@ def test_upkeep_that_cannot_be_decided_of_one_trainer_is_of_the_others() -> None
 
 
 def test_a_node_on_which_an_element_did_not_start_is_left_alone_for_a_while() -> None:
-    late = TrainerState({0: released("n1", since_s=NOW_S - 1000)})
-    decision = Deciding()(view_of(trainer(element(0, ElementState.PENDING)), late))
+    late = view("pending", elements={0: released("n1", since_s=NOW_S - 1000)})
+    decision = Deciding()(late)
     assert until(decision.bad)["n1"] > NOW_S
     assert decision.free == places("n2")
     assert [type(action) for action in decision.actions] == [Hold]
 
 
 def test_a_node_that_an_element_leaves_for_an_admin_goes_to_nobody() -> None:
-    draining = snapshot((node("n1", NodeState.DRAINING), node("n2")))
+    draining = snapshot([node("n1", NodeState.DRAINING), node("n2")])
     decision = Deciding()(of=picture(view(ON_N1), other(HELD), of=draining))
     ended = [action for action in decision.actions if isinstance(action, Shrink)]
     assert [action.why for action in ended] == ["its node is to be empty"]

@@ -10,19 +10,30 @@ from bftrainer_slurm.controller.decide.bars import Eligibility, eligibility, why
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Demands, Element, ElementState, NodeState, Resources
+from bftrainer_slurm.model import Demands, Element, NodeState, Resources
 from bftrainer_slurm.slurm.nodelists import expand
-from tests.controller.worlds import ARRAY, NOW_S, element, node, snapshot, trainer, view, view_of
+from tests.controller.worlds import (
+    ARRAY,
+    NOW_S,
+    cases,
+    element,
+    node,
+    snapshot,
+    trainer,
+    view,
+    view_of,
+)
 
-HELD = element(0, ElementState.HELD)
+HELD = element(0, "held")
+BIG, SMALL = Resources(8000, 64, frozenset({("gpu", 4)})), Resources(1000, 16)
 NODES = (
-    replace(node("n1"), features=frozenset({"red"})),
-    replace(node("n2"), features=frozenset({"red", "big"})),
-    node("n3"),
+    replace(node("n1"), features=frozenset({"red"}), resources=BIG),
+    replace(node("n2"), features=frozenset({"red", "big"}), resources=SMALL),
+    replace(node("n3"), resources=SMALL),
 )
 
 
-def asking(*elements: Element, min_nodes: int = 1, **demands: object) -> TrainerView:
+def asking(*elements: Element | str, min_nodes: int = 1, **demands: object) -> TrainerView:
     asked = Demands(**demands)  # type: ignore[arg-type]
     return view_of(replace(trainer(*elements, min_nodes=min_nodes), demands=asked))
 
@@ -32,26 +43,25 @@ def found(*views: TrainerView, after_s: float = 0.0) -> Eligibility:
     return eligibility(views, seen)
 
 
-def test_who_asks_for_nothing_may_have_every_node() -> None:
-    assert found(view(HELD)) == Eligibility()
-
-
-def test_nodes_without_the_features_are_barred() -> None:
-    assert found(asking(HELD, constraints=frozenset({"red"}))).barred == {ARRAY: {"n3"}}
-
-
-def test_all_constraints_that_its_elements_have_must_hold() -> None:
-    both = asking(HELD, constraints=frozenset({"red", "big|blue"}))
-    assert found(both).barred == {ARRAY: {"n1", "n3"}}
-
-
-def test_excluded_nodes_are_barred() -> None:
-    assert found(asking(HELD, excluded=frozenset({"n1", "n9"}))).barred == {ARRAY: {"n1"}}
-
-
-def test_a_node_that_it_has_is_not_barred() -> None:
-    runs = asking(element(0, ElementState.RUNNING, "n3"), constraints=frozenset({"red"}))
-    assert found(runs).barred == {}
+@cases(
+    "views, names",
+    who_asks_for_nothing_may_have_every_node=(view(HELD), set()),
+    without_the_features=(asking(HELD, constraints=frozenset({"red"})), {"n3"}),
+    where_not_all_constraints_hold=(
+        asking(HELD, constraints=frozenset({"red", "big|blue"})), {"n1", "n3"}
+    ),
+    that_are_excluded=(asking(HELD, excluded=frozenset({"n1", "n9"})), {"n1"}),
+    but_not_one_that_it_has=(asking("running n3", constraints=frozenset({"red"})), set()),
+    that_have_too_little_memory=(asking(HELD, resources=Resources(4000)), {"n2", "n3"}),
+    that_have_too_few_processors=(asking(HELD, resources=Resources(0, 32)), {"n2", "n3"}),
+    none_where_all_have_enough=(asking(HELD, resources=Resources(500, 8)), set()),
+    that_lack_its_gres=(
+        asking(HELD, resources=Resources(gres=frozenset({("gpu", 1)}))), {"n2", "n3"}
+    ),
+)  # fmt: skip
+def test_nodes_are_barred(views: TrainerView, names: set[str]) -> None:
+    assert found(views).barred.get(ARRAY, set()) == names
+    assert found(views).stuck == {}
 
 
 def test_nodes_of_which_others_leave_too_little_fit_but_are_barred_for_now() -> None:
@@ -69,7 +79,7 @@ def test_who_has_too_few_nodes_that_fit_cannot_grow() -> None:
 
 
 def test_who_wants_more_nodes_than_the_partition_has_is_told_so() -> None:
-    wants_four = view(*[HELD] * 4, min_nodes=4)
+    wants_four = view(*["held"] * 4, min_nodes=4)
     assert found(wants_four).stuck == {ARRAY: "it wants at least 4 nodes, and bftrainer has 3"}
     assert found(view(*[HELD] * 3, min_nodes=3)).stuck == {}
 
@@ -114,17 +124,14 @@ def test_a_trainer_may_have_only_nodes_of_its_partitions_and_list(
 
 
 def test_a_node_that_it_has_is_its_own_although_an_admin_takes_it_out_of_the_partition() -> None:
-    runs = asking_for(element(1, ElementState.RUNNING, "n3"), HELD, partitions="gpu")
+    runs = asking_for(element(1, "running n3"), HELD, partitions="gpu")
     assert eligibility((runs,), snapshot((*NODES, GPU))).barred == {ARRAY: {"n1", "n2"}}
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (
-            {"partitions": "gpu"},
-            "it wants at least 2 nodes of partition gpu, and bftrainer has 1",
-        ),
+        ({"partitions": "gpu"}, "it wants at least 2 nodes of partition gpu, and bftrainer has 1"),
         (
             {"partitions": "gpu other"},
             "it asks for partition other, which does not exist or has no nodes",

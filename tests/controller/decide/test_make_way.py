@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,10 +33,9 @@ from tests.controller.worlds import trainer as a_trainer
 
 GPUS = 8
 CPUS = 2  # of each GPU
-PARTITIONS = frozenset({"main", "bftrainer"})
 NAMES = ("n1", "n2", "n3", "n4")
 HAS = Resources(cpus=GPUS * CPUS)
-NODES = tuple(replace(node(name), partitions=PARTITIONS, resources=HAS) for name in NAMES)
+NODES = tuple(replace(node(name, partition="main bftrainer"), resources=HAS) for name in NAMES)
 
 
 def trainer(array: int, gpus: int, *nodes: str, **known: object) -> TrainerView:
@@ -44,13 +44,12 @@ def trainer(array: int, gpus: int, *nodes: str, **known: object) -> TrainerView:
         Element(ElementId(array, task), ElementState.RUNNING, name, gpus=gpus, cpus=CPUS * gpus)
         for task, name in enumerate(nodes)
     )
-    plain = replace(a_trainer(*elements), array=array, demands=Demands(gpus=gpus))
+    plain = replace(a_trainer(*elements, array=array), demands=Demands(gpus=gpus))
     return view_of(plain, replace(state_of(plain), **known))  # type: ignore[arg-type]
 
 
-def job(job_id: int, gpus: int, nodes: int = 1, **changes: object) -> WaitingJob:
-    plain = WaitingJob(job_id, "main", nodes, gpus=gpus, cpus=CPUS * gpus)
-    return replace(plain, **changes)  # type: ignore[arg-type]
+def job(job_id: int, gpus: int, nodes: int = 1, **more: Any) -> WaitingJob:
+    return WaitingJob(job_id, "main", nodes, gpus=gpus, **{"cpus": CPUS * gpus} | more)
 
 
 def shared_node(free: int) -> SharedNode:
@@ -87,12 +86,8 @@ def test_an_element_leaves_for_what_is_missing() -> None:
 
 def test_the_smallest_that_alone_gives_enough_leaves_else_the_largest_first() -> None:
     mine = trainer(5, 4, "n1"), trainer(6, 2, "n1"), trainer(7, 1, "n1"), trainer(8, 1, "n1")
-    left = {gpus: asked([job(1, gpus)], *mine).elements for gpus in (1, 2, 4, 5, 8)}
-    assert {one.array for one in left[1]} == {7}
-    assert {one.array for one in left[2]} == {6}
-    assert {one.array for one in left[4]} == {5}
-    assert {one.array for one in left[5]} == {5, 7}
-    assert {one.array for one in left[8]} == {5, 6, 7, 8}
+    for gpus, arrays in ((1, {7}), (2, {6}), (4, {5}), (5, {5, 7}), (8, {5, 6, 7, 8})):
+        assert {one.array for one in asked([job(1, gpus)], *mine).elements} == arrays
 
 
 def test_of_equals_the_one_leaves_whose_trainer_has_most_to_spare() -> None:
@@ -109,12 +104,9 @@ def test_trainers_do_not_scatter_ordinary_jobs() -> None:
 
 
 def test_a_job_for_which_no_node_has_enough_gets_nothing() -> None:
-    full = dict.fromkeys(NAMES, 6)
-    assert asked([job(1, 4)], trainer(5, 2, *NAMES), busy=full) == Wanted()
-    assert (
-        asked([job(1, 8, nodes=2)], trainer(5, 2, *NAMES), busy=dict.fromkeys(NAMES[1:], 1))
-        == Wanted()
-    )
+    mine = trainer(5, 2, *NAMES)
+    assert asked([job(1, 4)], mine, busy=dict.fromkeys(NAMES, 6)) == Wanted()
+    assert asked([job(1, 8, nodes=2)], mine, busy=dict.fromkeys(NAMES[1:], 1)) == Wanted()
 
 
 def test_each_task_of_an_array_and_each_node_of_a_job_has_its_own() -> None:

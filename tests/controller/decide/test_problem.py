@@ -14,15 +14,26 @@ from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.profiles import Estimate, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.planner.problem import Problem, value
 from bftrainer_slurm.spec import TrainerRecord
-from tests.controller.worlds import ARRAY, NOW_S, element, picture, places, trainer, view, view_of
+from tests.controller.worlds import (
+    ARRAY,
+    NOW_S,
+    cases,
+    element,
+    picture,
+    places,
+    trainer,
+    view,
+    view_of,
+)
 
-HELD = element(2, ElementState.HELD)
-ON_N1 = element(0, ElementState.RUNNING, "n1")
-ON_N2 = element(1, ElementState.RUNNING, "n2")
+HELD = element(2, "held")
+ON_N1 = element(0, "running n1")
+ON_N2 = element(1, "running n2")
+REVIVED = ElementRecord(Phase.REVIVED, NOW_S)
 
 
 class Known:
@@ -95,66 +106,50 @@ def test_only_nodes_of_the_pool_have_an_expected_end() -> None:
     assert asked(view(ON_N1)).life_s == {"n1": 60.0}
 
 
-def test_the_objective_makes_the_curve() -> None:
-    assert asked(view(ON_N1, HELD)).trainers[0].curve.at(4) == 4.0
+def test_the_objective_makes_the_curve_and_the_elements_the_most_nodes() -> None:
+    (one,) = asked(view(ON_N1, HELD)).trainers
+    assert (one.curve.at(4), one.max_nodes) == (4.0, 2)
 
 
-def test_no_trainer_gets_more_nodes_than_it_has_elements() -> None:
-    assert asked(view(ON_N1, HELD)).trainers[0].max_nodes == 2
-
-
-def sized(*elements: Element, sizes: tuple[int, ...] = (), step: int = 1) -> TrainerView:
-    of = trainer(*elements)
-    least, most = (sizes[0], sizes[-1]) if sizes else (step, len(elements) // step * step)
+def sized(elements: int, sizes: tuple[int, ...] = (), step: int = 1) -> TrainerView:
+    of = trainer(*["held"] * elements)
+    least, most = (sizes[0], sizes[-1]) if sizes else (step, elements // step * step)
     return view_of(replace(of, record=TrainerRecord(least, most, sizes=sizes, step=step)))
 
 
-def test_a_trainer_may_have_only_the_sizes_that_its_user_asked_for() -> None:
-    held = [element(task, ElementState.HELD) for task in range(9)]
-    (one,) = asked(sized(*held, sizes=(2, 4, 8))).trainers
-    assert (one.min_nodes, one.max_nodes, one.sizes) == (2, 8, (2, 4, 8))
-    (one,) = asked(sized(*held, step=4)).trainers
-    assert (one.min_nodes, one.max_nodes, one.sizes) == (4, 8, (4, 8))
-
-
-def test_and_of_these_only_those_for_which_it_has_elements() -> None:
-    held = [element(task, ElementState.HELD) for task in range(3)]
-    (one,) = asked(sized(*held, sizes=(2, 4))).trainers
-    assert (one.min_nodes, one.max_nodes, one.sizes) == (2, 2, (2,))
-    assert asked(sized(*held, sizes=(4, 8))).trainers == ()
+@cases(
+    "mine, sizes",
+    of_which_its_user_has_named=(sized(9, (2, 4, 8)), (2, 4, 8)),
+    in_steps_of_which_its_user_has_asked=(sized(9, step=4), (4, 8)),
+    for_which_it_has_elements=(sized(3, (2, 4)), (2,)),
+)
+def test_a_trainer_may_have_only_the_sizes(mine: TrainerView, sizes: tuple[int, ...]) -> None:
+    (one,) = asked(mine).trainers
+    assert (one.min_nodes, one.max_nodes, one.sizes) == (sizes[0], sizes[-1], sizes)
 
 
 def test_a_plan_does_not_stand_if_the_sizes_have_changed() -> None:
-    held = [element(task, ElementState.HELD) for task in range(4)]
-    before = asked(sized(*held, sizes=(1, 2, 4)))
+    before = asked(sized(4, (1, 2, 4)))
     assert same_question(before, before)
-    assert not same_question(asked(sized(*held, sizes=(1, 4))), before)
+    assert not same_question(asked(sized(4, (1, 4))), before)
 
 
-def test_a_trainer_that_has_failed_just_now_is_left_out() -> None:
-    assert asked(view(HELD, rests_until_s=NOW_S + 1)).trainers == ()
+@cases(
+    "mine",
+    that_has_failed_just_now=view(HELD, rests_until_s=NOW_S + 1),
+    that_has_elements_for_none_of_its_sizes=sized(3, (4, 8)),
+    that_has_finished=view(ON_N1, HELD, over="finished"),
+    that_is_given_up=view(ON_N1, HELD, over="failed 3 times"),
+    that_its_owner_has_cancelled=view(HELD, element(1, "cancelled"), elements={2: REVIVED}),
+)
+def test_left_out_is_a_trainer(mine: TrainerView) -> None:
+    assert asked(mine).trainers == ()
     assert asked(view(HELD, rests_until_s=NOW_S)).trainers != ()
-
-
-@pytest.mark.parametrize("why", ["finished", "failed 3 times"])
-def test_so_is_one_that_is_over(why: str) -> None:
-    assert asked(view(ON_N1, HELD, over=why)).trainers == ()
-
-
-def test_so_is_one_that_its_owner_has_cancelled() -> None:
-    revived = ElementRecord(Phase.REVIVED, NOW_S)
-    cancelled = element(1, ElementState.CANCELLED)
-    assert asked(view(HELD, cancelled, elements={2: revived})).trainers == ()
-
-
-def other_trainer(*elements: Element) -> TrainerView:
-    mine = [replace(one, id=ElementId(ARRAY + 1, one.id.task)) for one in elements]
-    return view_of(replace(trainer(*mine), array=ARRAY + 1))
 
 
 def test_nobody_loses_its_last_node_to_one_that_would_have_to_start_there() -> None:
     paused = view(ON_N1, HELD, paused_until_s=NOW_S + 5.0)  # it has just lost its other node
-    problem = asked(paused, other_trainer(HELD, element(3, ElementState.HELD)))
+    problem = asked(paused, view(HELD, element(3, "held"), array=ARRAY + 1))
     assert value(problem, [(1,), (0,)]) > value(problem, [(0,), (1,)])
 
 
@@ -169,16 +164,11 @@ def test_a_trainer_that_stands_still_is_known_to_do_so_for_as_long_as_is_left() 
     assert asked(view(ON_N1, HELD, paused_until_s=NOW_S - 1)).trainers[0].paused_s == 0.0
 
 
-@pytest.mark.parametrize("change", [{"life_s": {}}, {"forward_time_s": 60.0}])
-def test_a_plan_stands_while_only_time_passes(change: dict[str, object]) -> None:
-    problem = asked(view(ON_N1, HELD), free="n7")
-    assert same_question(replace(problem, **change), problem)  # type: ignore[arg-type]
-
-
-def test_a_plan_stands_while_its_moves_are_made() -> None:
-    before, after = asked(view(ON_N1, HELD), free="n2"), asked(view(ON_N1, ON_N2))
-    before = replace(before, trainers=after.trainers[:0] + before.trainers)
-    assert same_question(after, before)
+def test_a_plan_stands_while_its_moves_are_made_and_only_time_passes() -> None:
+    problem = asked(view(ON_N1, HELD), free="n2")
+    assert same_question(asked(view(ON_N1, ON_N2)), problem)
+    assert same_question(replace(problem, life_s={}), problem)
+    assert same_question(replace(problem, forward_time_s=60.0), problem)
 
 
 def test_another_pool_or_another_trainer_needs_another_plan() -> None:
@@ -193,16 +183,14 @@ def losing(seconds: float) -> Problem:
     return replace(problem, trainers=(replace(one, loss_s=seconds),))
 
 
-@pytest.mark.parametrize(
-    ("before_s", "after_s", "same"),
-    [
-        (0, 29, True),
-        (5, 60, False),  # its move has to be worth more now
-        (80, 110, True),
-        (130, 3000, True),  # no change was worth that, and none is
-        (3000, 0, False),  # it has begun anew, or saved: a move is cheap now
-        (130, 40, False),
-    ],
+@cases(
+    "before_s, after_s, same",
+    a_little_more=(0, 29, True),
+    a_move_has_to_be_worth_more_now=(5, 60, False),
+    a_little_more_of_much=(80, 110, True),
+    no_change_was_worth_that_and_none_is=(130, 3000, True),
+    it_has_begun_anew_or_saved_and_a_move_is_cheap_now=(3000, 0, False),
+    much_less=(130, 40, False),
 )
 def test_a_plan_stands_until_a_change_loses_much_more_or_less(
     before_s: float, after_s: float, same: bool

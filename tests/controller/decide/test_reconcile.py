@@ -35,7 +35,6 @@ from bftrainer_slurm.model import (
     Demands,
     Element,
     ElementId,
-    ElementState,
     Place,
     Reservation,
     TimeLimit,
@@ -45,9 +44,9 @@ from bftrainer_slurm.spec import TrainerRecord
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
+    cases,
     element,
     failed,
-    node,
     places,
     released,
     snapshot,
@@ -59,9 +58,9 @@ from tests.controller.worlds import (
 
 OPERATOR = Settings(operator=True)
 FIRST, SECOND, THIRD = (ElementId(ARRAY, task) for task in range(3))
-HELD, PENDING = element(0, ElementState.HELD), element(0, ElementState.PENDING)
-ON_N1 = element(0, ElementState.RUNNING, "n1", start_s=NOW_S)
-CANCELLED = element(1, ElementState.CANCELLED)
+HELD, PENDING = element(0, "held"), element(0, "pending")
+ON_N1 = element(0, "running n1", start_s=NOW_S)
+CANCELLED = element(1, "cancelled")
 HOUR = TimeLimit(60, 10)
 
 
@@ -72,6 +71,9 @@ def at(after_s: float, backfill_s: float | None = None) -> Snapshot:
 
 def kept(mine: TrainerView, after_s: float = 0.0) -> list[Action]:
     return keep_up(mine, at(after_s), OPERATOR)
+
+
+REVIVED = ElementRecord(Phase.REVIVED, NOW_S)
 
 
 def let_go(ordinary: str = "", reason: str = "", others: tuple[Element, ...] = ()) -> TrainerView:
@@ -87,72 +89,104 @@ def held(actions: Iterable[Action]) -> list[ElementId]:
 
 
 ANCHOR = ElementId(ARRAY, 2)
-ANCHORED = Element(ANCHOR, ElementState.HELD)
-HELD_ONE = element(1, ElementState.HELD)
+ANCHORED = element(2, "held")
+TRIM = Trim((ANCHOR,), "all others of its array have ended")
 
 
-def anchored(*elements: Element, over: str | None = None) -> TrainerView:
+def anchored(*elements: str, over: str | None = None) -> TrainerView:
     """A trainer of at most two nodes with these elements, and the task that never starts."""
     mine = replace(trainer(*elements), record=TrainerRecord(1, 2), anchor=ANCHORED)
     return view_of(mine, replace(state_of(mine), over=over))
 
 
 @pytest.mark.parametrize(
-    ("state", "action"),
-    [(ElementState.PENDING, Hold), (ElementState.DELAYED, Hold), (ElementState.RUNNING, Shrink)],
+    ("state", "action"), [("pending", Hold), ("delayed", Hold), ("running", Shrink)]
 )
 def test_the_task_that_keeps_the_arrays_id_is_held_again_if_somebody_releases_it(
-    state: ElementState, action: type[Hold | Shrink]
+    state: str, action: type[Hold | Shrink]
 ) -> None:
-    mine = replace(trainer(HELD, HELD_ONE), anchor=replace(ANCHORED, state=state))
+    mine = replace(trainer("held", "held"), anchor=element(2, state))
     assert kept(view_of(mine)) == [action((ANCHOR,), "it is never to start")]
 
 
 @pytest.mark.parametrize("over", [None, "finished", "given up"])
-@pytest.mark.parametrize(
-    "others",
-    [
-        (),
-        (element(0, ElementState.COMPLETED), element(1, ElementState.LOST)),
-        (element(0, ElementState.CANCELLED), element(1, ElementState.CANCELLED)),
-    ],
-)
+@pytest.mark.parametrize("others", ["", "completed lost", "cancelled cancelled"])
 def test_the_task_that_keeps_the_arrays_id_goes_with_the_last_element(
-    others: tuple[Element, ...], over: str | None
+    others: str, over: str | None
 ) -> None:
-    assert kept(anchored(*others, over=over)) == [
-        Trim((ANCHOR,), "all others of its array have ended")
-    ]
+    assert kept(anchored(*others.split(), over=over)) == [TRIM]
 
 
 def test_the_task_that_keeps_the_arrays_id_stays_while_elements_come_back() -> None:
-    left = element(0, ElementState.FAILED), element(1, ElementState.LOST)
-    assert not any(isinstance(one, Trim) for one in kept(anchored(*left)))
-    assert any(isinstance(one, Trim) for one in kept(anchored(*left, over="given up")))
+    assert TRIM not in kept(anchored("failed", "lost"))
+    assert TRIM in kept(anchored("failed", "lost", over="given up"))
 
 
-def test_what_runs_waits_or_has_ended_well_needs_nothing() -> None:
-    lost = element(2, ElementState.LOST, "n2")
-    withheld = element(3, ElementState.WITHHELD)
-    assert kept(view(ON_N1, element(1, ElementState.HELD), lost, withheld)) == []
+STRAY, TAKEN = "it was released by somebody else", "its node is taken"
+REFUSED = "Slurm does not start it there"
+LATER = element(1, "running n1", start_s=NOW_S + 1)
+UNLAUNCHED = element(0, "failed n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
+DONE = (element(1, "completed"), element(2, "running n3"))
+LEFT = tuple(element(task, "held") for task in (2, 3, 4))
+MANY_LEFT = tuple(element(task, "held") for task in range(2, 70))
 
 
-def test_a_pending_element_that_the_controller_did_not_let_go_is_held() -> None:
-    assert kept(view(PENDING)) == [Hold((FIRST,), "it was released by somebody else")]
+def ended_well(*left: Element, **state: object) -> TrainerView:
+    """A trainer that has just finished, on n1 and n2, with these elements left."""
+    return view("completed n1", "completed n2", *left, **state)
 
 
-def test_one_that_it_let_go_has_time_to_start() -> None:
-    assert kept(let_go(), after_s=80) == []
-    assert late_nodes(let_go(), at(80), OPERATOR) == []
+@cases(
+    "mine, after_s, actions",
+    nothing_what_runs_waits_or_has_ended_well=(view(ON_N1, "held", "lost n2", "withheld"), 0, []),
+    one_that_the_controller_did_not_let_go=(view(PENDING), 0, [Hold((FIRST,), STRAY)]),
+    one_whose_node_went_to_an_ordinary_job=(let_go(ordinary="n1"), 0, [Hold((FIRST,), TAKEN)]),
+    one_that_is_unfit=(let_go(reason="BadConstraints"), 0, [Hold((FIRST,), REFUSED)]),
+    one_beyond_a_limit=(let_go(reason="AssocMaxJobsLimit"), 0, [Hold((FIRST,), REFUSED)]),
+    one_that_depends_on_another=(let_go(reason="Dependency"), 0, [Hold((FIRST,), REFUSED)]),
+    one_on_a_node_that_another_one_has=(
+        view(ON_N1, LATER), 0, [Shrink((SECOND,), "its node is another element's")]
+    ),
+    one_that_failed_beside_one_that_slurm_has_lost=(
+        view(failed(0, "n1"), "lost n2"), 0, [Revive((FIRST,), "failed")]
+    ),
+    one_that_slurm_could_not_launch=(view(UNLAUNCHED), 0, [Revive((FIRST,), "failed")]),
+    nothing_one_that_was_just_brought_back=(view(failed(0), elements={0: REVIVED}), 0, []),
+    nothing_what_its_owner_has_cancelled_as_a_whole=(view(failed(0), CANCELLED), 0, []),
+    what_was_brought_back_of_a_trainer_that_was_being_cancelled=(
+        view(HELD, CANCELLED, elements={0: replace(REVIVED, since_s=NOW_S - 5)}),
+        0, [Cancel(ARRAY, "cancelled by its owner")],
+    ),
+    nothing_what_is_given_up_and_failed=(view(failed(0), over="why"), 0, []),
+    what_is_left_of_who_is_given_up=(view(ON_N1, over="why"), 0, [Cancel(ARRAY, "why")]),
+    nothing_for_a_while_who_was_cancelled=(
+        view(ON_N1, over="why", cancelled_s=NOW_S), 15, []
+    ),
+    but_then_again=(view(ON_N1, over="why", cancelled_s=NOW_S), 60, [Cancel(ARRAY, "why")]),
+    nothing_of_who_is_given_up_is_left=(view("cancelled", over="why"), 120, []),
+    one_of_a_finished_trainer_that_has_not_started=(
+        let_go(others=DONE), 0, [Hold((FIRST,), "the training has finished")]
+    ),
+    nothing_as_the_others_of_a_finished_trainer_have_time_to_end=(
+        view("completed", "running n1"), 0, []
+    ),
+    where_they_do_not=(view("completed", "running n1"), 400, [Cancel(ARRAY, "finished")]),
+    nothing_as_what_it_has_left_waits_for_the_nodes_where_others_ended=(ended_well(*LEFT), 0, []),
+    where_these_do_not_come_in_minutes=(ended_well(*LEFT), 400, [Cancel(ARRAY, "finished")]),
+    very_many_that_are_left_at_once=(ended_well(*MANY_LEFT), 0, [Cancel(ARRAY, "finished")]),
+    those_of_which_slurm_has_forgotten_where_it_ended=(
+        view(element(1, "held"), over="finished", finished_s=NOW_S), 0, [Cancel(ARRAY, "finished")]
+    ),
+    nothing_a_finished_trainer_with_nothing_left=(view("completed"), 400, []),
+)  # fmt: skip
+def test_needs(mine: TrainerView, after_s: float, actions: list[Action]) -> None:
+    assert kept(mine, after_s) == actions
 
 
 def test_an_element_that_does_not_start_in_time_is_held_and_its_node_is_told() -> None:
+    assert kept(let_go(), after_s=80) == late_nodes(let_go(), at(80), OPERATOR) == []
     assert kept(let_go(), after_s=100) == [Hold((FIRST,), "it has not started")]
     assert late_nodes(let_go(), at(100), OPERATOR) == ["n1"]
-
-
-def test_an_element_whose_node_went_to_an_ordinary_job_is_held_at_once() -> None:
-    assert kept(let_go(ordinary="n1")) == [Hold((FIRST,), "its node is taken")]
 
 
 def test_so_is_one_of_a_part_for_which_ordinary_jobs_leave_too_few_gpus() -> None:
@@ -181,11 +215,6 @@ def test_such_a_node_is_nobodys_fault_however_late_it_is() -> None:
     assert late_nodes(let_go(ordinary="n1"), at(100), OPERATOR) == []
 
 
-@pytest.mark.parametrize("reason", ["BadConstraints", "AssocMaxJobsLimit", "Dependency"])
-def test_an_element_that_slurm_does_not_start_there_is_held(reason: str) -> None:
-    assert kept(let_go(reason=reason)) == [Hold((FIRST,), "Slurm does not start it there")]
-
-
 @pytest.mark.parametrize("reason", ["None", "Resources", "Priority", "ReqNodeNotAvail", "Prolog"])
 def test_an_element_that_waits_for_its_node_is_left_to_wait(reason: str) -> None:
     assert kept(let_go(reason=reason)) == []
@@ -199,134 +228,50 @@ def test_no_element_is_held_twice_at_once(ordinary: str, reason: str, after_s: f
     assert len(ids) == len(set(ids))
 
 
-def test_an_element_on_a_node_that_another_one_has_is_ended() -> None:
-    later = element(1, ElementState.RUNNING, "n1", start_s=NOW_S + 1)
-    assert kept(view(ON_N1, later)) == [Shrink((SECOND,), "its node is another element's")]
-
-
-def test_a_failed_element_is_brought_back_beside_one_that_slurm_has_lost() -> None:
-    lost = element(1, ElementState.LOST, "n2")
-    assert kept(view(failed(0, "n1"), lost)) == [Revive((FIRST,), "failed")]
-
-
-def test_so_is_one_that_slurm_could_not_launch() -> None:
-    at_once = element(0, ElementState.FAILED, "n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
-    assert kept(view(at_once)) == [Revive((FIRST,), "failed")]
-
-
-def test_one_that_was_just_brought_back_is_not_brought_back_again() -> None:
-    assert kept(view(failed(0), elements={0: ElementRecord(Phase.REVIVED, NOW_S)})) == []
-
-
-def test_what_its_owner_has_cancelled_as_a_whole_is_not_brought_back() -> None:
-    assert kept(view(failed(0), CANCELLED)) == []
-
-
-def test_what_was_brought_back_of_a_trainer_that_was_being_cancelled_is_cancelled_too() -> None:
-    revived = view(HELD, CANCELLED, elements={0: ElementRecord(Phase.REVIVED, NOW_S - 5)})
-    assert kept(revived) == [Cancel(ARRAY, "cancelled by its owner")]
-
-
 def test_nodes_are_left_in_one_request_and_others_are_not() -> None:
-    mine = view(
-        ON_N1,
-        element(1, ElementState.RUNNING, "n2"),
-        element(2, ElementState.RUNNING, "n3"),
-        element(3, ElementState.ENDING, "n1"),
-    )
+    mine = view(ON_N1, "running n2", "running n3", "ending n1")
     assert leave(mine, {"n1", "n3", "n9"}, "why") == [Shrink((FIRST, THIRD), "why")]
     assert leave(mine, {"n9"}, "why") == []
 
 
-def ended_well(*left: Element, **state: object) -> TrainerView:
-    """A trainer that has just finished, on n1 and n2, with these elements left."""
-    completed = (element(task, ElementState.COMPLETED, f"n{task + 1}") for task in (0, 1))
-    return view(*completed, *left, **state)
-
-
-LEFT = tuple(element(task, ElementState.HELD) for task in (2, 3, 4))
-
-
-def test_what_a_finished_trainer_has_left_starts_where_others_ended_to_end_well_too() -> None:
-    of = replace(at(0), nodes=tuple(map(node, ("n1", "n2", "n3"))))
-    (grow,) = complete(ended_well(*LEFT), places("n2 n3"), of)
-    assert isinstance(grow, Grow)
-    assert grow.finished
-    assert (grow.elements, grow.places, grow.first) == ((THIRD,), places("n2"), False)
-    failed_too = ended_well(*LEFT, failed(5, "n1"))
-    assert complete(failed_too, places("n1"), of) == []
-    (both,) = complete(ended_well(*LEFT), places("n1 n2 n3"), of)
-    assert isinstance(both, Grow)
-    assert (len(both.elements), both.places) == (2, places("n1 n2"))
-    assert complete(ended_well(*LEFT), places("n3"), of) == []
-    assert complete(ended_well(*LEFT, over="why"), places("n1"), of) == []
+@cases(
+    "mine, free, count, onto",
+    where_one_ended=(ended_well(*LEFT), "n2 n3", 1, "n2"),
+    where_two_did=(ended_well(*LEFT), "n1 n2 n3", 2, "n1 n2"),
+    not_elsewhere=(ended_well(*LEFT), "n3", 0, ""),
+    not_beside_one_that_failed=(ended_well(*LEFT, failed(5, "n1")), "n1", 0, ""),
+    not_of_who_is_given_up=(ended_well(*LEFT, over="why"), "n1", 0, ""),
+    not_of_who_was_cancelled=(ended_well(*LEFT, cancelled_s=NOW_S + 1), "n1", 0, ""),
+    not_where_very_many_are_left=(ended_well(*MANY_LEFT), "n1", 0, ""),
+)
+def test_what_a_finished_trainer_has_left_starts_to_end_well_too(
+    mine: TrainerView, free: str, count: int, onto: str
+) -> None:
+    of = replace(at(0), nodes=snapshot("n1 n2 n3").nodes)
+    found = complete(mine, places(free), of)
+    assert len(found) == min(count, 1)
+    for grow in found:
+        assert (grow.finished, grow.first, grow.places) == (True, False, places(onto))
+        assert grow.elements == tuple(one.id for one in LEFT[:count])
 
 
 def test_the_task_that_keeps_the_arrays_id_comes_last() -> None:
     mine = ended_well(over="finished", finished_s=NOW_S)
     mine = replace(mine, trainer=replace(mine.trainer, anchor=ANCHORED))
     (grow,) = complete(mine, places("n1 n2"), at(0))
-    assert isinstance(grow, Grow)
     assert (grow.elements, len(grow.places), grow.finished) == ((ANCHOR,), 1, True)
-    for state in (ElementState.HELD, ElementState.PENDING, ElementState.RUNNING):
-        waits = replace(mine.trainer, anchor=replace(ANCHORED, state=state))
+    for state in ("held", "pending", "running"):
+        waits = replace(mine.trainer, anchor=element(2, state))
         assert kept(replace(mine, trainer=waits)) == []
-    assert kept(mine, after_s=400) == [Trim((ANCHOR,), "all others of its array have ended")]
-
-
-def test_it_waits_some_minutes_for_these_nodes_and_is_cancelled_then() -> None:
-    assert kept(ended_well(*LEFT)) == []
-    assert kept(ended_well(*LEFT), after_s=400) == [Cancel(ARRAY, "finished")]
-    heard = ended_well(*LEFT, cancelled_s=NOW_S + 1)
-    assert complete(heard, places("n1"), at(0)) == []
-
-
-def test_a_finished_trainer_with_very_many_elements_left_is_cancelled_at_once() -> None:
-    many = ended_well(*(element(task, ElementState.HELD) for task in range(2, 70)))
-    assert kept(many) == [Cancel(ARRAY, "finished")]
-    assert complete(many, places("n1"), at(0)) == []
-
-
-def test_so_is_one_of_which_slurm_has_forgotten_where_it_ended() -> None:
-    mine = view(element(1, ElementState.HELD), over="finished", finished_s=NOW_S)
-    assert kept(mine) == [Cancel(ARRAY, "finished")]
-
-
-def test_the_others_have_time_to_end_before() -> None:
-    mine = view(element(0, ElementState.COMPLETED), element(1, ElementState.RUNNING, "n1"))
-    assert kept(mine) == []
-    assert kept(mine, after_s=400) == [Cancel(ARRAY, "finished")]
-
-
-def test_an_element_of_a_finished_trainer_that_has_not_started_never_does() -> None:
-    done, running = element(1, ElementState.COMPLETED), element(2, ElementState.RUNNING, "n3")
-    mine = let_go(others=(done, running))
-    assert kept(mine) == [Hold((FIRST,), "the training has finished")]
-
-
-def test_a_finished_trainer_with_nothing_left_is_left_alone() -> None:
-    assert kept(view(element(0, ElementState.COMPLETED)), after_s=400) == []
-
-
-def test_what_is_left_of_a_trainer_that_is_given_up_is_cancelled_until_nothing_is() -> None:
-    mine = view(ON_N1, over="why")
-    assert kept(mine) == [Cancel(ARRAY, "why")]
-    heard = replace(mine, state=replace(mine.state, cancelled_s=NOW_S))
-    assert kept(heard, after_s=15) == []
-    assert kept(heard, after_s=60) == [Cancel(ARRAY, "why")]
-    assert kept(view(element(0, ElementState.CANCELLED), over="why"), after_s=120) == []
+    assert kept(mine, after_s=400) == [TRIM]
 
 
 @pytest.mark.parametrize(
-    "mine", [view(PENDING), view(element(0, ElementState.WITHHELD)), let_go(ordinary="n1")]
+    "mine", [view(PENDING), view(element(0, "withheld")), let_go(ordinary="n1")]
 )
 @pytest.mark.parametrize("over", ["finished", "why"])
 def test_of_who_is_over_nothing_that_waits_is_forgotten(mine: TrainerView, over: str) -> None:
     assert kept(replace(mine, state=replace(mine.state, over=over, finished_s=0.0))) != []
-
-
-def test_of_who_is_given_up_nothing_is_brought_back() -> None:
-    assert kept(view(failed(0), over="why")) == []
 
 
 def moves(
@@ -336,63 +281,54 @@ def moves(
     names = frozenset(place.name for place in places(target))
     plan = Plan({str(ARRAY): names}, 0.0, 0.0, "optimal")
     by_name = {place.name: place for place in places(free)}
-    seen = replace(snapshot((node("n1"), node("n2"), node("n3"))), reservations=reserved)
+    seen = replace(snapshot("n1 n2 n3"), reservations=reserved)
     return towards(mine, plan, by_name, seen, OPERATOR)
 
 
-TWO_HELD = view(HELD, element(1, ElementState.HELD))
+TWO_HELD = view("held", "held")
 
 
-def test_elements_are_let_go_onto_free_nodes_of_the_plan_in_one_request() -> None:
-    (action,) = moves(TWO_HELD, "n1 n2", free="n1 n2 n3")
-    onto, others = places("n1 n2"), frozenset({"n3"})
-    assert action == Grow((FIRST, SECOND), onto, others, first=True, limit=HOUR, new=True)
+N1, N2, N3 = (places(name) for name in ("n1", "n2", "n3"))
+GIVEN, GIVEN_ONE = "the plan gives its nodes to others", "the plan gives its node to others"
+
+
+@cases(
+    "mine, target, free, actions",
+    elements_are_let_go_onto_free_nodes_of_the_plan_in_one_request=(
+        TWO_HELD, "n1 n2", "n1 n2 n3",
+        [Grow((FIRST, SECOND), N1 | N2, frozenset({"n3"}), first=True, limit=HOUR, new=True)],
+    ),
+    a_node_that_another_trainer_still_has_is_waited_for=(TWO_HELD, "n1", "n2 n3", []),
+    nobody_gets_more_nodes_than_it_has_elements_to_let_go=(
+        view(HELD), "n1 n2", "n1 n2",
+        [Grow((FIRST,), N1, frozenset({"n2", "n3"}), first=True, limit=HOUR, new=True)],
+    ),
+    who_has_something_alive_begins_no_new_rendezvous=(
+        view(ON_N1, "held"), "n1 n2", "n2",
+        [Grow((SECOND,), N2, frozenset({"n1", "n3"}), first=False, limit=HOUR)],
+    ),
+    elements_on_nodes_that_the_plan_gives_to_others_are_ended=(
+        view(ON_N1), "", "", [Shrink((FIRST,), GIVEN)]
+    ),
+    those_that_have_not_started_yet_are_only_held=(let_go(), "", "", [Hold((FIRST,), GIVEN_ONE)]),
+)  # fmt: skip
+def test_towards_the_plan(mine: TrainerView, target: str, free: str, actions: list[Action]) -> None:
+    assert moves(mine, target, free) == actions
 
 
 def test_where_nodes_are_free_for_less_there_is_a_request_for_each_limit() -> None:
     course = Reservation("course", NOW_S + 1860, NOW_S + 7200, ("n2",))
-    first, second = moves(TWO_HELD, "n1 n2", free="n1 n2", reserved=(course,))
-    assert isinstance(first, Grow)
-    assert isinstance(second, Grow)
-    assert (first.elements, first.places, first.limit, first.first) == (
-        (FIRST,), places("n1"), HOUR, True,
-    )  # fmt: skip
-    assert (second.elements, second.places, second.limit, second.first) == (
-        (SECOND,), places("n2"), TimeLimit(30, 10), False,
-    )  # fmt: skip
+    found = moves(TWO_HELD, "n1 n2", free="n1 n2", reserved=(course,))
+    assert [(one.elements, one.places, one.limit, one.first) for one in found] == [
+        ((FIRST,), N1, HOUR, True),
+        ((SECOND,), N2, TimeLimit(30, 10), False),
+    ]
 
 
 def test_what_its_user_has_excluded_is_said_with_it() -> None:
     of = replace(trainer(HELD), demands=Demands(excluded=frozenset({"n3"})))
     (action,) = moves(view_of(of), "n1", free="n1")
-    assert isinstance(action, Grow)
     assert action.excluded == {"n3"}
-
-
-def test_who_has_something_alive_begins_no_new_rendezvous() -> None:
-    (action,) = moves(view(ON_N1, element(1, ElementState.HELD)), "n1 n2", free="n2")
-    assert isinstance(action, Grow)
-    assert not action.first
-
-
-def test_a_node_that_another_trainer_still_has_is_waited_for() -> None:
-    assert moves(TWO_HELD, "n1", free="n2 n3") == []
-
-
-def test_nobody_gets_more_nodes_than_it_has_elements_to_let_go() -> None:
-    (action,) = moves(view(HELD), "n1 n2", free="n1 n2")
-    assert isinstance(action, Grow)
-    assert (action.elements, action.places) == ((FIRST,), places("n1"))
-
-
-def test_elements_on_nodes_that_the_plan_gives_to_others_are_ended() -> None:
-    why = "the plan gives its nodes to others"
-    assert moves(view(ON_N1), "", free="") == [Shrink((FIRST,), why)]
-
-
-def test_those_that_have_not_started_yet_are_only_held() -> None:
-    (action,) = moves(let_go(), "", free="")
-    assert action == Hold((FIRST,), "the plan gives its node to others")
 
 
 def test_who_is_not_in_the_plan_stays_where_it_is() -> None:
@@ -400,7 +336,7 @@ def test_who_is_not_in_the_plan_stays_where_it_is() -> None:
     assert towards(view(ON_N1), plan, {}, at(0), OPERATOR) == []
 
 
-RECLAIMED = view(element(0, ElementState.DELAYED), element(1, ElementState.DELAYED))
+RECLAIMED = view("delayed", "delayed")
 
 
 def test_reclaimed_elements_that_no_move_uses_are_held() -> None:

@@ -6,15 +6,7 @@ from bftrainer_slurm.controller.decide.actions import EndAt
 from bftrainer_slurm.controller.decide.time_limits import keep_limits, limits_at_start
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.model import (
-    Configuration,
-    Element,
-    ElementState,
-    Queue,
-    Reservation,
-    TimeLimit,
-    WaitingJob,
-)
+from bftrainer_slurm.model import Configuration, Element, Queue, Reservation, TimeLimit, WaitingJob
 from tests.controller.worlds import NOW_S, element, places, trainer, view_of
 
 OPERATOR = Settings(operator=True, limit_margin_s=30)
@@ -49,7 +41,7 @@ def job(in_s: float | None, node: str = "n1") -> WaitingJob:
 def running(ran_s: float, left_s: float | None, task: int = 1, node: str = "n1") -> Element:
     """An element; no time left is no limit."""
     times = {} if left_s is None else {"limit_end_s": NOW_S + left_s}
-    return element(task, ElementState.RUNNING, node, start_s=NOW_S - ran_s, **times)
+    return element(task, "running", node, start_s=NOW_S - ran_s, **times)
 
 
 def kept(
@@ -100,10 +92,7 @@ def kept(
     ],
 )
 def test_the_limit_that_a_start_asks_for(
-    by: Snapshot,
-    user: int | None,
-    operator: tuple[int, int] | None,
-    owner: tuple[int, int] | None,
+    by: Snapshot, user: int | None, operator: tuple[int, int] | None, owner: tuple[int, int] | None
 ) -> None:
     for settings, pair in ((OPERATOR, operator), (OWNER, owner)):
         limits = limits_at_start(places("n1"), user, by, settings)
@@ -122,7 +111,7 @@ def test_an_element_far_from_its_limit_is_left_alone(settings: Settings) -> None
 
 
 def test_only_one_that_runs_has_a_limit_to_keep() -> None:
-    ending = element(1, ElementState.ENDING, "n1", start_s=NOW_S - 3580, limit_end_s=NOW_S + 1)
+    ending = element(1, "ending n1", start_s=NOW_S - 3580, limit_end_s=NOW_S + 1)
     assert kept(ending, settings=OWNER) == []
 
 

@@ -3,48 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from bftrainer_slurm.controller.decide.actions import Wanted
 from bftrainer_slurm.controller.decide.available import wanted
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
-from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import (
-    Element,
-    ElementId,
-    ElementState,
-    Reservation,
-    WaitingJob,
-    nodes_of,
-)
-from tests.controller.worlds import (
-    ARRAY,
-    NOW_S,
-    element,
-    node,
-    picture,
-    released,
-    snapshot,
-    view,
-    view_of,
-)
-from tests.controller.worlds import trainer as a_trainer
+from bftrainer_slurm.model import Reservation, WaitingJob
+from tests.controller.worlds import ARRAY, NOW_S, cases, node, picture, released, snapshot, view
 
-PARTITIONS = frozenset({"main", "bftrainer"})
-NODES = tuple(replace(node(f"n{number}"), partitions=PARTITIONS) for number in range(1, 7))
-RUNNING = ElementState.RUNNING
+NAMES = tuple(f"n{number}" for number in range(1, 7))
+NODES = tuple(node(name, partition="main bftrainer") for name in NAMES)
 
 
-def trainer(*nodes: str, array: int = ARRAY, min_nodes: int = 1) -> TrainerView:
-    elements = tuple(
-        Element(ElementId(array, task), RUNNING, name) for task, name in enumerate(nodes)
-    )
-    return view_of(replace(a_trainer(*elements, min_nodes=min_nodes), array=array))
+def trainer(nodes: str, array: int = ARRAY) -> TrainerView:
+    return view(*(f"running {name}" for name in nodes.split()), array=array)
 
 
-def job(job_id: int, nodes: int, **changes: object) -> WaitingJob:
-    return replace(WaitingJob(job_id, "main", nodes), **changes)  # type: ignore[arg-type]
+def job(nodes: int, job_id: int = 7, **changes: Any) -> WaitingJob:
+    return WaitingJob(job_id, "main", nodes, **changes)
 
 
 def asked(
@@ -54,114 +32,82 @@ def asked(
     left: frozenset[int] = frozenset(),
     reservations: tuple[Reservation, ...] = (),
 ) -> Wanted:
-    plain = snapshot(NODES, ordinary_nodes=frozenset(busy.split()))
-    queue = replace(plain.queue, waiting=waiting)
-    seen: Snapshot = replace(plain, queue=queue, reservations=reservations)
+    plain = snapshot(NODES, ordinary_nodes=frozenset(busy.split()), waiting=waiting)
+    seen = replace(plain, reservations=reservations)
     return wanted(picture(*views, of=seen, forecast=BackfillForecast(left=left)))
 
 
-THREE_OF_SIX = "n4 n5 n6"
+HALF = {"busy": "n4 n5 n6"}
+BESIDE = {**HALF, "views": (trainer("n2 n3"),)}
+LEAVING = view("running n2", "running n3", elements={1: ElementRecord(Phase.LEAVING, NOW_S, "n3")})
+ABOUT_TO_START = view("running n2", "pending", elements={1: released("n3")})
+SOON = {"reservations": (Reservation("maintenance", NOW_S + 600, NOW_S + 9000, NAMES),)}
+FIRST = job(6, priority=9, expected_start_s=NOW_S + 600, expected_nodes=NAMES)
+LATER = {"expected_start_s": NOW_S + 40.0, "priority": 9, "minutes": 3}
+SERVED = job(2, expected_nodes=("n2", "n3"), **LATER)
+SERVED_IN_PART = job(2, expected_nodes=("n3", "n4"), count=2, **LATER)
+SECOND = job(1, 8, priority=8, minutes=2)
 
 
-def test_idle_nodes_are_kept_for_a_job_that_no_pass_has_judged() -> None:
-    assert asked(job(7, 2)) == Wanted(frozenset({"n1", "n2"}))
+@cases(
+    "jobs, more, idle, leave",
+    idle_ones_are_kept_for_a_job_that_no_pass_has_judged=([job(2)], {}, "n1 n2", ""),
+    a_job_that_all_of_them_do_not_suffice_for_wants_none=([job(4)], BESIDE, "", ""),
+    jobs_are_served_by_priority_each_with_nodes_of_its_own=(
+        [job(3, priority=5), job(1, 8, priority=9)], BESIDE, "n1", ""
+    ),
+    each_task_of_an_array_is_a_job=([job(1, count=4)], {}, "n1 n2 n3 n4", ""),
+    also_of_one_that_only_some_can_start=([job(2, count=2)], HALF, "n1 n2", ""),
+    one_that_an_element_is_leaving_counts_as_idle=(
+        [job(2)], {**HALF, "views": (LEAVING,)}, "n1 n3", ""
+    ),
+    so_does_one_where_an_element_is_about_to_start=(
+        [job(2)], {**HALF, "views": (ABOUT_TO_START,)}, "n1 n3", ""
+    ),
+    a_job_that_a_pass_left_waiting_beside_idle_ones_is_left_alone=(
+        [job(2)], {"left": frozenset({7})}, "", ""
+    ),
+    a_job_that_waits_for_something_else_wants_none=([job(2, for_nodes=False)], {}, "", ""),
+    a_short_job_ends_before_the_planned_start_of_one_before_it=(
+        [FIRST, job(1, 8, minutes=5)], {"busy": "n1 n2"}, "n3", ""
+    ),
+    one_that_would_reach_into_it_does_not_fit=(
+        [FIRST, job(1, 8, minutes=20)], {"busy": "n1 n2"}, "", ""
+    ),
+    it_may_reach_into_that_of_one_behind_it=(
+        [replace(FIRST, priority=1), job(1, 8, priority=2, minutes=20)], {"busy": "n1 n2"}, "n3", ""
+    ),
+    one_that_would_reach_into_a_reservation_does_not_fit=([job(1, minutes=20)], SOON, "", ""),
+    one_that_ends_before_does=([job(1, minutes=5)], SOON, "n1", ""),
+    a_job_that_is_served_does_not_need_those_that_an_earlier_pass_planned_for_it=(
+        [SERVED, SECOND], HALF, "n1 n2 n3", ""
+    ),
+    an_array_that_is_served_in_part_keeps_what_is_planned_for_it=(
+        [SERVED_IN_PART, SECOND], HALF, "n1 n2", ""
+    ),
+    those_of_a_start_that_is_planned_in_a_moment_are_emptied=(
+        [job(6, expected_start_s=NOW_S + 3, expected_nodes=("n2", "n4"))],
+        {"busy": "n5 n6", "views": (trainer("n2 n3"),)}, "n4", "n2"
+    ),
+)  # fmt: skip
+def test_of_nodes(jobs: list[WaitingJob], more: dict[str, Any], idle: str, leave: str) -> None:
+    assert asked(*jobs, **more) == Wanted(frozenset(idle.split()), frozenset(leave.split()))
 
 
-def test_what_idle_nodes_lack_trainers_leave() -> None:
-    mine = trainer("n2", "n3")
-    found = asked(job(7, 2), views=(mine,), busy=THREE_OF_SIX)
-    assert found.idle == {"n1"}
-    assert len(found.leave) == 1
-    assert len(nodes_of(mine.running().values()) & found.leave) == 1
-
-
-def test_a_job_that_all_of_them_do_not_suffice_for_wants_none() -> None:
-    assert asked(job(7, 4), views=(trainer("n2", "n3"),), busy=THREE_OF_SIX) == Wanted()
-
-
-def test_jobs_are_served_by_priority_each_with_nodes_of_its_own() -> None:
-    large, small = job(7, 3, priority=5), job(8, 1, priority=9)
-    found = asked(large, small, views=(trainer("n2", "n3"),), busy=THREE_OF_SIX)
-    assert (found.idle, found.leave) == ({"n1"}, frozenset())
-
-
-def test_each_task_of_an_array_is_a_job() -> None:
-    assert len(asked(job(7, 1, count=4)).idle) == 4
-    assert len(asked(job(7, 2, count=2), busy=THREE_OF_SIX).idle) == 2
+@cases(
+    "waits",
+    for_one_that_no_pass_has_judged=job(2),
+    for_one_whose_planned_start_is_due_before_its_nodes_are_free=(
+        job(2, expected_start_s=NOW_S + 3, expected_nodes=("n1", "n4"))
+    ),
+)
+def test_what_idle_nodes_lack_trainers_leave(waits: WaitingJob) -> None:
+    found = asked(waits, **BESIDE)
+    assert (found.idle, len(found.leave)) == ({"n1"}, 1)
+    assert found.leave < {"n2", "n3"}
 
 
 def test_who_has_most_to_spare_leaves_first() -> None:
-    tight, large = trainer("n1", array=1), trainer("n2", "n3", "n4", array=2)
-    found = asked(job(7, 2), views=(tight, large), busy="n5 n6")
-    assert found.leave < {"n2", "n3", "n4"}
-    assert asked(job(7, 4), views=(tight, large), busy="n5 n6").leave == {"n1", "n2", "n3", "n4"}
-
-
-def test_a_node_that_an_element_is_leaving_counts_as_idle() -> None:
-    leaving = view(
-        element(0, RUNNING, "n2"),
-        element(1, RUNNING, "n3"),
-        elements={1: ElementRecord(Phase.LEAVING, NOW_S, "n3")},
-    )
-    assert asked(job(7, 2), views=(leaving,), busy=THREE_OF_SIX) == Wanted(frozenset({"n1", "n3"}))
-
-
-def test_a_job_that_a_pass_left_waiting_beside_idle_nodes_is_left_alone() -> None:
-    assert asked(job(7, 2), left=frozenset({7})) == Wanted()
-
-
-def test_a_node_where_an_element_is_about_to_start_counts_as_idle() -> None:
-    about_to = view(
-        element(0, RUNNING, "n2"),
-        element(1, ElementState.PENDING),
-        elements={1: released("n3")},
-    )
-    assert asked(job(7, 2), views=(about_to,), busy=THREE_OF_SIX) == Wanted(frozenset({"n1", "n3"}))
-
-
-def test_a_job_that_waits_for_something_else_wants_none() -> None:
-    assert asked(job(7, 2, for_nodes=False)) == Wanted()
-
-
-def test_a_job_that_would_reach_into_a_planned_start_of_one_before_it_does_not_fit() -> None:
-    first = job(7, 6, priority=9, expected_start_s=NOW_S + 600, expected_nodes=tuple(
-        one.name for one in NODES))  # fmt: skip
-    busy = "n1 n2"
-    assert asked(first, job(8, 1, minutes=5), busy=busy) == Wanted(frozenset({"n3"}))
-    assert asked(first, job(8, 1, minutes=20), busy=busy) == Wanted()
-    assert (
-        asked(replace(first, priority=1), job(8, 1, priority=2, minutes=20), busy=busy) != Wanted()
-    )
-
-
-def test_a_job_that_is_served_does_not_need_the_nodes_that_an_earlier_pass_planned_for_it() -> None:
-    planned = {"expected_start_s": NOW_S + 40.0, "expected_nodes": ("n2", "n3")}
-    first = job(7, 2, priority=9, minutes=3, **planned)
-    second = job(8, 1, priority=8, minutes=2)
-    assert asked(first, second, busy=THREE_OF_SIX).idle == {"n1", "n2", "n3"}
-
-
-def test_nor_does_one_whose_planned_start_is_due_before_its_nodes_are_free() -> None:
-    due = job(7, 2, expected_start_s=NOW_S + 3, expected_nodes=("n1", "n4"))
-    found = asked(due, views=(trainer("n2", "n3"),), busy=THREE_OF_SIX)
-    assert (found.idle, len(found.leave)) == ({"n1"}, 1)
-
-
-def test_an_array_that_is_served_in_part_keeps_what_is_planned_for_it() -> None:
-    planned = {"expected_start_s": NOW_S + 40.0, "expected_nodes": ("n3", "n4")}
-    first = job(7, 2, priority=9, minutes=3, count=2, **planned)
-    second = job(8, 1, priority=8, minutes=2)
-    assert asked(first, second, busy=THREE_OF_SIX).idle == {"n1", "n2"}
-
-
-def test_nor_does_one_that_would_reach_into_a_reservation() -> None:
-    names = tuple(one.name for one in NODES)
-    soon = Reservation("maintenance", NOW_S + 600, NOW_S + 9000, names)
-    assert asked(job(8, 1, minutes=20), reservations=(soon,)) == Wanted()
-    assert asked(job(8, 1, minutes=5), reservations=(soon,)) != Wanted()
-
-
-def test_the_nodes_of_a_start_that_is_planned_in_a_moment_are_emptied() -> None:
-    due = job(7, 6, expected_start_s=NOW_S + 3, expected_nodes=("n2", "n4"))
-    found = asked(due, views=(trainer("n2", "n3"),), busy="n5 n6")
-    assert (found.idle, found.leave) == ({"n4"}, {"n2"})
+    both = {"views": (trainer("n1", array=1), trainer("n2 n3 n4", array=2)), "busy": "n5 n6"}
+    assert asked(job(2), **both).leave < {"n2", "n3", "n4"}
+    assert asked(job(4), **both).leave == {"n1", "n2", "n3", "n4"}

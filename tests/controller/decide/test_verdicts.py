@@ -11,11 +11,12 @@ from bftrainer_slurm.controller.decide.verdicts import Verdict, judge
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing, failed
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
     bad,
+    cases,
     element,
     node,
     picture,
@@ -27,10 +28,10 @@ from tests.controller.worlds import (
 
 SETTINGS = Settings(max_failures=5, bad_node_s=900)
 FIRST = ElementId(ARRAY, 0)
-HELD = element(0, ElementState.HELD)
-ON_N1 = element(0, ElementState.RUNNING, "n1")
-ON_N2 = element(1, ElementState.RUNNING, "n2")
-BOTH = view(ON_N1, ON_N2)
+HELD = element(0, "held")
+ON_N1 = element(0, "running n1")
+ON_N2 = element(1, "running n2")
+BOTH, ON_N1_ALONE = view(ON_N1, ON_N2), view(ON_N1)
 OTHER = 99
 
 
@@ -42,12 +43,12 @@ def after(*nodes: str | None, trained: bool = False, before: Failing | None = No
     return before
 
 
-def with_failures(mine: TrainerView, failing: Failing) -> TrainerView:
+def with_failures(mine: TrainerView, failing: Failing | None) -> TrainerView:
     return replace(mine, state=replace(mine.state, failing=failing))
 
 
 def judged(
-    failing: Failing,
+    failing: Failing | None,
     mine: TrainerView,
     *others: TrainerView,
     free: str = "",
@@ -79,9 +80,16 @@ def test_a_script_that_fails_on_different_nodes_is_given_up_with_its_last_words(
     assert over(verdict) == "failed 3 times without progress on n1, n2\nno module named toch"
 
 
-@pytest.mark.parametrize("nodes", [("n1",), ("n1", "n2")])
-def test_a_failure_or_two_may_be_bad_luck(nodes: tuple[str, ...]) -> None:
-    assert judged(after(*nodes), BOTH) == Verdict({})
+@cases(
+    "failing, mine",
+    who_has_not_failed_is_not_judged=(None, BOTH),
+    a_failure_or_two_may_be_bad_luck=(after("n1"), BOTH),
+    on_two_nodes_too=(after("n1", "n2"), BOTH),
+    the_only_node_that_it_has_is_tried_five_times=(after(*["n1"] * 4), ON_N1_ALONE),
+    who_is_over_is_not_judged_again=(after("n1", "n2", "n1"), view(ON_N1, ON_N2, over="finished")),
+)
+def test_nothing_follows(failing: Failing | None, mine: TrainerView) -> None:
+    assert judged(failing, mine) == Verdict({})
 
 
 def test_one_that_fails_at_once_wherever_it_is_tried_is_given_up_at_the_third_try() -> None:
@@ -91,10 +99,6 @@ def test_one_that_fails_at_once_wherever_it_is_tried_is_given_up_at_the_third_tr
         failing = failed(failing, ["n1", "n2"], "no venv", False, NOW_S + second, at_once=True)
     assert failing is not None
     assert over(judged(failing, BOTH)) == "failed 3 times without progress on n1, n2\nno venv"
-
-
-def test_of_who_has_not_failed_there_is_nothing_to_judge() -> None:
-    assert judge(picture(BOTH), frozenset(), SETTINGS) == Verdict({})
 
 
 def test_on_the_only_node_of_a_cluster_five_failures_are_enough() -> None:
@@ -131,7 +135,7 @@ def test_a_node_is_suspected_once_for_the_same_failures() -> None:
 
 
 def test_no_trainer_can_shut_off_more_than_one_node() -> None:
-    mine = view(ON_N1, ON_N2, element(2, ElementState.RUNNING, "n3"))
+    mine = view(ON_N1, ON_N2, element(2, "running n3"))
     first = judged(after("n1", "n1", trained=True), mine)
     second = judged(after("n2", "n2", trained=True, before=still(first)), mine, before=first)
     assert until(second.bad).keys() == {"n2"}
@@ -139,7 +143,7 @@ def test_no_trainer_can_shut_off_more_than_one_node() -> None:
 
 def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> None:
     def mine(array: int, user: str, *failures: str, trained: bool = False) -> TrainerView:
-        one = view(element(0, ElementState.RUNNING, "n4"))
+        one = view(element(0, "running n4"))
         one = replace(one, trainer=replace(one.trainer, array=array, user=user))
         return with_failures(one, after(*failures, trained=trained))
 
@@ -154,10 +158,8 @@ def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> No
     assert avoided(first, mine(2, "bob", "n2", "n2", trained=True)) == {"n1", "n2"}
 
 
-def test_where_it_has_no_other_node_the_only_one_is_tried_five_times() -> None:
-    four, five = after(*["n1"] * 4), after(*["n1"] * 5)
-    assert judged(four, view(ON_N1)) == Verdict({})
-    verdict = judged(five, view(ON_N1))
+def test_where_it_has_no_other_node_it_is_given_up_after_five_failures() -> None:
+    verdict = judged(after(*["n1"] * 5), view(ON_N1))
     assert over(verdict)
     assert until(verdict.bad) == {}
 
@@ -178,7 +180,7 @@ def test_who_has_never_trained_leaves_a_node_alone_itself_and_is_tried_on_a_free
 
 
 def test_free_nodes_are_others_to_try_if_they_are_enough() -> None:
-    two = view(ON_N1, element(1, ElementState.RUNNING, "n2"), min_nodes=2)
+    two = view(ON_N1, element(1, "running n2"), min_nodes=2)
     assert judged(after("n1", "n1"), two) == Verdict({})
     assert judged(after("n1", "n1"), two, free="n3").states[ARRAY].refused.keys() == {"n1"}
     assert over(judged(after(*["n1"] * 5), two))
@@ -200,7 +202,7 @@ def test_a_suspicion_falls_with_a_trainer_that_is_cancelled_and_never_trained(
 ) -> None:
     suspected = judged(after("n1", "n1", trained=trained), BOTH)
     assert until(suspected.bad).keys() == {"n1"}
-    cancelled = view(element(0, ElementState.CANCELLED), element(1, ElementState.CANCELLED))
+    cancelled = view("cancelled", "cancelled")
     assert until(judged(still(suspected), cancelled, before=suspected).bad).keys() == avoided
 
 
@@ -215,8 +217,3 @@ def test_failures_that_nobody_can_place_count_too() -> None:
     why = over(judged(after(*[None] * 5), BOTH))
     assert why is not None
     assert why.startswith("failed 5 times without progress\n")
-
-
-def test_who_is_over_is_not_judged_again() -> None:
-    gone = replace(BOTH, state=replace(BOTH.state, over="finished"))
-    assert judged(after("n1", "n2", "n1"), gone) == Verdict({})

@@ -14,20 +14,16 @@ from bftrainer_slurm.controller.observe.reports import (
     read_report,
 )
 from bftrainer_slurm.controller.state.goodput import Progress
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from tests.controller.worlds import ARRAY
-
-
-def note(kind: NoteKind = NoteKind.PROGRESS, **measures: float) -> NumberedNote:
-    return NumberedNote(1, 5.0, Note(kind, ARRAY, measures=tuple(measures.items())))
+from bftrainer_slurm.keeper.protocol import NoteKind
+from tests.controller.worlds import note
 
 
 def test_what_is_not_said_is_not_known() -> None:
-    assert read_report(note(steps=3.0), 8) == Report(5.0, steps=3.0)
+    assert read_report(note(NoteKind.PROGRESS, 5.0, steps=3.0), 8) == Report(5.0, steps=3.0)
 
 
 def test_everything_else_is_what_the_script_measured() -> None:
-    report = read_report(note(samples=1.0, loss=0.5, broken=math.nan), 8)
+    report = read_report(note(NoteKind.PROGRESS, 5.0, samples=1.0, loss=0.5, broken=math.nan), 8)
     assert report is not None
     assert report.measures == {"loss": 0.5}
 
@@ -45,11 +41,11 @@ def test_everything_else_is_what_the_script_measured() -> None:
     ],
 )
 def test_what_cannot_be_true_is_refused(lie: dict[str, float]) -> None:
-    assert read_report(note(**lie), max_nodes=8) is None
+    assert read_report(note(NoteKind.PROGRESS, 5.0, **lie), max_nodes=8) is None
 
 
 def test_a_new_generation_says_how_the_trainer_runs() -> None:
-    told = note(NoteKind.REFORMED, generation=3, nodes=4, mode=1)
+    told = note(NoteKind.REFORMED, 5.0, generation=3, nodes=4, mode=1)
     assert read_reform(told) == Reform(5.0, Runtime.WORKER, 3, 4)
 
 
@@ -58,14 +54,14 @@ def test_a_new_generation_says_how_the_trainer_runs() -> None:
     [(8, "srun python"), (3.5, "accelerate"), (-1, ""), (99, ""), (math.nan, ""), (0, "")],
 )
 def test_a_new_generation_says_what_has_started_it(said: float, launcher: str) -> None:
-    told = note(NoteKind.REFORMED, generation=3, nodes=4, mode=1, launcher=said)
+    told = note(NoteKind.REFORMED, 5.0, generation=3, nodes=4, mode=1, launcher=said)
     assert read_reform(told) == Reform(5.0, Runtime.WORKER, 3, 4, launcher)
 
 
 @pytest.mark.parametrize("wrong", [{"mode": 7}, {"nodes": 0}, {"generation": math.nan}])
 def test_a_new_generation_that_cannot_be_is_none(wrong: dict[str, float]) -> None:
     measures = {"generation": 3.0, "nodes": 4.0, "mode": 0.0} | wrong
-    assert read_reform(note(NoteKind.REFORMED, **measures)) is None
+    assert read_reform(note(NoteKind.REFORMED, 5.0, **measures)) is None
 
 
 def test_samples_are_summed_up_over_elements_that_count_each_for_itself() -> None:

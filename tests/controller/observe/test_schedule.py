@@ -12,27 +12,26 @@ SETTINGS = Settings(queue_interval_s=15)
 LONG_AGO_S = -1000.0  # when the controller began
 
 
-def looked(schedule: Schedule, now_s: float, ending: bool = False) -> None:
-    schedule.looked(now_s, also=frozenset(), ending=ending)
+def looked(schedule: Schedule, now_s: float, ending: bool = False, took_s: float = 0.0) -> Schedule:
+    schedule.looked(now_s, also=frozenset(), ending=ending, took_s=took_s)
+    return schedule
 
 
-def test_it_looks_slowly_by_itself() -> None:
-    schedule = Schedule(SETTINGS, 0.0)
-    looked(schedule, 0.0)
+def looking(now_s: float = 0.0, took_s: float = 0.0) -> Schedule:
+    """One that has looked then, long after the controller began."""
+    return looked(Schedule(SETTINGS, LONG_AGO_S), now_s, took_s=took_s)
+
+
+def test_it_looks_slowly_by_itself_and_soon_after_an_element_has_said_something() -> None:
+    schedule = looking()
     assert schedule.due_s() == 15
-
-
-def test_it_looks_soon_after_an_element_has_said_something() -> None:
-    schedule = Schedule(SETTINGS, 0.0)
-    looked(schedule, 0.0)
     schedule.heard(NoteKind.GONE, 5.0)
     assert 5 < schedule.due_s() < 6
 
 
 @pytest.mark.parametrize(("elements", "wait_s"), [(0, 15), (15, 15), (16, 2), (500, 2)])
 def test_after_many_elements_were_let_go_it_looks_soon(elements: int, wait_s: float) -> None:
-    schedule = Schedule(SETTINGS, LONG_AGO_S)
-    looked(schedule, 0.0)
+    schedule = looking()
     schedule.grew(elements, 0.0)
     assert schedule.due_s() == wait_s
 
@@ -82,7 +81,7 @@ def test_a_turn_that_fails_after_each_look_is_tried_less_and_less_often_too() ->
     schedule = Schedule(SETTINGS, 0.0)
     gaps = []
     for _ in range(4):
-        schedule.looked(0.0, also=frozenset(), ending=False)
+        looked(schedule, 0.0)
         schedule.failed(0.0)
         gaps.append(schedule.due_s())
     schedule.went_well()
@@ -102,8 +101,7 @@ def test_one_made_anew_goes_on_waiting_and_reads_everything_first() -> None:
 
 
 def test_a_slow_slurmctld_is_asked_less_often() -> None:
-    schedule = Schedule(SETTINGS, LONG_AGO_S)
-    schedule.looked(0.0, also=frozenset(), ending=False, took_s=2.0)
+    schedule = looking(took_s=2.0)
     assert schedule.due_s() == 60
     schedule.heard(NoteKind.GONE, 1.0)
     assert schedule.due_s() == 6
@@ -111,32 +109,23 @@ def test_a_slow_slurmctld_is_asked_less_often() -> None:
 
 def test_for_its_first_minute_a_controller_looks_as_if_slurmctld_were_quick() -> None:
     schedule = Schedule(SETTINGS, 0.0)
-    schedule.looked(40.0, also=frozenset(), ending=False, took_s=2.0)
+    looked(schedule, 40.0, took_s=2.0)
     assert schedule.due_s() == 55
-    schedule.looked(61.0, also=frozenset(), ending=False, took_s=2.0)
+    looked(schedule, 61.0, took_s=2.0)
     assert schedule.due_s() == 121
 
 
-def test_one_that_is_quick_again_is_asked_as_before() -> None:
-    schedule = Schedule(SETTINGS, LONG_AGO_S)
-    schedule.looked(0.0, also=frozenset(), ending=False, took_s=2.0)
-    looked(schedule, 60.0)
-    assert schedule.due_s() == 75
-
-
 def test_nothing_is_so_slow_that_free_nodes_wait_longer_than_a_minute() -> None:
-    schedule = Schedule(SETTINGS, LONG_AGO_S)
-    schedule.looked(0.0, also=frozenset(), ending=False, took_s=50.0)
+    schedule = looking(took_s=50.0)
     assert schedule.slowed_to_s == 60
     assert schedule.due_s() == 60
 
 
-def test_how_slowly_a_slow_slurmctld_is_asked_can_be_said() -> None:
-    schedule = Schedule(SETTINGS, LONG_AGO_S)
-    schedule.looked(0.0, also=frozenset(), ending=False, took_s=2.0)
+def test_how_slowly_a_slow_slurmctld_is_asked_can_be_said_until_it_is_quick_again() -> None:
+    schedule = looking(took_s=2.0)
     assert schedule.slowed_to_s == 60
     looked(schedule, 60.0)
-    assert schedule.slowed_to_s is None
+    assert (schedule.slowed_to_s, schedule.due_s()) == (None, 75)
 
 
 def test_it_goes_on_where_an_element_does_not_end_for_days() -> None:
@@ -165,8 +154,7 @@ def test_it_looks_before_and_after_a_backfill_pass() -> None:
 
 
 def test_where_elements_take_long_to_end_it_looks_sooner_before_a_pass() -> None:
-    schedule = Schedule(SETTINGS, LONG_AGO_S)
-    looked(schedule, 0.0)
+    schedule = looking()
     schedule.expect_pass(BackfillForecast(12.0, 12.0, 12.0), 0.0, lead_s(7.0))
     assert schedule.due_s() == 4.0
     assert lead_s(0.0) == lead_s(1.0) == LEAD_S
@@ -174,15 +162,13 @@ def test_where_elements_take_long_to_end_it_looks_sooner_before_a_pass() -> None
 
 
 def test_it_looks_in_time_before_the_pass_after_one_that_may_just_have_been() -> None:
-    schedule = Schedule(SETTINGS, LONG_AGO_S)
-    looked(schedule, 15.5)
+    schedule = looking(15.5)
     schedule.expect_pass(BackfillForecast(12.0, 12.0, 12.0, then_s=32.0), 15.5, lead_s(7.0))
     assert schedule.due_s() == 24.0
 
 
 def test_it_looks_often_while_a_pass_may_begin_at_any_moment() -> None:
-    schedule = Schedule(SETTINGS, LONG_AGO_S)
-    looked(schedule, 20.0)
+    schedule = looking(20.0)
     schedule.expect_pass(BackfillForecast(until_s=30.0), 20.0)
     assert schedule.due_s() == 23.0
     looked(schedule, 30.0)
@@ -191,8 +177,7 @@ def test_it_looks_often_while_a_pass_may_begin_at_any_moment() -> None:
 
 
 def test_a_submission_is_looked_at_where_a_pass_may_begin_and_waits_for_one_otherwise() -> None:
-    schedule = Schedule(SETTINGS, LONG_AGO_S)
-    looked(schedule, 0.0)
+    schedule = looking()
     schedule.expect_pass(BackfillForecast(20.0, 20.0, 20.0), 0.0)
     schedule.heard(NoteKind.ANNOUNCED, 5.0)
     assert schedule.due_s() == 15.0

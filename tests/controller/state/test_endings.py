@@ -5,11 +5,11 @@ from __future__ import annotations
 from bftrainer_slurm.controller.state.bad_nodes import Endings, blame
 from bftrainer_slurm.controller.state.phases import Ended, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
-from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import ARRAY, NOW_S, element, state_of, trainer
 
 GRACE_S, ALLOWED_S = 0.5, 2.0  # the grace is that of a trainer that asks for none
-ENDING = trainer(element(0, ElementState.ENDING, "n1"), element(1, ElementState.RUNNING, "n2"))
+ENDING = trainer(element(0, "ending n1"), element(1, "running n2"))
 
 
 def after(*took_s: float) -> Endings:
@@ -101,7 +101,7 @@ def test_one_in_ten_that_takes_longer_is_not_usual() -> None:
 
 def test_the_next_ending_is_timed_anew() -> None:
     state, _ = blamed(after(0.0, 0.0, 0.0), 3.0)
-    runs = trainer(element(0, ElementState.RUNNING, "n1"))
+    runs = trainer(element(0, "running n1"))
     state = state_of(ENDING, state_of(runs, state, NOW_S + 10), NOW_S + 20)
     assert blamed(after(0.0, 0.0, 0.0), 21.0, state)[1] == {}
     assert blamed(after(0.0, 0.0, 0.0), 25.0, state)[1] == {"n1": 5.0}

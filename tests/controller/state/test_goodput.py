@@ -1,15 +1,34 @@
-"""Where a trainer's time went."""
+"""Where a trainer's time went, and what a change of nodes loses, as its members tell.
+
+The sums of its stays: whatever happens in whatever order, they are those of the file.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.observe.reports import Report
-from bftrainer_slurm.controller.state.goodput import Served, Work, goodput, served, worked
+from bftrainer_slurm.controller.state.goodput import (
+    MOST_S,
+    Loss,
+    Served,
+    Stays,
+    Work,
+    goodput,
+    served,
+    worked,
+)
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.model import ElementId
+from scripts.exactly_once.account import account, in_the_model
+from tests.controller.worlds import ARRAY, cases
 
 SUBMIT_S = 1000.0
 
@@ -25,24 +44,22 @@ def report(time_s: float, generation: int = 1, pause_s: float | None = None) -> 
     return Report(time_s, steps=1, generation=generation, pause_s=pause_s)
 
 
-def test_between_two_reports_of_a_generation_a_trainer_has_trained() -> None:
-    assert after(report(1010), report(1020), report(1050)).trained_s == 40
-
-
-def test_the_pause_before_a_generation_was_spent_rescaling() -> None:
-    work = after(report(1010), report(1020), report(1023, 2, 0.5), report(1024, 2, 0.5))
-    assert (work.trained_s, work.rescaling_s) == (13.5, 0.5)
-
-
-def test_what_a_trainer_trained_again_was_neither() -> None:
-    again = replace(report(1023, 2, 2.5), again_s=2.0)
-    work = after(report(1010), report(1020), again)
-    assert (work.trained_s, work.rescaling_s) == (10.5, 0.5)
-
-
-def test_where_nobody_lived_through_a_change_the_time_until_the_next_report_is_neither() -> None:
-    work = after(report(1010), report(1100, 2))
-    assert (work.trained_s, work.rescaling_s) == (0, 0)
+@cases(
+    "reports, trained_s, rescaling_s",
+    between_two_reports_of_a_generation=([report(1010), report(1020), report(1050)], 40, 0),
+    not_in_the_pause_before_a_generation=(
+        [report(1010), report(1020), report(1023, 2, 0.5), report(1024, 2, 0.5)], 13.5, 0.5
+    ),
+    not_while_it_trained_something_again=(
+        [report(1010), report(1020), replace(report(1023, 2, 2.5), again_s=2.0)], 10.5, 0.5
+    ),
+    not_until_the_next_report_where_nobody_lived_through_a_change=(
+        [report(1010), report(1100, 2)], 0, 0
+    ),
+)  # fmt: skip
+def test_a_trainer_has_trained(reports: list[Report], trained_s: float, rescaling_s: float) -> None:
+    work = after(*reports)
+    assert (work.trained_s, work.rescaling_s) == (trained_s, rescaling_s)
 
 
 @pytest.mark.parametrize("again", [report(1100), report(1100, 2, 80.0)])
@@ -81,13 +98,11 @@ def test_the_rest_of_the_time_with_nodes_is_lost() -> None:
     }
 
 
-def test_of_who_reports_nothing_only_its_nodes_are_known() -> None:
-    found = spent(None, Served(20, None, 1010, 1030))
+def test_of_who_reports_nothing_only_its_nodes_are_known_and_after_its_end_no_wait() -> None:
+    had = Served(20, None, 1010, 1030)
+    found = spent(None, had)
     assert (found["trained_s"], found["waiting_s"], found["with_nodes_s"]) == (None, 80, 20)
-
-
-def test_who_has_ended_waits_no_longer() -> None:
-    assert spent(None, Served(20, None, 1010, 1030), ended=True)["waiting_s"] == 10
+    assert spent(None, had, ended=True)["waiting_s"] == 10
 
 
 def test_a_requeue_of_all_elements_does_not_make_a_trainer_younger() -> None:
@@ -107,3 +122,143 @@ def test_the_parts_are_all_of_the_time(
     parts = [found[name] for name in ("trained_s", "waiting_s", "rescaling_s", "lost_s")]
     assert all(part is not None and part >= -1e-6 for part in parts)
     assert sum(part or 0.0 for part in parts) == pytest.approx(100)
+
+
+# A report: time, generation, how often it began at step 0 again, seconds since its checkpoint.
+Told: TypeAlias = tuple[float, int, int | None, float | None]
+LIVES: dict[str, tuple[list[Told], float, float]] = {
+    # what was told, what a change now would lose, what was thrown away so far
+    "its first start": ([(0, 1, None, None), (50, 1, None, None)], 0, 0),
+    "once anew": ([(0, 1, None, None), (50, 1, None, None), (60, 2, 1, None)], 0, 50),
+    "twice anew": (
+        [(0, 1, None, None), (50, 1, None, None), (60, 2, 1, None), (90, 2, 1, None)]
+        + [(100, 3, 2, None), (140, 3, 2, None)],
+        *(40, 50 + 30),
+    ),
+    "a new first node cannot tell": (
+        [(0, 1, 2, None), (50, 1, 2, None), (60, 2, None, None), (70, 2, None, None)],
+        *(10, 50),
+    ),
+    "twice anew, as two nodes saw it once each": (
+        [(0, 1, 1, None), (50, 1, 1, None), (60, 2, 1, None), (70, 2, 1, None)],
+        *(10, 50),
+    ),
+    "it resumes now": (
+        [(0, 1, 2, None), (50, 1, 2, None), (60, 2, 0, None), (90, 2, 0, None)],
+        *(0, 0),
+    ),
+    "it resumes, and anew again": (
+        [(0, 1, 2, None), (60, 2, 0, None), (90, 2, 0, None), (99, 3, 1, None), (120, 3, 1, None)],
+        *(0, 30),
+    ),
+    "since its checkpoint": ([(0, 1, 0, None), (50, 1, 0, 20)], 20, 0),
+    "back to its checkpoint": (
+        [(0, 1, 0, None), (50, 1, 0, 20), (60, 2, 0, None), (90, 2, 0, 30)],
+        *(30, 20),
+    ),
+    "it claims more than it trained": ([(0, 1, 0, 999), (50, 1, 0, 999)], 50, 0),
+    "it claims to be anew, for years": (
+        [(0, 1, 99, None), (9e6, 1, 99, None), (9e6 + 1, 1, 99, None)],
+        *(MOST_S, 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
+def test_what_a_change_loses(life: tuple[list[Told], float, float]) -> None:
+    told, lost_s, thrown_s = life
+    work: Work | None = None
+    for time_s, generation, from_start, unsaved_s in told:
+        pause_s = 10.0 if work and generation != work.generation else None
+        told_last = {"pause_s": pause_s, "from_start": from_start, "unsaved_s": unsaved_s}
+        report = Report(time_s, steps=1, generation=generation, **told_last)  # type: ignore[arg-type]
+        work = worked(work, report, 0.0, -1.0)
+    assert work is not None
+    assert (work.loss.seconds, work.again_s) == (lost_s, thrown_s)
+
+
+def test_steps_with_numbers_are_told_as_trained_again_once() -> None:
+    work = worked(None, Report(0.0, steps=1, generation=1), 0.0, -1.0)
+    work = worked(work, Report(50.0, steps=9, generation=1), 0.0, -1.0)
+    again = Report(100.0, steps=10, generation=2, pause_s=45.0, again_s=40.0, from_start=1)
+    work = worked(work, again, 0.0, -1.0)
+    assert (work.trained_s, work.rescaling_s, work.again_s) == (55, 5, 40)
+
+
+def test_who_goes_on_in_memory_loses_nothing() -> None:
+    assert Loss(present_s=500.0).seconds == 0.0
+
+
+@pytest.mark.parametrize(("saves_every", "again"), [(0, 12), (5, 2)])
+def test_what_is_trained_again_is_what_the_bench_counts(saves_every: int, again: int) -> None:
+    """20 steps of a second, of which 12 lie before a change that takes it back."""
+    begin = 12 - again
+    lives = {"first": range(12), "second": range(begin, 20)}
+    records: dict[str, list[dict[str, object]]] = {"0": []}
+    work: Work | None = None
+    begin_s = time_s = 1000.0
+    for generation, (life, steps) in enumerate(lives.items(), start=1):
+        for step in steps:
+            place = {"life": life, "step": step, "time_s": time_s, "world": 1, "rate": 1.0}
+            records["0"].append(place | {"numbers": [step]})
+            report = Report(
+                *(time_s, time_s, step),
+                generation=generation,
+                pause_s=0.0 if generation > 1 else None,
+                from_start=0 if saves_every else generation - 1,
+                unsaved_s=float(step % saves_every) + 1 if saves_every else None,
+            )
+            work = worked(work, report, 0.0, -1.0)
+            time_s += 1.0
+    told = account(*in_the_model(records), samples=20, epochs=1, loss=None)
+    had = Served(time_s - begin_s, first_s=begin_s, last_s=time_s)
+    spent = goodput(work, had, begin_s, ended=True, now_s=time_s)
+    assert told.again == again
+    # One second more or less: the first report begins the time.
+    assert spent["again_s"] == pytest.approx(again, abs=1.0)
+    assert spent["trained_s"] == pytest.approx(told.trained - told.again, abs=1.0)
+
+
+EVENTS = st.tuples(
+    st.integers(0, 2),  # task
+    st.integers(-3, 9),  # seconds since the last event: clocks are set, starts are told late
+    st.sampled_from(["begins", "shrank", "reclaimed", "ended"]),
+)
+
+
+@example(events=[(0, 0, "begins"), (1, 1, "begins"), (0, -1, "shrank")], read_at=0)
+@settings(max_examples=60, deadline=None)
+@given(st.lists(EVENTS, max_size=12), st.integers(0, 3))
+def test_they_are_those_of_the_file_in_any_order(
+    events: list[tuple[int, int, str]], read_at: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        history, now_s = History(Path(folder) / "history.sqlite"), 1000.0
+        for number, (task, after_s, what) in enumerate(events):
+            now_s += after_s
+            if number == read_at:
+                history.tally(ARRAY)
+            if what == "begins":
+                history.begin_stay(ElementId(ARRAY, task), "n1", now_s)
+            else:
+                history.end_stay(ElementId(ARRAY, task), now_s, what)
+        told = history.tally(ARRAY)
+        history.close()
+        again = History(Path(folder) / "history.sqlite")
+        assert again.tally(ARRAY) == told
+        again.close()
+
+
+def test_in_their_order_they_are_summed_up_without_another_reading() -> None:
+    stays = Stays([(0, 100.0, 110.0, "shrank")])
+    done = [
+        stays.begin(0, 120.0),
+        stays.begin(1, 125.0),
+        stays.end(0, 130.0, "reclaimed"),
+        stays.end(1, 140.0, "ended"),
+        stays.begin(2, 150.0),
+    ]
+    rows = [(0, 100.0, 110.0, "shrank"), (0, 120.0, 130.0, "reclaimed")]
+    rows += [(1, 125.0, 140.0, "ended")]
+    assert all(done)
+    assert stays.tally == Stays([*rows, (2, 150.0, None, None)]).tally

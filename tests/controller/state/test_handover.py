@@ -14,6 +14,7 @@ from bftrainer_slurm.controller.state.database import put
 from bftrainer_slurm.controller.state.history import History, Stay
 from bftrainer_slurm.controller.state.measurements import Job, Throughput
 from bftrainer_slurm.model import ElementId
+from tests.controller.worlds import cases
 
 NOW_S = 1e9
 JOB = Job("alice", "digits")
@@ -111,9 +112,7 @@ def test_as_many_rows_as_another_host_can_leave_are_all_taken_over() -> None:
         assert history.database.read(f"SELECT count(*) FROM {table}") == [(len(rows),)]
 
 
-def test_trainers_that_were_met_lately_are_not_pushed_out_by_higher_numbers(
-    tmp_path: Path,
-) -> None:
+def test_trainers_that_were_met_lately_are_not_pushed_out_by_higher_numbers(tmp_path: Path) -> None:
     """A slurmctld that has lost its state begins again with its first number."""
     history = History(tmp_path / "history.sqlite")
     old = (put("trainers", array, "id", 5.0, None, 0) for array in range(100, 15_000))
@@ -134,41 +133,33 @@ def test_what_is_measured_here_since_counts_more_than_what_is_taken_over() -> No
     assert rows == [(7, 6.0), (8, 5.0)]
 
 
-@pytest.mark.parametrize(
-    ("own_s", "told_s", "generation"),
-    [
-        pytest.param(5.0, 6.0, 2, id="later"),
-        pytest.param(6.0, 5.0, 1, id="earlier"),
-        pytest.param(2e9, 6.0, 2, id="what lies in the future is in nobody's way"),
-        pytest.param(5.0, NOW_S + 5, 2, id="the other host's clock is ahead"),
-    ],
+WHO_WAS_LATER = cases(
+    "own_s, told_s, theirs",
+    the_other_host=(5.0, 6.0, True),
+    this_host=(6.0, 5.0, False),
+    what_lies_in_the_future_is_in_nobodys_way=(2e9, 6.0, True),
+    the_other_hosts_clock_is_ahead=(5.0, NOW_S + 5, True),
 )
-def test_of_two_generations_the_later_counts(own_s: float, told_s: float, generation: int) -> None:
+
+
+@WHO_WAS_LATER
+def test_of_two_generations_the_later_counts(own_s: float, told_s: float, theirs: bool) -> None:
     history = History(":memory:", lambda: NOW_S)
     history.measurements.set_reform(7, Reform(own_s, Runtime.WORKER, 1, 2))
-    told = {"reforms": [[7, told_s, "in-process", 2, 2]]}
-    take_over(history, valid_rows(told))
+    take_over(history, valid_rows({"reforms": [[7, told_s, "in-process", 2, 2]]}))
     reform = history.measurements.reform(7)
-    assert reform is not None and reform.generation == generation
+    assert reform is not None and reform.generation == (2 if theirs else 1)
 
 
-@pytest.mark.parametrize(
-    ("own_s", "told_s", "over"),
-    [
-        pytest.param(5.0, 6.0, "given up", id="later"),
-        pytest.param(6.0, 5.0, None, id="earlier"),
-        pytest.param(2e9, 6.0, "given up", id="met in the future"),
-        pytest.param(5.0, NOW_S + 5, "given up", id="the other host's clock is ahead"),
-    ],
-)
+@WHO_WAS_LATER
 def test_of_two_trainers_of_one_number_the_one_met_later_counts(
-    own_s: float, told_s: float, over: str | None
+    own_s: float, told_s: float, theirs: bool
 ) -> None:
     history = History(":memory:", lambda: NOW_S)
     history.meet(7, "own", own_s)
     take_over(history, valid_rows({"trainers": [[7, "theirs", told_s, "given up", 1]]}))
-    assert history.knows_another(7, "own") is (over is not None)
-    assert history.meet(7, "theirs" if over else "own", NOW_S) == over
+    assert history.knows_another(7, "own") is theirs
+    assert history.meet(7, "theirs" if theirs else "own", NOW_S) == ("given up" if theirs else None)
 
 
 def test_a_text_that_cannot_be_written_costs_only_itself() -> None:

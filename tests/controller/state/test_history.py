@@ -19,12 +19,18 @@ from tests.chaos.faults.state import make_first_version
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY, NOW_S, trainer
 
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.sqlite"
+
+
 YEAR_S = 365 * 86_400.0
 FIRST, SECOND = ElementId(12, 0), ElementId(12, 1)
 
 
-def test_stays_are_counted_by_how_they_ended(tmp_path: Path) -> None:
-    history = History(tmp_path / "history.sqlite")
+def test_stays_are_counted_by_how_they_ended(path: Path) -> None:
+    history = History(path)
     for how in ("shrank", "reclaimed", "reclaimed", "ended"):
         history.begin_stay(FIRST, "n1", 100.0)
         history.end_stay(FIRST, 110.0, how)
@@ -32,17 +38,17 @@ def test_stays_are_counted_by_how_they_ended(tmp_path: Path) -> None:
     assert history.tally(12) == Tally(grew=4, shrank=1, reclaimed=2, node_s=40.0, had=had)
 
 
-def test_open_stays_are_known_after_a_restart(tmp_path: Path) -> None:
-    before = History(tmp_path / "history.sqlite")
+def test_open_stays_are_known_after_a_restart(path: Path) -> None:
+    before = History(path)
     before.begin_stay(FIRST, "n1", 100.0)
     before.begin_stay(SECOND, "n2", 100.0)
     before.end_stay(SECOND, 120.0, "ended")
     before.close()
-    assert History(tmp_path / "history.sqlite").open_stays() == {FIRST: "n1"}
+    assert History(path).open_stays() == {FIRST: "n1"}
 
 
-def test_what_is_old_is_forgotten_but_not_what_still_runs(tmp_path: Path) -> None:
-    history = History(tmp_path / "history.sqlite")
+def test_what_is_old_is_forgotten_but_not_what_still_runs(path: Path) -> None:
+    history = History(path)
     history.begin_stay(FIRST, "n1", 100.0)
     history.end_stay(FIRST, 110.0, "ended")
     history.begin_stay(SECOND, "n2", 100.0)
@@ -101,9 +107,8 @@ def damage_its_pages(path: Path) -> None:
     [damage_nothing_but_nonsense, damage_cut_in_half, damage_its_pages, damage_its_version],
 )
 def test_a_damaged_file_is_set_aside_and_a_new_one_begins(
-    tmp_path: Path, damage: Callable[[Path], None]
+    path: Path, damage: Callable[[Path], None]
 ) -> None:
-    path = tmp_path / "history.sqlite"
     before = History(path)
     before.begin_stay(FIRST, "n1", 100.0)
     before.close()
@@ -113,30 +118,26 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begins(
     assert history.open_stays() == {}
     history.begin_stay(SECOND, "n2", 200.0)
     history.close()
-    assert (tmp_path / "history.sqlite.damaged").read_bytes() == damaged
+    assert path.with_suffix(".sqlite.damaged").read_bytes() == damaged
     assert History(path).open_stays() == {SECOND: "n2"}
 
 
-def test_only_the_last_damaged_file_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
+def test_only_the_last_damaged_file_is_kept(path: Path) -> None:
     for _ in range(3):
         damage_nothing_but_nonsense(path)
         History(path).close()
-    assert sorted(one.name for one in tmp_path.iterdir()) == [
-        "history.sqlite",
-        "history.sqlite.damaged",
-    ]
+    left = {one.name for one in path.parent.iterdir()}
+    assert left == {"history.sqlite", "history.sqlite.damaged"}
 
 
-def test_a_file_that_cannot_be_opened_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    (tmp_path / "history.sqlite").mkdir()
+def test_a_file_that_cannot_be_opened_is_refused_with_a_remedy(path: Path) -> None:
+    path.mkdir()
     with pytest.raises(HistoryError, match="move it away"):
-        History(tmp_path / "history.sqlite")
+        History(path)
 
 
 @pytest.mark.parametrize("version", range(schema.FIRST, schema.VERSION))
-def test_a_history_of_a_version_before_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
-    path = tmp_path / "history.sqlite"
+def test_a_history_of_a_version_before_is_brought_up_to_date(path: Path, version: int) -> None:
     with sqlite3.connect(path) as database:
         database.executescript("".join(schema.UPGRADES[: version - schema.FIRST + 1]))
         database.execute("INSERT INTO stays VALUES (12, 0, 'n1', 100.0, NULL, NULL)")
@@ -152,8 +153,7 @@ def test_a_history_of_a_version_before_is_brought_up_to_date(tmp_path: Path, ver
     assert after.trouble is None
 
 
-def test_chaos_makes_a_file_of_the_first_version_that_is_brought_up_to_date(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
+def test_chaos_makes_a_file_of_the_first_version_that_is_brought_up_to_date(path: Path) -> None:
     before = History(path)
     before.begin_stay(FIRST, "n1", 100.0)
     before.add_progress(12, 100.0, 5.0)
@@ -164,41 +164,45 @@ def test_chaos_makes_a_file_of_the_first_version_that_is_brought_up_to_date(tmp_
     assert after.samples(12) == (5.0, 100.0)
 
 
-def test_a_history_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
+def test_a_history_of_a_later_version_is_refused(path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version=99")
     with pytest.raises(HistoryError, match="another version"):
         History(path)
 
 
-def test_the_samples_of_the_last_progress_are_known_after_a_restart(tmp_path: Path) -> None:
-    before = History(tmp_path / "history.sqlite")
+def test_the_samples_of_the_last_progress_are_known_after_a_restart(path: Path) -> None:
+    before = History(path)
     for number in (1, 2):
         before.add_progress(12, 100.0 * number, 5.0 * number)
     before.close()
-    after = History(tmp_path / "history.sqlite")
+    after = History(path)
     assert (after.samples(12), after.samples(13)) == ((10.0, 200.0), None)
 
 
-def test_a_trainer_that_is_over_is_so_after_a_restart(tmp_path: Path) -> None:
-    before = History(tmp_path / "history.sqlite")
+def test_a_trainer_that_is_over_is_so_after_a_restart(path: Path) -> None:
+    before = History(path)
     assert before.meet(12, "0000000a", 100.0) is None
     before.end(12, "it fails")
     before.close()
-    after = History(tmp_path / "history.sqlite")
+    after = History(path)
     assert after.meet(12, "0000000a", 200.0) == "it fails"
     assert after.meet(12, "0000000a", 300.0) == "it fails"
     assert after.meet(13, "0000000a", 200.0) is None
 
 
-def test_another_trainer_under_the_same_array_id_begins_without_the_past_of_the_first() -> None:
-    history = History(":memory:")
+def test_another_trainer_under_the_same_array_id_begins_without_the_past_of_the_first(
+    path: Path,
+) -> None:
+    history = History(path)
     history.meet(12, "0000000a", 100.0)
+    history.describe(trainer(), 100.0)
+    history.add_pause(12, 100.0, 2, 1.0)
     history.begin_stay(FIRST, "n1", 100.0)
     history.end(12, "it fails")
     assert history.meet(12, "0000000b", 200.0) is None
     assert (history.tally(12), history.open_stays()) == (Tally(), {})
+    assert told(path, "12", 0.0, NOW_S, None, private=False)["trainer"] is None
 
 
 @pytest.mark.parametrize(("before", "now"), [("", "0000000a"), ("0000000a", ""), ("", "")])
@@ -230,31 +234,19 @@ def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() 
     assert [look.array for look in history.measurements.throughputs(Job("alice", "digits"))] == [13]
 
 
-def test_stays_begun_while_the_disk_is_full_are_counted_once_it_is_not(tmp_path: Path) -> None:
-    history = History(tmp_path / "history.sqlite")
-    with sqlite3.connect(tmp_path / "history.sqlite", isolation_level=None) as other:
-        other.execute("BEGIN IMMEDIATE")  # as good as a full disk: nothing can be written
-        history.begin_stay(FIRST, "n1", 100.0)
-        assert history.trouble is not None
-        other.execute("ROLLBACK")
-    history.close()
-    assert History(tmp_path / "history.sqlite").open_stays() == {FIRST: "n1"}
-
-
-def test_a_trainer_that_is_over_while_the_disk_is_full_is_over_for_good(tmp_path: Path) -> None:
-    history = History(tmp_path / "history.sqlite")
+def test_a_trainer_that_is_over_while_the_disk_is_full_is_over_for_good(path: Path) -> None:
+    history = History(path)
     history.meet(12, "0000000a", 100.0)
-    with sqlite3.connect(tmp_path / "history.sqlite", isolation_level=None) as other:
+    with sqlite3.connect(path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")  # as good as a full disk: nothing can be written
         history.end(12, "it fails")
         assert history.meet(12, "0000000a", 200.0) == "it fails"  # a controller that begins anew
         other.execute("ROLLBACK")
     history.close()
-    assert History(tmp_path / "history.sqlite").meet(12, "0000000a", 300.0) == "it fails"
+    assert History(path).meet(12, "0000000a", 300.0) == "it fails"
 
 
-def test_the_last_problems_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
+def test_the_last_problems_are_kept(path: Path) -> None:
     history = History(path)
     for number in range(103):
         history.add_problem(float(number), lambda number=number: {"nodes": number})
@@ -264,9 +256,8 @@ def test_the_last_problems_are_kept(tmp_path: Path) -> None:
         past_problem(path, 101)
 
 
-def test_a_problem_of_a_file_that_holds_none_is_refused(tmp_path: Path) -> None:
+def test_a_problem_of_a_file_that_holds_none_is_refused(path: Path) -> None:
     for content in (b"no database", b""):
-        path = tmp_path / "history.sqlite"
         path.write_bytes(content)
         with pytest.raises(HistoryError, match=str(path)):
             past_problem(path, 1)
@@ -279,22 +270,11 @@ def test_ordinary_jobs_that_preempted_are_counted_and_so_are_those_that_missed_a
     assert (counts.delays.count, counts.preempted_elements, counts.late_jobs) == (2, 3, 1)
 
 
-def test_of_a_trainers_pauses_the_newest_500_are_kept(tmp_path: Path) -> None:
-    history = History(tmp_path / "history.sqlite")
+def test_of_a_trainers_pauses_the_newest_500_are_kept(path: Path) -> None:
+    history = History(path)
     history.describe(trainer(), NOW_S)
     for number in range(510):
         history.add_pause(ARRAY, NOW_S + number, 2, 1.0)
         history.add_pause(13, NOW_S + number, 2, 1.0)
-    path = tmp_path / "history.sqlite"
     found = told(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
     assert [one["time_s"] - NOW_S for one in found["rescales"]] == list(range(10, 510))
-
-
-def test_a_trainer_under_the_id_of_another_one_has_none_of_its_past(tmp_path: Path) -> None:
-    history = History(tmp_path / "history.sqlite")
-    history.meet(ARRAY, "a", NOW_S)
-    history.describe(trainer(), NOW_S)
-    history.add_pause(ARRAY, NOW_S, 2, 1.0)
-    history.meet(ARRAY, "b", NOW_S)
-    path = tmp_path / "history.sqlite"
-    assert told(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"] is None

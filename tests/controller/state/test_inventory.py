@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import Node, NodeState
-from tests.controller.worlds import NOW_S, node, snapshot
+from tests.controller.worlds import NOW_S, cases, node, snapshot
 
 DOWN = NodeState.UNAVAILABLE
 BOTH = (node("n1"), node("n2"))
@@ -53,25 +54,24 @@ def test_the_partitions_nodes_are_known_as_they_come_and_go(path: Path) -> None:
     assert rows(path, "nodes") == [("n2",), ("n3",)]
 
 
-def test_a_node_out_of_service_is_so_until_it_is_back(path: Path) -> None:
-    watched(path, seen(0, BOTH), seen(60, N2_DOWN), seen(120, N2_DOWN), seen(180, BOTH))
-    assert rows(path, "outages") == [("n2", 60, 180)]
+DRAINS_AND_BUSY = (node("n1", NodeState.DRAINING), node("n2", NodeState.BUSY))
 
 
-def test_a_draining_node_is_out_of_service_a_busy_one_is_not(path: Path) -> None:
-    watched(path, seen(0, (node("n1", NodeState.DRAINING), node("n2", NodeState.BUSY))))
-    assert rows(path, "outages") == [("n1", 0, None)]
-
-
-def test_an_outage_goes_on_over_a_restart(path: Path) -> None:
-    watched(path, seen(0, N2_DOWN))
-    watched(path, seen(60, N2_DOWN), seen(120, BOTH))
-    assert rows(path, "outages") == [("n2", 0, 120)]
-
-
-def test_a_node_that_is_gone_is_not_out_of_service_any_more(path: Path) -> None:
-    watched(path, seen(0, N2_DOWN), seen(60, (node("n1"),)))
-    assert rows(path, "outages") == [("n2", 0, 60)]
+@cases(
+    "lives, outages",
+    until_the_node_is_back=([[BOTH, N2_DOWN, N2_DOWN, BOTH]], [("n2", 60, 180)]),
+    of_one_that_drains_but_none_of_one_that_is_busy=([[DRAINS_AND_BUSY]], [("n1", 0, None)]),
+    over_a_restart=([[N2_DOWN], [N2_DOWN, BOTH]], [("n2", 0, 120)]),
+    until_the_node_is_gone=([[N2_DOWN, (node("n1"),)]], [("n2", 0, 60)]),
+)
+def test_an_outage_lasts(
+    path: Path, lives: list[list[tuple[Node, ...]]], outages: list[tuple[object, ...]]
+) -> None:
+    """There is a look each minute, also of the next controller."""
+    minutes = itertools.count()
+    for life in lives:
+        watched(path, *(seen(60.0 * next(minutes), nodes) for nodes in life))
+    assert rows(path, "outages") == outages
 
 
 def test_a_look_that_reads_no_nodes_writes_nothing_for_a_minute(path: Path) -> None:

@@ -12,19 +12,18 @@ from bftrainer_slurm.controller.state.member_notes import MemberNotes, reported_
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from bftrainer_slurm.model import ElementState
+from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.reader.stories import told
-from tests.controller.worlds import ARRAY, NOW_S, element, view
+from tests.controller.worlds import ARRAY, NOW_S, element, note, view
 
-MINE = view(element(0, ElementState.RUNNING, "n1"), element(1, ElementState.RUNNING, "n2"))
+MINE = view("running n1", "running n2")
 
 
 class Saying:
     """Members of a trainer speak, and are heard at once or later."""
 
-    def __init__(self, mine: TrainerView = MINE) -> None:
-        self.history = History(":memory:")
+    def __init__(self, mine: TrainerView = MINE, history: str | Path = ":memory:") -> None:
+        self.history = History(history)
         self.members = MemberNotes(self.history, PerformanceModel(self.history.measurements))
         self.mine = mine
         self.told = reported_before(self.history, ARRAY)
@@ -40,9 +39,9 @@ class Saying:
         **measures: float,
     ) -> TrainerState:
         """Say something so long after ``NOW_S``; return the trainer's state with it."""
-        note = Note(kind, ARRAY, task, node, tuple(measures.items()), "no module named toch")
-        numbered = NumberedNote(1, NOW_S + after_s, note)
-        return self.members.take(self.mine, self.told, numbered, NOW_S + after_s + heard_after_s)
+        at_s, text = NOW_S + after_s, "no module named toch"
+        said = note(kind, at_s, task, node, text=text, **measures)
+        return self.members.take(self.mine, self.told, said, at_s + heard_after_s)
 
 
 def test_a_failure_counts_on_the_node_of_the_element_that_tells_it() -> None:
@@ -112,8 +111,8 @@ def test_only_where_it_trains_failures_are_forgotten(
 
 
 def test_who_came_after_a_generation_does_not_train_in_it() -> None:
-    late = element(1, ElementState.RUNNING, "n2", start_s=NOW_S + 5)
-    first = element(0, ElementState.RUNNING, "n1", start_s=NOW_S - 5)
+    late = element(1, "running n2", start_s=NOW_S + 5)
+    first = element(0, "running n1", start_s=NOW_S - 5)
     saying = Saying(view(first, late, failing=Failing(NOW_S, NOW_S, 1, ("n2",), "n2", 1)))
     saying.say(NoteKind.REFORMED, 0.0, generation=2.0, nodes=1.0, mode=0.0)
     saying.say(NoteKind.PROGRESS, 1.0, samples=1.0, nodes=1.0)
@@ -149,14 +148,12 @@ def test_an_element_that_has_finished_says_so() -> None:
 
 
 def test_each_pause_of_a_change_is_kept_once_with_the_nodes_after_it(tmp_path: Path) -> None:
-    saying = Saying()
-    saying.history = History(tmp_path / "history.sqlite")
-    saying.members = MemberNotes(saying.history, PerformanceModel(saying.history.measurements))
+    path = tmp_path / "history.sqlite"
+    saying = Saying(history=path)
     saying.history.describe(saying.mine.trainer, NOW_S)
     saying.say(NoteKind.PROGRESS, 0.0, steps=1.0, generation=1.0, nodes=1.0)
     for _ in range(2):  # a keeper tells its notes again to a controller that was away
         saying.say(NoteKind.PROGRESS, 9.0, steps=2.0, generation=2.0, nodes=2.0, pause_s=1.5)
         saying.say(NoteKind.PROGRESS, 10.0, steps=3.0, generation=2.0, nodes=2.0, pause_s=1.5)
-    path = tmp_path / "history.sqlite"
     found = told(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
     assert found["rescales"] == [{"time_s": NOW_S + 9.0, "nodes": 2, "seconds": 1.5}]

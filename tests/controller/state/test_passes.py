@@ -10,9 +10,10 @@ import pytest
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.passes import Fit, Passes
 from bftrainer_slurm.model import BackfillPass, WaitingJob
-from tests.controller.worlds import NOW_S, node, snapshot
+from tests.controller.worlds import NOW_S, cases, node, snapshot
 
 NODES = tuple(node(f"n{number}", partition="main") for number in range(1, 5))
+FEW = frozenset({"n1"})
 JOB = WaitingJob(7, "main", 2, submit_s=20.0)
 ALL = frozenset({"n1", "n2", "n3", "n4"})
 
@@ -36,17 +37,48 @@ def left(*looks: tuple[Snapshot, frozenset[str]]) -> set[int]:
     return set(watched(*looks).forecast(30.0, NOW_S).left)
 
 
-def test_a_job_that_a_pass_left_waiting_beside_enough_nodes_in_holes_does_not_fit() -> None:
-    few = frozenset({"n1"})
-    assert left((seen(10.0), ALL), (seen(40.0), ALL)) == {7}
-    assert left((seen(10.0), ALL), (seen(40.0), ALL), (seen(70.0), few)) == {7}
+BETWEEN = replace(seen(10.0), time_s=48.0)  # a look that does not ask for the last pass
+SHORTER, LIMITED = replace(JOB, minutes=5), replace(JOB, for_nodes=False)
+
+
+@cases(
+    "looks, jobs",
+    one_that_a_pass_left_waiting_beside_enough=([(seen(10.0), ALL), (seen(40.0), ALL)], {7}),
+    also_where_there_are_few_later=(
+        [(seen(10.0), ALL), (seen(40.0), ALL), (seen(70.0), FEW)], {7}
+    ),
+    for_a_new_controller_one_that_was_there_before_the_last_pass=(
+        [(seen(40.0, replace(JOB, submit_s=39.0)), ALL)], {7}
+    ),
+    not_one_that_came_after_it=([(seen(40.0, replace(JOB, submit_s=41.0)), ALL)], set()),
+    not_before_the_pass_is_over=([(seen(10.0), ALL), (seen(40.0, active=True), ALL)], set()),
+    but_then=([(seen(10.0), ALL), (seen(40.0, active=True), ALL), (seen(40.0), ALL)], {7}),
+    not_where_few_were_there_before_the_pass=([(seen(10.0), FEW), (seen(40.0), ALL)], set()),
+    not_where_few_were_there_after_it=([(seen(10.0), ALL), (seen(40.0), FEW)], set()),
+    not_beside_those_freed_after_a_pass_that_is_heard_of_late=(
+        [(seen(10.0), FEW), (BETWEEN, ALL), (seen(40.0), ALL)], set()
+    ),
+    beside_those_that_were_there_however_late_it_is_heard_of=(
+        [(seen(10.0), ALL), (BETWEEN, ALL), (seen(40.0), ALL)], {7}
+    ),
+    not_where_the_pass_may_have_begun_before_the_job_came=(
+        [(seen(10.0, WaitingJob(8, "main", 1)), ALL), (seen(40.0), ALL)], set()
+    ),
+    not_one_that_has_changed_it_is_another=(
+        [(seen(10.0), ALL), (seen(40.0), ALL), (seen(40.0, SHORTER), ALL)], set()
+    ),
+    not_one_that_waits_for_something_else=(
+        [(seen(10.0, LIMITED), ALL), (seen(40.0, LIMITED), ALL)], set()
+    ),
+)  # fmt: skip
+def test_no_idle_nodes_fit(looks: list[tuple[Snapshot, frozenset[str]]], jobs: set[int]) -> None:
+    assert left(*looks) == jobs
 
 
 def test_a_pass_before_which_the_clock_was_set_back_tells_nothing_about_the_next_one() -> None:
     late = replace(seen(7211.0), time_s=11.0)
-    assert watched((late, ALL)).forecast(30.0, 11.0) == watched((seen(None), ALL)).forecast(
-        30.0, 11.0
-    )
+    none = watched((seen(None), ALL))
+    assert watched((late, ALL)).forecast(30.0, 11.0) == none.forecast(30.0, 11.0)
     assert watched((late, ALL), (seen(40.0), ALL)).forecast(30.0, 51.0).due_s == 70.0
 
 
@@ -70,8 +102,7 @@ def test_it_is_tried_again_where_a_larger_one_before_it_waits_no_more() -> None:
 def test_of_many_that_could_be_tried_again_only_the_first_one_is() -> None:
     """Most of them wait for something else, and trainers would leave all nodes for nothing."""
     jobs = [replace(JOB, job_id=number, priority=-number) for number in range(10, 20)]
-    few = ALL - {"n4"}
-    judged = (seen(10.0, *jobs), few), (seen(40.0, *jobs), few)
+    judged = (seen(10.0, *jobs), ALL - {"n4"}), (seen(40.0, *jobs), ALL - {"n4"})
     assert set(range(10, 20)) - left(*judged, (seen(40.0, *jobs), ALL)) == {10}
 
 
@@ -89,50 +120,11 @@ def test_more_are_tried_again_where_those_before_have_started() -> None:
     assert tried_next(jobs) == {10}
 
 
-def test_a_new_controller_finds_jobs_judged_that_were_there_before_the_last_pass() -> None:
-    assert left((seen(40.0, replace(JOB, submit_s=39.0)), ALL)) == {7}
-    assert left((seen(40.0, replace(JOB, submit_s=41.0)), ALL)) == set()
-
-
-def test_a_pass_that_goes_on_has_not_judged() -> None:
-    assert left((seen(10.0), ALL), (seen(40.0, active=True), ALL)) == set()
-    assert left((seen(10.0), ALL), (seen(40.0, active=True), ALL), (seen(40.0), ALL)) == {7}
-
-
-def test_a_pass_that_found_too_few_nodes_says_nothing_of_a_job() -> None:
-    few = frozenset({"n1"})
-    assert left((seen(10.0), few), (seen(40.0), ALL)) == set()
-    assert left((seen(10.0), ALL), (seen(40.0), few)) == set()
-
-
-def test_nodes_that_were_freed_after_a_pass_are_not_counted_however_late_it_is_heard_of() -> None:
-    few = frozenset({"n1"})
-    between = replace(seen(10.0), time_s=48.0)  # a look that does not ask for the last pass
-    assert left((seen(10.0), few), (between, ALL), (seen(40.0), ALL)) == set()
-    assert left((seen(10.0), ALL), (between, ALL), (seen(40.0), ALL)) == {7}
-
-
-def test_nor_are_nodes_that_may_have_been_freed_while_slurm_was_asked() -> None:
-    passes = watched((seen(10.0), frozenset({"n1"})))
+def test_nodes_that_may_have_been_freed_while_slurm_was_asked_are_not_counted() -> None:
+    passes = watched((seen(10.0), FEW))
     passes.look(replace(seen(10.0), time_s=39.0), ALL, 41.0)  # a slow answer
     passes.look(seen(40.0), ALL, 51.0)
     assert not passes.forecast(30.0, NOW_S).left
-
-
-def test_nor_does_a_pass_that_may_have_begun_before_the_job_came() -> None:
-    other = WaitingJob(8, "main", 1)
-    assert left((seen(10.0, other), ALL), (seen(40.0), ALL)) == set()
-
-
-def test_a_job_that_has_changed_is_another_one() -> None:
-    shorter = replace(JOB, minutes=5)
-    looks = (seen(10.0), ALL), (seen(40.0), ALL), (seen(40.0, shorter), ALL)
-    assert left(*looks) == set()
-
-
-def test_a_job_that_waits_for_something_else_is_not_judged() -> None:
-    limited = replace(JOB, for_nodes=False)
-    assert left((seen(10.0, limited), ALL), (seen(40.0, limited), ALL)) == set()
 
 
 def test_the_next_pass_is_due_an_interval_after_the_last_one_began() -> None:
@@ -190,7 +182,7 @@ def test_the_next_pass_is_asked_for_while_it_may_start_a_job() -> None:
         return watched(*((one, pool) for one in looks)).forecast(30.0, 60.0).asks
 
     assert asks(ALL, seen(10.0))
-    assert not asks(frozenset({"n1"}), seen(10.0))  # too few
+    assert not asks(FEW, seen(10.0))  # too few
     assert not asks(ALL, seen(10.0), seen(40.0))  # it was judged
     assert not asks(ALL, seen(10.0, replace(JOB, for_nodes=False)))
 

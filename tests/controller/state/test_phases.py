@@ -17,7 +17,7 @@ from bftrainer_slurm.controller.state.phases import (
     follow,
 )
 from bftrainer_slurm.model import Element, ElementId, ElementState
-from tests.controller.worlds import ARRAY, NOW_S, element, failed, places, released
+from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, places, released
 
 FIRST = ElementId(ARRAY, 0)
 SAID = {
@@ -45,7 +45,7 @@ OWN_DOING = {
     (Phase.REVIVED, ElementState.PREEMPTED): Phase.REVIVED,
 }
 # A script that runs for a moment only; of an element whose script is known to have run, or not.
-UNLAUNCHED = element(0, ElementState.FAILED, "n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
+UNLAUNCHED = element(0, "failed n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
 
 
 def came_up(node: str = "n1", after_s: float = 0.0) -> ElementRecord:
@@ -119,52 +119,49 @@ def test_what_could_not_be_launched_has_not_failed() -> None:
 
 def test_what_has_said_that_it_runs_can_fail_at_once() -> None:
     assert after(came_up(), UNLAUNCHED).phase is Phase.FAILED
-    ran = after(came_up(), element(0, ElementState.RUNNING, "n1"))
+    ran = after(came_up(), element(0, "running n1"))
     assert after(ran, UNLAUNCHED).phase is Phase.FAILED
 
 
-RUNNING = element(0, ElementState.RUNNING, "n1", start_s=NOW_S)
+RUNNING = element(0, "running n1", start_s=NOW_S)
 CAME = Began(FIRST, "n1", NOW_S)
 
 
-@pytest.mark.parametrize(
-    ("end", "how", "well"),
-    [
-        (element(0, ElementState.DELAYED), "reclaimed", False),
-        (element(0, ElementState.HELD), "reclaimed", False),
-        (element(0, ElementState.COMPLETED, "n1"), "ended", True),
-        (failed(0, "n1"), "ended", False),
-        (None, "ended", False),
-    ],
-)
-def test_how_a_stay_ended_is_what_slurm_says(end: Element | None, how: str, well: bool) -> None:
-    assert told(RUNNING, end) == [CAME, Ended(FIRST, "n1", NOW_S + 10, how, well=well)]
+LEFT_S = NOW_S + 10
 
 
-@pytest.mark.parametrize("state", [ElementState.HELD, ElementState.DELAYED])
-def test_an_element_that_we_ended_shrank(state: ElementState) -> None:
+@cases(
+    "looks, events",
+    of_one_that_slurm_requeued=([element(0, "delayed")], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]),
+    of_one_that_was_held_since=([element(0, "held")], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]),
+    of_one_that_was_cancelled_for_an_ordinary_job=(
+        [element(0, "preempted n1", start_s=NOW_S)], [Ended(FIRST, "n1", LEFT_S, "reclaimed")]
+    ),
+    that_ended_well=(
+        [element(0, "completed n1")], [Ended(FIRST, "n1", LEFT_S, "ended", well=True)]
+    ),
+    that_failed=([failed(0, "n1")], [Ended(FIRST, "n1", LEFT_S, "ended")]),
+    that_slurm_has_forgotten=([None], [Ended(FIRST, "n1", LEFT_S, "ended")]),
+    of_one_that_runs_elsewhere_and_grew_in_between=(
+        [element(0, "running n2", start_s=NOW_S + 9)],
+        [Ended(FIRST, "n1", LEFT_S, "reclaimed"), Began(FIRST, "n2", NOW_S + 9)],
+    ),
+    of_one_that_is_ending_and_has_not_left_yet=([element(0, "ending n1")], []),
+)  # fmt: skip
+def test_a_stay(looks: list[Element | None], events: list[Event]) -> None:
+    assert told(RUNNING, *looks) == [CAME, *events]
+
+
+@pytest.mark.parametrize("state", ["held", "delayed"])
+def test_an_element_that_we_ended_shrank(state: str) -> None:
     leaving = ElementRecord(Phase.LEAVING, NOW_S, "n1", ours=True)
-    assert [one.how for one in told(RUNNING, element(0, state), begin=leaving)
-            if isinstance(one, Ended)] == ["shrank"]  # fmt: skip
-
-
-def test_an_element_that_runs_elsewhere_was_reclaimed_and_grew_in_between() -> None:
-    elsewhere = element(0, ElementState.RUNNING, "n2", start_s=NOW_S + 9)
-    assert told(RUNNING, elsewhere) == [
-        CAME,
-        Ended(FIRST, "n1", NOW_S + 10, "reclaimed"),
-        Began(FIRST, "n2", NOW_S + 9),
-    ]
-
-
-def test_an_element_that_is_ending_has_not_left_yet() -> None:
-    ending = element(0, ElementState.ENDING, "n1")
-    assert told(RUNNING, ending) == [CAME]
+    (ended,) = told(RUNNING, element(0, state), begin=leaving)
+    assert isinstance(ended, Ended) and ended.how == "shrank"
 
 
 def test_how_long_an_element_was_seen_ending_is_told() -> None:
-    ending = element(0, ElementState.ENDING, "n1")
-    *_, ended = told(RUNNING, ending, ending, element(0, ElementState.HELD))
+    ending = element(0, "ending n1")
+    *_, ended = told(RUNNING, ending, ending, element(0, "held"))
     assert isinstance(ended, Ended)
     assert ended.took_s == 20
 
@@ -173,7 +170,7 @@ def test_the_elements_own_notes_give_the_times_more_exactly() -> None:
     runs, (began,) = follow(came_up(after_s=0.25), FIRST, RUNNING, NOW_S + 5)
     assert began == Began(FIRST, "n1", NOW_S + 0.25)
     down = replace(runs, down_s=NOW_S + 7.5)
-    _, (ended,) = follow(down, FIRST, element(0, ElementState.DELAYED), NOW_S + 10)
+    _, (ended,) = follow(down, FIRST, element(0, "delayed"), NOW_S + 10)
     assert ended.time_s == NOW_S + 7.5
 
 
@@ -181,21 +178,21 @@ def test_notes_that_fit_nothing_that_slurm_says_are_not_believed() -> None:
     _, (began,) = follow(came_up(after_s=-500), FIRST, RUNNING, NOW_S + 5)
     assert began.time_s == NOW_S
     down = ElementRecord(Phase.RUNNING, NOW_S, "n1", down_s=NOW_S + 1)
-    _, (ended,) = follow(down, FIRST, element(0, ElementState.DELAYED), NOW_S + 500)
+    _, (ended,) = follow(down, FIRST, element(0, "delayed"), NOW_S + 500)
     assert ended.time_s == NOW_S + 500
 
 
 def test_an_element_that_came_and_was_taken_back_between_two_looks_was_reclaimed() -> None:
     came = replace(came_up("n2", after_s=2.5), down_s=NOW_S + 7.5)
-    assert follow(came, FIRST, element(0, ElementState.DELAYED), NOW_S + 10)[1] == [
+    assert follow(came, FIRST, element(0, "delayed"), NOW_S + 10)[1] == [
         Began(FIRST, "n2", NOW_S + 2.5),
         Ended(FIRST, "n2", NOW_S + 7.5, "reclaimed"),
     ]
 
 
 def test_an_element_that_is_ending_when_it_is_first_seen_had_a_stay() -> None:
-    ending = element(0, ElementState.ENDING, "n1")
-    events = told(ending, element(0, ElementState.DELAYED), begin=came_up())
+    ending = element(0, "ending n1")
+    events = told(ending, element(0, "delayed"), begin=came_up())
     assert [type(one) for one in events] == [Began, Ended]
 
 
@@ -206,20 +203,7 @@ def test_an_element_that_slurm_has_not_started_had_no_stay_whatever_it_said(
     assert told(element(0, state), begin=came_up()) == []
 
 
-def test_where_a_released_one_may_start_is_known_until_it_does() -> None:
-    waiting = after(released("n1", "n2"), element(0, ElementState.PENDING))
-    assert waiting.targets == places("n1 n2")
-    assert after(waiting, element(0, ElementState.RUNNING, "n2")).targets == set()
-
-
-def test_why_a_released_one_waits_is_known() -> None:
-    pending = element(0, ElementState.PENDING, reason="Resources")
-    assert after(released("n1"), pending).reason == "Resources"
-
-
-def test_an_element_that_was_cancelled_for_an_ordinary_job_was_reclaimed() -> None:
-    (_, ended) = told(
-        element(0, ElementState.RUNNING, "n1", start_s=NOW_S),
-        element(0, ElementState.PREEMPTED, "n1", start_s=NOW_S),
-    )
-    assert ended == Ended(FIRST, "n1", NOW_S + 10, "reclaimed")
+def test_where_a_released_one_may_start_and_why_it_waits_is_known_until_it_does() -> None:
+    waiting = after(released("n1", "n2"), element(0, "pending", reason="Resources"))
+    assert (waiting.targets, waiting.reason) == (places("n1 n2"), "Resources")
+    assert after(waiting, element(0, "running n2")).targets == set()

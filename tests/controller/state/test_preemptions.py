@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from pathlib import Path
-
-import pytest
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.phases import Began, Ended
+from bftrainer_slurm.controller.state.phases import Began, Ended, Event
 from bftrainer_slurm.controller.state.picture import ClusterState, Preemptions
 from bftrainer_slurm.controller.state.statistics import Preemption, summary
 from bftrainer_slurm.model import ElementId, OrdinaryRun, Queue, WaitingJob
-from tests.controller.worlds import ARRAY, NOW_S
+from tests.controller.worlds import ARRAY, NOW_S, cases
 
 WAITS = WaitingJob(7, "main", 2)
 BACKFILL_S = 30.0
@@ -33,79 +32,70 @@ def run(*nodes: str, after_s: float) -> OrdinaryRun:
     return OrdinaryRun(nodes, NOW_S + after_s)
 
 
-def test_a_job_waits_from_when_its_elements_are_told_to_go_until_it_starts() -> None:
+Look = tuple[list[Event], Queue, float]  # what happened, the queue, and so long after NOW_S
+GONE: Look = ([gone("n1")], queue(), 0.0)
+UNSEEN: Look = ([gone("n1")], queue(waits=False), 0.0)
+
+
+def after(*looks: Look) -> tuple[Set[str], list[Preemption]]:
+    """The nodes that are left to jobs, and which jobs were late, after these looks."""
     felt = Preemptions()
-    assert felt.look([gone("n1"), gone("n2")], queue(), BACKFILL_S, NOW_S) == []
-    found = felt.look([], queue(run("n1", "n2", "n3", after_s=29.0)), BACKFILL_S, NOW_S + 30)
-    assert found == [Preemption(NOW_S + 29, elements=2, delay_s=31.0)]
+    late = []
+    for events, seen, at_s in looks:
+        late += felt.look(events, seen, BACKFILL_S, NOW_S + at_s)
+    return felt.nodes, late
 
 
-def test_a_node_is_the_jobs_from_when_it_was_taken_until_a_job_starts_there() -> None:
-    felt = Preemptions()
-    felt.look([gone("n1"), gone("n2")], queue(), BACKFILL_S, NOW_S)
-    assert felt.nodes == {"n1", "n2"}
-    felt.look([], queue(run("n1", after_s=29.0)), BACKFILL_S, NOW_S + 30)
-    assert felt.nodes == {"n2"}
+@cases(
+    "looks, late",
+    from_when_its_elements_are_told_to_go_until_it_starts=(
+        [([gone("n1"), gone("n2")], queue(), 0.0),
+         ([], queue(run("n1", "n2", "n3", after_s=29.0)), 30.0)],
+        [Preemption(NOW_S + 29, elements=2, delay_s=31.0)],
+    ),
+    once_where_it_starts_between_two_looks=(
+        [([gone("n1")], queue(run("n1", after_s=0.0), waits=False), 1.0),
+         ([], queue(run("n1", after_s=0.0), waits=False), 2.0)],
+        [Preemption(NOW_S, elements=1, delay_s=2.0)],
+    ),
+    not_for_nodes_that_the_controller_gave_up_itself=(
+        [([gone("n1", "shrank")], queue(run("n1", after_s=1.0)), 0.0)], []
+    ),
+    not_where_nobody_waited_as_the_element_ended=(
+        [UNSEEN, ([], queue(run("n1", after_s=20.0)), 21.0)], []
+    ),
+    not_for_a_node_that_elements_have_had_again=(
+        [GONE, ([Began(ELEMENT, "n1", NOW_S + 5)], queue(), 5.0),
+         ([], queue(run("n1", after_s=20.0)), 21.0)], []
+    ),
+    not_several_passes_later_when_it_has_its_node_by_other_means=(
+        [GONE, ([], queue(), 80.0), ([], queue(run("n1", after_s=99.0)), 100.0)], []
+    ),
+    not_if_it_ran_there_before=([([gone("n1")], queue(run("n1", after_s=-60.0)), 0.0)], []),
+)  # fmt: skip
+def test_a_job_waits_for_elements(looks: list[Look], late: list[Preemption]) -> None:
+    assert after(*looks)[1] == late
 
 
-def test_a_node_that_nobody_has_come_for_in_some_passes_is_nobodys() -> None:
-    felt = Preemptions()
-    felt.look([gone("n1")], queue(), BACKFILL_S, NOW_S)
-    felt.look([], queue(), BACKFILL_S, NOW_S + 80)
-    assert not felt.nodes
-
-
-def test_a_node_is_left_for_a_moment_to_a_job_that_nobody_has_seen_wait() -> None:
-    felt = Preemptions()
-    felt.look([gone("n1")], queue(waits=False), BACKFILL_S, NOW_S)
-    assert felt.nodes == {"n1"}
-    felt.look([], queue(waits=False), BACKFILL_S, NOW_S + 10)
-    assert not felt.nodes
-
-
-@pytest.mark.parametrize("waits", [True, False])
-def test_a_node_is_left_to_nobody_once_a_job_has_started_there(waits: bool) -> None:
-    felt = Preemptions()
-    felt.look([gone("n1")], queue(run("n1", after_s=0.0), waits=waits), BACKFILL_S, NOW_S)
-    assert not felt.nodes
-
-
-def test_a_job_that_starts_between_two_looks_is_counted_once() -> None:
-    felt = Preemptions()
-    runs = queue(run("n1", after_s=0.0), waits=False)
-    assert len(felt.look([gone("n1")], runs, BACKFILL_S, NOW_S + 1)) == 1
-    assert felt.look([], runs, BACKFILL_S, NOW_S + 2) == []
-
-
-def test_nodes_that_the_controller_gave_up_itself_were_not_preempted() -> None:
-    felt = Preemptions()
-    after = queue(run("n1", after_s=1.0))
-    assert felt.look([gone("n1", "shrank")], after, BACKFILL_S, NOW_S) == []
-
-
-def test_an_element_that_ends_while_nobody_waits_has_not_ended_for_a_job() -> None:
-    felt = Preemptions()
-    felt.look([gone("n1")], queue(waits=False), BACKFILL_S, NOW_S)
-    assert felt.look([], queue(run("n1", after_s=20.0)), BACKFILL_S, NOW_S + 21) == []
-
-
-def test_a_node_that_elements_have_again_was_taken_for_nobody() -> None:
-    felt = Preemptions()
-    felt.look([gone("n1")], queue(), BACKFILL_S, NOW_S)
-    felt.look([Began(ELEMENT, "n1", NOW_S + 5)], queue(), BACKFILL_S, NOW_S + 5)
-    assert felt.look([], queue(run("n1", after_s=20.0)), BACKFILL_S, NOW_S + 21) == []
-
-
-def test_a_job_that_comes_after_several_passes_has_its_node_by_other_means() -> None:
-    felt = Preemptions()
-    felt.look([gone("n1")], queue(), BACKFILL_S, NOW_S)
-    felt.look([], queue(), BACKFILL_S, NOW_S + 80)
-    assert felt.look([], queue(run("n1", after_s=99.0)), BACKFILL_S, NOW_S + 100) == []
-
-
-def test_a_job_that_ran_there_before_is_not_the_one() -> None:
-    found = Preemptions().look([gone("n1")], queue(run("n1", after_s=-60.0)), BACKFILL_S, NOW_S)
-    assert found == []
+@cases(
+    "looks, nodes",
+    from_when_it_was_taken=([([gone("n1"), gone("n2")], queue(), 0.0)], {"n1", "n2"}),
+    until_a_job_starts_there=(
+        [([gone("n1"), gone("n2")], queue(), 0.0), ([], queue(run("n1", after_s=29.0)), 30.0)],
+        {"n2"},
+    ),
+    not_where_nobody_has_come_for_it_in_some_passes=([GONE, ([], queue(), 80.0)], set()),
+    for_a_moment_of_one_that_nobody_has_seen_wait=([UNSEEN], {"n1"}),
+    but_no_longer=([UNSEEN, ([], queue(waits=False), 10.0)], set()),
+    not_where_one_has_started_there_already=(
+        [([gone("n1")], queue(run("n1", after_s=0.0)), 0.0)], set()
+    ),
+    nor_where_none_waits_any_more=(
+        [([gone("n1")], queue(run("n1", after_s=0.0), waits=False), 0.0)], set()
+    ),
+)  # fmt: skip
+def test_a_node_is_a_jobs(looks: list[Look], nodes: set[str]) -> None:
+    assert after(*looks)[0] == nodes
 
 
 def test_the_summary_says_how_much_later_and_who_missed_a_pass() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,9 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Job, Measurements, Rescale, Throughput
 from bftrainer_slurm.controller.state.profiles import PRIOR_COSTS, PerformanceModel, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Element, ElementId, ElementState, ThroughputCurve, Trainer
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.spec import TrainerRecord
-from tests.controller.worlds import NOW_S, view_of
+from tests.controller.worlds import NOW_S, cases, trainer, view_of
 
 MOST = 16
 JOB = Job("alice", "digits")
@@ -22,12 +23,8 @@ JOB = Job("alice", "digits")
 
 def view(array: int = 1, nodes: int = 4, name: str = "digits", user: str = "alice") -> TrainerView:
     """A trainer on so many nodes."""
-    elements = tuple(
-        Element(ElementId(array, task), ElementState.RUNNING, f"n{array}-{task}")
-        for task in range(nodes)
-    )
-    record = TrainerRecord(1, MOST)
-    return view_of(Trainer(array, name, user, "bftrainer", record, NOW_S, elements))
+    of = trainer(*(f"running n{array}-{task}" for task in range(nodes)), array=array)
+    return view_of(replace(of, name=name, user=user, record=TrainerRecord(1, MOST)))
 
 
 def made() -> Measurements:
@@ -134,50 +131,46 @@ def test_a_liar_gains_no_more_than_what_is_possible(rates: tuple[float, float]) 
 
 def test_rescale_costs_begin_with_those_of_the_runtime() -> None:
     profiles, one = PerformanceModel(made()), view()
+    assert profiles.costs(view(nodes=0), NOW_S) == PRIOR_COSTS[Runtime.C10D]
     assert profiles.costs(one, NOW_S) == PRIOR_COSTS[Runtime.C10D]
     profiles.reformed(one, Reform(NOW_S, Runtime.WORKER, 1, 4))
     assert profiles.costs(one, NOW_S) == PRIOR_COSTS[Runtime.WORKER]
 
 
 def test_measured_costs_replace_them_by_and_by() -> None:
-    measurements = made()
-    for number, seconds in enumerate((1.0, 1.2, 60.0)):
-        measurements.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S + number, seconds))
-    costs = PerformanceModel(measurements).costs(view(), NOW_S)
+    costs = costs_after(1.0, 1.2, 60.0)
     assert (costs.up_s, costs.down_s) == (1.0, 0.3)
 
 
-def costs_up_s(*measured_s: float, later_s: float = 0.0) -> float:
-    """What growing is thought to cost after these pauses, so long after the last one."""
+def costs_after(*measured_s: float, later_s: float = 0.0, grew: bool = True) -> RescaleCosts:
+    """What a change is thought to cost after these pauses, so long after the last one."""
     measurements = made()
     for seconds in measured_s:
-        measurements.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S, seconds))
-    return PerformanceModel(measurements).costs(view(), NOW_S + later_s).up_s
+        measurements.add_rescale(JOB, Rescale(Runtime.AGENT, grew, NOW_S, seconds))
+    return PerformanceModel(measurements).costs(view(), NOW_S + later_s)
 
 
-def test_one_rescale_that_hung_is_not_believed() -> None:
-    prior_s = PRIOR_COSTS[Runtime.AGENT].up_s
-    assert costs_up_s(17.0) == prior_s
-    assert costs_up_s(17.0, 0.4, 0.5) == 0.4
+PRIOR_S = PRIOR_COSTS[Runtime.AGENT].up_s
 
 
-def test_what_happens_again_and_again_is() -> None:
-    assert costs_up_s(17.0, 17.0, 17.0) == 17.0
-
-
-def test_dear_rescales_are_forgotten_by_and_by_so_that_another_is_tried() -> None:
-    prior_s = PRIOR_COSTS[Runtime.AGENT].up_s
-    assert costs_up_s(17.0, 17.0, 17.0, later_s=599) == 17.0
-    assert costs_up_s(17.0, 17.0, 17.0, later_s=1200) == prior_s
-    assert costs_up_s(*[17.0] * 9, later_s=3600) == 17.0
-    assert costs_up_s(*[17.0] * 9, later_s=5 * 3600) == prior_s
+@cases(
+    "measured_s, later_s, costs_s",
+    not_what_one_rescale_that_hung_took=([17.0], 0, PRIOR_S),
+    not_that_of_three=([17.0, 0.4, 0.5], 0, 0.4),
+    what_happens_again_and_again=([17.0] * 3, 0, 17.0),
+    for_some_minutes=([17.0] * 3, 599, 17.0),
+    then_another_is_tried=([17.0] * 3, 1200, PRIOR_S),
+    for_hours_where_it_was_so_nine_times=([17.0] * 9, 3600, 17.0),
+    then_that_is_forgotten_too=([17.0] * 9, 5 * 3600, PRIOR_S),
+)
+def test_growing_is_believed_to_cost(
+    measured_s: list[float], later_s: float, costs_s: float
+) -> None:
+    assert costs_after(*measured_s, later_s=later_s).up_s == costs_s
 
 
 def test_nobody_keeps_their_nodes_by_telling_of_long_pauses() -> None:
-    measurements = made()
-    for number in range(9):
-        measurements.add_rescale(JOB, Rescale(Runtime.AGENT, False, NOW_S + number, 3600.0))
-    assert PerformanceModel(measurements).costs(view(), NOW_S).down_s == 120
+    assert costs_after(*[3600.0] * 9, grew=False).down_s == 120
 
 
 def test_a_rescale_is_measured_from_reports() -> None:
@@ -220,7 +213,3 @@ def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
     assert profiles.known(one, NOW_S)["curve"]["unit"] == "steps"
     rates = [point["rate"] for point in profiles.known(one, NOW_S)["curve"]["points"]]
     assert max(rates) < 100
-
-
-def test_costs_are_known_before_anything_else_is() -> None:
-    assert isinstance(PerformanceModel(made()).costs(view(nodes=0), NOW_S), RescaleCosts)

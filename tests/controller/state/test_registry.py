@@ -1,9 +1,11 @@
-"""All trainers from one look to the next: their stays, who is over, which nodes are left alone."""
+"""All trainers from one look to the next: their stays, who is over, which nodes are left alone.
+
+Trainers that cannot be handled: each alone is left alone, and the log says so once.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,21 +16,14 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import change, release
-from bftrainer_slurm.model import Element, ElementId, ElementState, Place, Trainer
-from tests.controller.worlds import (
-    ARRAY,
-    NOW_S,
-    element,
-    failed,
-    snapshot,
-    trainer,
-    until,
-)
+from bftrainer_slurm.model import Element, ElementId, Place, Trainer
+from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
+from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, snapshot, trainer, until
 
 FIRST = ElementId(ARRAY, 0)
 SETTINGS = Settings(bad_node_s=900, slow_end_s=2, relaunch_after_s=2)
-HELD = element(0, ElementState.HELD)
-ON_N1 = element(0, ElementState.RUNNING, "n1", start_s=NOW_S)
+HELD = element(0, "held")
+ON_N1 = element(0, "running n1", start_s=NOW_S)
 
 
 def called(id_: str, *elements: Element) -> Trainer:
@@ -59,7 +54,7 @@ class Looking:
 
 def test_each_stay_of_an_element_on_a_node_goes_into_the_history() -> None:
     looking = Looking()
-    for look in (ON_N1, element(0, ElementState.DELAYED), replace(ON_N1, start_s=NOW_S + 20)):
+    for look in (ON_N1, element(0, "delayed"), replace(ON_N1, start_s=NOW_S + 20)):
         looking.at(trainer(look))
     assert replace(looking.tally, had=Served()) == Tally(2, 0, 1, node_s=10.0)
     assert looking.history.open_stays() == {FIRST: "n1"}
@@ -82,27 +77,20 @@ def test_a_trainer_that_slurm_has_forgotten_has_left_its_nodes() -> None:
     assert looking.history.open_stays() == {}
 
 
-def test_a_stay_goes_on_over_a_restart_of_the_controller(tmp_path: Path) -> None:
-    before = Looking(History(tmp_path / "history.sqlite"))
+def test_a_stay_goes_on_over_a_restart_of_the_controller_since_when_slurm_tells() -> None:
+    before = Looking()
     before.at(trainer(ON_N1))
-    after = Looking(History(tmp_path / "history.sqlite"))
+    after = Looking(before.history)
     assert after.at(trainer(ON_N1)) == []
     assert after.tally.grew == 1
-
-
-def test_after_a_restart_slurm_tells_since_when_elements_run(tmp_path: Path) -> None:
-    before = Looking(History(tmp_path / "history.sqlite"))
-    before.at(trainer(ON_N1))
-    after = Looking(History(tmp_path / "history.sqlite"))
-    after.at(trainer(ON_N1))
     assert after.registry.views[0].state.of(0).start_s == NOW_S
 
 
-def test_what_ended_while_no_controller_ran_has_ended(tmp_path: Path) -> None:
-    before = Looking(History(tmp_path / "history.sqlite"))
+def test_what_ended_while_no_controller_ran_has_ended() -> None:
+    before = Looking()
     before.at(trainer(ON_N1))
-    after = Looking(History(tmp_path / "history.sqlite"))
-    (ended,) = after.at(trainer(element(0, ElementState.DELAYED)))
+    after = Looking(before.history)
+    (ended,) = after.at(trainer(element(0, "delayed")))
     assert isinstance(ended, Ended)
     assert (ended.how, ended.node) == ("reclaimed", "n1")
 
@@ -110,29 +98,28 @@ def test_what_ended_while_no_controller_ran_has_ended(tmp_path: Path) -> None:
 def slow_to_end(*users: str) -> Looking:
     """What is known after an element of each of these users in turn took unusually long, on n1."""
     looking = Looking()
-    quick = [element(task, ElementState.RUNNING, f"n{task}", start_s=NOW_S) for task in (1, 2, 3)]
-    held = [element(task, ElementState.HELD) for task in (1, 2, 3)]
-    ending = element(0, ElementState.ENDING, "n1")
+    quick = [element(task, "running", f"n{task}", start_s=NOW_S) for task in (1, 2, 3)]
+    held = [element(task, "held") for task in (1, 2, 3)]
+    ending = element(0, "ending n1")
     for array, user in enumerate(users, start=ARRAY):
         for elements in ((ON_N1, *quick), (ending, *held), (ending, *held)):
-            own = [replace(one, id=ElementId(array, one.id.task)) for one in elements]
-            looking.at(replace(trainer(*own), array=array, user=user))
+            looking.at(replace(trainer(*elements, array=array), user=user))
     return looking
 
 
-def test_a_trainer_stays_off_a_node_on_which_it_takes_unusually_long_to_end() -> None:
-    looking = slow_to_end("alice")
-    assert looking.registry.state(ARRAY).refused == {"n1": looking.now_s + 900}
-    assert looking.registry.bad.bars == ()
-
-
-def test_no_user_alone_keeps_others_off_nodes_by_slow_ends() -> None:
-    assert slow_to_end("alice", "alice").registry.bad.bars == ()
-
-
-def test_all_stay_off_a_node_on_which_elements_of_two_users_take_unusually_long_to_end() -> None:
-    looking = slow_to_end("alice", "bob")
-    assert until(looking.registry.bad.bars) == {"n1": looking.now_s + 900}
+@cases(
+    "users, all_do",
+    one_trainer=(["alice"], False),
+    two_trainers_of_one_user_who_keeps_nobody_else_off=(["alice", "alice"], False),
+    all_where_it_takes_elements_of_two_users_long=(["alice", "bob"], True),
+)
+def test_from_a_node_where_it_takes_unusually_long_to_end_stay_off(
+    users: list[str], all_do: bool
+) -> None:
+    looking = slow_to_end(*users)
+    until_s = {"n1": looking.now_s + 900}
+    assert looking.registry.state(ARRAY + len(users) - 1).refused == until_s
+    assert until(looking.registry.bad.bars) == (until_s if all_do else {})
 
 
 def test_a_failure_counts_when_it_is_first_seen() -> None:
@@ -143,15 +130,6 @@ def test_a_failure_counts_when_it_is_first_seen() -> None:
     failing = looking.registry.views[0].state.failing
     assert failing is not None
     assert (failing.count, failing.nodes) == (1, ("n1",))
-
-
-def test_a_trainer_that_is_over_is_so_after_a_restart(tmp_path: Path) -> None:
-    before = Looking(History(tmp_path / "history.sqlite"))
-    before.at(trainer(HELD))
-    before.registry.put({ARRAY: replace(before.registry.views[0].state, over="it fails")})
-    after = Looking(History(tmp_path / "history.sqlite"))
-    after.at(trainer(HELD))
-    assert after.registry.views[0].state.over == "it fails"
 
 
 @pytest.mark.parametrize("restarted", [True, False])
@@ -186,7 +164,7 @@ def test_so_are_those_on_which_its_elements_may_start() -> None:
     state = release(looking.registry.views[0].state, (FIRST,), places, NOW_S)
     looking.registry.put({ARRAY: state})
     looking.history.begin_stay = None  # type: ignore[method-assign,assignment]
-    looking.at(trainer(element(0, ElementState.PENDING), element(1, ElementState.RUNNING, "n1")))
+    looking.at(trainer(element(0, "pending"), element(1, "running n1")))
     assert (looking.registry.views, looking.registry.out_of_reach) == ((), {"n1", "n2", "n3"})
 
 
@@ -207,7 +185,7 @@ def test_all_that_is_known_of_a_trainer_goes_with_it() -> None:
     looking = Looking()
     looking.at(trainer(ON_N1))
     reported = looking.registry.reported(ARRAY)
-    looking.at(trainer(element(0, ElementState.DELAYED)))
+    looking.at(trainer(element(0, "delayed")))
     assert (looking.registry.lost, looking.registry.reported(ARRAY)) == ([FIRST], reported)
     looking.at()
     assert (looking.registry.arrays, looking.registry.lost) == (frozenset(), [])
@@ -217,12 +195,12 @@ def test_all_that_is_known_of_a_trainer_goes_with_it() -> None:
 
 def test_an_element_is_lost_until_the_keeper_knows_or_it_may_be_back() -> None:
     looking = Looking()
-    for elements in ((ON_N1,), (element(0, ElementState.DELAYED),)):
+    for elements in ((ON_N1,), (element(0, "delayed"),)):
         looking.at(trainer(*elements))
     assert looking.registry.lost == [FIRST]
     looking.at(trainer(replace(ON_N1, start_s=NOW_S + 20)))
     assert looking.registry.lost == []
-    looking.at(trainer(element(0, ElementState.DELAYED)))
+    looking.at(trainer(element(0, "delayed")))
     looking.registry.keeper_knows(FIRST)
     assert looking.registry.lost == []
 
@@ -251,3 +229,60 @@ def test_it_is_where_an_ordinary_job_claims_its_node() -> None:
     looking.at(same)
     looking.at(same, ordinary="n1")
     assert looking.registry.views[0].surplus == (FIRST,)
+
+
+OTHER = 99
+
+
+def turn(faults: TrainerErrors, error: Exception | None, array: int = ARRAY) -> None:
+    """Begin a turn, and do something for a trainer that raises this."""
+    faults.begin()
+    with faults.of(array):
+        if error is not None:
+            raise error
+
+
+def test_a_trainer_that_cannot_be_handled_is_named_with_the_reason() -> None:
+    faults = TrainerErrors()
+    turn(faults, ValueError("its comment"))
+    assert faults.why == {ARRAY: "the controller cannot handle it: ValueError: its comment"}
+
+
+def test_each_turn_it_gets_another_chance() -> None:
+    faults = TrainerErrors()
+    turn(faults, ValueError("its comment"))
+    turn(faults, None)
+    assert faults.why == {}
+
+
+def test_several_may_be_at_fault_in_one_turn() -> None:
+    faults = TrainerErrors()
+    turn(faults, ValueError("its comment"))
+    with faults.of(OTHER):
+        raise KeyError("its task")
+    assert faults.why.keys() == {ARRAY, OTHER}
+
+
+def test_what_is_wrong_with_slurm_is_nobodys_fault() -> None:
+    faults = TrainerErrors()
+    with pytest.raises(GatewayError):
+        turn(faults, SlurmUnavailableError("no answer"))
+    assert faults.why == {}
+
+
+def test_the_same_reason_is_logged_once_and_another_one_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    faults = TrainerErrors()
+    for word in ("first", "first", "second", "second"):
+        turn(faults, ValueError(word))
+    logged = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert [str(error) for error in logged] == ["first", "second"]
+
+
+def test_within_a_turn_the_same_reason_is_logged_once_too(caplog: pytest.LogCaptureFixture) -> None:
+    faults = TrainerErrors()
+    for _ in range(3):  # of a trainer whose members tell something again and again
+        with faults.of(ARRAY):
+            raise ValueError("its report")
+    assert len(caplog.records) == 1

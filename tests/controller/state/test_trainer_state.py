@@ -16,13 +16,15 @@ from bftrainer_slurm.controller.state.trainer_state import (
     note_failed,
     release,
 )
-from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from bftrainer_slurm.model import Element, ElementId, ElementState
+from bftrainer_slurm.keeper.protocol import NoteKind
+from bftrainer_slurm.model import Element, ElementId
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
+    cases,
     element,
     failed,
+    note,
     places,
     released,
     state_of,
@@ -30,18 +32,13 @@ from tests.controller.worlds import (
 )
 
 FIRST, SECOND = ElementId(ARRAY, 0), ElementId(ARRAY, 1)
-ON_N1 = element(0, ElementState.RUNNING, "n1")
+ON_N1 = element(0, "running n1")
 LET_GO = TrainerState({0: released("n1")})
 
 
-def told(kind: NoteKind, node: str = "n1", time_s: float = NOW_S) -> NumberedNote:
-    return NumberedNote(1, time_s, Note(kind, ARRAY, 0, node))
-
-
-def refused(reason: str, *, held: bool, before: TrainerState = LET_GO) -> TrainerState:
+def refused(reason: str, state: str = "pending") -> TrainerState:
     """After a look at an element that Slurm does not start, and says why."""
-    state = ElementState.HELD if held else ElementState.PENDING
-    return state_of(trainer(element(0, state, reason=reason)), before)
+    return state_of(trainer(element(0, state, reason=reason)), LET_GO)
 
 
 def counted(*elements: Element, before: TrainerState | None = None) -> TrainerState:
@@ -50,35 +47,31 @@ def counted(*elements: Element, before: TrainerState | None = None) -> TrainerSt
 
 
 def test_elements_that_are_held_and_nothing_else_need_no_record() -> None:
-    assert state_of(trainer(element(0, ElementState.HELD), ON_N1)).elements.keys() == {0}
-    assert state_of(trainer(element(0, ElementState.HELD))).of(0) == HELD
+    state = state_of(trainer("held", "running n1"))
+    assert (state.elements.keys(), state.of(0)) == ({1}, HELD)
 
 
 def test_one_that_was_just_ended_is_remembered_for_a_moment() -> None:
-    ran, held = state_of(trainer(ON_N1)), [element(0, ElementState.HELD)]
+    ran, held = state_of(trainer(ON_N1)), [element(0, "held")]
     ended, _ = advance(ran, ARRAY, held, NOW_S, keep_s=2.0)
     assert ended.of(0).since_s == NOW_S
     assert advance(ended, ARRAY, held, NOW_S + 2, keep_s=2.0)[0].elements == {}
 
 
 def test_a_pending_element_that_nobody_remembers_is_astray() -> None:
-    assert state_of(trainer(element(0, ElementState.PENDING))).of(0).phase is Phase.ASTRAY
+    assert state_of(trainer(element(0, "pending"))).of(0).phase is Phase.ASTRAY
 
 
 def test_once_an_element_has_ended_well_its_trainer_has_finished() -> None:
-    state = state_of(trainer(element(0, ElementState.COMPLETED), ON_N1))
+    state = state_of(trainer("completed", "held"))
     assert (state.over, state.finished_s) == (FINISHED, NOW_S)
-
-
-def test_it_stays_so_when_slurm_has_forgotten_that_element() -> None:
-    state = state_of(trainer(element(0, ElementState.COMPLETED), element(1, ElementState.HELD)))
-    later = trainer(element(1, ElementState.HELD))
-    assert state_of(later, state).over == FINISHED
+    forgotten = trainer(element(1, "held"))
+    assert state_of(forgotten, state).over == FINISHED
 
 
 def test_elements_that_slurm_has_forgotten_have_left_their_nodes() -> None:
-    state = state_of(trainer(ON_N1, element(1, ElementState.HELD)))
-    for left in ([element(1, ElementState.HELD)], []):  # some of them, or all
+    state = state_of(trainer(ON_N1, element(1, "held")))
+    for left in ([element(1, "held")], []):  # some of them, or all
         after, events = advance(state, ARRAY, left, NOW_S + 5, keep_s=0)
         assert events == [Ended(FIRST, "n1", NOW_S + 5, "ended")]
         assert after.elements == {}
@@ -91,41 +84,40 @@ def test_elements_are_let_go_each_on_one_of_the_nodes() -> None:
 
 def test_what_the_controller_ends_it_knows_to_have_ended() -> None:
     state = change(state_of(trainer(ON_N1)), (FIRST,), Phase.LEAVING, NOW_S)
-    _, (ended,) = advance(state, ARRAY, [element(0, ElementState.HELD)], NOW_S + 5, keep_s=0)
-    assert isinstance(ended, Ended)
+    _, (ended,) = advance(state, ARRAY, [element(0, "held")], NOW_S + 5, keep_s=0)
     assert ended.how == "shrank"
 
 
 def test_an_element_that_is_up_says_where_it_runs_before_slurm_does() -> None:
     let_go = TrainerState({0: released("n1", "n2")})
-    assert hear(let_go, told(NoteKind.UP, "n2")).of(0).up == ("n2", NOW_S)
+    assert hear(let_go, note(NoteKind.UP, node="n2")).of(0).up == ("n2", NOW_S)
 
 
 def test_nobody_is_up_where_the_controller_has_let_nothing_go() -> None:
     for state in (LET_GO, state_of(trainer(ON_N1))):
-        assert hear(state, told(NoteKind.UP, "n7")) == state
-    assert hear(TrainerState(), told(NoteKind.UP)) == TrainerState()
+        assert hear(state, note(NoteKind.UP, node="n7")) == state
+    assert hear(TrainerState(), note(NoteKind.UP, node="n1")) == TrainerState()
 
 
 @pytest.mark.parametrize("kind", [NoteKind.LEAVING, NoteKind.GONE])
 def test_an_element_says_when_it_leaves(kind: NoteKind) -> None:
-    assert hear(state_of(trainer(ON_N1)), told(kind, time_s=NOW_S + 3)).of(0).down_s == NOW_S + 3
+    assert hear(state_of(trainer(ON_N1)), note(kind, NOW_S + 3, 0, "n1")).of(0).down_s == NOW_S + 3
 
 
-@pytest.mark.parametrize("held", [True, False])
-def test_a_node_that_slurm_calls_unfit_is_refused_for_an_hour(held: bool) -> None:
-    state = refused("BadConstraints", held=held)
+@pytest.mark.parametrize("said", ["held", "pending"])
+def test_a_node_that_slurm_calls_unfit_is_refused_for_an_hour(said: str) -> None:
+    state = refused("BadConstraints", said)
     assert (state.refused, state.wait) == ({"n1": NOW_S + 3600}, None)
 
 
 def test_a_reason_from_before_says_nothing_of_a_node() -> None:
-    held = element(0, ElementState.HELD, "n1", reason="BadConstraints")
+    held = element(0, "held n1", reason="BadConstraints")
     assert state_of(trainer(held)).refused == {}
 
 
 @pytest.mark.parametrize("reason", ["AssocMaxJobsLimit", "QOSMaxNodePerUserLimit", "Dependency"])
 def test_a_trainer_waits_whose_element_waits_for_no_node(reason: str) -> None:
-    state = refused(reason, held=False)
+    state = refused(reason)
     assert state.wait is not None
     assert (state.wait.reason, state.refused) == (reason, {})
     assert state.wait.until_s > NOW_S
@@ -133,23 +125,18 @@ def test_a_trainer_waits_whose_element_waits_for_no_node(reason: str) -> None:
 
 @pytest.mark.parametrize("reason", ["None", "Resources", "Priority", "ReqNodeNotAvail", "Prolog"])
 def test_an_element_that_waits_for_its_node_is_left_to_wait(reason: str) -> None:
-    state = refused(reason, held=False)
+    state = refused(reason)
     assert (state.wait, state.refused) == (None, {})
 
 
-def test_a_failed_element_counts_once_and_the_trainer_rests_a_while() -> None:
-    once = counted(failed(0, "n1"), element(1, ElementState.HELD))
+def test_a_failed_element_counts_once_and_the_trainer_rests_longer_after_each() -> None:
+    once = counted(failed(0, "n1"), element(1, "held"))
     assert once.failing is not None
     assert (once.failing.count, once.failing.nodes) == (1, ("n1",))
     assert once.rests_until_s == NOW_S + 5
     later = state_of(trainer(failed(0, "n1")), once, NOW_S + 5)
     assert note_failed(later, trained=False, now_s=NOW_S + 5).failing == once.failing
-
-
-def test_the_rest_grows_with_each_failure() -> None:
-    state = counted(failed(0, "n1"))
-    state = counted(failed(1, "n1"), before=state)
-    assert state.rests_until_s == NOW_S + 10
+    assert counted(failed(1, "n1"), before=once).rests_until_s == NOW_S + 10
 
 
 def test_a_failure_that_is_still_there_long_after_it_was_to_be_brought_back_is_no_other() -> None:
@@ -158,21 +145,25 @@ def test_a_failure_that_is_still_there_long_after_it_was_to_be_brought_back_is_n
     assert counted(failed(0, "n1"), before=revived).failing == once.failing
 
 
-def test_elements_that_fail_together_count_once_and_on_no_node() -> None:
-    state = counted(failed(0, "n1"), failed(1, "n2"))
-    assert state.failing is not None
-    assert (state.failing.count, state.failing.nodes) == (1, ())
-
-
 def just_failed(task: int, node: str) -> Element:
     """An element whose script has failed as it started."""
-    return element(task, ElementState.FAILED, node, exit_status=127, start_s=NOW_S - 2)
+    return element(task, "failed", node, exit_status=127, start_s=NOW_S - 2)
 
 
-def test_elements_that_fail_together_as_they_start_have_failed_each_on_its_node() -> None:
-    state = counted(just_failed(0, "n1"), just_failed(1, "n2"))
-    assert state.failing is not None
-    assert (state.failing.count, state.failing.nodes) == (1, ("n1", "n2"))
+@cases(
+    "elements, nodes",
+    on_no_node=([failed(0, "n1"), failed(1, "n2")], ()),
+    each_on_its_node_where_they_have_just_started=(
+        [just_failed(0, "n1"), just_failed(1, "n2")],
+        ("n1", "n2"),
+    ),
+)
+def test_elements_that_fail_together_count_once(
+    elements: list[Element], nodes: tuple[str, ...]
+) -> None:
+    failing = counted(*elements).failing
+    assert failing is not None
+    assert (failing.count, failing.nodes) == (1, nodes)
 
 
 def test_five_failures_as_a_script_starts_take_less_than_a_minute() -> None:
@@ -184,8 +175,7 @@ def test_five_failures_as_a_script_starts_take_less_than_a_minute() -> None:
 
 
 def test_what_could_not_be_launched_counts_as_no_failure_but_the_trainer_rests() -> None:
-    at_once = element(0, ElementState.FAILED, "n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
-    state = counted(at_once)
+    state = counted(element(0, "failed n1", exit_status=1, start_s=NOW_S, end_s=NOW_S))
     assert state.failing is None
     assert state.rests_until_s > NOW_S
 
@@ -195,6 +185,6 @@ def test_of_a_trainer_that_is_over_failures_do_not_count() -> None:
 
 
 def test_an_element_that_was_cancelled_for_an_ordinary_job_has_not_failed() -> None:
-    state = counted(element(0, ElementState.PREEMPTED, "n1"), before=state_of(trainer(ON_N1)))
+    state = counted(element(0, "preempted n1"), before=state_of(trainer(ON_N1)))
     assert state.of(0).phase is Phase.PREEMPTED
     assert (state.failing, state.rests_until_s) == (None, 0.0)

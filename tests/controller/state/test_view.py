@@ -1,4 +1,7 @@
-"""Which elements are where, which can be let go, and who has a node that several claim."""
+"""Which elements are where, which can be let go, and who has a node that several claim.
+
+Until when trainers stand still whose nodes are others than before.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
-from bftrainer_slurm.controller.state.trainer_state import TrainerState
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_change
 from bftrainer_slurm.controller.state.view import TrainerView, views_of, without
-from bftrainer_slurm.model import Element, ElementId, ElementState, Place
+from bftrainer_slurm.model import Element, ElementId, Place
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
+    cases,
     element,
     failed,
     places,
@@ -26,18 +30,17 @@ from tests.controller.worlds import (
 
 FIRST, SECOND = ElementId(ARRAY, 0), ElementId(ARRAY, 1)
 OTHER = ARRAY + 1
-HELD, PENDING = element(0, ElementState.HELD), element(0, ElementState.PENDING)
-CANCELLED = element(1, ElementState.CANCELLED)
+HELD, PENDING = element(0, "held"), element(0, "pending")
+CANCELLED = element(1, "cancelled")
 
 
 def running(task: int, node: str, since_s: float = NOW_S) -> Element:
-    return element(task, ElementState.RUNNING, node, start_s=since_s)
+    return element(task, "running", node, start_s=since_s)
 
 
 def both(mine: Element, others: Element, ordinary: str = "") -> tuple[TrainerView, TrainerView]:
     """A trainer, and another one."""
-    other = replace(others, id=ElementId(OTHER, others.id.task))
-    trainers = trainer(mine), replace(trainer(other), array=OTHER)
+    trainers = trainer(mine), trainer(others, array=OTHER)
     known = [(one, state_of(one)) for one in trainers]
     first, second = views_of(known, frozenset(ordinary.split()))
     return first, second
@@ -51,46 +54,54 @@ def let_go(*nodes: str, ordinary: str = "") -> TrainerView:
     return seen
 
 
-def revived(*elements: Element, seconds: float = 5.0) -> TrainerView:
+def revived(*elements: Element | str, seconds: float = 5.0) -> TrainerView:
     """A trainer whose first element was brought back so many seconds ago."""
     mine = trainer(*elements)
     before = TrainerState({0: ElementRecord(Phase.REVIVED, NOW_S - seconds)})
     return view_of(mine, before)
 
 
-def test_an_element_that_runs_is_on_its_node() -> None:
-    assert view(running(0, "n1")).placed == {FIRST: Place("n1")}
+@cases(
+    "mine, placed, surplus",
+    one_that_runs_is_on_its_node=(view("running n1"), {0: "n1"}, ()),
+    one_that_is_about_to_start_is_where_it_was_let_go=(let_go("n1"), {0: "n1"}, ()),
+    of_several_nodes_a_released_one_is_expected_on_one_that_nobody_has=(
+        view("pending", "running n1", elements={0: released("n1", "n2")}), {0: "n2", 1: "n1"}, ()
+    ),
+    one_that_somebody_else_let_go_is_nowhere=(view("pending n1"), {}, ()),
+    one_that_ends_is_on_no_node=(view("ending n1"), {}, ()),
+    one_that_has_ended_is_on_none=(view("delayed n1"), {}, ()),
+    of_two_on_a_node_the_one_that_was_there_first_keeps_it=(
+        view(running(0, "n1", NOW_S), running(1, "n1", NOW_S - 60)), {1: "n1"}, (FIRST,)
+    ),
+    a_released_one_whose_node_an_ordinary_job_took_is_surplus=(
+        let_go("n1", ordinary="n1"), {}, (FIRST,)
+    ),
+    while_one_of_its_nodes_is_left_it_is_expected_there=(
+        let_go("n1", "n2", ordinary="n1"), {0: "n2"}, ()
+    ),
+    where_none_is_left_it_is_surplus=(let_go("n1", "n2", ordinary="n1 n2"), {}, (FIRST,)),
+)  # fmt: skip
+def test_of_elements(
+    mine: TrainerView, placed: dict[int, str], surplus: tuple[ElementId, ...]
+) -> None:
+    assert {id_.task: place.node for id_, place in mine.placed.items()} == placed
+    assert mine.surplus == surplus
 
 
-def test_one_that_is_about_to_start_is_where_it_was_let_go() -> None:
-    assert let_go("n1").placed == {FIRST: Place("n1")}
-
-
-def test_of_several_nodes_a_released_one_is_expected_on_one_that_nobody_has() -> None:
-    mine = trainer(running(1, "n1"), PENDING)
-    state = state_of(mine, TrainerState({0: released("n1", "n2")}))
-    ((placed, surplus),) = [(one.placed, one.surplus) for one in views_of([(mine, state)])]
-    assert (placed, surplus) == ({SECOND: Place("n1"), FIRST: Place("n2")}, ())
-
-
-def test_two_released_ones_are_expected_on_two_nodes() -> None:
-    mine = trainer(PENDING, element(1, ElementState.PENDING))
-    before = dict.fromkeys((0, 1), released("n1", "n2"))
-    assert view_of(mine, TrainerState(before)).placed == {FIRST: Place("n1"), SECOND: Place("n2")}
-
-
-def test_where_a_released_one_is_expected_it_stays_expected_when_another_is_held() -> None:
-    mine = trainer(PENDING, element(1, ElementState.PENDING))
+def test_two_released_ones_are_expected_on_two_nodes_also_when_one_is_held_again() -> None:
+    mine = trainer("pending", "pending")
     state = state_of(mine, TrainerState(dict.fromkeys((0, 1), released("n1", "n2"))))
     (before,) = views_of([(mine, state)])
-    mine = trainer(HELD, element(1, ElementState.PENDING))
+    assert before.placed == {FIRST: Place("n1"), SECOND: Place("n2")}
+    mine = trainer("held", "pending")
     (after,) = views_of([(mine, state_of(mine, state))], last={ARRAY: before})
-    assert after.placed == {SECOND: Place("n2")}
+    assert after.placed == {SECOND: Place("n2")}, "where it was expected"
 
 
 def test_ten_thousand_that_are_let_go_together_are_soon_sorted() -> None:
     many = range(10_000)
-    mine = trainer(*(element(task, ElementState.PENDING) for task in many))
+    mine = trainer(*["pending"] * len(many))
     record = released(*(f"n{number}" for number in many))
     state = state_of(mine, TrainerState(dict.fromkeys(many, record)))
     began_s = time.process_time()
@@ -101,43 +112,22 @@ def test_ten_thousand_that_are_let_go_together_are_soon_sorted() -> None:
     assert first.placed == second.placed
 
 
-def test_one_that_somebody_else_let_go_is_nowhere() -> None:
-    assert view(element(0, ElementState.PENDING, "n1")).placed == {}
-
-
-@pytest.mark.parametrize("state", [ElementState.ENDING, ElementState.DELAYED])
-def test_one_that_ends_or_has_ended_is_on_no_node(state: ElementState) -> None:
-    assert view(element(0, state, "n1")).placed == {}
-
-
 def test_held_elements_are_let_go_before_reclaimed_ones() -> None:
-    mine = view(
-        element(0, ElementState.DELAYED), element(1, ElementState.HELD), running(2, "n1"), failed(3)
-    )
+    mine = view("delayed", "held", "running n1", "failed")
     assert [spare.task for spare in mine.spare] == [1, 0]
 
 
 def test_an_element_that_has_just_ended_is_not_let_go_yet() -> None:
-    before = trainer(running(0, "n1"))
-    mine = trainer(element(0, ElementState.DELAYED), element(1, ElementState.HELD))
+    before, mine = trainer(running(0, "n1")), trainer("delayed", "held")
     known = [(mine, state_of(mine, state_of(before)))]
     (now,) = views_of(known, rested_s=NOW_S - 2)
     (later,) = views_of(known, rested_s=NOW_S)
     assert (now.spare, later.spare) == ((SECOND,), (SECOND, FIRST))
 
 
-@pytest.mark.parametrize(
-    "state", [ElementState.WITHHELD, ElementState.PENDING, ElementState.LOST, ElementState.ENDING]
-)
-def test_what_an_operator_or_somebody_else_has_decided_upon_is_not_spare(
-    state: ElementState,
-) -> None:
-    assert view(element(0, state)).spare == ()
-
-
-def test_of_two_elements_on_a_node_the_one_that_was_there_first_keeps_it() -> None:
-    mine = view(running(0, "n1", NOW_S), running(1, "n1", NOW_S - 60))
-    assert (mine.placed, mine.surplus) == ({SECOND: Place("n1")}, (FIRST,))
+@pytest.mark.parametrize("said", ["withheld", "pending", "lost", "ending"])
+def test_what_an_operator_or_somebody_else_has_decided_upon_is_not_spare(said: str) -> None:
+    assert view(said).spare == ()
 
 
 def test_of_two_trainers_that_claim_a_node_the_one_that_was_there_first_keeps_it() -> None:
@@ -157,67 +147,49 @@ def test_on_a_node_that_an_ordinary_job_has_nothing_is_placed() -> None:
     assert other.places == places("n2")
 
 
-def test_a_released_element_whose_node_an_ordinary_job_took_is_surplus() -> None:
-    taken = let_go("n1", ordinary="n1")
-    assert (taken.placed, taken.surplus) == ({}, (FIRST,))
-
-
-def test_while_one_of_its_nodes_is_left_it_is_expected_there() -> None:
-    assert let_go("n1", "n2", ordinary="n1").placed == {FIRST: Place("n2")}
-    assert let_go("n1", "n2", ordinary="n1 n2").surplus == (FIRST,)
-
-
 def test_a_released_element_gives_way_to_whoever_runs_on_its_node() -> None:
-    mine = trainer(PENDING)
-    other = replace(trainer(replace(running(0, "n1"), id=ElementId(OTHER, 0))), array=OTHER)
-    first, second = views_of(
-        [(mine, state_of(mine, TrainerState({0: released("n1")}))), (other, state_of(other))]
-    )
+    mine, other = trainer("pending"), trainer("running n1", array=OTHER)
+    let_go = state_of(mine, TrainerState({0: released("n1")}))
+    first, second = views_of([(mine, let_go), (other, state_of(other))])
     assert (first.surplus, second.surplus) == ((FIRST,), ())
 
 
 def test_no_two_trainers_have_the_same_node_whatever_was_let_go_there() -> None:
-    mine = trainer(PENDING)
-    other = replace(trainer(replace(PENDING, id=ElementId(OTHER, 0))), array=OTHER)
+    both = trainer("pending"), trainer("pending", array=OTHER)
     before = TrainerState({0: released("n1")})
-    first, second = views_of([(one, state_of(one, before)) for one in (mine, other)])
+    first, second = views_of([(one, state_of(one, before)) for one in both])
     assert not first.places & second.places
 
 
 def test_a_trainer_is_finishing_once_an_element_has_ended_well() -> None:
-    mine = view(element(0, ElementState.COMPLETED), running(1, "n1"))
+    mine = view(element(0, "completed"), running(1, "n1"))
     assert (mine.finishing, mine.over) == (True, True)
 
 
 def test_a_trainer_lives_while_anything_of_it_runs_ends_or_is_about_to_start() -> None:
     assert view(running(0, "n1")).live
-    assert view(element(0, ElementState.ENDING, "n1")).live
+    assert view(element(0, "ending n1")).live
     assert let_go("n1").live
-    assert not view(HELD, element(1, ElementState.DELAYED)).live
+    assert not view(HELD, element(1, "delayed")).live
 
 
-def test_what_was_brought_back_while_its_owner_cancelled_the_trainer_is_abandoned() -> None:
-    assert revived(HELD, CANCELLED).abandoned
-
-
-def test_that_is_so_once_all_that_ran_has_ended_however_long_that_takes() -> None:
-    ending = element(2, ElementState.ENDING, "n2")
-    assert not revived(HELD, CANCELLED, ending).abandoned
-    assert revived(HELD, CANCELLED, element(2, ElementState.CANCELLED), seconds=45).abandoned
-
-
-@pytest.mark.parametrize("state", [ElementState.HELD, ElementState.RUNNING, ElementState.WITHHELD])
-def test_a_trainer_of_which_something_else_is_left_is_not_abandoned(state: ElementState) -> None:
-    assert not revived(HELD, CANCELLED, element(2, state, "n2")).abandoned
-
-
-def test_nor_is_one_that_is_cancelled_in_part_much_later() -> None:
-    assert not revived(HELD, CANCELLED, seconds=600).abandoned
-    assert not view(HELD, CANCELLED).abandoned
+@cases(
+    "mine, abandoned",
+    where_its_owner_cancelled_it_meanwhile=(revived(HELD, CANCELLED), True),
+    not_before_all_that_ran_has_ended=(revived(HELD, CANCELLED, "ending n2"), False),
+    however_long_that_takes=(revived(HELD, CANCELLED, "cancelled", seconds=45), True),
+    not_where_another_is_held=(revived(HELD, CANCELLED, "held"), False),
+    not_where_another_runs=(revived(HELD, CANCELLED, "running n2"), False),
+    not_where_an_operator_holds_another=(revived(HELD, CANCELLED, "withheld"), False),
+    not_where_it_is_cancelled_in_part_much_later=(revived(HELD, CANCELLED, seconds=600), False),
+    not_where_it_never_failed=(view(HELD, CANCELLED), False),
+)
+def test_a_trainer_that_was_brought_back_is_abandoned(mine: TrainerView, abandoned: bool) -> None:
+    assert mine.abandoned is abandoned
 
 
 @pytest.mark.parametrize(("phase", "first"), [(Phase.FAILED, failed(0)), (Phase.REVIVED, HELD)])
-def test_nor_is_one_of_which_an_element_was_cancelled_before_all_others_failed(
+def test_one_is_not_of_which_an_element_was_cancelled_before_all_others_failed(
     phase: Phase, first: Element
 ) -> None:
     before = {0: ElementRecord(phase, NOW_S - 5), 1: ElementRecord(Phase.DONE, NOW_S - 60)}
@@ -247,10 +219,50 @@ def test_a_node_that_an_ordinary_job_has_is_not_a_trainers_that_has_not_changed(
 
 
 def test_a_node_that_another_trainer_had_first_is_not_ones_that_has_not_changed() -> None:
-    mine, other = trainer(running(0, "n1")), replace(trainer(HELD), array=OTHER)
+    mine, other = trainer(running(0, "n1")), trainer("held", array=OTHER)
     known = [(one, state_of(one)) for one in (mine, other)]
     last = {one.array: one for one in views_of(known)}
-    earlier = replace(running(0, "n1", NOW_S - 9), id=ElementId(OTHER, 0))
-    other = replace(other, elements=(earlier,))
+    other = trainer(running(0, "n1", NOW_S - 9), array=OTHER)
     mine_now, others_now = views_of([known[0], (other, state_of(other))], last=last)
     assert (mine_now.placed, others_now.placed) == ({}, {ElementId(OTHER, 0): Place("n1")})
+
+
+COSTS = 18.0, 12.0  # seconds after it grew, or shrank
+ON_N1 = element(0, "running n1", start_s=NOW_S - 60)
+ON_N2 = element(1, "running n2", start_s=NOW_S)
+
+
+def noted(now: TrainerView, *had: str) -> TrainerState:
+    return note_change(now.state, places(" ".join(had)), now.since(), *COSTS, NOW_S)
+
+
+@cases(
+    "now, had, until_s",
+    after_it_grew=(view(ON_N1, ON_N2), "n1", NOW_S + 18),
+    after_it_shrank=(view(ON_N1), "n1 n2", NOW_S + 12),
+    not_for_a_start=(view(ON_N1), "", 0),
+    not_where_nothing_changed=(view(ON_N1), "n1", 0),
+    not_without_a_node=(view("held"), "n1", 0),
+    from_when_the_node_came_not_from_when_it_was_seen=(
+        view(ON_N1, replace(ON_N2, start_s=NOW_S - 3)), "n1", NOW_S - 3 + 18
+    ),
+    as_long_as_for_the_first_of_two_changes=(
+        view(ON_N1, paused_until_s=NOW_S + 100), "n1 n2", NOW_S + 100
+    ),
+)  # fmt: skip
+def test_a_trainer_stands_still(now: TrainerView, had: str, until_s: float) -> None:
+    assert noted(now, *had.split()).paused_until_s == until_s
+
+
+def test_nobody_pauses_at_the_first_look_of_a_controller() -> None:
+    assert noted(view(ON_N1, ON_N2)).paused_until_s == 0
+
+
+def test_nodes_that_come_together_are_one_start_also_where_they_come_from_others() -> None:
+    first, second = replace(ON_N1, start_s=NOW_S - 3), replace(ON_N2, start_s=NOW_S - 3)
+    assert noted(view(first, second), "n1").paused_until_s <= NOW_S
+
+
+def test_since_when_a_trainer_has_no_node_is_known() -> None:
+    assert noted(view("held"), "n1").had_nodes_s == NOW_S
+    assert noted(view("held", had_nodes_s=NOW_S - 60)).had_nodes_s == NOW_S - 60
