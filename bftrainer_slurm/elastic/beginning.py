@@ -13,11 +13,11 @@ import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bftrainer_slurm.elastic import resuming
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
 
 if TYPE_CHECKING:
@@ -52,9 +52,8 @@ def watch() -> None:
         _hooked = True
         sys.addaudithook(_note)
         os.register_at_fork(after_in_child=_stop)  # what reads data makes no step
-    torch.save = _noting_save(torch.save)
-    kind: Any = torch.optim.Optimizer
-    kind.load_state_dict = _noting_optimizer(kind.load_state_dict)
+    around(torch, "save", _save)
+    around(torch.optim.Optimizer, "load_state_dict", _load_optimizer)
 
 
 def look(memory: Memory, trained_before: bool, ranks: int) -> None:
@@ -84,14 +83,10 @@ def _tell_of_ranks(memory: Memory, ranks: int, before: int) -> None:
         say(_OTHER_RANKS.format(ranks, before, *rate))
 
 
-def _noting_optimizer(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def load_state_dict(*given: Any, **named: Any) -> Any:
-        global _loaded_optimizer
-        _loaded_optimizer = True
-        return method(*given, **named)
-
-    return load_state_dict
+def _load_optimizer(method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    global _loaded_optimizer
+    _loaded_optimizer = True
+    return method(*given, **named)
 
 
 def _stop() -> None:
@@ -114,13 +109,9 @@ def _note(event: str, given: tuple[Any, ...]) -> None:
                 _newest_file_s = max(_newest_file_s, info.st_mtime)
 
 
-def _noting_save(function: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(function)
-    def save(*given: Any, **named: Any) -> Any:
-        from bftrainer_slurm.elastic.steps import of_this_process
+def _save(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    from bftrainer_slurm.elastic.steps import of_this_process
 
-        saved = function(*given, **named)
-        of_this_process().wrote_file()
-        return saved
-
-    return save
+    saved = function(*given, **named)
+    of_this_process().wrote_file()
+    return saved

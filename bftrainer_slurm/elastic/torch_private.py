@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, MutableMapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import cache, wraps
+from functools import cache
 from importlib import import_module
 from inspect import signature
 from types import ModuleType
@@ -22,6 +22,7 @@ from torch.distributed import HashStore, TCPStore, Work  # type: ignore[attr-def
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import dataloader
 
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.processes import killed_after
 
 SEEN = ("2.6", "2.9", "2.13", "2.14", "2.15")
@@ -76,16 +77,15 @@ def end_workers_within(seconds: float, begins: Callable[[], None]) -> bool:
     """
     from torch.distributed.elastic.multiprocessing.api import PContext
 
-    close: Any = getattr(PContext, "close", None)
-    if close is None:
+    if not hasattr(PContext, "close"):
         return False
 
-    def close_within(context: Any, *arguments: Any, **options: Any) -> None:
+    def close_within(close: Any, context: Any, *arguments: Any, **options: Any) -> None:
         begins()
         with killed_after(seconds, context.pids().values()):
             close(context, *arguments, **options)
 
-    PContext.close = close_within  # type: ignore[assignment, method-assign]
+    around(PContext, "close", close_within)
     return True
 
 
@@ -143,14 +143,12 @@ def keep_groups() -> None:
     if missing(GROUPS) is not None:
         return
     kept: set[dist.ProcessGroup] = set()
-    destroy = dist.destroy_process_group
 
-    @wraps(destroy)
-    def destroy_but_keep(group: dist.ProcessGroup | None = None) -> None:
+    def destroy_but_keep(destroy: Callable[..., None], *group: Any, **named: Any) -> None:
         kept.update(groups_of_process())
-        destroy(group)
+        destroy(*group, **named)
 
-    dist.destroy_process_group = destroy_but_keep
+    around(dist, "destroy_process_group", destroy_but_keep)
 
 
 def watch_batches(watch: Callable[[Any], None]) -> None:
@@ -158,14 +156,13 @@ def watch_batches(watch: Callable[[Any], None]) -> None:
     iterator: Any = getattr(dataloader, "_BaseDataLoaderIter", None)
     if not hasattr(iterator, "__next__"):
         return
-    give = iterator.__next__
 
-    def give_and_tell(batches: Any) -> Any:
+    def give_and_tell(give: Callable[[Any], Any], batches: Any) -> Any:
         batch = give(batches)
         watch(batch)
         return batch
 
-    iterator.__next__ = give_and_tell
+    around(iterator, "__next__", give_and_tell)
 
 
 def groups_of_process() -> list[dist.ProcessGroup]:

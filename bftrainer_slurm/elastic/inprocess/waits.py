@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import Work
 
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.torch_private import group_named, is_of_kind, wait_for_tensor_by
 
 _LOOK = timedelta(seconds=1)
@@ -31,10 +32,8 @@ def look_up(check: Callable[[Work], None]) -> None:
     NCCL's wait stays as it is. It only makes the GPU wait, and a time limit would abort the
     collective. One can tell it by its future, which is done as soon as the collective is begun.
     """
-    works: Any = Work  # torch's type stubs lack half of it
-    wait = works.wait
 
-    def wait_and_look_up(work: Any, *arguments: Any, **options: Any) -> bool:
+    def wait_and_look_up(wait: Any, work: Any, *arguments: Any, **options: Any) -> bool:
         plainly = arguments or options or is_of_kind(work, _NOT_LOOKED_AT)
         if plainly or work.get_future().done():
             return bool(wait(work, *arguments, **options))
@@ -46,7 +45,7 @@ def look_up(check: Callable[[Work], None]) -> None:
                     return bool(wait(work))
                 check(work)
 
-    works.wait = wait_and_look_up
+    around(Work, "wait", wait_and_look_up)
 
 
 def wait_in_python() -> torch.library.Library:

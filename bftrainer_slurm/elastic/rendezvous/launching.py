@@ -6,9 +6,9 @@ A script's own flags name a head node and a number of nodes that hold for an ord
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
 from typing import TYPE_CHECKING
 
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ def meet_here(environment: Mapping[str, str]) -> None:
 
     from bftrainer_slurm.elastic.tasks.seats import launch_once
 
-    begin: Callable[[LaunchConfig], None] = LaunchConfig.__post_init__
-
-    @wraps(begin)
-    def begin_here(config: LaunchConfig) -> None:
+    def begin_here(begin: Callable[[LaunchConfig], None], config: LaunchConfig) -> None:
         launch_once(config, environment)
         config.rdzv_backend = config.rdzv_endpoint = BACKEND
         config.rdzv_configs = {}  # a static rendezvous has the node's rank here
@@ -37,4 +34,4 @@ def meet_here(environment: Mapping[str, str]) -> None:
         config.max_restarts = int(environment.get("PET_MAX_RESTARTS", config.max_restarts))
         begin(config)
 
-    LaunchConfig.__post_init__ = begin_here  # type: ignore[method-assign]
+    around(LaunchConfig, "__post_init__", begin_here)

@@ -14,12 +14,12 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import helps, marks
 from bftrainer_slurm.elastic.resuming.schedulers import move
@@ -112,7 +112,7 @@ def change(module: ModuleType) -> None:
         AttributeError, TypeError: this version's Trainer is another one.
     """
     trainer = module.Trainer
-    trainer.train = _train(trainer.train)
+    around(trainer, "train", _train)
     helps("huggingface")  # or says why not
     for name, parameters in _METHODS.items():
         method = getattr(trainer, name, None)
@@ -122,19 +122,21 @@ def change(module: ModuleType) -> None:
                 f"Trainer has no {name}() as that of 5.24 has it"
             )
             return
-    trainer.set_initial_training_values = _values(trainer.set_initial_training_values)
-    trainer._init_training_state = _init_state(trainer._init_training_state)
-    trainer._load_optimizer_and_scheduler = _load_scheduler(trainer._load_optimizer_and_scheduler)
+    around(trainer, "set_initial_training_values", _values)
+    around(trainer, "_init_training_state", _init_state)
+    around(trainer, "_load_optimizer_and_scheduler", _load_scheduler)
 
 
-def _train(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def train(self: Any, resume_from_checkpoint: Any = None, *given: Any, **named: Any) -> Any:
-        if _IN_PROCESS not in sys.modules:
-            resume_from_checkpoint = _prepared(self, resume_from_checkpoint)
-        return method(self, resume_from_checkpoint, *given, **named)
-
-    return train
+def _train(
+    method: Callable[..., Any],
+    trainer: Any,
+    resume_from_checkpoint: Any = None,
+    *given: Any,
+    **named: Any,
+) -> Any:
+    if _IN_PROCESS not in sys.modules:
+        resume_from_checkpoint = _prepared(trainer, resume_from_checkpoint)
+    return method(trainer, resume_from_checkpoint, *given, **named)
 
 
 def _prepared(trainer: Any, given: Any) -> Any:
@@ -170,17 +172,13 @@ def _chosen(trainer: Any) -> str | None:
     return str(paths[0])
 
 
-def _values(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def set_initial_training_values(self: Any, args: Any, dataloader: Any) -> Any:
-        values = method(self, args, dataloader)
-        try:
-            return _placed(self, args, values)
-        except Exception as error:
-            say(f"Hugging Face's Trainer counts steps, not samples: {error!r}")
-            return values
-
-    return set_initial_training_values
+def _values(method: Callable[..., Any], trainer: Any, args: Any, dataloader: Any) -> Any:
+    values = method(trainer, args, dataloader)
+    try:
+        return _placed(trainer, args, values)
+    except Exception as error:
+        say(f"Hugging Face's Trainer counts steps, not samples: {error!r}")
+        return values
 
 
 def _placed(trainer: Any, args: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -213,26 +211,18 @@ def _placed(trainer: Any, args: Any, values: tuple[Any, ...]) -> tuple[Any, ...]
     return (place.epochs, *values[1:])
 
 
-def _init_state(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def _init_training_state(self: Any, *given: Any, **named: Any) -> Any:
-        begins = method(self, *given, **named)
-        place: Place | None = getattr(self, _PLACE, None)
-        if place is None:
-            return begins
-        self.state.max_steps = place.last
-        return place.epoch, 0 if self.args.ignore_data_skip else place.batches
-
-    return _init_training_state
+def _init_state(method: Callable[..., Any], trainer: Any, *given: Any, **named: Any) -> Any:
+    begins = method(trainer, *given, **named)
+    place: Place | None = getattr(trainer, _PLACE, None)
+    if place is None:
+        return begins
+    trainer.state.max_steps = place.last
+    return place.epoch, 0 if trainer.args.ignore_data_skip else place.batches
 
 
-def _load_scheduler(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def _load_optimizer_and_scheduler(self: Any, checkpoint: Any) -> Any:
-        loaded = method(self, checkpoint)
-        place: Place | None = getattr(self, _PLACE, None)
-        if place is not None and self.args.max_steps <= 0 and self._created_lr_scheduler:
-            move(self.lr_scheduler, place.step)
-        return loaded
-
-    return _load_optimizer_and_scheduler
+def _load_scheduler(method: Callable[..., Any], trainer: Any, checkpoint: Any) -> Any:
+    loaded = method(trainer, checkpoint)
+    place: Place | None = getattr(trainer, _PLACE, None)
+    if place is not None and trainer.args.max_steps <= 0 and trainer._created_lr_scheduler:
+        move(trainer.lr_scheduler, place.step)
+    return loaded

@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from functools import wraps
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import guarded, helps, marks
 from bftrainer_slurm.elastic.resuming.schedulers import move
@@ -40,11 +40,11 @@ def change(module: ModuleType) -> None:
     loop: Any = module._FitLoop
     connector: Any = module._CheckpointConnector
     asked = trainer.estimated_stepping_batches.fget
-    trainer.fit = _fit(trainer.fit)
-    trainer.save_checkpoint = _save(trainer.save_checkpoint)
-    loop.reset = _reset(loop.reset)
-    connector.resume_start = _start(connector.resume_start)
-    connector.restore_lr_schedulers = _restore(connector.restore_lr_schedulers)
+    around(trainer, "fit", _fit)
+    around(trainer, "save_checkpoint", _save)
+    around(loop, "reset", _reset)
+    around(connector, "resume_start", _start)
+    around(connector, "restore_lr_schedulers", _restore)
 
     def estimated_stepping_batches(self: Any) -> Any:
         setattr(self, _ASKED, True)
@@ -54,17 +54,11 @@ def change(module: ModuleType) -> None:
     helps("lightning")
 
 
-def _fit(method: Callable[..., Any]) -> Callable[..., Any]:
-    parameters = signature(method)
-
-    @wraps(method)
-    def fit(*given: Any, **named: Any) -> Any:
-        if _IN_PROCESS not in sys.modules:
-            bound = parameters.bind(*given, **named)
-            guarded(lambda: _prepare(bound.arguments), "Lightning's fit()")
-        return method(*given, **named)
-
-    return fit
+def _fit(method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    if _IN_PROCESS not in sys.modules:
+        bound = signature(method).bind(*given, **named)
+        guarded(lambda: _prepare(bound.arguments), "Lightning's fit()")
+    return method(*given, **named)
 
 
 def _prepare(arguments: dict[str, Any]) -> None:
@@ -77,22 +71,20 @@ def _prepare(arguments: dict[str, Any]) -> None:
         trainer.callbacks.append(Elastic(Path(trainer.default_root_dir) / ".bftrainer"))
 
 
-def _start(method: Callable[..., Any]) -> Callable[..., Any]:
+def _start(
+    method: Callable[..., Any],
+    connector: Any,
+    checkpoint_path: Any = None,
+    weights_only: bool | None = None,
+) -> Any:
     """Choose the checkpoint where it is loaded, as there is a group of all ranks by then."""
-
-    @wraps(method)
-    def resume_start(
-        self: Any, checkpoint_path: Any = None, weights_only: bool | None = None
-    ) -> Any:
-        try:
-            chosen = _chosen(self.trainer, checkpoint_path)
-            if chosen != checkpoint_path:  # this trainer has written it: it may hold more
-                checkpoint_path, weights_only = chosen, weights_only or False
-        except Exception as error:
-            say(f"Lightning begins as the script says: {error!r}")
-        return method(self, checkpoint_path, weights_only)
-
-    return resume_start
+    try:
+        chosen = _chosen(connector.trainer, checkpoint_path)
+        if chosen != checkpoint_path:  # this trainer has written it: it may hold more
+            checkpoint_path, weights_only = chosen, weights_only or False
+    except Exception as error:
+        say(f"Lightning begins as the script says: {error!r}")
+    return method(connector, checkpoint_path, weights_only)
 
 
 def _chosen(trainer: Any, given: Any) -> Any:
@@ -124,44 +116,34 @@ def _candidates(trainer: Any) -> Iterator[Path]:
             yield from Path(callback.dirpath).glob("*.ckpt")
 
 
-def _save(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def save_checkpoint(self: Any, filepath: Any, weights_only: Any = None, *more: Any) -> Any:
-        done = method(self, filepath, weights_only, *more)
-        is_ours = not weights_only and _IN_PROCESS not in sys.modules
-        if is_ours and self.global_rank == 0:
-            guarded(lambda: marks.mark(Path(filepath), self.world_size), "a checkpoint")
-        return done
-
-    return save_checkpoint
+def _save(
+    method: Callable[..., Any], trainer: Any, filepath: Any, weights_only: Any = None, *more: Any
+) -> Any:
+    done = method(trainer, filepath, weights_only, *more)
+    is_ours = not weights_only and _IN_PROCESS not in sys.modules
+    if is_ours and trainer.global_rank == 0:
+        guarded(lambda: marks.mark(Path(filepath), trainer.world_size), "a checkpoint")
+    return done
 
 
-def _restore(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def restore_lr_schedulers(self: Any) -> Any:
-        for config in self.trainer.lr_scheduler_configs:
-            fresh = {k: v for k, v in vars(config.scheduler).items() if k not in _PROGRESS}
-            setattr(config, _FRESH, fresh)
-        return method(self)
-
-    return restore_lr_schedulers
+def _restore(method: Callable[..., Any], connector: Any) -> Any:
+    for config in connector.trainer.lr_scheduler_configs:
+        fresh = {k: v for k, v in vars(config.scheduler).items() if k not in _PROGRESS}
+        setattr(config, _FRESH, fresh)
+    return method(connector)
 
 
-def _reset(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def reset(self: Any) -> Any:
-        ranks = getattr(self.trainer, _RANKS, None)
-        if ranks is None:
-            return method(self)
-        setattr(self.trainer, _RANKS, None)
-        guarded(lambda: _go_on(self, ranks), "Lightning's place in the data")
-        at_an_end = self.epoch_loop.batch_progress.is_last_batch
-        done = method(self)
-        if at_an_end:  # else the next epoch is not counted, and trained once more after a change
-            self.reset_restart_stage()
-        return done
-
-    return reset
+def _reset(method: Callable[..., Any], loop: Any) -> Any:
+    ranks = getattr(loop.trainer, _RANKS, None)
+    if ranks is None:
+        return method(loop)
+    setattr(loop.trainer, _RANKS, None)
+    guarded(lambda: _go_on(loop, ranks), "Lightning's place in the data")
+    at_an_end = loop.epoch_loop.batch_progress.is_last_batch
+    done = method(loop)
+    if at_an_end:  # else the next epoch is not counted, and trained once more after a change
+        loop.reset_restart_stage()
+    return done
 
 
 def batches_now(trained: int, ranks_then: int, ranks: int, in_epoch: int, accumulated: int) -> int:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import partial
 from inspect import getclosurevars
 from types import FunctionType, ModuleType
 from typing import Any
 
 from bftrainer_slurm.elastic import resuming
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming.schedulers import can_move, move
 
@@ -37,38 +38,30 @@ def change(module: ModuleType) -> None:
         AttributeError: this version's are others.
     """
     for kind in (module.LRScheduler, module.LambdaLR):
-        kind.state_dict = _state(kind.state_dict)
-        kind.load_state_dict = _load(kind.load_state_dict)
+        around(kind, "state_dict", _state)
+        around(kind, "load_state_dict", _load)
 
 
-def _state(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def state_dict(self: Any) -> Any:
-        state = {name: value for name, value in method(self).items() if name != _NOTE}
-        # The state of one that has not begun may be a pattern to load another one into.
-        if self.last_epoch > 0 and _IN_PROCESS not in sys.modules:
-            resuming.guarded(lambda: state.update({_NOTE: _note(self)}), "a rate")
-        return state
-
-    return state_dict
+def _state(method: Callable[..., Any], scheduler: Any) -> Any:
+    state = {name: value for name, value in method(scheduler).items() if name != _NOTE}
+    # The state of one that has not begun may be a pattern to load another one into.
+    if scheduler.last_epoch > 0 and _IN_PROCESS not in sys.modules:
+        resuming.guarded(lambda: state.update({_NOTE: _note(scheduler)}), "a rate")
+    return state
 
 
-def _load(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def load_state_dict(self: Any, state_dict: Any) -> Any:
-        caller = sys._getframe(1).f_globals.get("__name__", "")
-        note = state_dict.get(_NOTE)
-        state = {name: value for name, value in state_dict.items() if name != _NOTE}
-        if not note or caller == _WHOLE or caller.split(".")[0] in _OWN_WAY:
-            return method(self, state)
-        fresh: dict[str, float] = {}
-        resuming.guarded(lambda: fresh.update(_given(self)), "a rate")
-        as_given = {name: value for name, value in vars(self).items() if name not in _PROGRESS}
-        loaded = method(self, state)
-        resuming.guarded(lambda: _place(self, note, fresh, as_given), "a rate")
-        return loaded
-
-    return load_state_dict
+def _load(method: Callable[..., Any], scheduler: Any, state_dict: Any) -> Any:
+    caller = sys._getframe(2).f_globals.get("__name__", "")  # ``around`` is between
+    note = state_dict.get(_NOTE)
+    state = {name: value for name, value in state_dict.items() if name != _NOTE}
+    if not note or caller == _WHOLE or caller.split(".")[0] in _OWN_WAY:
+        return method(scheduler, state)
+    fresh: dict[str, float] = {}
+    resuming.guarded(lambda: fresh.update(_given(scheduler)), "a rate")
+    as_given = {name: value for name, value in vars(scheduler).items() if name not in _PROGRESS}
+    loaded = method(scheduler, state)
+    resuming.guarded(lambda: _place(scheduler, note, fresh, as_given), "a rate")
+    return loaded
 
 
 def _note(scheduler: Any) -> dict[str, Any]:

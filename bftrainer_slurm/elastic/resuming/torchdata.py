@@ -8,10 +8,10 @@ with a state of their own, are left alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
 from types import ModuleType
 from typing import Any
 
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import helps
 
@@ -29,32 +29,23 @@ def change(module: ModuleType) -> None:
     Raises:
         AttributeError: this version's loader is another one.
     """
-    loader = module.StatefulDataLoader
-    loader.state_dict = _state(loader.state_dict)
-    loader.load_state_dict = _load(loader.load_state_dict)
+    around(module.StatefulDataLoader, "state_dict", _state)
+    around(module.StatefulDataLoader, "load_state_dict", _load)
 
 
-def _state(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def state_dict(self: Any) -> Any:
-        # The state of a loader that has not begun may be a pattern to load another one into.
-        begun = self._iterator is not None or self.next_iter_state is not None
-        state, ranks = method(self), getattr(self.sampler, "num_replicas", None)
-        return {**state, _RANKS: ranks} if begun and ranks else state
-
-    return state_dict
+def _state(method: Callable[..., Any], loader: Any) -> Any:
+    # The state of a loader that has not begun may be a pattern to load another one into.
+    begun = loader._iterator is not None or loader.next_iter_state is not None
+    state, ranks = method(loader), getattr(loader.sampler, "num_replicas", None)
+    return {**state, _RANKS: ranks} if begun and ranks else state
 
 
-def _load(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def load_state_dict(self: Any, state_dict: Any) -> Any:
-        try:
-            state_dict = _placed(self, state_dict)
-        except Exception as error:
-            say(f"torchdata's loader counts batches, not samples: {error!r}")
-        return method(self, state_dict)
-
-    return load_state_dict
+def _load(method: Callable[..., Any], loader: Any, state_dict: Any) -> Any:
+    try:
+        state_dict = _placed(loader, state_dict)
+    except Exception as error:
+        say(f"torchdata's loader counts batches, not samples: {error!r}")
+    return method(loader, state_dict)
 
 
 def _placed(loader: Any, state: Any) -> Any:

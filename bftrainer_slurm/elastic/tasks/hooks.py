@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from functools import wraps
 from inspect import signature
 from typing import Any, NoReturn
 
@@ -130,16 +129,11 @@ def _at_first_group(begin: Callable[[Mapping[str, Any]], object]) -> None:
 
     One with a store of its own is left alone.
     """
-    import torch.distributed as dist
 
-    init = dist.init_process_group
-    arguments = signature(init)
-
-    @wraps(init)
-    def init_after(*given: Any, **named: Any) -> None:
-        bound = arguments.bind(*given, **named).arguments
+    def init_after(init: Callable[..., None], *given: Any, **named: Any) -> None:
+        bound = signature(init).bind(*given, **named).arguments
         if bound.get("store") is None:
             begin(bound)
         init(*given, **named)
 
-    worker.replace(init_after)
+    worker.around_init(init_after)

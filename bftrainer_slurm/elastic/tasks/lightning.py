@@ -7,13 +7,14 @@ torchrun, and end the script where it does not fit. With other versions nothing 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from functools import partial, wraps
+from functools import partial
 from inspect import signature
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.imported import when_imported
 
 _CONNECTORS = {
@@ -64,17 +65,11 @@ def before_connectors(do: Before) -> None:
 
 
 def _wrap(module: ModuleType, do: Before) -> None:
-    connector = getattr(module, _CONNECTORS[module.__name__], None)
-    if connector is None:
-        return
-    init = connector.__init__
-    parameters = signature(init)
-
-    @wraps(init)
-    def init_after(*given: Any, **named: Any) -> None:
-        bound = parameters.bind(*given, **named)
+    def init_after(init: Callable[..., None], *given: Any, **named: Any) -> None:
+        bound = signature(init).bind(*given, **named)
         bound.apply_defaults()
         do(bound.arguments)
         init(*bound.args, **bound.kwargs)
 
-    connector.__init__ = init_after
+    if (connector := getattr(module, _CONNECTORS[module.__name__], None)) is not None:
+        around(connector, "__init__", init_after)

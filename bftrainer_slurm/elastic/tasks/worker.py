@@ -9,12 +9,12 @@ import os
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
-from functools import wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.elastic import beginning, resuming
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.tasks import lightning
 from bftrainer_slurm.elastic.tasks.command import LOCAL_RANK
 from bftrainer_slurm.elastic.tasks.seats import VARIABLE
@@ -61,12 +61,12 @@ def prepare_elsewhere(environment: MutableMapping[str, str]) -> None:
     count()
 
 
-def replace(init: Callable[..., None]) -> None:
-    """Let scripts call this ``init_process_group``."""
+def around_init(ours: Callable[..., None]) -> None:
+    """Let scripts call this around ``init_process_group``."""
     import torch.distributed as dist
 
-    dist.init_process_group = init
-    dist.distributed_c10d.init_process_group = init
+    around(dist, "init_process_group", ours)
+    dist.distributed_c10d.init_process_group = dist.init_process_group
 
 
 def _as_srun(environment: MutableMapping[str, str]) -> dict[str, str]:
@@ -92,19 +92,14 @@ def _as_srun(environment: MutableMapping[str, str]) -> dict[str, str]:
 
 def _meet_by_environment(environment: MutableMapping[str, str]) -> None:
     """Have ``init_process_group`` meet at torchrun's place, whatever the script has found out."""
-    import torch.distributed as dist
-
-    init = dist.init_process_group
-    arguments = signature(init)
     meeting = {name: environment[name] for name in _MEETING}
 
-    @wraps(init)
-    def init_here(*given: Any, **named: Any) -> None:
-        bound = arguments.bind(*given, **named)
+    def init_here(init: Callable[..., None], *given: Any, **named: Any) -> None:
+        bound = signature(init).bind(*given, **named)
         if bound.arguments.get("store") is None:
             environment.update(meeting)
             for name in ("init_method", "rank", "world_size"):
                 bound.arguments.pop(name, None)
         init(*bound.args, **bound.kwargs)
 
-    replace(init_here)
+    around_init(init_here)
