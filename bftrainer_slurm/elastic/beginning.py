@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +22,9 @@ from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
 
 if TYPE_CHECKING:
-    from bftrainer_slurm.elastic.steps import Memory
+    from bftrainer_slurm.elastic.memory import Memory
 
+_CLOCKS_S = 1.0  # by so much a file server's clock may be behind
 _OFTEN = 2  # the first time there may have been no checkpoint yet
 _LINE = (
     "the script has begun at step 0 again after each of two changes of nodes: what it "
@@ -59,28 +61,32 @@ def watch() -> None:
 def look(memory: Memory, trained_before: bool, ranks: int) -> None:
     """Look at a process's first optimizer step, whether it has gone on; rank 0 says it."""
     _stop()
-    goes_on = _loaded_optimizer or _newest_file_s >= memory.trains_since_s()
-    before = memory.train_on(ranks)
+    goes_on = _loaded_optimizer or _newest_file_s >= _trains_since_s(memory)
+    before, memory.past.ranks = int(memory.past.ranks), ranks
     if goes_on:
         memory.goes_on()
     other_ranks = goes_on and before not in (0, ranks) and not resuming.counts_samples()
-    if other_ranks:
-        memory.goes_on_with_other_ranks()
+    memory.past.other_ranks = memory.past.other_ranks or other_ranks
     began_again = trained_before and not goes_on and memory.begins_from_start() == _OFTEN
     if os.environ.get("RANK", "0") != "0":
-        if goes_on and before != ranks and (before or not memory.is_first):
-            memory.tell_of_ranks()  # rank 0 does, and this node may be rank 0 later
+        # Before the first generation nobody can have told.
+        if goes_on and before != ranks and (before or memory.past.generation > 1):
+            memory.past.told_of_ranks = True  # rank 0 does, and this node may be rank 0 later
         return
     if began_again:
         say(_LINE)
-    elif other_ranks:
-        _tell_of_ranks(memory, ranks, before)
-
-
-def _tell_of_ranks(memory: Memory, ranks: int, before: int) -> None:
-    if memory.tell_of_ranks():
+    elif other_ranks and not memory.past.told_of_ranks:
+        memory.past.told_of_ranks = True
         rate = ("", "") if resuming.rate_follows_samples() else _AND_RATE
         say(_OTHER_RANKS.format(ranks, before, *rate))
+
+
+def _trains_since_s(memory: Memory) -> float:
+    """Return since when (time.time()) files can be checkpoints: the first step here, if any."""
+    since_s = memory.past.trains_since_s
+    if not since_s:
+        memory.past.trains_since_s = time.time() - _CLOCKS_S
+    return since_s or memory.made_s
 
 
 def _load_optimizer(method: Callable[..., Any], *given: Any, **named: Any) -> Any:

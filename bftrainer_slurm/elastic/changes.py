@@ -7,14 +7,13 @@ speed before and after.
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.elastic.listeners import NodesChanged
-from bftrainer_slurm.elastic.steps import StepCounts
+from bftrainer_slurm.elastic.log import say
+from bftrainer_slurm.elastic.memory import StepCounts
 from bftrainer_slurm.words import counted
 
 SETTLED_S = 10.0  # training goes on for so long before its speed is reported
@@ -37,12 +36,6 @@ class Speed:
         if self.samples_per_s is not None:
             return f"{self.samples_per_s:,.0f} samples/s"
         return "" if self.steps_per_s is None else f"{self.steps_per_s:,.3g} steps/s"
-
-
-def say(text: str) -> None:
-    """Write a line to the job's log at once: this process may have no time left."""
-    sys.stderr.flush()
-    os.write(2, f"bftrainer: {text}\n".encode())
 
 
 def given_back(node: str, planned: bool | None) -> str:

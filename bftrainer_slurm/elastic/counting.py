@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from bftrainer_slurm.elastic import steps
-from bftrainer_slurm.elastic.rendezvous.batches import tell_of_batches
+from bftrainer_slurm.elastic.torch_private import watch_batches
 
 
 def count() -> None:
@@ -16,3 +21,26 @@ def count() -> None:
 
 def _count(optimizer: object, args: object, kwargs: object) -> None:
     steps.of_this_process().by_optimizer(optimizer)
+
+
+def tell_of_batches(tell: Callable[[int], None]) -> None:
+    """Call ``tell`` with the number of samples in each batch, while gradients are enabled.
+
+    So validation does not count. It does nothing if this torch offers no way to do it.
+    """
+
+    def watch(batch: Any) -> None:
+        if torch.is_grad_enabled():
+            tell(samples_in(batch))
+
+    watch_batches(watch)
+
+
+def samples_in(batch: Any) -> int:
+    """Return how many samples a batch has: the length of its first tensor; 0 if there is none."""
+    if isinstance(batch, Tensor):
+        return len(batch) if batch.dim() else 0
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    if isinstance(parts, str | bytes) or not hasattr(parts, "__iter__"):
+        return 0
+    return next((found for part in parts if (found := samples_in(part))), 0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bftrainer_slurm.elastic.log import say
 
 if TYPE_CHECKING:
-    from bftrainer_slurm.elastic.steps import Memory
+    from bftrainer_slurm.elastic.memory import Memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 # Of a node where nothing of the user's runs: it tells nobody how the script fares.
@@ -9,5 +10,6 @@ WAITS = "the script runs on another node; this one waits for a step that trains"
 
 
 def say(text: str) -> None:
-    """Write one line into the job's log, so that a user sees who speaks."""
-    print(f"bftrainer: {text}", file=sys.stderr, flush=True)
+    """Write one line at once, so that a user sees who speaks: we may have no time left."""
+    sys.stderr.flush()
+    os.write(2, f"bftrainer: {text}\n".encode(errors="backslashreplace"))

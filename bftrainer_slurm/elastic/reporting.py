@@ -1,20 +1,19 @@
 """Reports of progress to the keeper: what the progress memory says, once a second.
 
 Under our rendezvous torchrun's agent reports. Under stock c10d the training process itself does,
-and also where it trains in process (``Pace``).
+and also where it trains in process (``inprocess.training``).
 """
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bftrainer_slurm.elastic.changes import ChangeLog
+from bftrainer_slurm.elastic.memory import Memory, StepCounts
 from bftrainer_slurm.elastic.place import read_identity
-from bftrainer_slurm.elastic.steps import Memory, StepCounts
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Role
@@ -68,47 +67,6 @@ class Reporting:
         if self._changes is not None:
             self._changes.trained(now)
         self._membership.progress(**measures(era, now))
-
-
-class Pace:
-    """Measures one process's training, step by step."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._first_s = self._last_s = 0.0  # first step of this generation, last of all; 0: none
-        self._reported_s = -math.inf
-        self._lost = self._lost_samples = 0
-
-    def stepped(self) -> None:
-        """A step was committed."""
-        self._last_s = self._clock()
-        self._first_s = self._first_s or self._last_s
-
-    def changed(self) -> None:
-        """The world has changed since the last step."""
-        self._first_s = 0.0
-
-    def lost(self, steps: int, samples: int) -> None:
-        """So much has been trained, and has to be trained again."""
-        self._lost += steps
-        self._lost_samples += samples
-
-    def counts(self, steps: int, samples: int) -> StepCounts:
-        """Return how far the training has come by now, and when in this generation."""
-        return StepCounts(
-            *(steps, samples, self._first_s, self._last_s),
-            in_process=True,
-            lost=self._lost,
-            lost_samples=self._lost_samples,
-        )
-
-    def is_due(self) -> bool:
-        """Return whether to report; not more often than once a second."""
-        now_s = self._clock()
-        if now_s - self._reported_s < INTERVAL_S:
-            return False
-        self._reported_s = now_s
-        return True
 
 
 def measures(era: Era, now: StepCounts) -> dict[str, float]:

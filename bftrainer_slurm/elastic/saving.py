@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
+from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.processes import DataWorkerStart
 from bftrainer_slurm.elastic.signals import Sigterm
-from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 
 LONGEST_SAVE_S = 30.0  # a script that has not saved by then is ended
 _NO_GROUP = (
@@ -41,7 +41,7 @@ class Asking:
         if why in _PLANNED and self._memory.saving:
             if self._asked_s is None:
                 self._asked_s = self._clock()
-                self._memory.ask()
+                self._memory.present.asked = True
             return self._clock() - self._asked_s >= LONGEST_SAVE_S
         return True
 
@@ -68,13 +68,13 @@ class Saver:
         if self._sigterm.watch():
             self._data_workers = DataWorkerStart()
             os.register_at_fork(after_in_child=self._begin_data_worker)
-        memory.will_save(local_world)
+        memory.present.savers = local_world
 
     def must_save(self) -> bool:
         """Return whether any rank was asked; the answer is the same on all."""
         import torch.distributed as dist
 
-        self._flag[0] = self._sigterm.came or self._memory.asked
+        self._flag[0] = self._sigterm.came or self._memory.present.asked
         if self._together:
             dist.all_reduce(self._flag, dist.ReduceOp.MAX, group=self._group)
         return bool(self._flag)
@@ -87,7 +87,7 @@ class Saver:
         """
         if self._together and not self._sigterm.came:
             self._await_others()
-        self._memory.has_saved(self._local_rank)
+        self._memory.saved[self._local_rank] = True
         self._sigterm.end(signal.SIG_DFL)
 
     def _await_others(self) -> None:
@@ -109,7 +109,7 @@ class Saver:
 
     def _heed(self) -> None:
         """End at the agent's signal, as the main thread may wait for a peer that is gone."""
-        if self._memory.ending:
+        if self._memory.present.ending:
             os._exit(128 + signal.SIGTERM)
 
 

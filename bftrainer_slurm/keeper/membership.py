@@ -96,6 +96,10 @@ class Membership(Conversation):
         self.connected = False
         # What is known, guarded by _state. `change` is also read without it.
         self.change: Change | None = None  # announced since the last generation
+        # Only the conversation's thread writes these, in the keeper's order: so the end of a
+        # generation is known, however soon it follows.
+        self.why = ""  # the last generation that ended did so, in the keeper's word
+        self.over = threading.Event()  # the present generation has ended
         self._given: Generation | None = None  # not returned yet
         self._over: MembershipError | None = None  # why no generation will ever come
         self._dropped = False
@@ -277,9 +281,10 @@ class Membership(Conversation):
     def _learn(self, message: FromKeeper) -> Notice | None:
         match message:
             case Change():
-                self.change = message
+                self._end_generation(message)
             case Generation():
                 self.change = None
+                self.over.clear()
                 self._standing.pop(Ready, None)
                 self._given = message
                 self._held = Held(message.number, message.rank, message.world, message.alone)
@@ -294,7 +299,11 @@ class Membership(Conversation):
                 if self._waits:
                     return None  # it waits at a boundary, and joins again by itself
                 self._dropped = True
-                self.change = Change(0, planned=False, why=why)
+                self._end_generation(Change(0, planned=False, why=why), "loss")
             case _:
                 return None
         return message if isinstance(message, Notice) else None
+
+    def _end_generation(self, change: Change, why: str = "") -> None:
+        self.change, self.why = change, why or change.why
+        self.over.set()

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset, dataloader
 
-from bftrainer_slurm.elastic.rendezvous import batches
-from bftrainer_slurm.elastic.rendezvous.batches import samples_in
-from bftrainer_slurm.elastic.steps import Memory, Steps
+from bftrainer_slurm.elastic import counting
+from bftrainer_slurm.elastic.counting import samples_in
+from bftrainer_slurm.elastic.memory import Memory
+from bftrainer_slurm.elastic.steps import Steps
 
 X = torch.zeros(8, 3)
 
@@ -20,7 +21,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     iterator = dataloader._BaseDataLoaderIter
     monkeypatch.setattr(iterator, "__next__", iterator.__next__)
     found: list[int] = []
-    batches.tell_of_batches(found.append)
+    counting.tell_of_batches(found.append)
     yield found
 
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.elastic.changes import ChangeLog, before_torchruns_word, given_back
-from bftrainer_slurm.elastic.reporting import Pace
-from bftrainer_slurm.elastic.steps import StepCounts
+from bftrainer_slurm.elastic.memory import StepCounts
 
 N1, N2, N3 = (1, "n1"), (2, "n2"), (3, "n3")
 NOTHING = StepCounts(0, None, 0.0, 0.0, in_process=False)
@@ -156,15 +155,7 @@ def test_it_is_said_before_torchrun_says_that_it_was_signalled() -> None:
 
 
 def test_a_process_that_trains_on_knows_when_its_generation_began_to_train() -> None:
-    times_s = iter([5.0, 6.0, 9.0, 10.0])
-    pace = Pace(lambda: next(times_s))
-    pace.changed()
-    pace.stepped()
-    pace.stepped()
-    assert pace.counts(2, 64) == StepCounts(2, 64, 5.0, 6.0, True, lost=0, lost_samples=0)
-    pace.changed()
-    pace.lost(1, 32)
-    assert (pace.counts(2, 64).lost, pace.counts(2, 64).lost_samples) == (1, 32)
-    assert pace.counts(2, 64).first_s == 0.0
-    pace.stepped()
-    assert pace.counts(3, 96).first_s == 9.0
+    begun = StepCounts(2, 64, 0.0, 0.0, in_process=True, lost=0, lost_samples=0)
+    trained = begun.stepped(5.0).stepped(6.0)
+    assert trained == StepCounts(2, 64, 5.0, 6.0, True, lost=0, lost_samples=0)
+    assert replace(trained, first_s=0.0).stepped(9.0).first_s == 9.0

@@ -75,14 +75,14 @@ def test_one_that_is_being_written_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_damaged_one_gives_way_to_the_one_before(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     checkpoints = saved(tmp_path, 1, 2)
     (tmp_path / "step-2-of-1" / ".metadata").write_bytes(b"torn")
     found = checkpoints.newest()
     assert found is not None
     assert found["cursor"] == {"step": 1}
-    assert "cannot read" in capsys.readouterr().err
+    assert "cannot read" in capfd.readouterr().err
 
 
 def test_if_none_can_be_read_training_does_not_begin_anew(tmp_path: Path) -> None:
@@ -113,14 +113,14 @@ def test_a_step_that_another_rank_0_has_written_is_left_as_it_is(tmp_path: Path)
 
 
 def test_what_goes_wrong_while_writing_ends_no_training(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     checkpoints = saved(tmp_path, 1)
     in_the_way = tmp_path / f".step-2-of-1.{os.uname().nodename}.{os.getpid()}"
     in_the_way.touch()
     checkpoints.save(Version(1, 2), state(2))
     checkpoints.wait()
-    assert "no checkpoint of step 2" in capsys.readouterr().err
+    assert "no checkpoint of step 2" in capfd.readouterr().err
     in_the_way.unlink()
     checkpoints.save(Version(1, 3), state(3))
     checkpoints.wait()
@@ -128,7 +128,7 @@ def test_what_goes_wrong_while_writing_ends_no_training(
 
 
 def test_a_process_that_gets_no_thread_trains_on_without_the_checkpoint(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -137,18 +137,18 @@ def test_a_process_that_gets_no_thread_trains_on_without_the_checkpoint(
     with monkeypatch.context() as without:
         without.setattr(Thread, "start", fail)
         checkpoints.save(Version(1, 2), state(2))
-    assert "no checkpoint of step 2: can't start new thread" in capsys.readouterr().err
+    assert "no checkpoint of step 2: can't start new thread" in capfd.readouterr().err
     checkpoints.save(Version(1, 3), state(3))
     checkpoints.wait()
     assert (tmp_path / "step-3-of-1").exists()
 
 
 def test_a_folder_that_cannot_be_made_ends_no_training(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
     saved(tmp_path / "file" / "folder", 1)
-    assert "no checkpoint of step 1" in capsys.readouterr().err
+    assert "no checkpoint of step 1" in capfd.readouterr().err
 
 
 def test_the_next_is_due_after_a_while_and_not_while_one_is_written(tmp_path: Path) -> None:

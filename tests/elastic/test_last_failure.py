@@ -10,8 +10,16 @@ pytestmark = pytest.mark.torch
 
 pytest.importorskip("torch")
 
-from bftrainer_slurm.elastic.rendezvous.last_failure import Ending  # noqa: E402
-from bftrainer_slurm.keeper.messages import Change, Dropped, Generation  # noqa: E402
+from bftrainer_slurm.elastic.rendezvous.last_failure import cause_of  # noqa: E402
+from bftrainer_slurm.keeper.credentials import prover_from  # noqa: E402
+from bftrainer_slurm.keeper.membership import Membership  # noqa: E402
+from bftrainer_slurm.keeper.messages import (  # noqa: E402
+    Change,
+    Dropped,
+    Generation,
+    Identity,
+    Role,
+)
 
 GENERATION = Generation(1, 0, 2, False, None, ())
 LOSS = Change(1, planned=False, why="loss")
@@ -20,37 +28,37 @@ PEERS = "RuntimeError: [gloo/transport/tcp/pair.cc] Connection closed by peer [1
 
 
 @pytest.fixture
-def ending() -> Ending:
-    made = Ending()
-    made.hear(GENERATION)
+def member() -> Membership:
+    made = Membership("127.0.0.1:1", Identity(7, 0, "n1", Role.AGENT), prover_from({}))
+    made._on_message(GENERATION)
     return made
 
 
 def test_a_loss_that_is_told_at_once_after_the_generation_is_not_the_scripts_failure(
-    ending: Ending,
+    member: Membership,
 ) -> None:
-    ending.hear(LOSS)
-    assert ending.cause(OWN) == ("change", "")
-    assert ending.why == "loss"
+    member._on_message(LOSS)
+    assert cause_of(OWN, member.over) == ("change", "")
+    assert member.why == "loss"
 
 
-def test_who_was_declared_lost_has_not_failed(ending: Ending) -> None:
-    ending.hear(Dropped("it has fallen silent"))
-    assert ending.cause(OWN) == ("change", "")
-    assert ending.why == "loss"
+def test_who_was_declared_lost_has_not_failed(member: Membership) -> None:
+    member._on_message(Dropped("it has fallen silent"))
+    assert cause_of(OWN, member.over) == ("change", "")
+    assert member.why == "loss"
 
 
-def test_a_failure_that_nobody_else_caused_is_the_scripts(ending: Ending) -> None:
-    assert ending.cause(OWN) == ("failed", OWN)
-    assert ending.cause(PEERS) == ("failed", PEERS)
+def test_a_failure_that_nobody_else_caused_is_the_scripts(member: Membership) -> None:
+    assert cause_of(OWN, member.over) == ("failed", OWN)
+    assert cause_of(PEERS, member.over) == ("failed", PEERS)
 
 
-def test_a_failure_that_looks_like_a_peers_waits_for_the_keepers_word(ending: Ending) -> None:
-    threading.Timer(0.1, ending.hear, (LOSS,)).start()
-    assert ending.cause(PEERS) == ("change", "")
+def test_a_failure_that_looks_like_a_peers_waits_for_the_keepers_word(member: Membership) -> None:
+    threading.Timer(0.1, member._on_message, (LOSS,)).start()
+    assert cause_of(PEERS, member.over) == ("change", "")
 
 
-def test_a_change_explains_no_failure_of_the_next_generation(ending: Ending) -> None:
-    ending.hear(LOSS)
-    ending.hear(GENERATION)
-    assert ending.cause(OWN) == ("failed", OWN)
+def test_a_change_explains_no_failure_of_the_next_generation(member: Membership) -> None:
+    member._on_message(LOSS)
+    member._on_message(GENERATION)
+    assert cause_of(OWN, member.over) == ("failed", OWN)

@@ -9,7 +9,8 @@ import pytest
 from bftrainer_slurm.elastic import listeners
 from bftrainer_slurm.elastic.changes import ChangeLog
 from bftrainer_slurm.elastic.listeners import NodesChanged, Teller
-from bftrainer_slurm.elastic.steps import Memory, StepCounts, Steps
+from bftrainer_slurm.elastic.memory import Memory, StepCounts
+from bftrainer_slurm.elastic.steps import Steps
 
 N1, N2 = (1, "n1"), (2, "n2")
 CHANGE = NodesChanged(("n1",), ("n1", "n2"), "join", 0.4, 10.0, 19.0, None, 600.0)
@@ -67,7 +68,7 @@ def test_what_is_told_while_no_process_trains_is_heard_by_the_next_one(
 
 
 def test_a_function_that_raises_is_named_and_disturbs_nobody(
-    heard: list[NodesChanged], capsys: pytest.CaptureFixture[str]
+    heard: list[NodesChanged], capfd: pytest.CaptureFixture[str]
 ) -> None:
     def faulty(change: NodesChanged) -> None:
         raise ValueError("no network")
@@ -76,7 +77,7 @@ def test_a_function_that_raises_is_named_and_disturbs_nobody(
     listeners.on_change(heard.append)
     listeners.tell(CHANGE)
     assert heard == [CHANGE, CHANGE]
-    assert "on_change" in (said := capsys.readouterr().err)
+    assert "on_change" in (said := capfd.readouterr().err)
     assert "no network" in said
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.elastic import torch_private
-from bftrainer_slurm.elastic.steps import KEPT, Memory
+from bftrainer_slurm.elastic.memory import KEPT, Memory
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from scripts.labcluster.c10d import C10dStore

@@ -65,7 +65,7 @@ def test_who_opts_out_gets_stock_workers(own: dict[str, str]) -> None:
 
 
 def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from torch.distributed.elastic.rendezvous import RendezvousParameters
 
@@ -73,7 +73,7 @@ def test_a_torch_that_ours_cannot_work_with_ends_with_a_line_that_says_what_to_i
     with pytest.raises(SystemExit) as end:
         handler()(RendezvousParameters("bftrainer", "", "run", 1, 4))
     assert end.value.code == 2
-    said = capsys.readouterr().err
+    said = capfd.readouterr().err
     assert said.startswith("bftrainer: torchrun's Python cannot load the rendezvous, install torch")
     assert said.count("\n") == 1
 

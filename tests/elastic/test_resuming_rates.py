@@ -102,7 +102,7 @@ def _left(scheduler: Any, state: dict[str, Any]) -> bool:
 
 
 def test_a_scheduler_whose_horizon_does_not_follow_the_ranks_is_left(
-    on: Callable[[int], int], capsys: pytest.CaptureFixture[str]
+    on: Callable[[int], int], capfd: pytest.CaptureFixture[str]
 ) -> None:
     on(3)
     for how in (lambda one, _: lr_scheduler.StepLR(one, 10), lambda one, _: _cosine(one, 200)):
@@ -112,7 +112,7 @@ def test_a_scheduler_whose_horizon_does_not_follow_the_ranks_is_left(
         on(1)
         assert _left(made(how, 0), state)
         on(3)
-    assert capsys.readouterr().err == ""
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_what_a_script_gives_shows_whether_it_follows_the_ranks(
 
 
 def test_who_cannot_be_moved_is_told(
-    on: Callable[[int], int], capsys: pytest.CaptureFixture[str]
+    on: Callable[[int], int], capfd: pytest.CaptureFixture[str]
 ) -> None:
     on(1)
 
@@ -148,7 +148,7 @@ def test_who_cannot_be_moved_is_told(
     state = before.state_dict()
     on(3)
     assert _left(made(how, 40), state)
-    said = capsys.readouterr().err
+    said = capfd.readouterr().err
     assert "CosineAnnealingWarmRestarts counts steps of 1 ranks" in said
 
 

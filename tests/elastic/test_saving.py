@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.elastic import saving
+from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.saving import LONGEST_SAVE_S, Asking
-from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import ARRAY, Agents, Step, steps_in
@@ -38,7 +38,7 @@ def memory() -> Memory:
 @pytest.mark.parametrize("why", ["join", "leave", "loss", "failure"])
 def test_a_script_that_does_not_save_when_told_is_ended_at_once(memory: Memory, why: str) -> None:
     assert Asking(memory).is_over(why)
-    assert not memory.asked
+    assert not memory.present.asked
 
 
 @pytest.mark.parametrize("why", ["join", "leave"])
@@ -46,26 +46,26 @@ def test_one_that_does_is_asked_and_ended_when_all_its_processes_have(
     memory: Memory, why: str
 ) -> None:
     asking = Asking(memory)
-    memory.will_save(2)
+    memory.present.savers = 2
     assert not asking.is_over(why)
-    assert memory.asked
-    memory.has_saved(0)
+    assert memory.present.asked
+    memory.saved[0] = True
     assert not asking.is_over(why)
-    memory.has_saved(1)
+    memory.saved[1] = True
     assert asking.is_over(why)
 
 
 @pytest.mark.parametrize("why", ["loss", "failure"])
 def test_it_is_not_asked_where_a_peer_is_gone_already(memory: Memory, why: str) -> None:
-    memory.will_save(1)
+    memory.present.savers = 1
     assert Asking(memory).is_over(why)
-    assert not memory.asked
+    assert not memory.present.asked
 
 
 def test_one_that_takes_too_long_is_ended(memory: Memory) -> None:
     clock = Clock()
     asking = Asking(memory, clock)
-    memory.will_save(1)
+    memory.present.savers = 1
     assert not asking.is_over("join")
     clock.now_s += LONGEST_SAVE_S
     assert asking.is_over("join")
@@ -73,14 +73,14 @@ def test_one_that_takes_too_long_is_ended(memory: Memory) -> None:
 
 def test_what_processes_before_were_asked_is_nothing_to_the_next_ones(memory: Memory) -> None:
     asking = Asking(memory)
-    memory.will_save(1)
+    memory.present.savers = 1
     assert not asking.is_over("join")
-    memory.has_saved(0)
-    memory.end()
+    memory.saved[0] = True
+    memory.present.ending = True
     asking.begin()
-    assert not memory.asked
-    assert not memory.ending
-    memory.will_save(1)
+    assert not memory.present.asked
+    assert not memory.present.ending
+    memory.present.savers = 1
     assert not asking.is_over("join")
 
 
@@ -105,7 +105,7 @@ def run(code: str, world: int, memory: Memory) -> subprocess.CompletedProcess[st
 def test_a_process_alone_needs_no_process_group(memory: Memory) -> None:
     assert run("print(elastic.must_save())", 1, memory).stdout == "False\n"
     assert memory.saving
-    memory.ask()
+    memory.present.asked = True
     assert run("print(elastic.must_save())", 1, memory).stdout == "True\n"
 
 

@@ -13,8 +13,9 @@ import torch
 
 from bftrainer_slurm.controller.observe.reports import read_report
 from bftrainer_slurm.elastic import beginning, resuming, steps
+from bftrainer_slurm.elastic.memory import VARIABLE, Memory, StepCounts
 from bftrainer_slurm.elastic.reporting import Era, measures
-from bftrainer_slurm.elastic.steps import VARIABLE, Memory, StepCounts, Steps
+from bftrainer_slurm.elastic.steps import Steps
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 
 pytestmark = pytest.mark.torch
@@ -212,11 +213,11 @@ def made_optimizer() -> torch.optim.Optimizer:
 
 @pytest.mark.usefixtures("watched")
 def test_a_script_that_begins_again_at_each_change_is_told_so_once(
-    memory: Memory, capsys: pytest.CaptureFixture[str]
+    memory: Memory, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for lives, told in ((1, 0), (2, 0), (3, 1), (4, 0)):
         train(memory, made_optimizer())
-        said = capsys.readouterr().err.count("has begun at step 0 again")
+        said = capfd.readouterr().err.count("has begun at step 0 again")
         assert said == told, f"life {lives}"
 
 
@@ -254,7 +255,7 @@ def test_the_controller_is_told_what_was_trained_since_a_checkpoint(
     kept_s = memory.read().kept_s
     time.sleep(0.05)
     assert unsaved_s() == pytest.approx(memory.read().last_s - kept_s)
-    memory.will_save(1)
+    memory.present.savers = 1
     assert unsaved_s() is None, "it saves when its agent asks"
 
 
@@ -288,7 +289,7 @@ def test_the_controller_believes_what_a_change_loses(
 @pytest.mark.usefixtures("watched")
 @pytest.mark.parametrize("how", ["optimizer", "file", "text"])
 def test_a_script_that_goes_on_is_told_nothing(
-    memory: Memory, capsys: pytest.CaptureFixture[str], tmp_path: Path, how: str
+    memory: Memory, capfd: pytest.CaptureFixture[str], tmp_path: Path, how: str
 ) -> None:
     optimizer = made_optimizer()
     if how == "optimizer":
@@ -303,12 +304,12 @@ def test_a_script_that_goes_on_is_told_nothing(
         torch.save({"step": 7}, tmp_path / "snapshot.pt")
         (tmp_path / "step").write_text("7")
     assert memory.read().from_start is None, "of the next process"
-    assert capsys.readouterr().err == ""
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("watched")
 def test_a_model_that_is_fine_tuned_is_no_checkpoint(
-    memory: Memory, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    memory: Memory, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     torch.save({"weights": 7}, tmp_path / "model.pt")
     os.utime(tmp_path / "model.pt", (memory.made_s - 60, memory.made_s - 60))
@@ -316,24 +317,24 @@ def test_a_model_that_is_fine_tuned_is_no_checkpoint(
         beginning.watch()
         torch.load(tmp_path / "model.pt")
         train(memory, made_optimizer())
-    assert "has begun at step 0 again" in capsys.readouterr().err
+    assert "has begun at step 0 again" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("watched")
 def test_what_python_writes_as_it_imports_is_no_checkpoint(
-    memory: Memory, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    memory: Memory, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for _ in range(3):
         beginning.watch()
         (tmp_path / "model.cpython-311.pyc").touch()
         (tmp_path / "model.cpython-311.pyc").read_bytes()
         train(memory, made_optimizer())
-    assert "has begun at step 0 again" in capsys.readouterr().err
+    assert "has begun at step 0 again" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("watched")
 def test_another_number_of_ranks_is_told_once_what_it_means(
-    memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    memory: Memory, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     optimizer = made_optimizer()
     train(memory, optimizer)
@@ -341,7 +342,7 @@ def test_another_number_of_ranks_is_told_once_what_it_means(
     for ranks, told in ((1, 0), (3, 1), (2, 0)):
         monkeypatch.setattr(steps, "_world", lambda ranks=ranks: ranks)
         train(memory, optimizer)
-        said = capsys.readouterr().err
+        said = capfd.readouterr().err
         assert said.count("3 ranks go on where 1 had trained") == told, f"{ranks} ranks"
 
 
@@ -349,7 +350,7 @@ def test_another_number_of_ranks_is_told_once_what_it_means(
 @pytest.mark.parametrize("helped", [True, False])
 def test_another_number_of_ranks_is_told_unless_ours_counts_samples(
     memory: Memory,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     helped: bool,
 ) -> None:
@@ -359,7 +360,7 @@ def test_another_number_of_ranks_is_told_unless_ours_counts_samples(
         monkeypatch.setattr(steps, "_world", lambda ranks=ranks: ranks)
         train(memory, optimizer)
         optimizer.load_state_dict(optimizer.state_dict())
-    told = capsys.readouterr().err.count("3 ranks go on where 2 had trained")
+    told = capfd.readouterr().err.count("3 ranks go on where 2 had trained")
     assert told == memory.read().other_ranks == (not helped)
 
 
@@ -367,7 +368,7 @@ def test_another_number_of_ranks_is_told_unless_ours_counts_samples(
 @pytest.mark.parametrize(("joins_in", "told"), [(1, 1), (2, 0)])
 def test_what_another_node_has_told_is_not_told_again(
     memory: Memory,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     joins_in: int,
     told: int,
@@ -375,11 +376,11 @@ def test_what_another_node_has_told_is_not_told_again(
     optimizer = made_optimizer()
     optimizer.load_state_dict(optimizer.state_dict())
     for generation, ranks, rank in ((joins_in, 3, "1"), (joins_in + 1, 2, "0")):
-        memory.enter(generation)
+        memory.past.generation = generation
         monkeypatch.setattr(steps, "_world", lambda ranks=ranks: ranks)
         monkeypatch.setenv("RANK", rank)
         train(memory, optimizer)
-    assert capsys.readouterr().err.count("2 ranks go on where 3 had trained") == told
+    assert capfd.readouterr().err.count("2 ranks go on where 3 had trained") == told
 
 
 def test_what_is_turned_off_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

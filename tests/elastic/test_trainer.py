@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.elastic.steps import Memory
+from bftrainer_slurm.elastic.memory import Memory
 from bftrainer_slurm.sizes import Sizes
 from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until

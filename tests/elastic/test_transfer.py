@@ -105,7 +105,7 @@ class Evil:
         return print, ("run",)
 
 
-def test_a_description_that_would_run_code_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_description_that_would_run_code_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     evil = io.BytesIO()
     torch.save({"shape": Evil(), "devices": []}, evil)
     description = torch.frombuffer(evil.getbuffer(), dtype=torch.uint8)
@@ -113,7 +113,7 @@ def test_a_description_that_would_run_code_is_refused(capsys: pytest.CaptureFixt
         unflatten(description, [])
     with pytest.raises(pickle.UnpicklingError):
         empty_tensors(description)
-    assert capsys.readouterr().out == ""
+    assert capfd.readouterr().out == ""
 
 
 def test_flatten_copies_no_tensor() -> None:

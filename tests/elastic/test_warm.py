@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.rendezvous import warm
-from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 
 pytestmark = pytest.mark.torch
 

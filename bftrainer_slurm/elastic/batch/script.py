@@ -20,7 +20,7 @@ from typing import NoReturn
 from bftrainer_slurm.elastic.batch.inherited import Inherited
 from bftrainer_slurm.elastic.batch.meeting import Meeting
 from bftrainer_slurm.elastic.batch.steps import RECLAIM_S, STEP, Steps, unpacked
-from bftrainer_slurm.elastic.log import WAITS
+from bftrainer_slurm.elastic.log import WAITS, say
 from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Step, Turn
 
 ASK_S = 10.0  # the keeper has so long to say that it knows what this is about
@@ -79,15 +79,15 @@ def _next(meeting: Meeting, done: Sequence[Step], failed: int) -> Turn:
         if turn is None:
             asked_s = 0.0 if through or not asked else now_s - asked
             if _is_in_vain(meeting, asked_s, now_s):
-                _say("the keeper does not say what runs elsewhere: the script runs here too")
+                say("the keeper does not say what runs elsewhere: the script runs here too")
                 return Turn("each", done=tuple(done))
         elif turn.do == "wait":
             if asked and not done:
-                _say(WAITS)
+                say(WAITS)
             asked = 0.0
         elif turn.do != "join" or turn.step not in through:
             if turn.do == "each":
-                _say("this script trains without srun: all of it runs on each node")
+                say("this script trains without srun: all of it runs on each node")
             return turn
 
 
@@ -131,7 +131,7 @@ def _join(element: Element, turn: Turn, done: list[Step]) -> int:
     words = step.words_here(element.environment)
     folder = step.folder if Path(step.folder).is_dir() else None
     meeting.say(Batch("steps", turn.step, True, turn.what, tuple(done)))
-    _say(f"this node takes part in step {turn.step} of the script that runs on {step.node}")
+    say(f"this node takes part in step {turn.step} of the script that runs on {step.node}")
     with _forwarded(_ENDING, lambda: None) as forward:
         child = _started(words, environment, folder, step.inherited)
         forward(child.pid)
@@ -202,7 +202,3 @@ def _end(code: int) -> NoReturn:
         os.kill(os.getpid(), -code)
         code = 128 - code
     os._exit(code)
-
-
-def _say(what: str) -> None:
-    os.write(2, f"bftrainer: {what}\n".encode())

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer_slurm.elastic.batch.inherited import Inherited, inherited_by
+from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.keeper.messages import MAX_STEPS, MAX_WHAT, Batch, Step
 
 MAX_STEP = 256 * 1024  # bytes of what starts a step: command line, folder, what the script has set
@@ -234,14 +235,14 @@ class Steps:
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
             except RuntimeError as error:  # the user has too many processes
                 connection.close()  # the srun goes on by itself
-                _complain(f"a step of this node is not passed on: {error}")
+                say(f"a step of this node is not passed on: {error}")
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
                 self._follow(connection)
             except (OSError, ValueError) as error:
-                _complain(f"a step of this node is not passed on: {error}")
+                say(f"a step of this node is not passed on: {error}")
 
     def _follow(self, connection: socket.socket) -> None:
         told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -257,7 +258,7 @@ class Steps:
                 self._running[number] = _Running(command, command.surely_trains(self._before))
                 self._tell()
         if done == command.mark:
-            _complain(f"step {number} is done, with exit code {code}: it does not run again")
+            say(f"step {number} is done, with exit code {code}: it does not run again")
             connection.sendall(b"exit %d\n" % code)
             return
         connection.sendall(b"go %d\n" % number)
@@ -275,7 +276,3 @@ class Steps:
             if ended.trains and code is not None:
                 self._done[number] = (code, ended.command.mark)
             self._tell()
-
-
-def _complain(why: str) -> None:
-    os.write(2, f"bftrainer: {why}\n".encode(errors="replace"))

@@ -202,16 +202,12 @@ class Communicator:
         """Sum each gradient by itself, once the last bucket is there."""
         future = collected.add(bucket)
         if bucket.is_last():
-            self.attempt(lambda: self._begin_sums(collected.gradients()))
+            self.attempt(lambda: list(map(self.sum, collected.gradients())))
             self._await_works()
             collected.give(good=not self.failed())
         return future
 
-    def _begin_sums(self, gradients: Sequence[Tensor]) -> None:
-        for one in gradients:
-            self.sum(one)
-
-    def attempt(self, send: Callable[[], None]) -> None:
+    def attempt(self, send: Callable[[], object]) -> None:
         """Run ``send``, which sends something to all; if it fails, the step fails at its commit."""
         if self.world > 1 and self._phases.usable():
             with contextlib.suppress(PeerLostError), self.noting():

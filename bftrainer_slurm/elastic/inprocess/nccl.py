@@ -27,9 +27,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
-from bftrainer_slurm.elastic.changes import say
 from bftrainer_slurm.elastic.inprocess.gloo import keep_for_ever
 from bftrainer_slurm.elastic.inprocess.phases import HOPELESS_S, Phases
+from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.torch_private import abort_together, groups_of_process
 
 BACKEND = "cpu:gloo,cuda:nccl"  # gloo carries flags, and the state that is on the CPU

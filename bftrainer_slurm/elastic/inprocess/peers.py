@@ -10,13 +10,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from bftrainer_slurm.elastic import saving, steps, torch_private
-from bftrainer_slurm.elastic.changes import given_back, say
+from bftrainer_slurm.elastic import memory, saving, steps, torch_private
+from bftrainer_slurm.elastic.changes import given_back
 from bftrainer_slurm.elastic.inprocess import nccl, waits
 from bftrainer_slurm.elastic.inprocess.checkpoint import Version
 from bftrainer_slurm.elastic.inprocess.collective import Communicator, make_default
 from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.interface import choose_interface
+from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.place import FixedRank, fixed_rank, worker_identity
 from bftrainer_slurm.elastic.signals import Sigterm
 from bftrainer_slurm.elastic.tries import NoGroupError, Tries
@@ -104,20 +105,16 @@ def find_peers(
         raise RuntimeError(_ONE_TRAINER)
     if dist.is_initialized():
         raise RuntimeError(_LEFT_OVER)
-    peers = _peers(environment, gpu, nccl_in_process, saves)
+    in_element = bool(environment.get("BFTRAINER_KEEPER"))
+    why_not = _why_not_in_process(gpu, nccl_in_process)
+    if in_element and why_not is None:
+        peers: Peers = ElementPeers(environment, gpu)
+    else:
+        if in_element:
+            be_restarted(environment, str(why_not), saves)
+        peers = Peers(fixed_rank(environment), gpu, saves)
     Peers.made = True
     return peers
-
-
-def _peers(
-    environment: Mapping[str, str], gpu: torch.device | None, nccl_in_process: bool, saves: bool
-) -> Peers:
-    if environment.get("BFTRAINER_KEEPER"):
-        why_not = _why_not_in_process(gpu, nccl_in_process)
-        if why_not is None:
-            return ElementPeers(environment, gpu)
-        be_restarted(environment, why_not, saves)
-    return Peers(fixed_rank(environment), gpu, saves)
 
 
 def _why_not_in_process(gpu: torch.device | None, nccl_in_process: bool) -> str | None:
@@ -170,7 +167,7 @@ class ElementPeers(Peers):
         others_do = self._identity.local_rank > 0 or "TORCHELASTIC_RUN_ID" in environment
         self._given_back = None if others_do else self._identity.node
         self._sigterm = Sigterm(self._leave)
-        if steps.VARIABLE in environment:
+        if memory.VARIABLE in environment:
             steps.of_this_process().leave_to_trainer()  # else torchrun's agent reports as well
         make_default(self.group.backend, HashStore(), 0, 1)
         self._membership.start()
@@ -199,6 +196,7 @@ class ElementPeers(Peers):
                 if not self._sigterm.came:
                     self._say_given_back(planned=True)
                 self._sigterm.end()
+            self.why = self._membership.why
             self._tries.begin(generation.members)
             self.group = Communicator(self._gpu)
             self._forming = False
@@ -262,8 +260,6 @@ class ElementPeers(Peers):
             say(given_back(node, planned))
 
     def _hear(self, notice: Notice) -> None:
-        if isinstance(notice, Change | Dropped):
-            self.why = notice.why if isinstance(notice, Change) else "loss"
         if isinstance(notice, Dropped):
             say(f"{self._identity.node} is out of its group: {notice.why}")
         over = isinstance(notice, Dropped) or (isinstance(notice, Change) and not notice.planned)

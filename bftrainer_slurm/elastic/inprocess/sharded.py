@@ -25,7 +25,6 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.device_mesh import DeviceMesh
 
 from bftrainer_slurm.elastic import torch_private
-from bftrainer_slurm.elastic.changes import say
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
 from bftrainer_slurm.elastic.inprocess.collective import of_collective
 from bftrainer_slurm.elastic.inprocess.neighbours import Neighbours, local, packed
@@ -36,6 +35,7 @@ from bftrainer_slurm.elastic.inprocess.sampler import Cursor
 from bftrainer_slurm.elastic.inprocess.scaling import Rate, RateRule
 from bftrainer_slurm.elastic.inprocess.training import RehearsedError, Step, Training
 from bftrainer_slurm.elastic.inprocess.transfer import copied
+from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.keeper.messages import Generation
 
 if torch_private.missing(torch_private.SHARDING) is not None:

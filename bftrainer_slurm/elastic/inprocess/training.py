@@ -6,9 +6,11 @@ How a model is trained, and what happens to its state at a change, is in ``train
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
@@ -27,9 +29,10 @@ from bftrainer_slurm.elastic.inprocess.replica import Replica
 from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor, Part
 from bftrainer_slurm.elastic.inprocess.scaling import Rate
 from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream, is_iterable
-from bftrainer_slurm.elastic.reporting import Era, Pace, measures
+from bftrainer_slurm.elastic.memory import StepCounts
+from bftrainer_slurm.elastic.reporting import INTERVAL_S, Era, measures
 from bftrainer_slurm.elastic.saving import saved
-from bftrainer_slurm.elastic.steps import StepCounts, makes_state
+from bftrainer_slurm.elastic.steps import makes_state
 from bftrainer_slurm.keeper.messages import Generation
 
 _ONE_STEP = (
@@ -69,7 +72,9 @@ class Training(ABC):
         self._word = torch.ones(1)
         self._word_at = 0  # the step of the next one
         self._heard_s = 0.0  # when rank 0 spoke last
-        self._pace = Pace()
+        # Of the samples and steps that count, the cursor knows.
+        self._counts = StepCounts(0, 0, 0.0, 0.0, in_process=True, lost=0, lost_samples=0)
+        self._reported_s = -math.inf
         self._changes = ChangeLog(hear=listeners.tell)
 
     def loader(
@@ -159,7 +164,7 @@ class Training(ABC):
             if self.rank == 0:
                 self._replica.save_last()
             # Nobody is done before that: if rank 0 is lost in it, another one saves.
-            self._group.attempt(self._meet)
+            self._group.attempt(lambda: self._group.sum(torch.zeros(1)))
             self._group.commit()
         except PeerLostError:
             self._lose()
@@ -169,9 +174,6 @@ class Training(ABC):
         self._changes.ended(self._trained())
         self._peers.done()
         return True
-
-    def _meet(self) -> None:
-        self._group.sum(torch.zeros(1))
 
     # What the loader asks for.
 
@@ -196,7 +198,7 @@ class Training(ABC):
     def regroup(self) -> None:
         """Get into the next generation, with the state of the rank that has come furthest."""
         self._changes.ended(self._trained())
-        self._pace.changed()
+        self._counts = replace(self._counts, first_s=0.0)
         while True:
             generation = self._peers.form(self._replica.version)
             try:
@@ -220,7 +222,12 @@ class Training(ABC):
         """Count what this rank has trained, or begun to, and has to train again."""
         now = self._replica.cursor
         if self._reached.step > now.step:
-            self._pace.lost(self._reached.step - now.step, self._reached.samples - now.samples)
+            steps, samples = self._reached.step - now.step, self._reached.samples - now.samples
+            self._counts = replace(
+                self._counts,
+                lost=(self._counts.lost or 0) + steps,
+                lost_samples=(self._counts.lost_samples or 0) + samples,
+            )
         self._reached = now
 
     @abstractmethod
@@ -347,13 +354,16 @@ class Training(ABC):
     def _commit(self, after: Cursor) -> None:
         before, self._replica.cursor = self._replica.cursor, after
         self._peers.stepped(after.samples - before.samples, after.step)
-        self._pace.stepped()
-        if self.rank == 0 and self._pace.is_due():
+        now_s = time.monotonic()
+        self._counts = self._counts.stepped(now_s)
+        if self.rank == 0 and now_s - self._reported_s >= INTERVAL_S:
+            self._reported_s = now_s
             self._report()
             self._changes.trained(self._trained())
 
     def _trained(self) -> StepCounts:
-        return self._pace.counts(self._replica.cursor.step, self._replica.cursor.samples)
+        cursor = self._replica.cursor
+        return replace(self._counts, steps=cursor.step, samples=cursor.samples)
 
     def _lose(self) -> None:
         """A peer was lost while the ranks trained."""

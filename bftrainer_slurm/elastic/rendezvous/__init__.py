@@ -25,7 +25,7 @@ from bftrainer_slurm.elastic.rendezvous.command_line import (
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
 
-    from bftrainer_slurm.elastic.steps import Memory
+    from bftrainer_slurm.elastic.memory import Memory
 
 # These make torchrun fork its workers from a process that has imported torch already.
 _WARM = {
@@ -76,7 +76,7 @@ def _set_up(environment: MutableMapping[str, str], arguments: Sequence[str]) -> 
 def _keep_steps(environment: MutableMapping[str, str]) -> None:
     """Let the workers of a rendezvous of torchrun's own know what those before them have done."""
     global _steps
-    from bftrainer_slurm.elastic.steps import KEPT, Memory
+    from bftrainer_slurm.elastic.memory import KEPT, Memory
 
     _steps = Memory.made()
     environment[KEPT] = _steps.path

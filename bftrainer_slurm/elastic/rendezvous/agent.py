@@ -26,21 +26,22 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 
 from bftrainer_slurm.elastic import torch_private, tries
-from bftrainer_slurm.elastic.changes import ChangeLog, before_torchruns_word, given_back, say
+from bftrainer_slurm.elastic.changes import ChangeLog, before_torchruns_word, given_back
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.listeners import Teller
+from bftrainer_slurm.elastic.log import say
+from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.place import address_towards, read_identity
 from bftrainer_slurm.elastic.processes import end_within, group_catches
 from bftrainer_slurm.elastic.rendezvous import warm
 from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND, launcher_of
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
-from bftrainer_slurm.elastic.rendezvous.last_failure import Ending, LastFailure
+from bftrainer_slurm.elastic.rendezvous.last_failure import LastFailure, cause_of
 from bftrainer_slurm.elastic.rendezvous.quick_exit import QuickExit
 from bftrainer_slurm.elastic.reporting import Reporting
 from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
-from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 from bftrainer_slurm.elastic.tasks.worker import Nodes
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import (
@@ -91,7 +92,6 @@ class AgentRendezvous(RendezvousHandler):
             warm.start()
         self._failure = LastFailure()
         self._changes = ChangeLog(hear=Teller(self._memory))
-        self._ending = Ending()
         self._node = identity.node
         self._given_back: str | None = self._node
         before_torchruns_word(self._say_given_back)
@@ -198,7 +198,6 @@ class AgentRendezvous(RendezvousHandler):
             say(given_back(node, None if in_process else planned))
 
     def _hear(self, notice: Notice) -> None:
-        self._ending.hear(notice)
         if isinstance(notice, Finished) and self._store is None:
             self._end_finished()  # nothing has begun here: it may still be getting warm
 
@@ -209,16 +208,16 @@ class AgentRendezvous(RendezvousHandler):
         self._exit.at_once(code)
 
     def _about_to_end_workers(self) -> None:
-        self._memory.end_when_done()
+        self._memory.present.unwanted = True
         if self._given_back is not None:  # else Slurm has signalled them too: they have the grace
-            self._memory.end()
+            self._memory.present.ending = True
 
     def _why_again(self) -> tuple[str, str]:
         if self._store is None:
             if self._forks:
                 warm.wait()
             return "new", ""
-        return self._ending.cause(self._failure.take())
+        return cause_of(self._failure.take(), self._membership.over)
 
     def _end_generation(self) -> None:
         self._reporting.pause()
@@ -257,8 +256,8 @@ class AgentRendezvous(RendezvousHandler):
         if not generation.alone:
             places = {(member.task, member.node) for member in generation.members}
             now = self._memory.read()
-            self._changes.began(places, self._ending.why, now, tells=generation.rank == 0)
-        self._memory.enter(generation.number)
+            self._changes.began(places, self._membership.why, now, tells=generation.rank == 0)
+        self._memory.past.generation = generation.number
         self._nodes.tell(list(dict.fromkeys(member.node for member in generation.members)))
         if generation.rank == 0:
             self._reporting.begin(generation.number, generation.world)

@@ -11,9 +11,6 @@ import threading
 
 from torch.multiprocessing.spawn import ProcessException
 
-from bftrainer_slurm.keeper.membership import Notice
-from bftrainer_slurm.keeper.messages import Change, Dropped, Generation
-
 _LOGGER = "torch.distributed.elastic.multiprocessing.api"
 _MAX_TEXT = 1_900  # characters: a note holds 2 kB
 _PEERS_WORD_S = 2.0  # news of a lost or failed peer comes at once, or later if hosts are busy
@@ -48,30 +45,14 @@ class LastFailure(logging.Filter):
         return text
 
 
-class Ending:
-    """Whether the keeper has ended this node's generation, and why.
+def cause_of(text: str, over: threading.Event) -> tuple[str, str]:
+    """Return why workers that failed with this text are started again, and the failure.
 
-    Only the thread that hears the keeper writes it, and in the keeper's order: so a change is
-    known, however soon it follows its generation.
+    ``over``: the keeper has ended their generation.
     """
-
-    def __init__(self) -> None:
-        self.why = ""  # the last generation's, in the keeper's word
-        self._known = threading.Event()
-
-    def hear(self, notice: Notice) -> None:
-        """Take what the keeper says."""
-        if isinstance(notice, Generation):
-            self._known.clear()
-        elif isinstance(notice, Change | Dropped):
-            self.why = notice.why if isinstance(notice, Change) else "loss"
-            self._known.set()
-
-    def cause(self, text: str) -> tuple[str, str]:
-        """Return why workers that failed with this text are started again, and the failure."""
-        if self._known.is_set() or (is_peers(text) and self._known.wait(_PEERS_WORD_S)):
-            return "change", ""
-        return "failed", text
+    if over.is_set() or (is_peers(text) and over.wait(_PEERS_WORD_S)):
+        return "change", ""
+    return "failed", text
 
 
 def last_lines(text: str) -> str:

@@ -22,8 +22,8 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
+from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.processes import end_with_parent
-from bftrainer_slurm.elastic.steps import VARIABLE, Memory
 from bftrainer_slurm.elastic.tasks import worker
 
 _runpy_run_path = runpy.run_path
@@ -62,7 +62,7 @@ def _wait_no_longer_than_wanted(memory: Memory) -> None:
     work: one that saves at the signal and ends with 0 would wait until it is killed.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if memory.unwanted:
+    if memory.present.unwanted:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(128 + signal.SIGTERM)
