@@ -77,7 +77,7 @@ def look(memory: Memory, trained_before: bool, ranks: int) -> None:
         say(_LINE)
     elif other_ranks and not memory.past.told_of_ranks:
         memory.past.told_of_ranks = True
-        rate = ("", "") if resuming.rate_follows_samples() else _AND_RATE
+        rate = ("", "") if resuming.RATES in resuming.helping else _AND_RATE
         say(_OTHER_RANKS.format(ranks, before, *rate))
 
 

@@ -16,6 +16,8 @@ from multiprocessing.sharedctypes import RawValue
 from multiprocessing.util import Finalize
 from pathlib import Path
 
+from bftrainer_slurm.elastic.tasks import waiting
+
 _ROUND_S = 0.02
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl.h
 
@@ -47,14 +49,7 @@ def processes_with(*variables: str, spare: Collection[int] = ()) -> list[int]:
 
     ``spare`` are left out. Processes of other users cannot be read and are left out too.
     """
-    found = []
-    wanted = {variable.encode() for variable in variables}
-    for process, folder in _processes():
-        with contextlib.suppress(OSError):  # ended in between, or somebody else's
-            there = (folder / "environ").read_bytes().split(b"\0")
-            if process not in spare and wanted <= set(there):
-                found.append(process)
-    return found
+    return [one for one in waiting.processes({}, *variables) if one not in spare]
 
 
 def _processes() -> Iterator[tuple[int, Path]]:

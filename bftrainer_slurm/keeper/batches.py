@@ -16,6 +16,7 @@ from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Send
 
 LOST_S = 10.0  # an element that did something has so long to come back, before it counts as gone
 ALONE_S = 3.0  # a script whose processes train for so long outside of any step has none to pass on
+_SAID_NOTHING, _TOLD_NOTHING = Batch("nothing"), Turn("nothing")
 
 
 @dataclass(slots=True)
@@ -24,26 +25,23 @@ class _Element:
 
     key: int
     task: int
-    said: Batch | None = None
-    told: Turn | None = None
+    said: Batch = _SAID_NOTHING
+    told: Turn = _TOLD_NOTHING
 
     @property
     def leads(self) -> bool:
         """Whether it runs the script, or is about to."""
-        if self.said is not None and self.said.doing == "leads":
-            return True
-        return self.told is not None and self.told.do == "lead"
+        return self.said.doing == "leads" or self.told.do == "lead"
 
     @property
     def trains(self) -> bool:
         """Whether it is in a step that all elements take part in."""
-        return self.said is not None and self.said.step >= 0 and self.said.trains
+        return self.said.step >= 0 and self.said.trains
 
     @property
     def waits(self) -> bool:
         """Whether it has nothing to do yet."""
-        begun = self.told is not None and self.told.do != "wait"
-        return self.said is not None and self.said.doing == "waits" and not begun
+        return self.said.doing == "waits" and self.told.do in ("nothing", "wait")
 
 
 @dataclass(slots=True)
@@ -83,7 +81,7 @@ class Batches:
         """An element says what it is doing."""
         if (one := self.elements.get(key)) is None:
             return
-        one.said, one.told = said, None
+        one.said, one.told = said, _TOLD_NOTHING
         for number, code, mark in said.done:
             well = self._done.get(number, (1, ""))[0] == 0
             if (
@@ -130,14 +128,13 @@ class Batches:
         self._lost = {task: due_s for task, due_s in self._lost.items() if due_s > now_s}
         leaders = [one for one in self.elements.values() if one.leads]
         for one in leaders:
-            in_step = one.said is not None and one.said.step >= 0 and not one.trains
-            if in_step and one.said is not None and self._agents[one.task] > 0:
+            if one.said.step >= 0 and not one.trains and self._agents[one.task] > 0:
                 self._tell(one, Turn("trains", one.said.step))
         self._see_alone(leaders, now_s)
         everyone = self.elements.values()
-        step = max((one.said.step for one in everyone if one.said and one.trains), default=-1)
+        step = max((one.said.step for one in everyone if one.trains), default=-1)
         for one in sorted(self.elements.values(), key=lambda one: one.task):
-            if one.waits and one.said is not None:
+            if one.waits:
                 self._tell(one, self._turn(one.said, step, leaders))
                 if one.leads:
                     leaders.append(one)
@@ -190,10 +187,7 @@ class Batches:
         self.out.append(Note(NoteKind.SCRIPT, self._array, measures=measures))
 
     def _see_alone(self, leaders: list[_Element], now_s: float) -> None:
-        alone = any(
-            one.said is not None and one.said.step < 0 and self._agents[one.task] > 0
-            for one in leaders
-        )
+        alone = any(one.said.step < 0 and self._agents[one.task] > 0 for one in leaders)
         if not alone:
             self._alone_since_s = math.inf
             self._alone = self._alone and bool(leaders)

@@ -19,7 +19,7 @@ from bftrainer_slurm.elastic.resuming.marks import mark, marked, newest
 
 @pytest.fixture(autouse=True)
 def _helped_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "_helping", set())
+    monkeypatch.setattr(resuming, "helping", set())
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -11,7 +11,7 @@ from torch.optim import lr_scheduler
 from torch.utils.data import BatchSampler, DistributedSampler
 
 from bftrainer_slurm.elastic.resuming.lightning import _Rest, batches_now
-from bftrainer_slurm.elastic.resuming.schedulers import move
+from bftrainer_slurm.elastic.resuming.rates import move
 
 pytestmark = pytest.mark.torch
 

@@ -198,7 +198,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> None:
         ("_newest_file_s", 0.0),
     ):
         monkeypatch.setattr(beginning, name, value)
-    monkeypatch.setattr(resuming, "_helping", set())
+    monkeypatch.setattr(resuming, "helping", set())
     monkeypatch.setattr(torch, "save", torch.save)
     monkeypatch.setattr(torch.optim.Optimizer, "load_state_dict", _LOADS)
     beginning.watch()
@@ -354,7 +354,7 @@ def test_another_number_of_ranks_is_told_unless_ours_counts_samples(
     monkeypatch: pytest.MonkeyPatch,
     helped: bool,
 ) -> None:
-    monkeypatch.setattr(resuming, "_helping", {"lightning"} if helped else set())
+    monkeypatch.setattr(resuming, "helping", {"lightning"} if helped else set())
     optimizer = made_optimizer()
     for ranks in (2, 3):
         monkeypatch.setattr(steps, "_world", lambda ranks=ranks: ranks)
@@ -384,7 +384,7 @@ def test_what_another_node_has_told_is_not_told_again(
 
 
 def test_what_is_turned_off_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "_helping", set())
+    monkeypatch.setattr(resuming, "helping", set())
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     for name in resuming.MODULES:
         monkeypatch.setitem(sys.modules, name, ModuleType(name))

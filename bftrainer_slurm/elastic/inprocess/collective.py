@@ -27,8 +27,8 @@ from torch.distributed import (  # type: ignore[attr-defined]
 from torch.futures import Future
 
 from bftrainer_slurm.elastic.inprocess import nccl, phases
-from bftrainer_slurm.elastic.inprocess.buckets import Collected
 from bftrainer_slurm.elastic.inprocess.gloo import FORM_S, Gloo
+from bftrainer_slurm.elastic.inprocess.gradients import Collected
 from bftrainer_slurm.elastic.inprocess.phases import Cut, PeerLostError, Phase, Phases
 from bftrainer_slurm.elastic.torch_private import (
     abort_default,

@@ -1,10 +1,13 @@
-"""Which gradients are the average over all ranks, and which are a rank's own, if only in part."""
+"""The gradients of a step: which are the average over all ranks, and in which order they come."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
+import torch
 from torch import Tensor
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
+from torch.futures import Future
 
 
 class Gradients:
@@ -29,3 +32,44 @@ class Gradients:
     def _add(self, parameter: Tensor) -> None:
         self.added = True
         self.averaged.discard(parameter)
+
+
+class Collected:
+    """DDP's buckets of one backward pass, where not all ranks get them in the same order.
+
+    torch's own DDP takes rank 0's order of buckets once for all. Here ranks come later, each with
+    an order of its own, where the order in which a model uses its parts is left to chance.
+    ``places`` has each parameter's place, by id.
+    """
+
+    def __init__(self, places: Mapping[int, int]) -> None:
+        self._places = places
+        self._buckets: list[tuple[Tensor, Sequence[Tensor], Future[Tensor]]] = []
+
+    def add(self, bucket: GradBucket) -> Future[Tensor]:
+        """Return the future with which DDP waits for this bucket's sum."""
+        future: Future[Tensor] = Future()
+        self._buckets.append((bucket.buffer(), bucket.parameters(), future))
+        return future
+
+    def gradients(self) -> list[Tensor]:
+        """Return each parameter's part of its bucket, in the model's order."""
+        parts: dict[int, Tensor] = {}
+        for buffer, parameters, _ in self._buckets:
+            if len(parameters) == 1:  # it may be sparse
+                parts[self._places[id(parameters[0])]] = buffer
+                continue
+            sizes = [one.numel() for one in parameters]
+            for one, part in zip(parameters, torch.split(buffer, sizes), strict=True):
+                parts[self._places[id(one)]] = part
+        return [parts[place] for place in sorted(parts)]
+
+    def give(self, good: bool) -> None:
+        """Let DDP go on: with the sums, or with zeros where they are not good."""
+        buckets, self._buckets = self._buckets, []
+        for buffer, _, future in buckets:
+            future.set_result(buffer if good else buffer.zero_())
+
+    def clear(self) -> None:
+        """Forget what a pass has left that did not come to its end."""
+        self._buckets = []

@@ -20,10 +20,9 @@ from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from bftrainer_slurm.elastic.inprocess.buckets import Collected
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
 from bftrainer_slurm.elastic.inprocess.collective import gpu_of, of_collective
-from bftrainer_slurm.elastic.inprocess.gradients import Gradients
+from bftrainer_slurm.elastic.inprocess.gradients import Collected, Gradients
 from bftrainer_slurm.elastic.inprocess.peers import find_peers
 from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.inprocess.replica import Replica, Stateful

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
-from bftrainer_slurm.elastic.rendezvous import launching
 from bftrainer_slurm.elastic.rendezvous.command_line import (
     BACKEND,
     is_launcher,
@@ -24,6 +24,7 @@ from bftrainer_slurm.elastic.rendezvous.command_line import (
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
+    from torch.distributed.launcher.api import LaunchConfig
 
     from bftrainer_slurm.elastic.memory import Memory
 
@@ -67,10 +68,33 @@ def _set_up(environment: MutableMapping[str, str], arguments: Sequence[str]) -> 
         if is_launcher(sys.orig_argv):
             _keep_steps(environment)
         return
-    launching.meet_here(environment)
+    _meet_here(environment)
     if is_launcher(sys.orig_argv) and (said := overridden(arguments)):
         node = environment.get("SLURMD_NODENAME", "this node")
         say(f"{node} meets the trainer's other nodes; this holds for ordinary jobs only: {said}")
+
+
+def _meet_here(environment: Mapping[str, str]) -> None:
+    """Let all torchruns that this process starts use our rendezvous: torch's ``LaunchConfig``.
+
+    torchrun, ``torch.distributed.launch``, accelerate and others all make one. A script's own flags
+    name a head node and a number of nodes that hold for an ordinary job only. To be called while
+    torch imports its rendezvous, before anything can have made a ``LaunchConfig``.
+    """
+    from torch.distributed.launcher.api import LaunchConfig
+
+    from bftrainer_slurm.elastic.tasks.seats import launch_once
+
+    def begin_here(begin: Callable[[LaunchConfig], None], config: LaunchConfig) -> None:
+        launch_once(config, environment)
+        config.rdzv_backend = config.rdzv_endpoint = BACKEND
+        config.rdzv_configs = {}  # a static rendezvous has the node's rank here
+        config.run_id = environment.get("PET_RDZV_ID", config.run_id)
+        # Every node lost costs each survivor one restart.
+        config.max_restarts = int(environment.get("PET_MAX_RESTARTS", config.max_restarts))
+        begin(config)
+
+    around(LaunchConfig, "__post_init__", begin_here)
 
 
 def _keep_steps(environment: MutableMapping[str, str]) -> None:

@@ -17,15 +17,16 @@ from bftrainer_slurm.elastic.imported import when_imported
 from bftrainer_slurm.elastic.log import say
 
 VARIABLE = "BFTRAINER_RESUME"
+RATES = "rates"
 MODULES = {
     "transformers.trainer": "huggingface",
     "lightning.pytorch.trainer.trainer": "lightning",
     "pytorch_lightning.trainer.trainer": "lightning",
-    "torch.optim.lr_scheduler": "rates",
+    "torch.optim.lr_scheduler": RATES,
     "torchdata.stateful_dataloader.stateful_dataloader": "torchdata",
 }
-_helping: set[str] = set()  # modules of ours
-_RATE = "rates"
+# Modules of ours that read this script's place in samples; with RATES its learning rate follows.
+helping: set[str] = set()
 
 
 def install(environment: Mapping[str, str]) -> None:
@@ -39,24 +40,9 @@ def _change(module: ModuleType, ours: str) -> None:
     guarded(lambda: import_module(f"{__name__}.{ours}").change(module), ours)
 
 
-def helps(ours: str) -> None:
-    """Note that a module of ours reads this script's place in samples."""
-    _helping.add(ours)
-
-
 def counts_samples() -> bool:
     """Return whether this script's place is read in samples, so that no change loses any."""
-    return bool(_helping - {_RATE})
-
-
-def helps_rate() -> None:
-    """Note that a scheduler of this script was put to the samples that were trained."""
-    helps(_RATE)
-
-
-def rate_follows_samples() -> bool:
-    """Return whether the learning rate needs no word."""
-    return _RATE in _helping
+    return bool(helping - {RATES})
 
 
 def guarded(do: Callable[[], object], what: str) -> None:

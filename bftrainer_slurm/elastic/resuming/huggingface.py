@@ -21,8 +21,8 @@ from typing import Any
 
 from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
-from bftrainer_slurm.elastic.resuming import helps, marks
-from bftrainer_slurm.elastic.resuming.schedulers import move
+from bftrainer_slurm.elastic.resuming import helping, marks
+from bftrainer_slurm.elastic.resuming.rates import move
 
 _IN_PROCESS = "bftrainer_slurm.elastic.inprocess.huggingface"
 _PLACE = "_bftrainer_place"  # of a Trainer that goes on from a checkpoint
@@ -113,7 +113,7 @@ def change(module: ModuleType) -> None:
     """
     trainer = module.Trainer
     around(trainer, "train", _train)
-    helps("huggingface")  # or says why not
+    helping.add("huggingface")  # or says why not
     for name, parameters in _METHODS.items():
         method = getattr(trainer, name, None)
         if method is None or len(signature(method).parameters) != parameters:

@@ -19,8 +19,8 @@ from typing import Any
 
 from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
-from bftrainer_slurm.elastic.resuming import guarded, helps, marks
-from bftrainer_slurm.elastic.resuming.schedulers import move
+from bftrainer_slurm.elastic.resuming import guarded, helping, marks
+from bftrainer_slurm.elastic.resuming.rates import move
 
 _IN_PROCESS = "bftrainer_slurm.elastic.inprocess.lightning"
 _RANKS = "_bftrainer_ranks"  # of a Trainer that goes on: how many ranks made its checkpoint
@@ -51,7 +51,7 @@ def change(module: ModuleType) -> None:
         return asked(self)
 
     trainer.estimated_stepping_batches = property(estimated_stepping_batches)
-    helps("lightning")
+    helping.add("lightning")
 
 
 def _fit(method: Callable[..., Any], *given: Any, **named: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
-from bftrainer_slurm.elastic.resuming import helps
+from bftrainer_slurm.elastic.resuming import helping
 
 _RANKS = "_bftrainer_ranks"  # in a state: for how many ranks the sampler was
 _BATCHES = ("_num_yielded", "_sampler_iter_yielded", "_snapshot_step")
@@ -57,7 +57,7 @@ def _placed(loader: Any, state: Any) -> Any:
     then, ranks = state.get(_RANKS), getattr(loader.sampler, "num_replicas", None)
     if not then or not ranks:
         return state
-    helps("torchdata")
+    helping.add("torchdata")
     if then == ranks or state.get(_FINISHED):
         return state
     if any(_found(state, name) for name in _OWN):
