@@ -96,8 +96,7 @@ class Membership(Conversation):
         self.connected = False
         # What is known, guarded by _state. `change` is also read without it.
         self.change: Change | None = None  # announced since the last generation
-        # Only the conversation's thread writes these, in the keeper's order: so the end of a
-        # generation is known, however soon it follows.
+        # Written in the keeper's order: an end is known however soon it follows its generation.
         self.why = ""  # the last generation that ended did so, in the keeper's word
         self.over = threading.Event()  # the present generation has ended
         self._given: Generation | None = None  # not returned yet
@@ -211,11 +210,6 @@ class Membership(Conversation):
         dropped = self._dropped and not self._waits
         return self._given is not None or self._over is not None or dropped
 
-    def _holds_up(self) -> bool:
-        """Whether the others may wait for this worker."""
-        is_worker = self._identity.role is Role.WORKER
-        return is_worker and self.change is not None and not self._waits
-
     def _say(self, message: FromMember) -> None:
         if self.connected:
             self._outgoing.append(encode(message))
@@ -266,8 +260,9 @@ class Membership(Conversation):
             if self._progress is not None and now_s - self._progress_s >= PROGRESS_S:
                 self._outgoing.append(encode(self._progress))
                 self._progress, self._progress_s = None, now_s
-            if self._effort is not None and self._effort.has_worked(now_s) and self._holds_up():
-                self._outgoing.append(encode(Working()))
+            works = self._effort is not None and self._effort.has_worked(now_s)
+            if works and self._identity.role is Role.WORKER and self.change and not self._waits:
+                self._outgoing.append(encode(Working()))  # the others may wait for it
             said, self._outgoing = self._outgoing, []
         return said
 
@@ -281,7 +276,8 @@ class Membership(Conversation):
     def _learn(self, message: FromKeeper) -> Notice | None:
         match message:
             case Change():
-                self._end_generation(message)
+                self.change, self.why = message, message.why
+                self.over.set()
             case Generation():
                 self.change = None
                 self.over.clear()
@@ -299,11 +295,6 @@ class Membership(Conversation):
                 if self._waits:
                     return None  # it waits at a boundary, and joins again by itself
                 self._dropped = True
-                self._end_generation(Change(0, planned=False, why=why), "loss")
-            case _:
-                return None
+                self.change, self.why = Change(0, planned=False, why=why), "loss"
+                self.over.set()
         return message if isinstance(message, Notice) else None
-
-    def _end_generation(self, change: Change, why: str = "") -> None:
-        self.change, self.why = change, why or change.why
-        self.over.set()

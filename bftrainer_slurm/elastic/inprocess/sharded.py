@@ -106,7 +106,9 @@ class ShardedTrainer(Training):
 
     def backward(self, loss: Tensor) -> None:
         """Compute gradients of a mean over this rank's samples, averaged over all samples."""
-        torch.autograd.backward(loss * self._present.weight)
+        if self._step is None:
+            raise RuntimeError("trainer.backward(loss) belongs into 'with trainer.step():'")
+        torch.autograd.backward(loss * self._step.weight)
 
     def regroup(self) -> None:
         """Get into the next generation, with the whole state of whoever has come furthest."""
@@ -133,7 +135,7 @@ class ShardedTrainer(Training):
         """Commit or give up a step; return whether ``error`` is dealt with."""
         self._step = None
         self._rate.restore()
-        if self._present.after is None:
+        if (after := step.part.after) is None:
             self.optimizer.zero_grad()
             return error is None or isinstance(error, RehearsedError)
         if of_collective(error):
@@ -143,13 +145,13 @@ class ShardedTrainer(Training):
             return True
         if error is None:
             self._check_updated(step)
-            self._commit(self._present.after)
+            self._commit(after)
             # Not if a peer was lost while it was saved or copied: then it may have to be repeated.
             step.committed = self._replica.version is not None
         return error is None
 
-    def _begin(self, rehearsal: bool) -> None:
-        self._group.begin(self._present.weight)
+    def _begin(self, step: Step) -> None:
+        self._group.begin(step.weight)
 
     def _commit(self, after: Cursor) -> None:
         super()._commit(after)

@@ -143,7 +143,7 @@ class Trainer(Training):
         self._step = None
         for one in self._rates:
             one.restore()
-        if self._present.after is None:
+        if (after := step.part.after) is None:
             return self._leave_rehearsal(error)
         if error is None and not step.updated:  # a gradient scaler may skip an update
             try:
@@ -162,7 +162,7 @@ class Trainer(Training):
         if error is None and not lost:
             self._check_updated(step)
         if error is None or (step.updated and lost):
-            self._commit(self._present.after)
+            self._commit(after)
             step.committed = True
         if not lost:
             return error is None
@@ -171,11 +171,11 @@ class Trainer(Training):
             self._forget_gradients()
         return True
 
-    def _begin(self, rehearsal: bool) -> None:
-        self._group.begin(self._present.weight, record=rehearsal)
+    def _begin(self, step: Step) -> None:
+        self._group.begin(step.weight, record=step.rehearses)
         self._gradients.averaged.clear()
         self._scales = self._present_scales()
-        if rehearsal:
+        if step.rehearses:
             self._kept = [buffer.clone() for buffer in self._model.buffers()]
         else:
             self._group.attempt(self._share_buffers)

@@ -65,7 +65,6 @@ class Training(ABC):
         self._course: Course | None = None
         self._step: Step | None = None  # the one that has been entered
         self._expected: Part | None = None  # of the last batch, if its step is not entered yet
-        self._present = Part(1.0, None)  # of the step entered last
         self._reached = Cursor()  # after the step entered last
         self._regroup_now = False
         # Rank 0's last word: 0: all stop after its step; else how many steps later it speaks again.
@@ -253,11 +252,10 @@ class Training(ABC):
         """Begin a step."""
         if self._expected is None:
             raise RuntimeError("trainer.step() belongs to a batch of trainer.loader()")
-        self._step, self._present, self._expected = step, self._expected, None
-        step.weight = self._present.weight
-        self._reached = self._present.after or self._reached
-        self._begin(rehearsal=self._present.after is None)
-        if self.changing and self._present.after is not None:
+        self._step, step.part, self._expected = step, self._expected, None
+        self._reached = step.part.after or self._reached
+        self._begin(step)
+        if self.changing and not step.rehearses:
             self._hear_first()
 
     def _hear_first(self) -> None:
@@ -280,7 +278,7 @@ class Training(ABC):
         """Commit or give up a step; return whether ``error`` is dealt with."""
 
     @abstractmethod
-    def _begin(self, rehearsal: bool) -> None:
+    def _begin(self, step: Step) -> None:
         """Prepare a step."""
 
     @abstractmethod
@@ -330,7 +328,7 @@ class Training(ABC):
         self._check_gradients(step)
         if step.ready:
             return
-        if self._present.after is None:
+        if step.rehearses:
             raise RehearsedError
         self._group.commit()
         step.ready = True
@@ -392,10 +390,20 @@ class Step:
 
     def __init__(self, training: Training) -> None:
         self._training = training
-        self.weight = 0.0  # of this rank's samples in it, from 0 to 1
+        self.part = Part(0.0, None)  # of the samples, once it is entered
         self.stepped: list[torch.optim.Optimizer] = []  # those that have stepped, in this order
         self.ready = False  # all ranks' gradients are here: nothing but an update is left
         self.committed = False
+
+    @property
+    def weight(self) -> float:
+        """The share of this rank's samples in it, from 0 to 1."""
+        return self.part.weight
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether it is never committed: a newcomer's first steps."""
+        return self.part.after is None
 
     @property
     def updated(self) -> bool:

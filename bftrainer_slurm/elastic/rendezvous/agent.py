@@ -45,7 +45,6 @@ from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
 from bftrainer_slurm.elastic.tasks.worker import Nodes
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import (
-    DroppedError,
     FinishedError,
     Membership,
     Notice,
@@ -157,9 +156,6 @@ class AgentRendezvous(RendezvousHandler):
                 wait_for_the_end()
             except FinishedError:
                 self._end_finished(_SIGNALLED if cause == "failed" else 0)
-            except DroppedError:
-                cause, error = "change", ""
-                continue
             except RefusedError as refusal:
                 raise RendezvousConnectionError(str(refusal)) from refusal
             info = self._enter(generation)
