@@ -23,6 +23,7 @@ from bftrainer_slurm.keeper.messages import (
     MAX_FROM_KEEPER,
     Challenge,
     FromKeeper,
+    FromMember,
     Held,
     Hello,
     Identity,
@@ -48,7 +49,8 @@ class Conversation(ABC):
     """A daemon thread that talks to the keeper, and connects again for ever.
 
     ``keeper`` is HOST:PORT, or several with commas between them, which are tried in turn. The
-    methods that begin with ``_on`` are called in that thread.
+    methods that begin with ``_on`` are called in that thread. What several threads use is guarded
+    by ``_state``.
 
     Raises:
         ProtocolError: a field of ``identity`` is invalid, or ``keeper`` is not an address.
@@ -63,6 +65,11 @@ class Conversation(ABC):
         self._identity = identity
         self._prove = prove
         self._held: Held | None = None  # the last generation given
+        self._state = threading.Condition()
+        self._outgoing: list[bytes] = []
+        self._standing: dict[type[FromMember], FromMember] = {}  # said again to each keeper
+        # Whether the keeper answers, as far as is known: its silence is noticed after a while.
+        self.connected = False
         self._stopping = threading.Event()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
@@ -73,13 +80,29 @@ class Conversation(ABC):
         """Begin to connect; returns at once."""
         self._thread.start()
 
-    @abstractmethod
+    def _say(self, message: FromMember) -> None:
+        """Say something, if there is a connection; with ``_state`` held."""
+        if self.connected:
+            self._outgoing.append(encode(message))
+            self._wake()
+
+    def _stand(self, message: FromMember) -> None:
+        """Say something that holds until something else is said, or this is answered; the same."""
+        self._standing[type(message)] = message
+        self._say(message)
+
     def _on_welcome(self) -> None:
         """The keeper believes whose process this is."""
+        with self._state:
+            self.connected = True
+            for message in self._standing.values():
+                self._say(message)
 
-    @abstractmethod
     def _on_turn(self, now_s: float) -> list[bytes]:
         """Return what there is to say: once a second, and after each ``_wake``."""
+        with self._state:
+            said, self._outgoing = self._outgoing, []
+            return said
 
     def _on_said(self) -> None:  # noqa: B027 - few need it
         """What ``_on_turn`` has returned is sent."""
@@ -91,9 +114,12 @@ class Conversation(ABC):
     def _on_refusal(self, refused: Refused) -> None:  # noqa: B027 - few need it
         """The keeper does not let this process in."""
 
-    @abstractmethod
     def _on_loss(self, error: Exception | None) -> None:
         """There is no connection, or no more; None: this side has ended it."""
+        with self._state:
+            self.connected = False
+            self._outgoing.clear()
+            self._state.notify_all()
 
     @abstractmethod
     def _on_failure(self, error: Exception) -> None:

@@ -23,7 +23,6 @@ from bftrainer_slurm.keeper.messages import (
     Finished,
     Finishing,
     FromKeeper,
-    FromMember,
     Generation,
     Held,
     Identity,
@@ -89,11 +88,6 @@ class Membership(Conversation):
         self._keeper = keeper
         self._launcher = launcher
         self._on_notice = on_notice
-        self._state = threading.Condition()
-        self._outgoing: list[bytes] = []
-        self._standing: dict[type[FromMember], FromMember] = {}  # said again to each keeper
-        # Whether the keeper answers, as far as is known: its silence is noticed after a while.
-        self.connected = False
         # What is known, guarded by _state. `change` is also read without it.
         self.change: Change | None = None  # announced since the last generation
         # Written in the keeper's order: an end is known however soon it follows its generation.
@@ -210,16 +204,6 @@ class Membership(Conversation):
         dropped = self._dropped and not self._waits
         return self._given is not None or self._over is not None or dropped
 
-    def _say(self, message: FromMember) -> None:
-        if self.connected:
-            self._outgoing.append(encode(message))
-            self._wake()
-
-    def _stand(self, message: FromMember) -> None:
-        """Say something that holds until something else is said, or this is answered."""
-        self._standing[type(message)] = message
-        self._say(message)
-
     def _end(self, why: MembershipError) -> None:
         with self._state:
             self._over = self._over or why
@@ -239,21 +223,13 @@ class Membership(Conversation):
             logger.warning("bftrainer: no connection to the keeper at %s: %s", self._keeper, error)
         self._complaint = str(error or "")
         with self._state:
-            self.connected = False
-            self._outgoing.clear()
             if self.stops:
                 self.change = None  # the keeper will say it again
-            self._state.notify_all()
+            super()._on_loss(error)
 
     def _on_refusal(self, refused: Refused) -> None:
         if not refused.retry:
             self._end(RefusedError(refused.why))
-
-    def _on_welcome(self) -> None:
-        with self._state:
-            self.connected = True
-            for message in self._standing.values():
-                self._say(message)
 
     def _on_turn(self, now_s: float) -> list[bytes]:
         with self._state:
@@ -263,8 +239,7 @@ class Membership(Conversation):
             works = self._effort is not None and self._effort.has_worked(now_s)
             if works and self._identity.role is Role.WORKER and self.change and not self._waits:
                 self._outgoing.append(encode(Working()))  # the others may wait for it
-            said, self._outgoing = self._outgoing, []
-        return said
+            return super()._on_turn(now_s)
 
     def _on_message(self, message: FromKeeper) -> None:
         with self._state:

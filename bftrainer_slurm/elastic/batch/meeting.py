@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 
 from bftrainer_slurm.elastic.place import read_identity
 from bftrainer_slurm.keeper.conversation import Conversation
 from bftrainer_slurm.keeper.credentials import prover_from
-from bftrainer_slurm.keeper.messages import Batch, FromKeeper, Refused, Role, Turn, encode
+from bftrainer_slurm.keeper.messages import Batch, FromKeeper, Refused, Role, Turn
 
 IN_VAIN = 3  # an older keeper hangs up so often
 
@@ -22,8 +21,8 @@ class Meeting(Conversation):
     def __init__(self, environment: Mapping[str, str]) -> None:
         identity = read_identity(environment, Role.BATCH)
         super().__init__(environment["BFTRAINER_KEEPER"], identity, prover_from(environment))
-        self._changed = threading.Condition()
-        self._said = self._sending = Batch("waits")
+        self._said = Batch("waits")
+        self._stand(self._said)
         self._unsent = True
         self._in_vain = 0
         self._turn: Turn | None = None  # the newest since the last ``say``
@@ -36,30 +35,31 @@ class Meeting(Conversation):
 
     def say(self, batch: Batch) -> None:
         """Say what this task does now; what it was told before holds no longer."""
-        with self._changed:
+        with self._state:
             if batch.doing != self._said.doing:
                 self._turn = None
             self._said, self._unsent = batch, True
-            self._wake()
+            self._stand(batch)
 
     def wait(self, timeout_s: float) -> Turn | None:
         """Return the newest turn, once; None: there was none in that time."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._turn is not None, timeout_s)
+        with self._state:
+            self._state.wait_for(lambda: self._turn is not None, timeout_s)
             turn, self._turn = self._turn, None
             return turn
 
     def wait_until_sent(self, timeout_s: float) -> None:
         """Wait until what was said last is with the keeper."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._unsent, timeout_s)
+        with self._state:
+            self._state.wait_for(lambda: not self._unsent, timeout_s)
 
     # In the conversation's thread.
 
     def _on_welcome(self) -> None:
         self._in_vain = 0
-        with self._changed:
-            self.lost_s, self._unsent = None, True
+        with self._state:
+            self.lost_s = None
+            super()._on_welcome()
 
     def _on_refusal(self, refused: Refused) -> None:
         self.returns = True
@@ -70,34 +70,30 @@ class Meeting(Conversation):
         elif isinstance(error, ConnectionResetError | ValueError):
             self._in_vain += 1
             self.knows = self._in_vain < IN_VAIN
-        with self._changed:
+        with self._state:
             self._unsent = True
             if self.lost_s is None:
                 self.lost_s = time.monotonic()
+            super()._on_loss(error)
 
     def _on_failure(self, error: Exception) -> None:
         """Nobody else waits for it: the script runs on each node."""
 
-    def _on_turn(self, now_s: float) -> list[bytes]:
-        with self._changed:
-            self._sending = self._said
-            return [encode(self._said)] if self._unsent else []
-
     def _on_said(self) -> None:
-        with self._changed:
-            if self._sending is self._said:
+        with self._state:
+            if not self._outgoing:
                 self._unsent = False
-                self._changed.notify_all()
+                self._state.notify_all()
 
     def _on_message(self, message: FromKeeper) -> None:
         if not isinstance(message, Turn):
             return
-        with self._changed:
+        with self._state:
             said = self._said
             if message.do == "over" and said.doing == "steps":
                 self.failed = message.code
             elif said.doing == "waits":
                 self._turn = message
-            self._changed.notify_all()
+            self._state.notify_all()
         if message.do == "trains":
             self.on_trains(message.step)
