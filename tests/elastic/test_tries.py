@@ -178,12 +178,13 @@ def closed_port() -> int:
 def test_an_agent_that_cannot_reach_a_node_that_lives_says_so(
     closed_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bftrainer_slurm.elastic.rendezvous import agent
+    from bftrainer_slurm.elastic.rendezvous import reaching
 
     monkeypatch.setattr(tries, "LEAST_S", 0.5)
-    one = SimpleNamespace(_membership=SimpleNamespace(change=None, connected=True))
-    with pytest.raises(agent.RendezvousConnectionError, match=r"Connection refused\. Check that"):
-        agent.AgentRendezvous._reach(cast(Any, one), "127.0.0.1", closed_port)
+    one = SimpleNamespace(change=None, connected=True)
+    error = reaching.RendezvousConnectionError
+    with pytest.raises(error, match=r"Connection refused\. Check that"):
+        reaching.reached("127.0.0.1", closed_port, cast(Any, one))
 
 
 class Patient:
@@ -203,11 +204,11 @@ class Patient:
 def test_one_that_the_keeper_does_not_hear_either_waits_for_its_word(
     closed_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bftrainer_slurm.elastic.rendezvous import agent
+    from bftrainer_slurm.elastic.rendezvous import reaching
 
     monkeypatch.setattr(tries, "LEAST_S", 0.1)
-    one = SimpleNamespace(_membership=Patient(connected=False))
-    assert agent.AgentRendezvous._reach(cast(Any, one), "127.0.0.1", closed_port) is None
+    one = Patient(connected=False)
+    assert reaching.reached("127.0.0.1", closed_port, cast(Any, one)) is None
 
 
 @pytest.mark.torch
@@ -215,26 +216,26 @@ def test_an_agent_waits_for_a_store_that_it_has_reached_and_that_is_slow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A node that swaps must not end the others' torchruns."""
-    from bftrainer_slurm.elastic.rendezvous import agent
+    from bftrainer_slurm.elastic.rendezvous import reaching
 
     def answer_late(*_: object, **__: object) -> None:
-        raise agent.DistError("timed out")
+        raise reaching.DistError("timed out")
 
     monkeypatch.setattr(tries, "LEAST_S", 0.1)
-    monkeypatch.setattr(agent.torch_private, "open_store", answer_late)
-    one = SimpleNamespace(_membership=Patient(connected=True))
+    monkeypatch.setattr(reaching.torch_private, "open_store", answer_late)
+    one = Patient(connected=True)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert agent.AgentRendezvous._reach(cast(Any, one), "127.0.0.1", port) is None
+        assert reaching.reached("127.0.0.1", port, cast(Any, one)) is None
 
 
 @pytest.mark.torch
 @pytest.mark.timeout(60)
 def test_an_agent_whose_first_node_is_frozen_goes_on_when_the_keeper_has_spoken() -> None:
     """Its kernel accepts connections, and torch waits for an answer without any limit (2.13)."""
-    from bftrainer_slurm.elastic.rendezvous import agent
+    from bftrainer_slurm.elastic.rendezvous import reaching
 
-    one = SimpleNamespace(_membership=Patient(connected=True, looks=3))
+    one = Patient(connected=True, looks=3)
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         port = frozen.getsockname()[1]
-        assert agent.AgentRendezvous._reach(cast(Any, one), "127.0.0.1", port) is None
+        assert reaching.reached("127.0.0.1", port, cast(Any, one)) is None

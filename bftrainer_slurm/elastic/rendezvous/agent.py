@@ -7,16 +7,11 @@ agent. Facts about the agent: torch 2.13, torch/distributed/elastic/agent/server
 from __future__ import annotations
 
 import signal
-import socket
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import MutableMapping
 from datetime import timedelta
 from typing import NoReturn
 
-from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous.api import (
     RendezvousConnectionError,
     RendezvousHandler,
@@ -25,9 +20,8 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousStoreInfo,
 )
 
-from bftrainer_slurm.elastic import torch_private, tries
+from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.changes import ChangeLog, before_torchruns_word, given_back
-from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.log import say
@@ -39,6 +33,7 @@ from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND, launcher_of
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
 from bftrainer_slurm.elastic.rendezvous.last_failure import LastFailure, cause_of
 from bftrainer_slurm.elastic.rendezvous.quick_exit import QuickExit
+from bftrainer_slurm.elastic.rendezvous.reaching import reached
 from bftrainer_slurm.elastic.reporting import Reporting
 from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
@@ -55,9 +50,6 @@ from bftrainer_slurm.keeper.messages import Finished, Generation, Role
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, parse_address
 
 _STORE = timedelta(minutes=5)  # torch's own
-_ATTEMPT = timedelta(seconds=1)  # for a store to answer, before we look whether its host is lost
-_BETWEEN_ATTEMPTS_S = 0.05
-_LOOK_S = 0.2
 _SIGNALLED = 1  # torchrun's exit code after a signal, which it turns into an exception
 _NO_STATE = -1  # a script's state is in its own checkpoints
 _LEAST_S = 2.0  # what a process has after SIGTERM; torchrun gives it 30 s, in which all wait
@@ -240,7 +232,7 @@ class AgentRendezvous(RendezvousHandler):
                 self._membership.offer_store(generation.number, f"{host}:{port}")
         else:
             host, port = parse_address(generation.store or "")
-            found = self._reach(host, port)
+            found = reached(host, port, self._membership)
             if found is None:
                 return None
             store = found
@@ -265,33 +257,6 @@ class AgentRendezvous(RendezvousHandler):
                 return None
         return RendezvousInfo(self._store, generation.rank, generation.world, workers)
 
-    def _reach(self, host: str, port: int) -> TCPStore | None:
-        """Return the generation's store, or None if the generation has ended.
-
-        Raises:
-            RendezvousConnectionError: it cannot be reached, though the keeper hears its node.
-        """
-        heard_s, reached = time.monotonic(), False
-        while self._membership.change is None:
-            try:
-                # TCPStore alone would log long complaints about a host that was just lost.
-                socket.create_connection((host, port), _ATTEMPT.total_seconds()).close()
-                reached = True
-                with _cut_once(lambda: self._membership.change is not None, host, port):
-                    store = torch_private.open_store(host, port, hosts=False, timeout=_ATTEMPT)
-                if self._membership.change is None:  # else it may be cut already
-                    return store
-            except (OSError, DistError) as error:
-                now_s = time.monotonic()
-                # If it is only slow, or nobody could tell us that it is lost, we wait.
-                if reached or not self._membership.connected:
-                    heard_s = now_s
-                elif now_s - heard_s >= tries.LEAST_S:
-                    why = tries.unreachable(f"{host}:{port}", str(error), now_s - heard_s)
-                    raise RendezvousConnectionError(why) from error
-                time.sleep(_BETWEEN_ATTEMPTS_S)
-        return None
-
     def _has_ended(self) -> bool:
         """Whether agents of this generation may be gone, so that nobody should wait for them.
 
@@ -304,25 +269,3 @@ def _ending_signals(environment: MutableMapping[str, str]) -> set[int]:
     names = environment.get("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     numbers = (getattr(signal, name.strip(), None) for name in names.split(","))
     return {int(number) for number in numbers if number is not None}
-
-
-@contextmanager
-def _cut_once(over: Callable[[], bool], host: str, port: int) -> Iterator[None]:
-    """Cut the connections to a store once the generation is over.
-
-    For an answer to its first word torch waits without any limit (2.13): of a node that is frozen,
-    the kernel still accepts connections.
-    """
-    connections, opened = Connections(), threading.Event()
-    connections.add_store(host, port, hosted=False)
-
-    def watch() -> None:
-        while not opened.wait(_LOOK_S):
-            if over():
-                connections.shut_down()
-
-    threading.Thread(target=watch, daemon=True).start()
-    try:
-        yield
-    finally:
-        opened.set()
