@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 
@@ -20,3 +21,19 @@ def around(owner: Any, name: str, ours: Callable[..., Any]) -> None:
         return ours(inner, *given, **named)
 
     setattr(owner, name, outer)
+
+
+def before(owner: Any, name: str, do: Callable[[MutableMapping[str, Any]], object]) -> None:
+    """Call ``do`` before each call of ``owner.name``, with its arguments by name, to change them.
+
+    Raises:
+        AttributeError: there is nothing of this name.
+    """
+
+    def do_and_call(inner: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        bound = signature(inner).bind(*given, **named)
+        bound.apply_defaults()
+        do(bound.arguments)
+        return inner(*bound.args, **bound.kwargs)
+
+    around(owner, name, do_and_call)

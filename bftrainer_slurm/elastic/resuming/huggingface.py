@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bftrainer_slurm.elastic.around import around
+from bftrainer_slurm.elastic.around import around, before
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import helping, marks
 from bftrainer_slurm.elastic.resuming.rates import move
@@ -112,7 +112,7 @@ def change(module: ModuleType) -> None:
         AttributeError, TypeError: this version's Trainer is another one.
     """
     trainer = module.Trainer
-    around(trainer, "train", _train)
+    before(trainer, "train", _begin)
     helping.add("huggingface")  # or says why not
     for name, parameters in _METHODS.items():
         method = getattr(trainer, name, None)
@@ -127,16 +127,10 @@ def change(module: ModuleType) -> None:
     around(trainer, "_load_optimizer_and_scheduler", _load_scheduler)
 
 
-def _train(
-    method: Callable[..., Any],
-    trainer: Any,
-    resume_from_checkpoint: Any = None,
-    *given: Any,
-    **named: Any,
-) -> Any:
+def _begin(arguments: MutableMapping[str, Any]) -> None:
     if _IN_PROCESS not in sys.modules:
-        resume_from_checkpoint = _prepared(trainer, resume_from_checkpoint)
-    return method(trainer, resume_from_checkpoint, *given, **named)
+        given = arguments["resume_from_checkpoint"]
+        arguments["resume_from_checkpoint"] = _prepared(arguments["self"], given)
 
 
 def _prepared(trainer: Any, given: Any) -> Any:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
-from inspect import signature
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bftrainer_slurm.elastic.around import around
+from bftrainer_slurm.elastic.around import around, before
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import guarded, helping, marks
 from bftrainer_slurm.elastic.resuming.rates import move
@@ -40,7 +39,7 @@ def change(module: ModuleType) -> None:
     loop: Any = module._FitLoop
     connector: Any = module._CheckpointConnector
     asked = trainer.estimated_stepping_batches.fget
-    around(trainer, "fit", _fit)
+    before(trainer, "fit", _begin)
     around(trainer, "save_checkpoint", _save)
     around(loop, "reset", _reset)
     around(connector, "resume_start", _start)
@@ -54,14 +53,12 @@ def change(module: ModuleType) -> None:
     helping.add("lightning")
 
 
-def _fit(method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+def _begin(arguments: MutableMapping[str, Any]) -> None:
     if _IN_PROCESS not in sys.modules:
-        bound = signature(method).bind(*given, **named)
-        guarded(lambda: _prepare(bound.arguments), "Lightning's fit()")
-    return method(*given, **named)
+        guarded(lambda: _prepare(arguments), "Lightning's fit()")
 
 
-def _prepare(arguments: dict[str, Any]) -> None:
+def _prepare(arguments: MutableMapping[str, Any]) -> None:
     """Have the trainer save when told, and note whether it may choose its checkpoint."""
     from bftrainer_slurm.elastic.callbacks.lightning import Elastic
 

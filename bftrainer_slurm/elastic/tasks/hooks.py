@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from inspect import signature
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
 
 from bftrainer_slurm.elastic.log import say
@@ -55,7 +54,7 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
             _let_it_launch(environment)
         return
     if "--multiprocessing-fork" in command:
-        _at_first_group(lambda given: _say_who_spawned(environment, given))
+        worker.before_group(lambda given: _say_who_spawned(environment, given))
         return
     apart.watch(environment, _IN_PROCESS)
     others = seat(environment).of
@@ -87,7 +86,7 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
 
     if _STARTED_BY_ACCELERATE in environment:  # alone, it would never look for others
         begin(1, "accelerate")
-    _at_first_group(begin_with_group)
+    worker.before_group(begin_with_group)
     lightning.before_connectors(begin_with_lightning)
 
 
@@ -122,18 +121,3 @@ def _become(
     say(f"{node} starts the script again under torchrun, to meet the trainer's others")
     told = {VARIABLE: worker.TELL_RANK if tells_rank else "1", STARTED_BY: launcher}
     os.execve(torchrun[0], list(torchrun), {**environment, **told})
-
-
-def _at_first_group(begin: Callable[[Mapping[str, Any]], object]) -> None:
-    """Call ``begin`` with the arguments of the script's first ``init_process_group``, before it.
-
-    One with a store of its own is left alone.
-    """
-
-    def init_after(init: Callable[..., None], *given: Any, **named: Any) -> None:
-        bound = signature(init).bind(*given, **named).arguments
-        if bound.get("store") is None:
-            begin(bound)
-        init(*given, **named)
-
-    worker.around_init(init_after)

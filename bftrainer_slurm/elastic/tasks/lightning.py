@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import partial
-from inspect import signature
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from bftrainer_slurm.elastic.around import around
+from bftrainer_slurm.elastic.around import before
 from bftrainer_slurm.elastic.imported import when_imported
 
 _CONNECTORS = {
@@ -65,11 +64,5 @@ def before_connectors(do: Before) -> None:
 
 
 def _wrap(module: ModuleType, do: Before) -> None:
-    def init_after(init: Callable[..., None], *given: Any, **named: Any) -> None:
-        bound = signature(init).bind(*given, **named)
-        bound.apply_defaults()
-        do(bound.arguments)
-        init(*bound.args, **bound.kwargs)
-
     if (connector := getattr(module, _CONNECTORS[module.__name__], None)) is not None:
-        around(connector, "__init__", init_after)
+        before(connector, "__init__", do)

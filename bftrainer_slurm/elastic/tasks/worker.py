@@ -9,12 +9,11 @@ import os
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.elastic import beginning, resuming
-from bftrainer_slurm.elastic.around import around
+from bftrainer_slurm.elastic.around import before
 from bftrainer_slurm.elastic.tasks import lightning
 from bftrainer_slurm.elastic.tasks.command import LOCAL_RANK
 from bftrainer_slurm.elastic.tasks.seats import VARIABLE
@@ -61,11 +60,17 @@ def prepare_elsewhere(environment: MutableMapping[str, str]) -> None:
     count()
 
 
-def around_init(ours: Callable[..., None]) -> None:
-    """Let scripts call this around ``init_process_group``."""
+def before_group(do: Callable[[MutableMapping[str, Any]], object]) -> None:
+    """Call ``do`` before each of the script's ``init_process_group``, with its arguments.
+
+    One with a store of its own is left alone.
+    """
     import torch.distributed as dist
 
-    around(dist, "init_process_group", ours)
+    before(
+        *(dist, "init_process_group"),
+        lambda arguments: arguments["store"] is None and do(arguments),
+    )
     dist.distributed_c10d.init_process_group = dist.init_process_group
 
 
@@ -94,12 +99,9 @@ def _meet_by_environment(environment: MutableMapping[str, str]) -> None:
     """Have ``init_process_group`` meet at torchrun's place, whatever the script has found out."""
     meeting = {name: environment[name] for name in _MEETING}
 
-    def init_here(init: Callable[..., None], *given: Any, **named: Any) -> None:
-        bound = signature(init).bind(*given, **named)
-        if bound.arguments.get("store") is None:
-            environment.update(meeting)
-            for name in ("init_method", "rank", "world_size"):
-                bound.arguments.pop(name, None)
-        init(*bound.args, **bound.kwargs)
+    def meet_here(arguments: MutableMapping[str, Any]) -> None:
+        environment.update(meeting)
+        for name in ("init_method", "rank", "world_size"):
+            arguments.pop(name, None)
 
-    around_init(init_here)
+    before_group(meet_here)
