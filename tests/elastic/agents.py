@@ -7,9 +7,11 @@ import itertools
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
@@ -148,3 +150,13 @@ class Agents(Elements[Step]):
 
     def log(self, task: int) -> str:
         return (self.folder / f"{task}.log").read_text()
+
+
+@contextmanager
+def started_agents(keeper: Keeper, folder: Path, *script: Path, **options: Any) -> Iterator[Agents]:
+    """Yield a trainer's elements, of which none runs yet; none outlives this."""
+    agents = Agents(keeper, folder, *script, **options)
+    try:
+        yield agents
+    finally:
+        agents.end()

@@ -13,7 +13,7 @@ from bftrainer_slurm.keeper import rendezvous
 from bftrainer_slurm.keeper.gate import Gate, OneUser
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.agents import Agents
+from tests.elastic.agents import Agents, started_agents
 from tests.keeper.inside import SECRET_TEXT, keeper_inside
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
@@ -56,11 +56,8 @@ def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agents]:
     script.write_text(SCRIPT)
     with keeper_inside(Gate(OneUser(SECRET_TEXT))) as keeper:
         known: Any = SimpleNamespace(client=keeper.client, state=tmp_path)
-        running = Agents(cast(Keeper, known), tmp_path / "run", script)
-        try:
+        with started_agents(cast(Keeper, known), tmp_path / "run", script) as running:
             yield running
-        finally:
-            running.end()
 
 
 def test_survivors_that_all_hang_are_started_again(agents: Agents) -> None:

@@ -13,8 +13,8 @@ import pytest
 from torch.distributed.launcher.api import LaunchConfig
 
 from bftrainer_slurm.elastic.tasks.seats import launch_once
-from scripts.labcluster.keeper import started_keeper
-from tests.elastic.agents import Agents
+from scripts.labcluster.keeper import Keeper
+from tests.elastic.agents import started_agents
 from tests.elastic.test_tasks import srun_says
 
 _BIN = Path(sys.executable).parent
@@ -42,24 +42,18 @@ pytestmark = pytest.mark.torch
     ids=["c10d", "standalone", "node-rank", "static", "launch", "accelerate"],
 )
 def test_nodes_meet_whatever_the_command_line_says(
-    tmp_path: Path, launcher: Sequence[str | Path], options: str
+    keeper: Keeper, tmp_path: Path, launcher: Sequence[str | Path], options: str
 ) -> None:
-    state = tmp_path / "state"
-    state.mkdir()
-    with started_keeper(state) as keeper:
-        folder = tmp_path / "trainer"
-        agents = Agents(keeper, folder, launcher=launcher, options=options.split())
-        try:
-            agents.own(2)
-            agents.start(1)
-            agents.wait_for_steps(1)
-            alone = agents.last_world(1)  # the processes of a node
-            agents.start(2)
-            agents.wait_for_world(2 * alone, 1, 2)
-            agents.kill(2)
-            agents.wait_for_world(alone, 1)
-        finally:
-            agents.end()
+    words = options.split()
+    with started_agents(keeper, tmp_path / "run", launcher=launcher, options=words) as agents:
+        agents.own(2)
+        agents.start(1)
+        agents.wait_for_steps(1)
+        alone = agents.last_world(1)  # the processes of a node
+        agents.start(2)
+        agents.wait_for_world(2 * alone, 1, 2)
+        agents.kill(2)
+        agents.wait_for_world(alone, 1)
 
 
 # What srun does on a node with two tasks, in this order: the first one is not the first to come.
@@ -72,23 +66,17 @@ _BY_SRUN = ("bash", "-c", _TWO_TASKS, "srun")
 
 
 def test_of_several_launchers_on_a_node_the_first_trains_and_the_others_wait(
-    tmp_path: Path,
+    keeper: Keeper, tmp_path: Path
 ) -> None:
-    state = tmp_path / "state"
-    state.mkdir()
     launcher = (*_BY_SRUN, *_TORCHRUN, "--nproc-per-node=1", "--nnodes=2", "--node-rank=0")
-    with started_keeper(state) as keeper:
-        agents = Agents(keeper, tmp_path / "trainer", launcher=launcher)
-        try:
-            agents.own(2)
-            for task in (1, 2):
-                step = srun_says(f"n{task}", 2) | {"SLURM_JOB_ID": f"{os.getpid()}{task}"}
-                agents.start(task, **step)
-            agents.wait_for_world(4, 1, 2)
-            agents.kill(2)
-            agents.wait_for_world(2, 1)
-        finally:
-            agents.end()
+    with started_agents(keeper, tmp_path / "trainer", launcher=launcher) as agents:
+        agents.own(2)
+        for task in (1, 2):
+            step = srun_says(f"n{task}", 2) | {"SLURM_JOB_ID": f"{os.getpid()}{task}"}
+            agents.start(task, **step)
+        agents.wait_for_world(4, 1, 2)
+        agents.kill(2)
+        agents.wait_for_world(2, 1)
     said = "n1 has 2 launchers: the first one starts its 2 processes, the others wait"
     assert agents.log(1).count(said) == 1
 

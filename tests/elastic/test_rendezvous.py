@@ -19,28 +19,17 @@ from bftrainer_slurm.elastic.memory import KEPT, Memory
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from scripts.labcluster.c10d import C10dStore
-from scripts.labcluster.keeper import Keeper, started_keeper
+from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.agents import ARRAY, Agents
+from tests.elastic.agents import ARRAY, Agents, started_agents
 
 pytestmark = pytest.mark.torch
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[Keeper]:
-    state = tmp_path / "state"
-    state.mkdir()
-    with started_keeper(state) as running:
-        yield running
-
-
-@pytest.fixture
 def agents(keeper: Keeper, tmp_path: Path) -> Iterator[Agents]:
-    running = Agents(keeper, tmp_path / "trainer")
-    try:
+    with started_agents(keeper, tmp_path / "trainer") as running:
         yield running
-    finally:
-        running.end()
 
 
 @pytest.fixture
@@ -193,8 +182,7 @@ def test_nobody_waits_at_the_end_for_an_agent_that_is_gone(keeper: Keeper, tmp_p
         "while node == 'n2': time.sleep(1)\n"
         "(folder / 'done').touch()\n"
     )
-    agents = Agents(keeper, tmp_path / "trainer", script)
-    try:
+    with started_agents(keeper, tmp_path / "trainer", script) as agents:
         agents.own(2)
         agents.start(1, 2)
         wait_until(lambda: len(list(agents.folder.glob("began.*"))) == 2)
@@ -204,8 +192,6 @@ def test_nobody_waits_at_the_end_for_an_agent_that_is_gone(keeper: Keeper, tmp_p
         assert agents.processes[1].poll() is None  # n2 has not ended yet
         agents.kill(2)
         assert agents.processes[1].wait(120) == 0
-    finally:
-        agents.end()
 
 
 def test_nodes_may_run_different_numbers_of_processes(agents: Agents) -> None:
@@ -261,14 +247,11 @@ def test_a_script_that_forms_no_group_is_reported_to_train_alone(
     keeper: Keeper, tmp_path: Path
 ) -> None:
     script = Path(__file__).with_name("ungrouped.py")
-    agents = Agents(keeper, tmp_path / "trainer", script)
-    try:
+    with started_agents(keeper, tmp_path / "trainer", script) as agents:
         agents.own(2)
         agents.start(1, 2)
         reported = dict(next(notes(keeper, NoteKind.PROGRESS)).measures)
         assert (reported["nodes"], reported["alone"]) == (2.0, 1.0)
-    finally:
-        agents.end()
 
 
 @pytest.mark.once
@@ -370,8 +353,9 @@ def test_a_user_may_opt_out(agents: Agents) -> None:
 def test_a_script_that_hangs_at_sigterm_holds_nobody_for_half_a_minute(
     keeper: Keeper, tmp_path: Path
 ) -> None:
-    agents = Agents(keeper, tmp_path / "trainer", Path(__file__).with_name("stubborn.py"))
-    try:
+    with started_agents(
+        keeper, tmp_path / "trainer", Path(__file__).with_name("stubborn.py")
+    ) as agents:
         agents.own(1)
         agents.start(1)
         agents.wait_for_world(1, 1)
@@ -380,16 +364,15 @@ def test_a_script_that_hangs_at_sigterm_holds_nobody_for_half_a_minute(
         agents.wait_for_world(2, 1, 2)
         agents.print_pauses("hangs at SIGTERM", 1)
         assert agents.pauses(1)[0] < 20
-    finally:
-        agents.end()
 
 
 @pytest.mark.timeout(400)
 def test_a_script_that_ends_with_0_at_sigterm_holds_nobody_for_its_grace(
     keeper: Keeper, tmp_path: Path
 ) -> None:
-    agents = Agents(keeper, tmp_path / "trainer", Path(__file__).with_name("polite.py"))
-    try:
+    with started_agents(
+        keeper, tmp_path / "trainer", Path(__file__).with_name("polite.py")
+    ) as agents:
         agents.own(2)
         agents.start(1, 2, BFTRAINER_GRACE="300")
         agents.wait_for_world(2, 1, 2)
@@ -400,8 +383,6 @@ def test_a_script_that_ends_with_0_at_sigterm_holds_nobody_for_its_grace(
         agents.wait_for_world(2, 1, 3)
         # After 30 s torchrun itself would end them.
         assert not any("forcefully exiting" in agents.log(task) for task in (1, 2, 3))
-    finally:
-        agents.end()
 
 
 @pytest.mark.once
@@ -421,8 +402,7 @@ def test_what_a_script_has_started_does_not_add_up_on_nodes_that_stay(
             return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
         return False
 
-    agents = Agents(keeper, folder, Path(__file__).with_name("helped.py"))
-    try:
+    with started_agents(keeper, folder, Path(__file__).with_name("helped.py")) as agents:
         agents.own(2)
         agents.start(1, 2, **options)
         agents.wait_for_world(2, 1, 2)
@@ -434,8 +414,6 @@ def test_what_a_script_has_started_does_not_add_up_on_nodes_that_stay(
         now = set(helpers("n1")) - set(before)
         assert len(now) == len(before) == 2
         assert all(runs(one) for one in now)
-    finally:
-        agents.end()
         for one in helpers("n1") + helpers("n2"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)

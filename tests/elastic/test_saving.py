@@ -16,9 +16,9 @@ import pytest
 from bftrainer_slurm.elastic import saving
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.saving import LONGEST_SAVE_S, Asking
-from scripts.labcluster.keeper import started_keeper
+from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.agents import ARRAY, Agents, Step, steps_in
+from tests.elastic.agents import ARRAY, Agents, Step, started_agents, steps_in
 
 SCRIPTS = ("when_told.py", "restarted.py")  # a plain one, and one with a Trainer
 
@@ -118,17 +118,11 @@ def test_several_processes_without_one_are_told_that_they_need_it(memory: Memory
 
 
 @pytest.fixture(params=SCRIPTS)
-def agents(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Agents]:
-    state = tmp_path / "state"
-    state.mkdir()
-    with started_keeper(state) as keeper:
-        script = Path(__file__).with_name(request.param)
-        running = Agents(keeper, tmp_path / "trainer", script)
-        try:
-            running.own(3)
-            yield running
-        finally:
-            running.end()
+def agents(request: pytest.FixtureRequest, keeper: Keeper, tmp_path: Path) -> Iterator[Agents]:
+    script = Path(__file__).with_name(request.param)
+    with started_agents(keeper, tmp_path / "trainer", script) as running:
+        running.own(3)
+        yield running
 
 
 def trained(folder: Path) -> list[int]:

@@ -17,8 +17,8 @@ from bftrainer_slurm.elastic.tasks.command import (
     torchrun_for_deepspeed,
 )
 from bftrainer_slurm.elastic.tasks.seats import Seat, seat, use_all_processors
-from scripts.labcluster.keeper import started_keeper
-from tests.elastic.agents import Agents
+from scripts.labcluster.keeper import Keeper
+from tests.elastic.agents import started_agents
 
 pytestmark = pytest.mark.torch
 
@@ -45,21 +45,20 @@ def by_deepspeed(rank: str) -> dict[str, str]:
     return {"LOCAL_RANK": rank, "LOCAL_SIZE": "2", "CROSS_RANK": "0", "CROSS_SIZE": "1"}
 
 
-def test_tasks_of_srun_form_one_group_with_those_of_other_nodes(tmp_path: Path) -> None:
-    state, tasks = tmp_path / "state", 2
-    state.mkdir()
-    with started_keeper(state) as keeper:
-        agents = Agents(keeper, tmp_path / "trainer", _BY_SRUN, launcher=(sys.executable, "-u"))
-        try:
-            agents.own(2)
-            agents.start(1, **srun_says("n1", tasks))
-            agents.wait_for_world(tasks, 1)
-            agents.start(2, **srun_says("n2", tasks))
-            agents.wait_for_world(2 * tasks, 1, 2)
-            agents.kill(2)
-            agents.wait_for_world(tasks, 1)
-        finally:
-            agents.end()
+def test_tasks_of_srun_form_one_group_with_those_of_other_nodes(
+    keeper: Keeper, tmp_path: Path
+) -> None:
+    tasks = 2
+    with started_agents(
+        keeper, tmp_path / "trainer", _BY_SRUN, launcher=(sys.executable, "-u")
+    ) as agents:
+        agents.own(2)
+        agents.start(1, **srun_says("n1", tasks))
+        agents.wait_for_world(tasks, 1)
+        agents.start(2, **srun_says("n2", tasks))
+        agents.wait_for_world(2 * tasks, 1, 2)
+        agents.kill(2)
+        agents.wait_for_world(tasks, 1)
     said = (tmp_path / "trainer" / "1.log").read_text()
     assert said.count("bftrainer: n1 starts the script again under torchrun") == 1
 

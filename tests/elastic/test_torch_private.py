@@ -14,9 +14,9 @@ from torch.distributed.elastic.multiprocessing import api
 from bftrainer_slurm import elastic
 from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.inprocess.peers import RestartError, be_restarted, find_peers
-from scripts.labcluster.keeper import started_keeper
+from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.agents import Agents
+from tests.elastic.agents import started_agents
 from tests.elastic.alone import as_new_process
 
 pytestmark = pytest.mark.torch
@@ -101,23 +101,18 @@ def test_the_first_rank_says_that_it_is_restarted(capfd: pytest.CaptureFixture[s
 
 
 def test_a_restarted_script_goes_on_from_its_checkpoint_with_the_nodes_there_are(
-    tmp_path: Path,
+    keeper: Keeper, tmp_path: Path
 ) -> None:
     script = Path(__file__).with_name("restarted.py")
-    (tmp_path / "state").mkdir()
-    with started_keeper(tmp_path / "state") as keeper:
-        agents = Agents(keeper, tmp_path / "trainer", script)
-        try:
-            agents.own(1)
-            agents.start(1, EVERY_S="0.1")
-            agents.wait_for_world(1, 1)
-            wait_until(lambda: any((tmp_path / "trainer").glob("saved/step-*")))
-            before = agents.steps(1)[-1]
-            agents.own(2)
-            agents.start(2, EVERY_S="0.1")
-            agents.wait_for_world(2, 1, 2)
-            assert agents.steps(1)[-1].process != before.process
-            assert agents.steps(2)[0].number > 1
-            assert "torch.gone: at each change this script starts again" in agents.log(1)
-        finally:
-            agents.end()
+    with started_agents(keeper, tmp_path / "trainer", script) as agents:
+        agents.own(1)
+        agents.start(1, EVERY_S="0.1")
+        agents.wait_for_world(1, 1)
+        wait_until(lambda: any((tmp_path / "trainer").glob("saved/step-*")))
+        before = agents.steps(1)[-1]
+        agents.own(2)
+        agents.start(2, EVERY_S="0.1")
+        agents.wait_for_world(2, 1, 2)
+        assert agents.steps(1)[-1].process != before.process
+        assert agents.steps(2)[0].number > 1
+        assert "torch.gone: at each change this script starts again" in agents.log(1)
