@@ -47,9 +47,10 @@ class Hierarchy:
     def thaw(self, folder: Path, node: str) -> None:
         """Let frozen processes on a node go on or end, as who froze them may have been killed."""
         file, words = {1: ("freezer.state", "THAWED"), 2: ("cgroup.freeze", "0")}[self.version]
-        for path in self.of_node(folder, node).glob(f"*/**/{file}"):
-            with suppress(OSError):  # it may go just now
-                path.write_text(words)
+        for path, _, files in os.walk(self.of_node(folder, node)):  # which may go just now
+            if file in files:
+                with suppress(OSError):
+                    Path(path, file).write_text(words)
 
     def remove(self, folder: Path) -> bool:
         """Remove the cgroups of a cluster; return False while processes are in them."""

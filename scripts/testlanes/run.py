@@ -184,9 +184,16 @@ def _start(lane: Lane, logs: Path) -> Run:
 
 
 def _remove(group: Path) -> None:
-    """End what is left in a control group, and in those that were made within it."""
+    """End what is left in a control group, and in those that were made within it.
+
+    Raises:
+        TimeoutError: a process does not end: it is frozen, say.
+    """
+    deadline_s = time.monotonic() + _PATIENCE_S
     for folder in sorted([group, *(one for one in group.rglob("*") if one.is_dir())], reverse=True):
         while left := (folder / "cgroup.procs").read_text().split():
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"{folder}: these processes do not end: {' '.join(left)}")
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
