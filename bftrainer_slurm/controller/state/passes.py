@@ -7,8 +7,7 @@ fits. ``decide.available`` says what to do about it.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from heapq import nsmallest
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
@@ -85,10 +84,10 @@ class Passes:
             self._judge(waiting, Fit(snapshot.by_weight, at_pass))
         if self._left and freed:
             self._try_again(waiting, Fit(snapshot.by_weight, every))
-        rooms = Counter(gpus for _, gpus in parts)
+        beside = Fit((), parts)
 
         def room(job: WaitingJob) -> int:
-            return rooms[_part_of(job)] if job.takes_parts and parts else len(pool)
+            return len(beside.among(job) if job.takes_parts and parts else pool)
 
         self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > room(job)}
         self._looked_s = now_s
@@ -190,18 +189,18 @@ def parts_without(
         (node, part)
         for node, one in snapshot.shared.items()
         if node in snapshot.in_service and node not in ours
-        for part in (*range(1, one.free_gpus + 1), *(-cpus for cpus in _doubled(one.free_cpus)))
+        for part in (*range(1, one.free_gpus + 1), *(-cpus for cpus in _steps(one.free_cpus)))
     )
 
 
 def _part_of(job: WaitingJob) -> int:
-    """The part of a node that a job takes; of processors the next power of two, so they are few."""
-    return job.gpus or -(1 << (job.cpus - 1).bit_length() if job.cpus else 0)
+    """The part of a node that a job takes, see ``_Part``."""
+    return job.gpus or -job.cpus
 
 
-def _doubled(most: int) -> Iterator[int]:
-    """Yield 1, 2, 4 and so on."""
-    return (1 << power for power in range(most.bit_length()))
+def _steps(most: int) -> set[int]:
+    """Return 1, 2, 4 and so on, so that they are few, and all that there is."""
+    return {1 << power for power in range(most.bit_length())} | ({most} if most else set())
 
 
 class Fit:
@@ -217,16 +216,16 @@ class Fit:
             node, part = (one, 0) if isinstance(one, str) else one
             self._among.setdefault(part, set()).add(node)
         self._parts = any(self._among)
+        self._sums: dict[int, Set[str]] = {}
         every = set[str]().union(*self._among.values())
         self._nodes = [node for node in nodes if node.name in every]
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def nodes_for(self, job: WaitingJob) -> tuple[str, ...]:
         """Return the nodes in the order in which Slurm takes them."""
-        part = _part_of(job) if self._parts else 0
-        key = (job.partition, job.constraint, job.excluded, part)
+        key = (job.partition, job.constraint, job.excluded, self._part_of(job))
         if key not in self._known:
-            among = self._among.get(part, ())
+            among = self.among(job)
             partitions = frozenset(job.partition.split(","))
             self._known[key] = tuple(
                 node.name
@@ -237,6 +236,17 @@ class Fit:
                 and _has(node, job.constraint)
             )
         return self._known[key]
+
+    def among(self, job: WaitingJob) -> Set[str]:
+        """Return the candidates that have what it takes of a node, or more processors."""
+        part = self._part_of(job)
+        if part not in self._sums:
+            fits = (nodes for one, nodes in self._among.items() if one == part or one < part < 0)
+            self._sums[part] = set[str]().union(*fits)
+        return self._sums[part]
+
+    def _part_of(self, job: WaitingJob) -> int:
+        return _part_of(job) if self._parts else 0
 
 
 def _has(node: Node, constraint: str) -> bool:

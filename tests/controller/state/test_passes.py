@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from bftrainer_slurm.controller.observe.shared_nodes import shared_nodes
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.passes import Fit, Passes
-from bftrainer_slurm.model import BackfillPass, WaitingJob
+from bftrainer_slurm.controller.state.passes import Fit, Passes, parts_without
+from bftrainer_slurm.model import BackfillPass, Resources, WaitingJob
 from tests.controller.worlds import NOW_S, cases, node, snapshot
 
 NODES = tuple(node(f"n{number}", partition="main") for number in range(1, 5))
@@ -212,11 +213,21 @@ def test_it_is_tried_again_where_more_nodes_have_as_many_gpus() -> None:
     assert left_of_parts(2, *judged, (40.0, PARTS | {("n2", 2)})) == set()
 
 
-def test_a_job_of_processors_fits_where_the_next_power_of_two_is_free() -> None:
+def test_a_job_of_processors_fits_where_the_next_number_that_is_seen_is_free() -> None:
     """More rarely than in truth: else trainers would not leave for it."""
     free = frozenset({("n1", -1), ("n1", -2), ("n1", -4), ("n2", -1)})
     fits = {cpus: left_of_parts(0, (10.0, free), (40.0, free), cpus=cpus) for cpus in range(1, 6)}
     assert fits == {1: {7}, 2: {7}, 3: {7}, 4: {7}, 5: set()}
+
+
+@pytest.mark.parametrize("cores", [48, 64])
+def test_a_job_of_processors_that_takes_all_of_a_node_is_judged_however_many_it_has(
+    cores: int,
+) -> None:
+    one = replace(node("n1"), resources=Resources(cpus=cores), used=Resources())
+    parts = parts_without(replace(snapshot((one,)), shared=shared_nodes((one,), ())), ())
+    assert left_of_parts(0, (10.0, parts), (40.0, parts), cpus=cores) == {7}
+    assert left_of_parts(0, (10.0, parts), (40.0, parts), cpus=cores + 1) == set()
 
 
 def test_a_node_fits_by_partition_features_and_what_the_user_excludes() -> None:
