@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.elastic import resuming
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.imported import when_imported
-from bftrainer_slurm.elastic.resuming import torchdata
+from bftrainer_slurm.elastic.resuming import lightning, torchdata
 from bftrainer_slurm.elastic.resuming.huggingface import Place, Saved, read
 from bftrainer_slurm.elastic.resuming.marks import mark, marked, newest
 
@@ -84,6 +85,25 @@ def test_only_a_complete_checkpoint_of_this_trainer_is_taken(tmp_path: Path) -> 
     found = marked(new)
     assert found is not None
     assert found.ranks == 2
+
+
+def test_lightning_saves_with_all_that_a_script_gives_it(tmp_path: Path) -> None:
+    class Trainer:
+        global_rank, world_size = 0, 3
+
+        def save_checkpoint(
+            self, filepath: Path, weights_only: bool | None = None, storage_options: Any = None
+        ) -> tuple[Any, ...]:
+            filepath.mkdir()
+            return filepath, weights_only, storage_options
+
+    around(Trainer, "save_checkpoint", lightning._save)
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    trainer: Any = Trainer()
+    assert trainer.save_checkpoint(paths[0], storage_options=7) == (paths[0], None, 7)
+    assert trainer.save_checkpoint(paths[1], False, 7) == (paths[1], False, 7)
+    assert trainer.save_checkpoint(filepath=paths[2], weights_only=True) == (paths[2], True, None)
+    assert [getattr(marked(path), "ranks", None) for path in paths] == [3, 3, None]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "{", '{"ranks": 1}', "\0" * 9000])

@@ -114,9 +114,14 @@ def _candidates(trainer: Any) -> Iterator[Path]:
 
 
 def _save(
-    method: Callable[..., Any], trainer: Any, filepath: Any, weights_only: Any = None, *more: Any
+    method: Callable[..., Any],
+    trainer: Any,
+    filepath: Any,
+    weights_only: Any = None,
+    *more: Any,
+    **named: Any,
 ) -> Any:
-    done = method(trainer, filepath, weights_only, *more)
+    done = method(trainer, filepath, weights_only, *more, **named)
     is_ours = not weights_only and _IN_PROCESS not in sys.modules
     if is_ours and trainer.global_rank == 0:
         guarded(lambda: marks.mark(Path(filepath), trainer.world_size), "a checkpoint")
