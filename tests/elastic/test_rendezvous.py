@@ -402,7 +402,15 @@ def test_what_a_script_has_started_does_not_add_up_on_nodes_that_stay(
             return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
         return False
 
-    with started_agents(keeper, folder, Path(__file__).with_name("helped.py")) as agents:
+    def end_helpers() -> None:
+        for one in helpers("n1") + helpers("n2"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(end_helpers)  # they outlive their trainer, and a test that fails
+        script = Path(__file__).with_name("helped.py")
+        agents = stack.enter_context(started_agents(keeper, folder, script))
         agents.own(2)
         agents.start(1, 2, **options)
         agents.wait_for_world(2, 1, 2)
@@ -414,6 +422,3 @@ def test_what_a_script_has_started_does_not_add_up_on_nodes_that_stay(
         now = set(helpers("n1")) - set(before)
         assert len(now) == len(before) == 2
         assert all(runs(one) for one in now)
-        for one in helpers("n1") + helpers("n2"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
