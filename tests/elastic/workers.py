@@ -234,6 +234,8 @@ def wait(process: ForkServerProcess, timeout_s: float = 120.0) -> int:
 
 def _kill(process: ForkServerProcess) -> None:
     assert process.pid is not None
+    if process.exitcode is not None:
+        return  # its number may be another process's by now, as they come again within minutes
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # its DataLoader's workers too
     process.kill()
