@@ -42,7 +42,8 @@ _MISSING = re.compile("Object missing required field `(.*)`")
 # A trainer's fields that have the same name in a file and in the planner.
 _ALIKE = (
     *("min_nodes", "max_nodes", "sizes"),
-    *("rescale_up_s", "rescale_down_s", "paused_s", "start_cost", "loss_s", "gpus", "choices"),
+    *("rescale_up_s", "rescale_down_s", "paused_s", "start_cost", "loss_s"),
+    *("gpus", "choices", "unit"),
 )
 
 
@@ -69,6 +70,7 @@ class TrainerData(Struct, kw_only=True, omit_defaults=True, forbid_unknown_field
     sizes: Annotated[tuple[Size, ...], Meta(max_length=MAX_SIZES)] = ()
     gpus: Gpus = 0
     choices: Annotated[tuple[Gpus, ...], Meta(max_length=MAX_CHOICES)] = ()
+    unit: Unit = GPU
 
 
 class ClassData(Struct, omit_defaults=True, forbid_unknown_fields=True):

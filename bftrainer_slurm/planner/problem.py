@@ -80,7 +80,8 @@ class PlannedTrainer:
     it can have no node. ``sizes``, if there are any, are the only numbers of nodes that it can
     train on, from ``min_nodes`` to ``max_nodes``. It has ``gpus`` GPUs of each of its nodes, and
     leaves the others; 0 means whole nodes. If there are ``choices``, ``gpus`` is one of them, or 0:
-    then the plan chooses one, the same for all of its nodes. Its curve is then over GPUs.
+    then the plan chooses one, the same for all of its nodes. Its curve is then over GPUs. ``unit``
+    says what is meant by GPUs, as of ``NodeClass``.
     """
 
     key: str
@@ -97,6 +98,7 @@ class PlannedTrainer:
     sizes: tuple[int, ...] = ()
     gpus: int = 0
     choices: tuple[int, ...] = ()
+    unit: str = GPU
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_nodes <= self.max_nodes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bftrainer_slurm.model import CORE, GPU
+from bftrainer_slurm.model import CORE
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, settled
@@ -188,8 +188,8 @@ class _Case:
             key=self._trainer.key,
             had=len(self._trainer.current),
             nodes=self._nodes,
-            gpus=self._trainer.gpus if self._unit == GPU else 0,
-            cores=self._trainer.gpus if self._unit == CORE else 0,
+            gpus=0 if self._trainer.unit == CORE else self._trainer.gpus,
+            cores=self._trainer.gpus if self._trainer.unit == CORE else 0,
             least=self._trainer.min_nodes,
             most=self._trainer.max_nodes,
             limit=limit,
@@ -203,12 +203,6 @@ class _Case:
             loss=loss,
             price=self._market.unit_price * self._may_have.units,
         )
-
-    @property
-    def _unit(self) -> str:
-        """In what it has parts of nodes: no trainer has parts of both kinds."""
-        parts = (one for one in self._problem.classes if one.gpus)
-        return next((one.unit for one in parts if one.name not in self._trainer.barred), GPU)
 
     def _limit(self) -> tuple[Limit, int | None]:
         """Return what keeps it from more nodes, and the size that it would have otherwise."""

@@ -172,6 +172,7 @@ def _planned_trainer(
         sizes=sizes,
         gpus=view.units,
         choices=choices,
+        unit=view.trainer.demands.unit,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,8 +32,10 @@ from bftrainer_slurm.model import (
     WaitingJob,
 )
 from bftrainer_slurm.planner import bins
+from bftrainer_slurm.planner.instance import document_of, parse
 from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.planner.problem import Problem, Row, units_of, value
+from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.planner.solver import Planner
 from tests.controller.decide.test_problem import known
 from tests.controller.worlds import picture, places, snapshot, state_of, view_of
@@ -147,6 +150,13 @@ def test_trainers_of_cores_and_of_gpus_keep_to_their_nodes_and_are_counted_apart
     assert units_of(problem, plan).keys() == {CORE, GPU}
     assert units_of(problem, plan)[GPU] == (4, 2)
     assert units_of(problem, plan)[CORE][0] == 13
+
+
+def test_who_wants_cores_is_told_of_cores_also_where_all_nodes_have_gpus(planner: Planner) -> None:
+    problem = problem_for(seen([node("n1", 0, 0, gpus=True)], trainer(5, 2, more=2)))
+    again = parse(json.dumps(document_of(problem)).encode())
+    why = reasons_of(again, planner.plan(again))["5"]
+    assert (why.cores, why.gpus, why.usable) == (2, 0, 0)
 
 
 def test_each_size_of_elements_has_a_row_however_many_cores_nodes_have(planner: Planner) -> None:
