@@ -9,12 +9,12 @@ import json
 import re
 import sqlite3
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 _LINE = re.compile(r"(\S+ \S+),(\d{3}) INFO +(\w+) (\d+_\d.*)")
 _ON = re.compile(r"(\S+) on (?:\d+ GPUs of )?(\S+)$")
@@ -44,9 +44,14 @@ def read_offers(history: Path) -> Offers:
         rows = database.execute("SELECT time_s, document FROM problems ORDER BY rowid").fetchall()
     problems = [(time_s, json.loads(zlib.decompress(text))) for time_s, text in rows]
     return [
-        (time_s, dict(zip(one["node_names"], one.get("node_gpus", ()), strict=False)))
+        (time_s, {node: has for node, has in _parts(one) if has is not None})
         for time_s, one in problems
     ]
+
+
+def _parts(problem: Mapping[str, Any]) -> Iterator[tuple[str, int | None]]:
+    """Yield how many GPUs of each node there are; None: it is given out whole, or not at all."""
+    return zip(problem["node_names"], problem.get("node_gpus", ()), strict=False)
 
 
 def read_told(

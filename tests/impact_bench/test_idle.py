@@ -126,7 +126,8 @@ def test_the_controllers_log_says_who_was_let_go_and_held() -> None:
 
 
 def test_the_history_says_what_plans_could_give_out(tmp_path: Path) -> None:
-    document = {"node_names": ["n1", "n3"], "node_gpus": [8, 3]}
+    """Of n2, which ``reserve_gpus`` keeps, there are no parts."""
+    document = {"node_names": ["n1", "n2", "n3"], "node_gpus": [8, None, 3]}
     with closing(sqlite3.connect(tmp_path / "history.sqlite")) as database:
         database.execute("CREATE TABLE problems (time_s REAL, document BLOB)")
         text = zlib.compress(json.dumps(document).encode())
