@@ -233,7 +233,7 @@ class Groups:
         def ask(one: tuple[int, Sequence[int]]) -> bool:
             return self._tell(lambda keeper: keeper.part(*one), f"who leaves trainer {one[0]}")
 
-        if not asked:
+        if not asked or self._keeper is None:
             return {}
         threads = ThreadPoolExecutor(min(_AT_ONCE, len(asked)), "part")
         answers = [threads.submit(ask, one) for one in asked]

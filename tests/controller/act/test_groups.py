@@ -141,3 +141,10 @@ def test_many_tasks_go_in_lines_that_the_keeper_takes(keeper: Keeper) -> None:
 def test_nobody_leaves_nobody_is_asked(keeper: Keeper) -> None:
     keeper.groups.part({})
     assert keeper.asked == 0
+
+
+def test_without_a_keeper_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[threading.Thread] = []
+    monkeypatch.setattr(threading.Thread, "start", begun.append)
+    assert Groups().part({ARRAY: [1, 2]}) == {}
+    assert not begun
