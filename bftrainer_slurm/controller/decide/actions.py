@@ -98,8 +98,8 @@ def array_of(action: Action) -> int:
 class Wanted:
     """Nodes for jobs that no pass has judged: ``idle`` ones, and those that trainers ``leave``.
 
-    Where jobs share nodes, it is ``units`` of each node instead, and ``elements`` that leave; of
-    the nodes without ordinary jobs, the ``idle`` ones then have no other elements.
+    Where jobs share nodes, it is ``units`` of each node instead, and ``elements`` that leave. The
+    ``idle`` ones are then those on which nobody is yet: no trainer has one of them for itself.
     """
 
     idle: frozenset[str] = frozenset()

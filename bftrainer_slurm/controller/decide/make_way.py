@@ -107,7 +107,7 @@ class _Packing:
         for start in starts:
             for node in start.nodes:
                 kept[node] += self._kept(start.job, node)
-        # Who starts on an idle node may want all of it: it is left alone until the job is there.
+        # No trainer may have all of an idle node to which a job comes; ``parts`` offers the rest.
         used = {node for start in starts for node in start.nodes}
         idle = frozenset(node for node in used if node in self._holes and not self._held.get(node))
         return Wanted(idle=idle, units=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
