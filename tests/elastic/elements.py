@@ -38,6 +38,10 @@ class Elements(ABC, Generic[Made]):
         """Say to the keeper what the controller would: whose trainer it is, and its size."""
         self.keeper.client.own(self.array, os.getuid(), want, sizes)
 
+    def part(self, *tasks: int) -> None:
+        """Have tasks leave at a boundary; the keeper waits for 2 s, a busy host needs more."""
+        wait_until(lambda: self.keeper.client.part(self.array, tasks), otherwise="have not left")
+
     def wait_for_steps(self, task: int, count: int = 5) -> None:
         """Wait until a task has made so many steps more."""
         before = len(self.steps(task))

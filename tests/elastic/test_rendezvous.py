@@ -138,7 +138,7 @@ def test_an_agent_that_is_told_to_end_leaves_at_once(pair: Agents) -> None:
 
 
 def test_a_node_leaves_by_plan_and_is_quiet_until_it_is_ended(trio: Agents) -> None:
-    assert trio.keeper.client.part(ARRAY, [3])
+    trio.part(3)
     trio.wait_for_world(2, 1, 2)
     trio.print_pauses("planned leave", 1, 2)
     worker = trio.steps(3)[-1].process

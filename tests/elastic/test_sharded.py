@@ -20,7 +20,7 @@ from scripts.labcluster.waiting import wait_until
 from tests.elastic.alone import as_new_process
 from tests.elastic.inprocess import Numbers
 from tests.elastic.sharding import build
-from tests.elastic.workers import ARRAY, Workers, log_of, started_workers
+from tests.elastic.workers import Workers, log_of, started_workers
 
 pytestmark = [
     pytest.mark.torch,
@@ -99,7 +99,7 @@ def test_nodes_join_and_leave_as_if_there_had_been_one_process(
     workers.start(2)
     workers.wait_for_world(3, 0, 1, 2)
     first = next(task for task in range(3) if workers.steps(task)[-1].rank == 0)
-    assert workers.keeper.client.part(ARRAY, [first])
+    workers.part(first)
     others = [task for task in range(3) if task != first]
     workers.wait_for_world(2, *others)
     assert workers.wait(*others) == [0, 0]

@@ -158,7 +158,7 @@ def test_rank_0_can_be_the_one_that_is_killed(start: Start) -> None:
 def test_a_node_that_is_to_leave_does_so_after_a_step_and_waits_for_its_end(start: Start) -> None:
     workers = start(3)
     workers.wait_for_steps(0)
-    assert workers.keeper.client.part(ARRAY, [2])
+    workers.part(2)
     workers.wait_for_world(2, 0, 1)
     print(f"planned leave: {workers.pauses(0)[-1]:.3f} s")
     assert steps_before_change(workers, 0) == steps_before_change(workers, 2)
