@@ -122,7 +122,7 @@ from bftrainer_slurm.keeper.messages import Change, Generation, Peer
 
 class Told:
     def __init__(self, *given, on_notice):
-        self.change, self.hear = None, on_notice
+        self.change, self.why, self.hear = None, "", on_notice
     def wait_generation(self):
         generation, *more = next(said)
         for notice in (generation, *more):
