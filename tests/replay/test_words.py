@@ -31,12 +31,13 @@ def test_what_a_trainer_has() -> None:
 @pytest.mark.parametrize(
     ("sizes", "ended", "said"),
     [
-        ((1,), 1, "1 element ended for jobs (1 GPU of a node)"),
-        ((2,), 2, "2 elements ended for jobs (2 GPUs of a node)"),
-        ((1, 4), 0, "0 elements ended for jobs (1, 4 GPUs of a node)"),
+        (((1,),), 1, "1 element ended for jobs (1 GPU of a node)"),
+        (((2,),), 2, "2 elements ended for jobs (2 GPUs of a node)"),
+        (((1,), (4,)), 0, "0 elements ended for jobs (1, 4 GPUs of a node)"),
+        (((1, 2, 4),), 0, "0 elements ended for jobs (1:2:4 GPUs of a node)"),
     ],
 )
-def test_parts_of_nodes(sizes: tuple[int, ...], ended: int, said: str) -> None:
+def test_parts_of_nodes(sizes: tuple[tuple[int, ...], ...], ended: int, said: str) -> None:
     result = PartsResult(8.0, 4.0, 1.0, 1, ended)
     rows = gpus_rows(
         GpuUse(1, 8, 4.0, 4.0), FreeHours(4.0, 0.0, {}), Compared(sizes, 1, result, result)
