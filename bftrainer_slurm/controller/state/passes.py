@@ -84,7 +84,7 @@ class Passes:
             self._judge(waiting, Fit(snapshot.by_weight, at_pass))
         if self._left and freed:
             self._try_again(waiting, Fit(snapshot.by_weight, every))
-        beside = Fit((), parts)
+        beside = Fit((), parts if any(job.takes_parts for job in waiting.values()) else frozenset())
 
         def room(job: WaitingJob) -> int:
             return len(beside.among(job) if job.takes_parts and parts else pool)
