@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
 from scripts.impact_bench.course import Start
-from scripts.impact_bench.slurmlog import Log
+from scripts.impact_bench.slurmlog import Log, Span, elements
 from scripts.impact_bench.told import Told
 from scripts.impact_bench.trainers import Work
 
@@ -37,6 +37,11 @@ class Side:
     left_behind: int = 0  # processes of trainers that outlived them
     work: Work | None = None  # what the trainers did meanwhile
     told: Told = field(default_factory=Told)  # what the controller left
+
+    @property
+    def elements(self) -> Iterator[Span]:
+        """When elements had nodes, as slurmctld's log tells."""
+        return elements(self.log, {one.number for one in self.starts})
 
     @property
     def failed(self) -> int:
@@ -242,16 +247,11 @@ def elements_s(side: Side, end_s: float, gpus: int = 1) -> float:
     times are Unix seconds.
     """
     parts = {} if side.work is None else side.work.parts
-    used_s, jobs = 0.0, {one.number for one in side.starts}
-    for (kind, job), times in side.log.items():
-        if kind != "allocated" or job in jobs:
-            continue
-        ends_s = [at_s for at_s, _ in side.log.get(("known", job), ())]
-        for at_s, array in times:
-            until_s = next((one for one in ends_s if one >= at_s), end_s)
-            had_s = max(0.0, min(until_s, end_s) - max(at_s, side.begin_s))
-            used_s += had_s * parts.get(array, gpus)
-    return used_s
+    return sum(
+        max(0.0, min(one.until_s, end_s) - max(one.from_s, side.begin_s))
+        * parts.get(one.array, gpus)
+        for one in side.elements
+    )
 
 
 def out_of_phase_s(off_s: Sequence[float], on_s: Sequence[float]) -> float:

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from scripts.impact_bench.figures import Measured, Side
+from scripts.impact_bench.slurmlog import Span
 from scripts.impact_bench.told import Key, Told
 
 # The causes, in the order in which they are looked for.
-ENDING = "an element there was ending: Slurm starts nothing on that node meanwhile"
 STARTING = "Slurm had given it to a job, whose first line had not run"
+ENDING = "an element there was ending: Slurm starts nothing on that node meanwhile"
 AHEAD = "elements had left it ahead of the next pass, which gave it to a job"
 PASSED_OVER = "an element waited there, and a pass did not start it: a job was planned there soon"
 UNSEEN = "the controller had not looked since it was left there"
@@ -44,20 +45,6 @@ _STARTING_S = 3.0  # from a pass to the first line of the job that it starts
 _LEAD_S = 4.0  # from when elements leave until a pass has given their GPUs to a job
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """From when to when an element had a node, or waited for it; Unix seconds.
-
-    From ``ending_s`` on it was ending.
-    """
-
-    array: str
-    node: str
-    from_s: float
-    until_s: float
-    ending_s: float
-
-
 @dataclass(frozen=True)
 class Account:
     """GPU-seconds that were idle after a pass: all, those that elements had, others by cause.
@@ -75,8 +62,9 @@ def account(measured: Measured) -> Account:
     """Return where idle GPUs went while the stream ran, on the side with trainers."""
     side, causes = measured.on, dict.fromkeys(CAUSES, 0.0)
     idle_s = used_s = sooner_s = 0.0
+    spans = list(side.elements)
     for node in (f"n{number}" for number in range(1, measured.nodes + 1)):
-        there = _Node(node, side, measured.gpus, side.begin_s + measured.off.makespan_s)
+        there = _Node(node, side, spans, measured.gpus, side.begin_s + measured.off.makespan_s)
         for length_s, idle, used, unused in there.stretches():
             idle_s += idle * length_s
             used_s += min(idle, used) * length_s
@@ -85,19 +73,6 @@ def account(measured: Measured) -> Account:
                 causes[cause] += count * length_s
     found = {cause: amount_s for cause, amount_s in causes.items() if amount_s}
     return Account(idle_s, used_s, sooner_s, found)
-
-
-def elements(side: Side) -> Iterator[Span]:
-    """Yield when elements had nodes, from slurmctld's log; those that had ended by its end."""
-    log, jobs = side.log, {one.number for one in side.starts}
-    for (kind, job), times in log.items():
-        if kind != "allocated" or job in jobs:
-            continue
-        for at_s, array in times:
-            ends = (one for one in log.get(("known", job), ()) if one[0] >= at_s)
-            until_s, node = next(ends, (at_s, ""))
-            asked = (one for one, _ in log.get(("ending", job), ()) if at_s <= one <= until_s)
-            yield Span(array, node, at_s, until_s, next(asked, until_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +93,9 @@ class _Job:
 class _Node:
     """One node: what was idle there at each time, and why nobody used it."""
 
-    def __init__(self, name: str, side: Side, gpus: int, end_s: float) -> None:
+    def __init__(
+        self, name: str, side: Side, elements: Sequence[Span], gpus: int, end_s: float
+    ) -> None:
         told = side.told
         self._name, self._gpus = name, gpus
         self._parts = {} if side.work is None else side.work.parts
@@ -134,7 +111,7 @@ class _Node:
             for one in side.starts
             if one.start_s is not None and name in one.account.nodes
         ]
-        self._here = [one for one in elements(side) if one.node == name]
+        self._here = [one for one in elements if one.node == name]
         over_s = (*(one.end_s for one in self._jobs), *(one.until_s for one in self._here))
         self._left_s = sorted(over_s)  # when somebody left something
         self._offers = [(at_s, nodes.get(name, 0)) for at_s, nodes in told.offers]

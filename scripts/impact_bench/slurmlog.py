@@ -6,9 +6,11 @@ jobs are found.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
@@ -34,6 +36,21 @@ _KINDS = {
 Log: TypeAlias = Mapping[tuple[str, int], Sequence[tuple[float, str]]]
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From when to when an element had a node, or waited for it; Unix seconds.
+
+    From ``ending_s`` on it was ending. Of one that had not ended, ``until_s`` is inf, and the log
+    does not tell the node.
+    """
+
+    array: str
+    node: str
+    from_s: float
+    until_s: float
+    ending_s: float
+
+
 def read_log(lines: Iterable[str]) -> Log:
     """Read the log; lines that are not needed are skipped."""
     log: dict[tuple[str, int], list[tuple[float, str]]] = defaultdict(list)
@@ -43,6 +60,18 @@ def read_log(lines: Iterable[str]) -> Log:
                 other = found.groupdict().get("other") or ""
                 log[kind, int(found["key"])].append((time_s, other))
     return dict(log)
+
+
+def elements(log: Log, ordinary: Set[int]) -> Iterator[Span]:
+    """Yield when elements had nodes: all jobs but the ``ordinary`` ones."""
+    for (kind, job), times in log.items():
+        if kind != "allocated" or job in ordinary:
+            continue
+        for at_s, array in times:
+            ends = (one for one in log.get(("known", job), ()) if one[0] >= at_s)
+            until_s, node = next(ends, (math.inf, ""))
+            asked = (one for one, _ in log.get(("ending", job), ()) if at_s <= one <= until_s)
+            yield Span(array, node, at_s, until_s, next(asked, until_s))
 
 
 def read_looks(lines: Iterable[str], scheduler: str) -> list[float]:
