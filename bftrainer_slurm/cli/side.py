@@ -1,6 +1,7 @@
 """Which controller a command asks, its keeper and its state folder; and which trainer it is about.
 
-``status`` and ``past`` do the asking."""
+``status`` and ``past`` do the asking.
+"""
 
 from __future__ import annotations
 

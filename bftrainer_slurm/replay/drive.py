@@ -1,7 +1,8 @@
 """Drives the controller's loop through a trace, and counts the results: also U and U_free.
 
 These compare the samples reached with those on dedicated nodes. The course over time is kept in no
-more points than a picture shows."""
+more points than a picture shows.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Step logs: read while they are written, and what they say. No torch here.
 
-How long nodes stood still, and what a trainer lost, are pure functions of them."""
+How long nodes stood still, and what a trainer lost, are pure functions of them.
+"""
 
 from __future__ import annotations
 

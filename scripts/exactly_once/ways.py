@@ -1,6 +1,7 @@
 """What is compared: ways of training, a program and its options each, and which changes come when.
 
-Changes come in a seeded series, by how much of the training is done. Pure."""
+Changes come in a seeded series, by how much of the training is done. Pure.
+"""
 
 from __future__ import annotations
 

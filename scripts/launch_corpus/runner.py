@@ -1,6 +1,7 @@
 """The scripts in ``corpus`` and what each is to come to: each is run, loses a node, and is judged.
 
-It is submitted on a private cluster as its owner would."""
+It is submitted on a private cluster as its owner would.
+"""
 
 from __future__ import annotations
 

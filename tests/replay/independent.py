@@ -1,5 +1,6 @@
 """Another replay of the paper's model, which shares no code with the product: dictionaries,
-sets, and a dynamic programme in place of the controller's loop and CBC."""
+sets, and a dynamic programme in place of the controller's loop and CBC.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """The batches of a training: a batch is repeated with its step, and batches are divided again
-when the world has changed."""
+when the world has changed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Figures about the holes of a log: how many, how long, and when; and how trainers delay jobs.
 
-The delay of ordinary jobs, how much later they start, is a distribution."""
+The delay of ordinary jobs, how much later they start, is a distribution.
+"""
 
 from __future__ import annotations
 

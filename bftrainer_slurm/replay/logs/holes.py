@@ -1,7 +1,8 @@
 """Holes as arrays, for millions of them: how they become a trace, and how much idle time they have.
 
 ``HoleTable`` has a column for each field and a row for each hole. The idle time in each cell of a
-grid of nodes and time is found without a loop over holes."""
+grid of nodes and time is found without a loop over holes.
+"""
 
 from __future__ import annotations
 
