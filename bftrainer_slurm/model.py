@@ -100,6 +100,16 @@ class ElementState(Enum):
     LOST = "lost"  # given up by Slurm, which does not requeue it
 
     @property
+    def waits(self) -> bool:
+        """Whether it has not begun yet."""
+        return self in (
+            ElementState.HELD,
+            ElementState.WITHHELD,
+            ElementState.PENDING,
+            ElementState.DELAYED,
+        )
+
+    @property
     def over(self) -> bool:
         """Whether it neither waits nor runs."""
         return self in (

@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from bftrainer_slurm.model import ElementState
+
+FAILED = "(failed)"
+_UNFULFILLED = "(unfulfilled)"
 # As Slurm shows it: "afterok:12(unfulfilled)", "afterany:12_3", "after:12+5", "aftercorr:12_*".
 _ONE = re.compile(r"(?P<kind>after\w*):(?P<job>\d+)(?:_(?P<task>\d+|\*))?(?P<more>\S*)")
 
 
-def unmet(dependency: str, blocks: Callable[[int, int | None, bool], bool]) -> str:
+def unmet(dependency: str, states_of: Callable[[int, int | None], Sequence[ElementState]]) -> str:
     """Return what of a dependency still keeps its job waiting, empty if nothing known does.
 
-    ``blocks`` says whether a job, or one task of it, is still to end, or, if the last argument is
-    true, to begin. What Slurm alone can judge (``singleton``, exit codes) counts as met until Slurm
-    has said that it failed.
+    ``states_of`` returns the states of a job's tasks, or of one of them; none if Slurm has
+    forgotten the job. Slurm looks at the dependency of a held job in its own time, up to a minute
+    after the other job's end: until then the states decide. What they do not tell (``singleton``, a
+    job that is forgotten) counts as met until Slurm has said that it failed.
     """
-    parts = re.split("[,?]", dependency)
-    left = [part for part in parts if _keeps_waiting(part, blocks)]
+    parts = [_left(part, states_of) for part in re.split("[,?]", dependency)]
+    left = [part for part in parts if part]
     if "?" in dependency and len(left) < len(parts):  # one is enough
         return ""
-    return ",".join(part.replace("(unfulfilled)", "") for part in left)
+    return ",".join(left)
 
 
-def _keeps_waiting(part: str, blocks: Callable[[int, int | None, bool], bool]) -> bool:
+def _left(part: str, states_of: Callable[[int, int | None], Sequence[ElementState]]) -> str:
     one = _ONE.fullmatch(part)
     if one is None or one["more"].endswith("(fulfilled)"):
-        return False
-    task = int(one["task"]) if (one["task"] or "*") != "*" else None
-    return "(failed)" in one["more"] or blocks(int(one["job"]), task, one["kind"] == "after")
+        return ""
+    if one["more"].endswith(FAILED):
+        return part
+    words = part.removesuffix(_UNFULFILLED)
+    states = states_of(int(one["job"]), None if one["task"] in (None, "*") else int(one["task"]))
+    if one["kind"] == "after":
+        return words if any(state.waits for state in states) else ""
+    if not all(state.over for state in states):
+        return words
+    well = all(state is ElementState.COMPLETED for state in states)
+    failed = (one["kind"] == "afterok" and not well) or (
+        one["kind"] == "afternotok" and well and bool(states)
+    )
+    return words + FAILED if failed else ""

@@ -22,7 +22,7 @@ from bftrainer_slurm.model import (
     WaitingJob,
 )
 from bftrainer_slurm.slurm.arrays import parse_tasks
-from bftrainer_slurm.slurm.dependencies import unmet
+from bftrainer_slurm.slurm.dependencies import FAILED, unmet
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 from bftrainer_slurm.slurm.nodelists import excluded_in, expand, expand_users
 from bftrainer_slurm.slurm.resources import gres_of_job, read_resources
@@ -62,12 +62,6 @@ _STATES = {
     "PREEMPTED": ElementState.PREEMPTED,
 }
 _WAITING = {"PENDING", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
-_WAITS = {
-    ElementState.HELD,
-    ElementState.WITHHELD,
-    ElementState.PENDING,
-    ElementState.DELAYED,
-}
 _MANY = 10_000  # tasks of an array; no cluster has more nodes for them
 _NUMBER = re.compile(r"\d+")
 _HAS_NODES = {ElementState.RUNNING, ElementState.SUSPENDED, ElementState.ENDING}
@@ -123,19 +117,17 @@ class QueueReader:
     def _behind(
         self, trainers: Iterable[Trainer], rows_of: Mapping[int, list[JobRow]]
     ) -> dict[int, str]:
-        """Slurm may not look at the dependency of a held job before it is released (22.05)."""
+        """Return what the trainers with a dependency still wait for, by array."""
         depend = {one.array: one.demands.dependency for one in trainers if one.demands.dependency}
         if not depend:
             return {}
         by_id = {**{row.job_id: [row] for rows in rows_of.values() for row in rows}, **rows_of}
 
-        def blocks(job: int, task: int | None, begun: bool) -> bool:
-            """Whether it is still to end, or to begin if ``begun`` is enough."""
-            rows = (row for row in by_id.get(job, ()) if task is None or _has(row, task))
-            states = map(element_state, rows)
-            return any(state in _WAITS if begun else not state.over for state in states)
+        def states_of(job: int, task: int | None) -> list[ElementState]:
+            rows = by_id.get(job, ())
+            return [element_state(row) for row in rows if task is None or _has(row, task)]
 
-        said = {array: unmet(text, blocks) for array, text in depend.items()}
+        said = {array: unmet(text, states_of) for array, text in depend.items()}
         return {array: words for array, words in said.items() if words}
 
     def _array(self, array: int, members: list[JobRow]) -> _Array:
@@ -234,7 +226,7 @@ def _read_ordinary(members: list[JobRow], share: bool) -> _Array:
         starts=tuple(
             (row.job_id, row.start_s)
             for row in members
-            if row.start_s and row.nodes and element_state(row) not in _WAITS
+            if row.start_s and row.nodes and not element_state(row).waits
         ),
     )
 
@@ -258,8 +250,10 @@ def element_state(row: JobRow) -> ElementState:
 def _waiting_state(row: JobRow) -> ElementState:
     if row.priority == 0:
         # Held by an operator: its owner may not release it, so we may not release it either. After
-        # our requeue the reason is a different one, also if an operator's controller did it.
-        return ElementState.WITHHELD if row.reason == "JobHeldAdmin" else ElementState.HELD
+        # our requeue the reason is a different one, also if an operator's controller did it. Slurm
+        # gives this reason too once it has seen that the dependency of a held job failed.
+        withheld = row.reason == "JobHeldAdmin" and FAILED not in row.dependency
+        return ElementState.WITHHELD if withheld else ElementState.HELD
     # A begin time shows as the reason, and until the scheduler has looked at the job (a release
     # clears the reason) as a start time without the nodes that a forecast would name.
     undecided = row.reason == "None" and row.start_s is not None and not expand(row.scheduled_nodes)
@@ -304,13 +298,19 @@ def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Dema
         licenses=next((row.licenses for row in rows if row.licenses), ""),
         reservation=next((row.reservation for row in rows if row.reservation), ""),
         resources=_resources(least),
-        dependency=next((row.dependency for row in rows if row.dependency), ""),
+        dependency=_dependency(rows),
         begin_s=max((_begin_s(row) for row in rows), default=0.0),
         partitions=frozenset(record.partitions),
         nodes=expand_users(record.nodes) if record.nodes else frozenset(),
         gpus=gpus,
         cores=cores,
     )
+
+
+def _dependency(rows: Iterable[JobRow]) -> str:
+    """Return an array's dependency as Slurm last saw it: it looks at each task by itself."""
+    said = [row.dependency for row in rows if row.dependency]
+    return next((one for one in said if FAILED in one), next(iter(said), ""))
 
 
 def _gpus_of_part(row: JobRow) -> int:
@@ -336,7 +336,7 @@ def _cpus_of_part(row: JobRow) -> int:
 def _resources(rows: Sequence[JobRow]) -> Resources:
     """What an element asks of its node, by the one that asks for most."""
     asked = {
-        (row.memory, row.node_cpus, row.cpus if element_state(row) in _WAITS else "", row.gres)
+        (row.memory, row.node_cpus, row.cpus if element_state(row).waits else "", row.gres)
         for row in rows
     }
     each = [
@@ -367,7 +367,7 @@ def _has(row: JobRow, task: int) -> bool:
 def _elements(row: JobRow, below: int, share: bool) -> Iterable[Element]:
     state, gpus = element_state(row), _gpus_of_part(row) if share else 0
     nodes = expand(row.nodes) or expand(row.required_nodes)
-    waits = state in _WAITS
+    waits = state.waits
     for task in parse_tasks(row.tasks or "", below=below):
         yield Element(
             id=ElementId(row.array, task),

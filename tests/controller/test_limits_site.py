@@ -44,9 +44,10 @@ def assert_never_tried(site: Site, array: int) -> None:
     """Others have the nodes meanwhile, and no element of it was ever let go."""
     other = site.submit(IDLE, "1-4")
     wait_until(lambda: len(nodes_of(site, other)) == 4)
-    # 26.05 holds what waits for a job that failed as an operator would.
+    # Slurm holds what waits for a job that failed as an operator would.
     held = {line.split()[1] for line in site.lab.squeue(array, "%t %r")}
     assert held <= {"JobHeldUser", "JobHeldAdmin"}
+    assert f"grow {array}_" not in site.controller.log.read_text()
     site.end(array, other)
 
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.slurm.dependencies import unmet
 
-RUNS, WAITS, ENDED = 1, 2, 3  # the jobs there are, and a task 4 of 5 that runs
+RUNS, WAITS, ENDED, ARRAY, BAD = 1, 2, 3, 5, 6  # 4: Slurm has forgotten it
+TASKS = {
+    RUNS: [ElementState.RUNNING],
+    WAITS: [ElementState.HELD],
+    ENDED: [ElementState.COMPLETED],
+    ARRAY: [ElementState.COMPLETED, ElementState.FAILED, ElementState.RUNNING],
+    BAD: [ElementState.COMPLETED, ElementState.CANCELLED],
+}
 
 
-def blocks(job: int, task: int | None, begun: bool) -> bool:
-    if begun:
-        return job == WAITS
-    return job in (RUNS, WAITS) or (job, task) in ((5, 4), (5, None))
+def states_of(job: int, task: int | None) -> list[ElementState]:
+    states = TASKS.get(job, [])
+    return states if task is None else [states[task]]
 
 
 @pytest.mark.parametrize(
@@ -27,13 +34,30 @@ def blocks(job: int, task: int | None, begun: bool) -> bool:
         ("after:1(unfulfilled)", ""),
         ("after:1+5(unfulfilled)", ""),
         ("after:2(unfulfilled)", "after:2"),
-        ("afterok:5_4(unfulfilled)", "afterok:5_4"),
-        ("afterok:5_3(unfulfilled)", ""),
+        ("afterok:5_2(unfulfilled)", "afterok:5_2"),
+        ("afterok:5_0(unfulfilled)", ""),
         ("aftercorr:5_*(unfulfilled)", "aftercorr:5_*"),
         ("afterok:1(fulfilled)", ""),
         ("afterok:3(failed)", "afterok:3(failed)"),
         ("singleton(unfulfilled)", ""),
+        ("afterok:4(unfulfilled),afternotok:4(unfulfilled)", ""),
     ],
 )
 def test_what_is_left_of_a_dependency(dependency: str, left: str) -> None:
-    assert unmet(dependency, blocks) == left
+    assert unmet(dependency, states_of) == left
+
+
+@pytest.mark.parametrize(
+    ("dependency", "left"),
+    [
+        ("afterok:3(unfulfilled)", ""),
+        ("afterok:6(unfulfilled)", "afterok:6(failed)"),
+        ("afterok:5_1(unfulfilled)", "afterok:5_1(failed)"),
+        ("afterok:6(unfulfilled)?afterany:3(unfulfilled)", ""),
+        ("afterany:6(unfulfilled)", ""),
+        ("afternotok:6(unfulfilled)", ""),
+        ("afternotok:3(unfulfilled)", "afternotok:3(failed)"),
+    ],
+)
+def test_a_job_that_ended_decides_before_slurm_has_looked_at_it(dependency: str, left: str) -> None:
+    assert unmet(dependency, states_of) == left

@@ -56,6 +56,10 @@ def trainer_row(**changes: Any) -> JobRow:
     [
         ({}, ElementState.HELD),
         ({"reason": "JobHeldAdmin"}, ElementState.WITHHELD),
+        (
+            {"reason": "JobHeldAdmin", "dependency": "afterok:9(failed)"},
+            ElementState.HELD,  # by Slurm itself, not by an operator
+        ),
         ({"reason": "job requeued in held state"}, ElementState.HELD),
         ({"reason": "launch failed requeued held"}, ElementState.HELD),
         ({"state": "SPECIAL_EXIT", "reason": "None"}, ElementState.HELD),
@@ -361,3 +365,11 @@ def test_an_ordinary_job_that_has_run_for_a_second_has_started_too(
     ours = trainer_row(tasks="0", state="RUNNING", nodes="n5", start_s=3.0)
     queue = queue_of([ours, replace(ORDINARY, state=state, nodes=nodes, start_s=5.0)])
     assert queue.ordinary_starts == ({(ORDINARY.job_id, 5.0)} if started else set())
+
+
+def test_a_dependency_that_failed_for_one_element_failed_for_all() -> None:
+    rows = (
+        trainer_row(tasks="1-3", dependency="afterok:9(unfulfilled)"),
+        trainer_row(job_id=TRAINER.job_id + 1, tasks="0", dependency="afterok:9(failed)"),
+    )
+    assert queue_of(rows).behind == {TRAINER.array: "afterok:9(failed)"}
