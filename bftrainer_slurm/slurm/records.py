@@ -288,9 +288,11 @@ def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Dema
 
     If they ask for different parts of nodes, the plan goes by the least: then no more is counted on
     a node than its elements have there. Where the plan chooses, that is what they need at least.
+    Of cores, what running ones got tells more: Slurm gives out both threads of a core.
     """
     gpus = min((_gpus_of_part(row) for row in rows), default=0) if share else 0
-    cores = min((_cores_of_part(row) for row in rows), default=0) if share else 0
+    got = [row for row in rows if element_state(row) is ElementState.RUNNING]
+    cores = min((_cores_of_part(row) for row in got or rows), default=0) if share else 0
     least = [row for row in rows if _gpus_of_part(row) == gpus] if gpus and record.gpus else rows
     return Demands(
         constraints=frozenset(row.constraint for row in rows if row.constraint),

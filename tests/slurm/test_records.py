@@ -301,6 +301,17 @@ def test_a_waiting_job_says_what_it_takes_of_a_node_where_jobs_share_nodes(
     assert [(job.gpus, job.cpus) for job in jobs] == [(gpus, cpus), (0, 0)]
 
 
+def test_where_a_core_has_two_threads_a_trainer_takes_what_its_elements_got() -> None:
+    """As 22.05 shows ``-c 3`` there."""
+    waits = trainer_row(tasks="1-3", state="PENDING", priority=0, shared="OK", cpus="3")
+    runs = trainer_row(state="RUNNING", nodes="n1", shared="OK", node_cpus="3", cpus="4")
+    cores = [
+        QueueReader(share=True).read(rows).trainers[0].demands.cores
+        for rows in ([waits], [waits, runs])
+    ]
+    assert cores == [3, 4]
+
+
 def test_an_ordinary_job_waits_with_its_forecast() -> None:
     row = replace(ORDINARY, start_s=77.0, scheduled_nodes="n[1-2]")
     (waiting,) = queue_of([row]).waiting
