@@ -79,8 +79,10 @@ def hear_changes(memory: Memory) -> None:
     """Call the script's functions with the changes that the agent has written."""
     try:
         changes = [_parsed(**one) for one in json.loads(memory.text())]
-    except (ValueError, TypeError):
+    except ValueError:
         return  # half written; it is complete at the next step
+    except TypeError:  # an agent of another version tells something else of a change
+        changes = []
     memory.has_read()
     for change in changes:
         tell(change)

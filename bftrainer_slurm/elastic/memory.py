@@ -2,6 +2,9 @@
 
 A step costs about a microsecond. Times are CLOCK_MONOTONIC, one clock for all processes of a
 node, so that a pause is exact even if the processes before and after it are different ones.
+
+After an upgrade, an agent and its next workers may be of two versions. So a memory begins with what
+its layout follows from, and a process that has another layout does without it (``of_agent``).
 """
 
 from __future__ import annotations
@@ -9,16 +12,22 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import isnan
 from typing import TypeVar
+from zlib import crc32
+
+from bftrainer_slurm.elastic.log import say
 
 VARIABLE = "BFTRAINER_STEPS"
 KEPT = "BFTRAINER_STEPS_KEPT"  # a memory in which no agent looks: torchrun's own rendezvous
-_NUMBERS = mmap.PAGESIZE
-_SIZE = 256 * _NUMBERS  # a text follows the numbers; pages without a write take no memory
-_PAST, _PRESENT, _SAVED = 64, 512, 1024  # where in the page what begins
 _PROCESSES = 256  # of a node
+# Pages without a write take no memory. In the first 256 the layouts lay that had no version: what a
+# worker of such a one writes there harms nobody.
+_FROM = 256 * mmap.PAGESIZE
+_CHANGES, _NODES, _SIZE = mmap.PAGESIZE, 256 * mmap.PAGESIZE, 384 * mmap.PAGESIZE  # from there on
 
 _Kind = TypeVar("_Kind", bound=type[ctypes.Structure])
 
@@ -77,7 +86,6 @@ class Past(ctypes.Structure):
     told_of_ranks: float  # what another number of ranks means was told, here or elsewhere
     trains_since_s: float  # time.time() about the first step here
     generation: float  # that this node is in
-    length: float  # of the text, in bytes
     written: float  # texts so far
     heard: float  # those of them that were read
 
@@ -94,6 +102,25 @@ class Present(ctypes.Structure):
     began: float  # they have made a step, and it is known from where
 
 
+class _Layout(ctypes.Structure):
+    _fields_ = (
+        ("version", ctypes.c_char * 32),
+        ("counts", Counts),
+        ("past", Past),
+        ("present", Present),
+        ("saved", ctypes.c_double * _PROCESSES),  # whether each process of the node has
+    )
+
+
+def version_of(*kinds: type[ctypes.Structure]) -> bytes:
+    """Return what tells a layout of these from all others: it follows from their fields."""
+    fields = [[(name, kind.__name__) for name, kind, *_ in one._fields_] for one in kinds]
+    return b"bftrainer-steps-%08x" % crc32(repr((fields, _CHANGES, _NODES, _SIZE)).encode())
+
+
+VERSION = version_of(_Layout, Counts, Past, Present)
+
+
 class Memory:
     """Memory that an agent and its workers share; it is freed with the last of them.
 
@@ -102,17 +129,19 @@ class Memory:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._page = mmap.mmap(descriptor, _SIZE)
-        self.counts = Counts.from_buffer(self._page)
-        self.past = Past.from_buffer(self._page, _PAST)
-        self.present = Present.from_buffer(self._page, _PRESENT)
-        self.saved = (ctypes.c_double * _PROCESSES).from_buffer(self._page, _SAVED)
+        self._page = mmap.mmap(descriptor, _SIZE, offset=_FROM)
+        self._layout = _Layout.from_buffer(self._page)
+        self.counts: Counts = self._layout.counts
+        self.past: Past = self._layout.past
+        self.present: Present = self._layout.present
+        self.saved: ctypes.Array[ctypes.c_double] = self._layout.saved
 
     @classmethod
     def made(cls) -> Memory:
         """Return a new memory, all zero."""
         descriptor = os.memfd_create("bftrainer-steps")
-        os.ftruncate(descriptor, _SIZE)
+        os.ftruncate(descriptor, _FROM + _SIZE)
+        os.pwrite(descriptor, VERSION, _FROM)
         return cls(descriptor)
 
     @classmethod
@@ -120,9 +149,13 @@ class Memory:
         """Return the memory at its maker's ``path``.
 
         Raises:
-            OSError: it is gone.
+            OSError: it is gone, or has another version's layout.
         """
-        return cls(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        if os.pread(descriptor, len(VERSION), _FROM) != VERSION:
+            os.close(descriptor)
+            raise OSError("this node's torchrun has another version of BFTrainer")
+        return cls(descriptor)
 
     @property
     def made_s(self) -> float:
@@ -155,7 +188,8 @@ class Memory:
 
     def begin(self) -> None:
         """Say that new processes begin, of which nothing is known, and nothing asked."""
-        self._page[_PRESENT:_NUMBERS] = bytes(_NUMBERS - _PRESENT)
+        self._layout.present = Present()
+        self._layout.saved = type(self.saved)()
 
     @property
     def saving(self) -> bool:
@@ -177,9 +211,7 @@ class Memory:
 
     def write(self, text: bytes) -> None:
         """Write a text over the last one; a text that is too long is not written."""
-        if len(text) <= _SIZE - _NUMBERS:
-            self._page[_NUMBERS : _NUMBERS + len(text)] = text
-            self.past.length = len(text)
+        if self._put(_CHANGES, _NODES, text):
             self.past.written += 1
 
     @property
@@ -189,11 +221,52 @@ class Memory:
 
     def text(self) -> bytes:
         """Return the text, which may be half written."""
-        return self._page[_NUMBERS : _NUMBERS + int(self.past.length)]
+        return self._line(_CHANGES)
 
     def has_read(self) -> None:
         """Say that it has been read."""
         self.past.heard = self.past.written
+
+    def tell_nodes(self, names: Sequence[str]) -> None:
+        """Say which nodes a generation has, in the order of their ranks."""
+        self._put(_NODES, _SIZE, ",".join(names).encode())
+
+    @property
+    def nodes(self) -> str:
+        """Their names, with commas between; empty before there is a generation."""
+        return self._line(_NODES).decode()
+
+    def _put(self, begin: int, end: int, text: bytes) -> bool:
+        fits = begin + len(text) < end
+        if fits:
+            self._page[begin : begin + len(text) + 1] = text + b"\n"
+        return fits
+
+    def _line(self, begin: int) -> bytes:
+        if not self._page[begin]:  # to search on would take memory
+            return b""
+        self._page.seek(begin)
+        return self._page.readline().rstrip(b"\n")
+
+
+def of_agent(environment: Mapping[str, str], name: str = VARIABLE) -> Memory | None:
+    """Return the memory that an agent has made for this process; None: it has to do without.
+
+    If there is one, but of another version or gone, that is said once on a node.
+    """
+    path = environment.get(name)
+    try:
+        return None if path is None else Memory.opened(path)
+    except OSError as error:
+        if environment.get("LOCAL_RANK", "0") == "0":
+            _say_once(
+                f"{error}: until torchrun is started again, progress is not reported, and scripts "
+                "are not asked to save"
+            )
+    return None
+
+
+_say_once = cache(say)
 
 
 def _known(samples: float) -> float | None:

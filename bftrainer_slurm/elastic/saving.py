@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from bftrainer_slurm.elastic.memory import VARIABLE, Memory
+from bftrainer_slurm.elastic.memory import Memory, of_agent
 from bftrainer_slurm.elastic.processes import DataWorkerStart
 from bftrainer_slurm.elastic.signals import Sigterm
 
@@ -129,11 +129,11 @@ def must_save() -> bool:
     """
     global _saver
     if _saver is None:
-        path = os.environ.get(VARIABLE)
-        if path is None:
+        memory = of_agent(os.environ)
+        if memory is None:
             return False
         local = (int(os.environ.get(name, "1")) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
-        _saver = Saver(Memory.opened(path), *local)
+        _saver = Saver(memory, *local)
     return _saver.must_save()
 
 

@@ -9,7 +9,7 @@ from math import nan
 
 from bftrainer_slurm.elastic import beginning, listeners
 from bftrainer_slurm.elastic.log import say
-from bftrainer_slurm.elastic.memory import KEPT, VARIABLE, Counts, Memory
+from bftrainer_slurm.elastic.memory import KEPT, VARIABLE, Counts, Memory, of_agent
 
 
 class Steps:
@@ -160,11 +160,10 @@ def of_this_process() -> Steps:
 def _found_memory() -> Memory | None:
     if "BFTRAINER_ELEMENT" not in os.environ or os.environ.get("LOCAL_RANK", "0") != "0":
         return None
-    path, kept = (os.environ.get(name) for name in (VARIABLE, KEPT))
+    if VARIABLE in os.environ:
+        return of_agent(os.environ)
     try:
-        if path is not None:
-            return Memory.opened(path)
-        memory = None if kept is None else Memory.opened(kept)
+        memory = of_agent(os.environ, KEPT)
         if memory is not None:
             memory.begin()
         if os.environ.get("RANK", "0") == "0":
@@ -173,6 +172,6 @@ def _found_memory() -> Memory | None:
             memory = memory or Memory.made()
             report_from_here(os.environ, memory)
         return memory
-    except (OSError, ValueError, KeyError) as error:
+    except (ValueError, KeyError) as error:
         say(f"progress is not reported: {error}")
     return None

@@ -92,6 +92,14 @@ def test_a_text_that_is_half_written_is_read_at_a_later_step(heard: list[NodesCh
     assert heard == [CHANGE]
 
 
+def test_what_an_agent_of_another_version_tells_is_read_once(heard: list[NodesChanged]) -> None:
+    memory = Memory.made()
+    memory.write(b'[{"nodes_before": [], "nodes": [], "why": "join", "racks": 2}]')
+    Steps(memory).by_script(None)
+    assert heard == []
+    assert not memory.unread
+
+
 def test_one_with_more_nodes_than_there_is_room_for_is_left_out(heard: list[NodesChanged]) -> None:
     memory = Memory.made()
     nodes = tuple(f"node{number:060d}" for number in range(10_000))

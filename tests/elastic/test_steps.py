@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from bftrainer_slurm.controller.observe.reports import read_report
-from bftrainer_slurm.elastic import beginning, resuming, steps
+from bftrainer_slurm.elastic import beginning, resuming, saving, steps
+from bftrainer_slurm.elastic import memory as memories
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory, StepCounts
 from bftrainer_slurm.elastic.reporting import Era, measures
 from bftrainer_slurm.elastic.steps import Steps
@@ -78,6 +79,40 @@ def test_a_memory_that_is_gone_does_not_hurt(
 ) -> None:
     monkeypatch.setenv(VARIABLE, "/proc/self/fd/nowhere")
     steps.step(samples=32)
+
+
+def test_an_agent_and_a_worker_of_two_versions_do_without_and_say_so_once(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(memories, "VERSION", b"bftrainer-steps-00000000")
+    for _ in range(3):
+        steps.step(samples=32)
+        assert not saving.must_save()
+    assert capfd.readouterr().err.count("another version of BFTrainer") == 1
+    assert memory.read() == Memory.made().read()
+
+
+def test_a_layout_of_before_there_were_versions_is_left_alone(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.memfd_create("before")
+    os.ftruncate(before, 256 * 4096)
+    monkeypatch.setenv(VARIABLE, f"/proc/self/fd/{before}")
+    steps.step(samples=32)
+    assert not saving.must_save()
+    assert not any(os.pread(before, 256 * 4096, 0))
+
+
+def test_what_a_worker_of_before_there_were_versions_counts_is_not_read(memory: Memory) -> None:
+    with open(memory.path, "r+b", buffering=0) as workers:  # noqa: PTH123
+        workers.write(os.urandom(256 * 4096))
+    assert memory.read() == Memory.made().read()
+    steps.step(samples=32)
+    assert memory.read().steps == 1
+
+
+def test_a_layout_with_one_more_number_has_another_version() -> None:
+    assert memories.version_of(memories.Counts) != memories.version_of(memories.Past)
 
 
 def test_processes_that_are_in_no_group_together_train_alone(

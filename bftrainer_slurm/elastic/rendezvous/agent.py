@@ -37,7 +37,6 @@ from bftrainer_slurm.elastic.rendezvous.reaching import reached
 from bftrainer_slurm.elastic.reporting import Reporting
 from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
-from bftrainer_slurm.elastic.tasks.worker import Nodes
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import (
     FinishedError,
@@ -73,7 +72,6 @@ class AgentRendezvous(RendezvousHandler):
             ) from error
         self._memory = Memory.made()
         environment[VARIABLE] = self._memory.path  # workers inherit it
-        self._nodes = Nodes(environment)  # the same
         torch_private.set_libuv(environment)
         choose_interface(environment, self._address)
         self._forks = environment.get("PET_START_METHOD") == "forkserver"
@@ -246,7 +244,7 @@ class AgentRendezvous(RendezvousHandler):
             now = self._memory.read()
             self._changes.began(places, self._membership.why, now, tells=generation.rank == 0)
         self._memory.past.generation = generation.number
-        self._nodes.tell(list(dict.fromkeys(member.node for member in generation.members)))
+        self._memory.tell_nodes([*dict.fromkeys(member.node for member in generation.members)])
         if generation.rank == 0:
             self._reporting.begin(generation.number, generation.world)
         workers = RendezvousStoreInfo(host, port)

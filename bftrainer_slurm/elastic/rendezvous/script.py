@@ -22,7 +22,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.elastic.memory import VARIABLE, Memory
+from bftrainer_slurm.elastic.memory import Memory, of_agent
 from bftrainer_slurm.elastic.processes import end_with_parent
 from bftrainer_slurm.elastic.tasks import worker
 
@@ -43,8 +43,7 @@ def _run_path(
     end_with_parent()  # torch asks for SIGINT, which C code does not notice
     _look_like_a_program()
     worker.prepare(os.environ)
-    agents = os.environ.get(VARIABLE)
-    memory = None if agents is None else Memory.opened(agents)
+    memory = of_agent(os.environ)
     try:
         run(path_name)
     except SystemExit as end:

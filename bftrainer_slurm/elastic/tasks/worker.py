@@ -5,36 +5,20 @@ Scripts read their rank from SLURM_PROCID, and name a head node that they found 
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, MutableMapping, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from bftrainer_slurm.elastic import beginning, resuming
 from bftrainer_slurm.elastic.around import before
+from bftrainer_slurm.elastic.memory import of_agent
 from bftrainer_slurm.elastic.tasks import lightning
 from bftrainer_slurm.elastic.tasks.command import LOCAL_RANK
 from bftrainer_slurm.elastic.tasks.seats import VARIABLE
 
 TELL_RANK = "rank"  # the value of VARIABLE if each script gets its rank on the node as an argument
-_NODES = "BFTRAINER_NODES"
 _MEETING = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
 _LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST")
-
-
-class Nodes:
-    """The names of a generation's nodes, in the order of their ranks, for an agent's workers."""
-
-    def __init__(self, environment: MutableMapping[str, str]) -> None:
-        self._descriptor = os.memfd_create("bftrainer-nodes")
-        environment[_NODES] = f"/proc/{os.getpid()}/fd/{self._descriptor}"
-
-    def tell(self, names: Sequence[str]) -> None:
-        """Say which they are."""
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, ",".join(names).encode(), 0)
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:
@@ -89,9 +73,9 @@ def _as_srun(environment: MutableMapping[str, str]) -> dict[str, str]:
     }
     if "SLURM_NTASKS_PER_NODE" in environment:
         variables["SLURM_NTASKS_PER_NODE"] = local_world
-    with suppress(OSError):  # an agent without warm workers may have ended
-        if names := Path(environment.get(_NODES, "/dev/null")).read_text():
-            variables.update(dict.fromkeys(_LISTS, names))
+    memory = of_agent(environment)
+    if memory is not None and memory.nodes:
+        variables.update(dict.fromkeys(_LISTS, memory.nodes))
     return variables
 
 
