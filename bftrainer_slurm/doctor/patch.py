@@ -60,43 +60,40 @@ def _applied(text: str, change: Change, *, last: bool) -> str | None:
     if change.file == PLUGSTACK and change.within:
         return _in_plugin_line(text, change)
     if change.within == SCHEDULER:
-        found = _line_of(text, SCHEDULER)
+        found = _line(text, rf"{SCHEDULER}[ \t]*=")
         if found is None:
             return _with_line(text, f"{SCHEDULER}={change.setting}")
-        options = found[0].partition("=")[2].split(",")
-        others = [one for one in options if one and one.partition("=")[0].strip() != change.key]
+        words = found[0].partition("=")[2].replace("\\\n", "").split(",")
+        others = [one for one in map(str.strip, words) if one and one.split("=")[0] != change.key]
         return _put(text, found, f"{SCHEDULER}={','.join([*others, change.setting])}")
     if change.within:
         return _in_partition(text, change)
     if change.file == PLUGSTACK or change.key == "PartitionName":
         return _with_line(text, change.line) if last else None
-    found = _line_of(text, change.key)
+    found = _line(text, rf"{re.escape(change.key)}[ \t]*=")
     return _with_line(text, change.line) if found is None else _put(text, found, change.line)
 
 
-def _line_of(text: str, key: str) -> re.Match[str] | None:
-    """Return the line that sets this key; Slurm ignores upper and lower case."""
-    return re.search(rf"^[ \t]*{re.escape(key)}[ \t]*=[^\n]*", text, re.MULTILINE | re.IGNORECASE)
+def _line(text: str, begin: str) -> re.Match[str] | None:
+    """Return the line that begins so, as Slurm reads it: in upper or lower case.
+
+    It may go on after a backslash. Its comment is left out.
+    """
+    rest = r"(?:[^\n#]*\\\n)*[^\n#]*?(?=[ \t]*(?:#|$))"
+    return re.search(rf"^[ \t]*{begin}{rest}", text, re.MULTILINE | re.IGNORECASE)
 
 
 def _in_partition(text: str, change: Change) -> str | None:
-    """Change the partition's line, which may go on after a backslash."""
-    name = re.escape(change.within)
-    found = re.search(
-        rf"^[ \t]*{name}(?=\s)(?:[^\n]*\\\n)*[^\n]*", text, re.MULTILINE | re.IGNORECASE
-    )
+    found = _line(text, rf"{re.escape(change.within)}(?=\s)")
     if found is None:
         return None
-    setting = re.compile(rf"(?<=\s){re.escape(change.key)}=[^\s#]+", re.IGNORECASE)
+    setting = re.compile(rf"(?<=\s){re.escape(change.key)}=\S+", re.IGNORECASE)
     changed, count = setting.subn(change.setting.replace("\\", r"\\"), found[0])
-    if not count:
-        changed = f"{found[0].rstrip()} {change.setting}"
-    return _put(text, found, changed)
+    return _put(text, found, changed if count else f"{changed} {change.setting}")
 
 
 def _in_plugin_line(text: str, change: Change) -> str | None:
-    path = re.escape(change.within)
-    found = re.search(rf"^[ \t]*\w+[ \t]+{path}(?=\s|$)[^\n]*", text, re.MULTILINE)
+    found = _line(text, rf"\w+[ \t]+(?-i:{re.escape(change.within)})(?=\s|$)")
     if found is None:
         return None
     words = found[0].split()

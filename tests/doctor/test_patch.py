@@ -70,6 +70,48 @@ def test_a_setting_is_changed_in_its_line(
     assert patched(tmp_path, CONF, change) == CONF.replace(before, after)
 
 
+@pytest.mark.parametrize(
+    ("line", "change", "after"),
+    [
+        (
+            "PartitionName=main Nodes=ALL  # all",
+            part("PriorityTier", "1", "PartitionName=main"),
+            "PartitionName=main Nodes=ALL PriorityTier=1  # all",
+        ),
+        (
+            "PartitionName=main Nodes=ALL # once State=UP GraceTime=9",
+            part("GraceTime", "0", "PartitionName=main"),
+            "PartitionName=main Nodes=ALL GraceTime=0 # once State=UP GraceTime=9",
+        ),
+        (
+            "SchedulerParameters=bf_interval=60 # slow",
+            part("bf_continue", "", SCHEDULER),
+            "SchedulerParameters=bf_interval=60,bf_continue # slow",
+        ),
+        (
+            "SchedulerParameters=defer,\\\n  bf_interval=60",
+            part("bf_interval", "30", SCHEDULER),
+            "SchedulerParameters=defer,bf_interval=30",
+        ),
+        (
+            "CompleteWait=32 # for epilogs",
+            Change(SLURM_CONF, "CompleteWait", "0"),
+            "CompleteWait=0 # for epilogs",
+        ),
+    ],
+)
+def test_no_setting_is_written_into_a_comment(
+    tmp_path: Path, line: str, change: Change, after: str
+) -> None:
+    assert patched(tmp_path, f"{line}\n# end\n", change) == f"{after}\n# end\n"
+
+
+def test_a_plugins_line_keeps_its_comment(tmp_path: Path) -> None:
+    change = Change(PLUGSTACK, "qos", "low", within="/opt/lib/bftrainer.so")
+    text = patched(tmp_path, f"{LINE}  # trainers\n", change, file=PLUGSTACK)
+    assert text == f"{LINE} qos=low  # trainers\n"
+
+
 def test_what_is_not_set_yet_is_added(tmp_path: Path) -> None:
     text = patched(
         tmp_path,
