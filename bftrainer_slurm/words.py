@@ -1,13 +1,16 @@
-"""Numbers in sentences: ``1 node``, ``2 nodes``, ``1,000 nodes``."""
+"""Numbers in sentences: ``1 node``, ``2 nodes``, ``1,000 nodes are``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+ARE, HAVE = ("is", "are"), ("has", "have")
 
-def counted(count: int, noun: str) -> str:
-    """Return so many of a thing whose plural takes an s."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+def counted(count: int, noun: str, verb: tuple[str, str] | None = None) -> str:
+    """Return so many of a thing whose plural takes an s, and what they do."""
+    does = "" if verb is None else f" {verb[count != 1]}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}{does}"
 
 
 def either(numbers: Sequence[int]) -> str:

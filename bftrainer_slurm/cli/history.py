@@ -17,7 +17,7 @@ from bftrainer_slurm.cli.show import goodput, times
 from bftrainer_slurm.cli.side import Side, complete, side_options
 from bftrainer_slurm.cli.terminal import date, table, width
 from bftrainer_slurm.slurm.nodelists import fold
-from bftrainer_slurm.words import counted
+from bftrainer_slurm.words import ARE, counted
 
 _HEADING = (
     *("TRAINER", "NAME", "USER", "SUBMITTED", "LAST NODE", "NODE-HOURS"),
@@ -103,7 +103,7 @@ def story(document: Mapping[str, Any], last: int) -> Iterator[str]:
     yield ""
     yield from table([("TIME", "NODES", "WHAT"), *rows[-last:]])
     if left_out > 0:
-        yield f"{left_out} earlier changes are not shown; see -n and --since"
+        yield f"{counted(left_out, 'earlier change', ARE)} not shown; see -n and --since"
 
 
 def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -136,8 +136,8 @@ def _rescaling(rescales: Sequence[Mapping[str, Any]]) -> str:
         return "no pause was measured"
     seconds = [one["seconds"] for one in rescales]
     return (
-        f"{len(seconds)} pauses, {median(seconds):.2f} s in the median, {max(seconds):.2f} s at "
-        f"most, {sum(seconds):.1f} s in all"
+        f"{counted(len(seconds), 'pause')}, {median(seconds):.2f} s in the median, "
+        f"{max(seconds):.2f} s at most, {sum(seconds):.1f} s in all"
     )
 
 

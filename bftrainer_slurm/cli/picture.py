@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bftrainer_slurm.cli.chart import MARGIN, bars
 from bftrainer_slurm.cli.common import changes, shown, who
 from bftrainer_slurm.cli.terminal import date
+from bftrainer_slurm.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,8 +104,9 @@ def sums(one: Mapping[str, Any]) -> str:
     """Return its totals."""
     total = one["total"]
     text = f"{total['node_s'] / 3600:.2f} node-hours; {changes(total)}"
-    seconds = [pause["seconds"] for pause in one.get("rescales", ())]
-    return text + (f"; {len(seconds)} pauses of {sum(seconds):.1f} s in all" if seconds else "")
+    if seconds := [pause["seconds"] for pause in one.get("rescales", ())]:
+        text += f"; {counted(len(seconds), 'pause')} of {sum(seconds):.1f} s in all"
+    return text
 
 
 def _figure(one: Mapping[str, Any]) -> Figure:

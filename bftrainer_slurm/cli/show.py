@@ -132,8 +132,8 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if one.get("node_list"):
         yield "node list", f"only {shown(one['node_list'], 200)}"
     yield "grace", f"{one['grace_s']:g} s to end when reclaimed"
-    if one.get("start_minutes"):
-        yield "limit", f"{one['start_minutes']} minutes each start on a node (-t), not in all"
+    if minutes := one.get("start_minutes"):
+        yield "limit", f"{counted(minutes, 'minute')} each start on a node (-t), not in all"
     if one.get("node_hours"):
         yield "ends", f"after {one['node_hours']:g} node-hours"
     if (unit := unit_of(one)) != "node":
@@ -187,7 +187,7 @@ def _progress(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "steps", f"{one['steps']:,.0f}, of an unknown number of samples"
     yield from ((shown(name), f"{value:.4g}") for name, value in one.get("measures", {}).items())
     if one.get("refused_reports"):
-        yield "refused", f"{one['refused_reports']} impossible reports of progress"
+        yield "refused", f"{counted(one['refused_reports'], 'impossible report')} of progress"
 
 
 def _growing(one: dict[str, Any]) -> str:

@@ -22,8 +22,9 @@ from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.controller.state.bad_nodes import mute_sentence
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
-from bftrainer_slurm.reader.sentences import down, nodes, units_planned
+from bftrainer_slurm.reader.sentences import down, nodes, troubles, units_planned
 from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.words import ARE, HAVE, counted
 
 SCHEMA = 1
 _HEADING = (
@@ -89,14 +90,14 @@ def shown_lines(document: dict[str, Any]) -> Iterator[str]:
     for one in troubled[:_SOME]:
         yield from notice(one)
     if (more := len(troubled) - _SOME) > 0:
-        yield f"{more} more trainers have problems: see 'bftrainer show TRAINER'"
+        yield f"{counted(more, 'more trainer', HAVE)} problems: see 'bftrainer show TRAINER'"
     if document.get("mute_nodes"):
         yield shown(mute_sentence(document["mute_nodes"]), 400)
     left_alone = sorted(document["malformed"].items(), key=lambda pair: int(pair[0]))
     for array, why in left_alone[:_SOME]:
         yield f"job {array} is left alone: {shown(why, 120)}"
     if (more := len(left_alone) - _SOME) > 0:
-        yield f"{more} more jobs are left alone"
+        yield f"{counted(more, 'more job', ARE)} left alone"
     if refused := document.get("keeper", {}).get("refused", {}):
         kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(refused.items()))
         yield f"the keeper refused: {kinds}"
@@ -120,9 +121,7 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
     if document["down"]:
         yield f"{document['down']}; this is what Slurm knows:"
     else:
-        troubles = (document["controller"].get(part) for part in ("error", "history", "settings"))
-        more = document["controller"].get("slurm") or ()
-        yield from (f"trouble: {shown(trouble, 250)}" for trouble in (*troubles, *more) if trouble)
+        yield from (f"trouble: {shown(trouble, 250)}" for trouble in troubles(document))
     pool = document["pool"]
     if pool is not None:
         left = sum(document.get("left_alone", {}).values())

@@ -54,7 +54,7 @@ class Tail:
             if skipped:
                 self._read, self._begun = status.st_size - _MOST_BYTES, b""
             file.seek(self._read)
-            data = self._begun + file.read(_MOST_BYTES)
+            data = (self._begun + file.read(_MOST_BYTES))[-_MOST_BYTES:]
             self._read = file.tell()
         *whole, self._begun = data.split(b"\n")
         if skipped:

@@ -8,6 +8,7 @@ from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import SLURM_CONF, Change, Finding, consider, must, ok
 from bftrainer_slurm.slurm.configuration import behind, tier
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
+from bftrainer_slurm.words import counted
 
 _HOUR = 60  # minutes; what the controller asks for at each start
 
@@ -25,7 +26,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         why = "Trainers need a partition of their own, which all others preempt."
         yield must("partition", f"there is no partition {name}", why, line)
         return
-    yield ok("partition", f"{name}, {facts.nodes} nodes")
+    yield ok("partition", f"{name}, {counted(facts.nodes, 'node')}")
     yield _mode(facts)
     yield _tier(facts)
     yield _grace(facts)
@@ -114,4 +115,4 @@ def _max_time(facts: Facts) -> Finding:
         return ok("MaxTime", said)
     why = "The controller asks for an hour at each start; with less, elements restart more often."
     change = facts.in_partition("MaxTime", "INFINITE")
-    return consider("MaxTime", f"{minutes} minutes", why, change)
+    return consider("MaxTime", counted(minutes, "minute"), why, change)

@@ -18,7 +18,6 @@ from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.statistics import LATE_S, Preemption, summary
 from bftrainer_slurm.words import counted
 
-_MOST_DELAYS = 20_000
 _SHOWN_DELAYS = 1_000
 _MOST_USERS = 20
 _DAY_S = 86_400.0
@@ -28,27 +27,23 @@ Named: TypeAlias = Callable[[str], bool]  # whether a user's trainers may be sho
 
 def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str, Any]:
     """Return which ordinary jobs had to preempt, and how long that took; all, and by day."""
-    query = (
-        "SELECT time_s, elements, delay_s FROM preemptions WHERE time_s >= ? AND time_s < ? "
-        "ORDER BY time_s DESC LIMIT ?"
-    )
-    rows = history.execute(query, (from_s, to_s, _MOST_DELAYS)).fetchall()[::-1]
-    found = [Preemption(*row) for row in rows]
+    these = "FROM preemptions WHERE time_s >= ? AND time_s < ?"
     started = "SELECT coalesce(sum(jobs), 0) FROM ordinary WHERE time_s >= ? AND time_s < ?"
     by_day = []
     for date, *day in seen_days(history, from_s, to_s):
-        ((jobs,),) = history.execute(started, (max(day[0], from_s), min(day[1], to_s)))
-        felt = summary(one for one in found if day[0] <= one.time_s < day[1])
-        by_day.append({"date": date, "started": jobs, **felt})
-    shown = rows
-    if len(rows) > _SHOWN_DELAYS:  # then the longest
-        shown = sorted(sorted(rows, key=lambda row: -row[2])[:_SHOWN_DELAYS])
+        span = max(day[0], from_s), min(day[1], to_s)
+        ((jobs,),) = history.execute(started, span)
+        rows = history.execute(f"SELECT time_s, elements, delay_s {these}", span)
+        by_day.append({"date": date, "started": jobs, **summary(Preemption(*row) for row in rows)})
+    ((count,),) = history.execute(f"SELECT count(*) {these}", (from_s, to_s))
+    longest = f"SELECT time_s, elements, delay_s {these} ORDER BY delay_s DESC LIMIT ?"
+    shown = sorted(history.execute(longest, (from_s, to_s, _SHOWN_DELAYS)))
     return {
         "from_s": from_s,
         "to_s": to_s,
         "late_s": LATE_S,
         "jobs": [[round(time_s, 1), elements, round(s, 2)] for time_s, elements, s in shown],
-        "left_out": len(rows) - len(shown),
+        "left_out": count - len(shown),
         "days": by_day,
     }
 

@@ -26,7 +26,7 @@ from bftrainer_slurm.reader.access import Viewer, viewer
 from bftrainer_slurm.reader.facts import AskedWrongError, Facts
 from bftrainer_slurm.reader.occupancy import Window, nodes_over_time
 from bftrainer_slurm.reader.remarks import remarks
-from bftrainer_slurm.reader.sentences import down, reasons
+from bftrainer_slurm.reader.sentences import down, reasons, troubles
 from bftrainer_slurm.reader.stories import counted_changes, opened
 
 SCHEMA = 1
@@ -114,11 +114,7 @@ class Questions:
             "version": __version__,
             "controller": {name: about.get(name) for name in ("mode", "partition", "since_s")},
             "down": status["down"],
-            "trouble": [
-                one
-                for one in (about.get("error"), about.get("history"), *(about.get("slurm") or ()))
-                if one
-            ],
+            "trouble": troubles(status),
             "pool": status["pool"]
             and {"nodes": status["pool"]["nodes"], "used": status["pool"]["used"], "free": free},
             "left_alone": dict(status.get("left_alone") or {}),

@@ -11,6 +11,7 @@ from typing import Any
 
 from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.reader.sentences import amount, nodes, size_of
+from bftrainer_slurm.words import ARE, counted
 
 _LONG_S = 600.0  # with nodes: enough to judge it
 _SLOW_S = 10.0  # of a rescale
@@ -78,7 +79,7 @@ def _size(one: Entry, free: int) -> Iterator[Remark]:
     if one["state"] in _OVER:
         return
     if len(one["nodes"]) >= one["max_nodes"]:
-        more = f", and {nodes(free)} {'is' if free == 1 else 'are'} free" if free else ""
+        more = f", and {counted(free, 'node', ARE)} free" if free else ""
         do = "If it scales further, submit it with a higher MAX (-N MIN-MAX)." if free else ""
         yield Remark(
             "advice" if free else "fact", f"It has its MAX of {nodes(one['max_nodes'])}{more}.", do

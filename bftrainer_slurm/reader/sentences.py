@@ -10,7 +10,7 @@ from typing import Any
 
 from bftrainer_slurm.model import CORE, GPU
 from bftrainer_slurm.planner.limit import Limit
-from bftrainer_slurm.words import counted, either
+from bftrainer_slurm.words import ARE, counted, either
 
 _OVER = {
     "given up": "It was given up",
@@ -31,6 +31,13 @@ def down(status: Mapping[str, Any], age_s: float) -> str | None:
     return word if age_s >= OLD_S else None
 
 
+def troubles(status: Mapping[str, Any]) -> list[str]:
+    """Return the problems of a controller, by what it published last."""
+    about = status["controller"]
+    own = (about.get(part) for part in ("error", "history", "settings"))
+    return [str(one) for one in (*own, *(about.get("slurm") or ())) if one]
+
+
 def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     """Return why it has so many nodes, in sentences."""
     if document["down"]:
@@ -41,7 +48,7 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     found = [f"It cannot have more now: {one['why']}."] if one.get("why") else []
     if one["starting"]:
         count = len(one["starting"])
-        found.append(f"{nodes(count)} more {'is' if count == 1 else 'are'} starting.")
+        found.append(f"{nodes(count)} more {ARE[count != 1]} starting.")
     plan = one.get("plan")
     if plan:
         if one.get("sizes") or one.get("step", 1) > 1:
@@ -209,8 +216,8 @@ def _share(plan: Mapping[str, Any]) -> str:
 
 def numbers(one: Mapping[str, Any]) -> str:
     """Return what a trainer can have: ``1 to 8 nodes``, ``2, 4 or 8 nodes``."""
-    if sizes := list(map(str, one.get("sizes") or ())):
-        return " or ".join(filter(None, (", ".join(sizes[:-1]), sizes[-1]))) + " nodes"
+    if sizes := one.get("sizes"):
+        return f"{either(sizes)} node{'' if list(sizes) == [1] else 's'}"
     steps = f" in steps of {one['step']}" if one.get("step", 1) > 1 else ""
     return f"{one['min_nodes']} to {one['max_nodes']} nodes{steps}"
 

@@ -45,7 +45,7 @@ def test_a_story_has_sums_and_then_the_changes() -> None:
     assert lines[0] == "trainer     12 digits of alice"
     assert "used        1.17 node-hours, 2 nodes at most" in lines
     assert "changes     grew 2, shrank 0, reclaimed 1 time" in lines
-    assert "rescaling   1 pauses, 1.75 s in the median, 1.75 s at most, 1.8 s in all" in lines
+    assert "rescaling   1 pause, 1.75 s in the median, 1.75 s at most, 1.8 s in all" in lines
     assert [line[21:].split(maxsplit=1) for line in lines[-3:]] == [
         ["2", "+2 n[1-2]"],
         ["1", "-1 n2 reclaimed"],

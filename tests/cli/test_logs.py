@@ -159,6 +159,22 @@ def test_a_line_comes_when_it_is_whole(tmp_path: Path) -> None:
         assert tail.lines() == []
 
 
+def test_of_a_line_without_an_end_only_the_last_part_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bftrainer_slurm.cli.tail._MOST_BYTES", 8)
+    path = tmp_path / "log"
+    tail = Tail(path)
+    with path.open("ab", buffering=0) as file:
+        for _ in range(4):  # a bar of progress writes \r, never \n
+            file.write(b"12345\r")
+            assert tail.lines() == []
+        file.write(b"end\n")
+    (line,) = tail.lines()
+    assert line.endswith("end")
+    assert len(line) < 8
+
+
 def test_a_file_that_is_begun_anew_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "log"
     tail = Tail(path)

@@ -76,6 +76,13 @@ def test_now_is_the_status_as_everybody_may_see_it(asking: Asking, week: Week) -
     assert all(one["samples_per_s"] is None for one in now["trainers"])
 
 
+def test_each_problem_of_the_controller_is_told(made: Callable[..., Asking], week: Week) -> None:
+    told = {"error": "no nodes", "history": None, "settings": "weight is wrong", "slurm": ["tier"]}
+    status = status_of(week)
+    now = made(controller={**status["controller"], **told})("now")
+    assert now["trouble"] == ["no nodes", "weight is wrong", "tier"]
+
+
 def test_the_list_is_bounded_and_those_with_most_nodes_are_in_it(
     made: Callable[..., Asking], week: Week, monkeypatch: pytest.MonkeyPatch
 ) -> None:

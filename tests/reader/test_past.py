@@ -85,6 +85,21 @@ def test_of_many_delays_the_longest_are_told_one_by_one(
     assert sum(day["jobs"] for day in document["days"]) == 20
 
 
+def test_no_day_of_a_busy_site_is_told_as_quiet(path: Path, written: History) -> None:
+    written.database.write(put("watches", NOW_S - 3 * DAY_S, NOW_S))
+    written.add_preemptions(
+        Preemption(NOW_S - (2 if n < 9 else 1) * DAY_S + n % 600, 1, 20.0 if n < 9 else 0.5)
+        for n in range(21_000)
+    )
+    with reading(path, 3.0) as history:
+        document = past.delays(history, NOW_S - 3 * DAY_S, NOW_S)
+    assert sum(day["jobs"] for day in document["days"]) == 21_000
+    assert sum(day["late_jobs"] for day in document["days"]) == 9
+    assert document["left_out"] == 20_000
+    assert sum(job[2] == 20.0 for job in document["jobs"]) == 9
+    assert document["jobs"] == sorted(document["jobs"])
+
+
 def test_a_stay_over_midnight_is_harvest_of_both_days(path: Path, written: History) -> None:
     (_, begin_s, end_s), *_ = past.days(NOW_S, NOW_S + 1)
     written.describe(replace(trainer(), array=7, user="alice"), begin_s)

@@ -65,11 +65,9 @@ def _compared(found: Compared | None) -> list[tuple[str, str]]:
     """What the same trainers have on whole nodes, and on parts of nodes."""
     if found is None:
         return []
-    texts = [":".join(map(str, sizes)) for sizes in found.element_gpus]
-    sizes = "1 GPU" if texts == ["1"] else f"{', '.join(texts)} GPUs"
     rows = [
         ("whole nodes", _used_gpus(found.whole)),
-        ("parts of nodes", f"{_used_gpus(found.parts)} ({sizes} of a node)"),
+        ("parts of nodes", f"{_used_gpus(found.parts)} ({found.sizes} of a node)"),
     ]
     if found.times_training is not None:
         rows.append(("", f"{found.times_training:.2f} times as much training"))

@@ -40,6 +40,12 @@ class Compared:
     parts: PartsResult
 
     @property
+    def sizes(self) -> str:
+        """What an element has, in words: ``1, 2:4 GPUs``."""
+        texts = [":".join(map(str, sizes)) for sizes in self.element_gpus]
+        return "1 GPU" if texts == ["1"] else f"{', '.join(texts)} GPUs"
+
+    @property
     def times_training(self) -> float | None:
         """How many times as much they train on parts; None if they get no whole node."""
         return self.parts.samples / self.whole.samples if self.whole.samples else None

@@ -12,8 +12,9 @@ from bftrainer_slurm.replay.assessment.document import document
 from bftrainer_slurm.replay.assessment.pictures import pictures, used_over_time
 from bftrainer_slurm.replay.assessment.statistics import DELAYS_S, felt
 from bftrainer_slurm.replay.html import rendered, write_pages
+from bftrainer_slurm.words import counted
 
-_FILTERS = (words.duration, words.amount, words.printable, words.percent, words.whole)
+_FILTERS = (words.duration, words.amount, words.printable, words.percent, words.whole, counted)
 
 
 def write_report(assessment: Assessment, folder: Path) -> Path:

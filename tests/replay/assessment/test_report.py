@@ -13,9 +13,11 @@ import pytest
 from bftrainer_slurm.replay.assessment.assess import Assessment, Replays, assess
 from bftrainer_slurm.replay.assessment.document import document, table
 from bftrainer_slurm.replay.assessment.harvest import HarvestOptions
+from bftrainer_slurm.replay.assessment.parts import Compared
 from bftrainer_slurm.replay.assessment.reasons import Reason, Reasons, Share
 from bftrainer_slurm.replay.assessment.report import render, write_report
 from bftrainer_slurm.replay.logs.hardware import GpuUse
+from bftrainer_slurm.replay.parts import PartsResult
 from bftrainer_slurm.replay.trainers import typical_trainers
 from tests.replay.assessment.logs import hostile_notes, log
 from tests.replay.assessment.standin import equal_shares
@@ -71,6 +73,15 @@ def test_the_page_has_the_figures(page: str) -> None:
         "not known",
     ):
         assert words in page
+
+
+def test_elements_with_parts_of_nodes_are_told_as_they_are_given(assessment: Assessment) -> None:
+    half = PartsResult(10.0, 5.0, 100.0, 3, 1)
+    use, compared = GpuUse(2, 8, 4.0, 6.0), Compared(((1,), (2, 4)), 1, half, half)
+    one = replace(assessment, log=replace(assessment.log, gpu_use=use), compared=compared)
+    page = render(one)
+    assert "in turn 1, 2:4 GPUs of each node" in page
+    assert "1 trainer on</th>" in page
 
 
 def test_a_director_reads_what_it_comes_to_first(assessment: Assessment, page: str) -> None:
