@@ -140,7 +140,8 @@ class Element:
     """One node's worth of a trainer, or a part of one: one task of its job array.
 
     ``gpus`` is how many GPUs it asks for, or has, as a part of its node; ``cores`` are those of a
-    part of a node without GPUs. Without either it has a whole node. ``cpus`` are its processors.
+    part of a node without GPUs. Without either it has a whole node. ``cpus`` are its processors,
+    ``memory_mb`` is what it has of its node's memory, None if that is not known.
     ``node`` is where it runs or ran last. For a waiting one it is the node that its owner asked
     for, which the next grow undoes. Times are Unix seconds.
     """
@@ -158,6 +159,7 @@ class Element:
     gpus: int = 0
     cpus: int = 0
     cores: int = 0
+    memory_mb: float | None = None
 
     @property
     def units(self) -> int:
@@ -203,10 +205,40 @@ class Place(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What an element takes of its node: GPUs, and processors for them (0: as it asks)."""
+    """What is taken of a node, or left of it: GPUs, processors and memory.
+
+    What is not known to be limited is infinite where it is left, and 0 where it is taken.
+    """
 
     gpus: int
     cpus: int
+    memory_mb: float = 0.0
+
+    def plus(self, other: Part) -> Part:
+        """Return both together."""
+        return Part(
+            self.gpus + other.gpus, self.cpus + other.cpus, self.memory_mb + other.memory_mb
+        )
+
+    def less(self, other: Part) -> Part:
+        """Return what is left without the other one; below 0 if that has more."""
+        return Part(
+            self.gpus - other.gpus, self.cpus - other.cpus, self.memory_mb - other.memory_mb
+        )
+
+    def within(self, room: Part) -> bool:
+        """Whether it fits into the room."""
+        return (
+            self.gpus <= room.gpus and self.cpus <= room.cpus and self.memory_mb <= room.memory_mb
+        )
+
+    def beyond(self, room: Part) -> Part:
+        """Return what of it does not fit into the room."""
+        return Part(
+            max(0, self.gpus - max(0, room.gpus)),
+            max(0, self.cpus - max(0, room.cpus)),
+            max(0.0, self.memory_mb - max(0.0, room.memory_mb)),
+        )
 
 
 def nodes_of(places: Iterable[Place]) -> frozenset[str]:
@@ -299,7 +331,9 @@ class WaitingJob:
     ``partition`` may name several. ``minutes`` is its time limit, None if unknown. ``count`` is how
     many tasks of an array wait in this one record. ``for_nodes``: it waits for nothing else.
     ``gpus`` and ``cpus`` are what it takes of each node where jobs share nodes; 0 of both: it may
-    need whole nodes. ``tasks_said``: its user said how many tasks it has.
+    need whole nodes. ``memory_mb`` is what it takes of the memory of each, or ``cpu_memory_mb``
+    with each processor there; 0 of both: that is not known. ``tasks_said``: its user said how many
+    tasks it has.
     """
 
     job_id: int
@@ -317,6 +351,8 @@ class WaitingJob:
     gpus: int = 0
     cpus: int = 0
     tasks_said: bool = False
+    memory_mb: float = 0.0
+    cpu_memory_mb: float = 0.0
 
     @property
     def takes_parts(self) -> bool:

@@ -145,6 +145,28 @@ static void put_memory(const job_info_t *job)
         printf("%llu%s\t", (unsigned long long)memory, each ? "c" : "");
 }
 
+/*
+ * Of each node: what a job of one node got of it, or else what a waiting one asks for, for each
+ * processor ("/cpu") or GPU ("/gpu") where it says so. Nothing if that is not known: 0 is all memory.
+ */
+static void put_node_memory(const job_info_t *job)
+{
+    bool waits = (job->job_state & JOB_STATE_BASE) == JOB_PENDING;
+    const char *got = job->tres_alloc_str != NULL ? strstr(job->tres_alloc_str, ",mem=") : NULL;
+    const char *each = job->mem_per_tres != NULL ? strrchr(job->mem_per_tres, ':') : NULL;
+    uint64_t memory = job->pn_min_memory & ~MEM_PER_CPU;
+
+    if (!waits && got != NULL && job->num_nodes == 1)
+        put_text_until(got + strlen(",mem="), ',');
+    else if (waits && each != NULL)
+        printf("%s/gpu\t", each + 1);
+    else if (waits && memory > 0 && job->pn_min_memory != NO_VAL64)
+        printf("%llu%s\t", (unsigned long long)memory,
+               job->pn_min_memory & MEM_PER_CPU ? "/cpu" : "");
+    else
+        put_text(NULL);
+}
+
 /* An element has one node: whatever is asked for must be there. */
 static void put_gres(const job_info_t *job)
 {
@@ -192,6 +214,7 @@ static void put_job(const job_info_t *job, time_t now)
     put_gres(job);
     put_text(job->shared == 0 ? "NO" : "OK"); /* as squeue: whether it has its nodes for itself */
     put_text((job->bitflags & JOB_NTASKS_SET) ? "yes" : NULL);
+    put_node_memory(job);
     putchar_unlocked('\n');
 }
 

@@ -25,7 +25,12 @@ from bftrainer_slurm.slurm.arrays import parse_tasks
 from bftrainer_slurm.slurm.dependencies import FAILED, unmet
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 from bftrainer_slurm.slurm.nodelists import excluded_in, expand, expand_users
-from bftrainer_slurm.slurm.resources import gres_of_job, read_resources
+from bftrainer_slurm.slurm.resources import (
+    gres_of_job,
+    megabytes,
+    memory_asked,
+    read_resources,
+)
 from bftrainer_slurm.slurm.rows import JobRow
 from bftrainer_slurm.spec import (
     SpecError,
@@ -386,6 +391,7 @@ def _elements(row: JobRow, below: int, share: bool) -> Iterable[Element]:
             gpus=gpus,
             cpus=int(row.cpus) if row.cpus.isdecimal() else 0,
             cores=_cores_of_part(row) if share else 0,
+            memory_mb=megabytes(row.node_memory) if row.node_memory and not waits else None,
         )
 
 
@@ -394,6 +400,8 @@ def _waits_for_nodes(row: JobRow) -> bool:
 
 
 def _waiting_job(row: JobRow, count: int, share: bool) -> WaitingJob:
+    gpus = _gpus_of_part(row) if share else 0
+    memory_mb, cpu_memory_mb = memory_asked(row.node_memory, gpus) if share else (0.0, 0.0)
     return WaitingJob(
         job_id=row.job_id,
         partition=row.partition,
@@ -407,9 +415,11 @@ def _waiting_job(row: JobRow, count: int, share: bool) -> WaitingJob:
         excluded=frozenset(expand(row.excluded_nodes)),
         count=count,
         for_nodes=row.reason in _FOR_NODES or row.reason.startswith(_BEHIND),
-        gpus=_gpus_of_part(row) if share else 0,
+        gpus=gpus,
         cpus=_cpus_of_part(row) if share else 0,
         tasks_said=row.tasks_said == "yes",
+        memory_mb=memory_mb,
+        cpu_memory_mb=cpu_memory_mb,
     )
 
 

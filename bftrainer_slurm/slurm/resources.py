@@ -21,11 +21,26 @@ def read_resources(memory: str, cpus: tuple[str, ...], gres: str) -> Resources:
     ``memory`` is in MB unless it has another unit. If it ends in a "c", it is for each processor
     of the node. Of ``cpus`` the largest counts.
     """
-    amount = memory.removesuffix("c").lower()
-    size_mb = (_number(f"{amount}m" if amount.isdigit() else amount) or 0.0) / _UNITS["m"]
+    size_mb = megabytes(memory.removesuffix("c"))
     count = max((int(one) for one in cpus if one.isdecimal()), default=0)
     each_mb = size_mb if memory.endswith("c") else 0.0
     return Resources(size_mb, count, frozenset(_gres(gres).items()), each_mb)
+
+
+def megabytes(text: str) -> float:
+    """Return an amount of memory, in MB unless it has another unit; 0 if it cannot be read."""
+    amount = text.lower()
+    return (_number(f"{amount}m" if amount.isdigit() else amount) or 0.0) / _UNITS["m"]
+
+
+def memory_asked(text: str, gpus: int) -> tuple[float, float]:
+    """Return what a waiting job asks of each node, and with each processor there (MB); 0: unknown.
+
+    ``text`` is an amount, or one for each processor (``400/cpu``) or of its GPUs (``700/gpu``).
+    """
+    amount, _, each = text.partition("/")
+    size_mb = megabytes(amount)
+    return (0.0, size_mb) if each == "cpu" else (size_mb * (gpus if each else 1), 0.0)
 
 
 def read_used(text: str) -> dict[str, Resources]:

@@ -87,6 +87,7 @@ class JobRow:
     gres: str = _said("b", default="")
     shared: str = _said("h", default="")  # OK: takes parts of nodes; NO: has them for itself
     tasks_said: str = _said("", default="")  # "yes" where its user said how many tasks
+    node_memory: str = _said("", default="")  # got of a node, or asked of each: MB, MB/cpu, MB/gpu
 
 
 LETTERS = tuple(one.metadata["letter"] for one in fields(JobRow))

@@ -112,6 +112,9 @@ def test_commands_tell_parts_from_whole_nodes_as_bftrainer_look_does(site: Site)
     ]
     gpus = [{one.array: one.demands.gpus for one in queue.trainers} for queue in seen]
     assert [[one[array] for array in arrays] for one in gpus] == [[2, 0], [2, 0]]
+    job = ordinary(site, 2, "--begin=now+1hour", "--mem-per-gpu=700")
+    waiting = LookGateway(str(plugin.built() / LOOK), runner, share=True).queue().waiting
+    assert {one.job_id: one.memory_mb for one in waiting}[job] == 1400
 
 
 @pytest.mark.torch

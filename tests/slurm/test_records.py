@@ -301,6 +301,20 @@ def test_a_waiting_job_says_what_it_takes_of_a_node_where_jobs_share_nodes(
     assert [(job.gpus, job.cpus) for job in jobs] == [(gpus, cpus), (0, 0)]
 
 
+def test_a_waiting_job_says_how_much_memory_it_takes_of_a_node_where_jobs_share_nodes() -> None:
+    row = replace(ORDINARY, shared="OK", gres="gres:gpu:a100:3", node_memory="700/gpu")
+    jobs = [QueueReader(share).read([row]).waiting[0] for share in (True, False)]
+    assert [job.memory_mb for job in jobs] == [2100, 0]
+
+
+def test_memory_is_what_a_running_element_has_and_a_waiting_one_has_none() -> None:
+    waits = trainer_row(tasks="1", state="PENDING", shared="OK", node_memory="500/cpu")
+    runs = trainer_row(tasks="0", state="RUNNING", nodes="n1", shared="OK", node_memory="1.5G")
+    hidden = trainer_row(tasks="2", state="RUNNING", nodes="n2", shared="OK")
+    (trainer,) = QueueReader(share=True).read([waits, runs, hidden]).trainers
+    assert [one.memory_mb for one in trainer.elements] == [1536, None, None]
+
+
 def test_where_a_core_has_two_threads_a_trainer_takes_what_its_elements_got() -> None:
     """As 22.05 shows ``-c 3`` there."""
     waits = trainer_row(tasks="1-3", state="PENDING", priority=0, shared="OK", cpus="3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, divided, shared_nodes
 from bftrainer_slurm.model import Element, ElementId, ElementState, Node, NodeState, Resources
 from bftrainer_slurm.slurm.configuration import cpus_per_gpu
-from bftrainer_slurm.slurm.resources import gres_of_job, read_resources, read_used
+from bftrainer_slurm.slurm.resources import gres_of_job, memory_asked, read_resources, read_used
 from tests.controller.worlds import trainer
 
 RECORDED = Path(__file__).parent / "data" / "gpus"
@@ -141,9 +142,9 @@ def test_what_is_not_known_to_be_free_is_not_given_out() -> None:
         for name, one in (("n1", used), ("n2", None), ("n3", Resources(9000, 99, has.gres)))
     ]
     assert shared_nodes(nodes, ()) == {
-        "n1": SharedNode(8, 5, 10, 3000, 10),
-        "n2": SharedNode(8, 0, 0, 0),
-        "n3": SharedNode(8, 0, 0, 0),
+        "n1": SharedNode(8, 5, 10, 3000, 10, free_memory_mb=3000),
+        "n2": SharedNode(8, 0, 0, 0, free_memory_mb=0),
+        "n3": SharedNode(8, 0, 0, 0, free_memory_mb=0),
     }
 
 
@@ -153,6 +154,31 @@ def test_the_processors_of_elements_are_free_for_ordinary_jobs() -> None:
     mine = Element(ElementId(5, 0), ElementState.RUNNING, "n1", gpus=2, cpus=4)
     ours = trainer(mine)
     assert shared_nodes([node], [ours]) == {"n1": SharedNode(8, 5, 6, 3000, 10)}
+
+
+def test_the_memory_of_elements_is_free_for_ordinary_jobs_if_it_is_known_of_all_of_them() -> None:
+    has, used = Resources(8000, 16), Resources(5000, 10)
+    node = Node("n1", NodeState.BUSY, resources=has, used=used)
+
+    def free_mb(*memory_mb: float | None) -> float:
+        elements = (
+            Element(ElementId(5, task), ElementState.RUNNING, "n1", cores=1, cpus=1, memory_mb=has)
+            for task, has in enumerate(memory_mb)
+        )
+        return shared_nodes([node], [trainer(*elements)])["n1"].free_memory_mb
+
+    assert free_mb(1000.0, 500.0) == 4500
+    assert free_mb(1000.0, None) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("text", "each", "with_cpu"),
+    [("900", 900, 0), ("2G", 2048, 0), ("400/cpu", 0, 400), ("700/gpu", 1400, 0), ("", 0, 0)],
+)
+def test_a_waiting_job_asks_for_memory_of_a_node_with_each_processor_or_with_each_gpu(
+    text: str, each: float, with_cpu: float
+) -> None:
+    assert memory_asked(text, gpus=2) == (each, with_cpu)
 
 
 @pytest.mark.parametrize(

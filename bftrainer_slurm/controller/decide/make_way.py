@@ -2,14 +2,16 @@
 
 Jobs get the nodes that they would get if there were no trainers, in the order of their priority, as
 ``node_choice`` says. So trainers do not scatter ordinary jobs over more nodes, and what is left for
-a large job is the same. Elements leave where jobs need their GPUs; and as Slurm's choice depends on
-what is free elsewhere, more of them leave if a job would otherwise go to another node.
+a large job is the same. Elements leave where jobs need their GPUs, cores or memory; and as Slurm's
+choice depends on what is free elsewhere, more of them leave if a job would otherwise go to another
+node.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bftrainer_slurm.controller.decide.actions import Wanted
@@ -18,10 +20,11 @@ from bftrainer_slurm.controller.observe.shared_nodes import cpus_of, needs_of
 from bftrainer_slurm.controller.state.passes import Claims, Fit
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.model import ElementId, Node, Part, WaitingJob
+from bftrainer_slurm.model import ElementId, Node, Part, Resources, WaitingJob
 
 _ROUNDS = 8  # who leaves for one job may change where those before it go
 _EXTRA = 8  # so many elements leave at most to bring a job to its node
+_MORE = Part(1 << 30, 1 << 30, math.inf)  # than any element has
 _LOOKED_AT = 100_000  # nodes: then jobs find room, but maybe not where they would
 
 
@@ -66,7 +69,10 @@ class _Packing:
         self._spare: dict[int, int] = {}
         for view in picture.views:
             self._spare[view.array] = view.above_least
-            has = {one.id: Part(one.gpus, one.cpus) for one in view.trainer.elements}
+            has = {
+                one.id: Part(one.gpus, one.cpus, one.memory_mb or 0.0)
+                for one in view.trainer.elements
+            }
             for id_, place in view.running().items():
                 if place.node in names:
                     part = has.get(id_, Part(0, 0))
@@ -75,22 +81,24 @@ class _Packing:
             for id_, one in view.within(Phase.SUSPENDED):  # it has its part, and does not leave
                 if one.node is not None and one.node in names:
                     part = self._part(has.get(id_, Part(0, 0)), one.node)
-                    self._free[one.node] = _less(self._free[one.node], part)
+                    self._free[one.node] = self._free[one.node].less(part)
         self._room = dict(self._free)
         for node, held in self._held.items():
             for part in held.values():
-                self._room[node] = _less(self._room[node], part)
+                self._room[node] = self._room[node].less(part)
         self._log: list[tuple[ElementId, str, Part]] = []  # who leaves
         self._looked_at = self._jobs = 0
 
     def _without_elements(self, node: str) -> Part:
         shared = self._shared.get(node)
-        if shared is not None:
-            return Part(shared.free_gpus, shared.free_cpus)
-        return Part(int(node in self._holes), cpus_of(self._table[node][1]))
+        if shared is None:
+            return Part(int(node in self._holes), cpus_of(self._table[node][1]), math.inf)
+        counts = self._snapshot.configuration.counts_memory
+        free_mb = shared.free_memory_mb if counts else math.inf
+        return Part(shared.free_gpus, shared.free_cpus, free_mb)
 
     def _part(self, part: Part, node: str) -> Part:
-        return part if part.gpus else Part(self._size[node], part.cpus)
+        return part if part.gpus else part._replace(gpus=self._size[node])
 
     def wanted(self, jobs: Sequence[WaitingJob]) -> Wanted:
         """Let elements leave until all jobs find their nodes, or it takes too long."""
@@ -113,14 +121,14 @@ class _Packing:
         return Wanted(idle=idle, units=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
 
     def _kept(self, job: WaitingJob, node: str) -> int:
-        """What no trainer may have: GPUs, for a job of processors those with them; or cores."""
-        needs = self._needs(job, node)
-        if needs.gpus:
-            return needs.gpus
-        if not self._size[node]:  # divided by cores
-            return min(needs.cpus, self._free[node].cpus)
-        with_them = -(-needs.cpus * self._size[node] // cpus_of(self._table[node][1]))
-        return max(0, min(with_them, self._free[node].gpus))
+        """What no trainer may have: GPUs, or cores, and those that go with the rest it needs."""
+        needs, free = self._needs(job, node), self._free[node]
+        has = self._table[node][1].resources or Resources()
+        cpus = max(1, has.cpus)
+        units, most = (self._size[node], free.gpus) if self._size[node] else (cpus, free.cpus)
+        with_cpus = math.ceil(needs.cpus * units / cpus)
+        with_memory = math.ceil(needs.memory_mb * units / max(1.0, has.memory_mb))
+        return max(needs.gpus, min(max(with_cpus, with_memory), most))
 
     def _without_trainers(
         self, jobs: Iterable[WaitingJob], elsewhere: Mapping[tuple[int, int], tuple[str, ...]]
@@ -135,7 +143,7 @@ class _Packing:
                 return
             self._jobs += 1
             fitting = (job.partition, job.constraint, job.excluded, job.minutes)
-            asks = (*fitting, job.nodes, job.gpus, job.cpus)
+            asks = (*fitting, job.nodes, needs_of(job, self._snapshot.configuration))
             in_time, served = claims.in_time(job), 0
             if fitting not in fits:
                 there = (node for node in self._fit.nodes_for(job) if self._free[node].cpus > 0)
@@ -187,7 +195,7 @@ class _Packing:
         shared = self._shared.get(node)
         if shared is None or not job.takes_parts:
             return Part(self._size[node], self._free[node].cpus)  # all of it
-        return Part(job.gpus, needs_of(job, self._snapshot.configuration))
+        return needs_of(job, self._snapshot.configuration)
 
     def _choice(
         self, job: WaitingJob, fitting: Iterable[str], room: Mapping[str, Part]
@@ -198,9 +206,9 @@ class _Packing:
     def _candidates(
         self, job: WaitingJob, fitting: Iterable[str], room: Mapping[str, Part]
     ) -> Iterator[Candidate]:
-        configuration, shared = self._snapshot.configuration, self._shared
-        parts, gpus, cpus = job.takes_parts, job.gpus, needs_of(job, configuration)
-        said = gpus > 0 and job.tasks_said
+        parts, shared = job.takes_parts, self._shared
+        needs = needs_of(job, self._snapshot.configuration)
+        said = job.gpus > 0 and job.tasks_said
         for name in fitting:
             self._looked_at += 1
             has = room[name]
@@ -208,40 +216,30 @@ class _Packing:
                 whole = has.gpus >= self._size[name] and has.cpus >= self._free[name].cpus
                 if name not in self._holes or not whole:
                     continue
-            elif has.gpus < gpus or has.cpus < cpus:
+            elif not needs.within(has):
                 continue
             position, node = self._table[name]
-            yield Candidate(name, position, node.weight, cpus if said else has.cpus)
+            yield Candidate(name, position, node.weight, needs.cpus if said else has.cpus)
 
     def _taken(self, start: _Start, room: dict[str, Part]) -> _Start:
         for node in start.nodes:
-            room[node] = _less(room[node], self._needs(start.job, node))
+            room[node] = room[node].less(self._needs(start.job, node))
         return start
 
     def _make_room(self, start: _Start, room: dict[str, Part]) -> None:
         for node in start.nodes:
             needs, held = self._needs(start.job, node), self._held.get(node, {})
-            while held and (
-                needs.gpus > max(0, room[node].gpus) or needs.cpus > max(0, room[node].cpus)
-            ):
-                over = Part(needs.gpus - max(0, room[node].gpus), needs.cpus - room[node].cpus)
-                self._give(held, over, room)
-
-    def _give(self, held: Mapping[ElementId, Part], over: Part, room: dict[str, Part]) -> None:
-        def enough(id_: ElementId) -> bool:
-            return held[id_].gpus >= over.gpus and held[id_].cpus >= over.cpus
-
-        self._leave(self._first_to_leave(held, enough), room)
+            while held and any(over := needs.beyond(room[node])):
+                left = {id_: over.beyond(part) for id_, part in held.items()}
+                self._leave(self._first_to_leave(held, left), room)
 
     def _first_to_leave(
-        self, held: Mapping[ElementId, Part], suffices: Callable[[ElementId], bool]
+        self, held: Mapping[ElementId, Part], left: Mapping[ElementId, Part]
     ) -> ElementId:
-        """The smallest that suffices alone, else the largest; of equals, who can spare it."""
+        """The smallest of those that leave least to do; of equals, who can spare it."""
 
-        def cost(id_: ElementId) -> tuple[bool, Part, int, ElementId]:
-            part, alone = held[id_], suffices(id_)
-            size = part if alone else Part(-part.gpus, -part.cpus)
-            return (not alone, size, -self._spare[id_.array], id_)
+        def cost(id_: ElementId) -> tuple[Part, Part, int, ElementId]:
+            return left[id_], held[id_], -self._spare[id_.array], id_
 
         return min(held, key=cost)
 
@@ -270,14 +268,14 @@ class _Packing:
         if not held:
             return None
 
-        def helps(id_: ElementId) -> bool:
+        def left(id_: ElementId) -> Part:
             on = self._on[id_]
-            before, room[on] = room[on], _sum(room[on], held[id_])
+            before, room[on] = room[on], room[on].plus(held[id_])
             nodes = self._choice(start.job, start.fitting, room)
             room[on] = before
-            return nodes == start.nodes
+            return Part(0, 0) if nodes == start.nodes else _MORE.less(held[id_])
 
-        return self._first_to_leave(held, helps)
+        return self._first_to_leave(held, {id_: left(id_) for id_ in held})
 
     def _near(self, start: _Start, goes: Sequence[str], room: Mapping[str, Part]) -> set[str]:
         """The nodes that Slurm prefers wrongly, and those beside their run."""
@@ -293,7 +291,7 @@ class _Packing:
     def _leave(self, id_: ElementId, room: dict[str, Part]) -> None:
         node = self._on[id_]
         part = self._held[node].pop(id_)
-        room[node], self._room[node] = _sum(room[node], part), _sum(self._room[node], part)
+        room[node], self._room[node] = room[node].plus(part), self._room[node].plus(part)
         self._log.append((id_, node, part))
         self._spare[id_.array] -= 1
 
@@ -302,13 +300,5 @@ class _Packing:
         while len(self._log) > since:
             id_, node, part = self._log.pop()
             self._held[node][id_] = part
-            room[node], self._room[node] = _less(room[node], part), _less(self._room[node], part)
+            room[node], self._room[node] = room[node].less(part), self._room[node].less(part)
             self._spare[id_.array] += 1
-
-
-def _sum(one: Part, other: Part) -> Part:
-    return Part(one.gpus + other.gpus, one.cpus + other.cpus)
-
-
-def _less(one: Part, other: Part) -> Part:
-    return Part(one.gpus - other.gpus, one.cpus - other.cpus)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from bftrainer_slurm.model import (
     Configuration,
     ElementState,
     Node,
+    Part,
     Resources,
     Trainer,
     WaitingJob,
@@ -26,8 +28,8 @@ _PARTS_OF_GPUS = {"mps", "shard"}
 class SharedNode:
     """A node that jobs share: of its ``units``, GPUs or cores, ordinary jobs leave ``free`` ones.
 
-    ``cpus`` and ``memory_mb`` are what no job has, ours included; ``free_cpus`` is what no ordinary
-    job has.
+    ``cpus`` and ``memory_mb`` are what no job has, ours included; ``free_cpus`` and
+    ``free_memory_mb`` are what no ordinary job has, infinite if it is not known what ours have.
     """
 
     units: int
@@ -36,6 +38,7 @@ class SharedNode:
     memory_mb: float
     free_cpus: int = 0
     unit: str = GPU
+    free_memory_mb: float = math.inf
 
     @property
     def gpus(self) -> int:
@@ -55,11 +58,14 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
     in use by ordinary jobs.
     """
     own, cpus, alone = Counter[str](), Counter[str](), set[str]()
+    memory_mb = dict[str, float]()
     for trainer in ours:
         for one in trainer.elements:
             if one.node and one.state in _THERE:
                 own[one.node] += one.gpus
                 cpus[one.node] += one.cpus
+                has_mb = math.inf if one.memory_mb is None else one.memory_mb
+                memory_mb[one.node] = memory_mb.get(one.node, 0.0) + has_mb
                 if not one.units:
                     alone.add(one.node)
     found = {}
@@ -71,6 +77,8 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
         used = node.used or Resources(has.memory_mb, has.cpus, has.gres)
         others = max(0, used.gpus - mine)
         free_cpus = max(0, has.cpus - max(0, used.cpus - cpus[node.name]))
+        mine_mb = memory_mb.get(node.name, 0.0)
+        free_mb = max(0.0, has.memory_mb - max(0.0, used.memory_mb - mine_mb))
         found[node.name] = SharedNode(
             has.gpus or has.cpus,
             max(0, has.gpus - others) if has.gpus else free_cpus,
@@ -78,6 +86,7 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
             max(0.0, has.memory_mb - used.memory_mb),
             free_cpus,
             unit,
+            math.inf if math.isinf(mine_mb) else free_mb,
         )
     return found
 
@@ -99,6 +108,7 @@ def cpus_of(node: Node) -> int:
     return max(1, node.resources.cpus) if node.resources is not None else 1
 
 
-def needs_of(job: WaitingJob, configuration: Configuration) -> int:
-    """How many processors of each node a job needs that takes parts of nodes."""
-    return max(1, job.cpus, job.gpus * configuration.cpus_per_gpu)
+def needs_of(job: WaitingJob, configuration: Configuration) -> Part:
+    """What a job that takes parts of nodes needs of each."""
+    cpus = max(1, job.cpus, job.gpus * configuration.cpus_per_gpu)
+    return Part(job.gpus, cpus, max(job.memory_mb, cpus * job.cpu_memory_mb))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +22,8 @@ from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
+    CORE,
+    Configuration,
     Demands,
     Element,
     ElementId,
@@ -153,6 +157,95 @@ def test_a_job_of_processors_finds_them_free() -> None:
     full = dict.fromkeys(NAMES[:3], 8)
     assert not asked([job(1, 0, cpus=1)], trainer(5, 4, "n4"), busy=full).elements
     assert asked([job(1, 0, cpus=17)], *mine) == Wanted()
+
+
+CORES, MEMORY_MB = 16, 16_000.0
+
+
+def of_cores(array: int, cores: int, memory_mb: float, *nodes: str) -> TrainerView:
+    """A trainer that has so much of each of these nodes without GPUs."""
+    elements = tuple(
+        Element(
+            *(ElementId(array, task), ElementState.RUNNING, name),
+            cores=cores,
+            cpus=cores,
+            memory_mb=memory_mb,
+        )
+        for task, name in enumerate(nodes)
+    )
+    plain = replace(a_trainer(*elements, array=array), demands=Demands(cores=cores))
+    return view_of(plain, state_of(plain))
+
+
+def lacking_memory(
+    jobs: Sequence[WaitingJob],
+    *views: TrainerView,
+    free_mb: Mapping[str, float],
+    counts_memory: bool = True,
+) -> Wanted:
+    """Nodes without GPUs, all cores of which are free, and so much of their memory (MB)."""
+    of = seen(jobs, *views)
+    has = Resources(MEMORY_MB, CORES)
+    shared = {
+        name: SharedNode(CORES, CORES, CORES, 0.0, CORES, CORE, free_mb.get(name, 0.0))
+        for name in NAMES
+    }
+    snapshot = replace(
+        of.snapshot,
+        nodes=tuple(replace(one, resources=has) for one in NODES),
+        shared=shared,
+        configuration=Configuration(counts_memory=counts_memory),
+    )
+    return wanted(replace(of, snapshot=snapshot))
+
+
+def test_elements_leave_for_memory_as_for_cores() -> None:
+    """Who has fewest cores and gives enough leaves; what goes with memory is kept as cores."""
+    mine = [of_cores(5, 4, 2000, "n1"), of_cores(6, 2, 8000, "n1"), of_cores(7, 1, 500, "n1")]
+    for memory_mb, gone, kept in (
+        (5500, set(), 6),
+        (5600, {7}, 6),
+        (7000, {6}, 7),
+        (14_000, {6, 7}, 14),
+    ):
+        found = lacking_memory(
+            [job(1, 0, cpus=1, memory_mb=memory_mb)], *mine, free_mb={"n1": MEMORY_MB}
+        )
+        assert {one.array for one in found.elements} == gone
+        assert found.units == {"n1": kept}
+
+
+def test_memory_goes_with_each_processor_of_a_node_where_the_job_says_so() -> None:
+    mine = of_cores(5, 4, 12_000, "n1")
+    for cpus, gone in ((4, False), (5, True)):
+        asks = job(1, 0, cpus=cpus, cpu_memory_mb=1000)
+        found = lacking_memory([asks], mine, free_mb={"n1": MEMORY_MB})
+        assert bool(found.elements) is gone
+
+
+def test_nobody_leaves_for_memory_that_ordinary_jobs_have() -> None:
+    asks = job(1, 0, cpus=1, memory_mb=9000)
+    mine = of_cores(5, 4, 4000, *NAMES)
+    assert lacking_memory([asks], mine, free_mb=dict.fromkeys(NAMES, 8000.0)) == Wanted()
+    found = lacking_memory([asks], mine, free_mb=dict.fromkeys(NAMES, 8000.0) | {"n3": 9500.0})
+    assert (found.elements, found.units) == ({ElementId(5, 2)}, {"n3": 9})
+
+
+@pytest.mark.parametrize(
+    ("memory_mb", "free_mb", "counts"),
+    [(0, 4000.0, True), (9000, math.inf, True), (9000, 4000.0, False)],
+)
+def test_memory_that_is_not_known_or_not_counted_by_slurm_is_enough(
+    memory_mb: float, free_mb: float, counts: bool
+) -> None:
+    found = lacking_memory(
+        [job(1, 0, cpus=1, memory_mb=memory_mb)],
+        of_cores(5, 4, 4000, "n1"),
+        free_mb={"n1": free_mb},
+        counts_memory=counts,
+    )
+    assert not found.elements
+    assert found.units.keys() == {"n1"}
 
 
 def test_what_a_start_that_is_planned_in_a_moment_needs_is_freed() -> None:
