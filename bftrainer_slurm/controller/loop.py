@@ -5,12 +5,12 @@ It gets its gateway, planner, keeper's groups, history and clock from the caller
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import SILENT_S, Groups, after, execute
+from bftrainer_slurm.controller.act.execute import after, execute
+from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, array_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import Made
@@ -21,7 +21,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
-from bftrainer_slurm.controller.state.phases import GOES, Event
+from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Ended, Event, Phase
 from bftrainer_slurm.controller.state.picture import ClusterState
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
@@ -33,8 +33,6 @@ from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.sizes import why_kept
 from bftrainer_slurm.slurm.gateway import Gateway
 from bftrainer_slurm.slurm.pacer import Pacer
-
-logger = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
 _SURE_S = 3600.0  # then it is not a clock that was wrong at boot
@@ -84,7 +82,6 @@ class Controller:
         self._decider = Decider(
             deps.planner, deps.performance, deps.history, settings, self._errors
         )
-        self._over: frozenset[int] = frozenset()  # arrays that are gone: the keeper has not heard
         self._tidy_s = deps.clock() + _SURE_S
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
@@ -123,7 +120,7 @@ class Controller:
             events = self._follow(began_s, looked_s)
             self._cluster.look(self._snapshot, self.registry.views, events, looked_s)
             self._schedule_looks(due, began_s, looked_s)
-            self._tell_gone(before, looked_s)
+            self._tell_gone(events, before, looked_s)
             self.looked, early, self._early = True, self._early, []
             self.take(early)
             if early:  # some may tell of trainers' ends
@@ -181,12 +178,8 @@ class Controller:
 
     def _read(self, due: frozenset[str], now_s: float) -> None:
         """Read Slurm."""
-        deps, before = self.deps, self._snapshot.queue.malformed
-        self._snapshot = read(deps.gateway, self._snapshot, now_s, due, deps.mine)
-        deps.pacer.limit = self._snapshot.configuration.rate_limit
-        malformed = self._snapshot.queue.malformed
-        for array in malformed.keys() - before.keys():
-            logger.warning("job %d is not a trainer and left alone: %s", array, malformed[array])
+        self._snapshot = read(self.deps.gateway, self._snapshot, now_s, due, self.deps.mine)
+        self.deps.pacer.limit = self._snapshot.configuration.rate_limit
 
     def _follow(self, began_s: float, looked_s: float) -> list[Event]:
         """Bring each trainer's record up to date; return what has happened to elements."""
@@ -211,26 +204,31 @@ class Controller:
             found = self._cluster.forecast(self._snapshot, began_s)
             self.schedule.expect_pass(found, began_s, self.registry.bad.lead_s)
 
-    def _tell_gone(self, before: frozenset[int], now_s: float) -> None:
+    def _tell_gone(self, events: Iterable[Event], before: frozenset[int], now_s: float) -> None:
         """Tell the keeper which elements and trainers are gone, until it hears it or they are back.
 
         What is known of trainers is dropped with them, and once a day what is old.
         """
         deps, registry = self.deps, self.registry
-        for one in registry.lost:
-            if deps.groups.lost(one):
-                registry.keeper_knows(one)
-        if registry.lost:
-            self.schedule.again(now_s + SILENT_S)
         arrays = frozenset(one.array for one in self._snapshot.queue.trainers)
         kept = arrays - registry.replaced
-        over = (self._over | before) - kept
-        self._over = frozenset(array for array in over if not deps.groups.end(array))
+        lost = (one.element for one in events if isinstance(one, Ended) and one.lost)
+        gone: list[ElementId | int] = [one for one in lost if one.array in arrays]
+        gone += before - kept
+        if not deps.groups.tell_gone(gone, lambda one: self._is_back(one, kept)):
+            self.schedule.again(now_s + SILENT_S)
         deps.performance.forget(kept)
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
-            deps.history.forget_old(now_s, arrays)
-            deps.history.measurements.forget_too_much(arrays)
+            deps.history.tidy(now_s, arrays)
+
+    def _is_back(self, gone: ElementId | int, kept: frozenset[int]) -> bool:
+        """Whether the keeper need not hear that it is gone; nor if its trainer is, too."""
+        if isinstance(gone, int):
+            return gone in kept
+        view, back = self.registry.view(gone.array), (Phase.RELEASED, *OCCUPIES)
+        there = view is not None and view.state.of(gone.task).phase in back
+        return there or gone.array not in kept
 
     def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:
         """Remember until when trainers stand still, if their places differ from ``before``."""

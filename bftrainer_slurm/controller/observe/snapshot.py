@@ -197,6 +197,9 @@ def read(
     for misfit in snapshot.misfits:
         if misfit not in last.misfits:
             logger.warning("%s", misfit)
+    malformed = queue.malformed
+    for array in malformed.keys() - last.queue.malformed.keys():
+        logger.warning("job %d is not a trainer and left alone: %s", array, malformed[array])
     return snapshot
 
 

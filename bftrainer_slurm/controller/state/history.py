@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -273,6 +273,11 @@ class History:
         self.database.write(*these)
         self._stays.pop(array, None)
         self._ended.pop(array, None)
+
+    def tidy(self, now_s: float, living: Collection[int]) -> None:
+        """Drop what is old, and too much, except about ``living`` trainers (array ids)."""
+        self.forget_old(now_s, living)
+        self.measurements.forget_too_much(living)
 
     def forget_old(self, now_s: float, living: Iterable[int] = ()) -> None:
         """Drop data older than 90 days, except those about ``living`` trainers (array ids)."""

@@ -148,6 +148,11 @@ class Ended:
     well: bool = False
 
     @property
+    def lost(self) -> bool:
+        """Whether it is gone unasked, and the others of its group cannot know."""
+        return self.how != "shrank" and not self.well
+
+    @property
     def began_s(self) -> float:
         """When it was told to leave, as far as was seen."""
         return self.time_s - self.took_s

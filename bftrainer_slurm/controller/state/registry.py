@@ -8,21 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import BadNodes
 from bftrainer_slurm.controller.state.history import History, Stay
 from bftrainer_slurm.controller.state.member_notes import ReportedState, reported_before
-from bftrainer_slurm.controller.state.phases import (
-    OCCUPIES,
-    Began,
-    ElementRecord,
-    Ended,
-    Event,
-    Phase,
-)
+from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Event, Phase
 from bftrainer_slurm.controller.state.trainer_state import (
     TrainerState,
     advance,
@@ -70,14 +63,28 @@ _STAYS = (ElementState.RUNNING, ElementState.SUSPENDED)
 class Record:
     """All that is known of one trainer, to be forgotten at once.
 
-    ``view`` is as of the last look that could handle it, ``reported`` is by its members, ``lost``
-    its tasks that are gone without the keeper having heard of it.
+    ``seen`` is its view if the last look could handle it, else just its state; ``reported`` is by
+    its members.
     """
 
-    state: TrainerState
-    view: TrainerView | None = None
+    seen: TrainerView | TrainerState
     reported: ReportedState | None = None
-    lost: set[int] = field(default_factory=set)
+
+    @property
+    def view(self) -> TrainerView | None:
+        """Its view, with its state; None if the last look could not handle it."""
+        return self.seen if isinstance(self.seen, TrainerView) else None
+
+    @property
+    def state(self) -> TrainerState:
+        """What the controller knows besides Slurm's data."""
+        return self.seen.state if isinstance(self.seen, TrainerView) else self.seen
+
+    def put(self, state: TrainerState) -> None:
+        """Replace its state."""
+        if state is not self.state:
+            view = self.view
+            self.seen = state if view is None else replace(view, state=state)
 
 
 class TrainerRegistry:
@@ -122,16 +129,6 @@ class TrainerRegistry:
             record.reported = reported_before(self._history, array)
         return record.reported
 
-    @property
-    def lost(self) -> list[ElementId]:
-        """The elements that are gone unasked, of which the keeper has not heard."""
-        records = self._records.items()
-        return [ElementId(array, task) for array, one in records for task in sorted(one.lost)]
-
-    def keeper_knows(self, lost: ElementId) -> None:
-        """The keeper has heard that an element is lost."""
-        self._records[lost.array].lost.discard(lost.task)
-
     def put(self, states: Mapping[int, TrainerState]) -> None:
         """Replace the states of trainers; ends of trainers are written to the history."""
         for array, state in states.items():
@@ -140,10 +137,8 @@ class TrainerRegistry:
                 self._history.end(array, state.over)
             if record is None:
                 self._records[array] = Record(state)
-                continue
-            record.state = state
-            if record.view is not None and record.view.state is not state:
-                record.view = replace(record.view, state=state)
+            else:
+                record.put(state)
 
     def ask(self, elements: Iterable[ElementId], now_s: float) -> dict[int, list[int]]:
         """Note that these are asked to leave; return those tasks that are new, by array."""
@@ -198,8 +193,6 @@ class TrainerRegistry:
                 states[trainer.array] = note_failed(state, trained, now_s)
         self.bad.look(trainers, states, events, hears, now_s)
         self._see(snapshot, states)
-        self.put(states)
-        self._see_lost(events)
         return events
 
     def _forget(self, trainers: Iterable[Trainer], now_s: float) -> list[Event]:
@@ -238,20 +231,10 @@ class TrainerRegistry:
         record = self._records.setdefault(array, Record(TrainerState()))
         over, begun = history.meet(array, id_, now_s), history.has_begun(array)
         submit_s = history.describe(trainer, now_s)
-        record.state = replace(
-            record.state, over=over, finished_s=now_s, submit_s=submit_s, begun=begun
+        record.put(
+            replace(record.state, over=over, finished_s=now_s, submit_s=submit_s, begun=begun)
         )
         return record
-
-    def _see_lost(self, events: Iterable[Event]) -> None:
-        for record in self._records.values():
-            if record.lost and record.view is not None:
-                back = record.view.ids(Phase.RELEASED, *OCCUPIES)
-                record.lost.difference_update(one.task for one in back)
-        for event in events:
-            lost = isinstance(event, Ended) and event.how != "shrank" and not event.well
-            if lost and event.element.array in self._records:
-                self._records[event.element.array].lost.add(event.element.task)
 
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -266,8 +249,9 @@ class TrainerRegistry:
         ordinary = snapshot.queue.ordinary_nodes
         last = {view.array: view for view in self.views}
         views = {view.array: view for view in views_of(known, ordinary, rested_s, last)}
+        self.put(states)
         for array, record in self._records.items():
-            record.view = views.get(array)
+            record.seen = views.get(array, record.state)
         # As Slurm lists them, so that nothing depends on which one was met first.
         self._records = {
             one.array: self._records[one.array]

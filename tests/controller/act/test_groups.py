@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from bftrainer_slurm.controller.act.execute import Groups
+from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.controller.fake_keeper import FakeKeeper
@@ -90,6 +90,19 @@ def test_a_silent_keeper_is_left_alone_for_a_moment(keeper: Keeper) -> None:
     keeper.clock.now_s = 60.0
     keeper.groups.end(ARRAY)
     assert keeper.asked == 2
+
+
+def test_who_is_gone_is_told_until_the_keeper_hears_it_or_they_are_back(keeper: Keeper) -> None:
+    lost, gone = [ElementId(ARRAY, task) for task in range(3)], [7, 8]
+    back = {lost[1], 8}
+    keeper.silent = True
+    assert not keeper.groups.tell_gone([*lost, *gone], back.__contains__)
+    keeper.silent, keeper.clock.now_s = False, 60.0
+    assert keeper.groups.tell_gone([lost[0], ElementId(9, 0)], back.__contains__)
+    told = [("lost", ARRAY, 0), ("lost", ARRAY, 2), ("end", 7), ("lost", 9, 0)]
+    assert keeper.heard == told
+    assert keeper.groups.tell_gone([], back.__contains__)
+    assert keeper.heard == told
 
 
 def test_all_groups_are_asked_at_the_same_time(keeper: Keeper) -> None:

@@ -186,23 +186,11 @@ def test_all_that_is_known_of_a_trainer_goes_with_it() -> None:
     looking.at(trainer(ON_N1))
     reported = looking.registry.reported(ARRAY)
     looking.at(trainer(element(0, "delayed")))
-    assert (looking.registry.lost, looking.registry.reported(ARRAY)) == ([FIRST], reported)
+    assert looking.registry.reported(ARRAY) is reported
     looking.at()
-    assert (looking.registry.arrays, looking.registry.lost) == (frozenset(), [])
+    assert looking.registry.arrays == frozenset()
     looking.at(trainer(HELD))
     assert looking.registry.reported(ARRAY) is not reported
-
-
-def test_an_element_is_lost_until_the_keeper_knows_or_it_may_be_back() -> None:
-    looking = Looking()
-    for elements in ((ON_N1,), (element(0, "delayed"),)):
-        looking.at(trainer(*elements))
-    assert looking.registry.lost == [FIRST]
-    looking.at(trainer(replace(ON_N1, start_s=NOW_S + 20)))
-    assert looking.registry.lost == []
-    looking.at(trainer(element(0, "delayed")))
-    looking.registry.keeper_knows(FIRST)
-    assert looking.registry.lost == []
 
 
 def test_a_trainer_that_can_be_handled_again_is_followed_again() -> None:
