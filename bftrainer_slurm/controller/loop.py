@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import after, execute
-from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
+from bftrainer_slurm.controller.act.execute import SILENT_S, Groups, after, execute
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, array_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import Made

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state import measurements as measured
+from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.spec import TrainerRecord
 from scripts.benchkit.command import progress
 from scripts.benchkit.machine import memory_mb
@@ -292,5 +293,5 @@ def _teach(measurements: measured.Measurements, job: measured.Job, dice: random.
     rate, scales = dice.uniform(50, 500), dice.uniform(0.7, 0.98)
     for nodes in (1 << power for power in range(MAX_NODES.bit_length())):
         measurements.add_throughput(
-            job, measured.Throughput(1, "samples", nodes, 1.0 + nodes, rate * nodes**scales, 60)
+            job, Throughput(1, "samples", nodes, 1.0 + nodes, rate * nodes**scales, 60)
         )

@@ -9,7 +9,8 @@ import pytest
 
 from bftrainer_slurm.controller.observe.reports import Runtime
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.measurements import Job, Rescale, Throughput
+from bftrainer_slurm.controller.state.measurements import Job
+from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.planner.solver import Planner
 from tests.controller.setting import Setting, at_work

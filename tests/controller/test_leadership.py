@@ -18,7 +18,8 @@ from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import Database
 from bftrainer_slurm.controller.state.history import History, Stay
-from bftrainer_slurm.controller.state.measurements import Job, Throughput
+from bftrainer_slurm.controller.state.measurements import Job
+from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.keeper.home import StateError
 from bftrainer_slurm.keeper.lease import ROUND_S, SETTLE_S, VALID_S, Lease
 from bftrainer_slurm.keeper.protocol import NoteKind

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.measurements import Rescale
+from bftrainer_slurm.controller.state.stopwatch import Rescale
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, ElementState
 from tests.controller.setting import Setting, at_work

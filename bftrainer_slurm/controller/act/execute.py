@@ -1,16 +1,18 @@
-"""Carrying out a turn's actions, in spite of refusals, within a budget of time and number.
+"""Carrying out a turn's actions, in spite of refusals: requests to Slurm, and words to the keeper.
 
-``after`` returns a trainer's state that follows.
+Requests have a budget of time and number. ``after`` returns a trainer's state that follows. Nothing
+waits for a keeper that does not answer: who calls is told so, and tells it again later.
 """
 
 from __future__ import annotations
 
 import logging
+import pwd
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 
-from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
 from bftrainer_slurm.controller.decide.actions import (
     Action,
     Cancel,
@@ -23,31 +25,27 @@ from bftrainer_slurm.controller.decide.actions import (
     Tell,
     Trim,
     array_of,
+    describe,
 )
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, change, refuse, release
-from bftrainer_slurm.model import nodes_of
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.model import ElementId, nodes_of
+from bftrainer_slurm.sizes import ANY, Sizes
 from bftrainer_slurm.slurm.gateway import Gateway, RefusedError
 from bftrainer_slurm.slurm.pacer import Pacer
 
 logger = logging.getLogger(__name__)
 
+SILENT_S = 5.0  # a keeper that did not answer is left alone for a moment: the loop must go on
+_AT_ONCE = 128
+_PATIENCE_S = 2.0  # as long as the keeper itself waits for those that shall leave
+_TASKS_A_LINE = 50  # of the keeper's 512 bytes
 BUDGET_S = 2.0  # after this time the controller listens and looks again before it goes on
 _LEAST_S = 0.5  # for what frees nodes, if those that are asked to leave take all of the budget
 _REFUSED_S = 30.0
 # In this order: first what frees nodes; elements that are held too late start by themselves.
-_VERBS: dict[type[Action], str] = {
-    Shrink: "shrink",
-    Hold: "hold",
-    Cancel: "cancel the rest of",
-    EndAt: "limit",
-    Trim: "cancel",
-    Revive: "bring back",
-    Grow: "grow",
-    Label: "write the comment again of",
-    Tell: "tell",
-}
-_ORDER = tuple(_VERBS)
+_ORDER = (Shrink, Hold, Cancel, EndAt, Trim, Revive, Grow, Label, Tell)
 
 
 def execute(
@@ -109,23 +107,6 @@ def _rest(action: Action, error: RefusedError) -> Action | None:
     return replace(action, elements=done) if done else None
 
 
-def describe(action: Action) -> str:
-    """Describe an action in a few words, for the log."""
-    verb = _VERBS[type(action)]
-    if isinstance(action, Cancel):
-        return f"{verb} {action.array}: {action.why.partition(chr(10))[0]}"
-    names = ", ".join(map(str, action.elements))
-    match action:
-        case Grow(_, places, part=part):
-            of = f"{part.gpus} GPUs of " if part else ""
-            return f"{verb} {names} on {of}{', '.join(sorted(nodes_of(places)))}"
-        case EndAt(_, end_s):
-            return f"{verb} {names} to {time.strftime('%H:%M:%S', time.localtime(end_s))}"
-        case Tell(_, text) | Label(_, text):
-            return f"{verb} {names}: {text}"
-    return f"{verb} {names}: {action.why}"
-
-
 def _do(action: Action, gateway: Gateway) -> None:
     match action:
         case Grow(elements, places, others, _, limit, excluded, part=part):
@@ -169,3 +150,136 @@ def after(state: TrainerState, action: Action, refused: bool, now_s: float) -> T
         case Cancel() if not refused:
             return replace(state, cancelled_s=now_s)
     return state
+
+
+class Groups:
+    """Tells the keeper that ``keeper`` returns: (its identity, its client), as of now.
+
+    A keeper with a new identity knows nothing, and is told everything again. Without a ``keeper``
+    nothing is told: simulated trainers need none.
+    """
+
+    def __init__(
+        self,
+        keeper: Callable[[], tuple[str, KeeperClient]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self._identity = ""
+        self._told: dict[int, tuple[int, int, Sizes]] = {}
+        self._uids: dict[str, int] = {}
+        self._unknown: set[str] = set()  # said once
+        self._unheard: list[ElementId | int] = []  # elements and trainers that are gone
+        self._silent_until_s = float("-inf")
+
+    def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
+        """Tell that a trainer is this user's and shall have so many nodes, unless that was told.
+
+        Its group may have only these ``sizes``.
+        """
+        if self._keeper is None:
+            return
+        uid = self._uid(user)
+        identity, _ = self._keeper()
+        if identity != self._identity:
+            self._identity = identity
+            self._told.clear()
+        if uid is None or self._told.get(array) == (uid, want, sizes):
+            return
+        what = f"whose trainer {array} is"
+        if self._tell(lambda keeper: keeper.own(array, uid, want, sizes), what):
+            self._told[array] = uid, want, sizes
+
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
+        """Tell that these tasks (by array) shall leave; return those of whom it was not told.
+
+        It takes until they have left, or a moment. All groups are asked at the same time, so that a
+        slow one does not delay the others. What is not answered in time counts as told: the keeper
+        may just wait for who leaves.
+        """
+        asked = [
+            (array, tasks[begin : begin + _TASKS_A_LINE])
+            for array, tasks in leaving.items()
+            for begin in range(0, len(tasks), _TASKS_A_LINE)
+        ]
+
+        def ask(one: tuple[int, Sequence[int]]) -> bool:
+            return self._tell(lambda keeper: keeper.part(*one), f"who leaves trainer {one[0]}")
+
+        if not asked or self._keeper is None:
+            return {}
+        threads = ThreadPoolExecutor(min(_AT_ONCE, len(asked)), "part")
+        answers = [threads.submit(ask, one) for one in asked]
+        done, _ = wait(answers, _PATIENCE_S)
+        threads.shutdown(wait=False, cancel_futures=True)
+        unheard: dict[int, list[int]] = {}
+        for (array, tasks), answer in zip(asked, answers, strict=True):
+            # The result raises what the thread did not expect, so that the turn tells.
+            if answer.cancelled() or (answer in done and not answer.result()):
+                unheard.setdefault(array, []).extend(tasks)
+        return unheard
+
+    def lost(self, element: ElementId) -> bool:
+        """Tell that an element is gone that was not asked to leave; return whether it was heard."""
+        lost = (element.array, element.task)
+        return self._tell(lambda keeper: keeper.lost(*lost), f"that {element} is lost")
+
+    def tell_gone(
+        self, new: Iterable[ElementId | int], back: Callable[[ElementId | int], bool]
+    ) -> bool:
+        """Tell which elements, and trainers (arrays), are gone; return whether all was heard.
+
+        Those of whom it was not heard earlier are told again, unless they are ``back`` since.
+        """
+        gone = dict.fromkeys([*(one for one in self._unheard if not back(one)), *new])
+        self._unheard = [
+            one for one in gone if not (self.end(one) if isinstance(one, int) else self.lost(one))
+        ]
+        return not self._unheard
+
+    def begin(self, array: int) -> bool:
+        """Tell that a trainer's next element is its first; return whether it was heard."""
+        return self._tell(lambda keeper: keeper.begin(array), f"that {array} begins")
+
+    def finish(self, array: int) -> bool:
+        """Tell that a training has ended well: who starts now shall end; return whether heard.
+
+        It is told each time: one that has started anew since knows nothing.
+        """
+        told = self._tell(lambda keeper: keeper.finish(array), f"that {array} has finished")
+        return told and self._keeper is not None
+
+    def end(self, array: int) -> bool:
+        """Tell that a trainer has no live element, so that its next one begins a new run.
+
+        Return whether it was heard. If not, an element must not start: it would join the old run.
+        """
+        self._told.pop(array, None)
+        return self._tell(lambda keeper: keeper.end_run(array), f"that the run of {array} is over")
+
+    def _tell(self, tell: Callable[[KeeperClient], object], what: str) -> bool:
+        if self._keeper is None:
+            return True
+        if self._clock() < self._silent_until_s:
+            return False
+        try:
+            _, client = self._keeper()
+            tell(client)
+        except KeeperError as error:
+            logger.warning("the keeper was not told %s: %s", what, error)
+            self._silent_until_s = self._clock() + SILENT_S
+            return False
+        return True
+
+    def _uid(self, user: str) -> int | None:
+        """The user's id; None if this host does not know the user now: they can join no group."""
+        if user not in self._uids:
+            try:
+                self._uids[user] = pwd.getpwnam(user).pw_uid
+            except KeyError:
+                if user not in self._unknown:
+                    logger.error("unknown user %r: their trainers cannot form a group", user)
+                self._unknown.add(user)
+                return None
+        return self._uids[user]

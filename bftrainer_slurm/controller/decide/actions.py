@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bftrainer_slurm.model import ElementId, Part, Place, TimeLimit
+from bftrainer_slurm.model import ElementId, Part, Place, TimeLimit, nodes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,36 @@ Action = Grow | Shrink | Revive | Hold | EndAt | Cancel | Trim | Label | Tell
 def array_of(action: Action) -> int:
     """Return which trainer an action is about."""
     return action.array if isinstance(action, Cancel) else action.elements[0].array
+
+
+_VERBS: dict[type[Action], str] = {
+    Shrink: "shrink",
+    Hold: "hold",
+    Cancel: "cancel the rest of",
+    EndAt: "limit",
+    Trim: "cancel",
+    Revive: "bring back",
+    Grow: "grow",
+    Label: "write the comment again of",
+    Tell: "tell",
+}
+
+
+def describe(action: Action) -> str:
+    """Describe an action in a few words, for the log."""
+    verb = _VERBS[type(action)]
+    if isinstance(action, Cancel):
+        return f"{verb} {action.array}: {action.why.partition(chr(10))[0]}"
+    names = ", ".join(map(str, action.elements))
+    match action:
+        case Grow(_, places, part=part):
+            of = f"{part.gpus} GPUs of " if part else ""
+            return f"{verb} {names} on {of}{', '.join(sorted(nodes_of(places)))}"
+        case EndAt(_, end_s):
+            return f"{verb} {names} to {time.strftime('%H:%M:%S', time.localtime(end_s))}"
+        case Tell(_, text) | Label(_, text):
+            return f"{verb} {names}: {text}"
+    return f"{verb} {names}: {action.why}"
 
 
 @dataclass(frozen=True, slots=True)

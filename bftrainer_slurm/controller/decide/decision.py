@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 
 from bftrainer_slurm.controller.decide.actions import Action, Shrink
@@ -147,13 +147,14 @@ class Decider:
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         moves: list[Action] = []
         unused = set(decision.free)  # first by those who leave their nodes again at once
-        room = Room(replace(picture, kept_units=draft.picture.kept_units), off)
+        # Made only if a trainer has parts of nodes.
+        room = cache(lambda: Room(replace(picture, kept_units=draft.picture.kept_units), off))
         for view in everybody:
             with self.errors.of(view.array):
                 free = unused
                 if view.trainer.demands.units and view.finishing:
                     fewest = min(view.choices, default=0)
-                    free = set(room.places(view, snapshot.shared, fewest).values())
+                    free = set(room().places(view, snapshot.shared, fewest).values())
                 last = complete(view, free, snapshot)
                 unused.difference_update(*(grow.places for grow in last))
                 moves += last
@@ -165,7 +166,7 @@ class Decider:
                 if view.trainer.demands.units:
                     key = str(view.array)
                     gpus = gpus_to_take(view, made.plan)
-                    free = room.places(view, made.plan.assignment.get(key, ()), gpus)
+                    free = room().places(view, made.plan.assignment.get(key, ()), gpus)
                 return towards(view, made.plan, free, snapshot, settings)
 
             moves += self._of_each(draft.picture.views, move)

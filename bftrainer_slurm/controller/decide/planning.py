@@ -63,9 +63,9 @@ def problem_of(
     ]
     curves = curves_of(objective, facts)
     pool = free.union(*(view.places for view in chosen))
-    parts = offered(picture, chosen, nodes_of(free), off)
-    names = frozenset(place.name for place in pool) | parts.keys()
     shared = picture.snapshot.shared
+    parts = offered(picture, chosen, nodes_of(free), off) if shared else {}
+    names = frozenset(place.name for place in pool) | parts.keys()
     units = {node: (max(shared[node].units, has), shared[node].unit) for node, has in parts.items()}
     classes = _classes(names, hardware, _barred(chosen, eligible, names), units)
     trainers = tuple(

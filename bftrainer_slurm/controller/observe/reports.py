@@ -6,14 +6,16 @@ Reports come from users' jobs, so impossible ones are refused.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, NumberedNote
 
 _MOST = 1e15  # samples and steps; below, whole numbers are exact
 _LONGEST_PAUSE_S = 3600.0
+_WINDOW_S = 30.0
 
 
 class Runtime(Enum):
@@ -119,3 +121,61 @@ def read_script(numbered: NumberedNote) -> Script | None:
     if not 0 <= leads <= _MOST or trains not in (0.0, 1.0):
         return None
     return Script(int(leads), bool(trains), numbered.time_s)
+
+
+class Progress:
+    """One trainer's reports of the last half minute, and their totals.
+
+    After a change another element may report, with a count of its own: so the gains from one
+    report to the next are summed. ``before`` is how many samples the trainer had by a report at
+    ``before_s``, when the controller last ran; None if unknown. The keeper may repeat reports: each
+    counts once. ``refused`` counts impossible reports.
+    """
+
+    def __init__(self, before: float | None = None, before_s: float = -math.inf) -> None:
+        self.refused = 0
+        self._before_s = before_s
+        self._said = NO_REPORT  # the last one, as it came
+        self._total = Report(-math.inf, samples=before)
+        self._recent: deque[Report] = deque()
+
+    @property
+    def last(self) -> Report | None:
+        """The last report."""
+        return self._recent[-1] if self._recent else None
+
+    def add(self, report: Report) -> Report:
+        """Take a report; return it with the total samples and steps."""
+        said, total = self._said, self._total
+        if report.time_s <= said.time_s:
+            return total
+        known = report.time_s <= self._before_s  # its samples are in ``before``
+        total = replace(
+            report,
+            samples=total.samples if known else _sum(total.samples, said.samples, report.samples),
+            steps=_sum(total.steps, said.steps, report.steps),
+        )
+        self._said, self._total = report, total
+        self._recent.append(total)
+        while self._recent[0].time_s < total.time_s - _WINDOW_S:
+            self._recent.popleft()
+        return total
+
+    def samples_per_s(self, now_s: float) -> float | None:
+        """Return samples/s over the last 30 s up to now, or None if unknown."""
+        recent = [
+            (report.time_s, report.samples)
+            for report in self._recent
+            if report.samples is not None and report.time_s >= now_s - _WINDOW_S
+        ]
+        if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
+            return None
+        (first_s, before), (last_s, after) = recent[0], recent[-1]
+        return max(0.0, after - before) / (last_s - first_s)
+
+
+def _sum(total: float | None, before: float | None, now: float | None) -> float | None:
+    """The total after another report; a count that fell has started again from zero."""
+    if now is None or before is None:
+        return total if now is None else max(now, total or 0.0)
+    return (total or 0.0) + max(0.0, now - before)

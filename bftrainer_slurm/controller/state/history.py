@@ -26,7 +26,7 @@ from bftrainer_slurm.controller.state.database import (
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Stays, Tally, Work
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with
-from bftrainer_slurm.controller.state.statistics import LATE_S, Counts, Inventory, Preemption
+from bftrainer_slurm.controller.state.statistics import LATE_S, Counts, Preemption
 from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.model import ElementId, Trainer
 
@@ -67,7 +67,6 @@ class History:
         self.clock = clock
         self.measurements = Measurements(self.database, self.counts.pauses, clock)
         self.holes = Spans(self.database, "holes")
-        self.inventory = Inventory(self.database)
         self.news = threading.Event()
         self._in_file = path != ":memory:"
         self._stays: dict[int, Stays] = {}

@@ -11,13 +11,14 @@ from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.observe.reports import (
+    Progress,
     Report,
     read_reform,
     read_report,
     read_script,
 )
 from bftrainer_slurm.controller.state.failing import blameless, failed, recovered
-from bftrainer_slurm.controller.state.goodput import Progress, Work, worked
+from bftrainer_slurm.controller.state.goodput import Work, worked
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinTimes, ReportedGroup
 from bftrainer_slurm.controller.state.profiles import PerformanceModel

@@ -13,13 +13,14 @@ from bftrainer_slurm.controller.observe.schedule import LEAD_S, BackfillForecast
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import Bar
+from bftrainer_slurm.controller.state.database import Database, Spans, put
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.passes import Passes, in_holes_without, parts_without
 from bftrainer_slurm.controller.state.phases import GOES, Ended, Event
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import Preemption
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Queue
+from bftrainer_slurm.model import Node, Queue
 from bftrainer_slurm.planner.survival import Survival
 
 _SOON_S = 60.0  # how soon a job starts on nodes taken for it, without passes
@@ -30,6 +31,8 @@ _AT_LEAST_S = 5.0
 _CLOCK_S = 1.0  # Slurm tells starts in whole seconds
 _CHANGES_COUNTED = 50.0  # the mean gap is over about so many changes
 _SHORTEST_S, _LONGEST_S = 60.0, 300.0  # forward times
+_EVERY_S = 60.0  # how often to write that a controller still looks
+_UNSEEN_S = 300.0  # longer gaps between looks count as not observed
 
 
 class Holes:
@@ -177,6 +180,50 @@ class Preemptions:
         return {node: at_s for node, at_s in known.items() if start_s > at_s - _CLOCK_S}
 
 
+class Inventory:
+    """Which nodes there are, when they were out of service, and when a controller was looking.
+
+    It compares each reading of the nodes with the last one, and writes the changes: none, at no
+    cost, if nothing was read again.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._outages = Spans(database, "outages")
+        self._known: tuple[frozenset[str], frozenset[str]] | None = None  # all, out of service
+        self._read: tuple[Node, ...] = ()
+        self._began_s = self._noted_s = -math.inf
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Take in a snapshot."""
+        now_s = snapshot.time_s
+        since_s = now_s - self._noted_s
+        if snapshot.nodes is self._read and 0 <= since_s < _EVERY_S:
+            return
+        if not 0 <= since_s < _UNSEEN_S:
+            self._began_s = now_s
+        if snapshot.nodes is not self._read:
+            self._note_changes(snapshot)
+        self._read, self._noted_s = snapshot.nodes, now_s
+        self._database.write(put("watches", self._began_s, now_s))
+
+    def _note_changes(self, snapshot: Snapshot) -> None:
+        nodes, out = self._known or self._as_left()
+        names = snapshot.all_nodes
+        outside = names - snapshot.in_service
+        self._known = names, outside
+        self._database.write(
+            *(("DELETE FROM nodes WHERE node = ?", (node,)) for node in nodes - names),
+            *(put("nodes", node) for node in names - nodes),
+        )
+        self._outages.change(out - outside, outside - out, snapshot.time_s)
+
+    def _as_left(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return what the previous controller has written."""
+        nodes = self._database.read("SELECT node FROM nodes")
+        return frozenset(node for (node,) in nodes), frozenset(self._outages.open())
+
+
 class ClusterState:
     """What is known of the cluster besides its trainers: holes, ordinary jobs, Slurm's passes."""
 
@@ -184,6 +231,7 @@ class ClusterState:
         self._history = history
         self._settings = settings
         self._holes = Holes(history)
+        self._inventory = Inventory(history.database)
         self._passes = Passes()
         self._preemptions = Preemptions()
         # Also of jobs that end at once; None: the first look tells nothing.
@@ -204,7 +252,7 @@ class ClusterState:
             self._history.add_ordinary(len(queue.ordinary_starts - self._starts), now_s)
         self._starts = queue.ordinary_starts
         self._holes.update(snapshot)
-        self._history.inventory.update(snapshot)
+        self._inventory.update(snapshot)
         pool = in_holes_without(snapshot, views, *GOES)
         self._passes.look(snapshot, pool, now_s, parts_without(snapshot, views, *GOES))
 

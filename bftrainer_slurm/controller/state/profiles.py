@@ -21,10 +21,8 @@ from bftrainer_slurm.controller.state.measurements import (
     THROUGHPUTS_AN_ARRAY,
     Job,
     Measurements,
-    Rescale,
-    Stopwatch,
-    Throughput,
 )
+from bftrainer_slurm.controller.state.stopwatch import Rescale, Stopwatch, Throughput
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves import Exploration, Fit, Fits, Measurement, Standing
@@ -86,12 +84,14 @@ class Estimate:
 class _Known:
     """One trainer. ``own`` is what it did, oldest first; ``before`` what its namesakes did.
 
-    ``fit`` belongs to these, None if there are new ones; ``drawn`` is a curve for users.
+    ``rescales`` are those of all of its name. ``fit`` belongs to ``own`` and ``before``, None if
+    there are new ones; ``drawn`` is a curve for users.
     """
 
     job: Job
     stopwatch: Stopwatch
     before: list[Throughput]
+    rescales: list[Rescale]
     own: list[Throughput] = field(default_factory=list)
     unit: str = "samples"
     last_s: float = float("-inf")  # when its last throughput ended
@@ -133,7 +133,7 @@ class PerformanceModel:
     def __init__(self, measurements: Measurements) -> None:
         self._measurements = measurements
         self._trainers: dict[int, _Known] = {}
-        self._rescales: dict[Job, list[Rescale]] = {}  # oldest first
+        self._rescales: dict[Job, list[Rescale]] = {}  # oldest first; ``_Known`` shares them
         self._fits: Fits[int] = Fits()
         self._exploration: Exploration[int] = Exploration()
 
@@ -151,7 +151,7 @@ class PerformanceModel:
             known.add(throughput)
             self._measurements.add_throughput(known.job, throughput)
         for rescale in rescales:
-            before = self._of_job(known.job)
+            before = known.rescales
             if not before or rescale.time_s > before[-1].time_s:
                 alike = [one for one in before if one.kind == rescale.kind]
                 if len(alike) == RESCALES_A_KIND:
@@ -235,9 +235,10 @@ class PerformanceModel:
             job = Job(view.trainer.user, f"{view.trainer.name}{by}")
             throughputs = self._measurements.throughputs(job)
             before = [throughput for throughput in throughputs if throughput.array != view.array]
-            known = _Known(
-                job, Stopwatch(view.array, self._measurements.reform(view.array)), before
-            )
+            if job not in self._rescales:
+                self._rescales[job] = self._measurements.rescales(job)
+            stopwatch = Stopwatch(view.array, self._measurements.reform(view.array))
+            known = _Known(job, stopwatch, before, self._rescales[job])
             for throughput in throughputs:
                 known.unit = throughput.unit
                 if throughput.array == view.array:
@@ -253,18 +254,13 @@ class PerformanceModel:
             )
         return known.fit
 
-    def _of_job(self, job: Job) -> list[Rescale]:
-        if job not in self._rescales:
-            self._rescales[job] = self._measurements.rescales(job)
-        return self._rescales[job]
-
     def _costs(self, known: _Known, grew: bool) -> Sequence[Rescale]:
         kind = self._runtime(known), grew
-        return [one for one in self._of_job(known.job) if one.kind == kind]
+        return [one for one in known.rescales if one.kind == kind]
 
     def _runtime(self, known: _Known) -> Runtime:
         """Return its runtime; until it has reported one, that of the last trainer of its name."""
-        before = self._of_job(known.job)
+        before = known.rescales
         return known.stopwatch.runtime or (before[-1].runtime if before else Runtime.C10D)
 
     def _curve(self, view: TrainerView, known: _Known) -> dict[str, Any]:

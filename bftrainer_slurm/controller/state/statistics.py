@@ -1,11 +1,10 @@
-"""How often things have happened, how long they took, which nodes there were, and who looked.
+"""How often things have happened, and how long they took.
 
 For people only: no decision uses it.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -13,17 +12,11 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.database import Database, Spans, put
-from bftrainer_slurm.model import Node
-
 LATE_S = 10.0  # an element is gone much sooner: a job that waits longer has missed a pass
 # Seconds. A node comes back within tenths of one; a job that waits longer than LATE_S has missed
 # a pass.
 _DELAYS_S = (0.5, 1.0, 2.0, 5.0, LATE_S, 30.0, 60.0, 120.0)
 _PAUSES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_EVERY_S = 60.0  # how often to write that a controller still looks
-_UNSEEN_S = 300.0  # longer gaps between looks count as not observed
 
 
 @dataclass(slots=True)
@@ -84,50 +77,6 @@ def _shown(value: Any) -> Any:
     if isinstance(value, Durations):
         return value.shown()
     return {key: _shown(one) for key, one in value.items()} if isinstance(value, dict) else value
-
-
-class Inventory:
-    """Which nodes there are, when they were out of service, and when a controller was looking.
-
-    It compares each reading of the nodes with the last one, and writes the changes: none, at no
-    cost, if nothing was read again.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._outages = Spans(database, "outages")
-        self._known: tuple[frozenset[str], frozenset[str]] | None = None  # all, out of service
-        self._read: tuple[Node, ...] = ()
-        self._began_s = self._noted_s = -math.inf
-
-    def update(self, snapshot: Snapshot) -> None:
-        """Take in a snapshot."""
-        now_s = snapshot.time_s
-        since_s = now_s - self._noted_s
-        if snapshot.nodes is self._read and 0 <= since_s < _EVERY_S:
-            return
-        if not 0 <= since_s < _UNSEEN_S:
-            self._began_s = now_s
-        if snapshot.nodes is not self._read:
-            self._note_changes(snapshot)
-        self._read, self._noted_s = snapshot.nodes, now_s
-        self._database.write(put("watches", self._began_s, now_s))
-
-    def _note_changes(self, snapshot: Snapshot) -> None:
-        nodes, out = self._known or self._as_left()
-        names = snapshot.all_nodes
-        outside = names - snapshot.in_service
-        self._known = names, outside
-        self._database.write(
-            *(("DELETE FROM nodes WHERE node = ?", (node,)) for node in nodes - names),
-            *(put("nodes", node) for node in names - nodes),
-        )
-        self._outages.change(out - outside, outside - out, snapshot.time_s)
-
-    def _as_left(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return what the previous controller has written."""
-        nodes = self._database.read("SELECT node FROM nodes")
-        return frozenset(node for (node,) in nodes), frozenset(self._outages.open())
 
 
 @dataclass(frozen=True, slots=True)

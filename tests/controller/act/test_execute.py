@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.act.execute import BUDGET_S, after, execute
-from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act.execute import BUDGET_S, Groups, after, execute
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.controller.act.execute import Groups
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.controller.fake_keeper import FakeKeeper

@@ -7,13 +7,13 @@ import math
 import pytest
 
 from bftrainer_slurm.controller.observe.reports import (
+    Progress,
     Reform,
     Report,
     Runtime,
     read_reform,
     read_report,
 )
-from bftrainer_slurm.controller.state.goodput import Progress
 from bftrainer_slurm.keeper.protocol import NoteKind
 from tests.controller.worlds import note
 

@@ -12,7 +12,8 @@ from bftrainer_slurm.controller.leadership import rows_of, take_over, valid_rows
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import put
 from bftrainer_slurm.controller.state.history import History, Stay
-from bftrainer_slurm.controller.state.measurements import Job, Throughput
+from bftrainer_slurm.controller.state.measurements import Job
+from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import cases
 

@@ -10,8 +10,9 @@ from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state import schema
 from bftrainer_slurm.controller.state.goodput import Served, Tally, Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
-from bftrainer_slurm.controller.state.measurements import Job, Throughput
+from bftrainer_slurm.controller.state.measurements import Job
 from bftrainer_slurm.controller.state.statistics import Preemption
+from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.stories import told

@@ -13,6 +13,7 @@ import pytest
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.picture import Inventory
 from bftrainer_slurm.model import Node, NodeState
 from tests.controller.worlds import NOW_S, cases, node, snapshot
 
@@ -33,8 +34,9 @@ def path(tmp_path: Path) -> Path:
 def watched(path: Path, *snapshots: Snapshot) -> None:
     """One controller's life."""
     history = History(path)
+    inventory = Inventory(history.database)
     for one in snapshots:
-        history.inventory.update(one)
+        inventory.update(one)
     history.close()
 
 
@@ -94,11 +96,12 @@ def test_after_a_long_time_without_a_look_another_watch_begins(path: Path, away_
 
 def test_what_is_older_than_90_days_is_dropped(path: Path) -> None:
     history = History(path)
-    history.inventory.update(seen(0, N2_DOWN))
-    history.inventory.update(seen(60, BOTH))
+    inventory = Inventory(history.database)
+    inventory.update(seen(0, N2_DOWN))
+    inventory.update(seen(60, BOTH))
     later_s = 91 * 86_400
     for minute in range(61):
-        history.inventory.update(seen(later_s + 60 * minute, BOTH))
+        inventory.update(seen(later_s + 60 * minute, BOTH))
     history.forget_old(NOW_S + later_s + 3600)
     history.close()
     assert (rows(path, "outages"), rows(path, "watches")) == ([], [(later_s, later_s + 3600)])
@@ -111,6 +114,6 @@ def test_an_outage_that_ended_while_another_host_worked_ends_at_no_time_that_is_
     watched(path, seen(0, N2_DOWN))
     history = History(path)
     history.end_unseen()
-    history.inventory.update(seen(600, BOTH))
+    Inventory(history.database).update(seen(600, BOTH))
     history.close()
     assert rows(path, "outages") == [("n2", 0, 0)]

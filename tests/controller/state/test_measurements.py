@@ -17,10 +17,8 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import (
     Job,
     Measurements,
-    Rescale,
-    Stopwatch,
-    Throughput,
 )
+from bftrainer_slurm.controller.state.stopwatch import Rescale, Stopwatch, Throughput
 from tests.controller.worlds import ARRAY, NOW_S
 
 JOB = Job("alice", "digits")

@@ -10,8 +10,9 @@ import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.measurements import Job, Measurements, Rescale, Throughput
+from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.profiles import PRIOR_COSTS, PerformanceModel, RescaleCosts
+from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.spec import TrainerRecord

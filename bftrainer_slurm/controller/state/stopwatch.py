@@ -1,0 +1,182 @@
+"""Measures one trainer by its reports: throughput by number of nodes, costs of rescaling. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
+
+_WARM_S = 15.0  # caches, lazy imports, autotuners: the first steps of a generation are slow
+_STRETCH_S = 20.0
+# Stretches grow with the generation: only a few are kept, and a node that is slow for some minutes
+# must not be in most of them.
+_LONGEST_S = 80.0
+_SHORTEST_S = 10.0  # the shortest last stretch of a generation
+_MOST_PER_NODE = 1e9  # samples/s
+_UNIX_S = 1e9  # under c10d the number of a generation is the Unix second in which it began
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What a trainer (``array``) did on a number of nodes for so many seconds up to ``time_s``.
+
+    ``rate`` is in ``unit`` a second: ``samples``, or ``steps``: steps times nodes, which samples
+    are proportional to as long as the batch of a node stays the same.
+    """
+
+    array: int
+    unit: str
+    nodes: int
+    time_s: float
+    rate: float
+    seconds: float
+
+    @property
+    def size(self) -> tuple[str, int]:
+        """What it is a throughput of."""
+        return self.unit, self.nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """A change of size at ``time_s``, and the measured seconds without progress."""
+
+    runtime: Runtime
+    grew: bool
+    time_s: float
+    seconds: float
+
+    @property
+    def kind(self) -> tuple[Runtime, bool]:
+        """What it is compared with."""
+        return self.runtime, self.grew
+
+
+@dataclass(slots=True)
+class _Generation:
+    """The measured generation, since its first report."""
+
+    number: int | None
+    nodes: int
+    since_s: float
+    begin: Report | None = None  # of the stretch
+    last: Report | None = None
+
+    @property
+    def stretch_s(self) -> float:
+        """How long a stretch lasts: as long as the measurement before it, within bounds."""
+        if self.begin is None:
+            return _STRETCH_S
+        before_s = self.begin.time_s - self.since_s - _WARM_S
+        return min(max(_STRETCH_S, before_s), _LONGEST_S)
+
+
+class Stopwatch:
+    """The state of one trainer's measurements. ``formed`` is its present generation.
+
+    ``runtime`` is how it follows its nodes; None if it has not reported anything yet.
+    """
+
+    def __init__(self, array: int, formed: Reform | None = None) -> None:
+        self.formed = formed
+        self._array = array
+        self._present: _Generation | None = None
+        self._trained_on: int | None = None  # nodes of the last generation that made progress
+        self._paid = True  # whether the present generation's pause is known
+        self.runtime = self._runtime()
+
+    def _runtime(self) -> Runtime | None:
+        present, formed = self._present, self.formed
+        if present is not None and (formed is None or (present.number or 0) >= _UNIX_S):
+            return Runtime.C10D
+        return None if formed is None else formed.runtime
+
+    def reformed(self, reform: Reform) -> bool:
+        """Take a note on a new generation; return whether it is the trainer's.
+
+        The agents of an in-process trainer form generations too, before its workers do.
+        """
+        formed = self.formed
+        in_process = formed is not None and formed.runtime is Runtime.WORKER
+        if in_process and reform.runtime is Runtime.AGENT and reform.generation > 1:
+            return False
+        if formed is not None and formed.runtime is not reform.runtime:
+            self._trained_on = None
+        elif formed is not None and self._trains_in(formed.generation):
+            self._trained_on = formed.nodes
+        self.formed, self._paid = reform, False
+        self.runtime = self._runtime()
+        return True
+
+    def report(
+        self, report: Report, nodes: int, gpus: int = 1
+    ) -> tuple[list[Throughput], list[Rescale]]:
+        """Take a report; return what is measured by then, and the cost that it shows.
+
+        ``nodes`` is how many nodes the trainer has, if the report does not say. What is measured is
+        by nodes times ``gpus``.
+        """
+        size = report.nodes or nodes
+        if size < 1:
+            return [], []
+        cost = self._cost(report, size)
+        size *= gpus
+        present = self._present
+        if present is None or (report.generation, size) != (present.number, present.nodes):
+            throughputs = self._measured(_SHORTEST_S)
+            self._present = _Generation(report.generation, size, report.time_s)
+            self.runtime = self._runtime()
+            return throughputs, cost
+        if report.time_s - present.since_s < _WARM_S:
+            return [], cost
+        if present.last is None or _fell(present.last, report):
+            present.begin = present.last = report
+            return [], cost
+        present.last = report
+        return self._measured(present.stretch_s), cost
+
+    def _measured(self, least_s: float) -> list[Throughput]:
+        """End the present stretch if it has lasted long enough."""
+        present = self._present
+        if present is None or present.begin is None or present.last is None:
+            return []
+        begin, end = present.begin, present.last
+        seconds = end.time_s - begin.time_s
+        if seconds < least_s:
+            return []
+        present.begin = end
+        unit, amount = "samples", _gained(begin.samples, end.samples)
+        if amount is None:
+            unit, amount = "steps", _gained(begin.steps, end.steps)
+            amount = None if amount is None else amount * present.nodes
+        if not amount:
+            return []  # it stood still, or counts nothing
+        rate = amount / seconds
+        if rate > _MOST_PER_NODE * present.nodes:
+            return []  # no trainer is so fast
+        return [Throughput(self._array, unit, present.nodes, end.time_s, rate, seconds)]
+
+    def _cost(self, report: Report, nodes: int) -> list[Rescale]:
+        """Return the pause before this generation, once, if the size has changed."""
+        formed, before = self.formed, self._trained_on
+        if formed is None or self._paid or report.generation not in (None, formed.generation):
+            return []
+        if before is None or before == nodes:
+            self._paid = True
+        if self._paid or not report.pause_s:
+            return []
+        self._paid = True
+        return [Rescale(formed.runtime, nodes > (before or 0), report.time_s, report.pause_s)]
+
+    def _trains_in(self, generation: int) -> bool:
+        return self._present is not None and self._present.number in (None, generation)
+
+
+def _fell(before: Report, after: Report) -> bool:
+    """Whether less is done than before, which is impossible within one generation."""
+    gains = _gained(before.samples, after.samples), _gained(before.steps, after.steps)
+    return any(gain is not None and gain < 0 for gain in gains)
+
+
+def _gained(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before
