@@ -59,16 +59,14 @@ class Dependencies:
 class Controller:
     """The loop, with what it knows. All of it may be lost without harm: Slurm and the history tell.
 
-    ``trouble`` says why the last turn did less than it should, None if it did all. Notes that come
-    before it has ``looked`` for the first time wait until then. It works with its ``deps``, knows
-    the trainers of its ``registry``, and acted on its last ``decision``.
+    Notes that come before it has ``looked`` for the first time wait until then. It works with its
+    ``deps``, knows the trainers of its ``registry``, and acted on its last ``decision``.
     """
 
     def __init__(self, deps: Dependencies, settings: Settings) -> None:
         self.deps = deps
         self._settings = settings
         self.schedule = Schedule(settings, deps.clock())
-        self.trouble: str | None = None
         self.looked = False
         self._early: list[NumberedNote] = []
         self._errors = TrainerErrors()
@@ -135,7 +133,6 @@ class Controller:
             self.schedule.failed(self.deps.clock())
             raise
         self.schedule.went_well()
-        self.trouble = self.decision.trouble
 
     def introduce(self) -> None:
         """Tell the keeper whose the trainers are, and how many nodes the plan gives them."""

@@ -171,7 +171,7 @@ class Turns:
             return False
         controller.take(self._feed.wait(_COALESCE_S))
         controller.turn()
-        self._failed, self.about["error"] = 0, controller.trouble
+        self._failed, self.about["error"] = 0, controller.decision.trouble
         return True
 
     def _note_failure(self, error: Exception) -> None:

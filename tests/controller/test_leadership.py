@@ -17,7 +17,7 @@ from bftrainer_slurm.controller import leadership
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import Database
-from bftrainer_slurm.controller.state.history import History, Stay
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Job
 from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.keeper.home import StateError
@@ -29,7 +29,7 @@ from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
 from bftrainer_slurm.slurm.wrappers import of_leader
 from scripts.labcluster.waiting import wait_until
 from tests.controller.setting import Setting
-from tests.controller.worlds import ARRAY
+from tests.controller.worlds import ARRAY, element
 
 WORD = "controller.json"
 Hosts = tuple[Path, Path, Path]
@@ -83,15 +83,18 @@ def test_the_others_hear_of_it_while_the_host_works(hosts: Hosts) -> None:
 @pytest.mark.usefixtures("no_minute_passes")
 def test_they_hear_at_once_who_is_asked_to_leave_and_who_was_not_after_all(hosts: Hosts) -> None:
     a, b, shared = hosts
-    stays = [Stay(ElementId(7, task), node, 1.0) for task, node in ((3, "n1"), (4, "n2"))]
+    there = [
+        element(3, "running n1", array=7, start_s=1.0),
+        element(4, "running n2", array=7, start_s=1.0),
+    ]
     with leading(a, shared) as first:
         wait_until((shared / WORD).exists)
-        first.ask(stays, 2.0)
+        first.ask(there, 2.0)
         wait_until(lambda: "n1" in (shared / WORD).read_text())
-        first.unask([stays[0].element])
+        first.unask([there[0].id])
         wait_until(lambda: "n1" not in (shared / WORD).read_text())
         with leading(b, shared) as second:
-            assert second.asked(7) == {stays[1]}
+            assert second.asked(7) == {(4, "n2", 1.0)}
 
 
 def test_another_trainer_of_the_same_number_is_not(hosts: Hosts) -> None:

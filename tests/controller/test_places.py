@@ -153,7 +153,7 @@ def turns(slurm: SharedSlurm, controller: Controller) -> None:
         slurm.now_s += 10
         slurm.schedule_()
         controller.turn()
-        assert controller.trouble is None
+        assert controller.decision.trouble is None
 
 
 def test_trainers_fill_what_an_ordinary_job_leaves_of_a_node() -> None:

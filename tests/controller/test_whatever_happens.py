@@ -354,7 +354,7 @@ class Whatever(RuleBasedStateMachine):
     def nobody_is_at_fault(self) -> None:
         if hasattr(self, "controller"):
             assert self.controller.status({})["malformed"] == {}
-            assert self.controller.trouble is None
+            assert self.controller.decision.trouble is None
 
     def teardown(self) -> None:
         """Once all is quiet nothing is left over, holes are used, and ordinary jobs get them."""

@@ -74,7 +74,7 @@ class _Choice:
         idle = in_holes_without(picture.snapshot, views, Phase.RUNNING)
         idle -= picture.out_of_reach
         self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owners.keys())
-        self._surplus = {one.array: len(one.placed) - one.trainer.record.min_nodes for one in views}
+        self._surplus = {one.array: one.above_least for one in views}
         self._claims = Claims(picture.snapshot)
         self.kept: set[str] = set()
         self.leave: set[str] = set()

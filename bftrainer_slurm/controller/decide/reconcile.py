@@ -116,21 +116,20 @@ def _late(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Ele
 
 def end_asked(view: TrainerView) -> list[Shrink]:
     """End elements that were asked to leave and still run: they train no more, wanted or not."""
-    left = tuple(id_ for id_ in view.running() if view.state.of(id_.task).asked)
-    return [Shrink(left, "it was asked to leave")] if left else []
+    asked = {id_ for id_ in view.running() if view.state.of(id_.task).asked}
+    return end(view, asked, "it was asked to leave")
 
 
 def end_mute(view: TrainerView) -> list[Shrink]:
     """End elements that nothing guards: our plugin is not loaded where they run."""
     records = ((id_, view.state.of(id_.task)) for id_ in view.running())
-    mute = tuple(id_ for id_, record in records if record.mute and record.blamed)
-    return [Shrink(mute, "it has never said that it is up")] if mute else []
+    mute = {id_ for id_, record in records if record.mute and record.blamed}
+    return end(view, mute, "it has never said that it is up")
 
 
 def leave(view: TrainerView, nodes: Set[str], why: str) -> list[Shrink]:
     """End elements on these nodes."""
-    there = tuple(id_ for id_, place in view.running().items() if place.node in nodes)
-    return [Shrink(there, why)] if there else []
+    return end(view, {id_ for id_, one in view.running().items() if one.node in nodes}, why)
 
 
 def end(view: TrainerView, these: Set[ElementId], why: str) -> list[Shrink]:
@@ -190,19 +189,14 @@ def towards(
     if waiting:
         actions.append(Hold(waiting, "the plan gives its node to others"))
     spare, first = iter(view.spare), not view.live
-    new = not view.state.begun
+    excluded, part = view.trainer.demands.excluded, view.part(gpus_to_take(view, plan))
     goals = sorted(free[name] for name in target & free.keys())[: len(view.spare)]
-    minutes = view.trainer.record.minutes
-    limits = limits_at_start(goals, minutes, snapshot, settings)
+    limits = limits_at_start(goals, view.trainer.record.minutes, snapshot, settings)
     starts = ((limit, onto) for limit, places in limits.items() for onto in _at_once(places))
     for limit, onto in starts:
         elements = tuple(islice(spare, len(onto)))
-        excluded = view.trainer.demands.excluded
-        others = snapshot.all_nodes - nodes_of(onto)
-        part = view.part(gpus_to_take(view, plan))
-        begins = first and new
-        grow = Grow(elements, onto, others, first, limit, excluded, new=begins, part=part)
-        actions.append(grow)
+        others, new = snapshot.all_nodes - nodes_of(onto), first and not view.state.begun
+        actions.append(Grow(elements, onto, others, first, limit, excluded, new=new, part=part))
         first = False
     return actions
 

@@ -12,7 +12,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with
 from bftrainer_slurm.controller.state.statistics import LATE_S, Counts, Preemption
 from bftrainer_slurm.controller.state.trainer_state import differ
-from bftrainer_slurm.model import ElementId, Trainer
+from bftrainer_slurm.model import Element, ElementId, Trainer
 
 _PROBLEMS_KEPT = 100
 _PAUSES_KEPT = 500  # of a trainer
@@ -37,15 +37,6 @@ _PART_S = 300.0  # in which starts of ordinary jobs are counted
 
 class HistoryError(Exception):
     """The history file cannot be used; the message says which and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stay:
-    """An element on a node, since ``start_s`` by Slurm: all hosts know the same time."""
-
-    element: ElementId
-    node: str
-    start_s: float
 
 
 class History:
@@ -105,14 +96,10 @@ class History:
         rows = self.database.read("SELECT array, task, node FROM stays WHERE end_s IS NULL")
         return {ElementId(array, task): node for array, task, node in rows}
 
-    def ask(self, stays: Iterable[Stay], time_s: float) -> None:
-        """Note that elements are being asked to end these stays."""
-        self.database.write(
-            *(
-                put("asked", stay.element.array, stay.element.task, time_s, stay.node, stay.start_s)
-                for stay in stays
-            )
-        )
+    def ask(self, elements: Iterable[Element], time_s: float) -> None:
+        """Note that these are being asked to leave the nodes on which they run."""
+        rows = ((one.id.array, one.id.task, time_s, one.node, one.start_s) for one in elements)
+        self.database.write(*(put("asked", *row) for row in rows))
         self.news.set()
 
     def unask(self, elements: Iterable[ElementId]) -> None:
@@ -120,11 +107,13 @@ class History:
         self.database.write(*(_unask(one) for one in elements))
         self.news.set()
 
-    def asked(self, array: int) -> set[Stay]:
-        """Return the stays that a trainer's elements were asked to end, and may not have ended."""
+    def asked(self, array: int) -> set[tuple[Any, ...]]:
+        """Return which elements of a trainer were asked to leave, and may not have left.
+
+        Each is said as its task, its node, and its start there by Slurm: all hosts know that.
+        """
         query = "SELECT task, node, start_s FROM asked WHERE array = ?"
-        rows = self.database.read(query, array)
-        return {Stay(ElementId(array, task), node, start_s) for task, node, start_s in rows}
+        return set(self.database.read(query, array))
 
     def tally(self, array: int) -> Tally:
         """Return the sums of one trainer's stays."""

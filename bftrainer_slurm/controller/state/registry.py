@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import BadNodes
-from bftrainer_slurm.controller.state.history import History, Stay
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.member_notes import ReportedState, reported_before
 from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Event, Phase
 from bftrainer_slurm.controller.state.trainer_state import (
@@ -146,15 +146,15 @@ class TrainerRegistry:
         for one in elements:
             if not self.state(one.array).of(one.task).asked:
                 new.setdefault(one.array, []).append(one.task)
-        stays = [
-            stay
+        there = [
+            one
             for array, tasks in new.items()
             if (view := self.view(array)) is not None
-            for stay in _stays(view.trainer)
-            if stay.element.task in tasks
+            for one in view.trainer.elements
+            if one.id.task in tasks and one.state in _STAYS and one.start_s is not None
         ]
-        if stays:
-            self._history.ask(stays, now_s)
+        if there:
+            self._history.ask(there, now_s)
         self.put({array: ask(self.state(array), tasks) for array, tasks in new.items()})
         return new
 
@@ -219,7 +219,9 @@ class TrainerRegistry:
         )
         if met:
             asked = self._history.asked(array)
-            state = ask(state, [one.element.task for one in _stays(trainer) if one in asked])
+            there = (one for one in trainer.elements if one.state in _STAYS)
+            known = {(one.id.task, one.node, one.start_s) for one in there}
+            state = ask(state, [task for task, *_ in known & asked])
         # Only now: a trainer that fails before is met again.
         return replace(state, id=trainer.record.id or ""), events
 
@@ -272,12 +274,3 @@ def _as_left(history: History) -> dict[int, TrainerState]:
         state = states.get(id_.array, TrainerState())
         states[id_.array] = replace(state, elements={**state.elements, id_.task: record})
     return states
-
-
-def _stays(trainer: Trainer) -> list[Stay]:
-    """The stays of a trainer's elements that run, or are suspended."""
-    return [
-        Stay(one.id, one.node, one.start_s)
-        for one in trainer.elements
-        if one.state in _STAYS and one.node is not None and one.start_s is not None
-    ]

@@ -11,11 +11,10 @@ import pytest
 from bftrainer_slurm.controller.leadership import rows_of, take_over, valid_rows
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state.database import put
-from bftrainer_slurm.controller.state.history import History, Stay
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Job
 from bftrainer_slurm.controller.state.stopwatch import Throughput
-from bftrainer_slurm.model import ElementId
-from tests.controller.worlds import cases
+from tests.controller.worlds import cases, element
 
 NOW_S = 1e9
 JOB = Job("alice", "digits")
@@ -38,7 +37,7 @@ def test_what_a_history_holds_is_read_again_as_it_was(tmp_path: Path) -> None:
     history.end(8, "finished")
     history.measurements.add_throughput(JOB, Throughput(7, "samples", 2, 5.0, 50.0, 20.0))
     history.measurements.set_reform(7, Reform(5.0, Runtime.WORKER, 3, 2))
-    history.ask([Stay(ElementId(7, 3), "n1", 4.0)], 5.0)
+    history.ask([element(3, "running n1", array=7, start_s=4.0)], 5.0)
     left = json.loads(json.dumps(rows_of(tmp_path / "history.sqlite")))
     trainers = [[7, "id", 5.0, None, 0], [8, "", 6.0, "finished", 0]]
     assert left == GOOD | {"trainers": trainers}
