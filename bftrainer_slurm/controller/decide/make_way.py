@@ -93,8 +93,7 @@ class _Packing:
         shared = self._shared.get(node)
         if shared is None:
             return Part(int(node in self._holes), cpus_of(self._table[node][1]), math.inf)
-        counts = self._snapshot.configuration.counts_memory
-        free_mb = shared.free_memory_mb if counts else math.inf
+        free_mb = self._snapshot.free_memory_mb.get(node, math.inf)
         return Part(shared.free_gpus, shared.free_cpus, free_mb)
 
     def _part(self, part: Part, node: str) -> Part:

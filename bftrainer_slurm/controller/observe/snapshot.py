@@ -106,6 +106,13 @@ class Snapshot:
         return groups.values()
 
     @cached_property
+    def free_memory_mb(self) -> Mapping[str, float]:
+        """The memory of shared nodes that no ordinary job has, where Slurm counts it."""
+        if not self.configuration.counts_memory:
+            return {}
+        return {name: one.free_memory_mb for name, one in self.shared.items()}
+
+    @cached_property
     def all_nodes(self) -> frozenset[str]:
         """All nodes of the partition, whatever their state."""
         return frozenset(node.name for node in self.nodes if self.partition in node.partitions)

@@ -12,6 +12,7 @@ from heapq import nsmallest
 
 from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
+from bftrainer_slurm.controller.observe.shared_nodes import needs_of
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -24,7 +25,7 @@ _PLANNED_S = 5.0  # how long before a planned start what the job needs is free
 _STALE = 10  # after so many passes without one that was seen, their times are unknown again
 
 
-_Demand = tuple[int, int, int | None, str, str, frozenset[str]]
+_Demand = tuple[int, int, float, float, int | None, str, str, frozenset[str]]
 # A node, and a number of GPUs: it has so many that no ordinary job has. Below 0: of processors.
 _Part = tuple[str, int]
 
@@ -81,10 +82,11 @@ class Passes:
             self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
             # Looks may lie between the pass and the one that learns of it.
             at_pass = {one for one, in_s in self._in_pool_s.items() if in_s < last.began_s}
-            self._judge(waiting, Fit(snapshot.by_weight, at_pass))
+            self._judge(waiting, Fit(snapshot.by_weight, at_pass, snapshot))
         if self._left and freed:
-            self._try_again(waiting, Fit(snapshot.by_weight, every))
-        beside = Fit((), parts if any(job.takes_parts for job in waiting.values()) else frozenset())
+            self._try_again(waiting, Fit(snapshot.by_weight, every, snapshot))
+        of_parts = any(job.takes_parts for job in waiting.values())
+        beside = Fit((), parts if of_parts else frozenset(), snapshot)
 
         def room(job: WaitingJob) -> int:
             return len(beside.among(job) if job.takes_parts and parts else pool)
@@ -105,7 +107,8 @@ class Passes:
         """Return what a job asks for, and since when: ``since_s`` if its request has changed."""
         known = self._waits.get(job.job_id)
         asks = (job.partition, job.constraint, job.excluded)
-        demand = (job.nodes, _part_of(job), job.minutes, *asks)
+        part = (_part_of(job), job.memory_mb, job.cpu_memory_mb)
+        demand = (job.nodes, *part, job.minutes, *asks)
         return known if known is not None and known[0] == demand else (demand, since_s)
 
     def _forget(self, waiting: Mapping[int, WaitingJob]) -> bool:
@@ -207,23 +210,29 @@ class Fit:
     """Which of some nodes fit a job, as far as partition, features and GPUs tell.
 
     ``nodes`` are in the order in which Slurm takes them, ``among`` are the candidates: whole ones
-    by name, and parts of shared ones.
+    by name, and parts of shared ones. With a ``snapshot``, those have enough memory, too.
     """
 
-    def __init__(self, nodes: Iterable[Node], among: Set[str | _Part] | Set[str]) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        among: Set[str | _Part] | Set[str],
+        snapshot: Snapshot | None = None,
+    ) -> None:
+        self._snapshot = snapshot
         self._among: dict[int, set[str]] = {}  # by the number of a part; 0: whole nodes
         for one in among:
             node, part = (one, 0) if isinstance(one, str) else one
             self._among.setdefault(part, set()).add(node)
         self._parts = any(self._among)
-        self._sums: dict[int, Set[str]] = {}
+        self._sums: dict[tuple[int, float], Set[str]] = {}
         every = set[str]().union(*self._among.values())
         self._nodes = [node for node in nodes if node.name in every]
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def nodes_for(self, job: WaitingJob) -> tuple[str, ...]:
         """Return the nodes in the order in which Slurm takes them."""
-        key = (job.partition, job.constraint, job.excluded, self._part_of(job))
+        key = (job.partition, job.constraint, job.excluded, self._takes(job))
         if key not in self._known:
             among = self.among(job)
             partitions = frozenset(job.partition.split(","))
@@ -239,14 +248,19 @@ class Fit:
 
     def among(self, job: WaitingJob) -> Set[str]:
         """Return the candidates that have what it takes of a node, or more processors."""
-        part = self._part_of(job)
-        if part not in self._sums:
+        takes = part, needs_mb = self._takes(job)
+        if takes not in self._sums:
             fits = (nodes for one, nodes in self._among.items() if one == part or one < part < 0)
-            self._sums[part] = set[str]().union(*fits)
-        return self._sums[part]
+            free_mb = self._snapshot.free_memory_mb if self._snapshot and needs_mb else {}
+            short = {node for node, has_mb in free_mb.items() if has_mb < needs_mb}
+            self._sums[takes] = set[str]().union(*fits) - short
+        return self._sums[takes]
 
-    def _part_of(self, job: WaitingJob) -> int:
-        return _part_of(job) if self._parts else 0
+    def _takes(self, job: WaitingJob) -> tuple[int, float]:
+        """What it takes of a node: a part, and memory."""
+        if not self._parts or self._snapshot is None or not job.takes_parts:
+            return 0, 0.0
+        return _part_of(job), needs_of(job, self._snapshot.configuration).memory_mb
 
 
 def _has(node: Node, constraint: str) -> bool:

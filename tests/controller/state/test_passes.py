@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.controller.observe.shared_nodes import shared_nodes
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, shared_nodes
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.passes import Fit, Passes, parts_without
-from bftrainer_slurm.model import BackfillPass, Resources, WaitingJob
+from bftrainer_slurm.model import CORE, BackfillPass, Configuration, Resources, WaitingJob
 from tests.controller.worlds import NOW_S, cases, node, snapshot
 
 NODES = tuple(node(f"n{number}", partition="main") for number in range(1, 5))
@@ -205,6 +205,25 @@ def test_a_job_that_a_pass_left_waiting_beside_enough_gpus_of_a_node_does_not_fi
     assert left_of_parts(2, (10.0, PARTS), (40.0, PARTS)) == {7}
     assert left_of_parts(3, (10.0, PARTS), (40.0, PARTS)) == set()
     assert left_of_parts(2, (10.0, PARTS - {("n1", 2)}), (40.0, PARTS)) == set()  # free since then
+
+
+def test_a_job_that_waits_for_memory_of_ordinary_jobs_was_not_left_by_a_pass() -> None:
+    """Else trainers would not leave for it once the memory is free."""
+    asks = replace(JOB, nodes=1, cpus=2, cpu_memory_mb=500.0)
+    parts = frozenset({("n1", -1), ("n1", -2)})
+
+    def left_beside(free_mb: float, *, counts: bool = True) -> set[int]:
+        passes = Passes()
+        for began_s in (10.0, 40.0):
+            shared = {"n1": SharedNode(8, 2, 2, 0.0, 2, CORE, free_mb)}
+            configuration = Configuration(counts_memory=counts)
+            one = replace(seen(began_s, asks), shared=shared, configuration=configuration)
+            passes.look(one, frozenset(), one.time_s, parts)
+        return set(passes.forecast(30.0, NOW_S).left)
+
+    assert left_beside(1000.0) == {7}
+    assert left_beside(999.0) == set()
+    assert left_beside(999.0, counts=False) == {7}
 
 
 def test_it_is_tried_again_where_more_nodes_have_as_many_gpus() -> None:
