@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from bftrainer_slurm.controller.publish.keys import key_in
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.controller.settings_file import LiveSettings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.turns import Turns, notify
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
 from bftrainer_slurm.keeper.home import find_or_start, only_one
@@ -87,17 +86,11 @@ def run(
         feed.start()
         secret = "" if scope.user or not settings.page else key_in(shared or state)
         about, stop = _about(scope, settings, gateway.name), _Stop()
-        Turns(lambda: _begun(deps, live), feed, about, live, secret).go_on(stop)
+        Turns(lambda: Controller(deps, live.settings), feed, about, live, secret).go_on(stop)
         feed.stop()
         history.close()
     if stop.interrupted:
         raise KeyboardInterrupt
-
-
-def _begun(deps: Dependencies, live: LiveSettings) -> Controller:
-    """Return a controller that knows no more than Slurm and the history tell it."""
-    fresh = replace(deps, performance=PerformanceModel(deps.history.measurements))
-    return Controller(fresh, live.settings)
 
 
 def _hear_admin(scope: Scope, live: LiveSettings) -> None:
@@ -128,7 +121,6 @@ def _dependencies(
         clock=time.time,
         pacer=pacer,
         mine=lambda trainer: scope.mine(trainer, settings.partition),
-        performance=PerformanceModel(history.measurements),
         hears=lambda: feed.hears,
     )
 

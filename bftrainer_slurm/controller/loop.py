@@ -41,8 +41,8 @@ _SURE_S = 3600.0  # then it is not a clock that was wrong at boot
 class Dependencies:
     """What the loop works with.
 
-    ``mine`` says which trainers this controller runs, ``performance`` knows what they can do,
-    ``hears`` whether the notes of elements come through.
+    ``mine`` says which trainers this controller runs, ``hears`` whether the notes of elements come
+    through, ``performance`` what trainers can do, if it is not to be learnt from their reports.
     """
 
     gateway: Gateway
@@ -52,15 +52,16 @@ class Dependencies:
     clock: Callable[[], float]
     pacer: Pacer
     mine: Callable[[Trainer], bool]
-    performance: PerformanceModel
     hears: Callable[[], bool] = lambda: False
+    performance: PerformanceModel | None = None
 
 
 class Controller:
     """The loop, with what it knows. All of it may be lost without harm: Slurm and the history tell.
 
     Notes that come before it has ``looked`` for the first time wait until then. It works with its
-    ``deps``, knows the trainers of its ``registry``, and acted on its last ``decision``.
+    ``deps``, knows the trainers of its ``registry`` and their ``performance``, and acted on its
+    last ``decision``.
     """
 
     def __init__(self, deps: Dependencies, settings: Settings) -> None:
@@ -74,10 +75,11 @@ class Controller:
         self.decision = Decision()
         self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
         self.registry = TrainerRegistry(deps.history, settings, self._errors)
-        self._members = MemberNotes(deps.history, deps.performance)
+        self.performance = deps.performance or PerformanceModel(deps.history.measurements)
+        self._members = MemberNotes(deps.history, self.performance)
         self._cluster = ClusterState(deps.history, settings)
         self._decider = Decider(
-            deps.planner, deps.performance, deps.history, settings, self._errors
+            deps.planner, self.performance, deps.history, settings, self._errors
         )
         self._tidy_s = deps.clock() + _SURE_S
 
@@ -167,7 +169,7 @@ class Controller:
             deps.history.tally(array),
             self.registry.reported(array),
             self._errors.why.get(array) or self.decision.stuck.get(array),
-            deps.performance.known(view, now_s) | {"plan": self._explained[1].get(str(array))},
+            self.performance.known(view, now_s) | {"plan": self._explained[1].get(str(array))},
             self._join_notice(view),
             now_s,
         )
@@ -213,7 +215,7 @@ class Controller:
         gone += before - kept
         if not deps.groups.tell_gone(gone, lambda one: self._is_back(one, kept)):
             self.schedule.again(now_s + SILENT_S)
-        deps.performance.forget(kept)
+        self.performance.forget(kept)
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
             deps.history.tidy(now_s, arrays)
@@ -230,7 +232,7 @@ class Controller:
         """Remember until when trainers stand still, if their places differ from ``before``."""
         for view in self.registry.views:
             with self._errors.of(view.array):
-                had, costs = before.get(view.array, set()), self.deps.performance.costs(view, now_s)
+                had, costs = before.get(view.array, set()), self.performance.costs(view, now_s)
                 pauses_s = costs.up_s, costs.down_s
                 state = note_change(view.state, had, view.since(), *pauses_s, now_s)
                 self.registry.put({view.array: state})
@@ -274,7 +276,7 @@ class Controller:
                     self.schedule.again(apart.due_s)
 
     def _join_notice(self, view: TrainerView) -> JoinNotice | None:
-        joined, reported = self.deps.performance.joined(view), self.registry.reported(view.array)
+        joined, reported = self.performance.joined(view), self.registry.reported(view.array)
         patience_s = self._members.join_times.patience_s
         return join_notice(view, reported.group, joined, self.deps.hears(), patience_s)
 

@@ -10,7 +10,6 @@ from bftrainer_slurm.controller.act.execute import Groups
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.planner.greedy import greedy_shares
@@ -118,9 +117,8 @@ class Setting:
 
     def started(self) -> Controller:
         """Return a controller that has just been started."""
-        self.performance = PerformanceModel(self.history.measurements)
         about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
-        return started(*about, self.told, self.performance)
+        return started(*about, self.told)
 
     def turn(self, seconds: float = 5.0) -> None:
         """Let time pass, and the controller look."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller import turns as turns_module
+from bftrainer_slurm.controller.decide.decision import Decision
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.controller.settings_file import LiveSettings
 from bftrainer_slurm.keeper.protocol import NumberedNote
@@ -27,10 +28,10 @@ class FakeController:
 
     turning: Callable[[], None] = lambda: None
     showing: Callable[[], None] = lambda: None
-    trouble: str | None = None
     turns: int = 0
     takes: int = 0
     looked: bool = False
+    decision: Decision = field(default_factory=Decision)
     schedule: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -244,7 +245,7 @@ def test_a_turn_that_hangs_is_not_said_to_work(working: Start, told: list[str]) 
 
 
 def test_why_a_turn_did_less_than_it_should_is_shown(working: Start) -> None:
-    work = working(lambda: FakeController(trouble="no plan: MemoryError"))
+    work = working(lambda: FakeController(decision=Decision(trouble="no plan: MemoryError")))
     wait_until(lambda: work.feed.last.get("error") == "no plan: MemoryError")
 
 

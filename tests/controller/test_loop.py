@@ -726,14 +726,14 @@ def test_a_turn_that_fails_is_tried_again_and_loses_nothing() -> None:
 
 def test_a_trainer_that_cannot_be_handled_is_named_and_the_others_are_served() -> None:
     setting = Setting(4, ARRAY, 99)
-    costs = setting.performance.costs
+    costs = setting.controller.performance.costs
 
     def broken(view: TrainerView, now_s: float) -> RescaleCosts:
         if view.array == ARRAY:
             raise ZeroDivisionError("of this one")
         return costs(view, now_s)
 
-    setting.performance.costs = broken  # type: ignore[method-assign]
+    setting.controller.performance.costs = broken  # type: ignore[method-assign]
     setting.settle()
     assert len(setting.on(99)) == 4
     assert "of this one" in setting.controller.status({})["malformed"][str(ARRAY)]

@@ -16,7 +16,6 @@ from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.picture import Picture
-from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
@@ -59,7 +58,6 @@ def started(
     clock: Callable[[], float],
     settings: Settings,
     groups: Groups | None = None,
-    performance: PerformanceModel | None = None,
     hears: Callable[[], bool] = lambda: False,
 ) -> Controller:
     """A controller that has just been started; nothing holds up its commands."""
@@ -71,7 +69,6 @@ def started(
         clock=clock,
         pacer=Pacer(1e9, clock, lambda _: None),
         mine=lambda _: True,
-        performance=performance or PerformanceModel(history.measurements),
         hears=hears,
     )
     return Controller(deps, settings)
