@@ -15,14 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.settings import (
-    REMOVED,
-    Range,
-    Rule,
-    Settings,
-    SettingsError,
-    rules,
-)
+from bftrainer_slurm.controller.settings import REMOVED, Range, Rule, Settings, SettingsError, rules
 
 logger = logging.getLogger(__name__)
 

@@ -194,7 +194,8 @@ class Decider:
         self._leave(draft)
         self._give(draft)
         self._judge(draft)
-        draft.end((), spent(draft.picture.views, self._used_s, draft.picture.now_s))
+        tally = self.history.tally
+        draft.end((), spent(draft.picture.views, lambda one: tally(one).node_s, picture.now_s))
         return draft
 
     def _without_plan(
@@ -278,9 +279,6 @@ class Decider:
         verdict = judge(picture, growable(self._free(picture), picture, settings), settings)
         draft.picture = replace(picture, bad=verdict.bad)
         draft.end(verdict.leaving, verdict.states)
-
-    def _used_s(self, array: int) -> float:
-        return self.history.tally(array).node_s
 
     def _free(self, picture: Picture) -> frozenset[Place]:
         return available(picture, nodes_off(for_all(picture, self.settings)))

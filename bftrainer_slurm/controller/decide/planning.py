@@ -99,8 +99,7 @@ def _barred(
 ) -> dict[int, frozenset[str]]:
     """Return which of these nodes each of the trainers cannot have, if there are any."""
     barred = eligible.barred
-    found = ((view.array, barred.get(view.array, frozenset()) & nodes) for view in views)
-    return {array: out for array, out in found if out}
+    return {one.array: out for one in views if (out := barred.get(one.array, frozenset()) & nodes)}
 
 
 def _classes(

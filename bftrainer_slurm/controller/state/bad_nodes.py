@@ -24,8 +24,6 @@ from bftrainer_slurm.model import Trainer
 logger = logging.getLogger(__name__)
 
 _SEVERAL = 2  # users
-
-
 WENT_WRONG = "elements failed there, or started or ended too slowly"
 
 

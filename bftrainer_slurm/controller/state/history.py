@@ -16,13 +16,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.state.database import (
-    Database,
-    Spans,
-    Statement,
-    newest,
-    put,
-)
+from bftrainer_slurm.controller.state.database import Database, Spans, Statement, newest, put
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Stays, Tally, Work
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with

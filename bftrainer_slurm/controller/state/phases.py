@@ -67,12 +67,8 @@ _AS_LONG = {
     (Phase.REVIVED, Phase.MUTE),
     (Phase.RECLAIMED, Phase.HELD),
 }
-_WENT = (
-    Phase.RECLAIMED,
-    Phase.PREEMPTED,
-    Phase.FAILED,
-    Phase.DONE,
-)  # it may have run between two looks
+# It may have run between two looks.
+_WENT = (Phase.RECLAIMED, Phase.PREEMPTED, Phase.FAILED, Phase.DONE)
 GOES = (Phase.LEAVING, Phase.ENDING)  # from its node
 OCCUPIES = (Phase.RUNNING, Phase.SUSPENDED, *GOES)  # its node
 # Over, and to be brought back.

@@ -13,8 +13,7 @@ from statistics import median
 from typing import Any
 
 LATE_S = 10.0  # an element is gone much sooner: a job that waits longer has missed a pass
-# Seconds. A node comes back within tenths of one; a job that waits longer than LATE_S has missed
-# a pass.
+# Seconds. A node comes back within tenths of one.
 _DELAYS_S = (0.5, 1.0, 2.0, 5.0, LATE_S, 30.0, 60.0, 120.0)
 _PAUSES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 

@@ -11,14 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.state.failing import Failing, failed
-from bftrainer_slurm.controller.state.phases import (
-    HELD,
-    Began,
-    ElementRecord,
-    Event,
-    Phase,
-    follow,
-)
+from bftrainer_slurm.controller.state.phases import HELD, Began, ElementRecord, Event, Phase, follow
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState, Place, nodes_of
 from bftrainer_slurm.sizes import UNKNOWN, OneSize
