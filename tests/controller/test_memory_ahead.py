@@ -21,6 +21,14 @@ def site() -> Iterator[Site]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left(site: Site) -> Iterator[None]:
+    yield
+    site.run("scancel", "--me", user="alice")
+    site.run("scancel", "--me", user="bob")
+    site.lab.wait_until_idle()
+
+
 def ordinary(site: Site, *options: str) -> int:
     return site.lab.sbatch("-o", "/dev/null", *options, script=SLEEPS, user="bob")
 
@@ -41,3 +49,26 @@ def test_a_job_that_finds_cores_but_no_memory_starts_in_the_first_pass_and_preem
     wait_until(lambda: site.controller.trainer(array)["shrank"] == 1)
     assert site.controller.trainer(array)["reclaimed"] == 0
     assert site.lab.squeue(large, "%T") == ["PENDING"]
+
+
+@pytest.mark.once
+def test_so_does_a_job_that_passes_left_waiting_for_the_memory_of_an_ordinary_job(
+    site: Site,
+) -> None:
+    asks = (("n1", 1500), ("n2", 2500))
+    first, other = (
+        ordinary(site, "-N1", "-w", node, "-c1", f"--mem={memory_mb}", "-t30")
+        for node, memory_mb in asks
+    )
+    wait_until(lambda: running(site, first) and running(site, other))
+    array = site.submit(IDLE, "1-2", "--cpus-per-task=2", "--mem=1000")
+    assert has(site, array, "n1", "n2")
+    ordinary(site, "-N2", "--exclusive", "-t30")
+    last = ordinary(site, "-N1", "-c1", "--mem=3500", "-t5")
+    wait_for_a_pass(site)
+    wait_for_a_pass(site)
+    assert site.lab.squeue(last, "%T") == ["PENDING"]
+    site.run("scancel", str(other), user="bob")
+    wait_until(lambda: running(site, last))
+    wait_until(lambda: site.controller.trainer(array)["shrank"] == 1)
+    assert site.controller.trainer(array)["reclaimed"] == 0
