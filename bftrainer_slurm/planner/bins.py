@@ -92,8 +92,7 @@ def _add(
     on: dict[tuple[str, int], mip.Var] = {}
     for (node, at), gpus in itertools.product(has.items(), trainer.options):
         units = classes[at].units_of(gpus)
-        may = _may_have(problem, trainer, at, gpus)
-        if not may or problem.units_on(node, classes[at]) < units:
+        if not problem.may_use(trainer, classes[at]) or problem.units_on(node, classes[at]) < units:
             if node in trainer.current:
                 model += keeps == 0
             continue
@@ -105,9 +104,3 @@ def _add(
         sizes = mip.xsum(size * take for (size, its), take in takes.items() if its == gpus)
         model += mip.xsum(here for (_, its), here in on.items() if its == gpus) == sizes
     return on
-
-
-def _may_have(problem: Problem, trainer: PlannedTrainer, at: int, gpus: int) -> bool:
-    """Whether it can have elements of so many GPUs in this class."""
-    rows = enumerate(problem.rows())
-    return any(problem.room(trainer, number, gpus) for number, row in rows if row.place == at)

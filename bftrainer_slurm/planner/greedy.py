@@ -53,8 +53,8 @@ def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) ->
     while left.any():
         choices = singles.choose(free, taken + singles.elements_in(left))
         gains = choices.worth - worth
-        gains[gains <= _ROUNDING * np.abs(worth)] = 0.0
         more = singles.taken(choices.shares - taken)
+        gains[(gains <= _ROUNDING * np.abs(worth)) | (more > left + _ROUNDING).any(axis=1)] = 0.0
         rates = gains / (more @ per_unit).clip(1.0)
         one = int(rates.argmax())
         if rates[one] <= 0:
@@ -73,12 +73,15 @@ def _first_come(singles: Relaxation, now: Sequence[Share], prices: Reals) -> lis
     left = singles.supply - singles.taken(kept).sum(axis=0)
     shares = np.zeros_like(kept)
     waiting = np.ones(len(kept), bool)
+    fits = True
     while waiting.any():
-        choices = singles.choose(prices, kept + singles.elements_in(left))
+        before = waiting.sum()
+        choices = singles.choose(prices, kept + singles.elements_in(left) if fits else kept)
         more = singles.taken(choices.shares - kept)
         for one in (-choices.net).argsort(kind="stable"):
-            if waiting[one] and (more[one] <= left).all():
+            if waiting[one] and (more[one] <= left.clip(0.0) + _ROUNDING).all():
                 shares[one] = choices.shares[one]
                 left -= more[one]
                 waiting[one] = False
+        fits = waiting.sum() < before  # each row has room for some, but not all rows at once
     return [tuple(share) for share in shares.astype(int).tolist()]

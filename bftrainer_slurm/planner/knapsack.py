@@ -8,7 +8,9 @@ few sizes (Pisinger, "A minimal algorithm for the multiple-choice knapsack probl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +18,24 @@ from numpy.typing import NDArray
 from bftrainer_slurm.planner.dual import Dual
 from bftrainer_slurm.planner.lagrangian import Reals, Relaxation
 from bftrainer_slurm.planner.problem import Share
+from bftrainer_slurm.planner.segments import Segment
 
 _MOST_CELLS = 50_000_000  # of the table of choices: a byte or two each
+_ROUNDING = 1e-12  # relative
+
+
+_Share: TypeAlias = tuple[Share, NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Options:
-    """What one trainer may have: numbers of nodes, what they take of the row, and their losses.
+    """What one trainer may have: shares, what they take of the row, and their losses.
 
-    ``rows`` are those of which the elements are.
+    A share is a segment's least one, and the rows of its other elements.
     """
 
     member: int
-    sizes: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    shares: Sequence[_Share]
     units: NDArray[np.int64]
     losses: Reals
 
@@ -43,9 +49,11 @@ def best_counts(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[Sh
     if len(priced) > 1 or len({row.place for row in relaxation.rows}) > 1:
         return None
     row = int(priced[0]) if len(priced) else 0
+    if (relaxation.uses[:, row] % 1).any():
+        return None
     options = [one for group in range(len(relaxation.groups))
                for one in _options(relaxation, dual, row, group, most_loss)]  # fmt: skip
-    options.sort(key=lambda one: len(one.sizes))
+    options.sort(key=lambda one: len(one.shares))
     base = sum(int(one.units.min()) for one in options)
     room = int(relaxation.supply[row]) - base
     spread = sum(int(one.units.max() - one.units.min()) for one in options)
@@ -59,20 +67,32 @@ def _options(
     relaxation: Relaxation, dual: Dual, row: int, number: int, most_loss: float
 ) -> list[_Options]:
     """Return the sizes of a group that lose no more than this, for each member."""
-    group = relaxation.groups[number]
-    prices = relaxation.prices_of(dual.prices)
-    own = [int(np.argmax(one.high)) for one in group.segments]  # elements of a segment are alike
-    sizes = [np.arange(one.least, one.most + 1) for one in group.segments]
-    nets = [
-        one.start + one.slope * (size - one.least) - prices[its] * size
-        for one, size, its in zip(group.segments, sizes, own, strict=True)
-    ]
-    every, rows = np.concatenate(sizes), np.repeat(own, list(map(len, sizes)))
-    losses = np.maximum(0.0, dual.choices.net[number] - np.concatenate(nets))
-    kept = losses <= max(most_loss, float(losses.min()))
-    units = (every * relaxation.uses[rows, row]).astype(np.int64)
-    found = (every[kept], rows[kept], units[kept], losses[kept])
+    group, best = relaxation.groups[number], dual.choices.net[number]
+    first, price = relaxation.first[number], float(dual.prices[row])
+    nets = dual.choices.of_segments[first : first + len(group.segments)]
+    floor = best - max(most_loss, _ROUNDING * abs(best))
+    shares, units, losses = list[_Share](), [], []
+    for at in np.flatnonzero(nets >= floor).tolist():
+        one = group.segments[at]
+        order = _order(one, relaxation, row)
+        taken = np.cumsum([one.low @ relaxation.uses[:, row], *relaxation.uses[order, row]])
+        size = np.arange(one.least, one.most + 1)
+        its = taken[size - sum(one.low)]
+        loss = np.maximum(0.0, best - (one.start + one.slope * (size - one.least) - price * its))
+        kept = np.flatnonzero(loss <= best - floor)
+        shares += [(one.low, order[: count - sum(one.low)]) for count in size[kept].tolist()]
+        units.append(its[kept])
+        losses.append(loss[kept])
+    found = (shares, np.concatenate(units).astype(np.int64), np.concatenate(losses))
     return [_Options(member, *found) for member in group.members]
+
+
+def _order(segment: Segment, relaxation: Relaxation, row: int) -> NDArray[np.int64]:
+    """The rows of the elements beyond ``low``: those first that take least of this row, and then
+    of all."""
+    room = np.subtract(segment.high, segment.low)
+    order = np.lexsort((relaxation.uses.sum(axis=1), relaxation.uses[:, row]))
+    return np.repeat(order, room[order])[: segment.most - sum(segment.low)]
 
 
 def _filled(
@@ -102,8 +122,7 @@ def _filled(
     shares: dict[int, Share] = {}
     for one, chosen in zip(reversed(options), reversed(choices), strict=True):
         number = int(chosen[at])
-        share = [0] * rows
-        share[int(one.rows[number])] = int(one.sizes[number])
-        shares[one.member] = tuple(share)
+        low, more = one.shares[number]
+        shares[one.member] = tuple((low + np.bincount(more, minlength=rows)).tolist())
         at -= int(one.units[number] - one.units.min())
     return [shares[member] for member in range(len(options))]

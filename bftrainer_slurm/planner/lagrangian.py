@@ -20,6 +20,7 @@ from bftrainer_slurm.planner.segments import Group
 Reals = NDArray[np.float64]
 
 _HALVINGS = 20
+_ROUNDING = 1e-6  # of an element
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,10 @@ class Relaxation:
         return taken
 
     def elements_in(self, left: Reals) -> Reals:
-        """How many elements of each row fit into what is left of the rows."""
+        """How many new elements of each row fit into what is left of the rows."""
         fit = np.full(self.uses.shape, np.inf)
-        np.floor_divide(left, self.uses, out=fit, where=self.uses > 0)
-        least: Reals = fit.min(axis=1)
+        np.floor_divide(left + _ROUNDING, self.uses, out=fit, where=self.uses > 0)
+        least: Reals = fit.min(axis=1) * [row.frees is None for row in self.rows]
         return least
 
     def bound(self, prices: Reals, choices: Choices) -> float:

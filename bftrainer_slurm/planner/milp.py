@@ -31,7 +31,7 @@ class Supply:
     ``kinds`` are of the rows. ``uses`` is what an element takes of which rows, by its own row.
     """
 
-    amounts: tuple[int, ...]
+    amounts: tuple[float, ...]
     kinds: tuple[str, ...]
     prices: tuple[float, ...]
     uses: Sequence[Sequence[tuple[int, float]]]

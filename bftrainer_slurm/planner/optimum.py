@@ -20,7 +20,7 @@ from bftrainer_slurm.planner.held_and_idle import divided, few_are_idle, undivid
 from bftrainer_slurm.planner.knapsack import best_counts
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.milp import Supply, solve_core
-from bftrainer_slurm.planner.packing import Nodes, pack, pack_most, shares_of
+from bftrainer_slurm.planner.packing import Nodes, pack_most, shares_of
 from bftrainer_slurm.planner.problem import Problem, Share, feasible, settled_by, value
 from bftrainer_slurm.planner.segments import groups_of
 
@@ -28,7 +28,7 @@ GAP = 1e-7  # of the objective; the recorded optima are met to 1e-6
 _OF_A_STAKE = 1e-4  # how much the gap may cost the trainer with the smallest stake
 _ROUNDING = 1e-12  # of the objective: smaller differences cannot be told apart
 _FIRST_LOSS, _WIDER = 2e-5, 2.0  # of cores: of the bound, and times
-_FEW_GROUPS = 20  # their whole core is small
+_FEW_GROUPS = 20  # their whole core is small, as that of parts of nodes
 _FIRST_LIMIT_S = 1.0  # CBC's time for a core; it doubles, and each result is sent before
 
 
@@ -65,7 +65,7 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
         if found.optimal:
             bound = value(problem, found.shares)
         sized = settled_by(problem, found.shares)
-        nodes = pack(sized, found.shares) or pack_most(sized, found.shares)
+        nodes = pack_most(sized, found.shares)
         packed = Found(shares_of(sized, nodes), False, nodes)
         worth = value(problem, packed.shares)
         if best is None or worth > reached:
@@ -91,13 +91,15 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     shares = shares_at(problem, singles, dual.prices)
     loss, gap = _loss(problem, relaxation, dual, shares), _gap(relaxation, dual)
     proven = loss <= gap
-    yield Found(shares, proven)
     if problem.in_parts and not proven:
         exact = best_counts(relaxation, dual, loss)
         if exact is not None and feasible(problem, exact):
-            yield Found(exact, True)
-            return
-    most_loss, limit_s = _first_core(dual, loss, len(groups)), _FIRST_LIMIT_S
+            shares, proven = exact, True
+    yield Found(shares, proven)
+    if proven:
+        return
+    few = problem.in_parts or len(groups) <= _FEW_GROUPS
+    most_loss, limit_s = loss if few else _first_core(dual, loss), _FIRST_LIMIT_S
     while not proven and (left_s := deadline_s - time.monotonic()) > 0:
         core = core_of(relaxation, dual, most_loss)
         supply = _supply(problem, relaxation, dual)
@@ -119,9 +121,9 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     yield Found(shares, proven)
 
 
-def _first_core(dual: Dual, loss: float, groups: int) -> float:
+def _first_core(dual: Dual, loss: float) -> float:
     """How much the first core may lose: a small core most often contains the optimum."""
-    return loss if groups <= _FEW_GROUPS else min(loss, _FIRST_LOSS * abs(dual.bound) or loss)
+    return min(loss, _FIRST_LOSS * abs(dual.bound) or loss)
 
 
 def _loss(problem: Problem, relaxation: Relaxation, dual: Dual, shares: list[Share]) -> float:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import chain
 from typing import Protocol, TypeAlias
 
 from bftrainer_slurm.model import GPU, ThroughputCurve
+from bftrainer_slurm.planner.supply import Element, Row, supply
 from bftrainer_slurm.sizes import Sizes
+
+_ROUNDING = 1e-6  # of an element
 
 Share: TypeAlias = tuple[int, ...]  # how many elements of each row of the supply
 
@@ -40,25 +44,6 @@ class NodeClass:
         A unit is a GPU, or the node if it is not divided: one trainer has it, or none.
         """
         return (gpus or self.gpus) if self.gpus else 1
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the supply: how many elements of so many ``gpus`` fit into the class at ``place``.
-
-    ``gpus`` is 0 if its nodes are not divided. docs/internals/planner.md says why such rows
-    suffice.
-    """
-
-    place: int
-    gpus: int
-    amount: int
-
-    def taken_by(self, other: Row) -> int:
-        """How much of it an element takes that is one of another row, and that fits."""
-        if other.place != self.place:
-            return 0
-        return other.gpus // self.gpus if self.gpus else 1
 
 
 class Costs(Enum):
@@ -206,16 +191,22 @@ class Problem:
     since_s: Mapping[str, float] = field(default_factory=dict)
     classes: tuple[NodeClass, ...] = ()
     free: Mapping[str, int] = field(default_factory=dict)
-    # How many nodes of each class have so many free GPUs; computed once.
+    # How many nodes of each class have so many free GPUs; computed once, as the others.
     _free_of: tuple[Mapping[int, int], ...] = field(init=False, repr=False, compare=False)
+    _left_of: tuple[Mapping[int, int], ...] = field(init=False, repr=False, compare=False)
+    # What neither ordinary jobs nor trainers have of each node.
+    left: Mapping[str, int] = field(init=False, repr=False, compare=False)
     _rows: tuple[Row, ...] = field(init=False, repr=False, compare=False)
+    _new: Mapping[tuple[int, int, bool], int] = field(init=False, repr=False, compare=False)
+    _held: Mapping[Element, int] = field(init=False, repr=False, compare=False)
+    _now: Mapping[str, Share] = field(init=False, repr=False, compare=False)  # by key
 
     def __post_init__(self) -> None:
-        held = [node for trainer in self.trainers for node in trainer.current]
-        if len(held) != len(set(held)) and not self.in_parts:
-            twice = next(node for node, times in Counter(held).items() if times > 1)
+        now = [node for trainer in self.trainers for node in trainer.current]
+        if len(now) != len(set(now)) and not self.in_parts:
+            twice = next(node for node, times in Counter(now).items() if times > 1)
             raise ValueError(f"node {twice} has two trainers")
-        if not self.pool.issuperset(held):
+        if not self.pool.issuperset(now):
             raise ValueError("a trainer's node is not in the pool")
         if not 0 < self.forward_time_s < math.inf:
             raise ValueError("forward_time_s must be above 0 s")
@@ -225,30 +216,43 @@ class Problem:
             raise ValueError("life_s must be 0 s or more")
         if self.classes and not self._is_divided():
             raise ValueError("each node of the pool must be in one class, and no other node")
-        self._check_gpus()
+        has = {node: part.gpus for part in self.classes for node in part.nodes}
+        if any(not 0 <= count <= has.get(node, 0) for node, count in self.free.items()):
+            raise ValueError("free must have 0 to as many GPUs of a node as its class has")
         free_of = (
             Counter(self.units_on(node, part) for node in part.nodes) for part in self.all_classes()
         )
         object.__setattr__(self, "_free_of", tuple(free_of))
-        object.__setattr__(self, "_rows", tuple(self._supply()))
+        object.__setattr__(self, "left", self._left())
+        left_of = (Counter(map(self.left.get, part.nodes)) for part in self.classes)
+        object.__setattr__(self, "_left_of", tuple(left_of) if self.in_parts else ())
+        rows, held = self._supply()
+        object.__setattr__(self, "_rows", tuple(rows))
+        new = {
+            (row.place, row.gpus, row.full): at for at, row in enumerate(rows) if row.frees is None
+        }
+        object.__setattr__(self, "_new", new)
+        object.__setattr__(self, "_held", held)
+        shares = {one.key: self.share(one.current, one) for one in self.trainers}
+        object.__setattr__(self, "_now", shares)
 
     def units_on(self, node: str, part: NodeClass) -> int:
         """What no ordinary job has of a node of this class, see ``NodeClass.units_of``."""
         return self.free.get(node, part.gpus) if part.gpus else 1
 
-    def _check_gpus(self) -> None:
-        class_of = {node: part for part in self.classes for node in part.nodes}
-        has = {node: part.gpus for node, part in class_of.items()}
-        if any(not 0 <= count <= has.get(node, 0) for node, count in self.free.items()):
-            raise ValueError("free must have 0 to as many GPUs of a node as its class has")
+    def _left(self) -> dict[str, int]:
         if not self.in_parts:
-            return
+            held = chain(*(one.current for one in self.trainers))
+            return dict.fromkeys(self.pool, 1) | dict.fromkeys(held, 0)
+        class_of = {node: part for part in self.classes for node in part.nodes}
         left = {node: self.units_on(node, part) for node, part in class_of.items()}
         for trainer in self.trainers:
+            units = {part.name: part.units_of(trainer.gpus) for part in self.classes}
             for node in trainer.current:
-                left[node] -= class_of[node].units_of(trainer.gpus)
+                left[node] -= units[class_of[node].name]
                 if left[node] < 0:
                     raise ValueError(f"trainers have more GPUs of node {node} than are free")
+        return left
 
     @property
     def in_parts(self) -> bool:
@@ -268,28 +272,38 @@ class Problem:
         return tuple(len(one.nodes) for one in self.all_classes())
 
     def rows(self) -> tuple[Row, ...]:
-        """The supply: a row a class, and in a class of divided nodes one a size of elements.
+        """The supply: a row a class; of divided nodes one a size of elements, and one a kind of
+        those there now.
 
-        A share says how many elements a trainer has of each row's class and size.
+        A share says how many elements a trainer has of each row's class and size: new ones, and
+        those that it keeps.
         """
         return self._rows
 
-    def _supply(self) -> Iterator[Row]:
+    def _supply(self) -> tuple[list[Row], dict[Element, int]]:
+        rows, held = list[Row](), dict[Element, int]()
         sizes = {gpus for one in self.trainers for gpus in one.choices or (one.gpus,)}
+        has: dict[str, list[int]] = defaultdict(list)
+        for one in self.trainers if self.in_parts else ():
+            for node in one.current:
+                has[node].append(one.gpus)
         for place, part in enumerate(self.all_classes()):
             if not part.gpus:
-                yield Row(place, 0, len(part.nodes))
+                rows.append(Row(place, 0, len(part.nodes)))
                 continue
-            for gpus in sorted(set(map(part.units_of, sizes))):
-                fit = sum(count * (has // gpus) for has, count in self._free_of[place].items())
-                yield Row(place, gpus, fit)
+            those = sorted(set(map(part.units_of, sizes)))
+            elements = {node: sorted(map(part.units_of, has[node])) for node in sorted(part.nodes)}
+            supply(rows, held, place, those, self.left, elements)
+        return rows, held
 
     def room(self, trainer: PlannedTrainer, number: int, gpus: int | None = None) -> int:
-        """How many elements of a row's class and size it can have, if it has all for itself.
+        """How many elements of a row it can have, if it has all for itself: new ones, or its own.
 
         Elements have so many ``gpus`` where it has choices; None means any that it may have.
         """
-        row = self._rows[number]
+        row, its = self._rows[number], self._now[trainer.key][number]
+        if row.frees is not None and not its:
+            return 0
         part = self.all_classes()[row.place]
         options = trainer.options if gpus is None else (gpus,)
         if part.name in trainer.barred:
@@ -298,19 +312,44 @@ class Problem:
             return len(part.nodes) if options == (0,) else 0
         if row.gpus not in map(part.units_of, options):
             return 0
-        return sum(count for has, count in self._free_of[row.place].items() if has >= row.gpus)
+        if row.frees is not None:
+            return its
+        own = [self.left[node] >= row.gpus for node in trainer.current & part.nodes]
+        idle = sum(n for left, n in self._left_of[row.place].items() if left >= row.gpus) - sum(own)
+        if not row.full:
+            return idle
+        fit = sum(count for has, count in self._free_of[row.place].items() if has >= row.gpus)
+        return fit - len(own) - idle
+
+    def may_use(self, trainer: PlannedTrainer, part: NodeClass) -> bool:
+        """Whether it may have nodes of this class, or parts of them."""
+        return part.name not in trainer.barred and (part.gpus > 0 or trainer.options == (0,))
 
     def now(self, trainer: PlannedTrainer) -> Share:
         """How many nodes it has, by the supply's rows."""
-        if not self.classes:
-            return (len(trainer.current),)
-        return self.share(trainer.current, trainer.gpus)
+        return self._now[trainer.key]
 
-    def share(self, nodes: frozenset[str], gpus: int) -> Share:
-        """Return how many of these nodes are of each row, for elements of so many GPUs."""
-        there = [len(nodes & part.nodes) for part in self.all_classes()]
-        units = [part.units_of(gpus) if part.gpus else 0 for part in self.all_classes()]
-        return tuple(there[row.place] if row.gpus == units[row.place] else 0 for row in self._rows)
+    def share(self, nodes: frozenset[str], trainer: PlannedTrainer) -> Share:
+        """Return how many of these nodes are of each row, if this trainer has them."""
+        share = [0] * len(self._rows)
+        for place, part in enumerate(self.all_classes()):
+            here, units = nodes & part.nodes, part.units_of(trainer.gpus) if part.gpus else 0
+            if part.gpus:
+                for node in here & trainer.current:
+                    share[self._held[node, units]] += 1
+                here -= trainer.current
+            full = sum(self.left[node] < units for node in here) if part.gpus else 0
+            if full:
+                share[self._new[place, units, True]] = full
+            if len(here) > full:
+                share[self._new[place, units, False]] += len(here) - full
+        return tuple(share)
+
+    def nodes_of(self, trainer: PlannedTrainer, number: int) -> list[str]:
+        """Return those of its nodes that are of this row now."""
+        row = self._rows[number]
+        here = trainer.current & self.all_classes()[row.place].nodes
+        return [node for node in here if self._held.get((node, row.gpus), number) == number]
 
     def by_class(self, share: Share) -> tuple[int, ...]:
         """Return how many nodes of each class are in a share."""
@@ -421,7 +460,7 @@ def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
         sum(row.taken_by(other) * count for other, count in zip(rows, counts, strict=True))
         for row in rows
     )
-    return all(used <= row.amount for used, row in zip(taken, rows, strict=True))
+    return all(used <= row.amount + _ROUNDING for used, row in zip(taken, rows, strict=True))
 
 
 def units_of(problem: Problem, plan: Plan) -> dict[str, tuple[int, int]]:

@@ -118,10 +118,9 @@ class _Market:
         key = (trainer.barred, kind, trainer.gpus)
         if key not in self._found:
             kinds: dict[str | None, list[_Nodes]] = {}
-            for number, row in enumerate(problem.rows()):
-                if problem.room(trainer, number):
-                    part = problem.all_classes()[row.place]
-                    fit = self._fit(row.place, part.units_of(trainer.gpus))
+            for place, part in enumerate(problem.all_classes()):
+                fit = self._fit(place, part.units_of(trainer.gpus))
+                if fit.usable and problem.may_use(trainer, part):
                     kinds.setdefault(part.hardware, []).append(fit)
             unions = {one: _union(parts) for one, parts in kinds.items()}
             most = max(unions.values(), key=lambda one: len(one.usable), default=_union([]))

@@ -11,9 +11,10 @@ import pytest
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.instance import anonymous, document_of, parse, problem_of
-from bftrainer_slurm.planner.packing import is_packed, pack
-from bftrainer_slurm.planner.problem import NodeClass, PlannedTrainer, Problem, Row, units_of
+from bftrainer_slurm.planner.packing import is_packed, pack_most
+from bftrainer_slurm.planner.problem import NodeClass, PlannedTrainer, Problem, units_of
 from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.planner.supply import Row
 from tests.planner.problems import planned
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plan" / "parts-of-nodes.json"
@@ -51,14 +52,16 @@ def test_a_whole_node_needs_all_of_its_gpus() -> None:
 
 def test_two_elements_of_a_trainer_are_never_on_one_node() -> None:
     problem = parts(1)
-    assert pack(problem, [(3,)]) == [POOL]
+    assert pack_most(problem, [(3,)]) == [POOL]
     assert not problem.allows(problem.trainers[0], (4,))
 
 
 def test_an_element_does_not_move_to_make_room(planner: Planner) -> None:
     """One GPU of the only free node: the whole-node trainer would have to push it aside."""
     problem = parts(1, 0, held="n0", free={"n1": 8, "n2": 0})
-    assert pack(problem, [(1, 0), (0, 2)]) is None
+    rows = problem.rows()
+    assert [(row.gpus, row.amount) for row in rows if not row.frees] == [(1, 16), (8, 2), (8, 1)]
+    assert [rows[1].taken_by(row) for row in rows] == [0, 1, 1, 1]  # the last one is held
     found = planner.plan(problem)
     assert found.status == "optimal"
     assert is_packed(problem, [found.assignment["t0"], found.assignment["t1"]])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
+from random import Random
 
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from bftrainer_slurm.planner import bins
 from bftrainer_slurm.planner.greedy import greedy_shares
@@ -38,6 +42,31 @@ def test_equals_the_best_of_all_packings(planner: Planner, problem: Problem) -> 
     assert is_packed(problem, nodes)
     assert feasible(problem, shares_of(problem, nodes))
     assert plan.objective == value(problem, shares_of(problem, nodes))
+
+
+@settings(max_examples=400, deadline=None)
+@given(problems_in_parts(), st.randoms(use_true_random=False))
+def test_whatever_leaves_and_joins_keeps_the_rows(problem: Problem, dice: Random) -> None:
+    """Every trainer leaves some of its nodes, in any order; then the others join at random."""
+    sized = settled(problem, [one.gpus or dice.choice(one.options) for one in problem.trainers])
+    wide = [replace(one, min_nodes=1, max_nodes=5, sizes=()) for one in sized.trainers]
+    sized = replace(sized, trainers=tuple(wide))
+    nodes = [set(one.current) for one in sized.trainers]
+    for its in nodes:
+        if dice.random() < 0.5:
+            its -= set(dice.sample(sorted(its), dice.randint(0, len(its))))
+    pairs = list(itertools.product(range(len(nodes)), sorted(sized.pool)))
+    for index, node in dice.sample(pairs, len(pairs)):
+        one = sized.trainers[index]
+        part = next(part for part in sized.all_classes() if node in part.nodes)
+        if nodes[index] < one.current or node in nodes[index] or not sized.may_use(one, part):
+            continue
+        nodes[index].add(node)
+        if not is_packed(sized, list(map(frozenset, nodes))):
+            nodes[index].remove(node)
+    packed = list(map(frozenset, nodes))
+    if is_packed(sized, packed):  # some have nodes now that they may not have
+        assert feasible(sized, shares_of(sized, packed))
 
 
 @any_problem

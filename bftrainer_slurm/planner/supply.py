@@ -1,0 +1,88 @@
+"""The rows of the supply: what elements take of divided nodes, and give back when they leave.
+
+docs/internals/planner.md says why such rows bound every packing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Element: TypeAlias = tuple[str, int]  # its node, and how many units it has
+_Frees: TypeAlias = tuple[tuple[tuple[int, bool], float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the supply: how many elements of so many ``gpus`` the class at ``place`` may have.
+
+    ``gpus`` is 0 if its nodes are not divided. ``full``: only new elements on nodes that have no
+    room for one now. If ``frees`` is set, the row is of elements that are there now. One that stays
+    takes of other rows what it would free for them: by ``gpus`` and ``full``, so many elements.
+    """
+
+    place: int
+    gpus: int
+    amount: float
+    full: bool = False
+    frees: _Frees | None = None
+
+    def taken_by(self, other: Row) -> float:
+        """How much of it an element takes that is one of another row, and that fits."""
+        if other.place != self.place or self.frees is not None:
+            return 0
+        if other.frees is not None:
+            return dict(other.frees).get((self.gpus, self.full), 0)
+        if self.full:
+            return int(other.full and other.gpus == self.gpus)
+        return other.gpus // self.gpus if self.gpus else 1
+
+
+def supply(
+    rows: list[Row],
+    held: dict[Element, int],
+    place: int,
+    sizes: Sequence[int],
+    left: Mapping[str, int],
+    has: Mapping[str, Sequence[int]],
+) -> None:
+    """Add a class's rows: of new elements by their size, and of the elements there now.
+
+    ``left`` is how many units of a node nobody has, ``has`` how many each element on it has. Say in
+    ``held`` of which row an element is.
+    """
+    amounts = {(size, False): float(sum(left[node] // size for node in has)) for size in sizes}
+    kinds: dict[tuple[int, _Frees], list[str]] = defaultdict(list)
+    known: dict[tuple[int, tuple[int, ...]], list[_Frees]] = {}
+    for node, elements in has.items():
+        state = left[node], tuple(elements)
+        if state not in known:
+            known[state] = [tuple(_frees(sizes, *state, units)) for units in elements]
+        for units, frees in zip(elements, known[state], strict=True):
+            kinds[units, frees].append(node)
+    for (_, frees), nodes in kinds.items():
+        for key, more in frees:
+            amounts[key] = amounts.get(key, 0.0) + more * len(nodes)
+    rows += [Row(place, size, amount, full) for (size, full), amount in amounts.items()]
+    for (units, frees), nodes in sorted(kinds.items()):
+        held.update({(node, units): len(rows) for node in nodes})
+        rows.append(Row(place, units, len(nodes), frees=frees))
+
+
+def _frees(
+    sizes: Sequence[int], left: int, elements: Sequence[int], units: int
+) -> Iterator[tuple[tuple[int, bool], float]]:
+    """What an element of so many units frees, at most: how many of each size get room.
+
+    What does not fill a size counts as if it alone made up what is missing to one more; or nothing,
+    if all elements together do not. docs/internals/planner.md says why no leaving frees more.
+    """
+    for size in sizes:
+        missing = size - left % size
+        reached = sum(one % size for one in elements) >= missing
+        if more := units // size + (min(1.0, units % size / missing) if reached else 0):
+            yield (size, False), more
+            if left < size:
+                yield (size, True), more
