@@ -13,7 +13,6 @@ from typing import Any
 import click
 import numpy as np
 import pyarrow
-from click.core import ParameterSource
 from pyarrow import csv, parquet
 
 from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, shown
@@ -27,7 +26,15 @@ from bftrainer_slurm.cli.gpus import (
     parts_planner,
 )
 from bftrainer_slurm.cli.joblogs import made, progress, read, running, tell
-from bftrainer_slurm.cli.options import FILE, FOLDER, count, json_option, number, time_zone_option
+from bftrainer_slurm.cli.options import (
+    FILE,
+    FOLDER,
+    count,
+    given,
+    json_option,
+    number,
+    time_zone_option,
+)
 from bftrainer_slurm.replay.assessment.assess import Assessment, Rates, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
@@ -258,16 +265,13 @@ def assess(
 
 def _refuse_idle_options(place: str, no_replay: bool, report: Path | None) -> None:
     """Refuse options that would change nothing; ``place`` is where the jobs come from."""
-    context = click.get_current_context()
-    for option in context.command.params:
-        if context.get_parameter_source(str(option.name)) is ParameterSource.DEFAULT:
-            continue
-        goes_with = _GOES_WITH.get(str(option.name), (place,))
+    for name, option in given().items():
+        goes_with = _GOES_WITH.get(name, (place,))
         if place not in goes_with:
-            fail(f"{option.opts[0]} goes with {' or '.join(goes_with)} only; leave it out")
-        if no_replay and option.name in _OF_REPLAYS:
-            fail(f"{option.opts[0]} is about what is replayed; leave out either it or --no-replay")
-        if report is None and option.name == "name":
+            fail(f"{option} goes with {' or '.join(goes_with)} only; leave it out")
+        if no_replay and name in _OF_REPLAYS:
+            fail(f"{option} is about what is replayed; leave out either it or --no-replay")
+        if report is None and name == "name":
             fail("--name goes with --report only; leave it out")
 
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
-from click.core import ParameterSource
 
 from bftrainer_slurm.cli.common import fail, fail_on
-from bftrainer_slurm.cli.options import count
+from bftrainer_slurm.cli.options import count, given
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.synthetic.gpus import TRACES
@@ -53,8 +52,7 @@ element_gpus_option = click.option(
 
 def check_jobs_like(gpus_per_node: int | None) -> None:
     """Refuse ``--jobs-like`` where no GPU cluster is made up."""
-    source = click.get_current_context().get_parameter_source("jobs_like")
-    if source is not ParameterSource.DEFAULT and gpus_per_node is None:
+    if "jobs_like" in given() and gpus_per_node is None:
         fail("--jobs-like is about a made-up GPU cluster; give its --gpus-per-node too")
 
 

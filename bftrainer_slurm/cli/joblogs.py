@@ -58,7 +58,7 @@ def made(text: str, days: float, min_hole_s: float, gpus: int | None, trace: str
         workload = parse_synthetic(text, days)
         if gpus is not None:
             return simulate_gpus(workload, gpus, trace, min_hole_s)
-        return simulate(workload).log(min_hole_s)
+        return simulate(workload, min_hole_s)
     except WorkloadError as error:
         fail(f"--synthetic {shown(text)}: {error}")
 

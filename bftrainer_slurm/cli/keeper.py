@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from bftrainer_slurm.cli.common import fail, fail_on
-from bftrainer_slurm.cli.options import FILE, FOLDER
+from bftrainer_slurm.cli.options import FILE, FOLDER, given
 from bftrainer_slurm.cli.side import addresses, personal_state, state_option
 from bftrainer_slurm.cli.site import site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
@@ -51,9 +50,7 @@ from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
     type=FILE,
     help="With --method job: the key that root has on the nodes, too (key_file= of the plugin).",
 )
-@click.pass_context
 def keeper(
-    context: click.Context,
     state: Path | None,
     site: bool,
     listen: str,
@@ -79,16 +76,11 @@ def keeper(
 
     means = Means(method, munge_socket, key_file)
     if site:
-        _refuse_others(context)
+        others = given().keys() & {"listen", "shared", "method", "munge_socket", "key_file"}
+        if others:  # the site's settings say what they say
+            fail(f"--site or {given()[min(others)]}, not both")
         listen, means, shared = _of_site()
     raise SystemExit(serve(state or personal_state(), listen, means, shared))
-
-
-def _refuse_others(context: click.Context) -> None:
-    """End the command if an option says what the site's settings say."""
-    for name in ("listen", "shared", "method", "munge_socket", "key_file"):
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            fail(f"--site or --{name.replace('_', '-')}, not both")
 
 
 def _of_site() -> tuple[str, Means, Path | None]:

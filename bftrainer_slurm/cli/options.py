@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import click
+from click.core import ParameterSource
 
 from bftrainer_slurm.cli.common import shown
 
@@ -18,6 +19,16 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def given() -> dict[str, str]:
+    """Return the options that the user gave to this command: by name, as they are written."""
+    context = click.get_current_context()
+    return {
+        str(option.name): option.opts[0]
+        for option in context.command.params
+        if context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
+    }
 
 
 def count(unit: str, least: int, most: int | None = None, default: object = None) -> dict[str, Any]:

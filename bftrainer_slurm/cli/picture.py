@@ -6,7 +6,6 @@ Shows the document of ``publish.stories``: nodes over time, samples, reclaims, w
 from __future__ import annotations
 
 import html
-import io
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -24,16 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".html")
-_INK, _NODES, _SAMPLES, _LOSS = "#22303c", "#2a78b5", "#3a7d44", "#c0392b"
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "svg.hashsalt": "bftrainer",  # the same story gives the same file
-    "svg.fonttype": "none",
-    "text.parse_math": False,  # a $ in a name is no formula
-    "axes.edgecolor": _INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
+_NODES, _SAMPLES, _LOSS = "#2a78b5", "#3a7d44", "#c0392b"
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -78,19 +68,16 @@ def written(one: Mapping[str, Any], path: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    import matplotlib as mpl
+    from bftrainer_slurm.pictures import style, svg
 
-    with mpl.rc_context(_STYLE):
+    with style():
         figure = _figure(one)
         if path.suffix.lower() == ".png":
             figure.savefig(path, format="png", dpi=150)
             return
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    svg = text.getvalue()
-    page = _PAGE.format(
-        title=html.escape(title(one)), sums=html.escape(sums(one)), svg=svg[svg.index("<svg") :]
-    )
+        text = svg(figure)
+    heading, below = html.escape(title(one)), html.escape(sums(one))
+    page = _PAGE.format(title=heading, sums=below, svg=text[text.index("<svg") :])
     path.write_text(page, encoding="utf-8")
 
 

@@ -12,19 +12,27 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, shown
 from bftrainer_slurm.cli.files import check_folder, written
 from bftrainer_slurm.cli.gpus import (
     check_gpus,
+    check_jobs_like,
     element_gpus_option,
     gpus_per_node_option,
     jobs_like_option,
     parts_planner,
 )
 from bftrainer_slurm.cli.joblogs import made, progress, read, tell
-from bftrainer_slurm.cli.options import FILE, FOLDER, count, json_option, number, time_zone_option
+from bftrainer_slurm.cli.options import (
+    FILE,
+    FOLDER,
+    count,
+    given,
+    json_option,
+    number,
+    time_zone_option,
+)
 from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, Watched
 from bftrainer_slurm.cli.simulation import replay as replay_trace
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
@@ -34,12 +42,11 @@ from bftrainer_slurm.replay.assessment.gpus import gpus_document, gpus_rows
 from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours, compare, free_hours
 from bftrainer_slurm.replay.cluster import Moment
 from bftrainer_slurm.replay.drive import Timeline
-from bftrainer_slurm.replay.figures import document, table
+from bftrainer_slurm.replay.figures import document
+from bftrainer_slurm.replay.figures import rows as rows_of
 from bftrainer_slurm.replay.logs.hardware import GpuUse
 from bftrainer_slurm.replay.logs.holes import select, trace_of_holes
 from bftrainer_slurm.replay.logs.log import Log, LogOptions
-from bftrainer_slurm.replay.synthetic.schedule import simulate
-from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
 from bftrainer_slurm.replay.trace import Trace, TraceError, read_events
 from bftrainer_slurm.replay.trainers import (
     TrainersError,
@@ -188,13 +195,12 @@ def replay(
     with fail_on(TrainersError, begin="--trainers "):
         listed = read_trainers(trainers) if trainers else typical_trainers(options.at_once)
     _refuse_idle_options(events, synthetic, log)
+    check_jobs_like(gpus_per_node)
     asked = LogOptions(gpus_per_node=gpus_per_node, zone=zone, from_s=from_s)
-    of_log = _log(log, synthetic, hours, asked, jobs_like)
-    if of_log is None:
-        trace = _trace(events, synthetic, nodes, from_s, hours)
-    else:
+    of_log = None if events is not None else _log(log, synthetic, hours, asked, jobs_like)
+    if of_log is not None:
         check_gpus(of_log, element_gpus)
-        trace = _trace_of(of_log, nodes, f"--log {log}" if log else f"--synthetic {synthetic}")
+    trace = _trace(events, of_log, nodes, *((None, None) if log else (from_s, hours)))
     wanted = _submitted(listed, trainers, trace, backlog) * repeat
     check_folder("--report", report)
     timeline = Timeline()
@@ -217,20 +223,21 @@ def replay(
         click.echo(f"note: {counted(len(greedy), 'greedy plan')}: {greedy[-1]}", err=True)
     if found.outcome.trainers_done == len(wanted):
         click.echo("note: all trainers ended too early, so U says little; see --repeat", err=True)
-    of_gpus = None if nodes else _gpus(of_log, listed[: options.at_once], element_gpus, how)
-    known = gpus_document(*of_gpus) if of_gpus else None
-    rows = gpus_rows(*of_gpus) if of_gpus else []
+    log_of_gpus = None if nodes else of_log
+    of_gpus = _gpus(log_of_gpus, listed[: options.at_once], element_gpus, options.look_every_s)
+    figures = document(found) | {"gpus": gpus_document(*of_gpus)}
+    rows = [*rows_of(found), *gpus_rows(*of_gpus)]
     if as_json:
-        print_json({"schema": SCHEMA, **document(found), "gpus": known})
+        print_json({"schema": SCHEMA, **figures})
     else:
-        click.echo("\n".join([table(found), *(f"{name:<19}{text}" for name, text in rows)]))
+        click.echo("\n".join(f"{name:<19}{text}" for name, text in rows))
     for caveat in () if of_log is None else of_log.caveats:
         click.echo(f"note: {caveat}", err=True)
     if report is not None:
         from bftrainer_slurm.replay.page import write_page  # loads matplotlib: only where asked
 
-        figures = document(found)
-        write = partial(write_page, figures=figures, timeline=timeline, gpus=known, rows=rows)
+        seen, span_s = timeline.moments, (trace.start_s, trace.end_s)
+        write = partial(write_page, document=figures, rows=rows, moments=seen, span_s=span_s)
         if not written("--report", report, write):
             raise SystemExit(BAD_INPUT)
         click.echo(f"report: {shown(report / 'replay.html', 400)}", err=True)
@@ -240,38 +247,29 @@ def _refuse_idle_options(events: Path | None, synthetic: str | None, log: Path |
     """Refuse options that would change nothing, or what they would change cannot be seen."""
     if sum(one is not None for one in (events, synthetic, log)) != 1:
         fail("give either --events FILE, --log FILE or --synthetic NODES")
-    context = click.get_current_context()
-    given = {
-        str(option.name)
-        for option in context.command.params
-        if context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
-    }
-    gpus = "gpus_per_node" in given
-    if events is not None and given & {"gpus_per_node", "element_gpus"}:
+    options = given().keys()
+    gpus = "gpus_per_node" in options
+    if events is not None and options & {"gpus_per_node", "element_gpus"}:
         fail("events say nothing of GPUs; give a --log, or leave out the options about GPUs")
-    if synthetic is None and "jobs_like" in given:
+    if synthetic is None and "jobs_like" in options:
         fail("--jobs-like goes with --synthetic only; leave it out")
-    if not gpus and "jobs_like" in given:
-        fail("--jobs-like is about a made-up GPU cluster; give its --gpus-per-node too")
-    if synthetic is not None and "element_gpus" in given and not gpus:
+    if synthetic is not None and "element_gpus" in options and not gpus:
         fail("--element-gpus: the made-up cluster has no GPUs; give its --gpus-per-node too")
-    if log is None and "zone" in given:
+    if log is None and "zone" in options:
         fail("--time-zone goes with --log only; leave it out")
-    if synthetic is not None and gpus and "from_s" in given:
+    if synthetic is not None and gpus and "from_s" in options:
         fail("--from: a made-up GPU cluster has no earlier part; leave it out")
-    if "element_gpus" in given and "nodes" in given:
+    if "element_gpus" in options and "nodes" in options:
         fail("--element-gpus counts the GPUs of all nodes; leave out --nodes")
 
 
 def _log(
     log: Path | None, synthetic: str | None, hours: float | None, asked: LogOptions, jobs_like: str
-) -> Log | None:
-    """Return the log whose idle nodes are the holes; None where they come from elsewhere."""
-    if synthetic is not None and asked.gpus_per_node is not None:
-        days = (hours or 24.0) / 24
-        return made(synthetic, days, asked.min_hole_s, asked.gpus_per_node, jobs_like)
+) -> Log:
+    """Return the log whose idle nodes are the holes: so many hours of a file, or a made-up one."""
     if log is None:
-        return None
+        days = (hours or 24.0) / 24
+        return made(str(synthetic), days, asked.min_hole_s, asked.gpus_per_node, jobs_like)
     if hours is not None and asked.from_s is not None:
         asked = replace(asked, to_s=asked.from_s + 3600.0 * hours)
     found = read(log, asked)
@@ -282,16 +280,30 @@ def _log(
     return found
 
 
-def _trace_of(log: Log, nodes: int | None, source: str) -> Trace:
-    with fail_on(TraceError, begin=f"{source}: "):
-        return select(trace_of_holes(log.holes, log.from_s, log.to_s), nodes, None, None)
+def _trace(
+    events: Path | None,
+    log: Log | None,
+    nodes: int | None,
+    from_s: float | None,
+    hours: float | None,
+) -> Trace:
+    """Return what is replayed of the events, or of the log's idle nodes."""
+    with fail_on(TraceError, begin="--events "):  # it names the file
+        found = None if events is None else read_events(events)
+    if found is None:
+        assert log is not None
+        found = trace_of_holes(log.holes, log.from_s, log.to_s)
+    said = click.get_current_context().params
+    source = next(name for name in ("events", "log", "synthetic") if said[name] is not None)
+    with fail_on(TraceError, begin=f"--{source} {said[source]}: "):
+        return select(found, nodes, from_s, hours)
 
 
 def _gpus(
     log: Log | None,
     trainers: tuple[TrainerSpec, ...],
     element_gpus: tuple[tuple[int, ...], ...],
-    how: dict[str, Any],
+    look_every_s: float,
 ) -> tuple[GpuUse | None, FreeHours | None, Compared | None]:
     """Return what GPUs do, and the same trainers on whole nodes and on parts of nodes."""
     if log is None or log.free_gpus is None:
@@ -299,26 +311,10 @@ def _gpus(
     compared, gpus = None, log.free_gpus
     with parts_planner(element_gpus) as planner:
         if planner is not None:
-            every_s = how["look_every_s"] or _LOOK_S
+            every_s = look_every_s or _LOOK_S
             spans = [(gpus.from_s, gpus.to_s)]
             compared = compare(gpus, spans, trainers, element_gpus, planner, every_s)
     return log.gpu_use, free_hours(gpus), compared
-
-
-def _trace(
-    events: Path | None,
-    synthetic: str | None,
-    nodes: int | None,
-    from_s: float | None,
-    hours: float | None,
-) -> Trace:
-    source = f"--synthetic {synthetic}" if events is None else f"--events {events}"
-    with fail_on(TraceError, begin="--events "):  # it names the file
-        found = None if events is None else read_events(events)
-    with fail_on(TraceError, WorkloadError, begin=f"{source}: "):
-        if found is None:
-            found = simulate(parse_synthetic(str(synthetic), (hours or 24.0) / 24)).trace()
-        return select(found, nodes, from_s, hours)
 
 
 def _submitted(

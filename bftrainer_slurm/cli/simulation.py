@@ -36,7 +36,7 @@ from bftrainer_slurm.replay.drive import (
 from bftrainer_slurm.replay.figures import Replayed
 from bftrainer_slurm.replay.learning import Learning
 from bftrainer_slurm.replay.logs.played import Play
-from bftrainer_slurm.replay.ordinary import ListedHoles, Ordinary, Pass, passes_of
+from bftrainer_slurm.replay.ordinary import Pass, passes_of
 from bftrainer_slurm.replay.playback import OrdinaryJobs
 from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel
 from bftrainer_slurm.replay.progress import SimulatedTrainer
@@ -88,7 +88,7 @@ def harvest(
     jobs = None if play is None else played_back(trace, play, backfill_s)[1]
     with Planner() as planner:
         planner.warm_up()
-        ordinary = jobs or ListedHoles(trace)
+        ordinary = jobs or OrdinaryJobs(trace)
         interval_s = backfill_s if jobs else None
         outcome = run_live(
             ordinary, span_s, trainers, wanted.at_once, interval_s, planner, timeline.add
@@ -121,7 +121,7 @@ def run(
     """Replay a trace once; return what came of it, and how long each plan took (s)."""
     span_s = (trace.start_s, trace.end_s)
     cluster = SimulatedCluster(
-        ListedHoles(trace), span_s, trainers, options.at_once, options.rescale_scale
+        OrdinaryJobs(trace), span_s, trainers, options.at_once, options.rescale_scale
     )
     plan_s: list[float] = []
     policy = _policy(options.policy, planner, cluster, trace)
@@ -140,7 +140,7 @@ def run(
 
 
 def run_live(
-    ordinary: Ordinary,
+    ordinary: OrdinaryJobs,
     span_s: tuple[float, float],
     trainers: Sequence[TrainerSpec],
     at_once: int,

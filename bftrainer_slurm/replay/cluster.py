@@ -23,7 +23,7 @@ from bftrainer_slurm.model import (
     TimeLimit,
     Trainer,
 )
-from bftrainer_slurm.replay.ordinary import Ordinary
+from bftrainer_slurm.replay.playback import OrdinaryJobs
 from bftrainer_slurm.replay.progress import SimulatedTrainer
 from bftrainer_slurm.replay.trainers import TrainerSpec
 from bftrainer_slurm.spec import TrainerRecord
@@ -52,7 +52,7 @@ class SimulatedCluster:
 
     def __init__(
         self,
-        ordinary: Ordinary,
+        ordinary: OrdinaryJobs,
         span_s: tuple[float, float],
         trainers: Sequence[TrainerSpec],
         at_once: int,

@@ -46,12 +46,12 @@ def document(found: Replayed) -> dict[str, Any]:
     }
 
 
-def table(found: Replayed) -> str:
-    """Return the figures for people."""
+def rows(found: Replayed) -> list[tuple[str, str]]:
+    """Return the figures for people: names and texts."""
     outcome, times = found.outcome, _plan_ms(found.plan_s)
     dedicated = found.dedicated_samples
     used = _share(outcome.used_node_hours, outcome.idle_node_hours)
-    rows = [
+    return [
         ("time", f"{outcome.hours:.1f} hours, {counted(outcome.events, 'event')}"),
         ("nodes in holes", f"{outcome.mean_pool_nodes:.1f} on average"),
         ("idle node-hours", f"{outcome.idle_node_hours:,.1f}"),
@@ -67,7 +67,6 @@ def table(found: Replayed) -> str:
         ("U", f"{found.efficiency:.4f}  of what as many dedicated nodes would reach"),
         ("U_free", f"{found.free_efficiency:.4f}  with rescaling free of cost"),
     ]
-    return "\n".join(f"{name:<19}{text}" for name, text in rows)
 
 
 def _lost(samples: float, dedicated: float) -> str:

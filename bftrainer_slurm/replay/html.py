@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Callable
-from io import StringIO
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from bftrainer_slurm.pictures import BLUE, svg
+from bftrainer_slurm.replay.cluster import Moment
 
 
 def write_pages(folder: Path, name: str, page: str, figures: dict[str, Any]) -> Path:
@@ -41,9 +45,16 @@ def rendered(template: str, filters: dict[str, Callable[..., str]], **values: An
 
 def picture(figure: Figure) -> str:
     """Return a picture as an address: it cannot affect the page, and two pictures cannot clash."""
-    text = StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(text.getvalue().encode()).decode()
+    return "data:image/svg+xml;base64," + base64.b64encode(svg(figure).encode()).decode()
+
+
+def draw_use(axes: Axes, moments: Sequence[Moment], from_s: float, to_s: float) -> None:
+    """Draw nodes idle, and those that trainers used, over the hours of a time."""
+    edges_h = (np.array([*(now.time_s for now in moments), to_s]) - from_s) / 3600
+    axes.stairs([now.pool for now in moments], edges_h, fill=True, color="#cfe0ee", label="idle")
+    used = [now.used for now in moments]
+    axes.stairs(used, edges_h, fill=True, color=BLUE, label="used by trainers")
+    axes.set(xlim=(0, (to_s - from_s) / 3600), ylim=(0, None))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -66,12 +66,16 @@ class OrdinaryJobs:
     def __init__(
         self,
         trace: Trace,
-        jobs: Sequence[PlayedJob],
-        passes: Sequence[Pass],
-        kinds: Sequence[frozenset[str]],
+        jobs: Sequence[PlayedJob] = (),
+        passes: Sequence[Pass] = (),
+        kinds: Sequence[frozenset[str]] = (),
     ) -> None:
-        """``kinds`` are the partitions of each node of the trace, which must be told apart."""
-        self.names, self.kinds, self._jobs = trace.nodes, kinds, jobs
+        """``kinds`` are the partitions of each node of the trace, which must be told apart.
+
+        Without jobs nothing but the holes is known: a node is taken at once when its hole ends.
+        """
+        self.names, self._jobs = trace.nodes, jobs
+        self.kinds = kinds or (frozenset[str](),) * len(trace.nodes)
         self._began_s = [one.began_s for one in passes]
         self._ended_s = sorted(one.ended_s for one in passes)
         self._place = list(range(len(trace.nodes)))
@@ -122,8 +126,7 @@ class OrdinaryJobs:
     def until(self, now_s: float, harvested: Set[str]) -> Change:
         """Do all that happens up to now, beside elements on the ``harvested`` nodes."""
         before_s, self._now_s = self._now_s, now_s
-        change, left = Change(), set(harvested)
-        waited = set(self._ready)
+        change, waited = Change(), set(self._ready)
         while self._returning and self._returning[0][0] <= now_s:
             self._leave(heappop(self._returning)[1], change)
         moments = set()
@@ -136,6 +139,7 @@ class OrdinaryJobs:
         backfill = bisect_right(self._began_s, now_s) > bisect_right(self._began_s, before_s)
         if backfill:
             self._promised.clear()
+        left = set(harvested) if self._ready else set()
         in_order = sorted(self._ready, key=lambda one: (-self._jobs[one].priority, one))
         for number in in_order:
             again = backfill or (change.freed and not self._jobs[number].backfilled)
@@ -279,27 +283,24 @@ class OrdinaryJobs:
         self.started[number] = Started(late_s, began, number in self._preempted)
 
 
-# In the order in which they happen at one moment.
-_HOLE, _QUEUED, _GONE, _STARTED, _DOWN = range(5)
+# In the order in which they happen at one moment; what a trace has of one moment, in its order.
+_DOWN, _HOLE, _QUEUED, _GONE, _STARTED = range(5)
 
 
 def _events_of(trace: Trace, jobs: Sequence[PlayedJob]) -> list[tuple[float, int, int]]:
     """Return moment, kind, and number of the job or of the log's node, in order."""
-    events: list[tuple[float, int, int]] = []
-    taken: set[tuple[int, float]] = set()
+    taken = {(node, job.start_s) for job in jobs for node in job.takes}
+    rows = zip(trace.time_s.tolist(), trace.node.tolist(), trace.idle.tolist(), strict=True)
+    events = [
+        (time_s, _HOLE if idle else _DOWN, node)
+        for time_s, node, idle in rows
+        if idle or (node, time_s) not in taken
+    ]
     for number, job in enumerate(jobs):
         if job.eligible_s < job.gone_s:
             events.append((job.eligible_s, _QUEUED, number))
         if job.start_s < trace.end_s:
             events.append((job.start_s, _STARTED, number))
-            taken.update((node, job.start_s) for node in job.takes)
         elif job.eligible_s < job.gone_s < trace.end_s:
             events.append((job.gone_s, _GONE, number))
-    for time_s, node, idle in zip(
-        trace.time_s.tolist(), trace.node.tolist(), trace.idle.tolist(), strict=True
-    ):
-        if idle:
-            events.append((time_s, _HOLE, node))
-        elif (node, time_s) not in taken:
-            events.append((time_s, _DOWN, node))
-    return sorted(events)
+    return sorted(events, key=lambda event: (event[0], max(event[1], _HOLE)))

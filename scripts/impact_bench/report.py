@@ -9,7 +9,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scripts.benchkit.picture import BLUE, GREY, GRID, INK, ORANGE, drawn
+from bftrainer_slurm.pictures import INK
+from scripts.benchkit.picture import BLUE, GREY, GRID, ORANGE, drawn
 from scripts.benchkit.text import table
 from scripts.impact_bench.figures import Figures, Measured, compared, passes_missed, preempts
 from scripts.impact_bench.idle import account

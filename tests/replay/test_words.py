@@ -9,7 +9,7 @@ from bftrainer_slurm.reader.sentences import has, nodes
 from bftrainer_slurm.replay.assessment.gpus import gpus_rows
 from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours
 from bftrainer_slurm.replay.drive import Outcome
-from bftrainer_slurm.replay.figures import Replayed, table
+from bftrainer_slurm.replay.figures import Replayed, rows
 from bftrainer_slurm.replay.logs.hardware import GpuUse
 from bftrainer_slurm.replay.logs.jobs import Notes
 from bftrainer_slurm.replay.parts import PartsResult
@@ -46,12 +46,12 @@ def test_parts_of_nodes(sizes: tuple[tuple[int, ...], ...], ended: int, said: st
     assert any(text.startswith("(8 in 1 node; ") for _, text in rows)
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "1 event\n"), (2, "2 events\n")])
+@pytest.mark.parametrize(("count", "said"), [(1, "1 event"), (2, "2 events")])
 def test_a_replay(count: int, said: str) -> None:
     outcome = Outcome(count, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, count)
-    shown = table(Replayed(outcome, 1.0, 1.0, ()))
-    assert said in shown
-    assert f"{counted(count, 'trainer')} done" in shown
+    shown = dict(rows(Replayed(outcome, 1.0, 1.0, ())))
+    assert shown["time"] == f"1.0 hours, {said}"
+    assert shown["samples"] == f"1, {counted(count, 'trainer')} done"
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 line that"), (1234, "1,234 lines that")])

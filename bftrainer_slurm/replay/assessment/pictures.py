@@ -5,36 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import tzinfo
-from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bftrainer_slurm.replay.assessment.harvest import HOUR_S, Replayed
+from bftrainer_slurm.pictures import BLUE, style
+from bftrainer_slurm.replay.assessment.harvest import Replayed
 from bftrainer_slurm.replay.assessment.statistics import Statistics
 from bftrainer_slurm.replay.assessment.words import WEEKDAYS, between, moment
-from bftrainer_slurm.replay.html import picture
+from bftrainer_slurm.replay.html import draw_use, picture
 from bftrainer_slurm.replay.logs.holes import Columns, idle_seconds
 from bftrainer_slurm.replay.logs.log import Log
 
-_INK, _FILL, _COLOURS = "#22303c", "#2a78b5", "Blues"
+_COLOURS = "Blues"
 _ROWS, _COLUMNS = 240, 900  # rows of the picture of holes; more would not be visible
 _DAY_S = 86400.0  # matplotlib's dates are days since 1970
-_STYLE: Any = {
-    "font.size": 9,
-    "svg.hashsalt": "bftrainer",  # the same log gives the same file
-    "axes.edgecolor": _INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
 
 
 def pictures(log: Log, statistics: Statistics, zone: tzinfo) -> dict[str, str]:
     """Return their addresses, by name: ``over_time``, ``holes``, ``lengths``, ``by_hour``."""
-    with mpl.rc_context(_STYLE):
+    with style():
         return {
             "over_time": _over_time(log, zone),
             "holes": _holes(log, zone),
@@ -51,11 +43,11 @@ def used_over_time(replayed: Sequence[Replayed], zone: tzinfo) -> str:
     shown = [one for one in replayed if one.options == replayed[0].options and one.result.moments]
     if not shown:
         return ""
-    with mpl.rc_context(_STYLE):
+    with style():
         figure = Figure(figsize=(9, 2.4), layout="constrained")
         panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
         for one, axes in zip(shown, panels, strict=True):
-            _used(axes, one)
+            draw_use(axes, one.result.moments, one.sample.from_s, one.sample.to_s)
             axes.set_xlabel(f"hours from {moment(one.sample.from_s, zone)[5:16]}")
         panels[0].set_ylabel("nodes")
         labelled = panels[0].get_legend_handles_labels()
@@ -63,22 +55,12 @@ def used_over_time(replayed: Sequence[Replayed], zone: tzinfo) -> str:
         return picture(figure)
 
 
-def _used(axes: Axes, one: Replayed) -> None:
-    moments = one.result.moments
-    edges_s = np.array([now.time_s for now in moments] + [one.sample.to_s])
-    edges_h = (edges_s - one.sample.from_s) / HOUR_S
-    axes.stairs([now.pool for now in moments], edges_h, fill=True, color="#cfe0ee", label="idle")
-    used = [now.used for now in moments]
-    axes.stairs(used, edges_h, fill=True, color=_FILL, label="used by trainers")
-    axes.set(xlim=(0, one.sample.hours), ylim=(0, None))
-
-
 def _over_time(log: Log, zone: tzinfo) -> str:
     columns = Columns(log.from_s, (log.to_s - log.from_s) / _COLUMNS, _COLUMNS)
     idle = idle_seconds(log.holes, columns)[0] / columns.width_s
     figure, axes = _figure(2.2)
     edges = columns.from_s + columns.width_s * np.arange(_COLUMNS + 1)
-    axes.stairs(idle, edges / _DAY_S, fill=True, color=_FILL)
+    axes.stairs(idle, edges / _DAY_S, fill=True, color=BLUE)
     axes.set(ylabel="idle nodes", ylim=(0, None))
     _time_axis(axes, log, zone)
     return picture(figure)
@@ -112,7 +94,7 @@ def _lengths(statistics: Statistics) -> str:
     place = np.arange(len(classes))
     for offset, colour, label, amounts in (
         (-0.2, "#9cc4e4", "of the holes", [one.holes for one in classes]),
-        (0.2, _FILL, "of the idle node-hours", [one.node_hours for one in classes]),
+        (0.2, BLUE, "of the idle node-hours", [one.node_hours for one in classes]),
     ):
         share = 100 * np.array(amounts, float) / max(sum(amounts), 1e-12)
         axes.bar(place + offset, share, 0.4, color=colour, label=label)

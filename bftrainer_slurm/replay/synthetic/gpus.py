@@ -22,14 +22,11 @@ from numpy.typing import NDArray
 
 from bftrainer_slurm.replay.logs.gpus import free_gpus
 from bftrainer_slurm.replay.logs.hardware import Allocations
-from bftrainer_slurm.replay.logs.jobs import JobTable
 from bftrainer_slurm.replay.logs.log import Log
-from bftrainer_slurm.replay.logs.occupancy import Occupancy
 from bftrainer_slurm.replay.synthetic.backfill import INTERVAL_S, Scheduler
-from bftrainer_slurm.replay.synthetic.schedule import log_of
+from bftrainer_slurm.replay.synthetic.schedule import logged
 from bftrainer_slurm.replay.synthetic.workload import (
     DAY_S,
-    EPOCH_S,
     Workload,
     WorkloadError,
     arrivals,
@@ -61,20 +58,25 @@ def simulate_gpus(workload: Workload, gpus: int, trace: str, min_hole_s: float =
     limit_s = limits(run_s, random)
     cluster = _GpuCluster(workload.nodes, gpus, sizes.tolist(), run_s.tolist(), limit_s.tolist())
     cluster.run(submit_s, workload.span_s, INTERVAL_S)
-    start_s = cluster.start_s + EPOCH_S
-    ran = ~np.isnan(start_s)
-    table = JobTable.made(
-        key=np.arange(count),
-        start_s=np.where(ran, start_s, np.inf),
-        end_s=np.where(ran, start_s + run_s, workload.to_s),
-        nodes=-(-sizes // gpus),
-        eligible_s=submit_s + EPOCH_S,
-        priority=-np.arange(count),
-        gpus=sizes,
-        limit_s=limit_s,
-    )
     kind = f"made-up GPU cluster, jobs like those of {trace.capitalize()}"
-    return _log(workload, gpus, kind, table, cluster.held, min_hole_s)
+    times_s, nodes, held = (submit_s, cluster.start_s, run_s), -(-sizes // gpus), cluster.held
+    log = logged(
+        kind, workload, times_s, held.__getitem__, min_hole_s,
+        nodes=nodes, gpus=sizes, limit_s=limit_s,
+    )  # fmt: skip
+    assert log.jobs is not None
+    allocations = Allocations()
+    for number, job in enumerate(log.jobs):
+        if number in held:
+            allocations.add(held[number], job, len(held[number]))
+    hardware, span_s = allocations.hardware(workload.nodes, gpus), (log.from_s, log.to_s)
+    stretches = allocations.stretches()
+    return replace(
+        log,
+        hardware=hardware,
+        gpu_use=allocations.gpu_use(hardware, log.holes, *span_s),
+        free_gpus=free_gpus(workload.names, hardware.gpus, stretches, log.holes, (), span_s),
+    )
 
 
 def _sizes(trace: str, count: int, random: np.random.Generator) -> NDArray[np.int64]:
@@ -156,26 +158,3 @@ class _GpuCluster(Scheduler):
         self._latest_s[job] = now_s + self._limit_s[job]
         heapq.heappush(self.ends, (now_s + self._run_s[job], job))
         return True
-
-
-def _log(
-    workload: Workload,
-    gpus: int,
-    kind: str,
-    jobs: JobTable,
-    held: dict[int, NDArray[np.int32]],
-    min_hole_s: float,
-) -> Log:
-    occupancy, allocations = Occupancy(min_hole_s), Allocations()
-    for number, job in enumerate(jobs):
-        if math.isfinite(job.start_s):
-            occupancy.add(held[number], job.start_s, job.end_s)
-            allocations.add(held[number], job, len(held[number]))
-    names, span_s = workload.names, (workload.from_s, workload.to_s)
-    holes, hardware = occupancy.holes(names, *span_s), allocations.hardware(len(names), gpus)
-    return replace(
-        log_of(kind, workload, holes, jobs),
-        hardware=hardware,
-        gpu_use=allocations.gpu_use(hardware, holes, *span_s),
-        free_gpus=free_gpus(names, hardware.gpus, allocations.stretches(), holes, (), span_s),
-    )
