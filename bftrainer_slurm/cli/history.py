@@ -13,7 +13,7 @@ from bftrainer_slurm.cli.chart import draws_blocks, strip
 from bftrainer_slurm.cli.common import changes, fail_where_unreadable, print_either, shown, who
 from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.past import A_WEEK_S, Since, past_of, the_past
-from bftrainer_slurm.cli.show import goodput, times
+from bftrainer_slurm.cli.show import spent
 from bftrainer_slurm.cli.side import Side, complete, side_options
 from bftrainer_slurm.cli.terminal import date, table, width
 from bftrainer_slurm.slurm.nodelists import fold
@@ -125,10 +125,7 @@ def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         gained = one["samples"][-1]["samples"] - one["samples"][0]["samples"]
         yield "samples", f"{one['samples'][-1]['samples']:,.0f}, {gained:,.0f} of them shown here"
     yield "rescaling", _rescaling(one["rescales"])
-    if one["goodput"]:
-        yield "time", times(one["goodput"])
-        if good := goodput(one["goodput"]):
-            yield "goodput", good
+    yield from spent(one)
 
 
 def _rescaling(rescales: Sequence[Mapping[str, Any]]) -> str:

@@ -54,7 +54,7 @@ def in_terminal(one: Mapping[str, Any], columns: int, *, blocks: bool = True) ->
     if one.get("samples"):
         long_s = max(1.0, float(one["until_s"] - one["from_s"]))
         ends = [one["from_s"] + part * long_s / room for part in range(1, room + 1)]
-        yield from bars(_samples_at(one["samples"], ends), room, "samples", blocks=blocks)
+        yield from bars(_samples_at(one, ends), room, "samples", blocks=blocks)
     if one.get("rescales"):
         paused = over_time((each["time_s"], each["seconds"]) for each in one["rescales"])
         yield from bars(paused, room, "s paused", blocks=blocks)
@@ -150,8 +150,12 @@ def _in_parts(
     return sums
 
 
-def _samples_at(samples: Sequence[Mapping[str, float]], ends: Sequence[float]) -> list[float]:
-    """Return how many samples it had by the end of each part."""
-    times = [point["time_s"] for point in samples]
-    so_far = [0.0, *(point["samples"] for point in samples)]
+def _samples_at(one: Mapping[str, Any], ends: Sequence[float]) -> list[float]:
+    """Return how many samples it had by the end of each part; at first as many as it tells first.
+
+    Unless its whole life is shown: then it had none.
+    """
+    times = [point["time_s"] for point in one["samples"]]
+    so_far = [point["samples"] for point in one["samples"]]
+    so_far.insert(0, 0.0 if one.get("goodput") else so_far[0])
     return [so_far[bisect_right(times, end_s)] for end_s in ends]

@@ -144,10 +144,7 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "grew" in one:
         yield "changes", changes(one)
         yield "used", f"{one['node_s'] / 3600:.2f} node-hours"
-    if one.get("goodput"):
-        yield "time", times(one["goodput"])
-        if good := goodput(one["goodput"]):
-            yield "goodput", good
+    yield from spent(one)
     if one.get("launcher"):
         yield "launcher", shown(one["launcher"])
     if "runtime" in one:
@@ -203,7 +200,15 @@ def _growing(one: dict[str, Any]) -> str:
     return "more nodes would not make it faster" if plan and plan["limit"] == _NO_GAIN else ""
 
 
-def times(spent: dict[str, Any]) -> str:
+def spent(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Say where a trainer's time went, as far as it is known."""
+    if one.get("goodput"):
+        yield "time", _times(one["goodput"])
+        if good := _goodput(one["goodput"]):
+            yield "goodput", good
+
+
+def _times(spent: dict[str, Any]) -> str:
     """Where a trainer's time went; if it reports nothing, only when it had nodes is known."""
     waited = f"waiting {_duration(spent['waiting_s'])}"
     if spent["trained_s"] is None:
@@ -213,7 +218,7 @@ def times(spent: dict[str, Any]) -> str:
     return ", ".join([parts[0], waited, *parts[1:]])
 
 
-def goodput(spent: dict[str, Any]) -> str:
+def _goodput(spent: dict[str, Any]) -> str:
     """How much of its time with nodes a trainer trained, and what became of the rest."""
     with_nodes_s = spent["with_nodes_s"]
     if spent["trained_s"] is None or not with_nodes_s:

@@ -47,11 +47,14 @@ def with_included(path: Path, deepest: int = _DEEPEST) -> Iterator[tuple[Path, s
     text = path.read_text(errors="replace")
     yield path, text
     for line in text.splitlines() if deepest else ():
-        pattern = included(line)
-        if pattern is not None:
-            folder, name = path.parent / Path(pattern).parent, Path(pattern).name
-            for one in sorted(folder.glob(name)):
-                yield from with_included(one, deepest - 1)
+        for one in _files(path, line):
+            yield from with_included(one, deepest - 1)
+
+
+def _files(path: Path, line: str) -> list[Path]:
+    """Return the files that a line of a file includes."""
+    pattern = Path(included(line) or "")
+    return sorted((path.parent / pattern.parent).glob(pattern.name)) if pattern.name else []
 
 
 def in_order(path: Path, deepest: int = _DEEPEST) -> Iterator[str]:
@@ -61,12 +64,10 @@ def in_order(path: Path, deepest: int = _DEEPEST) -> Iterator[str]:
         OSError: a file cannot be read.
     """
     for line in path.read_text(errors="replace").splitlines():
-        pattern = included(line) if deepest else None
-        if pattern is None:
+        if not deepest or included(line) is None:
             yield line
             continue
-        folder, name = path.parent / Path(pattern).parent, Path(pattern).name
-        for one in sorted(folder.glob(name)):
+        for one in _files(path, line):
             yield from in_order(one, deepest - 1)
 
 

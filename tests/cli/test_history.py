@@ -53,6 +53,14 @@ def test_a_story_has_sums_and_then_the_changes() -> None:
     ]
 
 
+def test_a_picture_of_the_last_minutes_begins_with_the_samples_so_far() -> None:
+    lines = call("show", "12", "--plot", "--since", "20m").output.splitlines()
+    below = next(at for at, line in enumerate(lines) if line.lstrip().startswith("samples"))
+    columns = lines[below + 1].partition("|")[2]
+    assert columns[0] != " "
+    assert len(set(columns)) == 1
+
+
 def test_the_last_changes_are_shown_and_how_many_there_were_before() -> None:
     lines = call("history", "12", "-n", "1").output.splitlines()
     assert "trains again" in lines[-2]

@@ -184,7 +184,5 @@ def assess(
         trainers, sizes, planner = wanted.trainers[:at_once], wanted.element_gpus, wanted.planner
         spans = [(one.from_s, one.to_s) for one in samples]
         compared = compare(log.free_gpus, spans, trainers, sizes, planner, backfill_s, advance)
-    found = Assessment(
-        source, log, zone, statistics, reasons, wanted.described, tuple(samples), tuple(done)
-    )
-    return replace(found, compared=compared)
+    described, parts = wanted.described, (tuple(samples), tuple(done))
+    return Assessment(source, log, zone, statistics, reasons, described, *parts, compared=compared)

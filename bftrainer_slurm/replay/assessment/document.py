@@ -59,8 +59,7 @@ def _of_gpus(
 
 
 def _replay(one: Replayed) -> dict[str, Any]:
-    sample, started = one.sample, one.result.started
-    found = None if started is None else felt(started)
+    sample, found = one.sample, felt(one.result.started)
     return {
         "at_once": one.options.at_once,
         "from_s": sample.from_s,
@@ -139,11 +138,10 @@ def _harvested(assessment: Assessment) -> list[str]:
         f"{'MEDIAN':>8}{'P95':>7}{'P99':>7}{'MAX':>7}{'MEAN':>7}{'MISSED':>8}{'PREEMPTED':>11}",
     ]
     for one in assessment.replayed:
-        started = one.result.started
         lines.append(
             f"{moment(one.sample.from_s, assessment.zone):<22}{one.options.at_once:>8}"
             f"{amount(one.sample.mean_pool_nodes):>7}{percent(one.used_share):>9}"
-            f"{one.result.efficiency:>7.3f}{_feeling(None if started is None else felt(started))}"
+            f"{one.result.efficiency:>7.3f}{_feeling(felt(one.result.started))}"
         )
     for summary in assessment.summaries:
         lines += [

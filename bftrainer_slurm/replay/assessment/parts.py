@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.replay.logs.gpus import FreeGpus
@@ -80,15 +80,5 @@ def compare(
             part = gpus.between(*span)
             done.append(replay_parts(part, specs, each, planner, every_s))
             advance(1)
-        results.append(_sum(done))
+        results.append(PartsResult(*map(sum, zip(*map(astuple, done), strict=True))))
     return Compared(element_gpus, len(trainers), *results)
-
-
-def _sum(results: Sequence[PartsResult]) -> PartsResult:
-    return PartsResult(
-        sum(one.free_hours for one in results),
-        sum(one.used_hours for one in results),
-        sum(one.samples for one in results),
-        sum(one.plans for one in results),
-        sum(one.reclaimed for one in results),
-    )

@@ -119,8 +119,8 @@ class Felt:
     preempted: int
 
 
-def felt(started: Sequence[Started]) -> Felt | None:
-    """Return the distribution; None if no job started."""
+def felt(started: Sequence[Started] | None) -> Felt | None:
+    """Return the distribution; None if no job started, or nothing is known."""
     if not started:
         return None
     late_s = np.array([one.late_s for one in started])

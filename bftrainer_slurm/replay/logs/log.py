@@ -163,8 +163,14 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
     holes, unusable = _usable(without_job, occupancy, numbers, (from_s, to_s), options)
     edges = _edges(started, notes, (from_s, to_s), options)
     caveats = (*_unknown(options), caveats_of.UNSEEN, *edges, *_told(notes, options))
-    return replace(
-        _log(kind, holes, count, from_s, to_s, notes, caveats),
+    return Log(
+        kind,
+        between(holes, from_s, to_s),
+        count,
+        from_s,
+        to_s,
+        notes,
+        caveats,
         jobs=jobs,
         kinds=partitions.of(count),
         types=_types(numbers.names, hardware, options),
@@ -257,8 +263,8 @@ def _by_counts(
     if peak > nodes:
         caveats.append(caveats_of.OVERFULL.format(peak=peak, nodes=nodes))
     caveats += [*_edges(started, notes, (from_s, to_s), options), *_told(notes, options)]
-    log = _log(kind, holes, nodes, from_s, to_s, notes, tuple(caveats))
-    return replace(log, jobs=jobs, kinds=(frozenset({""}),) * nodes)
+    inside, kinds = between(holes, from_s, to_s), (frozenset({""}),) * nodes
+    return Log(kind, inside, nodes, from_s, to_s, notes, tuple(caveats), jobs, kinds)
 
 
 def _from_history(path: Path, options: LogOptions) -> Log:
@@ -281,19 +287,8 @@ def _from_holes(
     to_s = min(span_s[1], options.to_s or span_s[1])
     _check_window(from_s, to_s, span_s, options.zone)
     caveats = (caveat,) if options.nodes else (caveat, caveats_of.MACHINE)
-    return _log(kind, holes, options.nodes or len(holes.nodes), from_s, to_s, None, caveats)
-
-
-def _log(
-    kind: str,
-    holes: HoleTable,
-    nodes: int,
-    from_s: float,
-    to_s: float,
-    notes: Notes | None,
-    caveats: tuple[str, ...],
-) -> Log:
-    return Log(kind, between(holes, from_s, to_s), nodes, from_s, to_s, notes, caveats)
+    inside, nodes = between(holes, from_s, to_s), options.nodes or len(holes.nodes)
+    return Log(kind, inside, nodes, from_s, to_s, caveats=caveats)
 
 
 def _named(node_list: str) -> tuple[str, ...]:
