@@ -1,7 +1,8 @@
-"""Numbers in sentences: ``1 node``, ``2 nodes``, ``1,000 nodes are``."""
+"""Numbers in sentences: ``1 node``, ``2 nodes``, ``1,000 nodes are``; and in names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 ARE, HAVE = ("is", "are"), ("has", "have")
@@ -17,3 +18,9 @@ def either(numbers: Sequence[int]) -> str:
     """Return numbers in words: ``1, 2 or 4``."""
     *others, last = map(str, numbers)
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def natural(name: str) -> list[str]:
+    """Return what names are sorted by, so that n2 comes before n10."""
+    parts = re.split("([0-9]+)", name)
+    return [part.zfill(20) if part.isdigit() else part for part in parts]

@@ -89,6 +89,17 @@ def who(one: Mapping[str, Any]) -> str:
     return f"{one['array']} {shown(one['name'])} of {shown(one['user'])}"
 
 
+def cells(one: Mapping[str, Any], *most: int) -> tuple[str, ...]:
+    """Return what tables begin with: the trainer's id, name, user, state, nodes, and MIN-MAX.
+
+    ``most`` are how many characters of name, user and state are shown.
+    """
+    starting = f"+{len(one['starting'])}" if one["starting"] else ""
+    texts = zip((one["name"], one["user"], one["state"]), most or (60, 60, 60), strict=True)
+    nodes, bounds = f"{len(one['nodes'])}{starting}", f"{one['min_nodes']}-{one['max_nodes']}"
+    return (str(one["array"]), *(shown(text, room) for text, room in texts), nodes, bounds)
+
+
 def changes(total: Mapping[str, Any]) -> str:
     """Return how often a trainer's nodes changed."""
     grew, shrank, reclaimed = (total[key] for key in ("grew", "shrank", "reclaimed"))

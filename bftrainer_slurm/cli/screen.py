@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from bftrainer_slurm.cli.chart import number, strip
-from bftrainer_slurm.cli.common import shown
+from bftrainer_slurm.cli.common import cells, shown
 from bftrainer_slurm.cli.explain import lines as explained
 from bftrainer_slurm.cli.show import lines as all_known
 from bftrainer_slurm.cli.status import notice, summary
@@ -196,17 +196,8 @@ def _table(
 
 
 def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
-    starting = f"+{len(one['starting'])}" if one["starting"] else ""
     rate = one.get("samples_per_s")
-    return (
-        str(one["array"]),
-        shown(one["name"], 14),
-        shown(one["user"], 10),
-        shown(one["state"], 9),
-        f"{len(one['nodes'])}{starting}",
-        f"{one['min_nodes']}-{one['max_nodes']}",
-        "-" if rate is None else number(rate),
-    )
+    return (*cells(one, 14, 10, 9), "-" if rate is None else number(rate))
 
 
 def _wrapped(lines: Iterable[str], columns: int, indent: int = 0) -> list[str]:

@@ -73,7 +73,7 @@ def _line() -> dict[str, Any]:
     texts: list[str] = []
     with contextlib.suppress(OSError):
         texts = [text for _, text in with_included(plugstack)]
-    lines = our_lines(line for text in texts for line in text.splitlines())
+    lines = our_lines(texts)
     if not lines:
         return {}
     options = lines[0].options

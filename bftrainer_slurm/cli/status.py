@@ -11,6 +11,7 @@ import click
 from bftrainer_slurm.cli.advice import advice
 from bftrainer_slurm.cli.common import (
     NOT_THERE,
+    cells,
     fail,
     fail_where_unreadable,
     print_either,
@@ -152,20 +153,9 @@ def _waited(seconds: float) -> str:
 
 
 def _row(trainer: dict[str, Any]) -> tuple[str, ...]:
-    starting = len(trainer["starting"])
-    return (
-        str(trainer["array"]),
-        shown(trainer["name"]),
-        shown(trainer["user"]),
-        trainer["state"],
-        f"{len(trainer['nodes'])}" + (f"+{starting}" if starting else ""),
-        f"{trainer['min_nodes']}-{trainer['max_nodes']}",
-        _number(trainer.get("samples"), ",.0f"),
-        _number(trainer.get("samples_per_s"), ",.0f"),
-        _number(trainer.get("grew"), "d"),
-        _number(trainer.get("shrank"), "d"),
-        _number(trainer.get("reclaimed"), "d"),
-    )
+    forms = dict.fromkeys(("samples", "samples_per_s"), ",.0f")
+    forms |= dict.fromkeys(("grew", "shrank", "reclaimed"), "d")
+    return (*cells(trainer), *(_number(trainer.get(key), form) for key, form in forms.items()))
 
 
 def _number(value: float | None, form: str) -> str:

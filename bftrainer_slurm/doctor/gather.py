@@ -108,7 +108,7 @@ def _plugin(
 ) -> Plugin:
     if plugstack is None:
         return Plugin(loaded=_is_loaded(runner))
-    lines = our_lines(line for file in plugstack for line in file.text.splitlines())
+    lines = our_lines(file.text for file in plugstack)
     if not lines:
         return Plugin(lines, _is_loaded(runner))
     there, package = _is_there(lines[0], values), _package(lines[0])
@@ -118,9 +118,9 @@ def _plugin(
 
 def _include(plugstack: Sequence[ConfigFile]) -> str:
     """Return what the first file includes that has our line; empty: it has the line itself."""
-    lines = plugstack[0].text.splitlines()
-    patterns = filter(None, map(included, lines))
-    return "" if our_lines(lines) else next(patterns, "")
+    text = plugstack[0].text
+    patterns = filter(None, map(included, text.splitlines()))
+    return "" if our_lines([text]) else next(patterns, "")
 
 
 def _is_loaded(runner: SlurmRunner) -> bool | None:

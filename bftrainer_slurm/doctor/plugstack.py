@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePath
 
 _OURS = "bftrainer.so"
@@ -21,10 +22,10 @@ class PluginLine:
     text: str = ""
 
 
-def our_lines(lines: Iterable[str]) -> tuple[PluginLine, ...]:
-    """Return the lines that name our plugin."""
+def our_lines(texts: Iterable[str]) -> tuple[PluginLine, ...]:
+    """Return the lines of these files that name our plugin."""
     found = []
-    for line in lines:
+    for line in chain.from_iterable(map(str.splitlines, texts)):
         words = line.partition("#")[0].split()
         if len(words) > 1 and PurePath(words[1]).name == _OURS:
             options = dict(word.partition("=")[::2] for word in words[2:])

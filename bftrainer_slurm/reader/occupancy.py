@@ -5,7 +5,6 @@ All of it is array arithmetic: a week of 5,000 nodes is some 100,000 stretches o
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from base64 import b64encode
 from collections.abc import Callable
@@ -15,12 +14,13 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bftrainer_slurm.grid import coverage
 from bftrainer_slurm.reader.past import Named, owner_of
+from bftrainer_slurm.words import natural
 
 _MOST_INTERVALS = 200_000  # of each kind; if there are more, the earliest are left out
 _MOST_TRAINERS = 254  # trainers with a code of their own in an answer; a code is a byte
 _OTHERS = 255
-_DIGITS = re.compile(r"(\d+)")
 
 _Floats: TypeAlias = NDArray[np.float64]
 _Whole: TypeAlias = NDArray[np.int64]
@@ -109,11 +109,7 @@ def _by_kind(counts: dict[str, _Floats], say: Callable[[_Floats], _Said]) -> dic
 
 def _nodes(history: sqlite3.Connection) -> list[str]:
     """Return all nodes in natural order: n2 comes before n10."""
-    names = [name for (name,) in history.execute("SELECT node FROM nodes")]
-    parts = {name: _DIGITS.split(name) for name in names}
-    return sorted(
-        names, key=lambda name: [int(one) if n % 2 else one for n, one in enumerate(parts[name])]
-    )
+    return sorted((name for (name,) in history.execute("SELECT node FROM nodes")), key=natural)
 
 
 def _intervals(
@@ -137,19 +133,6 @@ def _intervals(
     found = found[(found["row"] >= 0) & (found["end"] > found["begin"])]
     begin, end = window.column(found["begin"]), window.column(found["end"])
     return _Intervals(found["row"], begin, end, found["array"], cut_s)
-
-
-def coverage(row: _Whole, begin: _Floats, end: _Floats, rows: int, columns: int) -> _Floats:
-    """Return how many stretches cover each column of each row, in the mean over the column."""
-    wide = columns + 2
-    steps = np.zeros(rows * wide)
-    for edge, sign in ((begin, 1.0), (end, -1.0)):
-        column = np.floor(edge).astype(np.int64)
-        place, rest = row * wide + column, edge - column
-        steps += np.bincount(place, sign * (1.0 - rest), minlength=len(steps))
-        steps += np.bincount(place + 1, sign * rest, minlength=len(steps))
-    covered: _Floats = steps.reshape(rows, wide).cumsum(axis=1)[:, :columns]
-    return np.maximum(covered, 0.0)
 
 
 def _legend(

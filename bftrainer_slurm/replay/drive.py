@@ -159,14 +159,11 @@ def dedicated_samples(trace: Trace, mean_pool_nodes: float, run_free: RunFree) -
     """
     low = math.floor(mean_pool_nodes)
     share = mean_pool_nodes - low
-    samples = (1 - share) * _samples_on(low, trace, run_free)
-    if share:
-        samples += share * _samples_on(low + 1, trace, run_free)
-    return samples
-
-
-def _samples_on(nodes: int, trace: Trace, run_free: RunFree) -> float:
-    return run_free(_dedicated(nodes, trace.start_s, trace.end_s)).samples if nodes else 0.0
+    return sum(
+        part * run_free(_dedicated(nodes, trace.start_s, trace.end_s)).samples
+        for nodes, part in ((low, 1 - share), (low + 1, share))
+        if nodes and part
+    )
 
 
 def _dedicated(nodes: int, start_s: float, end_s: float) -> Trace:

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from bftrainer_slurm.pictures import BLUE, svg
 from bftrainer_slurm.replay.cluster import Moment
+from bftrainer_slurm.replay.trace import HOUR_S
 
 
 def write_pages(folder: Path, name: str, page: str, figures: dict[str, Any]) -> Path:
@@ -50,11 +51,11 @@ def picture(figure: Figure) -> str:
 
 def draw_use(axes: Axes, moments: Sequence[Moment], from_s: float, to_s: float) -> None:
     """Draw nodes idle, and those that trainers used, over the hours of a time."""
-    edges_h = (np.array([*(now.time_s for now in moments), to_s]) - from_s) / 3600
+    edges_h = (np.array([*(now.time_s for now in moments), to_s]) - from_s) / HOUR_S
     axes.stairs([now.pool for now in moments], edges_h, fill=True, color="#cfe0ee", label="idle")
     used = [now.used for now in moments]
     axes.stairs(used, edges_h, fill=True, color=BLUE, label="used by trainers")
-    axes.set(xlim=(0, (to_s - from_s) / 3600), ylim=(0, None))
+    axes.set(xlim=(0, (to_s - from_s) / HOUR_S), ylim=(0, None))
 
 
 def _replace(path: Path, text: str) -> None:

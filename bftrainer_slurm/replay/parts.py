@@ -16,9 +16,9 @@ from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.problem import Costs, NodeClass, PlanMaker, PlannedTrainer, Problem
 from bftrainer_slurm.replay.logs.gpus import FreeGpus
 from bftrainer_slurm.replay.progress import SimulatedTrainer
+from bftrainer_slurm.replay.trace import HOUR_S
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
-_HOUR_S = 3600.0
 _FORWARD_S = 120.0
 
 
@@ -92,7 +92,7 @@ class _Played:
     def result(self) -> PartsResult:
         """What has come of it."""
         samples = sum(one.samples for one in self._work)
-        free_hours, used_hours = self._free_s / _HOUR_S, self._used_s / _HOUR_S
+        free_hours, used_hours = self._free_s / HOUR_S, self._used_s / HOUR_S
         return PartsResult(free_hours, used_hours, samples, self._plans, self._reclaimed)
 
     def ready_s(self) -> float:

@@ -18,6 +18,7 @@ from bftrainer_slurm.replay.logs.lines import unzipped
 if TYPE_CHECKING:
     import pyarrow
 
+HOUR_S = 3600.0
 COLUMNS = ("time", "node", "idle")
 PARQUET_MAGIC = b"PAR1"
 _PIECE_BYTES = 2**20

@@ -9,7 +9,6 @@ from itertools import chain
 
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.replay.assessment.harvest import (
-    HOUR_S,
     SAMPLES,
     Harvest,
     HarvestOptions,
@@ -22,6 +21,7 @@ from bftrainer_slurm.replay.assessment.reasons import Reasons, reasons_of
 from bftrainer_slurm.replay.assessment.statistics import Felt, Statistics, describe, felt
 from bftrainer_slurm.replay.assessment.words import WEEKDAYS
 from bftrainer_slurm.replay.logs.log import Log
+from bftrainer_slurm.replay.trace import HOUR_S
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
 _YEAR_HOURS = 8766.0

@@ -15,10 +15,9 @@ from bftrainer_slurm.replay.logs.holes import Columns, between, idle_seconds, tr
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.logs.played import Play, play_of
 from bftrainer_slurm.replay.playback import Started
-from bftrainer_slurm.replay.trace import Trace
+from bftrainer_slurm.replay.trace import HOUR_S, Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
-HOUR_S = 3600.0
 SAMPLES = 5
 _SAMPLE_HOURS = (12.0, 6.0, 3.0, 1.0)
 _MOMENTS = 1000  # about how many moments with an event a sample may have

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import tzinfo
 
@@ -18,6 +17,7 @@ from bftrainer_slurm.replay.assessment.words import WEEKDAYS, between, moment
 from bftrainer_slurm.replay.html import draw_use, picture
 from bftrainer_slurm.replay.logs.holes import Columns, idle_seconds
 from bftrainer_slurm.replay.logs.log import Log
+from bftrainer_slurm.words import natural
 
 _COLOURS = "Blues"
 _ROWS, _COLUMNS = 240, 900  # rows of the picture of holes; more would not be visible
@@ -67,9 +67,13 @@ def _over_time(log: Log, zone: tzinfo) -> str:
 
 
 def _holes(log: Log, zone: tzinfo) -> str:
-    rows = min(_ROWS, len(log.holes.nodes))
-    row = np.empty(len(log.holes.nodes), np.int64)
-    row[_by_name(log.holes.nodes)] = np.arange(len(row)) * rows // len(row)
+    names = log.holes.nodes
+    rows, in_order = (
+        min(_ROWS, len(names)),
+        sorted(range(len(names)), key=lambda n: natural(names[n])),
+    )
+    row = np.empty(len(names), np.int64)
+    row[in_order] = np.arange(len(row)) * rows // len(row)
     columns = Columns(log.from_s, (log.to_s - log.from_s) / _COLUMNS, _COLUMNS)
     full_s = np.bincount(row, minlength=rows)[:, None] * columns.width_s
     figure, axes = _figure(3.6)
@@ -122,9 +126,3 @@ def _figure(height: float) -> tuple[Figure, Axes]:
 def _time_axis(axes: Axes, log: Log, zone: tzinfo) -> None:
     axes.set_xlim(log.from_s / _DAY_S, log.to_s / _DAY_S)
     axes.xaxis_date(zone)
-
-
-def _by_name(names: tuple[str, ...]) -> list[int]:
-    """Return the nodes' numbers in the order of their names, n2 before n10."""
-    parts = [[part.zfill(20) for part in re.split(r"(\d+)", name)] for name in names]
-    return sorted(range(len(names)), key=parts.__getitem__)

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from bftrainer_slurm.replay.logs.holes import Columns, idle_seconds
 from bftrainer_slurm.replay.logs.jobs import Job
 from bftrainer_slurm.replay.logs.log import Log
+from bftrainer_slurm.replay.trace import HOUR_S
 
 _CELLS = 5000  # at most
 _SHORTEST_S = 60.0
-_HOUR_S = 3600.0
 _LITTLE_MORE = 1.01  # memory: what jobs had shows what nodes have
 
 
@@ -208,5 +208,5 @@ def _by(labels: Sequence[str], of_cell: NDArray[np.float64]) -> tuple[Share, ...
 
 
 def _share(what: str, idle_s: NDArray[np.float64]) -> Share:
-    hours = (idle_s / _HOUR_S).tolist()
+    hours = (idle_s / HOUR_S).tolist()
     return Share(what, {one.name.lower(): hour for one, hour in zip(_REASONS, hours, strict=True)})

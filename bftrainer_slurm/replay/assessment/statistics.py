@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from bftrainer_slurm.replay.logs.holes import Columns, HoleTable, idle_seconds
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.playback import Started
+from bftrainer_slurm.replay.trace import HOUR_S
 
-HOUR_S = 3600.0
 _QUARTER_S = 900.0  # every time zone's hours begin at one of these
 _LENGTHS_S = (0.0, 60.0, 300.0, 600.0, 1800.0, 3600.0, 10800.0, 43200.0, 86400.0, 604800.0)
 

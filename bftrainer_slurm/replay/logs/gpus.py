@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.replay.logs.hardware import Stretches
-from bftrainer_slurm.replay.logs.holes import HoleTable
+from bftrainer_slurm.replay.logs.holes import HoleTable, next_s
+from bftrainer_slurm.replay.trace import HOUR_S
 
-_HOUR_S = 3600.0
 _LITTLE = 1e-6  # of a GPU
 
 
@@ -44,12 +44,11 @@ class FreeGpus:
         """
         order = np.lexsort((self.time_s, self.node))
         node, time_s, free = self.node[order], self.time_s[order], self.free[order]
-        same = np.append(node[1:] == node[:-1], False)[: len(node)]
-        until_s = np.where(same, np.append(time_s[1:], 0.0)[: len(node)], self.to_s)
+        until_s = next_s(node, time_s, self.to_s)
         whole = free == self.has[node]
         of = np.ones(len(node), bool) if in_use is None else whole != in_use
         fit = free // gpus * gpus
-        return float((fit * (until_s - time_s))[of].sum()) / _HOUR_S
+        return float((fit * (until_s - time_s))[of].sum()) / HOUR_S
 
 
 def free_gpus(

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from bftrainer_slurm.replay.logs.holes import HoleTable
 from bftrainer_slurm.replay.logs.jobs import Job
 from bftrainer_slurm.replay.logs.nodes import MOST_NODES
-
-_HOUR_S = 3600.0
+from bftrainer_slurm.replay.trace import HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +83,8 @@ class Allocations:
         return GpuUse(
             nodes=int((gpus > 0).sum()),
             gpus=int(gpus.sum()),
-            allocated_hours=float(allocated_s.sum()) / _HOUR_S,
-            idle_hours=float(idle_s.sum()) / _HOUR_S,
+            allocated_hours=float(allocated_s.sum()) / HOUR_S,
+            idle_hours=float(idle_s.sum()) / HOUR_S,
         )
 
     def stretches(self) -> Stretches:

@@ -1,7 +1,6 @@
 """Holes as arrays, for millions of them: how they become a trace, and how much idle time they have.
 
-``HoleTable`` has a column for each field and a row for each hole. The idle time in each cell of a
-grid of nodes and time is found without a loop over holes.
+``HoleTable`` has a column for each field and a row for each hole.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bftrainer_slurm.grid import coverage
 from bftrainer_slurm.replay.trace import Trace, TraceError
 
 
@@ -36,9 +36,16 @@ def holes_in(trace: Trace) -> HoleTable:
     repeated = (node[1:] == node[:-1]) & (idle[1:] == idle[:-1])
     kept = ~np.concatenate([np.zeros(min(1, len(node)), bool), repeated])
     node, time_s, idle = node[kept], time_s[kept], idle[kept]
-    ends = np.append(node[1:] == node[:-1], False)[: len(node)]  # by the node's next row
-    end_s = np.where(ends, np.append(time_s[1:], 0.0)[: len(node)], trace.end_s)
+    end_s = next_s(node, time_s, trace.end_s)
     return HoleTable(trace.nodes, node[idle], time_s[idle], end_s[idle])
+
+
+def next_s(
+    node: NDArray[np.integer], time_s: NDArray[np.float64], end_s: float
+) -> NDArray[np.float64]:
+    """Return when the next row of the same node comes; ``end_s`` after a node's last row."""
+    same = np.append(node[1:] == node[:-1], False)[: len(node)]
+    return np.where(same, np.append(time_s[1:], 0.0)[: len(node)], end_s)
 
 
 def trace_of_holes(holes: HoleTable, start_s: float, end_s: float) -> Trace:
@@ -137,22 +144,9 @@ def idle_seconds(
     ``row`` has the row of each node; without it all nodes share one.
     """
     of_hole = np.zeros(len(holes.node), np.int64) if row is None else row[holes.node]
-    # From its start on, a hole fills the rest of that column and all later ones; from its end on
-    # it takes the same away. The running sum of both leaves what lies between.
-    filled = _from_then_on(holes.start_s, of_hole, columns, rows)
-    filled -= _from_then_on(holes.end_s, of_hole, columns, rows)
-    return np.maximum(np.cumsum(filled, axis=1)[:, : columns.count], 0.0) * columns.width_s
-
-
-def _from_then_on(
-    time_s: NDArray[np.float64], row: NDArray[np.integer], columns: Columns, rows: int
-) -> NDArray[np.float64]:
-    place = np.clip((time_s - columns.from_s) / columns.width_s, 0.0, columns.count)
-    column = np.floor(place).astype(np.int64)
-    passed = place - column
-    cell = row * (columns.count + 2) + column
-    size = rows * (columns.count + 2)
-    steps = np.zeros(size)
-    steps += np.bincount(cell, weights=1.0 - passed, minlength=size)
-    steps += np.bincount(cell + 1, weights=passed, minlength=size)
-    return steps.reshape(rows, columns.count + 2)
+    times_s = (holes.start_s, holes.end_s)
+    begin, end = (
+        np.clip((time_s - columns.from_s) / columns.width_s, 0.0, columns.count)
+        for time_s in times_s
+    )
+    return coverage(of_hole, begin, end, rows, columns.count) * columns.width_s
