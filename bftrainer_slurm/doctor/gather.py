@@ -27,7 +27,7 @@ from bftrainer_slurm.doctor.plugstack import (
 )
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
-from bftrainer_slurm.reader.sentences import OLD_S
+from bftrainer_slurm.reader.sentences import down
 from bftrainer_slurm.slurm.configuration import partitions_of, values_in
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.open import GROW, LOOK, find_program
@@ -173,9 +173,8 @@ def _network(settings: Settings, plugin: Plugin) -> Network:
     if status is None:
         return Network(resolved, Answer(), Answer("it has not spoken to the keeper yet"), reader)
     controller = status.get("controller")
-    trouble = controller.get("error") if isinstance(controller, dict) else None
-    if age_s > OLD_S:
-        trouble = f"its last status is {age_s:.0f} s old"
+    about = controller if isinstance(controller, dict) else {}
+    trouble = down({"controller": about}, age_s) or about.get("error")
     mute = status.get("mute_nodes")
     nodes = tuple(map(str, mute)) if isinstance(mute, list) else ()
     told = Answer(None if trouble is None else str(trouble))

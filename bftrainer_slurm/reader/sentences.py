@@ -20,7 +20,7 @@ _OVER = {
     "withheld": "An operator holds it",
 }
 _IN_SECONDS = 120.0  # a longer time is told in minutes
-OLD_S = 15.0  # a working controller publishes every two seconds
+_OLD_S = 15.0  # a working controller publishes every two seconds
 
 
 def down(status: Mapping[str, Any], age_s: float) -> str | None:
@@ -28,7 +28,7 @@ def down(status: Mapping[str, Any], age_s: float) -> str | None:
     if status["controller"].get("error") == "stopped":
         return "the controller is down: it was stopped"
     word = f"the controller is down; its last status is {age_s:.0f} s old"
-    return word if age_s >= OLD_S else None
+    return word if age_s >= _OLD_S else None
 
 
 def troubles(status: Mapping[str, Any]) -> list[str]:

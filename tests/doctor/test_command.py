@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.doctor import document, table
 from bftrainer_slurm.doctor.checkup import checkup
+from bftrainer_slurm.keeper.client import KeeperClient
 from tests.doctor.made import CONFIG, PARTITIONS, site
 
 MISTAKEN = {"CompleteWait": "32 sec", "PartitionName": "\x1b[2Jx"}
@@ -41,6 +42,25 @@ def test_it_ends_with_1_where_something_must_change(slurm: Path) -> None:
     lines = result.stdout.splitlines()
     count = sum(line.startswith("change ") for line in lines)
     assert lines[-1].startswith(f"{count} to change, ")
+
+
+@pytest.mark.parametrize(
+    ("age_s", "error", "found"),
+    [
+        (3600.0, "stopped", "the controller is down: it was stopped"),
+        (3600.0, None, "the controller is down; its last status is 3600 s old"),
+        (1.0, "no nodes", "no nodes"),
+    ],
+)
+def test_a_controller_is_down_in_the_words_of_status(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch, age_s: float, error: str | None, found: str
+) -> None:
+    (slurm / "bftrainer.toml").write_text('listen = "127.0.0.1:6740"\n')
+    told = age_s, {"controller": {"error": error}}
+    monkeypatch.setattr(KeeperClient, "status", lambda self: told)
+    monkeypatch.setattr(KeeperClient, "history", lambda self, what, since_s: {})
+    findings = json.loads(call("--json").stdout)["findings"]
+    assert [one["found"] for one in findings if one["check"] == "controller answers"] == [found]
 
 
 def test_json_has_what_the_table_has(slurm: Path) -> None:
