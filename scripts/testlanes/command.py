@@ -56,7 +56,8 @@ _PLANNER = tuple(
 )
 
 # Those that wait longest, for Slurm or torchruns, come first: they take their time however quiet
-# the machine is, and none is to be left over at the end. What needs but processors comes last.
+# the machine is, and none is to be left over at the end. What needs but processors comes last;
+# packages wait for downloads and disks.
 # Each test is in one of the lanes of this host, and in no other one; 'make frameworks' has 15
 # minutes more on a cluster.
 LANES = (
@@ -70,12 +71,12 @@ LANES = (
     _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
     _here("elastic", _TORCH, _ELASTIC, without=_AGENTS),
     _here("units-elastic", _UNITS, _ELASTIC),
+    Lane("packages", ("sh", "-c", _PACKAGES), tests=False, matrix=True),
     _here("units", _UNITS, without=(_CONTROLLER, _ELASTIC, *_PLANNER)),
     _here("units-planner", _UNITS, *_PLANNER),
     Lane("oldest", ("scripts/oldest-torch", *_SHORT, *_OF_JOBS), matrix=True),
     _newer("trixie", "trixie", "slurm"),
     _here("torch", _TORCH, without=(_ELASTIC,)),
-    Lane("packages", ("sh", "-c", _PACKAGES), tests=False, matrix=True),
     _here("frameworks", "frameworks and not slurm"),
     _here("units-controller", _UNITS, _CONTROLLER),
     Lane("lint", ("make", "--no-print-directory", "style"), tests=False),  # tests build the docs
