@@ -35,9 +35,10 @@ def adopt_orphans() -> None:
 def below(ancestor: int) -> list[int]:
     """Return the processes below this one: its children, their children, and so on."""
     parents = {}
-    for process, folder in _processes():
+    for folder in waiting.folders():
         with contextlib.suppress(OSError):  # ended in between
-            parents[process] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            stat = (folder / "stat").read_text()
+            parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
     found = {ancestor}
     while more := {process for process, parent in parents.items() if parent in found} - found:
         found |= more
@@ -52,18 +53,14 @@ def processes_with(*variables: str, spare: Collection[int] = ()) -> list[int]:
     return [one for one in waiting.processes({}, *variables) if one not in spare]
 
 
-def _processes() -> Iterator[tuple[int, Path]]:
-    folders = (folder for folder in Path("/proc").iterdir() if folder.name.isdecimal())
-    return ((int(folder.name), folder) for folder in folders)
-
-
 def group_catches(number: int) -> bool:
     """Return whether another process of this one's group has its own handler for a signal.
 
     Processes that the signal ends, or that ignore it, have none.
     """
     group, me = os.getpgrp(), os.getpid()
-    for process, folder in _processes():
+    for folder in waiting.folders():
+        process = int(folder.name)
         with contextlib.suppress(OSError, ValueError):  # ended in between
             if process != me and os.getpgid(process) == group and _catches(folder, number):
                 return True

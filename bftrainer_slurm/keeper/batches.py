@@ -10,9 +10,9 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
+from bftrainer_slurm.keeper.group import HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Identity, Turn
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Send
 
 LOST_S = 10.0  # an element that did something has so long to come back, before it counts as gone
 ALONE_S = 3.0  # a script whose processes train for so long outside of any step has none to pass on

@@ -146,6 +146,11 @@ class Generation:
     store: Annotated[str | None, or_none(_endpoint)]
     members: Annotated[tuple[Peer, ...], _peers]
 
+    @property
+    def places(self) -> tuple[tuple[int, str], ...]:
+        """The elements and nodes that train, in the order of their ranks."""
+        return tuple(dict.fromkeys((one.task, one.node) for one in self.members))
+
 
 @dataclass(frozen=True, slots=True)
 class Change:

@@ -15,6 +15,7 @@ from typing import Any
 
 from bftrainer_slurm.keeper.fairness import MUCH_UNSENT, Refusals, Share, Turns, Waiting
 from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError
+from bftrainer_slurm.keeper.group import Output, Send
 from bftrainer_slurm.keeper.messages import (
     Done,
     Hello,
@@ -25,7 +26,6 @@ from bftrainer_slurm.keeper.messages import (
     parse_from_member,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.rendezvous import Output, Send
 from bftrainer_slurm.keeper.runs import Run
 from bftrainer_slurm.keeper.session import Serve, Session
 from bftrainer_slurm.sizes import ANY, Sizes

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from bftrainer_slurm.keeper.batches import Batches
+from bftrainer_slurm.keeper.group import HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import (
     Alone,
     Batch,
@@ -20,14 +21,15 @@ from bftrainer_slurm.keeper.messages import (
     Measured,
     Role,
 )
-from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Rendezvous, Send
+from bftrainer_slurm.keeper.rendezvous import Rendezvous
+from bftrainer_slurm.keeper.returning import Returning
 from bftrainer_slurm.sizes import ANY, Sizes
 
 
 class Run:
     """One attempt of a trainer.
 
-    ``hold_until_s`` and ``sizes``: see ``Rendezvous``; ``hold_s``: see ``Batches``.
+    ``hold_until_s``: see ``Returning``; ``sizes``: see ``Group``; ``hold_s``: see ``Batches``.
     """
 
     def __init__(
@@ -41,9 +43,9 @@ class Run:
         self.name = name
         self._out: list[Output] = []
         self._batches = Batches(self._out, hold_s)
-        self._agents = Rendezvous(Role.AGENT, self._out, hold_until_s=hold_until_s)
+        self._agents = Rendezvous(Role.AGENT, self._out, returning=Returning(hold_until_s))
         self._workers = Rendezvous(
-            Role.WORKER, self._out, hold_until_s=hold_until_s, on_late=self._end_hanging
+            Role.WORKER, self._out, returning=Returning(hold_until_s), on_late=self._end_hanging
         )
         self._solos: dict[int, Rendezvous] = {}  # by task
         self._timed: dict[int, Rendezvous] = {}  # those of them with something due

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from bftrainer_slurm.keeper import rendezvous
+from bftrainer_slurm.keeper import ending
 from bftrainer_slurm.keeper.gate import Gate, OneUser
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
@@ -49,7 +49,7 @@ with (folder / f"{node}.{os.getpid()}").open("w", 1) as log:
 
 @pytest.fixture
 def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agents]:
-    monkeypatch.setattr(rendezvous, "READY_S", 20.0)
+    monkeypatch.setattr(ending, "READY_S", 20.0)
     secret, script = tmp_path / "member.secret", tmp_path / "train.py"
     secret.write_bytes(SECRET_TEXT)
     secret.chmod(0o600)

@@ -10,6 +10,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
+from bftrainer_slurm.keeper.group import HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import (
     Broken,
     Change,
@@ -23,7 +24,7 @@ from bftrainer_slurm.keeper.messages import (
     StoreAt,
 )
 from bftrainer_slurm.keeper.protocol import Note
-from bftrainer_slurm.keeper.rendezvous import LATE, HangUp, Output, Rendezvous, Send
+from bftrainer_slurm.keeper.rendezvous import LATE, Rendezvous
 from bftrainer_slurm.sizes import ANY, Sizes
 
 State = tuple[tuple[int, int], ...]  # (step, generation) of each completed step

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.keeper.batches import ALONE_S, LOST_S, Batches
+from bftrainer_slurm.keeper.group import HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import Batch, Identity, Role, Turn
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.rendezvous import HangUp, Output, Send
 
 LEADS = Batch("leads")
 STEP = Batch("leads", 0, True, "c3RlcA==")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bftrainer_slurm.keeper.group import HangUp, Send
 from bftrainer_slurm.keeper.messages import (
     Alone,
     Broken,
@@ -26,7 +27,7 @@ from bftrainer_slurm.keeper.messages import (
     Working,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.rendezvous import LATE, HangUp, Rendezvous, Send
+from bftrainer_slurm.keeper.rendezvous import LATE, Rendezvous
 from bftrainer_slurm.keeper.runs import Run
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.keeper.simulated import Process, World
@@ -404,6 +405,7 @@ def test_one_that_hangs_is_dropped_after_two_hours_though_it_uses_its_processor(
 def test_rank_0_that_opens_no_store_is_dropped() -> None:
     world = World(Role.AGENT, want=2)
     first, second = warm(world, 1), warm(world, 2)
+    assert world.rendezvous.due_s() == 60.0
     world.wait_until(60.0)
     assert isinstance(first.inbox[-1], Dropped)
     second.take_message()
@@ -676,7 +678,7 @@ def test_no_change_is_planned_before_all_are_back() -> None:
 
 def test_the_highest_generation_lives_whoever_comes_back_first() -> None:
     world = World(Role.WORKER, want=3)
-    world.rendezvous.hold_until_s = 10.0
+    world.rendezvous.returning.hold_until_s = 10.0
     (straggler,) = rejoined(world, range(9, 10), generation=5, size=10)
     others = rejoined(world, range(3), generation=9, size=3)
     assert isinstance(straggler.inbox[0], Dropped)
@@ -687,7 +689,7 @@ def test_the_highest_generation_lives_whoever_comes_back_first() -> None:
 
 def test_who_is_alone_waits_for_those_of_a_later_generation_before_it_changes() -> None:
     world = World(Role.WORKER, want=3)
-    world.rendezvous.hold_until_s = 10.0
+    world.rendezvous.returning.hold_until_s = 10.0
     (straggler,) = rejoined(world, range(1), generation=5, size=1)
     warm(world, 7)
     world.wait_until(9.0)
@@ -701,7 +703,7 @@ def test_who_is_alone_waits_for_those_of_a_later_generation_before_it_changes() 
 
 def test_all_nodes_of_the_plan_wait_for_nobody_after_a_keepers_return() -> None:
     world = World(Role.WORKER, want=2)
-    world.rendezvous.hold_until_s = 10.0
+    world.rendezvous.returning.hold_until_s = 10.0
     first, _ = rejoined(world, range(2))
     warm(world, 7)
     hear_all(world)
@@ -817,7 +819,7 @@ def test_another_process_in_a_members_place_is_a_loss_and_a_newcomer() -> None:
 
 def test_no_first_generation_while_members_may_come_back() -> None:
     world = World(Role.WORKER, want=1)
-    world.rendezvous.hold_until_s = 10.0
+    world.rendezvous.returning.hold_until_s = 10.0
     process = warm(world, 1)
     world.wait_until(9.9)
     assert not process.inbox

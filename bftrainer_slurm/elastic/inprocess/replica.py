@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
+
+from torch.distributed.checkpoint.stateful import Stateful
 
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints, Version
 from bftrainer_slurm.elastic.inprocess.collective import Communicator
@@ -12,16 +14,6 @@ from bftrainer_slurm.elastic.inprocess.sampler import Cursor
 from bftrainer_slurm.elastic.inprocess.transfer import receive, send
 
 _NOTHING = Version(-1, -1)  # of a rank that has no state
-
-
-class Stateful(Protocol):
-    """Anything whose state newcomers need: a scheduler, a gradient scaler, an average."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state: tensors, plain values, and dicts, lists and tuples of them."""
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
-        """Take the state."""
 
 
 class Replica:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed import GradBucket  # type: ignore[attr-defined]
+from torch.distributed.checkpoint.stateful import Stateful
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
@@ -25,7 +26,7 @@ from bftrainer_slurm.elastic.inprocess.collective import gpu_of, of_collective
 from bftrainer_slurm.elastic.inprocess.gradients import Collected, Gradients
 from bftrainer_slurm.elastic.inprocess.peers import find_peers
 from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
-from bftrainer_slurm.elastic.inprocess.replica import Replica, Stateful
+from bftrainer_slurm.elastic.inprocess.replica import Replica
 from bftrainer_slurm.elastic.inprocess.sampler import Cursor
 from bftrainer_slurm.elastic.inprocess.scaling import Rate, RateRule
 from bftrainer_slurm.elastic.inprocess.training import RehearsedError, Step, Training

@@ -206,14 +206,12 @@ class Training(ABC):
             except PeerLostError:
                 self._await_others()  # this rank still has the state that it came with
             else:
-                nodes = len({member.task for member in generation.members})
-                self._era = Era(generation.number, nodes, self._trained())
+                self._era = Era(generation.number, len(generation.places), self._trained())
                 self._regroup_now = False
                 self._word, self._word_at = torch.ones(1), self.cursor.step
                 if self.changing:
-                    places = {(member.task, member.node) for member in generation.members}
                     why, tells = self._peers.why, generation.rank == 0
-                    self._changes.began(places, why, self._trained(), tells)
+                    self._changes.began(generation.places, why, self._trained(), tells)
                 self._went_back()
                 return
 

@@ -240,11 +240,10 @@ class AgentRendezvous(RendezvousHandler):
             self._membership.finishing,
         )
         if not generation.alone:
-            places = {(member.task, member.node) for member in generation.members}
-            now = self._memory.read()
-            self._changes.began(places, self._membership.why, now, tells=generation.rank == 0)
+            now, tells = self._memory.read(), generation.rank == 0
+            self._changes.began(generation.places, self._membership.why, now, tells)
         self._memory.past.generation = generation.number
-        self._memory.tell_nodes([*dict.fromkeys(member.node for member in generation.members)])
+        self._memory.tell_nodes([node for _, node in generation.places])
         if generation.rank == 0:
             self._reporting.begin(generation.number, generation.world)
         workers = RendezvousStoreInfo(host, port)

@@ -11,22 +11,17 @@ from pathlib import Path
 
 BACKEND = "bftrainer"
 CHOICE = "BFTRAINER_RENDEZVOUS"  # "own": the script's launchers keep their own
-_LLAMA_FACTORY = ("llamafactory-cli", "lmf")
-_LAUNCHERS = ("accelerate", "accelerate-launch", "deepspeed", "ds", *_LLAMA_FACTORY, "tune")
 STARTED_BY = "BFTRAINER_STARTED_BY"  # set where something else has become a torchrun
-_NAMES = {
+# What starts processes that train in its place, a program or a module, as users know it.
+_LLAMA_FACTORY = dict.fromkeys(("llamafactory-cli", "lmf", "llamafactory.cli"), "llamafactory")
+_ACCELERATE = ("accelerate", "accelerate-launch", "accelerate.commands.launch")
+_LAUNCHERS = {
     "torch.distributed.launch": "torch.distributed.launch",
-    **dict.fromkeys(("accelerate", "accelerate-launch"), "accelerate"),
-    "accelerate.commands.launch": "accelerate",
-    **dict.fromkeys((*_LLAMA_FACTORY, "llamafactory.cli"), "llamafactory"),
+    **dict.fromkeys(_ACCELERATE, "accelerate"),
+    **dict.fromkeys(("deepspeed", "ds", "deepspeed.launcher.launch"), "deepspeed"),
+    **_LLAMA_FACTORY,
     "tune": "torchtune",
 }
-_LAUNCH_MODULES = (
-    "torch.distributed.launch",
-    "accelerate.commands.launch",
-    "deepspeed.launcher.launch",
-    "llamafactory.cli",
-)
 _MEET_ELSEWHERE = ("--rdzv-b", "--rdzv-e", "--standalone", "--master-", "--node-r", "--machine-r")
 
 
@@ -50,22 +45,18 @@ def is_torchrun(command: Sequence[str]) -> bool:
 
 def is_launcher(command: Sequence[str]) -> bool:
     """Whether a Python's command line starts processes that train in its place."""
-    module, program = _module_and_program(command)
-    return is_torchrun(command) or module in _LAUNCH_MODULES or program in _LAUNCHERS
+    return is_torchrun(command) or not _LAUNCHERS.keys().isdisjoint(_module_and_program(command))
 
 
 def is_llama_factory(command: Sequence[str]) -> bool:
     """Whether a Python's command line is LLaMA Factory's."""
-    module, program = _module_and_program(command)
-    return module == "llamafactory.cli" or program in _LLAMA_FACTORY
+    return not _LLAMA_FACTORY.keys().isdisjoint(_module_and_program(command))
 
 
 def launcher_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return the name of what has started a training: see ``keeper.protocol.LAUNCHERS``."""
-    words = _module_and_program(command)
-    return environment.get(STARTED_BY) or next(
-        (name for word, name in _NAMES.items() if word in words), "torchrun"
-    )
+    found = (_LAUNCHERS[one] for one in _module_and_program(command) if one in _LAUNCHERS)
+    return environment.get(STARTED_BY) or next(found, "torchrun")
 
 
 def _module_and_program(command: Sequence[str]) -> tuple[str, str]:

@@ -12,9 +12,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from types import ModuleType
+from typing import TypeVar
 
 from bftrainer_slurm.elastic.imported import when_imported
 from bftrainer_slurm.elastic.log import say
+
+Done = TypeVar("Done")
 
 VARIABLE = "BFTRAINER_RESUME"
 RATES = "rates"
@@ -37,7 +40,7 @@ def install(environment: Mapping[str, str]) -> None:
 
 
 def _change(module: ModuleType, ours: str) -> None:
-    guarded(lambda: import_module(f"{__name__}.{ours}").change(module), ours)
+    guarded(lambda: import_module(f"{__name__}.{ours}").change(module), f"{ours} is left as it is")
 
 
 def counts_samples() -> bool:
@@ -45,9 +48,10 @@ def counts_samples() -> bool:
     return bool(helping - {RATES})
 
 
-def guarded(do: Callable[[], object], what: str) -> None:
-    """Do something that the script can do without."""
+def guarded(do: Callable[[], Done], without: str, otherwise: Done | None = None) -> Done | None:
+    """Do something that the script can do ``without``, and say so then; return the result."""
     try:
-        do()
+        return do()
     except Exception as error:
-        say(f"{what} is left as it is: {error!r}")
+        say(f"{without}: {error!r}")
+        return otherwise

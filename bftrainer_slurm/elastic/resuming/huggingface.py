@@ -21,7 +21,7 @@ from typing import Any
 
 from bftrainer_slurm.elastic.around import around, before
 from bftrainer_slurm.elastic.log import say
-from bftrainer_slurm.elastic.resuming import helping, marks
+from bftrainer_slurm.elastic.resuming import guarded, helping, marks
 from bftrainer_slurm.elastic.resuming.rates import move
 
 _IN_PROCESS = "bftrainer_slurm.elastic.inprocess.huggingface"
@@ -129,18 +129,16 @@ def change(module: ModuleType) -> None:
 
 def _begin(arguments: MutableMapping[str, Any]) -> None:
     if _IN_PROCESS not in sys.modules:
-        given = arguments["resume_from_checkpoint"]
-        arguments["resume_from_checkpoint"] = _prepared(arguments["self"], given)
+        trainer, given = arguments["self"], arguments["resume_from_checkpoint"]
+        without = "Hugging Face's Trainer begins as the script says"
+        chosen = guarded(lambda: _prepared(trainer, given), without, given)
+        arguments["resume_from_checkpoint"] = chosen
 
 
 def _prepared(trainer: Any, given: Any) -> Any:
     """Have the trainer save when told; return the checkpoint that it goes on from."""
-    try:
-        _save_when_told(trainer)
-        chosen = _chosen(trainer) if given in (None, True, False) else given
-    except Exception as error:
-        say(f"Hugging Face's Trainer begins as the script says: {error!r}")
-        return given
+    _save_when_told(trainer)
+    chosen = _chosen(trainer) if given in (None, True, False) else given
     setattr(trainer, _PLACE, None)
     trainer._bftrainer_checkpoint = chosen or None
     return given if chosen is None else chosen
@@ -168,11 +166,8 @@ def _chosen(trainer: Any) -> str | None:
 
 def _values(method: Callable[..., Any], trainer: Any, args: Any, dataloader: Any) -> Any:
     values = method(trainer, args, dataloader)
-    try:
-        return _placed(trainer, args, values)
-    except Exception as error:
-        say(f"Hugging Face's Trainer counts steps, not samples: {error!r}")
-        return values
+    without = "Hugging Face's Trainer counts steps, not samples"
+    return guarded(lambda: _placed(trainer, args, values), without, values)
 
 
 def _placed(trainer: Any, args: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:

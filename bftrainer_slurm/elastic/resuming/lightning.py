@@ -55,7 +55,7 @@ def change(module: ModuleType) -> None:
 
 def _begin(arguments: MutableMapping[str, Any]) -> None:
     if _IN_PROCESS not in sys.modules:
-        guarded(lambda: _prepare(arguments), "Lightning's fit()")
+        guarded(lambda: _prepare(arguments), "Lightning's fit() is left as it is")
 
 
 def _prepare(arguments: MutableMapping[str, Any]) -> None:
@@ -75,13 +75,11 @@ def _start(
     weights_only: bool | None = None,
 ) -> Any:
     """Choose the checkpoint where it is loaded, as there is a group of all ranks by then."""
-    try:
-        chosen = _chosen(connector.trainer, checkpoint_path)
-        if chosen != checkpoint_path:  # this trainer has written it: it may hold more
-            checkpoint_path, weights_only = chosen, weights_only or False
-    except Exception as error:
-        say(f"Lightning begins as the script says: {error!r}")
-    return method(connector, checkpoint_path, weights_only)
+    without = "Lightning begins as the script says"
+    chosen = guarded(lambda: _chosen(connector.trainer, checkpoint_path), without, checkpoint_path)
+    if chosen != checkpoint_path:  # this trainer has written it: it may hold more
+        weights_only = weights_only or False
+    return method(connector, chosen, weights_only)
 
 
 def _chosen(trainer: Any, given: Any) -> Any:
@@ -124,7 +122,9 @@ def _save(
     done = method(trainer, filepath, weights_only, *more, **named)
     is_ours = not weights_only and _IN_PROCESS not in sys.modules
     if is_ours and trainer.global_rank == 0:
-        guarded(lambda: marks.mark(Path(filepath), trainer.world_size), "a checkpoint")
+        guarded(
+            lambda: marks.mark(Path(filepath), trainer.world_size), "a checkpoint is left as it is"
+        )
     return done
 
 
@@ -140,7 +140,7 @@ def _reset(method: Callable[..., Any], loop: Any) -> Any:
     if ranks is None:
         return method(loop)
     setattr(loop.trainer, _RANKS, None)
-    guarded(lambda: _go_on(loop, ranks), "Lightning's place in the data")
+    guarded(lambda: _go_on(loop, ranks), "Lightning's place in the data is left as it is")
     at_an_end = loop.epoch_loop.batch_progress.is_last_batch
     done = method(loop)
     if at_an_end:  # else the next epoch is not counted, and trained once more after a change

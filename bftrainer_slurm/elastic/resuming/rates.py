@@ -27,6 +27,7 @@ _OWN_WAY = ("accelerate", "lightning", "pytorch_lightning", "transformers")
 _WHOLE = "torch.optim.lr_scheduler"  # a scheduler of schedulers: a part of it is never moved
 _IN_PROCESS = "bftrainer_slurm.elastic.inprocess.training"
 _PROGRESS = ("last_epoch", "_step_count", "_last_lr", "optimizer", "base_lrs", _NOTE)
+_WITHOUT = "a rate is left as it is"
 _TOLERANCE = 0.25  # of the ratio of ranks: a warm-up may have a length of its own
 
 
@@ -45,7 +46,7 @@ def _state(method: Callable[..., Any], scheduler: Any) -> Any:
     state = {name: value for name, value in method(scheduler).items() if name != _NOTE}
     # The state of one that has not begun may be a pattern to load another one into.
     if scheduler.last_epoch > 0 and _IN_PROCESS not in sys.modules:
-        resuming.guarded(lambda: state.update({_NOTE: _note(scheduler)}), "a rate")
+        resuming.guarded(lambda: state.update({_NOTE: _note(scheduler)}), _WITHOUT)
     return state
 
 
@@ -56,10 +57,10 @@ def _load(method: Callable[..., Any], scheduler: Any, state_dict: Any) -> Any:
     if not note or caller == _WHOLE or caller.split(".")[0] in _OWN_WAY:
         return method(scheduler, state)
     fresh: dict[str, float] = {}
-    resuming.guarded(lambda: fresh.update(_given(scheduler)), "a rate")
+    resuming.guarded(lambda: fresh.update(_given(scheduler)), _WITHOUT)
     as_given = {name: value for name, value in vars(scheduler).items() if name not in _PROGRESS}
     loaded = method(scheduler, state)
-    resuming.guarded(lambda: _place(scheduler, note, fresh, as_given), "a rate")
+    resuming.guarded(lambda: _place(scheduler, note, fresh, as_given), _WITHOUT)
     return loaded
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
-from bftrainer_slurm.elastic.resuming import helping
+from bftrainer_slurm.elastic.resuming import guarded, helping
 
 _RANKS = "_bftrainer_ranks"  # in a state: for how many ranks the sampler was
 _BATCHES = ("_num_yielded", "_sampler_iter_yielded", "_snapshot_step")
@@ -41,11 +41,8 @@ def _state(method: Callable[..., Any], loader: Any) -> Any:
 
 
 def _load(method: Callable[..., Any], loader: Any, state_dict: Any) -> Any:
-    try:
-        state_dict = _placed(loader, state_dict)
-    except Exception as error:
-        say(f"torchdata's loader counts batches, not samples: {error!r}")
-    return method(loader, state_dict)
+    without = "torchdata's loader counts batches, not samples"
+    return method(loader, guarded(lambda: _placed(loader, state_dict), without, state_dict))
 
 
 def _placed(loader: Any, state: Any) -> Any:

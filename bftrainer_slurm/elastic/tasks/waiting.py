@@ -21,14 +21,17 @@ def processes(environment: Mapping[str, str], *variables: str) -> Iterator[int]:
     """Yield this step's processes on this node that have been started with these variables."""
     same = [f"{name}={environment[name]}" for name in _SAME if name in environment]
     wanted = {text.encode() for text in (*same, *variables)}
-    for folder in _PROC.iterdir():
+    for folder in folders():
         try:
-            if folder.name.isdecimal() and wanted <= set(
-                (folder / "environ").read_bytes().split(b"\0")
-            ):
+            if wanted <= set((folder / "environ").read_bytes().split(b"\0")):
                 yield int(folder.name)
         except OSError:  # it has ended, or is somebody else's
             pass
+
+
+def folders() -> Iterator[Path]:
+    """Yield the folders of this node's processes."""
+    return (folder for folder in _PROC.iterdir() if folder.name.isdecimal())
 
 
 def main() -> None:
