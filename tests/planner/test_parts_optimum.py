@@ -15,6 +15,7 @@ from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.packing import is_packed, pack_most, shares_of
 from bftrainer_slurm.planner.problem import Plan, Problem, chosen, feasible, settled, value
 from bftrainer_slurm.planner.solver import Planner
+from scripts.planner_bench.instances import after_event, made_in_parts
 from tests.planner.exact import best_packed
 from tests.planner.problems import problems_in_parts
 from tests.planner.test_classes_optimum import slack
@@ -79,6 +80,17 @@ def test_the_bin_packing_milp_finds_the_same(problem: Problem) -> None:
     assert is_packed(settled(problem, chosen(problem, found.shares)), found.nodes)
     worth = value(problem, found.shares)
     assert math.isclose(worth, best, rel_tol=1e-6, abs_tol=slack(problem))
+
+
+def test_plans_from_event_to_event_are_proven_though_no_element_moves(planner: Planner) -> None:
+    """Bins would have too many pairs: the rows alone prove it."""
+    problem, dice = made_in_parts(30, 300, 1), Random(1)
+    plan = planner.plan(problem)
+    for _ in range(3):
+        problem = after_event(problem, plan, dice, itertools.count())
+        plan = planner.plan(problem)
+        assert bins.pairs(problem) > bins.MOST_PAIRS
+        assert plan.status == "optimal" and is_packed(problem, nodes_of(problem, plan))
 
 
 @any_problem
