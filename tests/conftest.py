@@ -14,7 +14,7 @@ from pytest import TestReport as Report
 from scripts.labcluster.lab import Lab, started_lab
 from scripts.labcluster.site import Site
 from tests.installed_slurm import slurm_is_missing
-from tests.selection import MARKS, marks_in, may_mean
+from tests.selection import MARKS, marks_in, marks_of_all, may_mean
 
 
 def pytest_configure() -> None:
@@ -42,8 +42,8 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     if not collection_path.match("test_*.py"):
         return None
-    marks = marks_in(collection_path)
-    return None if may_mean(config.getoption("markexpr"), marks) else True
+    marks = marks_in(collection_path), marks_of_all(collection_path)
+    return None if may_mean(config.getoption("markexpr"), *marks) else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,6 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marks = {mark.name for mark in item.iter_markers()} & {*MARKS}
         if not marks <= {*marks_in(item.path)}:
             raise pytest.UsageError(f"{item.nodeid}: its file does not name its marks: {marks}")
+        if missing := {*marks_of_all(item.path)} - marks:
+            raise pytest.UsageError(f"{item.nodeid}: its file says that it has: {missing}")
     reason = slurm_is_missing()
     if reason is not None:
         for item in items:

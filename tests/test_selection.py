@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import pytest_collection_modifyitems
-from tests.selection import MARKS, marks_in, may_mean
+from tests.selection import MARKS, marks_in, marks_of_all, may_mean
 
 TEXT = "pytestmark = pytest.mark.slurm\n@pytest.mark.torch\ndef test_it(): ..."
 
@@ -19,8 +19,9 @@ TEXT = "pytestmark = pytest.mark.slurm\n@pytest.mark.torch\ndef test_it(): ..."
     [
         ("", True),
         ("slurm", True),
-        ("torch and not slurm", True),
-        ("not slurm and not torch", True),
+        ("torch and not slurm", False),
+        ("slurm and not torch", True),
+        ("not slurm and not torch", False),
         ("load", False),
         ("slurm and chaos", False),
         ("not slurm and load", False),
@@ -33,7 +34,24 @@ def test_a_file_is_read_if_it_may_have_a_test_that_is_meant(
 ) -> None:
     path = tmp_path / "test_it.py"
     path.write_text(TEXT)
-    assert may_mean(expression, marks_in(path)) == expected
+    assert may_mean(expression, marks_in(path), marks_of_all(path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pytestmark = pytest.mark.slurm\n", ["slurm"]),
+        ("pytestmark = [pytest.mark.torch, pytest.mark.load]\n", ["torch", "load"]),
+        ("pytestmark = [\n    pytest.mark.slurm,\n    pytest.mark.once,\n]\n", ["slurm", "once"]),
+        ("", []),
+    ],
+)
+def test_marks_that_all_tests_of_a_file_have_are_those_of_its_pytestmark(
+    tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text(f"{text}@pytest.mark.chaos\ndef test_it():\n    assert [1]\n")
+    assert marks_of_all(path) == expected
 
 
 def test_all_marks_of_the_project_are_known(pytestconfig: pytest.Config) -> None:
@@ -51,4 +69,17 @@ def test_a_file_that_does_not_name_its_tests_marks_is_an_error(tmp_path: Path) -
         get_closest_marker=lambda _: None,
     )
     with pytest.raises(pytest.UsageError, match=r"does not name its marks: \{'slurm'\}"):
+        pytest_collection_modifyitems([item])
+
+
+def test_a_test_that_lacks_a_mark_of_its_files_pytestmark_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text(TEXT)
+    item: Any = SimpleNamespace(
+        path=path,
+        nodeid="test_it",
+        iter_markers=lambda: [pytest.mark.torch.mark],
+        get_closest_marker=lambda _: None,
+    )
+    with pytest.raises(pytest.UsageError, match=r"says that it has: \{'slurm'\}"):
         pytest_collection_modifyitems([item])

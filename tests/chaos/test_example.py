@@ -12,9 +12,9 @@ from scripts.labcluster.cluster import free_ports
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 
-@pytest.mark.torch
-@pytest.mark.timeout(900)
+
 def test_a_process_that_was_left_behind_does_not_replace_a_newer_checkpoint(tmp_path: Path) -> None:
     script = REPO / "examples" / "digits" / "train.py"
     command = [sys.executable, str(script), "--folder", str(tmp_path), "--samples", "12000"]
