@@ -105,7 +105,7 @@ class _Packing:
         starts = list(self._without_trainers(jobs, elsewhere))
         jobs = jobs[: self._jobs]  # for more there is no time
         self._looked_at = 0
-        for rounds in range(_ROUNDS):
+        for rounds in range(_ROUNDS if self._held else 0):
             if not self._beside_elements(starts, elsewhere, hurried=rounds == _ROUNDS - 1):
                 break
             if elsewhere:
