@@ -23,10 +23,6 @@ from bftrainer_slurm.model import (
     TimeLimit,
     WaitingJob,
 )
-from bftrainer_slurm.planner.greedy import greedy_shares
-from bftrainer_slurm.planner.packing import pack_most, shares_of
-from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Plan, Problem, chosen, settled, value
 from tests.controller.made_up_slurm import (
     DELAYED,
     ENDING,
@@ -37,27 +33,13 @@ from tests.controller.made_up_slurm import (
     Job,
     MadeUpSlurm,
 )
+from tests.controller.setting import Greedy
 from tests.controller.worlds import ARRAY, NOW_S, element, started, trainer, view_of
 
 NODES = ("n1", "n2")
 GPUS = 8
 HAS = Resources(8000, 16, frozenset({("gpu", GPUS), ("gpu:a100", GPUS)}))
 FIRST, SECOND = (ElementId(ARRAY, task) for task in range(2))
-
-
-class Packing:
-    """The product's own plan without CBC."""
-
-    def plan(self, problem: Problem) -> Plan:
-        shares = greedy_shares(problem)
-        if not problem.in_parts:
-            return Plan(place(problem, shares), value(problem, shares), 0.0, "optimal")
-        sized = settled(problem, chosen(problem, shares))
-        nodes = pack_most(sized, shares)
-        worth = value(sized, shares_of(sized, nodes))
-        gpus = {one.key: one.gpus for one in sized.trainers if one.choices}
-        keys = (one.key for one in problem.trainers)
-        return Plan(dict(zip(keys, nodes, strict=True)), worth, 0.0, "optimal", gpus=gpus)
 
 
 @dataclass
@@ -145,7 +127,7 @@ def controlled(slurm: SharedSlurm, sizes: Sequence[tuple[Size, int]]) -> Control
             slurm.choices[array] = gpus
         slurm.submit_(array, 1, most, f"{array:08x}")
     settings = Settings(nodes_interval_s=1, share=True)
-    return started(slurm, Packing(), History(":memory:"), lambda: slurm.now_s, settings)
+    return started(slurm, Greedy(), History(":memory:"), lambda: slurm.now_s, settings)
 
 
 def turns(slurm: SharedSlurm, controller: Controller) -> None:
