@@ -249,19 +249,21 @@ class Memory:
         return self._page.readline().rstrip(b"\n")
 
 
-def of_agent(environment: Mapping[str, str], name: str = VARIABLE) -> Memory | None:
+def of_agent(environment: Mapping[str, str]) -> Memory | None:
     """Return the memory that an agent has made for this process; None: it has to do without.
 
-    If there is one, but of another version or gone, that is said once on a node.
+    If there is one of another version, or that cannot be read, that is said once on a node.
     """
-    path = environment.get(name)
+    path = environment.get(VARIABLE)
     try:
         return None if path is None else Memory.opened(path)
+    except FileNotFoundError:  # torchrun has ended: nobody reads what this process would count
+        return None
     except OSError as error:
         if environment.get("LOCAL_RANK", "0") == "0":
             _say_once(
-                f"{error}: until torchrun is started again, progress is not reported, and scripts "
-                "are not asked to save"
+                f"{error}: until torchrun is started again, progress is not reported, scripts are "
+                "not asked to save, and SLURM_JOB_NODELIST names one node only"
             )
     return None
 

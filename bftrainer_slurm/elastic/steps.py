@@ -163,7 +163,8 @@ def _found_memory() -> Memory | None:
     if VARIABLE in os.environ:
         return of_agent(os.environ)
     try:
-        memory = of_agent(os.environ, KEPT)
+        kept = os.environ.get(KEPT)
+        memory = None if kept is None else Memory.opened(kept)
         if memory is not None:
             memory.begin()
         if os.environ.get("RANK", "0") == "0":
@@ -172,6 +173,6 @@ def _found_memory() -> Memory | None:
             memory = memory or Memory.made()
             report_from_here(os.environ, memory)
         return memory
-    except (ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError) as error:
         say(f"progress is not reported: {error}")
     return None

@@ -32,7 +32,7 @@ def write_page(
         axes = figure.subplots()
         draw_use(axes, moments, *span_s)
         axes.set(xlabel="hours", ylabel="nodes")
-        axes.legend(loc="upper right", frameon=False)
+        figure.legend(loc="outside upper right", ncols=2, frameon=False)
         address = picture(figure)
     page = rendered("replay.html", {}, figures=document, rows=rows, picture=address)
     return write_pages(folder, "replay", page, document)

@@ -81,6 +81,24 @@ def test_a_memory_that_is_gone_does_not_hurt(
     steps.step(samples=32)
 
 
+@pytest.mark.parametrize("kept", [None, "/proc/self/fd/nowhere"])
+def test_a_memory_that_cannot_be_made_or_opened_is_said_and_does_not_hurt(
+    memory: Memory,
+    kept: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def none_left(_: object) -> Memory:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(Memory, "made", classmethod(none_left))
+    monkeypatch.delenv(VARIABLE)
+    if kept is not None:
+        monkeypatch.setenv(memories.KEPT, kept)
+    steps.step(samples=32)
+    assert "progress is not reported: " in capfd.readouterr().err
+
+
 def test_an_agent_and_a_worker_of_two_versions_do_without_and_say_so_once(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.replay.assessment.parts import compare
 from bftrainer_slurm.replay.logs.gpus import FreeGpus, free_gpus
 from bftrainer_slurm.replay.logs.holes import HoleTable
-from bftrainer_slurm.replay.parts import over_gpus, replay_parts
+from bftrainer_slurm.replay.parts import PartsResult, over_gpus, replay_parts
 from bftrainer_slurm.replay.synthetic.gpus import TRACES, simulate_gpus
 from bftrainer_slurm.replay.synthetic.workload import Workload, WorkloadError
 from bftrainer_slurm.replay.trainers import typical_trainers
@@ -75,6 +76,12 @@ def test_parts_use_what_whole_nodes_cannot(planner: Planner) -> None:
     assert whole.used_hours == pytest.approx(8, rel=0.02)
     assert parts.used_hours == pytest.approx(4 + 1.5 + 0.5, rel=0.02)
     assert (whole.reclaimed, parts.reclaimed) == (0, 2)
+
+
+def test_a_log_of_which_no_part_can_be_replayed_is_compared_as_nothing(planner: Planner) -> None:
+    found = compare(free(), (), typical_trainers(2), ((1,),), planner, 60.0)
+    assert (found.whole, found.parts) == (PartsResult(0.0, 0.0, 0.0, 0, 0),) * 2
+    assert found.times_training is None
 
 
 def test_the_plan_chooses_how_many_gpus_an_element_has(planner: Planner) -> None:

@@ -75,7 +75,7 @@ def compare(
         (((),) * len(trainers), trainers),
         (in_turn, [over_gpus(one, most) for one in trainers]),
     ):
-        done = []
+        done = [PartsResult(0.0, 0.0, 0.0, 0, 0)]
         for span in spans:
             part = gpus.between(*span)
             done.append(replay_parts(part, specs, each, planner, every_s))

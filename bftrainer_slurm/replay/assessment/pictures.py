@@ -68,10 +68,8 @@ def _over_time(log: Log, zone: tzinfo) -> str:
 
 def _holes(log: Log, zone: tzinfo) -> str:
     names = log.holes.nodes
-    rows, in_order = (
-        min(_ROWS, len(names)),
-        sorted(range(len(names)), key=lambda n: natural(names[n])),
-    )
+    rows = min(_ROWS, len(names))
+    in_order = sorted(range(len(names)), key=lambda number: natural(names[number]))
     row = np.empty(len(names), np.int64)
     row[in_order] = np.arange(len(row)) * rows // len(row)
     columns = Columns(log.from_s, (log.to_s - log.from_s) / _COLUMNS, _COLUMNS)
