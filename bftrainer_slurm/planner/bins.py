@@ -1,6 +1,6 @@
 """The plan on divided nodes by a binary for each trainer and node: exact, for small problems.
 
-The rows of the supply (``problem.Row``) bound what fits, but elements do not move and a trainer
+The rows of the supply (``supply.Row``) bound what fits, but elements do not move and a trainer
 has one on a node at most. Where no packing of the best counts was found, this decides. Runs in the
 child process only (``child``).
 """

@@ -12,6 +12,9 @@ from typing import TypeAlias
 
 Element: TypeAlias = tuple[str, int]  # its node, and how many units it has
 _Frees: TypeAlias = tuple[tuple[tuple[int, bool], float], ...]
+_Kinds: TypeAlias = Mapping[tuple[int, _Frees], list[str]]  # of elements: the nodes that have one
+
+MOST_KINDS = 60  # of a class
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def supply(
     ``held`` of which row an element is.
     """
     amounts = {(size, False): float(sum(left[node] // size for node in has)) for size in sizes}
-    kinds: dict[tuple[int, _Frees], list[str]] = defaultdict(list)
+    kinds = defaultdict[tuple[int, _Frees], list[str]](list)
     known: dict[tuple[int, tuple[int, ...]], list[_Frees]] = {}
     for node, elements in has.items():
         state = left[node], tuple(elements)
@@ -62,13 +65,30 @@ def supply(
             known[state] = [tuple(_frees(sizes, *state, units)) for units in elements]
         for units, frees in zip(elements, known[state], strict=True):
             kinds[units, frees].append(node)
-    for (_, frees), nodes in kinds.items():
+    told = sorted((kinds if len(kinds) <= MOST_KINDS else _merged(kinds)).items())
+    for (_, frees), nodes in told:
         for key, more in frees:
             amounts[key] = amounts.get(key, 0.0) + more * len(nodes)
-    rows += [Row(place, size, amount, full) for (size, full), amount in amounts.items()]
-    for (units, frees), nodes in sorted(kinds.items()):
+    # The solver's child has other names for nodes, and must number the rows alike.
+    by_size = sorted(amounts.items(), key=lambda one: (one[0][1], one[0][0]))
+    rows += [Row(place, size, amount, full) for (size, full), amount in by_size]
+    for (units, frees), nodes in told:
         held.update({(node, units): len(rows) for node in nodes})
         rows.append(Row(place, units, len(nodes), frees=frees))
+
+
+def _merged(kinds: _Kinds) -> _Kinds:
+    """Return one kind for each number of units; it frees as much as any that is taken into it.
+
+    So the rows bound every packing still, but less tightly.
+    """
+    frees = defaultdict[int, dict[tuple[int, bool], float]](dict)
+    nodes = defaultdict[int, list[str]](list)
+    for (units, its), on in kinds.items():
+        nodes[units] += on
+        for key, more in its:
+            frees[units][key] = max(more, frees[units].get(key, 0.0))
+    return {(units, tuple(sorted(frees[units].items()))): on for units, on in nodes.items()}
 
 
 def _frees(

@@ -95,8 +95,11 @@ _READ = [(at, read) for at, one in enumerate(fields(JobRow)) if (read := one.met
 
 
 def row_of(values: Sequence[str]) -> JobRow | str:
-    """Read a record as squeue or bftrainer-look writes it; if it is unreadable, say so."""
-    told: list[Any] = list(values)
+    """Read a record as squeue or bftrainer-look writes it; if it is unreadable, say so.
+
+    A bftrainer-look that was upgraded before the controller may write more: that is left out.
+    """
+    told: list[Any] = list(values)[: len(LETTERS)]
     try:
         for at, read in _READ:
             if at < len(told):

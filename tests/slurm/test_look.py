@@ -8,6 +8,7 @@ import pytest
 
 from bftrainer_slurm.slurm import look_gateway
 from bftrainer_slurm.slurm.look_gateway import LookGateway
+from bftrainer_slurm.slurm.rows import LETTERS
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 HELD = ["12", "12", "0-3", "PENDING", "JobHeldUser", "0", "1000", "", "", "", "", "", "1"]
@@ -80,3 +81,11 @@ def test_whether_a_user_said_how_many_tasks_a_job_has(
     printed.lines = [[*first, "0", "", "500", "1", "2", "gres:gpu:1", "OK", said]]
     gateway = LookGateway("bftrainer-look", cast(SlurmRunner, printed), share=True)
     assert [job.tasks_said for job in gateway.queue().waiting] == [known]
+
+
+def test_a_program_that_was_upgraded_before_the_controller_may_write_more(
+    gateway: LookGateway, printed: Printed
+) -> None:
+    known = [*HELD, *[""] * (len(LETTERS) - len(HELD))]
+    printed.lines = [[*known, "what a later version says"]]
+    assert [trainer.array for trainer in gateway.queue().trainers] == [12]

@@ -23,7 +23,8 @@ from bftrainer_slurm.controller.decide.make_way import make_way
 from bftrainer_slurm.controller.decide.reconcile import give_up
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.passes import Claims, Fit, in_holes_without
+from bftrainer_slurm.controller.state.fitting import Fit
+from bftrainer_slurm.controller.state.passes import Claims, in_holes_without
 from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Phase
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.model import Place, WaitingJob, nodes_of

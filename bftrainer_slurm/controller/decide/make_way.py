@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from bftrainer_slurm.controller.decide.actions import Wanted
 from bftrainer_slurm.controller.decide.node_choice import Candidate, chosen, runs_of
 from bftrainer_slurm.controller.observe.shared_nodes import cpus_of, needs_of
-from bftrainer_slurm.controller.state.passes import Claims, Fit
+from bftrainer_slurm.controller.state.fitting import Fit
+from bftrainer_slurm.controller.state.passes import Claims
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.model import ElementId, Node, Part, Resources, WaitingJob

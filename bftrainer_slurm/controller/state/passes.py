@@ -7,16 +7,15 @@ fits. ``decide.available`` says what to do about it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
 
-from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
-from bftrainer_slurm.controller.observe.shared_nodes import needs_of
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.fitting import Fit, NodePart, part_of
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Node, WaitingJob
+from bftrainer_slurm.model import WaitingJob
 
 _TAKES_S = 3.5  # Slurm's clock ticks in whole seconds, and a pass takes a moment
 _SHORT_S = 10.0  # if passes come so often, none is worth a look of its own
@@ -26,8 +25,6 @@ _STALE = 10  # after so many passes without one that was seen, their times are u
 
 
 _Demand = tuple[int, int, float, float, int | None, str, str, frozenset[str]]
-# A node, and a number of GPUs: it has so many that no ordinary job has. Below 0: of processors.
-_Part = tuple[str, int]
 
 
 class Passes:
@@ -40,7 +37,7 @@ class Passes:
         self._waits: dict[int, tuple[_Demand, float]] = {}
         self._looked_s = -math.inf
         # Since when (Unix seconds) each node has been in the pool at every look.
-        self._in_pool_s: dict[str | _Part, float] = {}
+        self._in_pool_s: dict[str | NodePart, float] = {}
         # For each job, the most nodes in holes that fit it when a pass left it waiting.
         self._left: dict[int, int] = {}
         self._blocked: dict[int, int] = {}  # priority of jobs that want more than is in holes
@@ -55,7 +52,7 @@ class Passes:
         snapshot: Snapshot,
         pool: frozenset[str],
         now_s: float,
-        parts: frozenset[_Part] = frozenset(),
+        parts: frozenset[NodePart] = frozenset(),
     ) -> None:
         """Take in a snapshot; only elements run on the nodes of the ``pool``, and in ``parts``.
 
@@ -71,7 +68,7 @@ class Passes:
             job.job_id: self._wait(job, job.submit_s if first else now_s)
             for job in waiting.values()
         }
-        every: frozenset[str | _Part] = pool | parts
+        every: frozenset[str | NodePart] = pool | parts
         freed = self._forget(waiting) or not every <= self._in_pool_s.keys()
         new_s = -math.inf if first else now_s
         self._in_pool_s = {one: self._in_pool_s.get(one, new_s) for one in every}
@@ -85,11 +82,11 @@ class Passes:
             self._judge(waiting, Fit(snapshot.by_weight, at_pass, snapshot))
         if self._left and freed:
             self._try_again(waiting, Fit(snapshot.by_weight, every, snapshot))
-        of_parts = any(job.takes_parts for job in waiting.values())
-        beside = Fit((), parts if of_parts else frozenset(), snapshot)
+        of_parts = parts and any(job.takes_parts for job in waiting.values())
+        beside = Fit((), parts, snapshot) if of_parts else None
 
         def room(job: WaitingJob) -> int:
-            return len(beside.among(job) if job.takes_parts and parts else pool)
+            return beside.count(job) if beside and job.takes_parts else len(pool)
 
         self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > room(job)}
         self._looked_s = now_s
@@ -107,7 +104,7 @@ class Passes:
         """Return what a job asks for, and since when: ``since_s`` if its request has changed."""
         known = self._waits.get(job.job_id)
         asks = (job.partition, job.constraint, job.excluded)
-        part = (_part_of(job), job.memory_mb, job.cpu_memory_mb)
+        part = (part_of(job), job.memory_mb, job.cpu_memory_mb)
         demand = (job.nodes, *part, job.minutes, *asks)
         return known if known is not None and known[0] == demand else (demand, since_s)
 
@@ -180,7 +177,7 @@ def in_holes_without(
 
 def parts_without(
     snapshot: Snapshot, views: Iterable[TrainerView], *phases: Phase
-) -> frozenset[_Part]:
+) -> frozenset[NodePart]:
     """Return the GPUs and processors of shared nodes that no ordinary job has.
 
     Slurm starts nothing on a node that an element in one of these phases is leaving.
@@ -196,79 +193,9 @@ def parts_without(
     )
 
 
-def _part_of(job: WaitingJob) -> int:
-    """The part of a node that a job takes, see ``_Part``."""
-    return job.gpus or -job.cpus
-
-
 def _steps(most: int) -> set[int]:
     """Return 1, 2, 4 and so on, so that they are few, and all that there is."""
     return {1 << power for power in range(most.bit_length())} | ({most} if most else set())
-
-
-class Fit:
-    """Which of some nodes fit a job, as far as partition, features and GPUs tell.
-
-    ``nodes`` are in the order in which Slurm takes them, ``among`` are the candidates: whole ones
-    by name, and parts of shared ones. With a ``snapshot``, those have enough memory, too.
-    """
-
-    def __init__(
-        self,
-        nodes: Iterable[Node],
-        among: Set[str | _Part] | Set[str],
-        snapshot: Snapshot | None = None,
-    ) -> None:
-        self._snapshot = snapshot
-        self._among: dict[int, set[str]] = {}  # by the number of a part; 0: whole nodes
-        for one in among:
-            node, part = (one, 0) if isinstance(one, str) else one
-            self._among.setdefault(part, set()).add(node)
-        self._parts = any(self._among)
-        self._sums: dict[tuple[int, float], Set[str]] = {}
-        every = set[str]().union(*self._among.values())
-        self._nodes = [node for node in nodes if node.name in every]
-        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
-
-    def nodes_for(self, job: WaitingJob) -> tuple[str, ...]:
-        """Return the nodes in the order in which Slurm takes them."""
-        key = (job.partition, job.constraint, job.excluded, self._takes(job))
-        if key not in self._known:
-            among = self.among(job)
-            partitions = frozenset(job.partition.split(","))
-            self._known[key] = tuple(
-                node.name
-                for node in self._nodes
-                if node.name in among
-                and node.partitions & partitions
-                and node.name not in job.excluded
-                and _has(node, job.constraint)
-            )
-        return self._known[key]
-
-    def among(self, job: WaitingJob) -> Set[str]:
-        """Return the candidates that have what it takes of a node, or more processors."""
-        takes = part, needs_mb = self._takes(job)
-        if takes not in self._sums:
-            fits = (nodes for one, nodes in self._among.items() if one == part or one < part < 0)
-            free_mb = self._snapshot.free_memory_mb if self._snapshot and needs_mb else {}
-            short = {node for node, has_mb in free_mb.items() if has_mb < needs_mb}
-            self._sums[takes] = set[str]().union(*fits) - short
-        return self._sums[takes]
-
-    def _takes(self, job: WaitingJob) -> tuple[int, float]:
-        """What it takes of a node: a part, and memory."""
-        if not self._parts or self._snapshot is None or not job.takes_parts:
-            return 0, 0.0
-        return _part_of(job), needs_of(job, self._snapshot.configuration).memory_mb
-
-
-def _has(node: Node, constraint: str) -> bool:
-    """Whether a node has the features; an unreadable request asks for something of many nodes."""
-    try:
-        return not constraint or parse_constraint(constraint).allows(node.features)
-    except ConstraintError:
-        return True
 
 
 class Claims:

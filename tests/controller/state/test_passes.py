@@ -9,7 +9,8 @@ import pytest
 
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, shared_nodes
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.passes import Fit, Passes, parts_without
+from bftrainer_slurm.controller.state.fitting import Fit
+from bftrainer_slurm.controller.state.passes import Passes, parts_without
 from bftrainer_slurm.model import CORE, BackfillPass, Configuration, Resources, WaitingJob
 from tests.controller.worlds import NOW_S, cases, node, snapshot
 
