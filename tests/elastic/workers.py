@@ -14,7 +14,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -172,7 +172,8 @@ class Workers(Elements[Step]):
     def _stacks(self, tasks: Sequence[int]) -> str:
         """Return where the threads of these tasks' processes are, after what these have said."""
         for task in tasks:
-            self.signal(task, signal.SIGUSR1)
+            with suppress(ProcessLookupError):  # it has ended: its log says why
+                self.signal(task, signal.SIGUSR1)
         time.sleep(1)
         logs = [path for task in tasks for path in self.folder.glob(f"log.{task}.*")]
         return "\n".join(f"{path.name}:\n{path.read_text()[-8000:]}" for path in logs)
