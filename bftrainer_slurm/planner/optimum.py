@@ -92,8 +92,8 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     loss, gap = _loss(problem, relaxation, dual, shares), _gap(relaxation, dual)
     proven = loss <= gap
     if problem.in_parts and not proven:
-        exact = best_counts(relaxation, dual, loss)
-        if exact is not None and feasible(problem, exact):
+        exact = _exact(problem, relaxation, dual, loss)
+        if exact is not None:
             shares, proven = exact, True
     yield Found(shares, proven)
     if proven:
@@ -119,6 +119,25 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
             limit_s *= 2
         most_loss = min(loss, most_loss)
     yield Found(shares, proven)
+
+
+def _exact(problem: Problem, relaxation: Relaxation, dual: Dual, loss: float) -> list[Share] | None:
+    """Return the best counts if one row alone is scarce and they lose no more than this, or None.
+
+    What one trainer loses all lose together: if counts are found that lose no more than each
+    trainer might in the search, there are none better.
+    """
+    most_loss = _first_core(dual, loss)
+    while True:
+        found = best_counts(relaxation, dual, most_loss)
+        if found is not None and feasible(problem, found):
+            reached = _loss(problem, relaxation, dual, found)
+            if reached <= most_loss or most_loss >= loss:
+                return found
+            loss = min(loss, reached)
+        elif most_loss >= loss:
+            return None
+        most_loss = min(loss, _WIDER**3 * most_loss)
 
 
 def _first_core(dual: Dual, loss: float) -> float:
