@@ -22,8 +22,6 @@ from bftrainer_slurm.planner.segments import Segment
 
 _MOST_CELLS = 50_000_000  # of the table of choices: a byte or two each
 _ROUNDING = 1e-12  # relative
-
-
 _Share: TypeAlias = tuple[Share, NDArray[np.int64]]
 
 
@@ -88,8 +86,7 @@ def _options(
 
 
 def _order(segment: Segment, relaxation: Relaxation, row: int) -> NDArray[np.int64]:
-    """The rows of the elements beyond ``low``: those first that take least of this row, and then
-    of all."""
+    """The rows of the elements beyond ``low``, by what they take of this row, then of all."""
     room = np.subtract(segment.high, segment.low)
     order = np.lexsort((relaxation.uses.sum(axis=1), relaxation.uses[:, row]))
     return np.repeat(order, room[order])[: segment.most - sum(segment.low)]

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from bftrainer_slurm.planner.problem import Problem
 from bftrainer_slurm.planner.segments import Group
+from bftrainer_slurm.planner.supply import ROUNDING
 
 Reals = NDArray[np.float64]
 
 _HALVINGS = 20
-_ROUNDING = 1e-6  # of an element
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Relaxation:
     def elements_in(self, left: Reals) -> Reals:
         """How many new elements of each row fit into what is left of the rows."""
         fit = np.full(self.uses.shape, np.inf)
-        np.floor_divide(left + _ROUNDING, self.uses, out=fit, where=self.uses > 0)
+        np.floor_divide(left + ROUNDING, self.uses, out=fit, where=self.uses > 0)
         least: Reals = fit.min(axis=1) * [row.frees is None for row in self.rows]
         return least
 

@@ -52,7 +52,7 @@ def is_packed(problem: Problem, nodes: Sequence[Nodes]) -> bool:
     """Whether these nodes keep every bound, have enough GPUs, and let no element move."""
     left = dict(problem.left)
     units = [part.units_of for part in problem.all_classes()]
-    at = {node: place for place, part in enumerate(problem.all_classes()) for node in part.nodes}
+    at = _class_of(problem)
     for one, its in zip(problem.trainers, nodes, strict=True):
         if not (problem.pool >= its and (its <= one.current or its >= one.current)):
             return False
@@ -66,15 +66,19 @@ def is_packed(problem: Problem, nodes: Sequence[Nodes]) -> bool:
     return all(problem.allows(one, share) for one, share in pairs)
 
 
+def _class_of(problem: Problem) -> dict[str, int]:
+    """Return the class of each node, by its place among all classes."""
+    return {node: at for at, part in enumerate(problem.all_classes()) for node in part.nodes}
+
+
 class _Bins:
     """What is left of each node, in units: GPUs, or one for a node that is not divided."""
 
     def __init__(self, problem: Problem) -> None:
-        self._classes = classes = problem.all_classes()
-        self.place = {node: at for at, part in enumerate(classes) for node in part.nodes}
+        self._classes, self.place = problem.all_classes(), _class_of(problem)
         self.left = dict(problem.left)
         # Nodes of each class by how much is left; a dict keeps their order.
-        self._with: list[dict[int, dict[str, None]]] = [defaultdict(dict) for _ in classes]
+        self._with: list[dict[int, dict[str, None]]] = [defaultdict(dict) for _ in self._classes]
         for node in sorted(self.left):
             self._with[self.place[node]][self.left[node]][node] = None
 

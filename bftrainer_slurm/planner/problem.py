@@ -16,10 +16,8 @@ from itertools import chain
 from typing import Protocol, TypeAlias
 
 from bftrainer_slurm.model import GPU, ThroughputCurve
-from bftrainer_slurm.planner.supply import Element, Row, supply
+from bftrainer_slurm.planner.supply import ROUNDING, Element, Row, supply
 from bftrainer_slurm.sizes import Sizes
-
-_ROUNDING = 1e-6  # of an element
 
 Share: TypeAlias = tuple[int, ...]  # how many elements of each row of the supply
 
@@ -333,16 +331,15 @@ class Problem:
         """Return how many of these nodes are of each row, if this trainer has them."""
         share = [0] * len(self._rows)
         for place, part in enumerate(self.all_classes()):
-            here, units = nodes & part.nodes, part.units_of(trainer.gpus) if part.gpus else 0
-            if part.gpus:
-                for node in here & trainer.current:
-                    share[self._held[node, units]] += 1
-                here -= trainer.current
-            full = sum(self.left[node] < units for node in here) if part.gpus else 0
-            if full:
-                share[self._new[place, units, True]] = full
-            if len(here) > full:
-                share[self._new[place, units, False]] += len(here) - full
+            here = nodes & part.nodes
+            if not part.gpus:
+                share[self._new[place, 0, False]] = len(here)
+                continue
+            units = part.units_of(trainer.gpus)
+            for node in here & trainer.current:
+                share[self._held[node, units]] += 1
+            for node in here - trainer.current:
+                share[self._new[place, units, self.left[node] < units]] += 1
         return tuple(share)
 
     def nodes_of(self, trainer: PlannedTrainer, number: int) -> list[str]:
@@ -460,7 +457,7 @@ def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
         sum(row.taken_by(other) * count for other, count in zip(rows, counts, strict=True))
         for row in rows
     )
-    return all(used <= row.amount + _ROUNDING for used, row in zip(taken, rows, strict=True))
+    return all(used <= row.amount + ROUNDING for used, row in zip(taken, rows, strict=True))
 
 
 def units_of(problem: Problem, plan: Plan) -> dict[str, tuple[int, int]]:

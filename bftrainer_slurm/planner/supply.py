@@ -15,6 +15,7 @@ _Frees: TypeAlias = tuple[tuple[tuple[int, bool], float], ...]
 _Kinds: TypeAlias = Mapping[tuple[int, _Frees], list[str]]  # of elements: the nodes that have one
 
 MOST_KINDS = 60  # of a class
+ROUNDING = 1e-6  # of an element: rows may have fractions
 
 
 @dataclass(frozen=True, slots=True)
