@@ -67,6 +67,9 @@ _STATES = {
     "PREEMPTED": ElementState.PREEMPTED,
 }
 _WAITING = {"PENDING", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+# Slurm shows that a job gets a signal in place of its state. If a node answers late, the job may be
+# in the queue again by then.
+_SIGNALLED = {"STOPPED", "SIGNALING"}
 _MANY = 10_000  # tasks of an array; no cluster has more nodes for them
 _NUMBER = re.compile(r"\d+")
 _HAS_NODES = {ElementState.RUNNING, ElementState.SUSPENDED, ElementState.ENDING}
@@ -247,9 +250,13 @@ def _nodes_of(row: JobRow) -> tuple[str, ...]:
 
 def element_state(row: JobRow) -> ElementState:
     """Return the state of a job. A state that this version does not know is left alone."""
-    if row.state in _WAITING:
+    if _is_queued(row):
         return _waiting_state(row)
     return _STATES.get(row.state, ElementState.ENDING)
+
+
+def _is_queued(row: JobRow) -> bool:
+    return row.state in _WAITING or (row.state in _SIGNALLED and not row.nodes)
 
 
 def _waiting_state(row: JobRow) -> ElementState:
@@ -396,7 +403,7 @@ def _elements(row: JobRow, below: int, share: bool) -> Iterable[Element]:
 
 
 def _waits_for_nodes(row: JobRow) -> bool:
-    return row.state == "PENDING" and row.priority != 0 and row.reason not in _DEPENDS
+    return _is_queued(row) and row.priority != 0 and row.reason not in _DEPENDS
 
 
 def _waiting_job(row: JobRow, count: int, share: bool) -> WaitingJob:

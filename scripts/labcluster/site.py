@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -116,6 +117,21 @@ class Site:
         script = "#!/bin/bash\nexport OMP_NUM_THREADS=1\n"
         script += f"srun torchrun {train} --folder {folder} --samples {samples}\n"
         return self.submit(script, nodes, *options), folder
+
+    @contextmanager
+    def taken(self, nodes: int) -> Iterator[float]:
+        """Run an ordinary job on so many nodes meanwhile; yield when it was submitted.
+
+        The time is that of ``time.monotonic``.
+        """
+        since_s = time.monotonic()
+        options = ("-p", "main", f"-N{nodes}", "--exclusive", "-o", "/dev/null")
+        job = self.lab.sbatch(*options, script="#!/bin/sh\nsleep 1000\n")
+        try:
+            wait_until(lambda: self.lab.squeue(job, "%t") == ["R"])
+            yield since_s
+        finally:
+            self.end(job)
 
     def end(self, *arrays: int) -> None:
         """Cancel trainers and wait until nothing of them is left."""

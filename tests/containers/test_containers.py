@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,11 +118,10 @@ def test_it_joins_goes_on_after_a_reclaim_and_leaves_nothing(
     trainer = Training(site, array, folder)
     try:
         trainer.wait_for_world(2)
-        since_s, before = time.monotonic(), trainer.steps()[-1]
-        ordinary = ("-N1", "--exclusive", "-o", "/dev/null")
-        site.lab.sbatch(*ordinary, script="#!/bin/sh\nsleep 5\n")
-        alone = trainer.wait_for_world(1, since_s)
-        assert alone.number >= before.number
+        before = trainer.steps()[-1]
+        with site.taken(1) as since_s:
+            alone = trainer.wait_for_world(1, since_s)
+            assert alone.number >= before.number
         trainer.wait_for_world(2, alone.time_s)
         (folder / "stop").touch()
         wait_until(lambda: not site.lab.running(array), PATIENCE_S)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from scripts.labcluster.site import Site, started_site
-from tests.frameworks.training import Change, lent, taken, training
+from tests.frameworks.training import Change, lent, training
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(900)]
 NODES = 3
@@ -44,7 +44,7 @@ def lived_through(
     Also how many processes each node had before all were reclaimed.
     """
     with training(site, example, NODES, **options) as running:
-        with taken(site, 1) as since_s:
+        with site.taken(1) as since_s:
             reclaim = running.change(NODES - 1, since_s)
             told(example, f"{what}, a node is reclaimed", reclaim)
         join = running.change(NODES, time.monotonic())

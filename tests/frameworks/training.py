@@ -133,28 +133,12 @@ def training(site: Site, example: str, nodes: int, **options: str) -> Iterator[T
         site.end(running.array)
 
 
-@contextmanager
-def taken(site: Site, nodes: int) -> Iterator[float]:
-    """An ordinary job takes so many nodes, until the end; gives when it was submitted."""
-    since_s = time.monotonic()
-    job = _ordinary(site, nodes, 1000)
-    try:
-        wait_until(lambda: site.lab.squeue(job, "%t") == ["R"])
-        yield since_s
-    finally:
-        site.end(job)
-
-
 def lent(site: Site, nodes: int) -> float:
     """Let an ordinary job run on so many nodes; return when they were idle again."""
-    job = _ordinary(site, nodes, 10)
+    options = ("-p", "main", f"-N{nodes}", "--exclusive", "-o", "/dev/null")
+    job = site.lab.sbatch(*options, script="#!/bin/sh\nsleep 10\n")
     try:
         wait_until(lambda: site.lab.squeue(job, "%t") == ["CD"])
         return time.monotonic()
     finally:
         site.end(job)
-
-
-def _ordinary(site: Site, nodes: int, seconds: int) -> int:
-    options = ("-p", "main", f"-N{nodes}", "--exclusive", "-o", "/dev/null")
-    return site.lab.sbatch(*options, script=f"#!/bin/sh\nsleep {seconds}\n")

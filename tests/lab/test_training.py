@@ -89,14 +89,13 @@ def without_plugin(site: Site) -> Iterator[None]:
 def test_the_others_train_on_at_once_when_slurm_takes_a_node(site: Site) -> None:
     with training(site, "1-3") as trainer:
         trainer.wait_for_world(3)
-        since_s, before, agents = time.monotonic(), trainer.steps()[-1], trainer.agents()
-        ordinary = ("-N1", "--exclusive", "-o", "/dev/null")
-        site.lab.sbatch(*ordinary, script="#!/bin/sh\nsleep 5\n")
-        first = trainer.wait_for_world(2, since_s)
-        assert first.number >= before.number  # nothing lost: the script saves each step
-        left = trainer.agents()
-        assert len(left) == 2
-        assert left.items() <= agents.items()  # nobody was started again
+        before, agents = trainer.steps()[-1], trainer.agents()
+        with site.taken(1) as since_s:
+            first = trainer.wait_for_world(2, since_s)
+            assert first.number >= before.number  # nothing lost: the script saves each step
+            left = trainer.agents()
+            assert len(left) == 2
+            assert left.items() <= agents.items()  # nobody was started again
         again = trainer.wait_for_world(3, first.time_s)
         assert again.number > first.number
         assert trainer.agents().items() >= left.items()

@@ -72,6 +72,12 @@ def trainer_row(**changes: Any) -> JobRow:
             ElementState.PENDING,
         ),
         ({"state": "RUNNING", "priority": 7}, ElementState.RUNNING),
+        ({"state": "SIGNALING", "nodes": "n1"}, ElementState.RUNNING),
+        ({"state": "SIGNALING"}, ElementState.HELD),
+        ({"state": "STOPPED", "nodes": "n1"}, ElementState.SUSPENDED),
+        # It was requeued before its node answered that it is stopped.
+        ({"state": "STOPPED"}, ElementState.HELD),
+        ({"state": "STOPPED", "priority": 7, "reason": "Resources"}, ElementState.PENDING),
         ({"state": "CONFIGURING", "priority": 7}, ElementState.RUNNING),
         ({"state": "COMPLETING", "priority": 0}, ElementState.ENDING),
         ({"state": "COMPLETED"}, ElementState.COMPLETED),

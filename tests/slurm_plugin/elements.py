@@ -44,6 +44,16 @@ class RunningElement:
         tasks = dict(line.split() for line in self.lab.squeue(self.array, "%K %T"))
         return tasks["0"]
 
+    def is_queued(self) -> bool:
+        """Whether it is in the queue again, without a node.
+
+        If it was stopped by a signal, and its node said so late, Slurm shows STOPPED even then.
+        """
+        tasks = {
+            task: rest for task, *rest in map(str.split, self.lab.squeue(self.array, "%K %T %N"))
+        }
+        return tasks["0"] in (["PENDING"], ["STOPPED"])
+
     def requeue(self) -> None:
         """Do to it what a reclaim does: SIGTERM, and back to the queue."""
         self.lab.run("scontrol", "requeuehold", self.name, user="root")

@@ -208,7 +208,7 @@ def test_an_ordinary_job_has_the_elements_node_in_time(lab: Lab, script: str) ->
     element = start_element(lab, f"#!/bin/bash\n{script}\n", f"--bftrainer=grace={GRACE_S}")
     element.wait_for("ready")
     assert_the_node_comes_back(lab)
-    assert element.state() == "PENDING"
+    assert element.is_queued()
 
 
 @pytest.mark.parametrize(("lab", "command", "script"), ROWS_OF_OTHERS, indirect=["lab"])
@@ -256,7 +256,7 @@ def test_an_ordinary_job_has_the_node_of_an_element_whose_slurmstepds_were_kille
     for slurmstepd in slurmstepds:
         os.kill(slurmstepd, signal.SIGKILL)
     assert_the_node_comes_back(lab)
-    assert element.state() == "PENDING"
+    assert element.is_queued()
 
 
 def slurmstepds_of(element: RunningElement) -> list[int]:
