@@ -66,8 +66,8 @@ class Saver:
         # Slurm's signal leaves time for a step; at the agent's own signal we end at once.
         self._sigterm = Sigterm(self._heed)
         if self._sigterm.watch():
-            self._data_workers = DataWorkerStart()
-            os.register_at_fork(after_in_child=self._begin_data_worker)
+            begin = DataWorkerStart()
+            os.register_at_fork(after_in_child=lambda: begin(0))
         memory.present.savers = local_world
 
     def must_save(self) -> bool:
@@ -102,10 +102,6 @@ class Saver:
         for rank in others:
             with contextlib.suppress(RuntimeError):
                 dist.recv(heard, rank, self._group)
-
-    def _begin_data_worker(self) -> None:
-        signal.set_wakeup_fd(-1)  # it belongs to the training process
-        self._data_workers(0)
 
     def _heed(self) -> None:
         """End at the agent's signal, as the main thread may wait for a peer that is gone."""

@@ -19,12 +19,14 @@ from typing import Any, NoReturn
 def on_signals(numbers: Collection[int], call: Callable[[], None]) -> None:
     """Call ``call`` in a thread when one of these signals comes; its own handler runs as well.
 
-    Outside the main thread it does nothing: Python lets only that thread watch signals.
+    Outside the main thread it does nothing: Python lets only that thread watch signals. Those of a
+    process that is forked from this one, such as a DataLoader's worker, are its own.
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     with contextlib.suppress(ValueError):
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
 
     def watch(kept: socket.socket = writer) -> None:
         while came := reader.recv(64):

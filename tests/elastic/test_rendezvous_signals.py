@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -30,4 +31,21 @@ def test_other_signals_are_passed_over() -> None:
         assert not heard.wait(0.2)
     finally:
         signal.signal(signal.SIGUSR2, before)
+        signal.set_wakeup_fd(-1)
+
+
+def test_a_signal_to_a_forked_process_is_not_for_the_one_that_it_was_forked_from() -> None:
+    heard = threading.Event()
+    on_signals({signal.SIGUSR1}, heard.set)
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    try:
+        child = multiprocessing.get_context("fork").Process(
+            target=lambda: os.kill(os.getpid(), signal.SIGUSR1)
+        )
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+        assert not heard.wait(0.5)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
         signal.set_wakeup_fd(-1)
