@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import mip
 
+from bftrainer_slurm.planner.cbc import SCALE, new_model
 from bftrainer_slurm.planner.packing import Nodes, shares_of
 from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share, settled
 
 MOST_PAIRS = 3_000  # of trainers and nodes
-_SCALE = 1000.0  # as in milp
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,9 @@ def pairs(problem: Problem) -> int:
 
 def solve(problem: Problem, gap: float, limit_s: float) -> tuple[Packed | None, bool]:
     """Return the best plan found within the time, and whether it is proven to within ``gap``."""
-    model = mip.Model(sense=mip.MAXIMIZE, solver_name=mip.CBC)
-    model.verbose = 0
-    model.threads = 0
+    model = new_model(mip.MAXIMIZE)
     worth = [[problem.worth(one, 0), *_worths(problem, one).values()] for one in problem.trainers]
-    unit = max((max(map(abs, one)) for one in worth), default=0.0) / _SCALE or 1.0
+    unit = max((max(map(abs, one)) for one in worth), default=0.0) / SCALE or 1.0
     model.max_mip_gap, model.max_mip_gap_abs = 0.0, gap / unit
     has = {node: at for at, part in enumerate(problem.all_classes()) for node in sorted(part.nodes)}
     used: dict[str, mip.LinExpr] = defaultdict(mip.LinExpr)

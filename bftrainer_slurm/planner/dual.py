@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import mip
 import numpy as np
 
+from bftrainer_slurm.planner.cbc import SCALE, new_model
 from bftrainer_slurm.planner.lagrangian import Choices, Reals, Relaxation
 
-_SCALE = 1000.0  # as in milp
 _FAR = 1e9
 _ROUNDING = 1e-13  # relative
 
@@ -85,10 +85,8 @@ class _Master:
     """The least bound over all choices so far: the next prices, and how low a bound can be."""
 
     def __init__(self, relaxation: Relaxation) -> None:
-        self._unit = relaxation.highest_price() / _SCALE
-        self._model = mip.Model(sense=mip.MINIMIZE, solver_name=mip.CBC)
-        self._model.verbose = 0
-        self._model.threads = 0
+        self._unit = relaxation.highest_price() / SCALE
+        self._model = new_model(mip.MINIMIZE)
         self._prices = [self._model.add_var(obj=float(size)) for size in relaxation.supply]
         self._nets = [
             self._model.add_var(lb=-_FAR, ub=_FAR, obj=float(count)) for count in relaxation.members

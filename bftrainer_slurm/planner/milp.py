@@ -17,11 +17,9 @@ from dataclasses import dataclass, field
 import mip
 from mip.cbc import cbc_set_parameter
 
+from bftrainer_slurm.planner.cbc import SCALE, new_model
 from bftrainer_slurm.planner.core import ConcaveSegment, CoreGroup, Stretch
 from bftrainer_slurm.planner.problem import Share
-
-# CBC's tolerances are absolute: the model scales losses so that the greatest is this.
-_SCALE = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def solve_core(
     groups: Sequence[CoreGroup], supply: Supply, most_loss: float, gap: float, limit_s: float
 ) -> Answer:
     """Find the plan of the least loss, at most ``most_loss``, to within ``gap``."""
-    build = _Build(_model(), most_loss / _SCALE, supply, [mip.LinExpr() for _ in supply.amounts])
+    build = _Build(_model(), most_loss / SCALE, supply, [mip.LinExpr() for _ in supply.amounts])
     build.model.max_mip_gap_abs = gap / build.unit
     shares = {member: low for group in groups for member, low in _settled(build, group)}
     groups = [group for group in groups if group.members[0] not in shares]
@@ -93,7 +91,7 @@ def solve_core(
         build.losses.add_var(unused, price / build.unit)
         build.model += count + unused == size
     build.model.objective = build.losses
-    build.model.cutoff = 1.01 * _SCALE - build.losses.const
+    build.model.cutoff = 1.01 * SCALE - build.losses.const
     status = build.model.optimize(max_seconds=max(0.05, limit_s))
     if build.model.num_solutions == 0:
         return Answer(None, status is mip.OptimizationStatus.INFEASIBLE)
@@ -103,9 +101,7 @@ def solve_core(
 
 
 def _model() -> mip.Model:
-    model = mip.Model(sense=mip.MINIMIZE, solver_name=mip.CBC)
-    model.verbose = 0
-    model.threads = 0  # with a thread of its own, CBC sometimes waits for it for ever
+    model = new_model(mip.MINIMIZE)
     model.max_mip_gap = 0.0
     # There is little to gain before branching: the bound is tight, and a good plan is known.
     model.cuts = model.preprocess = model.pump_passes = model.clique = 0

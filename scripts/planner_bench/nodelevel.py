@@ -18,10 +18,10 @@ from itertools import pairwise
 import mip
 
 from bftrainer_slurm.planner import child, optimum
+from bftrainer_slurm.planner.cbc import SCALE, new_model
 from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
 
 GAP = 1e-6  # relative
-_SCALE = 1000.0  # CBC's tolerances are absolute, so the objective is scaled to this
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,11 @@ def solve(problem: Problem, time_limit_s: float) -> Answer | None:
 
     CBC may crash the process.
     """
-    model = mip.Model(sense=mip.MAXIMIZE, solver_name=mip.CBC)
-    model.verbose = 0
-    model.threads = 0
+    model = new_model(mip.MAXIMIZE)
     model.max_mip_gap = GAP
     pool = sorted(problem.pool)
     most = max((max(one.curve.values) for one in problem.trainers), default=0.0)
-    unit = problem.forward_time_s * most / _SCALE or 1.0
+    unit = problem.forward_time_s * most / SCALE or 1.0
     rows = [[model.add_var(var_type=mip.BINARY) for _ in pool] for _ in problem.trainers]
     for column in zip(*rows, strict=True):
         model += mip.xsum(column) <= 1

@@ -164,6 +164,24 @@ def test_what_was_found_before_cbc_is_not_lost_when_it(
     assert plan.objective >= 1180  # the optimum is 1396, to change nothing 480
 
 
+# The garbage collector runs wherever cffi parses a type, which it does under a lock.
+COLLECTS = """
+import gc, cffi.cparser
+parse_type = cffi.cparser.Parser.parse_type
+def parse_after_a_collection(*given):
+    gc.collect()
+    return parse_type(*given)
+cffi.cparser.Parser.parse_type = parse_after_a_collection
+from bftrainer_slurm.planner import child
+child.main()
+"""
+
+
+def test_a_model_may_end_while_the_next_one_is_made() -> None:
+    case = problem(4, planned("a", "n0 n1 n2 n3"), *RIVALS, classes=HALVES)
+    assert plan_with(COLLECTS, case).status == "optimal"
+
+
 def test_takes_an_optimum_that_rounding_alone_puts_below_the_greedy_plan() -> None:
     tenth = ThroughputCurve((0, 1), (0.0, 0.1))
     cost = math.nextafter(0.3 * 0.1, 0.0)  # of a start: it gains 3e-18
