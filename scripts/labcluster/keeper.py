@@ -30,7 +30,7 @@ class Keeper:
     @property
     def client(self) -> KeeperClient:
         """A client with a controller's rights."""
-        return KeeperClient(self.address, read_token(self.state))
+        return KeeperClient(self.address, read_token(self.state), timeout_s=30.0)
 
     @property
     def pid(self) -> int | None:

@@ -12,7 +12,7 @@ _OF_LOOK = 3  # and at least as long as so many looks: most looks start a progra
 
 def wait_until(
     predicate: Callable[[], object],
-    timeout_s: float = 120.0,
+    timeout_s: float = 300.0,
     otherwise: str = "not true",
     pause: Callable[[float], object] = time.sleep,
 ) -> None:

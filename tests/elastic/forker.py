@@ -29,7 +29,7 @@ def main() -> None:
                 logs_specs=DefaultLogsSpecs(folder, redirects=Std.ALL),
                 start_method="forkserver",
             )
-            result = workers.wait(60, period=0.02)
+            result = workers.wait(600, period=0.02)
             with open(workers.stdouts[0]) as output:  # noqa: PTH123
                 answer = {"output": output.read(), "code": None, "failure": ""}
             if result is None:

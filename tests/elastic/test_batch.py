@@ -219,7 +219,7 @@ def test_a_reclaim_ends_neither_the_script_nor_its_step(trainer: Trainer) -> Non
     trainer.start(1)
     trainer.wait_for("step one", 2)
     os.killpg(trainer.running[0].pid, signal.SIGTERM)  # srun dies, the script goes on
-    (trainer.folder / "end.two.n0").write_text("0\n")
+    trainer.end("two.n0")
     assert trainer.code(0) == 7
     trainer.start(2)
     trainer.wait_for("step one n2", 1)
@@ -230,7 +230,7 @@ def test_what_fails_on_one_node_ends_there(trainer: Trainer) -> None:
     trainer.wait_for("step one", 1)
     trainer.start(1)
     trainer.wait_for("step one", 2)
-    (trainer.folder / "end.one.n1").write_text("9\n")
+    trainer.end("one.n1", 9)
     assert trainer.code(1) == 9
     trainer.start(2)
     trainer.wait_for("step one", 3)

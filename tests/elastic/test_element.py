@@ -102,7 +102,7 @@ def test_the_element_ends_as_its_script_does(keeper: Keeper) -> None:
 
 def test_a_script_that_ends_on_sigterm_gets_its_grace(keeper: Keeper) -> None:
     body = "#!/bin/bash\ntrap 'sleep 0.5; echo saved; exit' TERM\necho ready\nsleep 100 & wait"
-    element = start(keeper, body, "bftrainer:min=1,max=4,grace=20")
+    element = start(keeper, body, "bftrainer:min=1,max=4,grace=100")
     assert element.stdout is not None
     assert element.stdout.readline() == "ready\n"
     for process in processes_with(f"SLURM_JOB_ID={JOB_ID}"):

@@ -26,7 +26,7 @@ from tests.elastic import strikes
 from tests.elastic.strikes import Strike, has_struck
 from tests.elastic.workers import Workers, fork_with, started_workers
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(0 if "NCCL_RUNS" in os.environ else 900)]
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(0 if "NCCL_RUNS" in os.environ else 1800)]
 
 RUNS = int(os.environ.get("NCCL_RUNS", "1"))
 SIZE = 60  # samples an epoch

@@ -16,7 +16,7 @@ from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import Agents, started_agents
 from tests.keeper.inside import SECRET_TEXT, keeper_inside
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.torch
 
 # Trains in process. FOLDER/hang names a step, and the nodes that hang once after it.
 SCRIPT = """

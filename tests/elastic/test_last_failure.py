@@ -10,6 +10,7 @@ pytestmark = pytest.mark.torch
 
 pytest.importorskip("torch")
 
+from bftrainer_slurm.elastic.rendezvous import last_failure  # noqa: E402
 from bftrainer_slurm.elastic.rendezvous.last_failure import cause_of  # noqa: E402
 from bftrainer_slurm.keeper.credentials import prover_from  # noqa: E402
 from bftrainer_slurm.keeper.membership import Membership  # noqa: E402
@@ -53,7 +54,10 @@ def test_a_failure_that_nobody_else_caused_is_the_scripts(member: Membership) ->
     assert cause_of(PEERS, member.over) == ("failed", PEERS)
 
 
-def test_a_failure_that_looks_like_a_peers_waits_for_the_keepers_word(member: Membership) -> None:
+def test_a_failure_that_looks_like_a_peers_waits_for_the_keepers_word(
+    member: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(last_failure, "_PEERS_WORD_S", 120.0)
     threading.Timer(0.1, member._on_message, (LOSS,)).start()
     assert cause_of(PEERS, member.over) == ("change", "")
 

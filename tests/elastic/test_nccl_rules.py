@@ -25,7 +25,7 @@ from bftrainer_slurm.elastic.inprocess.phases import PeerLostError, Phases
 from bftrainer_slurm.elastic.torch_private import abort_together
 from tests.elastic.alone import as_new_process
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.torch
 
 GPU = torch.device("cuda", 0)
 
@@ -253,7 +253,13 @@ def test_a_launch_that_does_not_come_back_ends_the_process(
     monkeypatch.setattr("bftrainer_slurm.elastic.inprocess.phases.HOPELESS_S", 0.1)
     monkeypatch.setattr(nccl, "end_process", stuck.set)
     group = on_gpu()
-    threading.Timer(0.05, group.abort, ("a peer is lost",)).start()
+    begin = dist.all_reduce
+
+    def abort_and_begin(tensor: Tensor, **options: Any) -> object:
+        group.abort("a peer is lost")
+        return begin(tensor, **options)
+
+    monkeypatch.setattr(dist, "all_reduce", abort_and_begin)
     group.attempt(lambda: group.sum(cast(Tensor, FakeTensor())))
     assert stuck.is_set()
     with pytest.raises(PeerLostError):

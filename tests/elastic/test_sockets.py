@@ -23,7 +23,7 @@ from bftrainer_slurm.elastic.inprocess.gloo import keep_for_ever
 from bftrainer_slurm.elastic.inprocess.sockets import Connections
 from bftrainer_slurm.keeper.messages import Generation, Peer
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.torch
 
 ALONE = Generation(1, 0, 1, False, None, (Peer(0, "n0", 0),))
 GROUPS = 50

@@ -5,7 +5,6 @@ It comes to that in a race inside gloo that cannot be timed: a made-up collectiv
 
 from __future__ import annotations
 
-import threading
 import time
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,7 +20,7 @@ from bftrainer_slurm.elastic.inprocess import gloo, phases
 from bftrainer_slurm.elastic.inprocess.collective import Communicator
 from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.torch
 
 
 class Forgotten:
@@ -42,20 +41,29 @@ class Forgotten:
 
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Communicator:
-    """A group of two that is aborted while a collective is on its way."""
+    """A group of two in a step."""
     monkeypatch.setattr(phases, "HOPELESS_S", 0.2)
     made = Communicator()
     made.stand_by()
     made.world = 2
     made.begin(1.0)
-    threading.Timer(0.1, made.abort, ("the peer is lost",)).start()
     return made
+
+
+def lose_in(group: Communicator, work: Forgotten, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next collective be this one, in which the peer is lost."""
+
+    def begin(*_: object, **__: object) -> Forgotten:
+        group.abort("the peer is lost")
+        return work
+
+    monkeypatch.setattr(dist, "all_reduce", begin)
 
 
 def test_a_backward_pass_comes_to_its_end_and_the_step_is_not_committed(
     group: Communicator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: Forgotten())
+    lose_in(group, Forgotten(), monkeypatch)
     bucket = SimpleNamespace(buffer=lambda: torch.ones(3), parameters=list)
     group.average(cast(GradBucket, bucket)).wait()
     with pytest.raises(PeerLostError, match="does not end"):
@@ -66,6 +74,7 @@ def test_a_backward_pass_comes_to_its_end_and_the_step_is_not_committed(
 def test_who_waits_for_another_collective_is_told_that_it_does_not_end(group: Communicator) -> None:
     work = cast(Work, Forgotten())
     Communicator().check_end(work)  # it may still end where nobody has given up
+    group.abort("the peer is lost")
     with pytest.raises(PeerLostError, match="does not end"):
         while True:
             group.check_end(work)
@@ -77,7 +86,7 @@ def test_a_sum_that_comes_after_all_is_left_alone(
     group: Communicator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = Forgotten()
-    monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: late)
+    lose_in(group, late, monkeypatch)
     bucket: Any = SimpleNamespace(buffer=lambda: torch.ones(3), parameters=list)
     summed = group.average(bucket)
     given = summed.wait().clone()

@@ -230,7 +230,6 @@ def test_an_agent_waits_for_a_store_that_it_has_reached_and_that_is_slow(
 
 
 @pytest.mark.torch
-@pytest.mark.timeout(60)
 def test_an_agent_whose_first_node_is_frozen_goes_on_when_the_keeper_has_spoken() -> None:
     """Its kernel accepts connections, and torch waits for an answer without any limit (2.13)."""
     from bftrainer_slurm.elastic.rendezvous import reaching

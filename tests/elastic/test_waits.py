@@ -17,9 +17,8 @@ from torch.distributed import (  # type: ignore[attr-defined]
 
 from bftrainer_slurm.elastic.inprocess import waits
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.torch
 
-LATE_S = 2.5  # several looks
 Pair = list[ProcessGroupGloo]
 
 
@@ -33,11 +32,17 @@ class Patience:
     def __init__(self) -> None:
         self.asked = 0
         self.at_end = False
+        self.looked = threading.Event()
 
     def check(self, work: Work) -> None:
         self.asked += 1
+        self.looked.set()
         if self.at_end:
             raise EnoughError
+
+    def after_a_look(self, do: Callable[[], object]) -> None:
+        """Do it once somebody who waits has looked up."""
+        threading.Thread(target=lambda: (self.looked.wait(), do()), daemon=True).start()
 
 
 @pytest.fixture
@@ -58,10 +63,6 @@ def pair(patience: Patience) -> Pair:
         return list(threads.map(lambda rank: ProcessGroupGloo(store, rank, 2, limit), range(2)))
 
 
-def later(do: Callable[[], object]) -> None:
-    threading.Timer(LATE_S, do).start()
-
-
 def test_a_collective_that_does_not_end_raises_what_the_look_finds(
     patience: Patience, pair: Pair
 ) -> None:
@@ -74,7 +75,7 @@ def test_a_collective_that_does_not_end_raises_what_the_look_finds(
 
 def test_one_that_takes_its_time_is_waited_for(patience: Patience, pair: Pair) -> None:
     summed = torch.ones(1)
-    later(lambda: pair[1].allreduce([torch.ones(1)]))
+    patience.after_a_look(lambda: pair[1].allreduce([torch.ones(1)]))
     pair[0].allreduce([summed]).wait()
     assert summed.item() == 2.0
     assert patience.asked > 0
@@ -89,7 +90,7 @@ def test_one_that_fails_raises_its_own_failure(pair: Pair) -> None:
 
 def test_what_is_received_late_is_waited_for(pair: Pair) -> None:
     got = torch.zeros(1)
-    later(lambda: pair[1].send([torch.ones(1)], 0, 0))
+    threading.Timer(1.0, lambda: pair[1].send([torch.ones(1)], 0, 0)).start()
     pair[0].recv([got], 1, 0).wait()
     assert got.item() == 1.0
 

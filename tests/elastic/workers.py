@@ -125,7 +125,7 @@ class Workers(Elements[Step]):
         for process in self._spawned:
             _kill(process)
 
-    def wait(self, *tasks: int, timeout_s: float = 120.0) -> list[int]:
+    def wait(self, *tasks: int, timeout_s: float = 300.0) -> list[int]:
         """Return the exit codes of all processes of these tasks."""
         return [wait(one, timeout_s) for task in tasks for one in self.processes[task]]
 
@@ -225,7 +225,7 @@ def started_workers(
         workers.end()
 
 
-def wait(process: ForkServerProcess, timeout_s: float = 120.0) -> int:
+def wait(process: ForkServerProcess, timeout_s: float = 300.0) -> int:
     """Return a process's exit code."""
     process.join(timeout_s)
     if process.exitcode is None:

@@ -158,7 +158,8 @@ def test_the_token_is_for_its_owner_only(keeper: Keeper) -> None:
 
 
 def test_a_keeper_that_answers_is_found_again(keeper: Keeper) -> None:
-    assert find_or_start(keeper.state, "127.0.0.1:0") == keeper.client
+    found, known = find_or_start(keeper.state, "127.0.0.1:0"), keeper.client
+    assert (found.address, found.token) == (known.address, known.token)
 
 
 def test_a_dead_keeper_is_started_again_at_its_address(tmp_path: Path) -> None:
