@@ -54,7 +54,7 @@ def test_a_client_goes_on_to_the_host_that_answers(
     keeper: Inside, nobody: str, silent: str
 ) -> None:
     address = f"{nobody},{silent},{keeper.client.address}"
-    client = KeeperClient(address, TOKEN, timeout_s=0.5)
+    client = KeeperClient(address, TOKEN, timeout_s=3)
     client.own(13, 0, 1)
     assert client.status()[1] is None
 

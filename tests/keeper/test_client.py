@@ -50,7 +50,7 @@ def test_a_keeper_that_says_nothing_more_is_given_up_though_it_does_not_hang_up(
     note = NumberedNote(1, 5.0, Note(NoteKind.SUBMITTED))
     said = b"keeper abc\n\n" + write_line({"note": note})
     with somebody_who_says(said, then_is_silent=True) as client:
-        stream = client.watch("", 0, silent_s=0.2)
+        stream = client.watch("", 0, silent_s=3)
         assert [next(stream) for _ in range(2)] == [("abc", None)] * 2
         assert next(stream) == ("abc", note)
         with pytest.raises(SilentError):

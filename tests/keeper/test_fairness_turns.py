@@ -77,7 +77,7 @@ def test_who_is_held_up_waits_in_order_and_holds_up_nobody_else() -> None:
         await asyncio.sleep(2 * HELD_S)
         assert done == [f"quick {number}" for number in range(4)]
         held.clear()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while len(done) < 8:
                 await asyncio.sleep(HELD_S)
 

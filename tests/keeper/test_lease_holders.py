@@ -19,7 +19,7 @@ from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.torch
 
-LONGEST_S = 90.0
+LONGEST_S = 300.0
 
 
 @pytest.fixture

@@ -166,7 +166,7 @@ def test_a_lane_that_takes_too_much_memory_is_ended_alone(
 
 
 def test_an_interruption_ends_all_lanes(tmp_path: Path) -> None:
-    script = f"sleep 1000 & echo $! > {tmp_path}/pid; trap 'echo ended; exit 130' INT; wait"
+    script = f"trap 'echo ended; exit 130' INT; sleep 1000 & echo $! > {tmp_path}/pid; wait"
     code = (
         "import signal, sys\nfrom pathlib import Path\n"
         "from scripts.testlanes.run import Lane, run\n"
