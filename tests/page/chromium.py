@@ -15,7 +15,7 @@ _OPTIONS = (
     *("--disable-dev-shm-usage", "--lang=en"),
 )
 
-PATIENCE_S = 150.0  # with a machine that others use as well
+PATIENCE_S = 300.0  # with a machine that others use as well
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -166,10 +167,10 @@ def test_the_map_is_read_and_zoomed_with_the_keyboard(opened: Callable[..., Chro
     canvas = found(page, "#map canvas")
     page.execute_script("arguments[0].focus()", canvas)
     canvas.send_keys(Keys.ARROW_DOWN)
+    wait(page, lambda: re.match(r"n\d+ to n\d+, ", found(page, "#readout").text))
     before = found(page, "#readout").text
-    assert re.match(r"n\d+ to n\d+, ", before)
     canvas.send_keys(Keys.ARROW_DOWN)
-    assert found(page, "#readout").text != before
+    wait(page, lambda: found(page, "#readout").text != before)
     canvas.send_keys(Keys.ENTER)
     wait(page, lambda: "5,000 of 5,000" not in found(page, "#shown").text)
     canvas.send_keys(Keys.ESCAPE)
@@ -219,8 +220,8 @@ def test_nothing_is_wider_than_the_screen(opened: Callable[..., Chrome]) -> None
     page = opened(320)
     for width in (320, 390, 800, 1200):
         look(page, width, 900, dark=False, phone=width < 600)
-        wide = page.execute_script("return document.documentElement.scrollWidth")
-        assert wide <= width
+        fits = f"return document.documentElement.scrollWidth <= {width}"
+        wait(page, partial(page.execute_script, fits))
 
 
 def test_it_is_dark_where_the_reader_wants_it_so(opened: Callable[..., Chrome]) -> None:
