@@ -21,7 +21,7 @@ from scripts.exactly_once.programs.recording import SLOW
 from scripts.exactly_once.ways import PLANNED, Change, Way
 from scripts.labcluster.lab import Tell
 
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 _PROGRAMS = Path(__file__).with_name("programs")
 _SETTLED = 2  # steps of all nodes before the next change
 

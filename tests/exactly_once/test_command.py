@@ -9,12 +9,12 @@ import pytest
 from tests.tools import run_tool
 
 # Agents start cold, and the machine may be busy.
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(1800)]
 
 
 def test_each_sample_is_trained_whether_processes_stay_or_start_again() -> None:
     options = ("--way", "trainer-global", "--way", "huggingface", "--change", "join", "--json")
-    run = run_tool("exactly-once", *options, "--epochs", 1, "--samples", 480, timeout=800)
+    run = run_tool("exactly-once", *options, "--epochs", 1, "--samples", 480, timeout=1700)
     unchanged, in_process, *restarted = json.loads(run.stdout)["results"]
     assert (unchanged["found"]["lost"], unchanged["found"]["twice"]) == (0, 0)
     for one in (in_process, *restarted):  # Transformers may not be installed

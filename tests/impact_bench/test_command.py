@@ -16,7 +16,6 @@ from tests.tools import run_tool, tool
 
 @pytest.mark.slurm
 @pytest.mark.once
-@pytest.mark.timeout(600)  # the machine may be busy
 def test_ordinary_jobs_run_beside_hostile_trainers_and_nothing_is_left(tmp_path: Path) -> None:
     options = ("--quick", "--jobs", "2", "--nodes", "2", "--trainers", "hostile", "--json")
     done = run_tool("bench-impact", *options, "--out", tmp_path, check=True)

@@ -11,6 +11,6 @@ from bftrainer_slurm.planner.solver import Planner
 
 @pytest.fixture(scope="session")
 def planner() -> Iterator[Planner]:
-    with Planner(time_limit_s=20.0) as planner:
+    with Planner(time_limit_s=50.0) as planner:
         planner.warm_up()
         yield planner
