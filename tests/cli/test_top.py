@@ -149,12 +149,17 @@ class Terminal:
     def until(self, text: bytes) -> bytes:
         """Return what is sent until this is among it."""
         begin = len(self.sent)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while text not in self.sent[begin:] and time.monotonic() < deadline:
             if select.select([self.fd], [], [], 1.0)[0]:
                 self.sent += os.read(self.fd, 65536)
         assert text in self.sent[begin:], self.sent
         return self.sent[begin:]
+
+    def rest(self) -> None:
+        """Read on until nothing is sent for a second."""
+        while select.select([self.fd], [], [], 1.0)[0]:
+            self.sent += os.read(self.fd, 65536)
 
     def press(self, keys: bytes) -> None:
         os.write(self.fd, keys)
@@ -199,6 +204,7 @@ def terminal(tmp_path: Any) -> Iterator[Terminal]:
 
 def test_on_a_terminal_keys_work_and_a_refresh_sends_little(terminal: Terminal) -> None:
     terminal.until(b"first")
+    terminal.rest()
     begin, begin_s = len(terminal.sent), time.monotonic()
     while time.monotonic() - begin_s < 5:  # two refreshes: little but the clock has changed
         if select.select([terminal.fd], [], [], 0.5)[0]:
