@@ -93,6 +93,9 @@ class Planner:
             best = _no_worse(problem, answer, fallback)
         except _NoAnswerError as error:
             best, status, reason = _greedy(problem), "greedy", str(error)
+        except BaseException:
+            self.close()  # the next problem must not get the answer to this one
+            raise
         if reason:
             logger.warning("%s plan: %s", status, reason)
         return Plan(

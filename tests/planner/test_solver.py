@@ -10,10 +10,12 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.planner import solver
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, Problem
 from bftrainer_slurm.planner.solver import Planner
@@ -213,6 +215,18 @@ def test_starts_another_child_after_one_that_hung() -> None:
         planner.warm_up()
         assert planner.plan(CASE).status == "optimal"
         assert child_of(planner) != hung
+
+
+def test_a_plan_that_raised_leaves_no_answer_to_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Planner(time_limit_s=HANG_BOUND_S) as planner:
+        planner.warm_up()
+        with monkeypatch.context() as broken, pytest.raises(MemoryError):
+            broken.setattr(solver, "greedy_shares", Mock(side_effect=MemoryError))
+            planner.plan(CASE)
+        plan = planner.plan(BETTER)
+    assert (plan.status, len(plan.assignment["b"])) == ("optimal", 3)
 
 
 def test_keeps_one_child_warm_over_plans() -> None:
