@@ -34,7 +34,7 @@ from scripts.labcluster.processes import (
 from scripts.labcluster.waiting import wait_until
 
 _NOTE = "lab.json"
-_WITHIN_S = 60.0
+_WITHIN_S = 240.0
 _PRIORITY = -10
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
 _LOOPBACK = IPv4Network("127.0.0.0/8")
@@ -223,7 +223,7 @@ class Cluster:
     def ask(self, *command: str) -> str:
         """Run one of Slurm's commands."""
         variables = os.environ | self.environment
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
         if done.returncode != 0:
             raise LabError(f"{command[0]}: {done.stderr.strip()}")
         return done.stdout

@@ -20,7 +20,7 @@ from scripts.labcluster.processes import Daemon, end, launch, send
 from scripts.labcluster.users import as_user, give
 from scripts.labcluster.waiting import wait_until
 
-_STOP_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 120.0
 
 
 @dataclass

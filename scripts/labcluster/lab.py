@@ -23,6 +23,7 @@ from scripts.labcluster.users import as_user
 from scripts.labcluster.waiting import wait_until
 
 ADMIN = "root"  # without root: whoever runs this
+_NO_SUCH_JOB = "Invalid job id"
 _FREE = ("idle", "plnd")  # planned: idle, and Slurm saves it for a waiting job
 
 Tell = Callable[[str], object]
@@ -49,7 +50,7 @@ class Lab:
         *command: str | Path,
         user: str = "alice",
         check: bool = True,
-        timeout_s: float = 120.0,
+        timeout_s: float = 300.0,
         **options: Any,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command as one of the cluster's users (or as slurm, or root).
@@ -82,11 +83,23 @@ class Lab:
         return int(done.stdout.partition(";")[0])
 
     def squeue(self, job: int, form: str) -> list[str]:
-        """Return a line per element or job, in squeue's format ``form``."""
-        listed = self.run(
-            "squeue", "-h", "-r", "-t", "all", "-j", str(job), "-o", form, check=False
-        )
-        return listed.stdout.split("\n")[:-1]
+        """Return a line per element or job, in squeue's format ``form``.
+
+        There is none if Slurm does not know the job.
+
+        Raises:
+            TimeoutError: slurmctld does not answer.
+        """
+        lines = list[str]()
+
+        def answered() -> bool:
+            words = ("squeue", "-h", "-r", "-t", "all", "-j", str(job), "-o", form)
+            listed = self.run(*words, check=False)
+            lines[:] = listed.stdout.split("\n")[:-1]
+            return listed.returncode == 0 or _NO_SUCH_JOB in listed.stderr
+
+        wait_until(answered, otherwise="squeue has no answer")
+        return lines
 
     def running(self, array: int) -> dict[str, str]:
         """Return when each running element was started, as Slurm says."""
@@ -102,7 +115,7 @@ class Lab:
         """Return the states of the nodes on which nothing can start just now."""
         return {node: state for node, state in self.states().items() if state not in _FREE}
 
-    def wait_until_idle(self, timeout_s: float = 120.0) -> None:
+    def wait_until_idle(self, timeout_s: float = 240.0) -> None:
         """Wait until nothing runs or ends on any node.
 
         Raises:

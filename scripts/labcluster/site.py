@@ -35,7 +35,7 @@ QUICK: Mapping[str, object] = {
     # All nodes are this host: if it is busy, elements end slowly, and no node is to blame.
     "slow_end_s": 30,
 }
-_OVER = {"CA", "CD", "F"}
+_OVER = {"CA", "CD", "F", "TO"}
 
 
 @dataclass
@@ -119,14 +119,14 @@ class Site:
         return self.submit(script, nodes, *options), folder
 
     @contextmanager
-    def taken(self, nodes: int) -> Iterator[float]:
+    def taken(self, nodes: int, *options: str) -> Iterator[float]:
         """Run an ordinary job on so many nodes meanwhile; yield when it was submitted.
 
         The time is that of ``time.monotonic``.
         """
         since_s = time.monotonic()
-        options = ("-p", "main", f"-N{nodes}", "--exclusive", "-o", "/dev/null")
-        job = self.lab.sbatch(*options, script="#!/bin/sh\nsleep 1000\n")
+        words = ("-p", "main", f"-N{nodes}", "--exclusive", "-o", "/dev/null", *options)
+        job = self.lab.sbatch(*words, script="#!/bin/sh\nsleep 1000\n")
         try:
             wait_until(lambda: self.lab.squeue(job, "%t") == ["R"])
             yield since_s

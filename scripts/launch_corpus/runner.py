@@ -20,7 +20,7 @@ from scripts.labcluster.waiting import wait_until
 # Shapes must not learn from each other, nor wait for a node on which one has failed.
 SETTINGS = {**QUICK, "bad_node_s": 1, "adapt_forward_time": False, "forward_time_s": 600}
 # Nodes are this host's processors: with other work on it a start takes its time.
-PATIENCE_S = 180.0
+PATIENCE_S = 400.0
 _FRESH_S = 5.0  # a process that has not reported for so long does not train
 
 

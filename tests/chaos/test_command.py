@@ -32,7 +32,7 @@ def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.torch
 @pytest.mark.chaos
 @pytest.mark.once
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_trainers_survive_what_breaks_most_often(tmp_path: Path) -> None:
     chosen = [word for fault in OFTEN for word in ("--fault", fault)]
     command = [sys.executable, *CHAOS, "--minutes=0", "--double=0", "--seed=1", "--json"]

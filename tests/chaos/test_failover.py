@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.torch,
     pytest.mark.chaos,
     pytest.mark.once,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2400),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root: hosts have networks"),
 ]
 

@@ -20,7 +20,7 @@ from scripts.labcluster.waiting import wait_until
 from tests.lab.test_training import PATIENCE_S, Training, batch_script
 
 pytestmark = [
-    *(pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(900)),
+    *(pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(2400)),
     pytest.mark.skipif(os.getuid() != 0, reason="only root mounts"),
 ]
 HERE = Path(__file__).parent

@@ -15,9 +15,9 @@ from scripts.labcluster.lab import ADMIN
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(1500)]
 SLEEPS = "#!/bin/bash\nexec sleep 1000\n"
-INTERVAL_S = 20
+INTERVAL_S = 30
 EPILOG_S = 5
 
 
@@ -62,8 +62,8 @@ def test_a_job_behind_a_large_one_starts_in_the_first_pass_and_preempts_nobody(s
     trainer = site.submit("#!/bin/bash\nsrun sleep 1000\n", "1-4", "--output=/dev/null")
     wait_until(lambda: len(site.lab.running(trainer)) == 4)
     running = ordinary(site, "-N1", "-t30")
-    large = ordinary(site, "-N4", "-t30")
     wait_until(lambda: site.lab.squeue(running, "%T") == ["RUNNING"])
+    large = ordinary(site, "-N4", "-t30")
     wait_until(lambda: len(site.lab.running(trainer)) == 3)
     wait_for_a_pass(site)
     time.sleep(EPILOG_S)  # so that no pass may be under way: then trainers would leave at once

@@ -16,7 +16,7 @@ from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
 from tests.controller.test_shared_site import IDLE, has, nodes_of, running
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(1500)]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
 RED = {"n1", "n2"}
 

@@ -11,7 +11,7 @@ from scripts.labcluster.waiting import wait_until
 from tests.controller.test_ahead_of_passes import INTERVAL_S, SLEEPS, times, wait_for_a_pass
 from tests.controller.test_shared_site import IDLE, has, running
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 from tests.slurm_plugin.conftest import WAYS, slurm_plugins
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 KILL_WAIT_S = 120
 IDLE = "#!/bin/bash\nsleep 1000\n"
 ADMIN = "root" if os.getuid() == 0 else "alice"
@@ -118,7 +118,7 @@ def test_trainers_do_not_count_against_the_limits_of_their_users_ordinary_jobs(s
     change_qos(site, "MaxSubmitJobsPerUser=1")
     try:
         array = site.submit(IDLE, "1-2")
-        job = site.lab.sbatch("-N1", "-o", "/dev/null", script="#!/bin/sh\nsleep 5\n")
+        job = site.lab.sbatch("-N1", "-o", "/dev/null", script="#!/bin/sh\nsleep 1000\n")
         refused = site.lab.run("sbatch", "-N1", "--wrap", "true", check=False)
         assert "QOSMaxSubmitJobPerUserLimit" in refused.stderr
         site.end(array, job)

@@ -15,7 +15,7 @@ from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
 from tests.controller.test_site import NOTES_WORLDS, worlds_in
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
 
 
@@ -129,14 +129,14 @@ def test_the_plan_chooses_how_many_gpus_of_a_node_an_element_has(site: Site) -> 
     array = site.submit(script, "1-1", "--bftrainer=gpus=1:2:4", "--cpus-per-gpu=2")
     assert has(site, array, "n1")
     assert used(site, "n1") == "gpu:a100:8"
-    wait_until(lambda: worlds_in(worlds)[-1:] == [1], 240)
+    wait_until(lambda: worlds_in(worlds)[-1:] == [1], 500)
     last = ordinary(site, 1)
     wait_until(lambda: running(site, last) and nodes_of(site, array) == [])
     site.run("scancel", str(second), user="bob")
     assert has(site, array, "n2")
     assert used(site, "n2") == "gpu:a100:4"
     wait_until(lambda: "8" in site.lab.squeue(array, "%C"))  # the cores of four GPUs
-    wait_until(lambda: worlds_in(worlds)[-1:] == [4], 240)
+    wait_until(lambda: worlds_in(worlds)[-1:] == [4], 500)
     said = (
         "1, 2 or 4 of each of its nodes, as the plan chooses; 4 now; other jobs may have the rest"
     )

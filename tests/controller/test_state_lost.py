@@ -15,7 +15,7 @@ from scripts.labcluster.processes import end, send
 from scripts.labcluster.site import QUICK, Site, started_site
 from scripts.labcluster.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(1500)]
 
 
 def lose_state(lab: Lab) -> None:
@@ -39,7 +39,7 @@ def site() -> Iterator[Site]:
 
 def test_a_new_trainer_under_the_id_of_one_that_was_given_up_is_run(site: Site) -> None:
     failing = site.submit("#!/bin/sh\nexit 3\n", "1-1")
-    wait_until(lambda: site.controller.trainer(failing)["state"] == "given up", 240)
+    wait_until(lambda: site.controller.trainer(failing)["state"] == "given up", 500)
     site.controller.stop()
     stopped_s = time.time()
     lose_state(site.lab)

@@ -69,9 +69,11 @@ def daemon(slurm: MadeUpSlurm, feed: FakeFeed, tracer: Tracer) -> Iterator[None]
 
     thread = threading.Thread(target=go_on, daemon=True)
     thread.start()
-    yield
-    stop.set()
-    thread.join(120)
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(120)
 
 
 def test_an_event_enters_few_modules() -> None:

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.slurm,
     pytest.mark.torch,
     pytest.mark.newest,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
     pytest.mark.skipif(slurm_version() < (23, 11), reason="auth/slurm came with Slurm 23.11"),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users"),
 ]
@@ -32,7 +32,7 @@ def site() -> Iterator[Site]:
 
 def test_a_trainer_meets_in_our_rendezvous_and_trains(site: Site) -> None:
     array, _ = site.digits("2-2", samples=100_000)
-    wait_until(lambda: site.controller.trainer(array).get("samples"), 240)
+    wait_until(lambda: site.controller.trainer(array).get("samples"), 500)
     trainer = site.controller.trainer(array)
     assert (len(trainer["nodes"]), trainer["runtime"]) == (2, "bftrainer")
     assert site.controller.status()["keeper"]["refused"] == {}

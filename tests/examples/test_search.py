@@ -46,7 +46,7 @@ def searched(folder: Path, *arguments: str, check: bool = True) -> list[str]:
     command = [sys.executable, str(_SEARCH), "--every-s", "0.01", *arguments]
     path = {"PATH": f"{folder}:{os.environ['PATH']}"}
     done = subprocess.run(
-        command, cwd=folder, env=os.environ | path, capture_output=True, text=True, timeout=100
+        command, cwd=folder, env=os.environ | path, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0 or not check, done.stderr
     return done.stdout.splitlines() if check else [done.stderr.strip()]

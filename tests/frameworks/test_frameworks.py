@@ -10,7 +10,12 @@ import pytest
 from scripts.labcluster.site import Site, started_site
 from tests.frameworks.training import Change, lent, training
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.frameworks,
+    pytest.mark.slurm,
+    pytest.mark.once,
+    pytest.mark.timeout(3600),
+]
 NODES = 3
 SAVE_EVERY = 50
 EXAMPLES = ("ddp", "huggingface", "accelerate", "lightning", "fsdp2")

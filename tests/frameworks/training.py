@@ -15,7 +15,7 @@ from scripts.labcluster.users import give
 from scripts.labcluster.waiting import wait_until
 
 _RECORDER = Path(__file__).with_name("recorder.py")
-_PATIENCE_S = 240.0
+_PATIENCE_S = 600.0
 _SETTLED = 5  # steps
 _SCRIPT = """#!/bin/bash
 export RECORDS={folder}/records OMP_NUM_THREADS=1 BFTRAINER_PRELOAD=recorder

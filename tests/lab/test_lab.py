@@ -19,9 +19,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it acts for s
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Lab]:
-    with started_lab(
-        nodes=2, conf=["SlurmdTimeout=5", "MessageTimeout=5", "SlurmctldDebug=info"]
-    ) as running:
+    with started_lab(nodes=2) as running:
         yield running
 
 
@@ -39,7 +37,7 @@ def test_an_ordinary_job_takes_the_nodes_of_a_preemptible_one(small: Lab) -> Non
     job = small.sbatch(*harvest, script="#!/bin/sh\nsleep 600")
     wait_until(lambda: small.squeue(job, "%t") == ["R", "R"])
     small.run("srun", "-N2", "true")
-    assert set(small.squeue(job, "%t %r")) == {"PD BeginTime"}
+    wait_until(lambda: set(small.squeue(job, "%t %r")) == {"PD BeginTime"})
     small.run("scancel", str(job))
     small.wait_until_idle()
 

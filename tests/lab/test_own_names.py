@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.slurm,
     pytest.mark.torch,
     pytest.mark.once,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
     pytest.mark.skipif(
         os.getuid() != 0 or not shutil.which("ip", path="/usr/sbin:/sbin"),
         reason="needs root and iproute2",
@@ -46,7 +46,7 @@ def test_nodes_train_together_whatever_their_own_names_say(site: Site, names: st
     script = shutil.copy(REPO / "tests" / "elastic" / "ddp.py", folder / "train.py")
     array = site.submit(SCRIPT.format(script=script, folder=folder), "1-2")
     try:
-        wait_until(lambda: any(step.world == 2 for step in steps_in(folder)), 180)
+        wait_until(lambda: any(step.world == 2 for step in steps_in(folder)), 400)
         assert site.controller.trainer(array)["failures"] == 0
     finally:
         site.end(array)

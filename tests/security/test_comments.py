@@ -12,7 +12,7 @@ from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
 from tests.security.conftest import HOLDS, Victim
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 
 HOSTILE = [
     "bftrainer:",

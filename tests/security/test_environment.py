@@ -8,7 +8,7 @@ from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
 from tests.security.conftest import Victim
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 
 LONG = "x" * 100_000
 SHOWS = "#!/bin/bash\nenv > $BFTRAINER_SHOWN.$SLURM_ARRAY_TASK_ID.new\n"

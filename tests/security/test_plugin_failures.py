@@ -16,7 +16,7 @@ from scripts.labcluster.lab import Lab, started_lab
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 
 NOBODY = "192.0.2.1:6740"  # a documentation address: nobody answers, nobody refuses
 HEADERS = Path("/usr/include/slurm")

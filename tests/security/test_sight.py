@@ -10,7 +10,7 @@ import pytest
 from scripts.labcluster.site import Site
 from tests.security.conftest import Victim
 
-pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(1500)]
 
 PRIVATE = {"samples", "steps", "measures", "error", "curve", "rescale", "why", "runtime", "notice"}
 

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.slurm,
     pytest.mark.torch,
     pytest.mark.once,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root: nodes have mounts of their own"),
 ]
 
@@ -71,7 +71,7 @@ def site() -> Iterator[Site]:
 def trainer(site: Site) -> Iterator[tuple[int, Path]]:
     """A trainer that was let go on all nodes, and trains where it can."""
     array, folder = site.digits(f"1-{len(NODES)}", 10**9)
-    wait_until(lambda: site.controller.status()["mute_nodes"] == [WITHOUT, OLD, WRONG], 240)
+    wait_until(lambda: site.controller.status()["mute_nodes"] == [WITHOUT, OLD, WRONG], 500)
     yield array, folder
     site.end(array)
 
@@ -79,7 +79,7 @@ def trainer(site: Site) -> Iterator[tuple[int, Path]]:
 def test_where_the_plugin_is_it_trains(site: Site, trainer: tuple[int, Path]) -> None:
     array, _ = trainer
     wait_until(lambda: (site.controller.trainer(array)["samples"] or 0) > 0)
-    assert site.controller.trainer(array)["nodes"] == [GOOD]
+    wait_until(lambda: site.controller.trainer(array)["nodes"] == [GOOD])
 
 
 def test_where_it_is_not_nobody_trains_apart(site: Site, trainer: tuple[int, Path]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from bftrainer_slurm.model import (
     Configuration,
     ElementId,
     ElementState,
+    Node,
     NodeState,
     Queue,
     Resources,
@@ -88,7 +90,7 @@ def test_a_trainer_is_behind_the_jobs_that_it_depends_on_until_they_have_ended(
 
 def test_a_trainer_comes_with_the_time_before_which_it_may_not_begin(bench: Bench) -> None:
     array = bench.submit(begin="now+1hour")
-    assert abs(bench.trainer(array).demands.begin_s - time.time() - 3600) < 60
+    assert abs(bench.trainer(array).demands.begin_s - time.time() - 3600) < 600
 
 
 def test_a_drained_node_is_unavailable(bench: Bench) -> None:
@@ -136,7 +138,7 @@ def test_a_submitted_trainer_has_its_record_and_held_elements(bench: Bench) -> N
     assert (trainer.record.min_nodes, trainer.record.minutes) == (2, 60)
     assert (trainer.name, trainer.partition) == ("sbatch", "bftrainer")
     assert trainer.user == bench.lab.run("id", "-un").stdout.strip()
-    assert abs(trainer.submit_s - time.time()) < 60
+    assert abs(trainer.submit_s - time.time()) < 600
 
 
 def test_grow_starts_an_element_on_the_node_it_is_told(bench: Bench) -> None:
@@ -272,8 +274,10 @@ def test_a_trimmed_trainer_goes_on_with_the_rest(bench: Bench) -> None:
 
 def test_what_an_element_is_told_is_in_its_output(bench: Bench) -> None:
     output = bench.lab.home("alice") / "told.out"
-    array = bench.submit(output=str(output))
+    array = bench.submit(output=str(output), script="echo begun; sleep 600")
     bench.run_on(array, 1, "n2")
+    # Before that Slurm has nobody to tell it to.
+    wait_until(lambda: output.exists() and "begun\n" in output.read_text())
     bench.gateway.tell(ElementId(array, 1), "bftrainer: it's a word; $HOME")
     wait_until(lambda: "bftrainer: it's a word; $HOME\n" in output.read_text())
     bench.gateway.cancel(array)
@@ -481,8 +485,11 @@ def test_all_gateways_say_the_same(bench: Bench) -> None:
         return known_to(bench.gateway, told) == known_to(bench.gateway, other_told)
 
     wait_until(agree)
-    nodes = other.nodes()
-    if bench.gateway.name == "pyslurm":
-        nodes = tuple(replace(node, resources=None) for node in nodes)
-    assert bench.gateway.nodes() == nodes
+
+    def nodes() -> Sequence[Node]:
+        if bench.gateway.name != "pyslurm":
+            return other.nodes()
+        return tuple(replace(node, resources=None) for node in other.nodes())
+
+    wait_until(lambda: bench.gateway.nodes() == nodes())
     assert bench.gateway.reservations() == other.reservations()

@@ -1,6 +1,6 @@
 """A keeper for tests of the plugin: answers the line protocol and records what it was told.
 
-As a program it prints each note with the seconds since it started: ``fake_keeper.py PORT``.
+As a program it prints each note: ``python -m tests.slurm_plugin.fake_keeper PORT``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
+
+from scripts.labcluster.cluster import free_ports
 
 
 @dataclass
@@ -43,8 +45,10 @@ class FakeKeeper:
             allow_reuse_address = True
             daemon_threads = True
 
+        # Not one of the kernel's own choice: while nobody listens there, a connection to elsewhere
+        # could begin there.
+        self.port = self.port or free_ports(1)[0]
         self._server = Server(("127.0.0.1", self.port), Handler)
-        self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 

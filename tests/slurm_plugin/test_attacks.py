@@ -8,6 +8,7 @@ starts in the trainers' partition.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -261,10 +262,11 @@ def test_an_ordinary_job_has_the_node_of_an_element_whose_slurmstepds_were_kille
 
 def slurmstepds_of(element: RunningElement) -> list[int]:
     """Return their ids; guards are forks of them with another name."""
-    processes = [
-        folder
-        for folder in Path("/proc").glob("[0-9]*")
-        if (folder / "comm").read_text() == "slurmstepd\n"
-    ]
     title = f"slurmstepd: [{element.lines()['job']}."
-    return [int(one.name) for one in processes if (one / "cmdline").read_text().startswith(title)]
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            is_one = (folder / "comm").read_text() == "slurmstepd\n"
+            if is_one and (folder / "cmdline").read_text().startswith(title):
+                found.append(int(folder.name))
+    return found

@@ -68,7 +68,7 @@ def test_nothing_in_it_or_below_escapes_by_forking_and_nobody_else_is_hit(
     library: ctypes.CDLL, folder: Path
 ) -> None:
     inside = [started_in(library, folder), started_in(library, folder / "below")]
-    with subprocess.Popen(["sleep", "60"]) as bystander:
+    with subprocess.Popen(["sleep", "1000"]) as bystander:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         assert not library.cgroup_is_empty(opened)
         assert library.cgroup_kill(opened)

@@ -30,8 +30,9 @@ def test_each_figure_has_a_line() -> None:
 
 @pytest.mark.slurm
 @pytest.mark.once
+@pytest.mark.timeout(1500)
 def test_ordinary_commands_are_measured_on_a_real_slurm() -> None:
-    done = run_tool("bench-commands", "--rounds=10", "--json", timeout=240)
+    done = run_tool("bench-commands", "--rounds=10", "--json", timeout=1200)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert list(found) == ["sbatch", "sbatch, processor", "srun true", "srun true, processor"]

@@ -153,7 +153,7 @@ def test_refused_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
     done = submit(plugin_lab, case)
     assert done.returncode != 0
     assert any(text in done.stderr for text in case["refused"]), done.stderr
-    assert jobs(plugin_lab) == before
+    assert set(jobs(plugin_lab)) <= set(before)  # Slurm forgets old ones meanwhile
 
 
 @pytest.mark.parametrize("way", WAYS)

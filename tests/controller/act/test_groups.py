@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from bftrainer_slurm.controller.act import execute
 from bftrainer_slurm.controller.act.execute import Groups
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
@@ -30,6 +31,12 @@ class Keeper(FakeKeeper):
 @pytest.fixture
 def keeper() -> Keeper:
     return Keeper()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, all that are asked have the time to answer."""
+    monkeypatch.setattr(execute, "_PATIENCE_S", 120.0)
 
 
 def test_a_trainer_is_introduced_once(keeper: Keeper) -> None:
@@ -105,7 +112,7 @@ def test_who_is_gone_is_told_until_the_keeper_hears_it_or_they_are_back(keeper: 
     assert keeper.heard == told
 
 
-def test_all_groups_are_asked_at_the_same_time(keeper: Keeper) -> None:
+def test_all_groups_are_asked_at_the_same_time(keeper: Keeper, patient: None) -> None:
     keeper.answers = threading.Barrier(3, timeout=120).wait
     keeper.groups.part({1: [0], 2: [0, 1], 3: [5]})
     assert sorted(keeper.heard) == [("part", 1, [0]), ("part", 2, [0, 1]), ("part", 3, [5])]
@@ -122,7 +129,7 @@ def test_groups_that_do_not_answer_hold_up_the_loop_for_a_moment_only(keeper: Ke
     assert 0 < len(unheard) < 1000, "those whose turn never came; it may wait for the others"
 
 
-def test_it_is_known_of_whom_the_keeper_was_not_told(keeper: Keeper) -> None:
+def test_it_is_known_of_whom_the_keeper_was_not_told(keeper: Keeper, patient: None) -> None:
     leaving = {1: [0], 2: list(range(120))}
     keeper.silent = True
     assert keeper.groups.part(leaving) == leaving
@@ -132,7 +139,9 @@ def test_it_is_known_of_whom_the_keeper_was_not_told(keeper: Keeper) -> None:
     assert keeper.groups.part(leaving) == {}
 
 
-def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(keeper: Keeper) -> None:
+def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(
+    keeper: Keeper, patient: None
+) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -141,12 +150,12 @@ def test_what_nobody_expects_as_groups_are_asked_reaches_the_turn(keeper: Keeper
         keeper.groups.part({1: [0], 2: [0]})
 
 
-def test_more_groups_than_are_asked_at_once_are_all_asked(keeper: Keeper) -> None:
+def test_more_groups_than_are_asked_at_once_are_all_asked(keeper: Keeper, patient: None) -> None:
     keeper.groups.part({array: [0] for array in range(300)})
     assert len(keeper.heard) == 300
 
 
-def test_many_tasks_go_in_lines_that_the_keeper_takes(keeper: Keeper) -> None:
+def test_many_tasks_go_in_lines_that_the_keeper_takes(keeper: Keeper, patient: None) -> None:
     keeper.groups.part({ARRAY: list(range(120))})
     assert sorted(len(words[2]) for words in keeper.heard) == [20, 50, 50]  # type: ignore[arg-type]
 
