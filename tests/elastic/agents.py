@@ -34,9 +34,9 @@ def steps_in(folder: Path, node: str = "n*") -> list[Step]:
     """Return the steps that ddp.py has logged on a node, or on all, in order of time."""
     found = []
     for path in folder.glob(f"{node}.*"):
-        for line in path.read_text().splitlines():
+        for line in path.read_text().splitlines(keepends=True):
             match line.split():
-                case [time_s, world, number]:
+                case [time_s, world, number] if line.endswith("\n"):
                     process = int(path.suffix[1:])
                     found.append(Step(float(time_s), int(world), int(number), process))
     return sorted(found, key=lambda step: step.time_s)

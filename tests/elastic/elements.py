@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from bftrainer_slurm.sizes import ANY, Sizes
 from scripts.labcluster.keeper import Keeper
@@ -31,8 +31,26 @@ class Elements(ABC, Generic[Made]):
         self.keeper = keeper
 
     @abstractmethod
+    def start(self, *tasks: int, **given: Any) -> None:
+        """Start tasks."""
+
+    @abstractmethod
     def steps(self, task: int) -> Sequence[Made]:
         """Return the steps that were made on a task's node, in order."""
+
+    @abstractmethod
+    def wait_for_world(self, size: int, *tasks: int) -> None:
+        """Wait until these tasks train in a world of so many ranks."""
+
+    def train_on(self, *tasks: int, ranks: int = 1, **given: Any) -> None:
+        """Start tasks, each with so many ``ranks``, that train together from their first step on.
+
+        Otherwise those that are ready do not wait for one that is ten seconds later.
+        """
+        self.own(len(tasks), Sizes((len(tasks),)))
+        self.start(*tasks, **given)
+        self.wait_for_world(len(tasks) * ranks, *tasks)
+        self.own(len(tasks))
 
     def own(self, want: int, sizes: Sizes = ANY) -> None:
         """Say to the keeper what the controller would: whose trainer it is, and its size."""

@@ -18,6 +18,7 @@ from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.memory import KEPT, Memory
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.sizes import Sizes
 from scripts.labcluster.c10d import C10dStore
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
@@ -35,18 +36,14 @@ def agents(keeper: Keeper, tmp_path: Path) -> Iterator[Agents]:
 @pytest.fixture
 def pair(agents: Agents) -> Agents:
     """A trainer that trains on n1 and n2."""
-    agents.own(2)
-    agents.start(1, 2)
-    agents.wait_for_world(2, 1, 2)
+    agents.train_on(1, 2)
     return agents
 
 
 @pytest.fixture
 def trio(agents: Agents) -> Agents:
     """A trainer that trains on n1, n2 and n3."""
-    agents.own(3)
-    agents.start(1, 2, 3)
-    agents.wait_for_world(3, 1, 2, 3)
+    agents.train_on(1, 2, 3)
     return agents
 
 
@@ -179,7 +176,7 @@ def test_nobody_waits_at_the_end_for_an_agent_that_is_gone(keeper: Keeper, tmp_p
         "import os, pathlib, sys, time\n"
         "folder, node = pathlib.Path(sys.argv[1]), os.environ['SLURMD_NODENAME']\n"
         "(folder / ('began.' + node)).touch()\n"
-        "while node == 'n2': time.sleep(1)\n"
+        "while node == 'n2' or not (folder / 'began.n2').exists(): time.sleep(0.05)\n"
         "(folder / 'done').touch()\n"
     )
     with started_agents(keeper, tmp_path / "trainer", script) as agents:
@@ -231,6 +228,7 @@ def test_training_goes_on_without_the_keeper_and_with_the_next_one(pair: Agents)
 
 def test_steps_are_reported_and_samples_only_where_they_are_known(pair: Agents) -> None:
     reported = dict(next(notes(pair.keeper, NoteKind.PROGRESS)).measures)
+    pair.wait_for_steps(1)
     assert reported["steps"] > 0
     assert (reported["nodes"], reported["generation"]) == (2.0, 1.0)
     assert "samples" not in reported
@@ -239,7 +237,10 @@ def test_steps_are_reported_and_samples_only_where_they_are_known(pair: Agents) 
     later = (dict(note.measures) for note in notes(pair.keeper, NoteKind.PROGRESS))
     alone = next(measures for measures in later if measures["generation"] > 1)
     assert alone["nodes"] == 1.0
-    assert alone["pause_s"] == pytest.approx(pair.pauses(1)[0], abs=0.1)
+    steps = pair.steps(1)
+    first = next(place for place, step in enumerate(steps) if step.world == 1)
+    # A step is counted after the line of the one before it, and before its own.
+    assert 0 < alone["pause_s"] <= steps[first].time_s - steps[first - 2].time_s
 
 
 @pytest.mark.once
@@ -248,7 +249,7 @@ def test_a_script_that_forms_no_group_is_reported_to_train_alone(
 ) -> None:
     script = Path(__file__).with_name("ungrouped.py")
     with started_agents(keeper, tmp_path / "trainer", script) as agents:
-        agents.own(2)
+        agents.own(2, Sizes((2,)))
         agents.start(1, 2)
         reported = dict(next(notes(keeper, NoteKind.PROGRESS)).measures)
         assert (reported["nodes"], reported["alone"]) == (2.0, 1.0)
@@ -363,20 +364,18 @@ def test_a_script_that_hangs_at_sigterm_holds_nobody_for_half_a_minute(
         agents.start(2)
         agents.wait_for_world(2, 1, 2)
         agents.print_pauses("hangs at SIGTERM", 1)
-        assert agents.pauses(1)[0] < 20
+        # After 30 s torchrun itself would end it.
+        assert "forcefully exiting" not in agents.log(1)
 
 
-@pytest.mark.timeout(400)
 def test_a_script_that_ends_with_0_at_sigterm_holds_nobody_for_its_grace(
     keeper: Keeper, tmp_path: Path
 ) -> None:
     with started_agents(
         keeper, tmp_path / "trainer", Path(__file__).with_name("polite.py")
     ) as agents:
-        agents.own(2)
-        agents.start(1, 2, BFTRAINER_GRACE="300")
-        agents.wait_for_world(2, 1, 2)
-        agents.start(3, BFTRAINER_GRACE="300")
+        agents.train_on(1, 2, BFTRAINER_GRACE="3000")
+        agents.start(3, BFTRAINER_GRACE="3000")
         agents.wait_for_world(3, 1, 2, 3)
         agents.signal_all(2, signal.SIGTERM)
         assert agents.processes[2].wait(120) != 0
@@ -411,9 +410,7 @@ def test_what_a_script_has_started_does_not_add_up_on_nodes_that_stay(
         stack.callback(end_helpers)  # they outlive their trainer, and a test that fails
         script = Path(__file__).with_name("helped.py")
         agents = stack.enter_context(started_agents(keeper, folder, script))
-        agents.own(2)
-        agents.start(1, 2, **options)
-        agents.wait_for_world(2, 1, 2)
+        agents.train_on(1, 2, **options)
         before = helpers("n1")
         assert all(runs(one) for one in before)
         agents.kill(2)

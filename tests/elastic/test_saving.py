@@ -138,9 +138,9 @@ def consecutive(steps: list[Step]) -> bool:
 
 @pytest.mark.torch
 def test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed(agents: Agents) -> None:
-    agents.start(1, 2)
+    agents.start(1, 2, BFTRAINER_GRACE="100")
     agents.wait_for_world(2, 1, 2)
-    agents.start(3)
+    agents.start(3, BFTRAINER_GRACE="100")
     agents.wait_for_world(3, 1, 2, 3)
     agents.part(2)
     agents.wait_for_world(2, 1, 3)
@@ -159,7 +159,7 @@ def test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed(agents: Agents)
 def test_those_that_stay_wait_until_one_that_leaves_has_saved(
     agents: Agents, reclaimed: bool
 ) -> None:
-    agents.start(1, SAVE_S="3", BFTRAINER_GRACE="10")
+    agents.start(1, SAVE_S="3", BFTRAINER_GRACE="100")
     agents.wait_for_steps(1)
     agents.start(2, SAVE_S="3")
     agents.wait_for_world(2, 1, 2)
@@ -177,9 +177,9 @@ def test_those_that_stay_wait_until_one_that_leaves_has_saved(
 @pytest.mark.torch
 def test_one_that_stays_waits_for_each_one_that_is_reclaimed(agents: Agents) -> None:
     """Of two that are reclaimed at the same time, one has nothing to save, and ends at once."""
-    agents.start(1, SAVE_S="3", BFTRAINER_GRACE="10")
+    agents.start(1, SAVE_S="3", BFTRAINER_GRACE="100")
     agents.wait_for_steps(1)
-    agents.start(2, 3, SAVE_S="3")
+    agents.start(2, 3, SAVE_S="3", BFTRAINER_GRACE="100")
     agents.wait_for_world(3, 1, 2, 3)
     agents.wait_for_steps(3)
     for task in (1, 2):
@@ -192,8 +192,7 @@ def test_one_that_stays_waits_for_each_one_that_is_reclaimed(agents: Agents) -> 
 
 @pytest.mark.torch
 def test_a_node_is_lost_and_the_others_begin_again(agents: Agents) -> None:
-    agents.start(1, 2)
-    agents.wait_for_world(2, 1, 2)
+    agents.train_on(1, 2)
     agents.wait_for_steps(1)
     agents.kill(2)
     agents.wait_for_world(1, 1)

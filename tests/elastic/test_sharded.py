@@ -24,7 +24,6 @@ from tests.elastic.workers import Workers, log_of, started_workers
 
 pytestmark = [
     pytest.mark.torch,
-    pytest.mark.timeout(600),
     pytest.mark.skipif(
         torch_private.missing(torch_private.SHARDING) is not None,
         reason="ShardedTrainer needs FSDP2 as torch has it from 2.9 on",
@@ -45,9 +44,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             folder = tmp_path / "run"
             given = {"epochs": EPOCHS, "pause_s": 0.05} | options
             workers = stack.enter_context(started_workers(keeper, folder, "sharding", **given))
-            workers.own(nodes)
-            workers.start(*range(nodes))
-            workers.wait_for_world(nodes, *range(nodes))
+            workers.train_on(*range(nodes))
             return workers
 
         yield begin
@@ -95,7 +92,7 @@ def around_the_loss(workers: Workers, task: int) -> tuple[Any, Any]:
 def test_nodes_join_and_leave_as_if_there_had_been_one_process(
     start: Start, alone: dict[str, torch.Tensor]
 ) -> None:
-    workers = start(2, pause_s=0.12)  # in which the third one can join
+    workers = start(2, awaits=3)
     workers.start(2)
     workers.wait_for_world(3, 0, 1, 2)
     first = next(task for task in range(3) if workers.steps(task)[-1].rank == 0)

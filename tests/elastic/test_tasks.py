@@ -308,11 +308,13 @@ def test_a_script_that_may_have_one_node_only_is_not_told_that_it_has_one(tmp_pa
 _TRAINS_ALONE = """
 from bftrainer_slurm.elastic.tasks import apart
 apart.SOON_S = 0.1
-import time, torch
+import threading, torch
 
 torch.optim.SGD(torch.nn.Linear(1, 1).parameters())
 torch.optim.SGD(torch.nn.Linear(1, 1).parameters())
-time.sleep(2)
+for thread in threading.enumerate():
+    if isinstance(thread, threading.Timer):
+        thread.join()
 """
 
 

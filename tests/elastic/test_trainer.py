@@ -23,7 +23,7 @@ from tests.elastic.workers import (
     started_workers,
 )
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.torch
 
 Start = Callable[..., Workers]
 SIZE = 200  # samples in an epoch; there are as many epochs as a test wants
@@ -42,9 +42,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
                 "stop_after_epoch": str(tmp_path / "stop"),
             } | options
             workers = stack.enter_context(started_workers(keeper, tmp_path / "run", **options))
-            workers.own(nodes)
-            workers.start(*range(nodes), local_world=local_world)
-            workers.wait_for_world(nodes * local_world, *range(nodes))
+            if nodes:
+                workers.train_on(*range(nodes), ranks=local_world, local_world=local_world)
+            else:
+                workers.own(0)
             return workers
 
         yield begin
@@ -323,6 +324,7 @@ def test_the_last_checkpoint_is_written_though_its_writer_is_lost(
     assert saved.name.split("-")[1] == str(last)
 
 
+@pytest.mark.timeout(1800)
 def test_30_kills_joins_and_leaves_in_a_row_lose_nothing(start: Start) -> None:
     workers = start(2)
     end(workers, *changed_in_a_row(workers, 30, seed=4))

@@ -53,7 +53,7 @@ def nodes_of(bench: int) -> list[int]:
 def test_the_forming_of_a_group_is_timed_for_each_size() -> None:
     options = ("--part", "groups", "--group", "2", "--group", "4", "--repeat", "1", "--json")
     with started(*options) as bench:
-        document = json.loads(bench.communicate(timeout=500)[0])
+        document = json.loads(bench.communicate(timeout=800)[0])
     assert document["pauses"] == {}
     assert list(document["groups"]) == ["2", "4"]
     for rounds in document["groups"].values():
