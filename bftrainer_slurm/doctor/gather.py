@@ -49,9 +49,10 @@ def gather(
         GatewayError: slurmctld does not answer.
     """
     # The exit status is 1 if slurmctld answers, but then limits the pings (rl_enable).
+    began_s = time.time()
     said = runner.read("scontrol", "show", "config", also=1)
     match = _NOW.search(said)
-    ahead_s = float(match[1]) - time.time() if match else None
+    ahead_s = clock_ahead_s(float(match[1]), began_s, time.time()) if match else None
     values = values_in(said)
     conf = _slurm_conf(values)
     plugstack = _plugstack(values, conf)
@@ -71,6 +72,14 @@ def gather(
         _qos(runner, values),
     )
     return facts, files
+
+
+def clock_ahead_s(told_s: float, began_s: float, ended_s: float) -> float:
+    """Return how far a clock is ahead of this host's, in seconds; less than 0: behind.
+
+    It told its time at some moment from ``began_s`` to ``ended_s``; 0.0: it may be right.
+    """
+    return told_s - min(max(told_s, began_s), ended_s)
 
 
 def _file(path: Path) -> ConfigFile:

@@ -57,7 +57,9 @@ class Service(Controller):
         if self.pid is None:
             return []
         path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        return [int(word) for word in path.read_text().split()]
+        with suppress(OSError):
+            return [int(word) for word in path.read_text().split()]
+        return []  # it has ended meanwhile
 
 
 def clock_environment(folder: Path) -> dict[str, str]:

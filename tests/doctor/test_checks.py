@@ -10,6 +10,7 @@ import pytest
 from bftrainer_slurm.doctor.checkup import checkup
 from bftrainer_slurm.doctor.facts import Answer, Network, Plugin
 from bftrainer_slurm.doctor.finding import Level
+from bftrainer_slurm.doctor.gather import clock_ahead_s
 from bftrainer_slurm.doctor.plugstack import in_order, pyxis_after_ours
 from bftrainer_slurm.slurm.configuration import seconds_of, values_in
 from tests.doctor.made import CONFIG, KEEPER, LINE, here, of, site, the_one
@@ -17,6 +18,13 @@ from tests.doctor.made import CONFIG, KEEPER, LINE, here, of, site, the_one
 
 def test_a_good_site_has_nothing_to_change() -> None:
     assert of(site(), Level.CHANGE, Level.CONSIDER) == []
+
+
+@pytest.mark.parametrize(
+    ("told_s", "ahead_s"), [(99.0, -1.0), (100.0, 0.0), (120.0, 0.0), (130.0, 0.0), (140.0, 10.0)]
+)
+def test_a_clock_that_was_told_slowly_may_be_right(told_s: float, ahead_s: float) -> None:
+    assert clock_ahead_s(told_s, began_s=100.0, ended_s=130.0) == ahead_s
 
 
 def test_what_cannot_be_seen_from_here_is_said_with_how_to_find_out() -> None:

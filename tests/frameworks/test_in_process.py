@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,11 +12,12 @@ from typing import Any
 import pytest
 import torch
 
+from scripts.labcluster.cluster import free_ports
 from scripts.labcluster.keeper import Keeper, started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.workers import Workers, changed_in_a_row, fork_with, started_workers, wait
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(1500)]
 
 Start = Callable[..., Workers]
 SIZE = 200  # samples in an epoch
@@ -155,9 +155,7 @@ def weights(workers: Workers, task: int) -> bytes:
 
 def fixed(workers: Workers, world: int) -> list[int]:
     """Run the script as ranks of a fixed world, and return the exit codes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_ports(1)[0])
     ranks = [
         workers.fork(
             f"fixed.{rank}",

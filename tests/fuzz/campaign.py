@@ -28,7 +28,7 @@ _RUNS = re.compile(r"^(?:#|stat::number_of_executed_units:\s+)(\d+)", re.MULTILI
 _COVERED = re.compile(r"\bcov: (\d+)")
 _A_ROUND = 50_000  # blind changes of a target in C between two looks at the clock
 _SLOWEST_S = 20  # an input that takes longer is a crash too
-_TOO_LATE_S = 60.0
+_TOO_LATE_S = 600.0
 _ROOM = 8_000  # bytes of a target's inputs that are kept
 _UBSAN = "abort_on_error=1:print_stacktrace=1"  # a death that a handler hears of
 
