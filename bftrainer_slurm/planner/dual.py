@@ -19,7 +19,6 @@ from bftrainer_slurm.planner.cbc import SCALE, new_model
 from bftrainer_slurm.planner.lagrangian import Choices, Reals, Relaxation
 
 _FAR = 1e9
-_ROUNDING = 1e-13  # relative
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ def solve_dual(relaxation: Relaxation, gap: float, deadline_s: float) -> Dual:
     If the time (``time.monotonic``) is over, return the best so far: any prices prove a bound.
     """
     if len(relaxation.supply) == 1:
-        return _solve_for_one_row(relaxation)
+        return _at(relaxation, relaxation.common_price())
     master = _Master(relaxation)
     best = _at(relaxation, relaxation.common_price())
     tried, low = best, -math.inf
@@ -56,31 +55,6 @@ def _at(relaxation: Relaxation, prices: Reals) -> Dual:
     return Dual(prices, choices, relaxation.bound(prices, choices))
 
 
-def _solve_for_one_row(relaxation: Relaxation) -> Dual:
-    """Narrow down the price from both sides: trainers take more than there is, or not."""
-
-    def line(at: Dual) -> tuple[float, float]:
-        """The total worth of these choices, and how much they leave."""
-        used = float(relaxation.members @ relaxation.taken(at.choices.shares)[:, 0])
-        return float(relaxation.members @ at.choices.worth), float(relaxation.supply[0]) - used
-
-    low, high = (_at(relaxation, np.array([p])) for p in (0.0, relaxation.highest_price()))
-    if line(low)[1] >= 0:
-        return low
-    while True:
-        (worth_low, left_low), (worth_high, left_high) = line(low), line(high)
-        price = (worth_low - worth_high) / (left_high - left_low)
-        lowest = worth_low + price * left_low
-        tried = _at(relaxation, np.array([price]))
-        inside = low.prices[0] < price < high.prices[0]
-        if tried.bound - lowest <= _ROUNDING * abs(tried.bound) or not inside:
-            return min(low, high, tried, key=lambda one: one.bound)
-        if line(tried)[1] >= 0:
-            high = tried
-        else:
-            low = tried
-
-
 class _Master:
     """The least bound over all choices so far: the next prices, and how low a bound can be."""
 
@@ -91,7 +65,7 @@ class _Master:
         self._nets = [
             self._model.add_var(lb=-_FAR, ub=_FAR, obj=float(count)) for count in relaxation.members
         ]
-        self._known: set[tuple[float, ...]] = set()
+        self._known: set[tuple[int, float, bytes]] = set()
         self._taken = relaxation.taken
         nobody = np.full(len(relaxation.supply), relaxation.highest_price())
         self.add(relaxation.choose(nobody))
@@ -101,13 +75,13 @@ class _Master:
         known = len(self._known)
         taken = self._taken(choices.shares)
         for group, (worth, rows) in enumerate(zip(choices.worth, taken, strict=True)):
-            choice = (group, *map(float, rows), float(worth))
+            choice = group, float(worth), rows.tobytes()
             if choice in self._known:
                 continue
             self._known.add(choice)
             used = np.flatnonzero(rows)
             terms = [self._nets[group], *(self._prices[one] for one in used)]
-            factors = [1.0, *map(float, rows[used])]
+            factors = [1.0, *rows[used].tolist()]
             self._model += mip.LinExpr(terms, factors) >= float(worth) / self._unit
         return len(self._known) > known
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bftrainer_slurm.planner.lagrangian import Reals, Relaxation
 from bftrainer_slurm.planner.problem import Problem, Share, feasible, value
-from bftrainer_slurm.planner.segments import Group, groups_of
+from bftrainer_slurm.planner.segments import groups_of
 
 _ROUNDING = 1e-9  # relative, of a trainer's gain
 _A_LITTLE_MORE = 1 + 1e-6  # so that trainers take the smaller of two sizes that are equally good
@@ -22,14 +22,15 @@ def greedy_shares(problem: Problem) -> list[Share]:
     """Return a plan at one price for all classes, at which nearly all nodes are taken."""
     if not problem.trainers:
         return []
-    groups = groups_of(problem)
-    price = Relaxation(groups, problem).common_price()
-    return shares_at(problem, one_by_one(problem, groups), price)
+    relaxation = Relaxation(groups_of(problem), problem)
+    return shares_at(problem, one_by_one(problem, relaxation), relaxation.common_price())
 
 
-def one_by_one(problem: Problem, groups: Sequence[Group]) -> Relaxation:
+def one_by_one(problem: Problem, relaxation: Relaxation) -> Relaxation:
     """Return the relaxation with a group for each trainer, in their order."""
-    singles = [replace(group, members=(one,)) for group in groups for one in group.members]
+    singles = [replace(one, members=(at,)) for one in relaxation.groups for at in one.members]
+    if len(singles) == len(relaxation.groups):
+        return relaxation  # groups come in the order of their first members
     return Relaxation(sorted(singles, key=lambda one: one.members), problem)
 
 
@@ -50,17 +51,24 @@ def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) ->
     worth = np.array([problem.worth_of(trainer, share) for trainer, share in pairs])
     left = singles.supply - singles.taken(taken).sum(axis=0)
     free, per_unit = np.zeros(len(left)), singles.per_unit()
+    wanted, reached = np.full_like(taken, np.inf), np.zeros_like(worth)
     while left.any():
-        choices = singles.choose(free, taken + singles.elements_in(left))
-        gains = choices.worth - worth
-        more = singles.taken(choices.shares - taken)
+        there = taken + singles.elements_in(left)
+        # There is ever less: what was the best choice stays it, as long as it is there.
+        gone = (wanted > there).any(axis=1)
+        if gone.any():
+            choices = singles.only(gone).choose(free, there[gone])
+            wanted[gone], reached[gone] = choices.shares, choices.worth
+        gains = reached - worth
+        more = singles.taken(wanted - taken)
         gains[(gains <= _ROUNDING * np.abs(worth)) | (more > left + _ROUNDING).any(axis=1)] = 0.0
         rates = gains / (more @ per_unit).clip(1.0)
         one = int(rates.argmax())
         if rates[one] <= 0:
             break
         left -= more[one]
-        taken[one], worth[one] = choices.shares[one], choices.worth[one]
+        taken[one], worth[one] = wanted[one], reached[one]
+        wanted[one] = np.inf
     return [tuple(share) for share in taken.astype(int).tolist()]
 
 

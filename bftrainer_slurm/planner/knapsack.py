@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from bftrainer_slurm.planner.dual import Dual
 from bftrainer_slurm.planner.lagrangian import Reals, Relaxation
 from bftrainer_slurm.planner.problem import Share
-from bftrainer_slurm.planner.segments import Segment
 
 _MOST_CELLS = 50_000_000  # of the table of choices: a byte or two each
 _ROUNDING = 1e-12  # relative
@@ -49,8 +48,10 @@ def best_counts(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[Sh
     row = int(priced[0]) if len(priced) else 0
     if (relaxation.uses[:, row] % 1).any():
         return None
+    # Elements that take least of this row come first; of those the ones that take least of all.
+    order = np.lexsort((relaxation.uses.sum(axis=1), relaxation.uses[:, row]))
     options = [one for group in range(len(relaxation.groups))
-               for one in _options(relaxation, dual, row, group, most_loss)]  # fmt: skip
+               for one in _options(relaxation, dual, (row, order), group, most_loss)]  # fmt: skip
     options.sort(key=lambda one: len(one.shares))
     base = sum(int(one.units.min()) for one in options)
     room = int(relaxation.supply[row]) - base
@@ -62,34 +63,36 @@ def best_counts(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[Sh
 
 
 def _options(
-    relaxation: Relaxation, dual: Dual, row: int, number: int, most_loss: float
+    relaxation: Relaxation,
+    dual: Dual,
+    by: tuple[int, NDArray[np.int64]],
+    number: int,
+    most_loss: float,
 ) -> list[_Options]:
-    """Return the sizes of a group that lose no more than this, for each member."""
+    """Return the sizes of a group that lose no more than this, for each member.
+
+    ``by`` is the scarce row, and the order in which elements of the rows are taken.
+    """
+    row, order = by
     group, best = relaxation.groups[number], dual.choices.net[number]
-    first, price = relaxation.first[number], float(dual.prices[row])
+    first, price, uses = relaxation.first[number], float(dual.prices[row]), relaxation.uses[:, row]
     nets = dual.choices.of_segments[first : first + len(group.segments)]
     floor = best - max(most_loss, _ROUNDING * abs(best))
     shares, units, losses = list[_Share](), [], []
     for at in np.flatnonzero(nets >= floor).tolist():
         one = group.segments[at]
-        order = _order(one, relaxation, row)
-        taken = np.cumsum([one.low @ relaxation.uses[:, row], *relaxation.uses[order, row]])
+        low = np.array(one.low)
+        beyond = np.repeat(order, (np.array(one.high) - low)[order])[: one.most - sum(one.low)]
+        taken = low @ uses + np.concatenate(([0.0], uses[beyond].cumsum()))
         size = np.arange(one.least, one.most + 1)
         its = taken[size - sum(one.low)]
         loss = np.maximum(0.0, best - (one.start + one.slope * (size - one.least) - price * its))
         kept = np.flatnonzero(loss <= best - floor)
-        shares += [(one.low, order[: count - sum(one.low)]) for count in size[kept].tolist()]
+        shares += [(one.low, beyond[: count - sum(one.low)]) for count in size[kept].tolist()]
         units.append(its[kept])
         losses.append(loss[kept])
     found = (shares, np.concatenate(units).astype(np.int64), np.concatenate(losses))
     return [_Options(member, *found) for member in group.members]
-
-
-def _order(segment: Segment, relaxation: Relaxation, row: int) -> NDArray[np.int64]:
-    """The rows of the elements beyond ``low``, by what they take of this row, then of all."""
-    room = np.subtract(segment.high, segment.low)
-    order = np.lexsort((relaxation.uses.sum(axis=1), relaxation.uses[:, row]))
-    return np.repeat(order, room[order])[: segment.most - sum(segment.low)]
 
 
 def _filled(

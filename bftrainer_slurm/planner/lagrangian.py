@@ -8,6 +8,7 @@ paying. These choices, plus the price of the whole supply, are worth at least as
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from bftrainer_slurm.planner.supply import ROUNDING
 
 Reals = NDArray[np.float64]
 
-_HALVINGS = 20
+_SAME = 1e-13  # relative, of bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,23 @@ class Choices:
     shares: Reals  # [groups, rows]
     net: Reals
     of_segments: Reals
+
+
+@dataclass(frozen=True, slots=True)
+class _Tangent:
+    """The bound near a price: what the choices there are worth, and how much they leave."""
+
+    price: float
+    worth: float
+    left: float
+
+    def at(self, price: float) -> float:
+        """Its value at another price; no bound there is below."""
+        return self.worth + price * self.left
+
+    @property
+    def bound(self) -> float:
+        return self.at(self.price)
 
 
 class Relaxation:
@@ -59,6 +77,21 @@ class Relaxation:
         self._fixed = self._low.sum(axis=1)
         self._least = np.array([one.least for one in segments]) - self._fixed
         self._most = np.array([one.most for one in segments]) - self._fixed
+
+    def only(self, groups: NDArray[np.bool_]) -> Relaxation:
+        """Return the same of some groups."""
+        some = copy.copy(self)
+        kept = np.flatnonzero(groups[self.group])
+        some.groups = [one for one, is_one in zip(self.groups, groups, strict=True) if is_one]
+        some.members = self.members[groups]
+        some.group = (groups.cumsum() - 1)[self.group[kept]]
+        some.first = np.searchsorted(some.group, np.arange(len(some.groups)))
+        some._start, some._slope = self._start[kept], self._slope[kept]
+        some._low, some._high = self._low[kept], self._high[kept]
+        some._fixed, some._least, some._most = (
+            one[kept] for one in (self._fixed, self._least, self._most)
+        )
+        return some
 
     def choose(self, prices: Reals, there: Reals | None = None) -> Choices:
         """Return each group's best choice at these prices.
@@ -125,14 +158,28 @@ class Relaxation:
         return float(np.abs(self._start).max() + reach.max()) or 1.0
 
     def common_price(self) -> Reals:
-        """One price for all nodes, or all GPUs, at which trainers take no more than there are."""
+        """One price for all nodes, or all GPUs: that of the least bound.
+
+        It is narrowed down from both sides: trainers take more than there is, or not. The bound is
+        convex in the price, and the tangents of both sides meet at the next price.
+        """
         per_unit = self.per_unit()
-        low, high = 0.0, self.highest_price()
-        for _ in range(_HALVINGS):
-            price = (low + high) / 2
-            taken = self.members @ self.taken(self.choose(price * per_unit).shares)
-            low, high = (price, high) if taken @ per_unit > self.supply @ per_unit else (low, price)
-        return high * per_unit
+
+        def tangent(price: float) -> _Tangent:
+            choices = self.choose(price * per_unit)
+            left = float((self.supply - self.members @ self.taken(choices.shares)) @ per_unit)
+            return _Tangent(price, float(self.members @ choices.worth), left)
+
+        low, high = tangent(0.0), tangent(self.highest_price())
+        if low.left >= 0:
+            return low.price * per_unit
+        while True:
+            price = (low.worth - high.worth) / (high.left - low.left)
+            tried = tangent(price)
+            inside = low.price < price < high.price
+            if tried.bound - low.at(price) <= _SAME * abs(tried.bound) or not inside:
+                return min(low, high, tried, key=lambda one: one.bound).price * per_unit
+            low, high = (low, tried) if tried.left >= 0 else (tried, high)
 
     def per_unit(self) -> Reals:
         """How many nodes, or GPUs, one of each row is; 0 for all but a class's smallest size."""

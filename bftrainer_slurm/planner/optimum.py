@@ -87,7 +87,7 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     groups = groups_of(problem)
     relaxation = Relaxation(groups, problem)
     dual = solve_dual(relaxation, GAP / 10, deadline_s)
-    singles = one_by_one(problem, groups)
+    singles = one_by_one(problem, relaxation)
     shares = shares_at(problem, singles, dual.prices)
     loss, gap = _loss(problem, relaxation, dual, shares), _gap(relaxation, dual)
     proven = loss <= gap
@@ -127,7 +127,7 @@ def _exact(problem: Problem, relaxation: Relaxation, dual: Dual, loss: float) ->
     What one trainer loses all lose together: if counts are found that lose no more than each
     trainer might in the search, there are none better.
     """
-    most_loss = _first_core(dual, loss)
+    most_loss = min(loss, _WIDER**2 * _first_core(dual, loss))  # rounds are cheaper than for CBC
     while True:
         found = best_counts(relaxation, dual, most_loss)
         if found is not None and feasible(problem, found):

@@ -81,13 +81,16 @@ def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[tuple[int, Sha
 
     A kind is one of hardware.
     """
-    kinds = [problem.all_classes()[row.place].hardware for row in problem.rows()]
-    for kind in dict.fromkeys(kinds):
+    rows, now = problem.rows(), problem.now(trainer)
+    usable: dict[str, list[int]] = defaultdict(list)
+    for number, row in enumerate(rows):
+        if row.frees is None or now[number]:
+            usable[problem.all_classes()[row.place].hardware].append(number)
+    for numbers in usable.values():
         for gpus in trainer.options:
-            room = (
-                problem.room(trainer, number, gpus) if one == kind else 0
-                for number, one in enumerate(kinds)
-            )
+            room = [0] * len(rows)
+            for number in numbers:
+                room[number] = problem.room(trainer, number, gpus)
             yield gpus, tuple(room)
 
 
