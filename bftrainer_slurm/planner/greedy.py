@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bftrainer_slurm.planner.lagrangian import Reals, Relaxation
 from bftrainer_slurm.planner.problem import Problem, Share, feasible, value
@@ -56,7 +55,7 @@ def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) ->
     while left.any():
         there = taken + singles.elements_in(left)
         # There is ever less: what was the best choice stays it, as long as it is there.
-        gone: NDArray[np.bool_] = (wanted > there).any(axis=1)
+        gone = np.array((wanted > there).any(axis=1))
         if gone.any():
             choices = singles.only(gone).choose(free, there[gone])
             wanted[gone], reached[gone] = choices.shares, choices.worth

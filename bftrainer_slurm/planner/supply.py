@@ -5,7 +5,7 @@ docs/internals/planner.md says why such rows bound every packing.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -57,7 +57,11 @@ def supply(
     ``left`` is how many units of a node nobody has, ``has`` how many each element on it has. Say in
     ``held`` of which row an element is.
     """
-    amounts = {(size, False): float(sum(left[node] // size for node in has)) for size in sizes}
+    levels = Counter(left[node] for node in has)
+    amounts = {
+        (size, False): float(sum(units // size * nodes for units, nodes in levels.items()))
+        for size in sizes
+    }
     kinds = defaultdict[tuple[int, _Frees], list[str]](list)
     known: dict[tuple[int, tuple[int, ...]], list[_Frees]] = {}
     for node, elements in has.items():
