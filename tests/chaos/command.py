@@ -30,6 +30,7 @@ _NODES = 5
 @several("--fault", "names", CATALOGUE, "Inject only this fault.")
 @number("--double", 0.2, 0, 1, "The share of faults that get a second one on top.")
 @folder("--keep", "kept", "For what explains a violation.", Path("chaos-output"))
+@number("--gpus", 0, 0, 16, "So many a node, and jobs share nodes; 0: they have whole nodes.")
 @number("--fleet", 0, 0, 100_000, "Without Slurm: how many nodes are killed, join or leave.")
 @number("--pace", 2.0, 0.1, 60, "Seconds between two events of the fleet, on average.")
 @several(
@@ -43,6 +44,7 @@ def main(
     names: list[str],
     double: float,
     kept: Path,
+    gpus: int,
     fleet: int,
     pace: float,
     setups: list[str],
@@ -54,6 +56,9 @@ def main(
     going. After each one all must be well again: everybody trains, nobody twice, nothing is
     leaked, no ordinary job failed, at most the last step or checkpoint is lost. Exit code 1 if not.
 
+    With --gpus trainers and ordinary jobs have parts of nodes, beside each other, and nobody may
+    have what another one has, or end with his neighbour.
+
     With --failover everything on the first of two control hosts ends as with its power; the second
     one takes over. Each time four trainers must train on, and grow onto nodes that come free then.
 
@@ -64,6 +69,7 @@ def main(
     Examples:
       scripts/run chaos --minutes 10
       scripts/run chaos --minutes 0 --fault controller-killed --fault node-vanishes
+      scripts/run chaos --gpus 4
       scripts/run chaos --fleet 200 --pace 1
       scripts/run chaos --failover 3
     """
@@ -79,7 +85,7 @@ def main(
             result = run(world, {"host-dies": host_dies(hosts)}, seed, failover, 0, 0, kept)
     else:
         faults = {name: CATALOGUE[name] for name in names}
-        with started_world(_NODES, seed, tell) as world:
+        with started_world(_NODES, seed, tell, gpus) as world:
             begin(world)
             times = None if minutes else len(faults)
             result = run(world, faults, seed, times, minutes, double, kept)

@@ -10,6 +10,8 @@ from scripts.benchkit.command import json_text
 from tests.chaos.observe import element_processes
 from tests.chaos.world import World
 
+# Checkpoints come and go while they are copied.
+_UNKEPT = shutil.ignore_patterns("*.pt", "checkpoints")
 _ASKED = {
     "squeue": ("squeue", "-a", "-r", "-t", "all", "-o", "%i %F %K %T %r %N %R %P %V %S %e %Q"),
     "sinfo": ("sinfo", "-N", "-l"),
@@ -35,5 +37,5 @@ def keep(world: World, kept: Path, number: int, name: str) -> Path:
     for path in (*world.folder.glob("controller-*.log"), *world.service.state.glob("*.log")):
         shutil.copy(path, folder)
     for one in world.trainers:
-        shutil.copytree(one.folder, folder / one.name, ignore=shutil.ignore_patterns("*.pt"))
+        shutil.copytree(one.folder, folder / one.name, ignore=_UNKEPT)
     return folder

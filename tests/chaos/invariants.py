@@ -62,16 +62,36 @@ def all_its_nodes_train_together(seen: Snapshot) -> list[str]:
     for one in seen.trainers:
         there = sorted(element.node for element in seen.running(one.array))
         last = one.training.newest
-        trains = [] if last is None else sorted(last.places.values())
+        trains = [] if last is None else sorted(set(last.places.values()))
         if there != trains:
             found.append(f"{one.name} has elements on {there}, and trains on {trains}")
     return found
 
 
 def one_element_a_node(seen: Snapshot) -> list[str]:
-    """No node has two elements."""
-    nodes = Counter(one.node for one in seen.elements or () if one.state in _THERE)
-    return [f"{number} elements on {node}" for node, number in nodes.items() if number > 1]
+    """No node has two elements or, where jobs share nodes, two of one trainer."""
+    there = [one for one in seen.elements or () if one.state in _THERE]
+    nodes = Counter((one.node, one.array if seen.memory_mb else 0) for one in there)
+    return [f"{number} elements on {node}" for (node, _), number in nodes.items() if number > 1]
+
+
+def nothing_is_given_twice(seen: Snapshot) -> list[str]:
+    """No core and no GPU has two jobs, and the jobs of a node have no more memory than it has."""
+    had: dict[tuple[str, str], list[int]] = defaultdict(list)
+    memory_mb: Counter[str] = Counter()
+    for part in seen.parts:
+        memory_mb[part.node] += part.memory_mb
+        for thing in part.things:
+            had[part.node, thing].append(part.job)
+    return [
+        f"jobs {jobs} have {thing} of {node}"
+        for (node, thing), jobs in had.items()
+        if len(jobs) > 1
+    ] + [
+        f"jobs have {used} MB of {node}, which has {seen.memory_mb}"
+        for node, used in memory_mb.items()
+        if used > seen.memory_mb > 0
+    ]
 
 
 def as_planned(seen: Snapshot) -> list[str]:
@@ -85,11 +105,20 @@ def as_planned(seen: Snapshot) -> list[str]:
             found.append(f"{one.name} runs on {sorted(there - planned)}, unknown to the controller")
         if planned - there:
             found.append(f"{one.name} does not run on {sorted(planned - there)}, as it is shown to")
-        if len(there) > one.max_nodes:
-            found.append(f"{one.name} has {len(there)} nodes, and wants {one.max_nodes} at most")
+        if len(there) > (most := one.ask.max_nodes):
+            found.append(f"{one.name} has {len(there)} nodes, and wants {most} at most")
         if known.get("state") == "given up":
             found.append(f"{one.name} is given up: {known.get('why')}")
     return found
+
+
+def nobody_fails_beside_it(seen: Snapshot) -> list[str]:
+    """No trainer has failed that the last faults left alone."""
+    return [
+        f"trainer {array} failed, though the fault hit another one"
+        for array, before in seen.spared.items()
+        if seen.failures(array) > before
+    ]
 
 
 def nothing_waits_unheld(seen: Snapshot) -> list[str]:
@@ -138,6 +167,7 @@ SETTLED: Sequence[Callable[[Snapshot], list[str]]] = (
     everybody_trains,
     all_its_nodes_train_together,
     one_element_a_node,
+    nothing_is_given_twice,
     as_planned,
     nothing_waits_unheld,
     no_element_is_leaked,
@@ -153,8 +183,14 @@ def unsettled(seen: Snapshot) -> list[str]:
 
 def never_so(seen: Snapshot) -> list[str]:
     """Return what must not be so at any moment, settled or not."""
-    found = one_element_a_node(seen)
+    found = one_element_a_node(seen) + nothing_is_given_twice(seen) + nobody_fails_beside_it(seen)
     for one in seen.trainers:
         made = one.training.generations
-        found += [f"{one.name}: {words}" for words in twins(made, seen.apart) + doubled(made)]
+        wrong = twins(made, seen.apart) + doubled(made, one.ask.processes)
+        found += [f"{one.name}: {words}" for words in wrong]
     return found
+
+
+def left_behind(seen: Snapshot) -> list[str]:
+    """Return what is left of trainers, all of which were cancelled."""
+    return no_element_is_leaked(seen) + no_process_is_leaked(seen)

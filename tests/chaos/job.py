@@ -77,7 +77,7 @@ def inprocess(folder: Path, log: Log) -> None:
     def noted_rename(path: Path, target: Path) -> Path:
         found = rename(path, target)
         if target.name.startswith("step-"):
-            log.write("saved", int(target.name.removeprefix("step-")))
+            log.write("saved", int(target.name.split("-")[1]))
         return found
 
     Path.rename = noted_rename  # type: ignore[method-assign, assignment]

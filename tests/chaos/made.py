@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.observe import Element, Process, Snapshot
-from tests.chaos.trainers import Trainer
+from tests.chaos.trainers import Ask, Trainer
 from tests.chaos.training import Training
 
 ARRAY = 12
@@ -38,7 +38,7 @@ def trainer(*nodes: str, stepped_s: float = NOW_S - 1) -> Trainer:
 
 
 def trainer_with(training: Training) -> Trainer:
-    return Trainer("digits", "", Path(), training, ARRAY, max_nodes=3)
+    return Trainer("digits", Ask("digits", max_nodes=3), "", Path(), training, ARRAY)
 
 
 def snapshot(**other: Any) -> Snapshot:

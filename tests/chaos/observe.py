@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bftrainer_slurm.slurm.nodelists import expand
 from scripts.labcluster.processes import environments
 from tests.chaos.trainers import Trainer
 
 QUEUE = ("squeue", "-a", "-h", "-r", "-t", "all", "-o", "%F|%K|%T|%r|%N|%S|%P|%A")
+BOOKS = ("scontrol", "-a", "-d", "-o", "show", "job")
+_PART = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
 _UNHEARD = re.compile(r"\[(\d+\.\w+)\] error: Rank \d+ failed sending step completion message")
 _GIVEN_UP = re.compile(r"\[(\d+\.\w+)\] error: \*\*\* .*DUE TO JOB NOT ENDING WITH SIGNALS")
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element, or what is left of an array, as squeue shows it."""
+    """An element, or what is left of an array, or an ordinary job, as squeue shows it."""
 
     array: int
     task: str
@@ -32,6 +35,16 @@ class Element:
 
     def __str__(self) -> str:
         return f"{self.array}_{self.task}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a running job has of a node, as Slurm has it in its books."""
+
+    job: int
+    node: str
+    things: tuple[str, ...]  # cores and GPUs by their numbers: core0, gpu3
+    memory_mb: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +72,19 @@ class Snapshot:
     trainers: tuple[Trainer, ...]  # those that are to train
     problems: tuple[str, ...] = ()  # ordinary jobs that did not run as they should
     apart: frozenset[str] = frozenset()  # nodes that are cut off, or were a moment ago
+    # Trainers that the last faults left alone, and their failures in a row before.
+    spared: Mapping[int, int] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    memory_mb: int = 0  # of a node that jobs share; 0: they have whole nodes
 
     def published(self, array: int) -> Mapping[str, Any]:
         """Return what the controller says of a trainer."""
         every: Sequence[Mapping[str, Any]] = self.status.get("trainers", ())
         return next((one for one in every if one["array"] == array), {})
+
+    def failures(self, array: int) -> int:
+        """Return how often in a row a trainer has failed, as the controller says."""
+        return int(self.published(array).get("failures", 0))
 
     def of(self, array: int) -> list[Element]:
         """Return the elements of a trainer."""
@@ -91,16 +112,32 @@ class Snapshot:
         return [one for one in self.processes_of(element) if one.name in places]
 
 
-def read_queue(text: str) -> tuple[tuple[Element, ...], dict[int, str]]:
-    """Return the elements in what ``QUEUE`` says, and by job id the states of ordinary jobs."""
+def read_queue(text: str) -> tuple[tuple[Element, ...], dict[int, Element]]:
+    """Return the elements in what ``QUEUE`` says, and the ordinary jobs by their ids."""
     elements, ordinary = [], {}
     for line in text.splitlines():
         array, *fields, partition, job = line.split("|")
+        one = Element(int(array), *fields)
         if partition == "bftrainer":
-            elements.append(Element(int(array), *fields))
+            elements.append(one)
         else:
-            ordinary[int(job)] = fields[1]
+            ordinary[int(job)] = one
     return tuple(elements), ordinary
+
+
+def read_books(text: str) -> tuple[Part, ...]:
+    """Return what running jobs have of nodes, in what ``BOOKS`` says."""
+    found = []
+    for line in text.splitlines():
+        if " JobState=RUNNING " not in line:
+            continue
+        job = int(line.partition("JobId=")[2].split()[0])
+        for nodes, cores, memory_mb, gres in _PART.findall(line):
+            numbers = gres.partition("(IDX:")[2].partition(")")[0]
+            listed = [f"core[{cores}]"] * bool(cores) + [f"gpu[{numbers}]"] * bool(numbers)
+            things = tuple(thing for one in listed for thing in expand(one))
+            found += [Part(job, node, things, int(memory_mb)) for node in expand(nodes)]
+    return tuple(found)
 
 
 def element_processes(conf: str) -> tuple[Process, ...]:

@@ -4,30 +4,91 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from pathlib import Path
 from random import Random
 
-from scripts.demonstration.stream import OrdinaryJob, Submitted, submit_job
+from bftrainer_slurm.slurm.nodelists import expand
 from scripts.labcluster.cluster import LabError
 from scripts.labcluster.site import Site
+from tests.chaos.observe import Element
 
 _GAP_S = 12.0  # between two, on average
+_SHARED_GAP_S = 6.0
 _MOST_NODES = 2
-_PATIENCE_S = 90.0  # from when Slurm is well until all have started and ended
-_BAD = {"FAILED", "TIMEOUT", "CANCELLED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
+_RUNS_S = (2, 8)
+_SHARED_RUNS_S = (4, 24)  # so that faults find them beside elements
+# From when Slurm is well until all have started and ended. On shared nodes too: jobs ask for less,
+# and where one has to wait for several elements on several nodes, Slurm preempts again
+# KillWait + MessageTimeout (10 s here) later.
+_PATIENCE_S = 90.0
+_OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "TIMEOUT")
+_OWN = ("COMPLETED", "FAILED")  # by its exit status: 0 or another one
+
+# Signals are noted where Slurm's, our guard's or anybody's might reach the job.
+SCRIPT = """#!/bin/bash
+#SBATCH --time=5 --output=/dev/null
+for signal in HUP INT QUIT USR1 USR2 TERM CONT; do
+  trap "echo got SIG$signal >> {name}.disturbed" $signal
+done
+[ -z "$SLURM_RESTART_COUNT" ] || echo started again >> {name}.disturbed
+date +%s.%N > {name}.start
+sleep {runs_s} || echo ended early >> {name}.disturbed
+touch {name}.end
+exit {status}
+"""
+
+
+@dataclass(slots=True)
+class Ordinary:
+    """A submitted job: its id, when it was submitted, its exit status, the files it writes."""
+
+    number: int
+    submit_s: float  # of CLOCK_MONOTONIC
+    submitted_at_s: float  # Unix time
+    status: int
+    name: Path
+    nodes: frozenset[str] = frozenset()  # where it was when it was last seen
+    started: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has come to its own end."""
+        return self.name.with_suffix(".end").exists()
+
+    def wait_s(self) -> float | None:
+        """Return the seconds from its submission to its first line; None: it has not started."""
+        path = self.name.with_suffix(".start")
+        text = path.read_text() if path.exists() else ""
+        return float(text) - self.submitted_at_s if text else None
+
+    def wrong(self, state: str) -> str:
+        """Return what is wrong with it in this state; nothing: "" """
+        disturbed = self.name.with_suffix(".disturbed")
+        if disturbed.exists():
+            return ", ".join(disturbed.read_text().splitlines())
+        if state not in _OVER:
+            return ""
+        if not self.ended:
+            return f"is {state}, and did not come to its end"
+        own = _OWN[self.status > 0]
+        return "" if state == own else f"is {state}, and should be {own}"
 
 
 @dataclass
 class Stream:
-    """Submits a job every few seconds, as bob."""
+    """Submits a job every few seconds, as bob; with ``gpus`` of a node for parts of nodes."""
 
     site: Site
     chance: Random
+    gpus: int = 0
     submitted: int = 0
     failed: list[str] = field(default_factory=list)
-    _open: dict[int, tuple[Submitted, float]] = field(default_factory=dict)
+    beside: set[int] = field(default_factory=set)  # jobs that were on a node with an element
+    waits_s: list[float] = field(default_factory=list)  # from submissions to first lines
+    _open: dict[int, Ordinary] = field(default_factory=dict)
     _next_s: float = 0.0
 
     def tick(self) -> None:
@@ -35,33 +96,69 @@ class Stream:
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
-        self._next_s = now_s + self.chance.expovariate(1 / _GAP_S)
-        runs_s = round(self.chance.uniform(2, 8), 1)
-        job = OrdinaryJob(0.0, self.chance.randint(1, _MOST_NODES), runs_s)
-        as_bob = partial(self.site.run, user="bob", timeout_s=10.0)
+        gap_s, runs_s = (_SHARED_GAP_S, _SHARED_RUNS_S) if self.gpus else (_GAP_S, _RUNS_S)
+        self._next_s = now_s + self.chance.expovariate(1 / gap_s)
         name = self.site.lab.home("bob") / f"job-{self.submitted}"
+        status = self.submitted % 2
+        length_s = round(self.chance.uniform(*runs_s), 1)
+        script = SCRIPT.format(name=name, runs_s=length_s, status=status)
+        words = (f"--nodes={self.chance.randint(1, _MOST_NODES)}", *self._asks())
         # Where Slurm is disturbed just now, sbatch says so.
         with suppress(LabError, subprocess.TimeoutExpired):
-            one = submit_job(job, name, as_bob)
+            at_s = time.time()
+            job = self.site.lab.sbatch(*words, script=script, user="bob", timeout_s=10.0)
             self.submitted += 1
-            self._open[one.number] = one, now_s
+            self._open[job] = Ordinary(job, now_s, at_s, status, name)
 
-    def check(self, states: dict[int, str], since_s: float) -> list[str]:
-        """Return all that has gone wrong so far; ``states`` are Slurm's, by job id.
+    def _asks(self) -> tuple[str, ...]:
+        """Return what the next job asks for of each node."""
+        if not self.gpus:
+            return ("--exclusive",)
+        some = self.chance.randint(1, self.gpus)
+        gpus = f"--gpus-per-node={some}"
+        # A core or 500 MB more than some GPUs have with them.
+        others = (f"--cpus-per-task={2 * some - 1}", f"--mem={1000 * some - 500}")
+        return (self.chance.choice((gpus, gpus, *others)),)
 
-        The time that a job may take is counted from ``since_s`` on.
+    def see(self, jobs: Mapping[int, Element], with_elements: Collection[str]) -> None:
+        """Note where jobs are, and how long they have waited to be there."""
+        for number, one in self._open.items():
+            if number in jobs:
+                one.nodes = frozenset(expand(jobs[number].node)) or one.nodes
+                if jobs[number].state == "RUNNING" and not one.nodes.isdisjoint(with_elements):
+                    self.beside.add(number)
+            wait_s = one.wait_s()
+            if wait_s is not None and not one.started:
+                one.started = True
+                self.waits_s.append(wait_s)
+
+    def excuse(self, struck: Collection[str], silent: Collection[str]) -> None:
+        """Do not judge jobs on nodes ``struck``: these failed, with all on them.
+
+        What Slurm cannot launch on ``silent`` ones, without their slurmd, it starts two minutes
+        later.
         """
-        for job, (one, _) in list(self._open.items()):
-            if one.end_s is not None:
-                del self._open[job]
-            elif states.get(job) in _BAD:
-                self.failed.append(f"ordinary job {job} is {states[job]}")
-                del self._open[job]
+        for number, one in list(self._open.items()):
+            if one.nodes & set(struck) or (not one.started and one.nodes & set(silent)):
+                del self._open[number]
+
+    def check(self, jobs: Mapping[int, Element], since_s: float) -> list[str]:
+        """Return which jobs take too long; what else is wrong with any is added to ``failed``.
+
+        ``jobs`` are Slurm's. The time that a job may take is counted from ``since_s`` on.
+        """
+        for number, one in list(self._open.items()):
+            state = jobs[number].state if number in jobs else ""
+            wrong = one.wrong(state)
+            if wrong:
+                self.failed.append(f"ordinary job {number} {wrong}")
+            if wrong or state in _OVER or (one.ended and not state):
+                del self._open[number]
         now_s = time.monotonic()
-        return self.failed + [
-            f"ordinary job {job} has not ended after {now_s - submit_s:.0f} s"
-            for job, (_, submit_s) in self._open.items()
-            if now_s - max(submit_s, since_s) > _PATIENCE_S
+        return [
+            f"ordinary job {number} has not ended after {now_s - one.submit_s:.0f} s"
+            for number, one in self._open.items()
+            if not one.ended and now_s - max(one.submit_s, since_s) > _PATIENCE_S
         ]
 
     def forget(self) -> None:

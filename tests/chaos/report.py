@@ -26,10 +26,14 @@ def table(result: Result) -> str:
         "trainers lost": f"{result.trainers_lost}",
         "invariant violations": f"{result.violations}",
         "ordinary jobs": f"{result.ordinary_submitted}, failed {result.ordinary_failed}",
+        "on nodes with elements": f"{result.ordinary_beside} of them",
         "lost by survivors": f"{survivors:g}, though a process that had made them trains on",
     }
     for name, steps in result.steps.items():
         facts[f"trained: {name}"] = f"{steps:,.0f} steps, lost {result.steps_lost[name]:g}"
+    if result.ordinary_waits_s:
+        waits_s = result.ordinary_waits_s
+        facts["they waited"] = f"{median(waits_s):.1f} s in the median, {max(waits_s):.0f} at most"
     if result.resubmitted:
         facts["submitted again"] = f"{result.resubmitted}, as Slurm had lost their jobs, or some"
     if result.drained_by_slurm:
@@ -43,6 +47,7 @@ def table(result: Result) -> str:
         lines += _violations(f"{one.fault} ({one.detail})", one.violations)
         if one.evidence:
             lines.append(f"  kept in {one.evidence}")
+    lines += _violations("the end, with all trainers cancelled", result.left_behind)
     return "\n".join(lines)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from random import Random
 
 from tests.chaos.evidence import keep
-from tests.chaos.faults import CATALOGUE, SECONDS
+from tests.chaos.faults import AIMED, CATALOGUE, SECONDS
 from tests.chaos.faults.fault import CannotInjectError, Fault
 from tests.chaos.invariants import never_so, unsettled
 from tests.chaos.patience import Patience
-from tests.chaos.trainers import KINDS, Trainer, submitted
+from tests.chaos.trainers import Trainer, submitted
 from tests.chaos.training import losses
 from tests.chaos.world import World
 
@@ -69,7 +69,10 @@ class Result:
     resubmitted: int = 0  # trainers of which Slurm had lost something
     ordinary_submitted: int = 0
     ordinary_failed: int = 0
+    ordinary_beside: int = 0  # that were on a node with an element
+    ordinary_waits_s: Sequence[float] = ()  # from its submission to its first line
     drained_by_slurm: int = 0
+    left_behind: Sequence[str] = ()  # once all trainers were cancelled
 
     @property
     def faults(self) -> int:
@@ -79,7 +82,7 @@ class Result:
     @property
     def violations(self) -> int:
         """How many violations there were."""
-        return sum(len(one.violations) for one in self.outcomes)
+        return sum(len(one.violations) for one in self.outcomes) + len(self.left_behind)
 
     @property
     def steps_lost(self) -> dict[str, float]:
@@ -141,31 +144,40 @@ def run(
             for trainer in lost:
                 trainer.submit(world.site)
         world.tell(str(outcome))
+    seconds = time.monotonic() - begin_s
+    resubmitted = sum(one.submissions - 1 for one in world.trainers) - trainers_lost
+    steps = {one.name: one.training.reached for one in world.trainers}
+    left = world.cancel_trainers(_PATIENCE_S)
+    if left:
+        keep(world, kept, len(outcomes) + 1, "end")
     return Result(
         seed=seed,
-        seconds=time.monotonic() - begin_s,
+        seconds=seconds,
         outcomes=outcomes,
-        steps={one.name: one.training.reached for one in world.trainers},
+        steps=steps,
         skipped=skipped,
         trainers_lost=trainers_lost,
-        resubmitted=sum(one.submissions - 1 for one in world.trainers) - trainers_lost,
+        resubmitted=resubmitted,
         ordinary_submitted=world.stream.submitted if world.stream else 0,
         ordinary_failed=len(world.stream.failed) if world.stream else 0,
+        ordinary_beside=len(world.stream.beside) if world.stream else 0,
+        ordinary_waits_s=world.stream.waits_s if world.stream else (),
         drained_by_slurm=world.drained_by_slurm,
+        left_behind=left,
     )
 
 
 def begin(world: World, each: int = 1) -> None:
-    """Start ``each`` trainers of each kind, and wait until all is well.
+    """Start ``each`` trainers of what the world asks for, and wait until all is well.
 
     Raises:
         NotStartedError: all is not well in time.
     """
     world.tell("starting the trainers")
-    for kind in KINDS:
+    for kind, ask in world.asks.items():
         for number in range(each):
             name = f"{kind}-{number + 1}" if each > 1 else kind
-            world.trainers.append(submitted(world.site, kind, name))
+            world.trainers.append(submitted(world.site, ask, name))
     left, _ = _settle(world, _START_S, quiet=True)
     if left:
         raise NotStartedError("; ".join(left))
@@ -181,6 +193,10 @@ def inject(world: World, faults: Sequence[tuple[str, Fault]]) -> Outcome | None:
     """
     since_s = time.monotonic()
     world.violations.clear()
+    world.spared = {}
+    if all(name in AIMED for name, _ in faults):
+        seen = world.look()
+        world.spared = {one.array: seen.failures(one.array) for one in world.trainers}
     world.figures = {}
     details: list[str] = []
     world.wait(world.chance.uniform(*_BEFORE_S))

@@ -15,7 +15,7 @@ from tests.chaos.made import (
     trainer,
     trainer_with,
 )
-from tests.chaos.observe import drained_by_slurm
+from tests.chaos.observe import Part, drained_by_slurm, read_books
 
 ELSEWHERE = element(0, "n3", array=99)
 
@@ -62,6 +62,52 @@ def test_all_is_well() -> None:
 )
 def test_what_is_not_well_is_said(seen: dict[str, Any], words: str) -> None:
     assert any(words in said for said in unsettled(snapshot(**seen)))
+
+
+BESIDE = (element(0, "n1"), element(1, "n2"), element(0, "n1", array=99))
+
+
+def test_where_jobs_share_nodes_trainers_do_too_with_one_element_each() -> None:
+    assert never_so(snapshot(elements=BESIDE, memory_mb=4000)) == []
+    twice = (*BESIDE, element(3, "n1", array=99))
+    assert never_so(snapshot(elements=twice, memory_mb=4000)) == ["2 elements on n1"]
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (Part(8, "n1", ("core1", "gpu1"), 3000), []),
+        (Part(8, "n2", ("core0", "gpu0"), 4000), []),
+        (Part(8, "n1", ("core0", "gpu1"), 1000), ["jobs [7, 8] have core0 of n1"]),
+        (Part(8, "n1", ("core1", "gpu0"), 1000), ["jobs [7, 8] have gpu0 of n1"]),
+        (Part(8, "n1", (), 3500), ["jobs have 4500 MB of n1, which has 4000"]),
+    ],
+)
+def test_nothing_of_a_node_is_given_twice(second: Part, said: list[str]) -> None:
+    parts = (Part(7, "n1", ("core0", "gpu0"), 1000), second)
+    assert never_so(snapshot(parts=parts, memory_mb=4000)) == said
+
+
+def test_slurms_books_are_read_as_scontrol_shows_them() -> None:
+    job = (
+        "JobId={} JobName=x JobState={} Reason=None NodeList=n1 JOB_GRES=gpu:a100:3   Nodes={}  \n"
+    )
+    told = job.format(5, "RUNNING", "n1 CPU_IDs=0-1,4 Mem=1500 GRES=gpu:a100:3(IDX:0,2-3)")
+    told += job.format(6, "RUNNING", "n[1-2] CPU_IDs=5 Mem=500 GRES=")
+    told += job.format(7, "COMPLETED", "n1 CPU_IDs=0 Mem=500 GRES=gpu:a100:1(IDX:0)")
+    assert read_books(told) == (
+        Part(5, "n1", ("core0", "core1", "core4", "gpu0", "gpu2", "gpu3"), 1500),
+        Part(6, "n1", ("core5",), 500),
+        Part(6, "n2", ("core5",), 500),
+    )
+
+
+@pytest.mark.parametrize(("before", "failed"), [(0, True), (1, False)])
+def test_a_trainer_fails_beside_another_one_that_a_fault_hit(before: int, failed: bool) -> None:
+    seen = status("n1", "n2")
+    seen["trainers"][0]["failures"] = 1
+    said = never_so(snapshot(status=seen, spared={ARRAY: before}))
+    assert said == [f"trainer {ARRAY} failed, though the fault hit another one"] * failed
 
 
 def test_a_trainer_that_is_given_up_is_lost() -> None:

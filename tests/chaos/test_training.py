@@ -76,8 +76,15 @@ def test_what_was_forgiven_stays_so_and_what_comes_after_does_not() -> None:
 
 def test_two_processes_of_one_generation_on_one_node_are_seen() -> None:
     assert doubled(steps("n1.1 1 a 1", "n1.2 1 a 1", "n2.3 1 a 1")) == [
-        "generation a has two processes on n1"
+        "generation a has 2 processes on n1"
     ]
+
+
+def test_an_element_with_two_gpus_has_two_processes_and_no_third_one() -> None:
+    made = steps("n1.1 1 a 1", "n1.2 1 a 1")
+    assert doubled(made, most=2) == []
+    made = steps("n1.1 1 a 1", "n1.2 1 a 1", "n1.3 1 a 1")
+    assert doubled(made, most=2) == ["generation a has 3 processes on n1"]
 
 
 def test_a_port_that_is_used_again_is_another_generation() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from scripts.labcluster.site import Site
 from tests.chaos.training import Training
@@ -12,10 +14,45 @@ from tests.chaos.training import Training
 _JOB = Path(__file__).resolve().parent / "job.py"
 _SCRIPT = """#!/bin/bash
 export OMP_NUM_THREADS=1
-srun torchrun {job} {kind} {folder} {repo}/examples/digits/train.py
+srun torchrun {words}{job} {kind} {folder} {repo}/examples/digits/train.py
 """
-KINDS = ("digits", "inprocess")
-MAX_NODES = 2
+_CHOICES = (1, 2, 4)
+_MAX_NODES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a trainer runs (``kind``, as ``job`` has it) and asks for, and its ``torchrun`` words.
+
+    It has so many training ``processes`` on each node.
+    """
+
+    kind: str
+    options: tuple[str, ...] = ()
+    torchrun: str = ""
+    max_nodes: int = _MAX_NODES
+    processes: int = 1
+
+
+WHOLE_NODES: Mapping[str, Ask] = MappingProxyType(
+    {"digits": Ask("digits"), "inprocess": Ask("inprocess")}
+)
+
+
+def parts(gpus: int) -> dict[str, Ask]:
+    """Return what trainers ask for, by name, where jobs share nodes of so many GPUs.
+
+    One has a process for each of its GPUs. The others have one a node: this host has few cores.
+    """
+    two, one = min(2, gpus), "--nproc-per-node=1 "
+    choices = ":".join(str(choice) for choice in _CHOICES if choice <= gpus)
+    chosen = (f"--bftrainer=gpus={choices}", "--cpus-per-gpu=2")
+    whole = (f"--gpus-per-node={gpus}", "--exclusive")
+    return {
+        "digits": Ask("digits", (f"--gpus-per-node={two}",), processes=two),
+        "inprocess": Ask("inprocess", chosen, one),
+        "whole": Ask("inprocess", whole, one, max_nodes=1),
+    }
 
 
 @dataclass
@@ -23,26 +60,27 @@ class Trainer:
     """A trainer as its user submitted it; submitted again, it goes on in the same folder."""
 
     name: str
+    ask: Ask
     script: str
     folder: Path
     training: Training
     array: int = 0
     submissions: int = 0
-    max_nodes: int = MAX_NODES
 
     def submit(self, site: Site) -> None:
         """Submit it, for the first time or again."""
-        options = (f"-J{self.name}", f"--output={self.folder}/%a.out")
-        self.array = site.submit(self.script, f"1-{self.max_nodes}", *options)
+        options = (f"-J{self.name}", f"--output={self.folder}/%a.out", *self.ask.options)
+        self.array = site.submit(self.script, f"1-{self.ask.max_nodes}", *options)
         self.submissions += 1
 
 
-def submitted(site: Site, kind: str, name: str) -> Trainer:
+def submitted(site: Site, ask: Ask, name: str) -> Trainer:
     """Make a trainer's folder, and submit it."""
     folder, steps = site.folder(name=name), site.folder(name=f"{name}/steps")
     shutil.copy(_JOB, site.lab.dir)  # where Slurm's users can read it
     job = f"{site.lab.dir}/{_JOB.name}"
-    script = _SCRIPT.format(job=job, kind=kind, folder=folder, repo=site.stage.repo)
-    made = Trainer(name, script, folder, Training(steps))
+    where = {"folder": folder, "repo": site.stage.repo}
+    script = _SCRIPT.format(words=ask.torchrun, job=job, kind=ask.kind, **where)
+    made = Trainer(name, ask, script, folder, Training(steps))
     made.submit(site)
     return made

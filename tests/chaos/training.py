@@ -5,7 +5,7 @@ A number counts a trainer's progress: completed steps in process, batches of 32 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -163,11 +163,14 @@ def _is_apart(one: Generation, apart: Collection[str]) -> bool:
     return set(one.places.values()) <= set(apart)
 
 
-def doubled(generations: Sequence[Generation]) -> list[str]:
-    """Return where two processes of one generation trained on the same node."""
+def doubled(generations: Sequence[Generation], most: int = 1) -> list[str]:
+    """Return where more than ``most`` processes of one generation trained on the same node."""
     found = []
     for one in generations:
-        nodes = list(one.places.values())
-        twice = sorted({node for node in nodes if nodes.count(node) > 1})
-        found += [f"generation {one.key} has two processes on {node}" for node in twice]
+        nodes = one.places.values()
+        found += [
+            f"generation {one.key} has {number} processes on {node}"
+            for node, number in sorted(Counter(nodes).items())
+            if number > most
+        ]
     return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,17 +19,21 @@ from scripts.labcluster.lab import ADMIN, Tell
 from scripts.labcluster.processes import end, send
 from scripts.labcluster.site import Site, prepared_site
 from scripts.labcluster.waiting import wait_until
+from tests.chaos.invariants import left_behind
 from tests.chaos.observe import (
+    BOOKS,
     QUEUE,
     Element,
     Snapshot,
     drained_by_slurm,
     element_processes,
+    read_books,
     read_queue,
 )
 from tests.chaos.ordinary import Stream
+from tests.chaos.patience import Patience
 from tests.chaos.service import Service, clock_environment
-from tests.chaos.trainers import Trainer
+from tests.chaos.trainers import WHOLE_NODES, Ask, Trainer, parts
 from tests.chaos.training import forget_apart
 
 _ANSWER_S = 30.0
@@ -62,12 +67,16 @@ class World:
     tell: Tell
     status: Callable[[], dict[str, Any]]
     stream: Stream | None = None
+    asks: Mapping[str, Ask] = field(default_factory=lambda: WHOLE_NODES)  # of trainers, by name
     trainers: list[Trainer] = field(default_factory=list)  # those that are to train
     violations: dict[str, None] = field(default_factory=dict)  # in order, each once
     figures: dict[str, float] = field(default_factory=dict)
     drained_by_slurm: int = 0  # nodes that were resumed, as this was no fault of ours
     well_since_s: float = 0.0  # since when no fault is under way
     apart: set[str] = field(default_factory=set)  # nodes cut off since all was well
+    struck: set[str] = field(default_factory=set)  # nodes that themselves failed since then
+    silent: set[str] = field(default_factory=set)  # nodes whose slurmd was away since then
+    spared: dict[int, int] = field(default_factory=dict)  # as in Snapshot
 
     @property
     def lab(self) -> Cluster:
@@ -78,6 +87,12 @@ class World:
     def folder(self) -> Path:
         """The cluster's folder."""
         return self.lab.folder
+
+    @property
+    def memory_mb(self) -> int:
+        """The memory of a node that jobs share; 0: they have whole nodes."""
+        found = re.search(r" RealMemory=(\d+)", (self.folder / "slurm.conf").read_text())
+        return int(found[1]) if found else 0
 
     @property
     def nodes(self) -> list[str]:
@@ -107,11 +122,22 @@ class World:
             self.tick()
             time.sleep(0.2)
 
+    def cancel_trainers(self, patience_s: float) -> list[str]:
+        """Let users cancel all trainers; return what is left of these after a while."""
+        self.run("scancel", *(str(one.array) for one in self.trainers))
+        self.trainers.clear()
+        patience = Patience(patience_s)
+        while (left := left_behind(self.look())) and not patience.over:
+            self.wait(1.0)
+        return left
+
     def forgive(self) -> None:
         """Forget that some nodes trained on while they were cut off: they are reached again."""
         for trainer in self.trainers:
             forget_apart(trainer.training.generations, self.apart)
         self.apart.clear()
+        self.struck.clear()
+        self.silent.clear()
 
     # Observation.
 
@@ -120,36 +146,57 @@ class World:
         for trainer in self.trainers:
             trainer.training.read()
         processes = element_processes(f"{self.folder}/slurm.conf")
-        elements, nodes, problems = self._ask_slurm()
-        return Snapshot(
+        seen = Snapshot(
             time.monotonic(),
-            elements,
-            nodes,
+            None,
+            {},
             self.status(),
             processes,
             tuple(self.trainers),
-            problems,
-            frozenset(self.apart),
+            apart=frozenset(self.apart),
+            memory_mb=self.memory_mb,
+            spared=dict(self.spared),
+        )
+        try:
+            told = [self.run(*one, user=ADMIN, timeout_s=15) for one in (QUEUE, _NODES, BOOKS)]
+        except subprocess.TimeoutExpired:
+            return seen
+        if any(one.returncode for one in told):
+            return seen
+        queue, sinfo, books = (one.stdout for one in told)
+        elements, ordinary = read_queue(queue)
+        return replace(
+            seen,
+            elements=elements,
+            nodes=self._nodes(sinfo),
+            problems=self._judged(ordinary, elements),
+            parts=read_books(books),
         )
 
-    def _ask_slurm(self) -> tuple[tuple[Element, ...] | None, dict[str, str], tuple[str, ...]]:
-        try:
-            queue, sinfo = [self.run(*one, user=ADMIN, timeout_s=15) for one in (QUEUE, _NODES)]
-        except subprocess.TimeoutExpired:
-            return None, {}, ()
-        if queue.returncode or sinfo.returncode:
-            return None, {}, ()
-        elements, ordinary = read_queue(queue.stdout)
-        problems = [] if self.stream is None else self.stream.check(ordinary, self.well_since_s)
+    def _judged(
+        self, ordinary: Mapping[int, Element], elements: Sequence[Element]
+    ) -> tuple[str, ...]:
+        """Return which ordinary jobs take too long; one that went wrong is a violation."""
+        if self.stream is None:
+            return ()
+        before = len(self.stream.failed)
+        self.stream.see(ordinary, {one.node for one in elements if one.state == "RUNNING"})
+        self.stream.excuse(self.struck, self.silent)
+        late = self.stream.check(ordinary, self.well_since_s)
+        self.violations |= dict.fromkeys(self.stream.failed[before:])
+        return tuple(late)
+
+    def _nodes(self, sinfo: str) -> dict[str, str]:
+        """Return the states of nodes; those that Slurm itself has drained are resumed."""
         nodes = {}
-        for line in sinfo.stdout.splitlines():
+        for line in sinfo.splitlines():
             node, nodes[node], reason = line.split(maxsplit=2)
             log = self.folder / "log" / f"{node}.log"
             if nodes[node].startswith("dr") and drained_by_slurm(reason, log.read_text()):
                 self.drained_by_slurm += 1
                 self.tell(f"Slurm itself has drained {node}: {reason}")
                 self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", user=ADMIN)
-        return elements, nodes, tuple(problems)
+        return nodes
 
     # Slurm's daemons.
 
@@ -175,14 +222,19 @@ def service_on(site: Site, **environment: str) -> Service:
 
 
 @contextmanager
-def started_world(nodes: int, seed: int, tell: Tell) -> Iterator[World]:
-    """Start a cluster and all that faults need; end it whatever happens. Needs root."""
-    with prepared_site(nodes, conf=_CONF, networks=True, tell=tell) as prepared:
+def started_world(nodes: int, seed: int, tell: Tell, gpus: int = 0) -> Iterator[World]:
+    """Start a cluster and all that faults need; end it whatever happens. Needs root.
+
+    Jobs share nodes of so many GPUs; 0: they have whole nodes.
+    """
+    options = {"networks": True, "gpus": gpus, "share": gpus > 0}
+    with prepared_site(nodes, conf=_CONF, tell=tell, **options) as prepared:
         service = service_on(prepared, **clock_environment(prepared.lab.dir))
         site, chance = replace(prepared, controller=service), random.Random(seed)
-        stream = Stream(site, random.Random(seed))
+        stream = Stream(site, random.Random(seed), gpus)
+        asks = parts(gpus) if gpus else WHOLE_NODES
         with _small_disk(service.state), site.controlled(_SETTINGS):
-            yield World(site, service, chance, tell, service.status, stream)
+            yield World(site, service, chance, tell, service.status, stream, asks)
 
 
 @contextmanager

@@ -13,5 +13,8 @@ CATALOGUE: dict[str, Fault] = {
     **users.FAULTS,
 }
 
+# Those that hit one element alone.
+AIMED = ("agent-killed", "agent-terminated", "element-killed", "worker-frozen", "worker-killed")
+
 # Those that may come on top of another one.
 SECONDS = ("controller-killed", "keeper-killed", "worker-killed", "element-killed", "solver-killed")

@@ -20,6 +20,7 @@ def _cut_off(least_s: float, most_s: float, world: World) -> Course:
     """
     node, seconds = running(world).node, world.chance.uniform(least_s, most_s)
     world.apart.add(node)
+    world.struck.add(node)
     world.lab.disturb(node, "cut")
     yield f"{node} cut off for {seconds:.0f} s", seconds
     world.lab.disturb(node, "mend")
@@ -28,6 +29,7 @@ def _cut_off(least_s: float, most_s: float, world: World) -> Course:
 def _die(world: World) -> Course:
     """The power goes: slurmd and all of the element are gone at once; it boots again later."""
     node, seconds = running(world).node, world.chance.choice((4.0, _LONGER_S))
+    world.struck.add(node)
     world.lab.kill_host(node)
     yield f"{node} without power for {seconds:.0f} s", seconds
     world.lab.add_host(node)

@@ -49,6 +49,7 @@ def _ended(
 ) -> Course:
     """End a daemon of Slurm (``slurmd``: that of any node), and start it some seconds later."""
     name = world.chance.choice(world.nodes) if daemon == "slurmd" else daemon
+    world.silent |= {name}.intersection(world.nodes)
     seconds = world.chance.uniform(least_s, most_s)
     start = world.end_daemon(name, number)
     yield f"{number.name} of {name}, away for {seconds:.0f} s", seconds
@@ -99,18 +100,21 @@ def _of_element(
 ) -> Hit:
     """Choose processes of an element that makes steps."""
 
-    def hits(seen: Snapshot) -> list[tuple[list[Process], str]]:
-        found = [(choose(seen, one), one.node) for one in seen.mine() if seen.workers(one)]
-        return [(processes, node) for processes, node in found if processes]
+    def hits(seen: Snapshot) -> list[tuple[list[Process], Element]]:
+        found = [(choose(seen, one), one) for one in seen.mine() if seen.workers(one)]
+        return [(processes, one) for processes, one in found if processes]
 
-    processes, node = chosen(world, hits, what)
-    return [one.pid for one in processes], f" on {node}"
+    processes, element = chosen(world, hits, what)
+    world.spared.pop(element.array, None)
+    return [one.pid for one in processes], f" of {element} on {element.node}"
 
 
 def _node(world: World) -> Hit:
     """Return the slurmd of a node, and the processes of the element there."""
     pids, where = _ELEMENT(world)
-    return [world.lab.daemons[where.split()[-1]].pid, *pids], where
+    node = where.split()[-1]
+    world.struck.add(node)
+    return [world.lab.daemons[node].pid, *pids], where
 
 
 def _is_agent(process: Process) -> bool:

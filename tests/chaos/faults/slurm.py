@@ -59,6 +59,7 @@ def _rename_node(world: World) -> Course:
             update = ("scontrol", "update", f"NodeName={before}", "State=DRAIN")
             world.run(*update, "Reason=is renamed", user="root")
             emptied(world, lambda: _leave(world, before))
+        world.struck |= {before, after}
         world.lab.kill_host(node)
         _edit(world, rf"(?m)^NodeName={before} ", f"NodeName={after} ")
         world.lab.add_host(node)
@@ -107,6 +108,7 @@ def _lose_state(world: World) -> Course:
 
 
 def _restart_all(world: World, names: Mapping[str, str] = MappingProxyType({})) -> None:
+    world.silent |= set(world.nodes)
     for name in ("slurmctld", *world.nodes):
         if name in world.lab.daemons:
             world.end_daemon(name, signal.SIGTERM)
