@@ -52,6 +52,7 @@ class Ordinary:
     name: Path
     nodes: frozenset[str] = frozenset()  # where it was when it was last seen
     started: bool = False
+    suspect: bool = False  # something was wrong with it at the last look
 
     @property
     def ended(self) -> bool:
@@ -150,6 +151,9 @@ class Stream:
         for number, one in list(self._open.items()):
             state = jobs[number].state if number in jobs else ""
             wrong = one.wrong(state)
+            if wrong and not one.suspect:
+                one.suspect = True  # Slurm may tell at the next look that its node has failed
+                continue
             if wrong:
                 self.failed.append(f"ordinary job {number} {wrong}")
             if wrong or state in _OVER or (one.ended and not state):

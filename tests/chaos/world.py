@@ -194,6 +194,7 @@ class World:
             log = self.folder / "log" / f"{node}.log"
             if nodes[node].startswith("dr") and drained_by_slurm(reason, log.read_text()):
                 self.drained_by_slurm += 1
+                self.struck.add(node)  # Slurm also ends the job that it has started twice
                 self.tell(f"Slurm itself has drained {node}: {reason}")
                 self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", user=ADMIN)
         return nodes
