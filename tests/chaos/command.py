@@ -22,6 +22,7 @@ from tests.chaos.run import NotStartedError, begin, run
 from tests.chaos.world import started_world
 
 _NODES = 5
+_SHARED_NODES = 3  # few enough that ordinary jobs are beside elements
 
 
 @bench_command(LabError, NotStartedError, NotSettledError, TimeoutError)
@@ -69,7 +70,7 @@ def main(
     Examples:
       scripts/run chaos --minutes 10
       scripts/run chaos --minutes 0 --fault controller-killed --fault node-vanishes
-      scripts/run chaos --gpus 4
+      scripts/run chaos --gpus 8
       scripts/run chaos --fleet 200 --pace 1
       scripts/run chaos --failover 3
     """
@@ -85,7 +86,7 @@ def main(
             result = run(world, {"host-dies": host_dies(hosts)}, seed, failover, 0, 0, kept)
     else:
         faults = {name: CATALOGUE[name] for name in names}
-        with started_world(_NODES, seed, tell, gpus) as world:
+        with started_world(_SHARED_NODES if gpus else _NODES, seed, tell, gpus) as world:
             begin(world)
             times = None if minutes else len(faults)
             result = run(world, faults, seed, times, minutes, double, kept)

@@ -42,10 +42,12 @@ WHOLE_NODES: Mapping[str, Ask] = MappingProxyType(
 def parts(gpus: int) -> dict[str, Ask]:
     """Return what trainers ask for, by name, where jobs share nodes of so many GPUs.
 
-    One has a process for each of its GPUs. The others have one a node: this host has few cores.
+    Two of them fit a node. One has a process for each of its GPUs. The others have one a node: this
+    host has few cores.
     """
-    two, one = min(2, gpus), "--nproc-per-node=1 "
-    choices = ":".join(str(choice) for choice in _CHOICES if choice <= gpus)
+    half, one = max(1, gpus // 2), "--nproc-per-node=1 "
+    two = min(2, half)
+    choices = ":".join(str(choice) for choice in _CHOICES if choice <= half)
     chosen = (f"--bftrainer=gpus={choices}", "--cpus-per-gpu=2")
     whole = (f"--gpus-per-node={gpus}", "--exclusive")
     return {
