@@ -16,10 +16,10 @@ from scripts.labcluster.site import Site
 from tests.chaos.observe import Element
 
 _GAP_S = 12.0  # between two, on average
-_SHARED_GAP_S = 3.0
+_SHARED_GAP_S = 6.0
 _MOST_NODES = 2
 _RUNS_S = (2, 8)
-_SHARED_RUNS_S = (4, 24)  # so that faults find them beside elements
+_SHARED_RUNS_S = (4, 16)  # so that faults find them beside elements
 # From when Slurm is well until all have started and ended. On shared nodes too: jobs ask for less,
 # and where one has to wait for several elements on several nodes, Slurm preempts again
 # KillWait + MessageTimeout (10 s here) later.
