@@ -16,7 +16,7 @@ from scripts.labcluster.site import Site
 from tests.chaos.observe import Element
 
 _GAP_S = 12.0  # between two, on average
-_SHARED_GAP_S = 6.0
+_SHARED_GAP_S = 4.0
 _MOST_NODES = 2
 _RUNS_S = (2, 8)
 _SHARED_RUNS_S = (4, 16)  # so that faults find them beside elements
