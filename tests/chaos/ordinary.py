@@ -25,6 +25,7 @@ _SHARED_RUNS_S = (4, 16)  # so that faults find them beside elements
 # KillWait + MessageTimeout (10 s here) later.
 _PATIENCE_S = 90.0
 _OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "TIMEOUT")
+_THERE = ("COMPLETING", "RUNNING")
 _OWN = ("COMPLETED", "FAILED")  # by its exit status: 0 or another one
 
 # Signals are noted where Slurm's, our guard's or anybody's might reach the job.
@@ -117,7 +118,7 @@ class Stream:
             return ("--exclusive",)
         some = self.chance.randint(1, self.gpus)
         gpus = f"--gpus-per-node={some}"
-        # A core or 500 MB more than some GPUs have with them.
+        # A core or 500 MB less than so many GPUs have with them.
         others = (f"--cpus-per-task={2 * some - 1}", f"--mem={1000 * some - 500}")
         return (self.chance.choice((gpus, gpus, *others)),)
 
@@ -156,7 +157,8 @@ class Stream:
                 continue
             if wrong:
                 self.failed.append(f"ordinary job {number} {wrong}")
-            if wrong or state in _OVER or (one.ended and not state):
+            # Of one that has ended slurmctld may have lost the news, and start it again.
+            if wrong or state in _OVER or (one.ended and state not in _THERE):
                 del self._open[number]
         now_s = time.monotonic()
         return [
