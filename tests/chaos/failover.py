@@ -35,10 +35,10 @@ def host_dies(hosts: TwoHosts) -> Fault:
     def fault(world: World) -> Course:
         blocker = _block(world)
         _settle(world)
-        before = _places(world.look())
+        before = _places(_answered(world))
         world.tell(f"killing {FIRST}: {', '.join(before)}")
         _take_over(world, hosts, blocker)
-        after = _places(world.look())
+        after = _places(_answered(world))
         for place, start in before.items():
             if after.get(place) != start:
                 world.violations[f"{place} ran since {start}, and now {after.get(place)}"] = None
@@ -67,7 +67,8 @@ def _take_over(world: World, hosts: TwoHosts, blocker: str) -> None:
     noted("second_s", lambda: _starts(hosts, SECOND) > starts)
     since_s, patience = time.monotonic(), Patience(LIMIT_S)
     # A slurmctld that has just started may not answer yet.
-    cancelled = lambda: world.run("scancel", blocker).returncode == 0  # noqa: E731
+    scancel = ("scancel", blocker)
+    cancelled = lambda: world.run(*scancel, timeout_s=_PATIENCE_S).returncode == 0  # noqa: E731
     wait_until(cancelled, pause=world.wait)
     noted("leads_s", lambda: hosts.leader() == SECOND or patience.over)
     noted("grown_s", lambda: len(world.look().mine()) == len(world.nodes) or patience.over)
@@ -108,7 +109,7 @@ def _block(world: World) -> str:
     With other nodes a trainer might be left with none: a plan does not stop one trainer for another
     that gains no more.
     """
-    kept = {one.array: one.node for one in world.look().mine()}.values()
+    kept = {one.array: one.node for one in _answered(world).mine()}.values()
     nodes = [node for node in world.nodes if node not in kept]
     words = ("-w", ",".join(nodes), f"-N{len(nodes)}", "--exclusive", "-t", "60", "-J", "ordinary")
     script = "#!/bin/sh\nsleep 3600\n"
@@ -126,6 +127,19 @@ def _settle(world: World) -> None:
     for _ in range(2):
         wait_until(settled, _PATIENCE_S, "the trainers do not settle", world.wait)
         world.wait(_SAVED_S)
+
+
+def _answered(world: World) -> Snapshot:
+    """Look until Slurm answers; return what was seen."""
+    found = [world.look()]
+
+    def answered() -> bool:
+        if found[-1].elements is None:
+            found.append(world.look())
+        return found[-1].elements is not None
+
+    wait_until(answered, _PATIENCE_S, "Slurm does not answer", world.wait)
+    return found[-1]
 
 
 def _places(seen: Snapshot) -> dict[str, str]:

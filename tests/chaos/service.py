@@ -8,11 +8,14 @@ from __future__ import annotations
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from bftrainer_slurm.keeper.client import DEFAULT_TIMEOUT_S
 from scripts.benchkit.command import replace_file
 from scripts.labcluster.controller import Controller
+from scripts.labcluster.keeper import published
 
 _RESTART_S = 2.0  # systemd's RestartSec in packaging/systemd
 _OFFSET = "clock-offset"
@@ -40,6 +43,10 @@ class Service(Controller):
             self._ended_s = now_s
         elif now_s - self._ended_s >= _RESTART_S:
             self.start()
+
+    def status(self) -> dict[str, Any]:
+        """Return what it published last; a keeper that is frozen holds nobody up."""
+        return published(replace(self.keeper.client, timeout_s=DEFAULT_TIMEOUT_S))
 
     def kill(self, hold: bool = False) -> None:
         """SIGKILL it; with ``hold`` it is not started again until ``start``."""
