@@ -24,7 +24,7 @@ from scripts.labcluster.stage import Stage, staged
 from scripts.labcluster.users import as_user, give
 from scripts.labcluster.waiting import wait_until
 
-_PAUSE_S = 0.05  # all nodes share this host's processors
+_PAUSE_S = 0.2  # all nodes share this host's processors
 
 # Faster than on a real cluster, so that tests do not wait for the controller's next look.
 QUICK: Mapping[str, object] = {

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 _BATCH = 32.0  # the example's: a number is one batch of one rank
-_PAUSE_S = 0.1  # a step: the processors are for all nodes of the cluster
+_PAUSE_S = 0.25  # a step: the processors are for all nodes of the cluster
 
 
 class Log:

@@ -447,7 +447,7 @@ def test_an_unknown_trainer_is_a_one_line_error(site: Site) -> None:
 
 @pytest.mark.once
 def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
-    array, folder = site.digits("1-2", 4_000)
+    array, folder = site.digits("1-2", 1_000)
     wait_until(lambda: site.controller.trainer(array)["state"] == "finished", PATIENCE_S)
     assert site.controller.trainer(array)["samples"] > 0
     assert (folder / "checkpoint.pt").exists()

@@ -39,7 +39,7 @@ def main() -> None:
                 beside.replace(checkpoint)
             stop[0] = (folder / "stop").exists()
             dist.all_reduce(stop, dist.ReduceOp.MAX)
-            time.sleep(0.05)  # the processors are for all nodes
+            time.sleep(0.2)  # the processors are for all nodes
     rank = dist.get_rank()
     dist.destroy_process_group()
     while rank == 0 and (folder / "saving").exists():

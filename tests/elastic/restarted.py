@@ -42,7 +42,7 @@ def main() -> None:
                 optimizer.step()
                 optimizer.zero_grad()
             print(time.monotonic(), trainer.world, trainer.cursor.step, file=log)
-            time.sleep(0.05)  # the processors are for all nodes
+            time.sleep(0.2)  # the processors are for all nodes
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ with (folder / f"{node}.{os.getpid()}").open("w", 1) as log:
         if node in nodes and trainer.cursor.step >= int(step) and not hung.exists():
             hung.touch()
             time.sleep(600)
-        time.sleep(0.02)
+        time.sleep(0.1)  # the processors are for all nodes
 """
 
 
@@ -66,7 +66,7 @@ def test_survivors_that_all_hang_are_started_again(agents: Agents) -> None:
     agents.wait_for_world(3, 1, 2, 3)
     # Both after the same step, which is still to come: who hangs holds up the next one of all.
     beside = agents.folder / "hang.new"
-    beside.write_text(f"{agents.steps(1)[-1].number + 200} n1 n2")
+    beside.write_text(f"{agents.steps(1)[-1].number + 40} n1 n2")
     beside.replace(agents.folder / "hang")
     hang = [agents.steps(task)[-1].process for task in (1, 2)]
     wait_until(lambda: len(list(agents.folder.glob("hung.*"))) == 2)

@@ -220,7 +220,7 @@ def test_training_goes_on_without_the_keeper_and_with_the_next_one(pair: Agents)
     pair.wait_for_steps(1)
     find_or_start(pair.keeper.state, "127.0.0.1:0")
     pair.own(3)
-    pair.wait_for_steps(1, 100)
+    pair.wait_for_steps(1, 25)
     assert [pair.steps(task)[-1].process for task in (1, 2)] == processes
     pair.start(3)
     pair.wait_for_world(3, 1, 2, 3)

@@ -38,7 +38,7 @@ def main() -> None:
                     beside.write_text(str(step.item()))
                     beside.replace(checkpoint)
                 elastic.saved()
-            time.sleep(0.05)  # the processors are for all nodes
+            time.sleep(0.2)  # the processors are for all nodes
 
 
 if __name__ == "__main__":
