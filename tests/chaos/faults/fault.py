@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ Course = Generator[tuple[str, float], None, None]
 Fault = Callable[[World], Course]
 Target = TypeVar("Target")
 
-_TRIES = 20  # a second each: all may just have been reclaimed
+_WITHIN_S = 20.0  # all may just have been reclaimed
 
 
 class CannotInjectError(Exception):
@@ -26,11 +27,13 @@ def chosen(world: World, find: Callable[[Snapshot], Sequence[Target]], what: str
     Raises:
         CannotInjectError: there is still none after 20 s.
     """
-    for _ in range(_TRIES):
+    end_s = time.monotonic() + _WITHIN_S  # a look takes long where slurmctld is away
+    while True:
         if found := find(world.look()):
             return world.chance.choice(found)
+        if time.monotonic() > end_s:
+            raise CannotInjectError(f"there is no {what}")
         world.wait(1.0)
-    raise CannotInjectError(f"there is no {what}")
 
 
 def running(world: World) -> Element:
