@@ -81,14 +81,14 @@ def _options(
     shares, units, losses = list[_Share](), [], []
     for at in np.flatnonzero(nets >= floor).tolist():
         one = group.segments[at]
-        low = np.array(one.low)
-        beyond = np.repeat(order, (np.array(one.high) - low)[order])[: one.most - sum(one.low)]
+        low, fixed = np.array(one.low), sum(one.low)
+        beyond = np.repeat(order, (np.array(one.high) - low)[order])[: one.most - fixed]
         taken = low @ uses + np.concatenate(([0.0], uses[beyond].cumsum()))
         size = np.arange(one.least, one.most + 1)
-        its = taken[size - sum(one.low)]
+        its = taken[size - fixed]
         loss = np.maximum(0.0, best - (one.start + one.slope * (size - one.least) - price * its))
         kept = np.flatnonzero(loss <= best - floor)
-        shares += [(one.low, beyond[: count - sum(one.low)]) for count in size[kept].tolist()]
+        shares += [(one.low, beyond[: count - fixed]) for count in size[kept].tolist()]
         units.append(its[kept])
         losses.append(loss[kept])
     found = (shares, np.concatenate(units).astype(np.int64), np.concatenate(losses))

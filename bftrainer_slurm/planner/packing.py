@@ -183,7 +183,8 @@ class _Packing:
                 if more > gain:
                     best, gain, nodes = size, more, room_on
         for node in nodes[: best - one.count]:
-            self._put(one, node)
+            self._bins.take(node, self._bins.units(trainer, self._bins.place[node]))
+            one.new[node] = None
 
     def _leave(self, one: _Placed, number: int, count: int) -> None:
         """Leave the emptiest nodes of a row; of those as empty, the last ones that it got."""
@@ -201,14 +202,12 @@ class _Packing:
         one.kept.discard(node)
         one.new.pop(node, None)
 
-    def _put(self, one: _Placed, node: str) -> None:
-        self._bins.take(node, self._bins.units(one.trainer, self._bins.place[node]))
-        one.new[node] = None
-
     def _join(self, one: _Placed, at: int, count: int) -> bool:
-        room = self._bins.room(self._bins.units(one.trainer, at), at, self._fullest_first)
+        units = self._bins.units(one.trainer, at)
+        room = self._bins.room(units, at, self._fullest_first)
         own = one.trainer.current | one.new.keys()
         nodes = list(islice((node for node in room if node not in own), count))
         for node in nodes:
-            self._put(one, node)
+            self._bins.take(node, units)
+        one.new.update(dict.fromkeys(nodes))
         return len(nodes) == count

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
@@ -141,7 +141,9 @@ class PlannedTrainer:
         if self.sizes:
             return [size for size in self.sizes if least <= size <= most]
         each = self._per_node(gpus)
-        bends = {size for bend in self.curve.nodes for size in (bend // each, -(-bend // each))}
+        bends: Collection[int] = self.curve.nodes
+        if each > 1:
+            bends = {size for bend in bends for size in (bend // each, -(-bend // each))}
         inner = (size for size in bends if least < size < most)
         return sorted({least, *inner, most}) if least <= most else []
 
