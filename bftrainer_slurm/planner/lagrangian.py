@@ -9,6 +9,7 @@ paying. These choices, plus the price of the whole supply, are worth at least as
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,7 +83,7 @@ class Relaxation:
         """Return the same of some groups."""
         some = copy.copy(self)
         kept = np.flatnonzero(groups[self.group])
-        some.groups = [one for one, is_one in zip(self.groups, groups, strict=True) if is_one]
+        some.groups = list(itertools.compress(self.groups, groups.tolist()))
         some.members = self.members[groups]
         some.group = (groups.cumsum() - 1)[self.group[kept]]
         some.first = np.searchsorted(some.group, np.arange(len(some.groups)))
