@@ -17,6 +17,7 @@
 #define STEP "step_"
 #define STEPS_END_MS 1000 /* a dead step's slurmstepd has so long to tell its srun */
 #define LOOK_MS 4
+#define CONTINUE_LOOKS 25 /* between two times that what is stopped is let go on */
 #define HELPERS_END_MS 200
 
 /*
@@ -158,17 +159,20 @@ void container_wait_for_other_steps(const struct container *container, int limit
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &start);
-    do {
+    for (int look = 0;; look++) {
         const struct timespec pause = {.tv_nsec = LOOK_MS * 1000L * 1000};
 
         if (container->job >= 0 ? !other_steps_run(container)
                                 : !sweep_finds(container->slurmstepd, container->guard,
                                                container->sentinel))
             return;
-        nanosleep(&pause, NULL);
         clock_gettime(CLOCK_MONOTONIC, &now);
-    } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 <
-             limit_ms);
+        if ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 >= limit_ms)
+            return;
+        if (look % CONTINUE_LOOKS == 0)
+            sweep_continue(container->slurmstepd);
+        nanosleep(&pause, NULL);
+    }
 }
 
 bool container_kill_step(const struct container *container)

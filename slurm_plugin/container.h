@@ -44,7 +44,8 @@ void container_spare_sentinel(const struct container *container);
 
 /*
  * Until the slurmstepds of all other steps have ended, so that the sruns that they speak to do not go
- * first: a slurmstepd tries for 2.3 s to reach a dead one, and the node is not free before.
+ * first: a slurmstepd tries for 2.3 s to reach a dead one, and the node is not free before. One that is
+ * stopped does not answer, so all of this step that is stopped goes on.
  */
 void container_wait_for_other_steps(const struct container *container, int limit_ms);
 

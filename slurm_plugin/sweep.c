@@ -49,7 +49,7 @@ static bool is_target(pid_t pid, pid_t slurmstepd, int number)
     pid_t parent;
 
     if (!read_state(pid, &state) || (state.letter == 'Z' && state.threads <= 1) ||
-        (number == SIGSTOP && state.letter == 'T'))
+        (number == SIGSTOP && state.letter == 'T') || (number == SIGCONT && state.letter != 'T'))
         return false;
     for (int line = 0; (parent = state.parent) != slurmstepd; line++)
         if (parent <= 1 || line == LONGEST_LINE || !read_state(parent, &state))
@@ -94,6 +94,11 @@ static unsigned signal_all(pid_t slurmstepd, pid_t spared, int number)
 bool sweep_finds(pid_t slurmstepd, pid_t guard, pid_t sentinel)
 {
     return signal_all(slurmstepd, sentinel, 0) > (unsigned)is_target(guard, slurmstepd, 0);
+}
+
+void sweep_continue(pid_t slurmstepd)
+{
+    signal_all(slurmstepd, 0, SIGCONT);
 }
 
 bool sweep(pid_t slurmstepd, pid_t spared)

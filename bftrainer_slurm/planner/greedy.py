@@ -54,7 +54,7 @@ def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) ->
     wanted, reached = np.full_like(taken, np.inf), np.zeros_like(worth)
     while left.any():
         there = taken + singles.elements_in(left)
-        # There is ever less: what was the best choice stays it, as long as it is there.
+        # If there is only less, what was the best choice stays it, as long as it is there.
         gone = np.array((wanted > there).any(axis=1))
         if gone.any():
             choices = singles.only(gone).choose(free, there[gone])
@@ -67,8 +67,9 @@ def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) ->
         if rates[one] <= 0:
             break
         left -= more[one]
+        gives_back = (more[one] < 0).any()
         taken[one], worth[one] = wanted[one], reached[one]
-        wanted[one] = np.inf
+        wanted[slice(None) if gives_back else one] = np.inf
     return [tuple(share) for share in taken.astype(int).tolist()]
 
 

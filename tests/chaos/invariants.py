@@ -193,4 +193,6 @@ def never_so(seen: Snapshot) -> list[str]:
 
 def left_behind(seen: Snapshot) -> list[str]:
     """Return what is left of trainers, all of which were cancelled."""
+    if seen.elements is None:
+        return slurm_answers(seen)
     return no_element_is_leaked(seen) + no_process_is_leaked(seen)

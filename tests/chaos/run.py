@@ -147,7 +147,8 @@ def run(
     seconds = time.monotonic() - begin_s
     resubmitted = sum(one.submissions - 1 for one in world.trainers) - trainers_lost
     steps = {one.name: one.training.reached for one in world.trainers}
-    left = world.cancel_trainers(_PATIENCE_S)
+    world.violations.clear()
+    left = [*world.cancel_trainers(_PATIENCE_S), *world.violations]
     if left:
         keep(world, kept, len(outcomes) + 1, "end")
     return Result(
@@ -194,8 +195,8 @@ def inject(world: World, faults: Sequence[tuple[str, Fault]]) -> Outcome | None:
     since_s = time.monotonic()
     world.violations.clear()
     world.spared = {}
-    if all(name in AIMED for name, _ in faults):
-        seen = world.look()
+    seen = world.look()
+    if seen.status and all(name in AIMED for name, _ in faults):
         world.spared = {one.array: seen.failures(one.array) for one in world.trainers}
     world.figures = {}
     details: list[str] = []

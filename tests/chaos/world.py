@@ -124,12 +124,21 @@ class World:
 
     def cancel_trainers(self, patience_s: float) -> list[str]:
         """Let users cancel all trainers; return what is left of these after a while."""
-        self.run("scancel", *(str(one.array) for one in self.trainers))
-        self.trainers.clear()
         patience = Patience(patience_s)
+        while not self._cancelled() and not patience.over:
+            self.wait(1.0)
+        self.trainers.clear()
         while (left := left_behind(self.look())) and not patience.over:
             self.wait(1.0)
         return left
+
+    def _cancelled(self) -> bool:
+        """Cancel all trainers; return whether Slurm has answered."""
+        try:
+            done = self.run("scancel", *(str(one.array) for one in self.trainers))
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0 or "Invalid job id" in done.stderr
 
     def forgive(self) -> None:
         """Forget that some nodes trained on while they were cut off: they are reached again."""

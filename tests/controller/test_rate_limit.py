@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.slurm,
     pytest.mark.newest,
     pytest.mark.torch,
-    pytest.mark.timeout(2400),
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(slurm_version() < (23, 2), reason="rl_enable came with Slurm 23.02"),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root to be several users"),
 ]

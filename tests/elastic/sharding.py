@@ -37,7 +37,7 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         "every": 20,
         "copy_every": 1,
         "pause_s": 0.01,
-        "awaits": 0,  # ranks: until so many have trained together, a step takes a second
+        "awaits": [],  # numbers of ranks: until these have trained, in turn, a step takes a second
         "forget": False,
         "hang": "",  # at the end, as rank 0 in its "save", or as another before they "gather"
     } | given
@@ -57,11 +57,11 @@ def main(folder: Path, given: dict[str, Any]) -> None:
     # The same steps whatever the world is, so that all runs end with the same weights.
     loader = trainer.loader(Numbers(options["size"]), 8, options["epochs"], batch="global")
     where = f"{os.environ.get('SLURMD_NODENAME', 'here')}.{os.environ.get('LOCAL_RANK', '0')}"
-    pause_s = 1.0
+    awaited = list(options["awaits"])
     with (folder / f"{where}.{os.getpid()}").open("w", 1) as log:
         for x, numbers in loader:
-            if trainer.world >= options["awaits"]:
-                pause_s = options["pause_s"]
+            if [trainer.world] == awaited[:1]:
+                del awaited[0]
             with trainer.step() as step:
                 trainer.optimizer.zero_grad()
                 goal = numbers.unsqueeze(1) / options["size"]
@@ -74,7 +74,7 @@ def main(folder: Path, given: dict[str, Any]) -> None:
                 trainer.optimizer.step()
             if step.committed:
                 print(time.monotonic(), *place, "done", number, file=log)
-            time.sleep(pause_s)
+            time.sleep(1.0 if awaited else options["pause_s"])
     weights = get_model_state_dict(trainer.model, options=StateDictOptions(full_state_dict=True))
     if dist.get_rank() == 0:
         torch.save(weights, folder / "weights")

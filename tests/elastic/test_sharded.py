@@ -92,7 +92,7 @@ def around_the_loss(workers: Workers, task: int) -> tuple[Any, Any]:
 def test_nodes_join_and_leave_as_if_there_had_been_one_process(
     start: Start, alone: dict[str, torch.Tensor]
 ) -> None:
-    workers = start(2, awaits=3)
+    workers = start(2, awaits=[3, 2])
     workers.start(2)
     workers.wait_for_world(3, 0, 1, 2)
     first = next(task for task in range(3) if workers.steps(task)[-1].rank == 0)

@@ -90,7 +90,7 @@ def test_one_that_fails_raises_its_own_failure(pair: Pair) -> None:
 
 def test_what_is_received_late_is_waited_for(pair: Pair) -> None:
     got = torch.zeros(1)
-    threading.Timer(1.0, lambda: pair[1].send([torch.ones(1)], 0, 0)).start()
+    threading.Timer(2.5, lambda: pair[1].send([torch.ones(1)], 0, 0)).start()
     pair[0].recv([got], 1, 0).wait()
     assert got.item() == 1.0
 

@@ -42,7 +42,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     for one in ranks:
         one.start()
     for one in ranks:
-        one.join(600)
+        one.join(400)
     return [torch.load(folder / f"answers.{rank}") for rank in range(WORLD)]
 
 

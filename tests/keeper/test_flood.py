@@ -19,7 +19,7 @@ from scripts.keeper_bench.flood import (
     rescales,
 )
 
-STARVED_S = 60.0
+STARVED_S = 30.0
 
 
 def test_a_flood_of_all_kinds_starves_nobody_else() -> None:

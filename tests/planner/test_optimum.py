@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.greedy import greedy_shares
+from bftrainer_slurm.planner.greedy import greedy_shares, one_by_one, with_rest
 from bftrainer_slurm.planner.instance import read_instance
+from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.problem import Costs, Plan, Problem, Share, feasible, value
+from bftrainer_slurm.planner.segments import groups_of
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.policies import equal_shares
 from scripts.planner_bench.instances import made
@@ -105,6 +107,15 @@ def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Prob
 def test_is_no_worse_than_the_equal_share(planner: Planner, problem: Problem) -> None:
     share = value(problem, equal_shares(problem))
     assert planner.plan(problem).objective >= share - slack(problem)
+
+
+def test_what_a_trainer_gives_back_is_given_to_others() -> None:
+    """One of four nodes is better off with two; then there is room for one that needs three."""
+    falls = ThroughputCurve((0, 1, 2, 4), (0.0, 6.0, 10.0, 9.0))
+    needs_three = planned("b", "", (3, 3), ThroughputCurve((0, 3), (0.0, 2.0)), (0.0, 0.0))
+    case = problem(5, planned("a", "n0 n1 n2 n3", (1, 4), falls, (0.0, 0.0)), needs_three)
+    relaxation = Relaxation(groups_of(case), case)
+    assert with_rest(case, one_by_one(case, relaxation), [(4,), (0,)]) == [(2,), (3,)]
 
 
 @any_problem

@@ -93,9 +93,10 @@ ATTACKS = {
     "a daemon whose first thread has ended": f"( setsid {HEADLESS} & )\nsleep 1000",
     "a process that forks and ends": f"{NEVER_THERE}\n{STUBBORN}",
     "a fork bomb of 1,000": BOMB,
-    # Not before it has passed on that the step is ready.
-    "a stopped srun": f'rm -f up; srun bash -c "touch up; {STUBBORN}" &\n'
-        'until [ -e up ]; do sleep 0.1; done; sleep 2; kill -STOP $!; wait',
+    # Not while it launches: Slurm then waits a minute for the step, and signals nothing before.
+    "a stopped srun":
+        'srun -v bash -c "trap : TERM; while :; do sleep 1; done" 2> said &\n'
+        'until grep -q "tasks started" said; do sleep 0.1; done; kill -STOP $!; echo ready; wait',
     "a TERM flood at the guard": f"{FIND_GUARD}while :; do kill -TERM $guard; done & {STUBBORN}",
     "the guard killed": f"{FIND_GUARD}while sleep 0.01; do kill -KILL $guard; done & {STUBBORN}",
     "the guard stopped": f"{FIND_GUARD}while sleep 0.01; do kill -STOP $guard; done & {STUBBORN}",

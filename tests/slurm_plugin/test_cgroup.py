@@ -69,14 +69,16 @@ def test_nothing_in_it_or_below_escapes_by_forking_and_nobody_else_is_hit(
 ) -> None:
     inside = [started_in(library, folder), started_in(library, folder / "below")]
     with subprocess.Popen(["sleep", "1000"]) as bystander:
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        assert not library.cgroup_is_empty(opened)
-        assert library.cgroup_kill(opened)
-        assert library.cgroup_is_empty(opened)
-        os.close(opened)
-        assert [one.wait() for one in inside] == [-signal.SIGKILL] * 2
-        assert bystander.poll() is None
-        bystander.kill()
+        try:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            assert not library.cgroup_is_empty(opened)
+            assert library.cgroup_kill(opened)
+            assert library.cgroup_is_empty(opened)
+            os.close(opened)
+            assert [one.wait() for one in inside] == [-signal.SIGKILL] * 2
+            assert bystander.poll() is None
+        finally:
+            bystander.kill()
 
 
 def test_a_process_is_found_where_it_was_put(library: ctypes.CDLL, folder: Path) -> None:

@@ -405,11 +405,13 @@ def test_another_clusters_job_of_the_same_number_is_left_alone(lab: Lab) -> None
     element.wait_for("job=")
     other = {"SLURM_JOB_ID": element.lines()["job"], "BFTRAINER_KEEPER": "elsewhere:1"}
     with subprocess.Popen(["sleep", "1000"], env=lab.env | other, user=job_user()) as stranger:
-        stranger_is_there.touch()
-        element.wait_for("end")
-        element.wait_until_node_is_free()
-        assert stranger.poll() is None
-        stranger.kill()
+        try:
+            stranger_is_there.touch()
+            element.wait_for("end")
+            element.wait_until_node_is_free()
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
 
 
 def test_a_polite_script_has_its_grace(lab: Lab) -> None:
