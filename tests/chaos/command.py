@@ -73,6 +73,8 @@ def main(
       scripts/run chaos --fleet 200 --pace 1
       scripts/run chaos --failover 3
     """
+    if gpus and (fleet or failover):
+        raise click.UsageError("--gpus is of neither --fleet nor --failover: leave it out")
     if fleet:
         return _fleet(fleet, pace, seed, [SETUPS[name] for name in setups])
     if os.getuid() != 0:

@@ -60,11 +60,11 @@ def all_its_nodes_train_together(seen: Snapshot) -> list[str]:
     """The newest generation of a trainer has exactly the nodes that run elements of it."""
     found = []
     for one in seen.trainers:
-        there = sorted(element.node for element in seen.running(one.array))
+        there = sorted(element.node for element in seen.running(one.array)) * one.ask.processes
         last = one.training.newest
-        trains = [] if last is None else sorted(set(last.places.values()))
-        if there != trains:
-            found.append(f"{one.name} has elements on {there}, and trains on {trains}")
+        trains = [] if last is None else list(last.places.values())
+        if sorted(there) != sorted(trains):
+            found.append(f"{one.name} has processes on {there}, and trains on {trains}")
     return found
 
 

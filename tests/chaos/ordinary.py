@@ -92,6 +92,7 @@ class Stream:
     waits_s: list[float] = field(default_factory=list)  # from submissions to first lines
     _open: dict[int, Ordinary] = field(default_factory=dict)
     _next_s: float = 0.0
+    _tried: int = 0
 
     def tick(self) -> None:
         """Submit the next one if it is time."""
@@ -100,8 +101,9 @@ class Stream:
             return
         gap_s, runs_s = (_SHARED_GAP_S, _SHARED_RUNS_S) if self.gpus else (_GAP_S, _RUNS_S)
         self._next_s = now_s + self.chance.expovariate(1 / gap_s)
-        name = self.site.lab.home("bob") / f"job-{self.submitted}"
-        status = self.submitted % 2
+        # A new name each time: Slurm may have taken a job though sbatch got no answer.
+        self._tried += 1
+        name, status = self.site.lab.home("bob") / f"job-{self._tried}", self._tried % 2
         length_s = round(self.chance.uniform(*runs_s), 1)
         script = SCRIPT.format(name=name, runs_s=length_s, status=status)
         words = (f"--nodes={self.chance.randint(1, _MOST_NODES)}", *self._asks())

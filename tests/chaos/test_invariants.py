@@ -37,7 +37,7 @@ def test_all_is_well() -> None:
         ({"status": status("n1", "n2", history="history: full")}, "says: history: full"),
         ({"trainers": (trainer("n1", "n2", stepped_s=NOW_S - 60),)}, "not made a step for 60 s"),
         ({"trainers": (trainer(),)}, "has not made a step"),
-        ({"trainers": (trainer("n1"),)}, "has elements on ['n1', 'n2'], and trains on ['n1']"),
+        ({"trainers": (trainer("n1"),)}, "has processes on ['n1', 'n2'], and trains on ['n1']"),
         ({"elements": (element(0, "n1"), element(1, "n1"))}, "2 elements on n1"),
         ({"status": status("n1")}, "runs on ['n2'], unknown to the controller"),
         ({"status": status("n1", "n2", "n3")}, "does not run on ['n3'], as it is shown to"),
@@ -121,7 +121,7 @@ def test_an_element_that_starts_as_planned_is_no_leak() -> None:
     starting["trainers"][0]["starting"] = ["n3"]
     elements = (element(0, "n1"), element(1, "n2"), element(2, "n3"))
     said = unsettled(snapshot(status=starting, elements=elements))
-    assert said == ["digits has elements on ['n1', 'n2', 'n3'], and trains on ['n1', 'n2']"]
+    assert said == ["digits has processes on ['n1', 'n2', 'n3'], and trains on ['n1', 'n2']"]
 
 
 def test_twins_are_a_violation_at_any_moment() -> None:
