@@ -16,6 +16,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 
 from bftrainer_slurm.elastic.inprocess import waits
+from bftrainer_slurm.elastic.inprocess.collective import of_collective
 
 pytestmark = pytest.mark.torch
 
@@ -86,6 +87,15 @@ def test_one_that_fails_raises_its_own_failure(pair: Pair) -> None:
     del pair[1]  # hangs up
     with pytest.raises(RuntimeError, match="gloo"):
         work.wait()
+
+
+def test_one_that_fails_as_another_timed_out_is_known_as_a_collectives_failure(pair: Pair) -> None:
+    work = pair[0].allreduce([torch.ones(1)])
+    with pytest.raises(RuntimeError, match="gloo"):
+        pair[0].recv([torch.zeros(1)], 1, 0).wait(timedelta(seconds=0.1))
+    with pytest.raises(RuntimeError, match="pair closure") as failed:
+        work.wait()
+    assert of_collective(failed.value)
 
 
 def test_what_is_received_late_is_waited_for(pair: Pair) -> None:

@@ -43,6 +43,8 @@ _CONNECT_S = 3.0  # a store's host that is up answers at once
 _CONNECTS = 6
 _STORE_S = 60.0
 _AGAIN_S = 0.02
+# What gloo's errors say: its files, and where another wait of the process has timed out, only this.
+_GLOOS = ("gloo", "Application timeout caused pair closure")
 
 
 Carrier = Gloo | nccl.Nccl
@@ -399,7 +401,7 @@ class Channel:
 
 def of_collective(error: object) -> TypeGuard[RuntimeError]:
     """Return whether a failed collective raised this; gloo's errors have no own type."""
-    named = isinstance(error, dist.DistError) or "gloo" in str(error)
+    named = isinstance(error, dist.DistError) or any(words in str(error) for words in _GLOOS)
     return named and isinstance(error, RuntimeError)
 
 
