@@ -7,6 +7,7 @@ end FOLDER/end.NODE.LOCAL_RANK gets the weights' digest. ``main`` says what can 
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import time
@@ -77,6 +78,18 @@ class Branches(nn.Module):
 def forget_as_gloo_does() -> None:
     """Let no collective of this process fail where its peer is frozen: gloo forgets a few so."""
     Connections.shut_down = lambda *_, **__: None  # type: ignore[method-assign]
+
+
+def leave_out_a_word() -> None:
+    """Let this process begin one collective less, as if its group had failed just then."""
+    attempt, words = collective.Communicator.attempt, itertools.count()
+
+    def attempt_or_fail(self: collective.Communicator, send: Any) -> None:
+        if self.world > 1 and dist.get_rank() > 0 and next(words) == 3:
+            self.fail(RuntimeError("gloo: left out"))
+        attempt(self, send)
+
+    collective.Communicator.attempt = attempt_or_fail  # type: ignore[method-assign]
 
 
 def cut_off(times: int) -> None:
@@ -151,6 +164,7 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         "seed_weights": False,
         "fail_rank": None,
         "own": False,  # a collective in each step
+        "left_out": False,  # rank 0's word, once on each other rank; then own ones of a byte follow
         "forget": False,
         "hang": False,  # in the last save
         "cut_off": 0,  # how often n1 cannot reach its first peer
@@ -168,6 +182,8 @@ def main(folder: Path, given: dict[str, Any]) -> None:
         cut_off(options["cut_off"])
     if options["hang"]:
         hang_in_last_save(folder)
+    if options["left_out"]:
+        leave_out_a_word()
     if options["nccl"]:
         fakenccl.use()
         fakenccl.told.append(strikes.Struck(folder).reach)
@@ -236,6 +252,8 @@ def main(folder: Path, given: dict[str, Any]) -> None:
                         backward(trainer, scaler, part, len(x))
                 backward(trainer, scaler, last, len(x))
                 fakenccl.reach("backward")
+                if options["left_out"] and trainer.generation:
+                    dist.broadcast(torch.zeros(1, dtype=torch.uint8), src=0)
                 stop = stop_after_epoch(loader, options)
                 for one, scheduler in zip(optimizers, schedulers, strict=True):
                     scaler.step(one)

@@ -219,6 +219,18 @@ def test_collectives_that_gloo_never_ends_hold_nobody(start: Start, own: bool) -
     workers.wait_for_world(2, 0, 1)
 
 
+def test_where_one_of_ours_was_left_out_the_scripts_own_is_not_taken_for_it(start: Start) -> None:
+    """gloo ends a process that gets more bytes than it has asked for."""
+    workers = start(2, left_out=True)
+    for task in (0, 1):
+        wait_until(lambda task=task: len({one.generation for one in together(workers, task)}) > 1)
+        assert len({step.process for step in workers.steps(task)}) == 1
+
+
+def together(workers: Workers, task: int) -> list[Step]:
+    return [step for step in workers.steps(task) if step.world > 1]
+
+
 @pytest.mark.parametrize("kind", ["several", "stream"])
 def test_what_scripts_are_made_of_is_one_state_whoever_comes_and_goes(
     start: Start, kind: str

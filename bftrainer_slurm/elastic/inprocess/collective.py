@@ -187,7 +187,7 @@ class Communicator:
             buffer.mul_(self.weight)
         if self.collected is not None:
             return self._sum_one_by_one(self.collected, bucket)
-        if self.world > 1 and self._phases.usable():
+        if self.world > 1 and self._may_begin():
             try:
                 work, carrier = self.sum(buffer)
             except RuntimeError as error:
@@ -211,9 +211,21 @@ class Communicator:
 
     def attempt(self, send: Callable[[], object]) -> None:
         """Run ``send``, which sends something to all; if it fails, the step fails at its commit."""
-        if self.world > 1 and self._phases.usable():
+        if self.world > 1 and self._may_begin():
             with contextlib.suppress(PeerLostError), self.noting():
                 send()
+
+    def _may_begin(self) -> bool:
+        """Return whether a collective may be begun.
+
+        Where one is left out, one of the script's own may not follow. The other ranks would take it
+        for the one before, and gloo ends a process that gets more than it has asked for. So all
+        connections are cut: the step cannot be committed anywhere any more.
+        """
+        if not self._phases.usable():
+            self._gloo.cut(gently=True)
+            return False
+        return True
 
     def sum(self, tensor: Tensor) -> tuple[dist.Work, Carrier]:
         """Begin to sum a tensor over the world."""
@@ -246,7 +258,7 @@ class Communicator:
         Raises:
             PeerLostError: it failed, or an earlier one did.
         """
-        if self._phases.usable():
+        if self._may_begin():
             with self.noting():
                 work = start()
             self._works.append((work, self._gloo))
