@@ -14,7 +14,15 @@ from bftrainer_slurm.cli.options import count, json_option
 from bftrainer_slurm.cli.side import Side, complete, side_options, the_one
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
-from bftrainer_slurm.reader.sentences import amount, has, number, numbers, reasons, size_of, unit_of
+from bftrainer_slurm.reader.sentences import (
+    allocation,
+    amount,
+    number,
+    reasons,
+    size_of,
+    size_range,
+    unit_of,
+)
 from bftrainer_slurm.words import counted
 
 SCHEMA = 1
@@ -75,7 +83,7 @@ def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
 
 def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> Iterator[str]:
     """Return what a person reads."""
-    yield f"trainer {who(one)}: {one['state']}, {has(one)}, wants {numbers(one)}"
+    yield f"trainer {who(one)}: {one['state']}, {allocation(one)}, wants {size_range(one)}"
     if one.get("notice"):
         yield from wrapped(f"{shown(one['notice'], 200)}.", 2)
     ago_s = max(0.0, now_s - one["plan"]["time_s"]) if one.get("plan") else 0.0

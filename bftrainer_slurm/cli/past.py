@@ -67,10 +67,10 @@ def past_or_none(what: str, since_s: float, side: Side) -> dict[str, Any]:
 
 def _from_file(state: Path, what: str, since_s: float) -> dict[str, Any] | None:
     from bftrainer_slurm.controller.state.history import HistoryError
-    from bftrainer_slurm.reader.stories import told
+    from bftrainer_slurm.reader.stories import read_history
 
     try:
-        return told(
+        return read_history(
             state / "history.sqlite", what, since_s, time.time(), reader=None, private=False
         )
     except (HistoryError, OSError):

@@ -15,7 +15,7 @@ from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, settled, units_of
 from bftrainer_slurm.reader.past import past_problem
-from bftrainer_slurm.reader.sentences import nodes, numbers
+from bftrainer_slurm.reader.sentences import nodes, size_range
 from bftrainer_slurm.words import counted
 
 SCHEMA = 1
@@ -137,7 +137,7 @@ def _why(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
     why = f"{size}{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
     if not trainer.allows(now):
         bounds = {name: getattr(trainer, name) for name in ("min_nodes", "max_nodes", "sizes")}
-        return f"{why}; it may have {numbers(bounds)}"
+        return f"{why}; it may have {size_range(bounds)}"
     return why if gain >= cost else f"{why}; its nodes bring more elsewhere"
 
 

@@ -30,7 +30,7 @@ from bftrainer_slurm.cli.tail import folder_there, last_output
 from bftrainer_slurm.cli.terminal import date, width
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
-from bftrainer_slurm.reader.sentences import amount, duration, numbers, unit_of
+from bftrainer_slurm.reader.sentences import amount, duration, size_range, unit_of
 from bftrainer_slurm.words import counted, either
 
 SCHEMA = 1
@@ -126,7 +126,7 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "state", one["state"] + (f": {shown(one['why'], 200)}" if one.get("why") else "")
     yield from _trouble(one)
     yield "submitted", date(one["submit_s"])
-    yield "wants", f"{numbers(one)}, weight {one['weight']:g}"
+    yield "wants", f"{size_range(one)}, weight {one['weight']:g}"
     if one.get("partitions"):
         yield "partition", f"only nodes of {' or '.join(map(shown, one['partitions']))}"
     if one.get("node_list"):

@@ -1,7 +1,7 @@
 """Who may see what on the page, by keys. Pure.
 
-Everybody who reaches the page sees what squeue shows to everybody. A user's key shows all about
-that user's trainers, the key of ``controller.publish.keys`` everything.
+Without a key a reader sees what squeue shows to everybody. A user's key shows all about that
+user's trainers. The key of ``controller.publish.keys`` shows everything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bftrainer_slurm.keeper import disclosure
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A reader of the page: with the key of ``user``, with the one for ``everything``, or without.
+    """A reader of the page: with the key of ``user``, with the key for ``everything``, or neither.
 
     ``private`` is what users may not see about others, in the words of slurm.conf's PrivateData.
     """
@@ -27,34 +27,34 @@ class Viewer:
     private: frozenset[str] = frozenset()
 
     def owns(self, user: str) -> bool:
-        """Whether they may see all about a user's trainers."""
+        """Return whether the viewer may see all about a user's trainers."""
         return self.everything or (self.user is not None and self.user == user)
 
-    def named(self, user: str) -> bool:
-        """Whether they may see a user's trainers at all."""
+    def may_see_trainers(self, user: str) -> bool:
+        """Return whether the viewer may see a user's trainers at all."""
         return self.owns(user) or "jobs" not in self.private
 
-    def counted(self, user: str) -> bool:
-        """Whether they may see what a user has used."""
-        return self.named(user) and (self.owns(user) or "usage" not in self.private)
+    def may_see_usage(self, user: str) -> bool:
+        """Return whether the viewer may see how many node-hours a user has used."""
+        return self.may_see_trainers(user) and (self.owns(user) or "usage" not in self.private)
 
     @property
-    def tells_nodes_apart(self) -> bool:
-        """Whether they may see each node."""
+    def may_see_nodes(self) -> bool:
+        """Whether the viewer may see each node."""
         return self.everything or "nodes" not in self.private
 
-    def shown(self, trainer: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what they may see of a trainer, None if nothing."""
+    def visible(self, trainer: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what the viewer may see of a trainer, None if nothing."""
         own, private = self.owns(trainer["user"]), "jobs" in self.private
         return disclosure.shown(trainer, own=own, private=private)
 
-    def trainers(self, known: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return the trainers that they may see, with what they may see of each."""
-        return [seen for one in known if (seen := self.shown(one)) is not None]
+    def visible_trainers(self, known: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return what the viewer may see of these trainers."""
+        return [seen for one in known if (seen := self.visible(one)) is not None]
 
 
-def viewer(authorization: str, secret: str, private: frozenset[str]) -> Viewer:
-    """Return the reader by the key that was sent; a wrong key counts as none."""
+def authenticate(authorization: str, secret: str, private: frozenset[str]) -> Viewer:
+    """Return whose key a request has; a wrong key counts as none."""
     _, _, key = authorization.partition(" ")
     said = key.strip().encode()
     if secret and hmac.compare_digest(said, secret.encode()):

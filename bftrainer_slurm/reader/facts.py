@@ -1,4 +1,4 @@
-"""The facts that the controller published last, asked of the keeper once a second at most."""
+"""The controller's last status. The reader asks the keeper for it, once a second at most."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT_S = 1.0
 _NOTHING = "the controller has published nothing yet, or its keeper does not answer"
 
 
-class AskedWrongError(ValueError):
+class RequestError(ValueError):
     """A request that cannot be answered; the message says why. ``status`` is HTTP's."""
 
     def __init__(self, message: str, status: int = 400) -> None:
@@ -25,7 +25,7 @@ class AskedWrongError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A status, how long ago it was made, and what the keeper says about itself, if it answers."""
+    """A status, its age in seconds, and what the keeper says about itself (None: no answer)."""
 
     status: Mapping[str, Any]
     age_s: float
@@ -33,9 +33,9 @@ class Published:
 
 
 class Facts:
-    """``ask`` returns a keeper's answer, as ``KeeperClient.status`` does.
+    """Keeps the last status. ``ask`` returns a keeper's answer, as ``KeeperClient.status`` does.
 
-    ``host``: only a controller that works on this host counts; empty: each does.
+    With a ``host`` only a controller on this host counts.
     """
 
     def __init__(
@@ -50,27 +50,27 @@ class Facts:
         self._status: dict[str, Any] | None = None
         self._keeper: dict[str, Any] | None = None
 
-    def now(self) -> Published:
-        """Return what was published last, also while the keeper does not answer.
+    def latest(self) -> Published:
+        """Return the last status, also while the keeper does not answer.
 
         Raises:
-            AskedWrongError: there is nothing, or nothing for this reader.
+            RequestError: there is no status, or none that this reader may serve.
         """
         with self._lock:
             if time.monotonic() - self._asked_s >= _KEPT_S:
-                self._look()
+                self._refresh()
                 self._asked_s = time.monotonic()
             status, keeper = self._status, self._keeper
         if status is None:
-            raise AskedWrongError(_NOTHING, 503)
+            raise RequestError(_NOTHING, 503)
         if status.get("schema", SCHEMA) != SCHEMA:
-            raise AskedWrongError("controller and reader differ in version: restart both", 503)
+            raise RequestError("controller and reader differ in version: restart both", 503)
         host = status["controller"].get("host")
         if self._host and host != self._host:
-            raise AskedWrongError(f"the controller works on {host}, and its page is there", 503)
+            raise RequestError(f"the controller works on {host}, and its page is there", 503)
         return Published(status, max(0.0, self._clock() - status["time_s"]), keeper)
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         self._keeper = None
         try:
             _, found = self._ask()

@@ -37,8 +37,8 @@ def families(
 ) -> Iterator[Metric]:
     """Return the metrics; unknown values have no sample.
 
-    The ``status`` is as published, and unchanged for ``age_s`` seconds. ``keeper`` is what the
-    keeper reports about itself, None if it does not answer.
+    The ``status`` was published ``age_s`` seconds ago. ``keeper`` is what the keeper reports about
+    itself, None if it does not answer.
     """
     about = status["controller"]
     info = Info("bftrainer", "The controller.")

@@ -1,6 +1,6 @@
 """What nodes were used for over time: the history as a map of nodes and times, within a window.
 
-All of it is array arithmetic: a week of 5,000 nodes is some 100,000 stretches of time.
+All of it is array arithmetic: a week of 5,000 nodes has some 100,000 intervals of time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.grid import coverage
-from bftrainer_slurm.reader.past import Named, owner_of
+from bftrainer_slurm.reader.past import MaySee, owner_of
 from bftrainer_slurm.words import natural
 
 _MOST_INTERVALS = 200_000  # of each kind; if there are more, the earliest are left out
@@ -24,12 +24,12 @@ _OTHERS = 255
 
 _Floats: TypeAlias = NDArray[np.float64]
 _Whole: TypeAlias = NDArray[np.int64]
-_Said = TypeVar("_Said")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time, in columns, and a stretch of the nodes, in at most so many rows."""
+    """A part of the map: a time in ``columns``, and some of the nodes in at most ``rows``."""
 
     from_s: float
     to_s: float
@@ -39,8 +39,8 @@ class Window:
     last: int | None = None  # node, counted from 0; None means the last one
 
     @property
-    def said(self) -> dict[str, Any]:
-        """What an answer says of it."""
+    def as_document(self) -> dict[str, Any]:
+        """The window as a part of the answer."""
         ends = {"from_s": self.from_s, "to_s": self.to_s}
         return ends | {"columns": self.columns, "first": self.first}
 
@@ -52,23 +52,23 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class _Intervals:
-    """Stretches of time on rows; ``begin`` and ``end`` are in columns."""
+    """Intervals of time on rows; ``begin`` and ``end`` are in columns."""
 
     row: _Whole
     begin: _Floats
     end: _Floats
     array: _Whole
-    cut_s: float  # earlier stretches were left out
+    cut_s: float  # earlier intervals were left out
 
 
 def nodes_over_time(
-    history: sqlite3.Connection, window: Window, now_s: float, named: Named
+    history: sqlite3.Connection, window: Window, now_s: float, may_see: MaySee
 ) -> dict[str, Any]:
     """Return what nodes were used for: shares for each row and column, and the sums over all rows.
 
-    Time that is not trainers', idle or out of service belongs to ordinary jobs.
+    Time belongs to ordinary jobs unless trainers had the node, it was idle or out of service.
     """
-    names = _nodes(history)
+    names = _node_names(history)
     shown = names[window.first : window.last]
     each = max(1, -(-len(shown) // window.rows))
     sizes = [len(shown[start : start + each]) for start in range(0, len(shown), each)]
@@ -87,27 +87,27 @@ def nodes_over_time(
     out = np.clip(out, 0.0, most - trained - idle)
     counts = {"trainers": trained, "idle": idle, "out": out}
     cut_s = max(one.cut_s for one in (stays, holes, outages))
-    codes, legend = _legend(history, stays, named, (window.to_s - window.from_s) / window.columns)
+    codes, legend = _legend(history, stays, may_see, (window.to_s - window.from_s) / window.columns)
     rows = [[shown[n * each], shown[n * each + size - 1], size] for n, size in enumerate(sizes)]
     return {
-        **window.said,
+        **window.as_document,
         "nodes": len(names),
         "rows": rows,
-        "seen": _base64(_seen(history, window, cut_s)),
+        "seen": _base64(_watched_shares(history, window, cut_s)),
         "cells": {
             **_by_kind(counts, lambda count: _base64(count / most)),
-            "who": _who(stays, codes, (len(sizes), window.columns)),
+            "who": _trainer_codes(stays, codes, (len(sizes), window.columns)),
         },
         "trainers": legend,
         "sums": _by_kind({**counts, "ordinary": most - sum(counts.values())}, _sums),
     }
 
 
-def _by_kind(counts: dict[str, _Floats], say: Callable[[_Floats], _Said]) -> dict[str, _Said]:
+def _by_kind(counts: dict[str, _Floats], say: Callable[[_Floats], _T]) -> dict[str, _T]:
     return {kind: say(count) for kind, count in counts.items()}
 
 
-def _nodes(history: sqlite3.Connection) -> list[str]:
+def _node_names(history: sqlite3.Connection) -> list[str]:
     """Return all nodes in natural order: n2 comes before n10."""
     return sorted((name for (name,) in history.execute("SELECT node FROM nodes")), key=natural)
 
@@ -120,7 +120,7 @@ def _intervals(
     now_s: float,
     row_of: dict[str, int],
 ) -> _Intervals:
-    """Return the last stretches of a table in a window, as numbers."""
+    """Return the last intervals of a table in a window, as numbers."""
     rows = history.execute(
         f"SELECT node, start_s, coalesce(end_s, ?), {array} FROM {table} "
         "WHERE (end_s > ? OR end_s IS NULL) AND start_s < ? "
@@ -136,9 +136,9 @@ def _intervals(
 
 
 def _legend(
-    history: sqlite3.Connection, stays: _Intervals, named: Named, column_s: float
+    history: sqlite3.Connection, stays: _Intervals, may_see: MaySee, column_s: float
 ) -> tuple[dict[int, int], list[dict[str, Any]]]:
-    """Return codes for trainers, those with most nodes first, and who they are."""
+    """Return the code of each trainer, those with most nodes first, and the legend of the codes."""
     arrays, places = np.unique(stays.array, return_inverse=True)
     weights = np.bincount(places, stays.end - stays.begin, minlength=len(arrays))
     codes: dict[int, int] = {}
@@ -148,15 +148,15 @@ def _legend(
         if len(codes) == _MOST_TRAINERS:
             break
         user, name = owner_of(history, array) or ("", "")
-        if named(user):
+        if may_see(user):
             codes[array] = len(codes) + 1
             known = {"array": array, "user": user, "name": name}
             legend.append(known | {"node_h": round(hours, 3)})
     return codes, legend
 
 
-def _who(stays: _Intervals, codes: dict[int, int], shape: tuple[int, int]) -> str:
-    """Return the code of one trainer in each cell, 0 if there is none. The longest stays win."""
+def _trainer_codes(stays: _Intervals, codes: dict[int, int], shape: tuple[int, int]) -> str:
+    """Return one trainer's code for each cell, 0 for no trainer. Longer intervals cover others."""
     cells = np.zeros(shape, dtype=np.uint8)
     order = np.argsort(stays.end - stays.begin, kind="stable")
     begin = np.floor(stays.begin).astype(int)[order].tolist()
@@ -167,8 +167,8 @@ def _who(stays: _Intervals, codes: dict[int, int], shape: tuple[int, int]) -> st
     return b64encode(cells.tobytes()).decode()
 
 
-def _seen(history: sqlite3.Connection, window: Window, cut_s: float) -> _Floats:
-    """Return the share of each column's time in which a controller was looking."""
+def _watched_shares(history: sqlite3.Connection, window: Window, cut_s: float) -> _Floats:
+    """Return the share of each column's time in which a controller observed the cluster."""
     query = "SELECT start_s, end_s FROM watches WHERE end_s > ? AND start_s < ?"
     rows = history.execute(query, (window.from_s, window.to_s)).fetchall()
     times = np.array(rows, dtype=float).reshape(-1, 2)

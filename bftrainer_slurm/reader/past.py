@@ -1,6 +1,6 @@
 """What the page shows of past days: delays of ordinary jobs, and the harvest. Answers are bounded.
 
-``named`` decides which users' names are shown.
+``may_see`` says which users' names are shown.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _SHOWN_DELAYS = 1_000
 _MOST_USERS = 20
 _DAY_S = 86_400.0
 
-Named: TypeAlias = Callable[[str], bool]  # whether a user's trainers may be shown by name
+MaySee: TypeAlias = Callable[[str], bool]  # whether a user's trainers may be shown by name
 
 
 def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str, Any]:
-    """Return which ordinary jobs had to preempt, and how long that took; all, and by day."""
+    """Return the delays of ordinary jobs that preempted trainers: one by one, and for each day."""
     these = "FROM preemptions WHERE time_s >= ? AND time_s < ?"
     started = "SELECT coalesce(sum(jobs), 0) FROM ordinary WHERE time_s >= ? AND time_s < ?"
     by_day = []
-    for date, *day in seen_days(history, from_s, to_s):
+    for date, *day in watched_days(history, from_s, to_s):
         span = max(day[0], from_s), min(day[1], to_s)
         ((jobs,),) = history.execute(started, span)
         rows = history.execute(f"SELECT time_s, elements, delay_s {these}", span)
@@ -64,13 +64,13 @@ def day_of_harvest(
     return dict(users.fetchall()), holes
 
 
-def harvest(found: dict[str, tuple[dict[str, float], float]], named: Named) -> dict[str, Any]:
-    """Return days of the harvest, by date; users with few node-hours share one sum."""
+def harvest(found: dict[str, tuple[dict[str, float], float]], may_see: MaySee) -> dict[str, Any]:
+    """Return the harvest of each day; users with few node-hours share one sum."""
     total: dict[str, float] = defaultdict(float)
     for users, _ in found.values():
         for user, hours in users.items():
             total[user] += hours
-    top = sorted((user for user in total if user and named(user)), key=lambda user: -total[user])
+    top = sorted((user for user in total if user and may_see(user)), key=lambda user: -total[user])
     top = top[:_MOST_USERS]
     return {
         "users": top,
@@ -87,15 +87,15 @@ def harvest(found: dict[str, tuple[dict[str, float], float]], named: Named) -> d
 
 
 def owner_of(history: sqlite3.Connection, array: int) -> tuple[str, str] | None:
-    """Return user and name of a trainer, None if there was none."""
+    """Return user and name of a trainer, None if the history has no such trainer."""
     rows = history.execute("SELECT user, name FROM met WHERE array = ?", (array,)).fetchall()
     return next(iter(rows), None)
 
 
-def seen_days(
+def watched_days(
     history: sqlite3.Connection, from_s: float, to_s: float
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield the days in which a controller looked: of the others nothing is known."""
+    """Yield the days in which a controller observed the cluster; nothing is known of other days."""
     looked = "SELECT 1 FROM watches WHERE end_s > ? AND start_s < ? LIMIT 1"
     for date, *day in days(from_s, to_s):
         if history.execute(looked, day).fetchall():
@@ -121,7 +121,7 @@ _READ_S = 15.0
 
 
 def past_problem(path: Path, back: int) -> bytes:
-    """Return the problem, as JSON, of the controller's plan so many plans ago; 1 is the last.
+    """Return the problem, as JSON, that the controller planned ``back`` plans ago; 1 is the last.
 
     Raises:
         HistoryError: in one line.

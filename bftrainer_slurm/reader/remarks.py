@@ -1,6 +1,6 @@
 """Remarks on a trainer for its user: what is unusual, and what to do about it. Pure.
 
-They are made from the trainer's entry in the status; a hidden entry says little.
+Remarks are made from the trainer's entry in the status; a hidden entry says little.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.reader.sentences import amount, nodes, size_of
 from bftrainer_slurm.words import ARE, counted
 
-_LONG_S = 600.0  # with nodes: enough to judge it
-_SLOW_S = 10.0  # of a rescale
-_MUCH = 0.2  # of the time with nodes
-_OFTEN = 2.0  # reclaims a node-hour
+_LONG_S = 600.0  # a trainer with less time on nodes is not judged
+_SLOW_S = 10.0  # a longer pause for a rescale is slow
+_MUCH = 0.2  # a share of the time with nodes
+_OFTEN = 2.0  # reclaims in a node-hour
 _SEVERAL = 10
 _OVER = ("finished", "cancelled", "given up")
 
@@ -34,7 +34,7 @@ class Remark:
 
 def remarks(one: Entry, free: int) -> list[Remark]:
     """Return the remarks on a trainer, the gravest first; the pool has ``free`` unused nodes."""
-    found = [remark for ask in _ASK for remark in ask(one, free)]
+    found = [remark for ask in _CHECKS for remark in ask(one, free)]
     return sorted(found, key=lambda remark: ("trouble", "advice", "fact").index(remark.level))
 
 
@@ -53,8 +53,8 @@ def _failures(one: Entry, free: int) -> Iterator[Remark]:
         )
 
 
-def _told(one: Entry, free: int) -> Iterator[Remark]:
-    """What the status says in words: elements that never joined, why it cannot grow."""
+def _notices(one: Entry, free: int) -> Iterator[Remark]:
+    """Quote the status: elements that never joined, why the trainer cannot grow."""
     if one["state"] in _OVER:
         return
     if one.get("notice") and not one.get("failures"):
@@ -63,7 +63,7 @@ def _told(one: Entry, free: int) -> Iterator[Remark]:
         yield Remark("advice", f"It cannot have more nodes now: {one['why']}.")
 
 
-def _waits(one: Entry, free: int) -> Iterator[Remark]:
+def _waiting(one: Entry, free: int) -> Iterator[Remark]:
     plan = one.get("plan")
     if not plan or plan["nodes"] or plan["usable"] >= plan["least"]:
         return
@@ -123,8 +123,8 @@ def _ranks(one: Entry, free: int) -> Iterator[Remark]:
             "advice",
             "It went on with another number of ranks: where its checkpoint counts batches or steps "
             "of an epoch, these mean other samples now, and some may be left out.",
-            "Unless it does already, let it write samples down, and skip these ('bftrainer help "
-            "ddp').",
+            "If it does not do so yet, let it write down which samples it has seen, and skip these "
+            "('bftrainer help ddp').",
         )
 
 
@@ -137,13 +137,13 @@ def _goodput(one: Entry, free: int) -> Iterator[Remark]:
     if lost > _MUCH:
         yield Remark(
             "advice",
-            f"For {lost:.0%} of its time with nodes it made no progress: it started, failed, hung.",
+            f"It made no progress in {lost:.0%} of its time with nodes: it started, failed, hung.",
             f"'bftrainer logs {one['array']}' shows what it did then.",
         )
     if rescaling > _MUCH:
         yield Remark(
             "advice",
-            f"For {rescaling:.0%} of its time with nodes it was rescaling.",
+            f"It was rescaling in {rescaling:.0%} of its time with nodes.",
             "Rescale in process ('bftrainer help elastic'), or ask for a narrower MIN-MAX.",
         )
 
@@ -165,6 +165,6 @@ def _reports(one: Entry, free: int) -> Iterator[Remark]:
         )
 
 
-_ASK: tuple[Callable[[Entry, int], Iterator[Remark]], ...] = (
-    *(_failures, _told, _waits, _size, _reclaims, _rescales, _ranks, _goodput, _reports),
+_CHECKS: tuple[Callable[[Entry, int], Iterator[Remark]], ...] = (
+    *(_failures, _notices, _waiting, _size, _reclaims, _rescales, _ranks, _goodput, _reports),
 )

@@ -1,6 +1,6 @@
-"""Why a trainer has so many nodes, or waits, in sentences, for ``bftrainer explain`` and the page.
+"""Sentences on why a trainer has so many nodes, or waits, for ``bftrainer explain`` and the page.
 
-They are made from a published status alone: the terms in it are ``status.terms_of``.
+They are made from a published status alone; ``status.terms_of`` makes the plan's terms in it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _OVER = {
     "cancelled": "It was cancelled",
     "withheld": "An operator holds it",
 }
-_IN_SECONDS = 120.0  # a longer time is told in minutes
-_OLD_S = 15.0  # a working controller publishes every two seconds
+_IN_SECONDS = 120.0  # a longer time is given in minutes
+_OLD_S = 15.0  # a controller that works publishes every two seconds
 
 
 def down(status: Mapping[str, Any], age_s: float) -> str | None:
-    """Return why no plans are made now, by the last published status; None if they are made."""
+    """Return why the controller makes no plans now, None if it makes them."""
     if status["controller"].get("error") == "stopped":
         return "the controller is down: it was stopped"
     word = f"the controller is down; its last status is {age_s:.0f} s old"
@@ -32,14 +32,14 @@ def down(status: Mapping[str, Any], age_s: float) -> str | None:
 
 
 def troubles(status: Mapping[str, Any]) -> list[str]:
-    """Return the problems of a controller, by what it published last."""
+    """Return the problems that the controller published last."""
     about = status["controller"]
     own = (about.get(part) for part in ("error", "history", "settings"))
     return [str(one) for one in (*own, *(about.get("slurm") or ())) if one]
 
 
 def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
-    """Return why it has so many nodes, in sentences."""
+    """Return why a trainer (``one``) has so many nodes, in sentences."""
     if document["down"]:
         return [f"No plans are made now: {document['down']}. It keeps the nodes that it has."]
     if one["state"] in _OVER:
@@ -52,11 +52,11 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     plan = one.get("plan")
     if plan:
         if one.get("sizes") or one.get("step", 1) > 1:
-            found.append(f"It trains on {numbers(one)} only, as its user asked.")
+            found.append(f"It trains on {size_range(one)} only, as its user asked.")
         found += [
             _limit(plan),
             *_loss(one),
-            *_room(one, plan),
+            *_usable(one, plan),
             _pool(document),
             *_barred(one, document),
         ]
@@ -68,14 +68,14 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
         found += [f"Only {one['user']} sees what the plan says about it.", _pool(document)]
     elif not found:
         found.append(
-            "It is in no plan now: it is new, it rests after a failure, or it has fewer elements "
+            "It is in no plan now: it is new, it waits after a failure, or it has fewer elements "
             "left than it needs nodes."
         )
     return found
 
 
 def _loss(one: Mapping[str, Any]) -> list[str]:
-    """Say what a change of its nodes would lose: the plan counts that as a cost."""
+    """Say how much training a change of size would lose; the plan counts this as a cost."""
     loss = one.get("loss") or {"seconds": 0.0}
     if loss["seconds"] < 1.0:
         return []
@@ -84,17 +84,17 @@ def _loss(one: Mapping[str, Any]) -> list[str]:
         since, why = "start", "It begins at step 0 again after each change of nodes. "
     return [
         f"{why}A change now would lose the {duration(loss['seconds'])} that it has trained since "
-        f"its last {since}, so the plan leaves its size unless another brings more than that."
+        f"its last {since}, so the plan keeps its size unless another size gains more than that."
     ]
 
 
-def _room(one: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
-    """Say if it has parts of nodes, and if it may have fewer nodes than are in the pool."""
+def _usable(one: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
+    """Say if a trainer uses parts of nodes, and if it cannot use all nodes of the pool."""
     if unit_of(plan) != "node":
         return [
-            f"It has {size_of(plan, 1)} of each of its nodes, and could have so many of "
-            f"{plan['usable']} of the pool's {nodes(plan['pool'])} if no other trainer had any.",
-            *_choice(one),
+            f"It has {size_of(plan, 1)} of each of its nodes. Without other trainers it could have "
+            f"as many on {plan['usable']} of the pool's {nodes(plan['pool'])}.",
+            *_gpu_choice(one),
         ]
     if plan["usable"] == plan["pool"]:
         return []
@@ -104,8 +104,8 @@ def _room(one: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _choice(one: Mapping[str, Any]) -> list[str]:
-    """Say that the plan has chosen how many GPUs of a node it has."""
+def _gpu_choice(one: Mapping[str, Any]) -> list[str]:
+    """Say that the plan has chosen how many GPUs of a node a trainer has."""
     if not one.get("gpu_choices"):
         return []
     return [
@@ -124,7 +124,7 @@ def _pool(document: Mapping[str, Any]) -> str:
 
 
 def units_planned(document: Mapping[str, Any]) -> str:
-    """Say how many GPUs or cores trainers have by the plan, if they share nodes; after a comma."""
+    """Continue a sentence: how many GPUs or cores the plan gives to trainers on shared nodes."""
     plan = document.get("plan") or {}
     said = [
         f"{plan[f'used_{unit.lower()}s']:,} of the {counted(has, unit)}"
@@ -135,7 +135,7 @@ def units_planned(document: Mapping[str, Any]) -> str:
 
 
 def _barred(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
-    """Say which idle nodes nobody may have now, or it alone may not, and for how long."""
+    """Say which idle nodes no trainer, or not this one, may use now, and for how long."""
     found = []
     for whom, bars in (("No trainer", document.get("barred")), ("It", one.get("barred"))):
         for bar in bars or ():
@@ -148,7 +148,7 @@ def _barred(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
 
 
 def _limit(plan: Mapping[str, Any]) -> str:
-    """Say what keeps it from having more nodes."""
+    """Say what keeps a trainer from having more nodes."""
     usable = amount(plan, plan["usable"])
     match Limit(plan["limit"]):
         case Limit.MOST:
@@ -188,7 +188,7 @@ def _cost(plan: Mapping[str, Any]) -> str:
 def _others(plan: Mapping[str, Any]) -> str:
     missing = amount(plan, plan["better"] - plan["nodes"] - plan["free"])
     gain = (
-        f"With {size_of(plan, plan['better'])} it would gain {number(plan['gain'])}{_share(plan)}"
+        f"With {size_of(plan, plan['better'])} it would gain {number(plan['gain'])}{_speedup(plan)}"
     )
     others = f"other trainers have {missing} of them"
     if plan["loss"] is None:
@@ -205,8 +205,8 @@ def _others(plan: Mapping[str, Any]) -> str:
     )
 
 
-def _share(plan: Mapping[str, Any]) -> str:
-    """Say by how much faster it would train."""
+def _speedup(plan: Mapping[str, Any]) -> str:
+    """Say how much faster a trainer would be with its better size."""
     rates = {size["nodes"]: size["rate"] for size in plan["sizes"]}
     now = rates.get(plan["nodes"], 0.0)
     if not now:
@@ -214,8 +214,8 @@ def _share(plan: Mapping[str, Any]) -> str:
     return f" ({rates[plan['better']] / now - 1:+.0%} a second)"
 
 
-def numbers(one: Mapping[str, Any]) -> str:
-    """Return what a trainer can have: ``1 to 8 nodes``, ``2, 4 or 8 nodes``."""
+def size_range(one: Mapping[str, Any]) -> str:
+    """Return the sizes that a trainer allows: ``1 to 8 nodes``, ``2, 4 or 8 nodes``."""
     if sizes := one.get("sizes"):
         return f"{either(sizes)} node{'' if list(sizes) == [1] else 's'}"
     steps = f" in steps of {one['step']}" if one.get("step", 1) > 1 else ""
@@ -223,29 +223,29 @@ def numbers(one: Mapping[str, Any]) -> str:
 
 
 def size_of(plan: Mapping[str, Any], count: int) -> str:
-    """Return so many of a plan's nodes in words, as GPUs or cores if it is about parts of them."""
+    """Return ``count`` nodes of a plan in words: as GPUs or cores if it plans parts of nodes."""
     return counted(amount(plan, count), unit_of(plan))
 
 
 def amount(plan: Mapping[str, Any], count: int) -> int:
-    """Return so many of a plan's nodes as a number of what ``size_of`` names."""
+    """Return ``count`` nodes of a plan as a number of nodes, GPUs or cores, as ``unit_of`` says."""
     return count * (plan.get("gpus") or plan.get("cores") or 1)
 
 
 def unit_of(one: Mapping[str, Any]) -> str:
-    """Return in what a trainer or its plan is counted."""
+    """Return the unit of a trainer's size, or of its plan: node, GPU or core."""
     return GPU if one.get("gpus") else CORE if one.get("cores") else "node"
 
 
-def has(one: Mapping[str, Any]) -> str:
-    """Return what a trainer has: ``3 nodes``, ``6 GPUs on 3 nodes``."""
+def allocation(one: Mapping[str, Any]) -> str:
+    """Return the size of a trainer: ``3 nodes``, ``6 GPUs on 3 nodes``."""
     count = len(one["nodes"])
     part = "" if unit_of(one) == "node" else f"{size_of(one, count)} on "
     return f"{part}{nodes(count)}"
 
 
 def nodes(count: int) -> str:
-    """Return so many nodes in words."""
+    """Return a number of nodes in words."""
     return counted(count, "node")
 
 

@@ -1,4 +1,4 @@
-"""The reader's process: its port, its socket in the state folder, and who is hung up on."""
+"""The reader's process: its port, its socket in the state folder, limits for connections."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ logger = logging.getLogger(__name__)
 
 _MOST_AT_ONCE = 32  # connections to the port; further ones are closed
 _SILENT_S = 5.0  # a connection without a whole request for so long is closed
-_LONGEST_S = 30.0  # after this time it is closed in any case
+_LONGEST_S = 30.0  # every connection is closed after this time
 _LARGEST_REQUEST = 16_384  # bytes
-_END_S = 1  # for answers under way, when the process ends
-_NICE = 10  # whatever is asked, the controller on this host comes first
+_END_S = 1  # how long unfinished answers may take when the process ends
+_NICE = 10  # the controller on this host comes first
 
 
 class _Connection(H11Protocol):
-    """A connection for one request. uvicorn itself waits for ever for one, and for who reads."""
+    """A connection for one request. uvicorn alone would wait for ever for slow clients."""
 
     _ends: Sequence[asyncio.TimerHandle] = ()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         later = self.loop.call_later
-        self._ends = later(_SILENT_S, self._heard), later(_LONGEST_S, transport.abort)
+        self._ends = later(_SILENT_S, self._close_if_silent), later(_LONGEST_S, transport.abort)
         if self.client is not None and len(self.connections) > _MOST_AT_ONCE:
             transport.abort()
 
@@ -50,7 +50,7 @@ class _Connection(H11Protocol):
             one.cancel()
         super().connection_lost(exc)
 
-    def _heard(self) -> None:
+    def _close_if_silent(self) -> None:
         if self.cycle is None:
             self.transport.abort()
 
@@ -76,7 +76,7 @@ def _server(app: ASGIApp) -> uvicorn.Server:
 
 
 @contextmanager
-def serving(app: ASGIApp, *sockets: socket.socket) -> Iterator[None]:
+def serve_in_thread(app: ASGIApp, *sockets: socket.socket) -> Iterator[None]:
     """Serve in a thread of its own."""
     server = _server(app)
     thread = threading.Thread(target=server.run, args=(list(sockets),), daemon=True)
@@ -92,7 +92,7 @@ def listener(host: str, port: int) -> socket.socket:
     """Listen on a port.
 
     Raises:
-        OSError: it cannot be had; its ``filename`` says which.
+        OSError: the port cannot be used; ``filename`` names it.
     """
     try:
         ((family, _, _, _, address), *_) = socket.getaddrinfo(
@@ -118,8 +118,8 @@ def run(
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    With ``address`` None there is no page. With a ``shared`` folder this host's page is there while
-    the controller works on it; ``keepers`` are then the addresses of the keepers of all hosts.
+    Without ``address`` there is no page. With a ``shared`` folder the page works only while the
+    controller runs on this host; ``keepers`` are then the addresses of the keepers of all hosts.
 
     Raises:
         OSError, StateError: the port or the folder cannot be used, or another reader uses it.
@@ -133,14 +133,14 @@ def run(
             shown = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
             logger.info("page at http://%s/, metrics at http://%s/metrics", shown, shown)
         facts = Facts(
-            lambda: _published(state, shared or state, keepers),
+            lambda: _read_status(state, shared or state, keepers),
             socket.gethostname() if shared else "",
         )
         app = site(state / "history.sqlite", facts, key_in(shared or state), (address or ("",))[0])
         _server(app).run(sockets)
 
 
-def _published(state: Path, folder: Path, keepers: str) -> tuple[float, dict[str, Any] | None]:
+def _read_status(state: Path, folder: Path, keepers: str) -> tuple[float, dict[str, Any] | None]:
     address = keepers or read_address(state)
     if not address:
         raise KeeperError("there is no keeper yet")

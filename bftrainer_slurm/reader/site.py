@@ -1,7 +1,7 @@
-"""The reader as an ASGI application: what is served where, and to whom.
+"""The reader as an ASGI application: its addresses, and who may use them.
 
-On the port: the page, its questions and the metrics. On the socket in the state folder, which only
-the controller's account can open: ``/history``, for a keeper that knows who asks.
+The port serves the page, its API and the metrics. The socket in the state folder, which only the
+controller's account can open, serves ``/history`` to a keeper that has authenticated the user.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.reader import stories
-from bftrainer_slurm.reader.facts import AskedWrongError, Facts
+from bftrainer_slurm.reader.facts import Facts, RequestError
 from bftrainer_slurm.reader.metrics import families
 from bftrainer_slurm.reader.questions import Questions
 
@@ -66,12 +66,12 @@ def site(
         return Response(answer, media_type="application/json", headers=_NOT_KEPT)
 
     def metrics(_: Request) -> Response:
-        now = facts.now()
+        now = facts.latest()
         known = _Collected(list(families(now.status, now.age_s, now.keeper)))
         return Response(generate_latest(known), media_type=_TEXT)
 
     def past(request: Request) -> Response:
-        return _past(request, history, facts, clock())
+        return _answer_history(request, history, facts, clock())
 
     routes = [
         Route("/metrics", metrics),
@@ -80,38 +80,38 @@ def site(
         Mount("/", StaticFiles(directory=ASSETS, html=True)),
     ]
     names = frozenset({"", "localhost", host.lower(), socket.gethostname().lower()})
-    wrong = dict.fromkeys((AskedWrongError, HistoryError, HTTPException), _wrong)
+    wrong = dict.fromkeys((RequestError, HistoryError, HTTPException), _error_response)
     return Starlette(
         routes=routes,
         middleware=[Middleware(_Guard, names), Middleware(GZipMiddleware, _SMALL)],
-        exception_handlers={**wrong, Exception: _failed},
+        exception_handlers={**wrong, Exception: _failure_response},
     )
 
 
-def _past(request: Request, history: Path, facts: Facts, now_s: float) -> Response:
-    """Answer the keeper, which knows who asks, about the history."""
+def _answer_history(request: Request, history: Path, facts: Facts, now_s: float) -> Response:
+    """Answer the keeper, which has authenticated the user, about the history."""
     if request.client is not None:
         raise HTTPException(404)
     what, asked = request.path_params["what"], request.query_params
-    user = _name(int(asked["user"])) if "user" in asked else None
-    private = _private(facts)
+    user = _user_name(int(asked["user"])) if "user" in asked else None
+    private = _jobs_private(facts)
     try:
         since_s = float(asked["since"])
-        found = stories.told(history, what, since_s, now_s, user, private=private)
+        found = stories.read_history(history, what, since_s, now_s, user, private=private)
     except ValueError as error:
-        raise AskedWrongError(str(error)) from error
+        raise RequestError(str(error)) from error
     return Response(json.dumps(found, separators=(",", ":")), media_type="application/json")
 
 
-def _private(facts: Facts) -> bool:
-    """Whether users see their own jobs only, as the controller says, or if it says nothing."""
+def _jobs_private(facts: Facts) -> bool:
+    """Return whether users may see only their own jobs; true while there is no status."""
     try:
-        return bool(facts.now().status.get("jobs_private", True))
-    except AskedWrongError:
+        return bool(facts.latest().status.get("jobs_private", True))
+    except RequestError:
         return True
 
 
-def _name(user: int) -> str:
+def _user_name(user: int) -> str:
     """Return a user's name; empty if it is unknown."""
     try:
         return pwd.getpwuid(user).pw_name
@@ -119,33 +119,33 @@ def _name(user: int) -> str:
         return ""
 
 
-def _wrong(_: Request, error: Exception) -> Response:
+def _error_response(_: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         more = dict(error.headers or {})
         return JSONResponse({"error": error.detail}, error.status_code, headers=_NOT_KEPT | more)
-    status = error.status if isinstance(error, AskedWrongError) else 503
+    status = error.status if isinstance(error, RequestError) else 503
     return JSONResponse({"error": str(error)}, status, headers=_NOT_KEPT)
 
 
-def _failed(_: Request, error: Exception) -> Response:
+def _failure_response(_: Request, error: Exception) -> Response:
     return JSONResponse({"error": "the reader's log says why"}, 500, headers=_NOT_KEPT)
 
 
 class _Collected(Collector):
-    """Metrics that are there already."""
+    """Gives Prometheus's client metrics that are made already."""
 
     def __init__(self, known: list[Metric]) -> None:
         self._known = known
 
     def collect(self) -> list[Metric]:
-        """Return them."""
+        """Return the metrics."""
         return self._known
 
 
 class _Guard:
-    """Answers only who asks for an address, or one of ``names``, and adds the page's headers.
+    """Refuses requests whose Host is neither an address nor in ``names``; adds the page's headers.
 
-    A stranger's name that points here would let a stranger's page read what this one shows.
+    Another site's name that points here (DNS rebinding) would let its pages read ours.
     """
 
     def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
@@ -156,7 +156,7 @@ class _Guard:
             await self._app(scope, receive, send)
             return
 
-        async def headed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
@@ -164,11 +164,11 @@ class _Guard:
             await send(message)
 
         app = self._app
-        if not self._meant(Headers(scope=scope).get("host", "")):
+        if not self._is_allowed(Headers(scope=scope).get("host", "")):
             app = JSONResponse({"error": "use an address, localhost or this host's name"}, 421)
-        await app(scope, receive, headed)
+        await app(scope, receive, send_with_headers)
 
-    def _meant(self, host: str) -> bool:
+    def _is_allowed(self, host: str) -> bool:
         name = host if host.endswith("]") else host.rsplit(":", 1)[0]
         try:
             ipaddress.ip_address(name.strip("[]"))

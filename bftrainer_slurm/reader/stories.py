@@ -1,7 +1,7 @@
-"""What users see of the past: all trainers, their last hour, one trainer's history.
+"""What users see of the history: all trainers, their last hour, one trainer's records.
 
-It is read from the history file. About other users' trainers
-it shows no more than squeue and sacct do. docs/internals/json.md has the keys.
+About other users' trainers a user sees no more than squeue and sacct show.
+docs/internals/json.md has the keys.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from bftrainer_slurm.keeper.protocol import whole
 from bftrainer_slurm.reader.access import Viewer
 
 SCHEMA = 1
-ALL, STRIPS = "all", "strips"  # what may be asked for, besides the id of one trainer
+ALL, STRIPS = "all", "strips"  # valid for ``what``, like the id of a trainer
 STRIP_S, STRIP_PARTS = 3600.0, 60
 _COURSE_PARTS = 240
 _MOST_CHANGES = 200
-_MOST_STAYS = 2_000  # of one trainer, if they are only counted
+_MOST_ALLOCATIONS = 2_000  # of one trainer, if they are only counted
 _AT_ONCE_S = 2.0  # nodes that come or go so soon after each other are one change
-_DEADLINE_S = 15.0  # for all questions together; by then the asker has given up
+_DEADLINE_S = 15.0  # for all queries of one answer; the keeper waits no longer
 # Not the last output of its script, which is below the first line of why it is over.
 _MET = (
     "array, name, user, submit_s, min_nodes, max_nodes, "
@@ -50,8 +50,8 @@ ORDER BY submit_s DESC, array DESC LIMIT 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
-    """A time that an element spent on a node. ``end_s`` is None if it is still there."""
+class Allocation:
+    """The time of an element on a node. ``end_s`` is None if the element is still there."""
 
     node: str
     start_s: float
@@ -59,37 +59,37 @@ class Stay:
     how: str | None
 
 
-def told(
+def read_history(
     path: Path, what: str, since_s: float, now_s: float, reader: str | None, *, private: bool
 ) -> dict[str, Any]:
-    """Return what the history at ``path`` holds of ``what``: an array id, ALL or STRIPS.
+    """Return what the history at ``path`` has on ``what``: an array id, ALL or STRIPS.
 
     ``reader`` is a user, or None for a reader who may see everything. With ``private`` users see
-    only their own trainers. A trainer that is unknown, or not for this reader, is null.
+    only their own trainers. A trainer is null if it is unknown, or the reader may not see it.
 
     Raises:
         HistoryError: the history cannot be read.
-        ValueError: it cannot be asked for.
+        ValueError: ``what`` is none of these.
     """
     array = None if what in (ALL, STRIPS) else whole(what)
     head = {"schema": SCHEMA, "time_s": now_s, "since_s": since_s}
     who = Viewer(reader or None, reader is None, frozenset({"jobs"} if private else ()))
-    with opened(path, _DEADLINE_S) as history:
+    with open_history(path, _DEADLINE_S) as history:
         history.row_factory = sqlite3.Row
         if what == STRIPS:
             return head | {"since_s": now_s - STRIP_S} | _strips(history, now_s, who)
         if array is None:
-            return head | {"trainers": who.trainers(_all(history, since_s, now_s))}
-        found = _story(history, array, since_s, now_s, who)
-    return head | {"trainer": found and who.shown(found)}
+            return head | {"trainers": who.visible_trainers(_all_trainers(history, since_s, now_s))}
+        found = _one_trainer(history, array, since_s, now_s, who)
+    return head | {"trainer": found and who.visible(found)}
 
 
 @contextmanager
-def opened(path: Path, deadline_s: float = _DEADLINE_S) -> Iterator[sqlite3.Connection]:
-    """Open a history file for reading; all questions together may take so long.
+def open_history(path: Path, deadline_s: float = _DEADLINE_S) -> Iterator[sqlite3.Connection]:
+    """Open a history file for reading; all queries together may take ``deadline_s``.
 
     Raises:
-        HistoryError: there is none, it cannot be read, or is of another version.
+        HistoryError: the file is missing, cannot be read, or is of another version.
     """
     try:
         with reading(path, deadline_s) as history:
@@ -101,7 +101,9 @@ def opened(path: Path, deadline_s: float = _DEADLINE_S) -> Iterator[sqlite3.Conn
         raise HistoryError(f"history {path}: {error}") from error
 
 
-def _all(history: sqlite3.Connection, since_s: float, now_s: float) -> list[dict[str, Any]]:
+def _all_trainers(
+    history: sqlite3.Connection, since_s: float, now_s: float
+) -> list[dict[str, Any]]:
     """Return the trainers that had nodes from ``since_s`` on, with totals, the newest first."""
     return [dict(row) for row in history.execute(_OF_ALL, {"since": since_s, "now": now_s})]
 
@@ -109,46 +111,46 @@ def _all(history: sqlite3.Connection, since_s: float, now_s: float) -> list[dict
 def _strips(history: sqlite3.Connection, now_s: float, who: Viewer) -> dict[str, Any]:
     """Return the mean number of nodes of each trainer in each minute of the last hour."""
     since_s, part_s = now_s - STRIP_S, STRIP_S / STRIP_PARTS
-    seen = {one["array"] for one in who.trainers(_all(history, since_s, now_s))}
-    stays: dict[int, list[Stay]] = {}
+    seen = {one["array"] for one in who.visible_trainers(_all_trainers(history, since_s, now_s))}
+    allocations: dict[int, list[Allocation]] = {}
     query = "SELECT array, node, start_s, end_s, how FROM stays WHERE end_s IS NULL OR end_s > ?"
     for array, *rest in history.execute(query, (since_s,)):
-        stays.setdefault(array, []).append(Stay(*rest))
+        allocations.setdefault(array, []).append(Allocation(*rest))
     strips = {
-        str(array): course(stays[array], since_s, part_s, STRIP_PARTS, now_s)
-        for array in sorted(stays.keys() & seen)
+        str(array): mean_nodes(allocations[array], since_s, part_s, STRIP_PARTS, now_s)
+        for array in sorted(allocations.keys() & seen)
     }
     return {"part_s": part_s, "strips": strips}
 
 
-def stays_of(
+def allocations_of(
     history: sqlite3.Connection, array: int, since_s: float = 0.0, most: int = -1
-) -> list[Stay]:
-    """Return a trainer's stays that lasted beyond ``since_s``, the last ``most`` of them to end."""
+) -> list[Allocation]:
+    """Return a trainer's allocations that ended after ``since_s``: the last ``most`` to end."""
     rows = history.execute(
         "SELECT node, start_s, end_s, how FROM stays WHERE array = ? AND "
         "(end_s IS NULL OR end_s > ?) ORDER BY coalesce(end_s, 9e99) DESC LIMIT ?",
         (array, since_s, most),
     )
-    return [Stay(*row) for row in rows]
+    return [Allocation(*row) for row in rows]
 
 
-def _story(
+def _one_trainer(
     history: sqlite3.Connection, array: int, since_s: float, now_s: float, who: Viewer
 ) -> dict[str, Any] | None:
     """Return all records of one trainer from ``since_s`` on, None if there are none."""
     query = f"SELECT {_MET} FROM met LEFT JOIN trainers USING (array) WHERE array = ?"
     met = next(map(dict, history.execute(query, (array,))), None)
-    if met is None or not who.named(met["user"]):
+    if met is None or not who.may_see_trainers(met["user"]):
         return None
-    stays, ours = stays_of(history, array, since_s), (array, since_s)
-    began_s = min((one.start_s for one in stays), default=now_s)
+    allocations, ours = allocations_of(history, array, since_s), (array, since_s)
+    began_s = min((one.start_s for one in allocations), default=now_s)
     entire, since_s = since_s <= began_s, max(since_s, began_s)
-    running = any(one.end_s is None for one in stays)
-    until_s = now_s if running else max((one.end_s or 0.0 for one in stays), default=now_s)
+    running = any(one.end_s is None for one in allocations)
+    until_s = now_s if running else max((one.end_s or 0.0 for one in allocations), default=now_s)
     part_s = max(1.0, (until_s - since_s) / _COURSE_PARTS)
     parts = max(1, min(_COURSE_PARTS, round((until_s - since_s) / part_s)))
-    changes = [_named(*one) for one in _changes(stays)]
+    changes = [_change_document(*one) for one in _changes(allocations)]
     samples = (
         "SELECT time_s, samples FROM progress WHERE array = ? AND time_s > ? "
         "ORDER BY time_s DESC LIMIT 2000"
@@ -157,49 +159,58 @@ def _story(
     return met | {
         "from_s": since_s,
         "until_s": until_s,
-        "total": _total(stays, since_s, until_s),
-        "course": {"part_s": part_s, "nodes": course(stays, since_s, part_s, parts, until_s)},
+        "total": _total(allocations, since_s, until_s),
+        "course": {
+            "part_s": part_s,
+            "nodes": mean_nodes(allocations, since_s, part_s, parts, until_s),
+        },
         "changes": changes[-_MOST_CHANGES:],
         "earlier_changes": max(0, len(changes) - _MOST_CHANGES),
         "samples": [dict(row) for row in history.execute(samples, ours)][::-1],
         "rescales": [dict(row) for row in history.execute(f"{pauses} ORDER BY time_s", ours)],
         # known only for a whole life
-        "goodput": _spent(history, met, stays, now_s) if entire else None,
+        "goodput": _goodput(history, met, allocations, now_s) if entire else None,
     }
 
 
-def _spent(
-    history: sqlite3.Connection, met: dict[str, Any], stays: Sequence[Stay], now_s: float
+def _goodput(
+    history: sqlite3.Connection,
+    met: dict[str, Any],
+    allocations: Sequence[Allocation],
+    now_s: float,
 ) -> dict[str, float | None]:
     query = f"SELECT {WORK_COLUMNS} FROM work WHERE array = ?"
     work = next(map(Work.of, history.execute(query, (met["array"],))), None)
-    had = served((one.start_s, one.end_s) for one in stays)
-    ended = all(one.end_s is not None for one in stays)
+    had = served((one.start_s, one.end_s) for one in allocations)
+    ended = all(one.end_s is not None for one in allocations)
     return goodput(work, had, met["submit_s"], ended=ended, now_s=now_s)
 
 
-def _total(stays: Sequence[Stay], since_s: float, until_s: float) -> dict[str, float]:
-    """Return how a trainer's stays on nodes ended."""
+def _total(allocations: Sequence[Allocation], since_s: float, until_s: float) -> dict[str, float]:
+    """Return how often a trainer grew, how its allocations ended, and its node-seconds."""
     return {
-        "grew": sum(one.start_s >= since_s for one in stays),
-        **{how: sum(one.how == how for one in stays) for how in ("shrank", "reclaimed", "ended")},
+        "grew": sum(one.start_s >= since_s for one in allocations),
+        **{
+            how: sum(one.how == how for one in allocations)
+            for how in ("shrank", "reclaimed", "ended")
+        },
         "node_s": sum(
             max(0.0, (until_s if one.end_s is None else one.end_s) - max(one.start_s, since_s))
-            for one in stays
+            for one in allocations
         ),
     }
 
 
-def course(
-    stays: Sequence[Stay], since_s: float, part_s: float, parts: int, now_s: float
+def mean_nodes(
+    allocations: Sequence[Allocation], since_s: float, part_s: float, parts: int, now_s: float
 ) -> list[float]:
     """Return the mean number of nodes in each of ``parts`` of time from ``since_s`` on."""
     # Without numpy: a user's `show --plot` has none of the extras.
-    node_s = [0.0] * (parts + 1)  # in the part where a stay begins or ends
-    whole = [0] * (parts + 2)  # more or fewer nodes from this part on, all of it
-    for stay in stays:
-        begin = max(0.0, stay.start_s - since_s) / part_s
-        end = ((now_s if stay.end_s is None else stay.end_s) - since_s) / part_s
+    node_s = [0.0] * (parts + 1)  # in the parts in which an allocation begins or ends
+    whole = [0] * (parts + 2)  # change of the number of nodes that are held for a whole part
+    for one in allocations:
+        begin = max(0.0, one.start_s - since_s) / part_s
+        end = ((now_s if one.end_s is None else one.end_s) - since_s) / part_s
         begin, end = min(begin, parts), min(end, parts)
         first, last = int(begin), int(end)
         if end <= begin:
@@ -218,13 +229,16 @@ def course(
 _Change = tuple[float, int, list[str], list[tuple[str, str]]]
 
 
-def _changes(stays: Sequence[Stay], since_s: float = 0.0) -> list[_Change]:
-    """Return when nodes came and went, oldest first.
+def _changes(allocations: Sequence[Allocation], since_s: float = 0.0) -> list[_Change]:
+    """Return the changes of a trainer's nodes, oldest first.
 
-    Each time has the number of nodes then, those that came, those that went, and how.
+    Each has its time, the number of nodes after it, the nodes that came, and those that went with
+    how they ended.
     """
-    events = [(max(one.start_s, since_s), "", one.node) for one in stays]
-    events += [(one.end_s, one.how or "ended", one.node) for one in stays if one.end_s is not None]
+    events = [(max(one.start_s, since_s), "", one.node) for one in allocations]
+    events += [
+        (one.end_s, one.how or "ended", one.node) for one in allocations if one.end_s is not None
+    ]
     changes: list[_Change] = []
     nodes = 0
     for time_s, how, node in sorted(events):
@@ -240,7 +254,7 @@ def _changes(stays: Sequence[Stay], since_s: float = 0.0) -> list[_Change]:
     return changes
 
 
-def _named(
+def _change_document(
     time_s: float, nodes: int, came: list[str], went: list[tuple[str, str]]
 ) -> dict[str, Any]:
     taken = [node for how, node in went if how == "reclaimed"]
@@ -248,11 +262,11 @@ def _named(
     return {"time_s": time_s, "gained": came, "lost": lost, "reclaimed": taken, "nodes": nodes}
 
 
-def counted_changes(history: sqlite3.Connection, array: int) -> list[dict[str, Any]]:
-    """Return how many nodes a trainer had at each time, and how many came and went, and how."""
-    stays = stays_of(history, array, most=_MOST_STAYS)
-    since_s = stays[-1].end_s or 0.0 if len(stays) == _MOST_STAYS else 0.0
+def change_counts(history: sqlite3.Connection, array: int) -> list[dict[str, Any]]:
+    """Return each change of a trainer's nodes as numbers: nodes then, gained, lost by each way."""
+    allocations = allocations_of(history, array, most=_MOST_ALLOCATIONS)
+    since_s = allocations[-1].end_s or 0.0 if len(allocations) == _MOST_ALLOCATIONS else 0.0
     return [
         {"time_s": time_s, "nodes": nodes, "gained": len(came), **Counter(how for how, _ in went)}
-        for time_s, nodes, came, went in _changes(stays, since_s)
+        for time_s, nodes, came, went in _changes(allocations, since_s)
     ]

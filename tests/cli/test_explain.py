@@ -127,8 +127,8 @@ def test_what_keeps_a_trainer_from_more_nodes_is_a_sentence(
         ({"limit": "unproven"}, "8 GPUs would be better (60 more), but the planner ran out of"),
         (
             {"usable": 5},
-            "It has 2 GPUs of each of its nodes, and could have so many of 5 of the pool's 8 nodes "
-            "if no other trainer had any.",
+            "It has 2 GPUs of each of its nodes. Without other trainers it could have as many on 5 "
+            "of the pool's 8 nodes.",
         ),
     ],
 )
@@ -170,14 +170,14 @@ def test_there_is_a_sentence_for_each_limit() -> None:
         ({"why": "it asks for licences"}, "It cannot have more now: it asks for licences."),
         ({"starting": ["n4"]}, "1 node more is starting."),
         ({"nodes": ["n1"]}, "The plan gives it 3 nodes; it is on its way there."),
-        ({"plan": None}, "It is in no plan now: it is new, it rests after a failure"),
+        ({"plan": None}, "It is in no plan now: it is new, it waits after a failure"),
         ({"plan": None, "hidden": True}, "Only alice sees what the plan says about it."),
         ({"sizes": [2, 4, 8]}, "It trains on 2, 4 or 8 nodes only, as its user asked."),
         ({"step": 4, "min_nodes": 4}, "It trains on 4 to 8 nodes in steps of 4 only, as its"),
         (
             {"loss": {"from_start": True, "seconds": 734.0}},
             "It begins at step 0 again after each change of nodes. A change now would lose the 12 "
-            "min that it has trained since its last start, so the plan leaves its size unless",
+            "min that it has trained since its last start, so the plan keeps its size unless",
         ),
         (
             {"loss": {"from_start": False, "seconds": 52.0}},

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from bftrainer_slurm.reader.facts import Facts
 from bftrainer_slurm.reader.remarks import remarks
-from bftrainer_slurm.reader.serving import listener, serving
+from bftrainer_slurm.reader.serving import listener, serve_in_thread
 from bftrainer_slurm.reader.site import site
 from scripts.benchkit.command import folder, number
 from tests.page.chromium import browser, look, wait_until_drawn
@@ -45,7 +45,7 @@ def main(nodes: int, port: int, screenshots: Path | None) -> None:
         except OSError as error:
             raise click.ClickException(f"port {port}: {error.strerror}") from error
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        with serving(page_of(week, Path(name)), listening):
+        with serve_in_thread(page_of(week, Path(name)), listening):
             if screenshots is not None:
                 _take_pictures(url, screenshots, week)
                 return

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.publish.keys import key_in, key_of, link_of, secret_of
-from bftrainer_slurm.reader.access import Viewer, viewer
+from bftrainer_slurm.reader.access import Viewer, authenticate
 
 SECRET = "s3cret"
 
 
 def bearer(key: str, *private: str) -> Viewer:
-    return viewer(f"Bearer {key}", SECRET, frozenset(private))
+    return authenticate(f"Bearer {key}", SECRET, frozenset(private))
 
 
 def of(user: str, array: int) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def test_another_key_is_none(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["", key_of("alice", ""), ".", "alice."])
 def test_where_there_is_no_secret_no_key_is_good(key: str) -> None:
-    assert viewer(f"Bearer {key}", "", frozenset()) == Viewer()
+    assert authenticate(f"Bearer {key}", "", frozenset()) == Viewer()
 
 
 @pytest.mark.parametrize("user", ["alice", "a.b", "jörg", "o'hara", ""])
@@ -66,7 +66,7 @@ def test_a_users_name_may_be_any(user: str) -> None:
 
 
 def test_of_others_trainers_is_shown_what_squeue_shows() -> None:
-    shown = bearer(key_of("alice", SECRET)).trainers(STATUS["trainers"])
+    shown = bearer(key_of("alice", SECRET)).visible_trainers(STATUS["trainers"])
     assert [one.get("samples") for one in shown] == [7.0, None]
     assert shown[1] == {"array": 2, "user": "bob", "name": "net", "state": "running",
                         "nodes": [], "hidden": True}  # fmt: skip
@@ -76,7 +76,7 @@ def test_of_others_trainers_is_shown_what_squeue_shows() -> None:
     ("key", "arrays"), [("", []), (key_of("alice", SECRET), [1]), (SECRET, [1, 2])]
 )
 def test_where_jobs_are_private_others_trainers_are_not_known(key: str, arrays: list[int]) -> None:
-    shown = bearer(key, "jobs").trainers(STATUS["trainers"])
+    shown = bearer(key, "jobs").visible_trainers(STATUS["trainers"])
     assert [one["array"] for one in shown] == arrays
 
 

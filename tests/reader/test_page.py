@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from bftrainer_slurm.controller.publish.keys import key_of
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.reader import questions as questions_module
-from bftrainer_slurm.reader.facts import AskedWrongError
+from bftrainer_slurm.reader.facts import RequestError
 from bftrainer_slurm.reader.questions import Questions
 from bftrainer_slurm.reader.sentences import down
 from bftrainer_slurm.reader.site import ASSETS, site
@@ -345,7 +345,7 @@ def test_many_who_ask_the_same_cost_one_answer(
 def test_many_who_ask_for_different_things_are_kept_in_few_answers(
     week: Week, history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(questions_module, "_KEPT", 4)
+    monkeypatch.setattr(questions_module, "_MOST_CACHED", 4)
     questions = Questions(history, facts_of(status_of(week)), "", clock=lambda: week.now_s)
     for n in range(20):
         questions.answer("1", "now", f"a={n}", "")
@@ -357,7 +357,7 @@ def test_who_would_wait_for_long_is_told_so(
 ) -> None:
     monkeypatch.setattr(questions_module, "_MOST_WAIT_S", 0.05)
     questions = Questions(history, facts_of(status_of(week)), "", clock=lambda: week.now_s)
-    with questions.turn, pytest.raises(AskedWrongError, match="too many requests now"):
+    with questions.turn, pytest.raises(RequestError, match="too many requests now"):
         questions.answer("1", "now", "", "")
     assert questions.answer("1", "now", "", "")
 

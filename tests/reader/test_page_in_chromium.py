@@ -17,7 +17,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bftrainer_slurm.reader.serving import listener, serving
+from bftrainer_slurm.reader.serving import listener, serve_in_thread
 from tests.page.chromium import PATIENCE_S, browser, look, wait_until_drawn
 from tests.page.command import SECRET, page_of
 from tests.page.made_up import Week
@@ -51,7 +51,7 @@ def url(large: Week, refused: list[str], tmp_path_factory: pytest.TempPathFactor
         await app(scope, receive, send)
 
     listening = listener("127.0.0.1", 0)
-    with serving(site, listening):
+    with serve_in_thread(site, listening):
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
 
 

@@ -67,7 +67,7 @@ def test_delays_are_told_one_by_one_and_by_day(path: Path, written: History) -> 
 def test_days_in_which_no_controller_looked_are_not_told(path: Path, written: History) -> None:
     written.database.write(put("watches", NOW_S - 3 * DAY_S, NOW_S - 2 * DAY_S))
     with reading(path, 3.0) as history:
-        found = [end_s for _, _, end_s in past.seen_days(history, NOW_S - 9 * DAY_S, NOW_S)]
+        found = [end_s for _, _, end_s in past.watched_days(history, NOW_S - 9 * DAY_S, NOW_S)]
     assert len(found) == 2
     assert found[-1] > NOW_S - 2 * DAY_S
 

@@ -14,7 +14,7 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader import facts as facts_module
 from bftrainer_slurm.reader.facts import Facts
-from bftrainer_slurm.reader.serving import own_socket, serving
+from bftrainer_slurm.reader.serving import own_socket, serve_in_thread
 from bftrainer_slurm.reader.site import site
 from bftrainer_slurm.reader.stories import ALL
 from scripts.labcluster.keeper import Keeper
@@ -28,7 +28,7 @@ __all__ = ["keeper"]
 def read(keeper: Keeper) -> Iterator[None]:
     """A reader beside the keeper."""
     page = site(keeper.state / "history.sqlite", Facts(keeper.client.status), "")
-    with serving(page, own_socket(keeper.state)):
+    with serve_in_thread(page, own_socket(keeper.state)):
         yield
 
 

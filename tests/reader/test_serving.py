@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bftrainer_slurm.reader import serving as serving_module
-from bftrainer_slurm.reader.serving import listener, serving
+from bftrainer_slurm.reader.serving import listener, serve_in_thread
 from scripts.labcluster.waiting import wait_until
 
 
@@ -33,7 +33,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 def served(app: ASGIApp) -> Iterator[tuple[str, int]]:
     port = listener("127.0.0.1", 0)
     address = port.getsockname()
-    with serving(app, port):
+    with serve_in_thread(app, port):
         yield address
 
 

@@ -22,11 +22,11 @@ from bftrainer_slurm.reader.site import site
 from bftrainer_slurm.reader.stories import (
     ALL,
     STRIPS,
-    Stay,
-    counted_changes,
-    course,
-    opened,
-    told,
+    Allocation,
+    change_counts,
+    mean_nodes,
+    open_history,
+    read_history,
 )
 from tests.controller.worlds import ARRAY, NOW_S, trainer
 from tests.reader.asking import answer_of, facts_of
@@ -70,7 +70,7 @@ def history_closed(history: History, folder: Path) -> Path:
 def story(path: Path, array: int = ARRAY, reader: str | None = "alice", **more: Any) -> Any:
     private = more.pop("private", False)
     since_s = more.pop("since_s", 0.0)
-    return told(path, str(array), since_s, NOW_S, reader, private=private)["trainer"]
+    return read_history(path, str(array), since_s, NOW_S, reader, private=private)["trainer"]
 
 
 def test_a_story_says_when_nodes_came_and_went(path: Path) -> None:
@@ -110,8 +110,8 @@ def test_of_others_trainers_nodes_alone_are_shown(path: Path, reader: str) -> No
 @pytest.mark.parametrize("reader", ["carol", ""])
 def test_where_slurm_keeps_jobs_private_so_is_their_past(path: Path, reader: str) -> None:
     assert story(path, reader=reader, private=True) is None
-    assert told(path, ALL, 0.0, NOW_S, reader, private=True)["trainers"] == []
-    assert told(path, STRIPS, 0.0, NOW_S, reader, private=True)["strips"] == {}
+    assert read_history(path, ALL, 0.0, NOW_S, reader, private=True)["trainers"] == []
+    assert read_history(path, STRIPS, 0.0, NOW_S, reader, private=True)["strips"] == {}
 
 
 def test_who_may_see_everything_does_also_there(path: Path) -> None:
@@ -121,20 +121,20 @@ def test_who_may_see_everything_does_also_there(path: Path) -> None:
 def test_all_trainers_are_listed_newest_first_also_those_that_slurm_has_forgotten(
     path: Path,
 ) -> None:
-    listed = told(path, ALL, 0.0, NOW_S, "alice", private=False)["trainers"]
+    listed = read_history(path, ALL, 0.0, NOW_S, "alice", private=False)["trainers"]
     assert [(one["array"], one["node_s"]) for one in listed] == [(13, 1800.0), (ARRAY, 900.0)]
     assert (listed[0]["last_s"], listed[1]["last_s"]) == (NOW_S - 5400, None)
     assert "secret" not in json.dumps(listed)
 
 
 def test_only_what_lasted_beyond_the_beginning_counts(path: Path) -> None:
-    (only,) = told(path, ALL, NOW_S - 400, NOW_S, None, private=False)["trainers"]
+    (only,) = read_history(path, ALL, NOW_S - 400, NOW_S, None, private=False)["trainers"]
     assert (only["array"], only["grew"], only["node_s"]) == (ARRAY, 0, pytest.approx(500.0))
     assert story(path, since_s=NOW_S - 400)["from_s"] == NOW_S - 400
 
 
 def test_a_strip_has_the_nodes_of_each_minute_of_the_last_hour(path: Path) -> None:
-    strips = told(path, STRIPS, 0.0, NOW_S, "", private=False)["strips"]
+    strips = read_history(path, STRIPS, 0.0, NOW_S, "", private=False)["strips"]
     assert strips == {str(ARRAY): [0.0] * 50 + [2.0] * 5 + [1.0] * 5}
 
 
@@ -145,17 +145,17 @@ def test_a_trainer_that_was_never_met_is_no_error(path: Path) -> None:
 @pytest.mark.parametrize("what", ["", "-1", "everything", "9" * 40, "1_000"])
 def test_what_is_no_trainer_is_refused(path: Path, what: str) -> None:
     with pytest.raises(ValueError, match="whole"):
-        told(path, what, 0.0, NOW_S, None, private=False)
+        read_history(path, what, 0.0, NOW_S, None, private=False)
 
 
 def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match=r"nowhere\.sqlite"):
-        told(tmp_path / "nowhere.sqlite", ALL, 0.0, NOW_S, None, private=False)
+        read_history(tmp_path / "nowhere.sqlite", ALL, 0.0, NOW_S, None, private=False)
 
 
 def test_reading_leaves_nothing_behind_that_the_controller_could_not_write(path: Path) -> None:
     before = {one.name for one in path.parent.iterdir()}
-    told(path, ALL, 0.0, NOW_S, None, private=False)
+    read_history(path, ALL, 0.0, NOW_S, None, private=False)
     assert {one.name for one in path.parent.iterdir()} == before
 
 
@@ -179,8 +179,8 @@ def test_the_page_is_told_how_many_came_and_went_and_why(tmp_path: Path) -> None
     written.end_stay(ElementId(7, 0), 200.0, "reclaimed")
     written.end_stay(ElementId(7, 1), 200.0, "shrank")
     written.begin_stay(ElementId(8, 0), "n9", 150.0)
-    with opened(history_closed(written, tmp_path)) as history:
-        assert counted_changes(history, 7) == [
+    with open_history(history_closed(written, tmp_path)) as history:
+        assert change_counts(history, 7) == [
             {"time_s": 100, "nodes": 3, "gained": 3},
             {"time_s": 200, "nodes": 1, "gained": 0, "reclaimed": 1, "shrank": 1},
         ]
@@ -189,14 +189,14 @@ def test_the_page_is_told_how_many_came_and_went_and_why(tmp_path: Path) -> None
 def test_of_a_long_story_the_end_is_told_with_the_right_number_of_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_module, "_MOST_STAYS", 5)
+    monkeypatch.setattr(history_module, "_MOST_ALLOCATIONS", 5)
     written = History(tmp_path / "history.sqlite")
     written.begin_stay(ElementId(7, 99), "n99", 0.0)  # there all the time
     for task in range(20):
         written.begin_stay(ElementId(7, task), "n1", 100.0 * task)
         written.end_stay(ElementId(7, task), 100.0 * task + 50, "reclaimed")
-    with opened(history_closed(written, tmp_path)) as history:
-        changes = counted_changes(history, 7)
+    with open_history(history_closed(written, tmp_path)) as history:
+        changes = change_counts(history, 7)
     assert changes[-1]["nodes"] == 1
     assert [one["nodes"] for one in changes[-4:]] == [2, 1, 2, 1]
 
@@ -226,8 +226,10 @@ def test_who_asks_is_known_by_user_id_and_private_is_what_the_status_says(path: 
 def test_a_course_has_all_node_seconds_within_its_time(
     lasted: list[tuple[float, float, bool]], parts: int
 ) -> None:
-    stays = [Stay("n", begin, begin + long if over else None, None) for begin, long, over in lasted]
-    found = course(stays, 0.0, 100.0 / parts, parts, 100.0)
+    stays = [
+        Allocation("n", begin, begin + long if over else None, None) for begin, long, over in lasted
+    ]
+    found = mean_nodes(stays, 0.0, 100.0 / parts, parts, 100.0)
     ends = (100.0 if one.end_s is None else min(one.end_s, 100.0) for one in stays)
     wanted = sum(
         max(0.0, end - max(one.start_s, 0.0)) for one, end in zip(stays, ends, strict=True)
@@ -242,4 +244,4 @@ def test_a_question_that_takes_too_long_is_given_up(
     monkeypatch.setattr(history_module, "_DEADLINE_S", -1.0)
     monkeypatch.setattr(database, "_STEPS", 1)
     with pytest.raises(HistoryError, match="interrupted"):
-        told(path, ALL, 0.0, NOW_S, None, private=False)
+        read_history(path, ALL, 0.0, NOW_S, None, private=False)

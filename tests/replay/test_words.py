@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bftrainer_slurm.cli.joblogs import tell
-from bftrainer_slurm.reader.sentences import has, nodes
+from bftrainer_slurm.reader.sentences import allocation, nodes
 from bftrainer_slurm.replay.assessment.gpus import gpus_rows
 from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours
 from bftrainer_slurm.replay.drive import Outcome
@@ -24,8 +24,8 @@ def test_one_is_not_many(count: int, said: str) -> None:
 
 
 def test_what_a_trainer_has() -> None:
-    assert has({"nodes": ["n1"], "gpus": 1}) == "1 GPU on 1 node"
-    assert has({"nodes": ["n1", "n2"], "gpus": 1}) == "2 GPUs on 2 nodes"
+    assert allocation({"nodes": ["n1"], "gpus": 1}) == "1 GPU on 1 node"
+    assert allocation({"nodes": ["n1", "n2"], "gpus": 1}) == "2 GPUs on 2 nodes"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from bftrainer_slurm.controller.state.statistics import Preemption
 from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.past import past_problem
-from bftrainer_slurm.reader.stories import told
+from bftrainer_slurm.reader.stories import read_history
 from tests.chaos.faults.state import make_first_version
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY, NOW_S, trainer
@@ -203,7 +203,7 @@ def test_another_trainer_under_the_same_array_id_begins_without_the_past_of_the_
     history.end(12, "it fails")
     assert history.meet(12, "0000000b", 200.0) is None
     assert (history.tally(12), history.open_stays()) == (Tally(), {})
-    assert told(path, "12", 0.0, NOW_S, None, private=False)["trainer"] is None
+    assert read_history(path, "12", 0.0, NOW_S, None, private=False)["trainer"] is None
 
 
 @pytest.mark.parametrize(("before", "now"), [("", "0000000a"), ("0000000a", ""), ("", "")])
@@ -277,5 +277,5 @@ def test_of_a_trainers_pauses_the_newest_500_are_kept(path: Path) -> None:
     for number in range(510):
         history.add_pause(ARRAY, NOW_S + number, 2, 1.0)
         history.add_pause(13, NOW_S + number, 2, 1.0)
-    found = told(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
+    found = read_history(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
     assert [one["time_s"] - NOW_S for one in found["rescales"]] == list(range(10, 510))

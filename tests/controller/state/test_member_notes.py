@@ -13,7 +13,7 @@ from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind
-from bftrainer_slurm.reader.stories import told
+from bftrainer_slurm.reader.stories import read_history
 from tests.controller.worlds import ARRAY, NOW_S, element, note, view
 
 MINE = view("running n1", "running n2")
@@ -155,5 +155,5 @@ def test_each_pause_of_a_change_is_kept_once_with_the_nodes_after_it(tmp_path: P
     for _ in range(2):  # a keeper tells its notes again to a controller that was away
         saying.say(NoteKind.PROGRESS, 9.0, steps=2.0, generation=2.0, nodes=2.0, pause_s=1.5)
         saying.say(NoteKind.PROGRESS, 10.0, steps=3.0, generation=2.0, nodes=2.0, pause_s=1.5)
-    found = told(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
+    found = read_history(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
     assert found["rescales"] == [{"time_s": NOW_S + 9.0, "nodes": 2, "seconds": 1.5}]
