@@ -121,7 +121,7 @@ def _dependencies(
         clock=time.time,
         pacer=pacer,
         mine=lambda trainer: scope.mine(trainer, settings.partition),
-        hears=lambda: feed.hears,
+        notes_arrive=lambda: feed.notes_arrive,
     )
 
 

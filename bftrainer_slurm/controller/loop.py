@@ -12,19 +12,19 @@ from typing import Any
 from bftrainer_slurm.controller.act.execute import SILENT_S, Groups, after, execute
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, array_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
-from bftrainer_slurm.controller.decide.planning import Made
+from bftrainer_slurm.controller.decide.planning import StandingPlan
 from bftrainer_slurm.controller.observe.schedule import Schedule
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Ended, Event, Phase
-from bftrainer_slurm.controller.state.picture import ClusterState
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
-from bftrainer_slurm.controller.state.trainer_state import hear, note_change
+from bftrainer_slurm.controller.state.trainer_state import hear, note_rescale
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, Place, Trainer
@@ -41,8 +41,8 @@ _SURE_S = 3600.0  # then it is not a clock that was wrong at boot
 class Dependencies:
     """What the loop works with.
 
-    ``mine`` says which trainers this controller runs, ``hears`` whether the notes of elements come
-    through, ``performance`` what trainers can do, if it is not to be learnt from their reports.
+    ``mine`` says which trainers this controller runs, and ``notes_arrive`` whether elements' notes
+    come through. ``performance`` says what trainers can do, if their reports are not to teach it.
     """
 
     gateway: Gateway
@@ -52,7 +52,7 @@ class Dependencies:
     clock: Callable[[], float]
     pacer: Pacer
     mine: Callable[[Trainer], bool]
-    hears: Callable[[], bool] = lambda: False
+    notes_arrive: Callable[[], bool] = lambda: False
     performance: PerformanceModel | None = None
 
 
@@ -73,7 +73,7 @@ class Controller:
         self._errors = TrainerErrors()
         self._snapshot = Snapshot(deps.clock(), partition=settings.partition, share=settings.share)
         self.decision = Decision()
-        self._explained: tuple[Made | None, Mapping[str, Any]] = (None, {})
+        self._explained: tuple[StandingPlan | None, Mapping[str, Any]] = (None, {})
         self.registry = TrainerRegistry(deps.history, settings, self._errors)
         self.performance = deps.performance or PerformanceModel(deps.history.measurements)
         self._members = MemberNotes(deps.history, self.performance)
@@ -124,12 +124,12 @@ class Controller:
             self.take(early)
             if early:  # some may tell of trainers' ends
                 self.registry.finish(self._snapshot.time_s)
-            picture = self._cluster.picture(self._snapshot, self.registry)
-            self.decision = self._decider.decide(picture)
+            cluster = self._cluster.view(self._snapshot, self.registry)
+            self.decision = self._decider.decide(cluster)
             self.registry.bad.bars = self.decision.bad
             self.registry.put(self.decision.states)
             self.introduce()
-            told = self._tell_once(set(_ended_by(self.decision.actions)))
+            told = self._notify_trainers(set(_ended_by(self.decision.actions)))
             self._act((*self.decision.actions, *told))
         except Exception:
             self.schedule.failed(self.deps.clock())
@@ -146,11 +146,14 @@ class Controller:
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` says who publishes it."""
-        now_s, made = self.deps.clock(), self.decision.made
-        if made is not self._explained[0]:
-            self._explained = made, {}  # should they fail, then once
-            if made is not None:
-                self._explained = made, terms_of(made.problem, made.plan, made.time_s)
+        now_s, standing = self.deps.clock(), self.decision.standing
+        if standing is not self._explained[0]:
+            self._explained = standing, {}  # should they fail, then once
+            if standing is not None:
+                self._explained = (
+                    standing,
+                    terms_of(standing.problem, standing.plan, standing.time_s),
+                )
         trainers = []
         for view in self.registry.views:
             with self._errors.of(view.array):
@@ -184,7 +187,7 @@ class Controller:
         self.deps.history.counts.looks.add(max(0.0, looked_s - began_s))
         self._errors.begin()
         had = {view.array: view.places for view in self.registry.views}
-        events = self.registry.look(self._snapshot, self.deps.hears())
+        events = self.registry.look(self._snapshot, self.deps.notes_arrive())
         self._note_pauses(had, began_s)
         return events
 
@@ -213,7 +216,7 @@ class Controller:
         lost = (one.element for one in events if isinstance(one, Ended) and one.lost)
         gone: list[ElementId | int] = [one for one in lost if one.array in arrays]
         gone += before - kept
-        if not deps.groups.tell_gone(gone, lambda one: self._is_back(one, kept)):
+        if not deps.groups.report_gone(gone, lambda one: self._is_back(one, kept)):
             self.schedule.again(now_s + SILENT_S)
         self.performance.forget(kept)
         if now_s >= self._tidy_s:
@@ -234,7 +237,7 @@ class Controller:
             with self._errors.of(view.array):
                 had, costs = before.get(view.array, set()), self.performance.costs(view, now_s)
                 pauses_s = costs.up_s, costs.down_s
-                state = note_change(view.state, had, view.since(), *pauses_s, now_s)
+                state = note_rescale(view.state, had, view.since(), *pauses_s, now_s)
                 self.registry.put({view.array: state})
 
     def _act(self, actions: Iterable[Action]) -> None:
@@ -255,10 +258,11 @@ class Controller:
             self.schedule.again(deps.clock() + again_in_s)
         self.schedule.grew(len(grown), deps.clock())
 
-    def _tell_once(self, ended: Set[ElementId]) -> Iterator[Tell]:
-        """Tell trainers whose elements do not train together so in their own output, once.
+    def _notify_trainers(self, ended: Set[ElementId]) -> Iterator[Tell]:
+        """Write into a trainer's output, once, that its elements do not train together.
 
-        Or that they are kept at one size. Those that are ``ended`` in this turn hear nothing.
+        The same for a trainer that is kept at one size. Elements that are ``ended`` in this turn
+        get no line.
         """
         now_s = self.deps.clock()
         for view in self.registry.views:
@@ -278,7 +282,7 @@ class Controller:
     def _join_notice(self, view: TrainerView) -> JoinNotice | None:
         joined, reported = self.performance.joined(view), self.registry.reported(view.array)
         patience_s = self._members.join_times.patience_s
-        return join_notice(view, reported.group, joined, self.deps.hears(), patience_s)
+        return join_notice(view, reported.group, joined, self.deps.notes_arrive(), patience_s)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note

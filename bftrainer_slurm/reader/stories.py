@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.state.database import reading
-from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Work, goodput, served
+from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Work, goodput, node_time
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.schema import VERSION
 from bftrainer_slurm.keeper.protocol import whole
@@ -181,7 +181,7 @@ def _goodput(
 ) -> dict[str, float | None]:
     query = f"SELECT {WORK_COLUMNS} FROM work WHERE array = ?"
     work = next(map(Work.of, history.execute(query, (met["array"],))), None)
-    had = served((one.start_s, one.end_s) for one in allocations)
+    had = node_time((one.start_s, one.end_s) for one in allocations)
     ended = all(one.end_s is not None for one in allocations)
     return goodput(work, had, met["submit_s"], ended=ended, now_s=now_s)
 

@@ -78,7 +78,7 @@ class FakeFeed:
     ``comes`` are the notes that come next.
     """
 
-    caught_up = hears = True
+    caught_up = notes_arrive = True
 
     def __init__(self, keeper: FakeKeeper | None = None) -> None:
         self.of = keeper or FakeKeeper()

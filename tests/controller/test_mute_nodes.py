@@ -20,13 +20,13 @@ class Site(Setting):
 
     def __init__(self, nodes: int, *arrays: int, mute: str = "", most: int = 4) -> None:
         self.mute = mute.split()
-        self.hears = True
+        self.notes_arrive = True
         self.ends: tuple[ElementState, str] | None = FAILED, "NonZeroExitCode"
         super().__init__(nodes, *arrays, most=most)
 
     def started(self) -> Controller:
         about = (self.slurm, self.planner, self.history, lambda: self.now_s, self.settings)
-        return started(*about, self.told, hears=lambda: self.hears)
+        return started(*about, self.told, notes_arrive=lambda: self.notes_arrive)
 
     def turn(self, seconds: float = 5.0) -> None:
         """Let time pass; elements on mute nodes end at once."""
@@ -154,9 +154,9 @@ def test_while_no_notes_come_through_silence_says_nothing(
 
 def test_elements_that_wait_for_a_keeper_that_was_away_have_time_to_say_so() -> None:
     site = Site(1, ARRAY, mute="n1")
-    site.ends, site.hears = None, False
+    site.ends, site.notes_arrive = None, False
     site.tries("n1", minutes=10)
-    site.hears = True
+    site.notes_arrive = True
     site.turn()
     site.turn()
     site.mute = []

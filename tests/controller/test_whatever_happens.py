@@ -90,9 +90,9 @@ class Whatever(RuleBasedStateMachine):
     phases: ClassVar[set[Phase]] = set()
     changes: ClassVar[set[str]] = set()
 
-    @initialize(operator=st.booleans(), slurm_works=st.booleans(), hears=st.booleans())
-    def begin(self, operator: bool, slurm_works: bool, hears: bool) -> None:
-        self.hears = hears
+    @initialize(operator=st.booleans(), slurm_works=st.booleans(), notes_arrive=st.booleans())
+    def begin(self, operator: bool, slurm_works: bool, notes_arrive: bool) -> None:
+        self.notes_arrive = notes_arrive
         self.slurm = MadeUpSlurm(NOW_S, [*NODES], operator, done_=self.changes)
         self.history = History(":memory:")
         self.submitted = 0
@@ -107,7 +107,7 @@ class Whatever(RuleBasedStateMachine):
             nodes_interval_s=1, reservations_interval_s=1, operator=self.slurm.operator
         )
         about = (self.slurm, Greedy(), self.history, lambda: self.slurm.now_s, settings)
-        return started(*about, Watch(self.see, self.slurm), hears=lambda: self.hears)
+        return started(*about, Watch(self.see, self.slurm), notes_arrive=lambda: self.notes_arrive)
 
     def see(self, array: int) -> None:
         """Note the phases of a trainer's elements."""
@@ -141,9 +141,9 @@ class Whatever(RuleBasedStateMachine):
         self.the_plan_gives_only_sizes_that_are_allowed()
 
     def the_plan_gives_only_sizes_that_are_allowed(self) -> None:
-        made = self.controller.decision.made
-        for one in made.problem.trainers if made else ():
-            nodes = len(made.plan.assignment[one.key]) if made else 0
+        standing = self.controller.decision.standing
+        for one in standing.problem.trainers if standing else ():
+            nodes = len(standing.plan.assignment[one.key]) if standing else 0
             sizes = self.slurm.records[int(one.key)].sizes
             assert nodes == 0 or not sizes or nodes in sizes, (one.key, nodes, sizes)
 
@@ -360,7 +360,7 @@ class Whatever(RuleBasedStateMachine):
         """Once all is quiet nothing is left over, holes are used, and ordinary jobs get them."""
         if not hasattr(self, "slurm"):
             return
-        self.slurm.away = self.slurm.refuses = self.hears = False
+        self.slurm.away = self.slurm.refuses = self.notes_arrive = False
         self.slurm.waiting.clear()
         for job in self.slurm.all_(SUSPENDED):
             job.state = RUNNING
@@ -414,7 +414,7 @@ class Whatever(RuleBasedStateMachine):
 
     def who_has_neither_failed_nor_finished_is_brought_back(self) -> None:
         """One that was preempted for good, and one that has ended and never said it was up."""
-        self.hears = True
+        self.notes_arrive = True
         for how in (ElementState.PREEMPTED, ElementState.COMPLETED):
             for job in [job for job in self.slurm.all_(RUNNING) if self.is_mute(job)][:1]:
                 job.end(how, self.slurm.now_s)
@@ -431,7 +431,7 @@ class Whatever(RuleBasedStateMachine):
 def what_is_rare_happens() -> None:
     """Every phase and every kind of action: some random series leave one out."""
     world = Whatever()
-    world.begin(operator=True, slurm_works=True, hears=True)
+    world.begin(operator=True, slurm_works=True, notes_arrive=True)
     world.somebody_submits(10, 1, 3)
     for _ in range(3):
         world.turn(10.0)

@@ -13,9 +13,9 @@ from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
+from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
-from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
@@ -58,7 +58,7 @@ def started(
     clock: Callable[[], float],
     settings: Settings,
     groups: Groups | None = None,
-    hears: Callable[[], bool] = lambda: False,
+    notes_arrive: Callable[[], bool] = lambda: False,
 ) -> Controller:
     """A controller that has just been started; nothing holds up its commands."""
     deps = Dependencies(
@@ -69,7 +69,7 @@ def started(
         clock=clock,
         pacer=Pacer(1e9, clock, lambda _: None),
         mine=lambda _: True,
-        hears=hears,
+        notes_arrive=notes_arrive,
     )
     return Controller(deps, settings)
 
@@ -178,7 +178,7 @@ def snapshot(
     return Snapshot(NOW_S, seen, Queue(trainers, **(fields | queue)))  # type: ignore[arg-type]
 
 
-def picture(*views: TrainerView, of: Snapshot | None = None, **known: object) -> Picture:
+def cluster(*views: TrainerView, of: Snapshot | None = None, **known: object) -> ClusterView:
     seen = of or snapshot()
     seen = replace(seen, queue=replace(seen.queue, trainers=tuple(one.trainer for one in views)))
-    return Picture(seen, views, **known)  # type: ignore[arg-type]
+    return ClusterView(seen, views, **known)  # type: ignore[arg-type]

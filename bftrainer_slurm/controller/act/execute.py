@@ -1,7 +1,7 @@
-"""Carrying out a turn's actions, in spite of refusals: requests to Slurm, and words to the keeper.
+"""Carrying out a turn's actions, in spite of refusals: requests to Slurm, messages to the keeper.
 
 Requests have a budget of time and number. ``after`` returns a trainer's state that follows. Nothing
-waits for a keeper that does not answer: who calls is told so, and tells it again later.
+waits for a keeper that does not answer: the caller learns of it, and sends the message again later.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def execute(
         rpcs = gateway.grow_rpcs if isinstance(action, Grow) else 1
         if not pacer.wait(rpcs, end_s - pacer.clock()):
             return pacer.due_in_s(rpcs, gateway.queue_rpcs)
-        if isinstance(action, Grow) and not _told(action, groups):
+        if isinstance(action, Grow) and not _prepare_keeper(action, groups):
             again_in_s = SILENT_S
             continue
         try:
@@ -89,8 +89,8 @@ def execute(
     return again_in_s
 
 
-def _told(grow: Grow, groups: Groups) -> bool:
-    """Tell the keeper what elements must find when they start; return whether it was heard."""
+def _prepare_keeper(grow: Grow, groups: Groups) -> bool:
+    """Tell the keeper what elements must find when they start; return whether it answered."""
     array = array_of(grow)
     if grow.first and not groups.end(array):
         return False
@@ -167,16 +167,16 @@ class Groups:
         self._keeper = keeper
         self._clock = clock
         self._identity = ""
-        self._told: dict[int, tuple[int, int, Sizes]] = {}
+        self._announced: dict[int, tuple[int, int, Sizes]] = {}
         self._uids: dict[str, int] = {}
         self._unknown: set[str] = set()  # said once
-        self._unheard: list[ElementId | int] = []  # elements and trainers that are gone
+        self._undelivered: list[ElementId | int] = []  # elements and trainers that are gone
         self._silent_until_s = float("-inf")
 
     def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
-        """Tell that a trainer is this user's and shall have so many nodes, unless that was told.
+        """Tell whose a trainer is, how many nodes it should have, and the ``sizes`` of its group.
 
-        Its group may have only these ``sizes``.
+        The keeper is told once, until something changes.
         """
         if self._keeper is None:
             return
@@ -184,19 +184,19 @@ class Groups:
         identity, _ = self._keeper()
         if identity != self._identity:
             self._identity = identity
-            self._told.clear()
-        if uid is None or self._told.get(array) == (uid, want, sizes):
+            self._announced.clear()
+        if uid is None or self._announced.get(array) == (uid, want, sizes):
             return
         what = f"whose trainer {array} is"
-        if self._tell(lambda keeper: keeper.own(array, uid, want, sizes), what):
-            self._told[array] = uid, want, sizes
+        if self._send(lambda keeper: keeper.own(array, uid, want, sizes), what):
+            self._announced[array] = uid, want, sizes
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
-        """Tell that these tasks (by array) shall leave; return those of whom it was not told.
+        """Ask these tasks (by array) to leave; return those that the keeper could not be told of.
 
-        It takes until they have left, or a moment. All groups are asked at the same time, so that a
-        slow one does not delay the others. What is not answered in time counts as told: the keeper
-        may just wait for who leaves.
+        This takes until they have left, or a moment. All groups are asked at the same time, so that
+        a slow one does not delay the others. A request without an answer in time counts as sent:
+        the keeper may be waiting for the tasks to leave.
         """
         asked = [
             (array, tasks[begin : begin + _TASKS_A_LINE])
@@ -205,7 +205,7 @@ class Groups:
         ]
 
         def ask(one: tuple[int, Sequence[int]]) -> bool:
-            return self._tell(lambda keeper: keeper.part(*one), f"who leaves trainer {one[0]}")
+            return self._send(lambda keeper: keeper.part(*one), f"who leaves trainer {one[0]}")
 
         if not asked or self._keeper is None:
             return {}
@@ -213,59 +213,60 @@ class Groups:
         answers = [threads.submit(ask, one) for one in asked]
         done, _ = wait(answers, _PATIENCE_S)
         threads.shutdown(wait=False, cancel_futures=True)
-        unheard: dict[int, list[int]] = {}
+        failed: dict[int, list[int]] = {}
         for (array, tasks), answer in zip(asked, answers, strict=True):
             # The result raises what the thread did not expect, so that the turn tells.
             if answer.cancelled() or (answer in done and not answer.result()):
-                unheard.setdefault(array, []).extend(tasks)
-        return unheard
+                failed.setdefault(array, []).extend(tasks)
+        return failed
 
     def lost(self, element: ElementId) -> bool:
-        """Tell that an element is gone that was not asked to leave; return whether it was heard."""
+        """Tell that an element is gone that was not asked to leave; return whether this arrived."""
         lost = (element.array, element.task)
-        return self._tell(lambda keeper: keeper.lost(*lost), f"that {element} is lost")
+        return self._send(lambda keeper: keeper.lost(*lost), f"that {element} is lost")
 
-    def tell_gone(
+    def report_gone(
         self, new: Iterable[ElementId | int], back: Callable[[ElementId | int], bool]
     ) -> bool:
-        """Tell which elements, and trainers (arrays), are gone; return whether all was heard.
+        """Tell which elements, and trainers (arrays), are gone; return whether all of it arrived.
 
-        Those of whom it was not heard earlier are told again, unless they are ``back`` since.
+        What did not arrive earlier is told again, unless the element or trainer is ``back`` since.
         """
-        gone = dict.fromkeys([*(one for one in self._unheard if not back(one)), *new])
-        self._unheard = [
+        gone = dict.fromkeys([*(one for one in self._undelivered if not back(one)), *new])
+        self._undelivered = [
             one for one in gone if not (self.end(one) if isinstance(one, int) else self.lost(one))
         ]
-        return not self._unheard
+        return not self._undelivered
 
     def begin(self, array: int) -> bool:
-        """Tell that a trainer's next element is its first; return whether it was heard."""
-        return self._tell(lambda keeper: keeper.begin(array), f"that {array} begins")
+        """Tell that a trainer's next element is its first; return whether this arrived."""
+        return self._send(lambda keeper: keeper.begin(array), f"that {array} begins")
 
     def finish(self, array: int) -> bool:
-        """Tell that a training has ended well: who starts now shall end; return whether heard.
+        """Tell that a training has ended well, so that elements that start now end at once.
 
-        It is told each time: one that has started anew since knows nothing.
+        Return whether this arrived. It is told each time: a keeper that has started anew since
+        does not know it.
         """
-        told = self._tell(lambda keeper: keeper.finish(array), f"that {array} has finished")
+        told = self._send(lambda keeper: keeper.finish(array), f"that {array} has finished")
         return told and self._keeper is not None
 
     def end(self, array: int) -> bool:
         """Tell that a trainer has no live element, so that its next one begins a new run.
 
-        Return whether it was heard. If not, an element must not start: it would join the old run.
+        Return whether this arrived. If not, an element must not start: it would join the old run.
         """
-        self._told.pop(array, None)
-        return self._tell(lambda keeper: keeper.end_run(array), f"that the run of {array} is over")
+        self._announced.pop(array, None)
+        return self._send(lambda keeper: keeper.end_run(array), f"that the run of {array} is over")
 
-    def _tell(self, tell: Callable[[KeeperClient], object], what: str) -> bool:
+    def _send(self, send: Callable[[KeeperClient], object], what: str) -> bool:
         if self._keeper is None:
             return True
         if self._clock() < self._silent_until_s:
             return False
         try:
             _, client = self._keeper()
-            tell(client)
+            send(client)
         except KeeperError as error:
             logger.warning("the keeper was not told %s: %s", what, error)
             self._silent_until_s = self._clock() + SILENT_S
@@ -273,7 +274,7 @@ class Groups:
         return True
 
     def _uid(self, user: str) -> int | None:
-        """The user's id; None if this host does not know the user now: they can join no group."""
+        """The user's id; None if this host does not know the user now: no group then."""
         if user not in self._uids:
             try:
                 self._uids[user] = pwd.getpwnam(user).pw_uid

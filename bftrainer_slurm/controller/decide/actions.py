@@ -126,14 +126,14 @@ def describe(action: Action) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Nodes for jobs that no pass has judged: ``idle`` ones, and those that trainers ``leave``.
+class Headroom:
+    """Nodes for jobs that no pass has judged: ``idle`` ones, and nodes of trainers to ``vacate``.
 
     Where jobs share nodes, it is ``units`` of each node instead, and ``elements`` that leave. The
     ``idle`` ones are then those on which nobody is yet: no trainer has one of them for itself.
     """
 
     idle: frozenset[str] = frozenset()
-    leave: frozenset[str] = frozenset()
+    vacate: frozenset[str] = frozenset()
     units: Mapping[str, int] = field(default_factory=dict)
     elements: frozenset[ElementId] = frozenset()

@@ -17,22 +17,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 
-from bftrainer_slurm.controller.decide.actions import Shrink, Wanted
-from bftrainer_slurm.controller.decide.bars import for_growth, nodes_off
+from bftrainer_slurm.controller.decide.actions import Headroom, Shrink
+from bftrainer_slurm.controller.decide.bars import bars_for_growth, nodes_off
 from bftrainer_slurm.controller.decide.make_way import make_way
 from bftrainer_slurm.controller.decide.reconcile import give_up
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.fitting import Fit
 from bftrainer_slurm.controller.state.passes import Claims, in_holes_without
 from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Phase
-from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.model import Place, WaitingJob, nodes_of
 
 _JOBS = 500  # Slurm's own bf_max_job_test
 
 
-def wanted(picture: Picture) -> Wanted:
+def headroom(cluster: ClusterView) -> Headroom:
     """Return which nodes to keep idle, and which to empty before the next pass.
 
     Nodes that elements are leaving count as idle, and so do those on which elements are only about
@@ -41,22 +41,22 @@ def wanted(picture: Picture) -> Wanted:
     Jobs are served in the order of their priority, each from idle nodes first. If idle nodes and
     trainers' nodes together are too few, a job gets none: it waits for other jobs to end.
     """
-    jobs = _in_order(picture)
+    jobs = _in_order(cluster)
     if not jobs:
-        return Wanted()
-    if picture.snapshot.shared:
-        return make_way(jobs, picture)
-    choice = _Choice(picture)
+        return Headroom()
+    if cluster.snapshot.shared:
+        return make_way(jobs, cluster)
+    choice = _Choice(cluster)
     for job in jobs:
         choice.serve(job)
-    return Wanted(frozenset(choice.kept), frozenset(choice.leave))
+    return Headroom(frozenset(choice.kept), frozenset(choice.vacate))
 
 
-def _in_order(picture: Picture) -> list[WaitingJob]:
+def _in_order(cluster: ClusterView) -> list[WaitingJob]:
     """The jobs that may be served, in order; as many as a pass of Slurm looks at."""
-    left = picture.forecast.left
+    left = cluster.forecast.left
     jobs = (
-        job for job in picture.snapshot.queue.asking if job.nodes > 0 and job.job_id not in left
+        job for job in cluster.snapshot.queue.asking if job.nodes > 0 and job.job_id not in left
     )
     return nsmallest(_JOBS, jobs, key=lambda job: (-job.priority, job.job_id))
 
@@ -64,21 +64,21 @@ def _in_order(picture: Picture) -> list[WaitingJob]:
 class _Choice:
     """Serves one job after the other."""
 
-    def __init__(self, picture: Picture) -> None:
-        nodes, views = picture.snapshot.by_weight, picture.views
+    def __init__(self, cluster: ClusterView) -> None:
+        nodes, views = cluster.snapshot.by_weight, cluster.views
         # Of each element on a node, its trainer.
         self._owners: dict[str, tuple[int, ...]] = {}
         for view in views:
             for place in view.running().values():
-                if place.node in picture.snapshot.in_holes:
+                if place.node in cluster.snapshot.in_holes:
                     self._owners[place.node] = *self._owners.get(place.node, ()), view.array
-        idle = in_holes_without(picture.snapshot, views, Phase.RUNNING)
-        idle -= picture.out_of_reach
+        idle = in_holes_without(cluster.snapshot, views, Phase.RUNNING)
+        idle -= cluster.unhandled_nodes
         self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owners.keys())
         self._surplus = {one.array: one.above_least for one in views}
-        self._claims = Claims(picture.snapshot)
+        self._claims = Claims(cluster.snapshot)
         self.kept: set[str] = set()
-        self.leave: set[str] = set()
+        self.vacate: set[str] = set()
 
     def serve(self, job: WaitingJob) -> None:
         """Choose nodes for all tasks that wait in this record, as far as there are enough."""
@@ -90,7 +90,7 @@ class _Choice:
     def _take(self, nodes: set[str]) -> None:
         ours = nodes & self._owners.keys()
         self.kept |= nodes - ours
-        self.leave |= ours
+        self.vacate |= ours
         for node in ours:
             for array in self._owners[node]:
                 self._surplus[array] -= 1
@@ -104,7 +104,7 @@ class _Choice:
 
         most = job.nodes * job.count
         idle = list(islice(free(self._idle, self.kept), most))
-        ours = list(free(self._harvested, self.leave)) if len(idle) < most else []
+        ours = list(free(self._harvested, self.vacate)) if len(idle) < most else []
         found = min(most, len(idle) + len(ours)) // job.nodes * job.nodes
         return idle[:found] + self._cheapest(ours, max(0, found - len(idle)))
 
@@ -124,80 +124,80 @@ class _Choice:
         return chosen
 
 
-def available(picture: Picture, off: frozenset[str]) -> frozenset[Place]:
+def available(cluster: ClusterView, off: frozenset[str]) -> frozenset[Place]:
     """Return the places in which an element can start now; nobody may start on nodes ``off``.
 
     A node that was busy when the nodes were last read counts as idle when no job is on it any more.
     """
-    return _free(_unused(picture) - off, picture)
+    return _free(_unused(cluster) - off, cluster)
 
 
-def soon_available(picture: Picture, off: frozenset[str]) -> frozenset[Place]:
+def soon_available(cluster: ClusterView, off: frozenset[str]) -> frozenset[Place]:
     """Return the places that elements are leaving because the controller has ended them.
 
     Without them the plan would change while its own moves are being made.
     """
     leaving = frozenset(
         record.node
-        for view in picture.views
+        for view in cluster.views
         for _, record in view.within(*GOES)
         if record.ours and record.node is not None
     )
-    return _free(leaving - off, picture) if leaving else frozenset()
+    return _free(leaving - off, cluster) if leaving else frozenset()
 
 
-def idle_nodes(picture: Picture) -> frozenset[str]:
+def idle_nodes(cluster: ClusterView) -> frozenset[str]:
     """Return the idle nodes, whether an element may start on them or not."""
-    return nodes_of(_free(_unused(picture), picture))
+    return nodes_of(_free(_unused(cluster), cluster))
 
 
-def _unused(picture: Picture) -> frozenset[str]:
+def _unused(cluster: ClusterView) -> frozenset[str]:
     """Return the nodes in holes that no element is leaving, or runs on without a place."""
-    return picture.snapshot.in_holes.difference(
+    return cluster.snapshot.in_holes.difference(
         record.node
-        for view in picture.views
+        for view in cluster.views
         for id_, record in view.within(*OCCUPIES)
         if id_ not in view.placed
     )
 
 
-def _free(nodes: frozenset[str], picture: Picture) -> frozenset[Place]:
+def _free(nodes: frozenset[str], cluster: ClusterView) -> frozenset[Place]:
     """Return the whole nodes of these that are in holes, and of which no element has any."""
-    there = nodes & picture.snapshot.in_holes
-    taken = nodes_of(place for view in picture.views for place in view.places)
+    there = nodes & cluster.snapshot.in_holes
+    taken = nodes_of(place for view in cluster.views for place in view.places)
     return frozenset(place for node in there - taken for place in Place.on(node))
 
 
-def growable(free: frozenset[Place], picture: Picture, settings: Settings) -> frozenset[Place]:
+def growable(free: frozenset[Place], cluster: ClusterView, settings: Settings) -> frozenset[Place]:
     """Return the free places into which trainers may grow.
 
     This leaves out nodes kept for jobs, nodes in holes for less than ``min_idle_s``, and the
     reserve: as many places as it has nodes, those first that are expected to be wanted soonest.
     """
-    off = nodes_off(for_growth(picture, settings))
+    off = nodes_off(bars_for_growth(cluster, settings))
     settled = [place for place in free if place.node not in off]
-    short = max(0, picture.reserve - (len(free) - len(settled)))
+    short = max(0, cluster.reserve - (len(free) - len(settled)))
     if short:
-        settled = _soonest_wanted(settled, picture.life_s)
+        settled = _soonest_wanted(settled, cluster.life_s)
     return frozenset(settled[short:])
 
 
-def refill(free: frozenset[Place], picture: Picture) -> list[Shrink]:
+def refill(free: frozenset[Place], cluster: ClusterView) -> list[Shrink]:
     """Return what trainers give up if ordinary jobs have taken nodes of the reserve.
 
     They give up the nodes that are wanted soonest, but no trainer goes below its least size for
     that. Nodes that elements are leaving already count as given up.
     """
-    views = picture.views
+    views = cluster.views
     leaving = sum(len(view.ids(*GOES)) for view in views)
-    missing = picture.reserve - len(free) - leaving
+    missing = cluster.reserve - len(free) - leaving
     held = {
         place: id_
         for view in views
         for id_, place in view.running().items()
         if not place.trainer  # who has only a part of a node empties none
     }
-    going = ((held[place], 1) for place in _soonest_wanted(held, picture.life_s))
+    going = ((held[place], 1) for place in _soonest_wanted(held, cluster.life_s))
     return give_up(views, going, missing, "its node is kept for ordinary jobs")
 
 

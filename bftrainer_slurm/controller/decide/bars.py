@@ -15,41 +15,41 @@ from bftrainer_slurm.controller.decide.time_limits import SHORTEST_S
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
-from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.trainer_state import Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import CORE, GPU, Demands, ElementState, nodes_of
 from bftrainer_slurm.spec import TrainerRecord
 
 
-def for_all(picture: Picture, settings: Settings) -> Iterator[Bar]:
+def bars_for_all(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
     """Yield the nodes on which no element may start, idle or not."""
-    now_s, snapshot = picture.now_s, picture.snapshot
-    bad = [one for one in picture.bad if one.until_s > now_s]
+    now_s, snapshot = cluster.now_s, cluster.snapshot
+    bad = [one for one in cluster.bad if one.until_s > now_s]
     last_s = max((one.until_s for one in bad), default=now_s)
     yield Bar(WENT_WRONG, nodes_off(bad), until_s=last_s)
     soon_s = now_s + settings.min_hole_s
     wanted = frozenset(node for node, start_s in snapshot.wanted_s.items() if start_s < soon_s)
     # A job that has preempted may not do so again for KillWait and MessageTimeout.
-    yield Bar("an ordinary job is expected there soon", wanted | picture.taken)
+    yield Bar("an ordinary job is expected there soon", wanted | cluster.taken)
     yields = snapshot.configuration.preempts and not snapshot.configuration.exempt_s
     every = frozenset[str]() if yields else snapshot.in_holes | snapshot.shared.keys()
     yield Bar("ordinary jobs could not preempt elements", every)
     reserved, first_s = snapshot.reserved.items(), now_s + SHORTEST_S
     yield Bar("reserved", frozenset(node for node, one in reserved if one.start_s < first_s))
-    yield Bar("a trainer may have it that the controller cannot handle", picture.out_of_reach)
+    yield Bar("a trainer may have it that the controller cannot handle", cluster.unhandled_nodes)
 
 
-def for_growth(picture: Picture, settings: Settings) -> Iterator[Bar]:
+def bars_for_growth(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
     """Yield the nodes that are left to ordinary jobs; they count as a part of the reserve."""
-    yield Bar("kept for a job that waits", picture.kept)
-    yield just_left(picture, settings)
+    yield Bar("kept for a job that waits", cluster.kept)
+    yield just_left(cluster, settings)
 
 
-def just_left(picture: Picture, settings: Settings) -> Bar:
+def just_left(cluster: ClusterView, settings: Settings) -> Bar:
     """Return the nodes that an ordinary job has just left; no part of them is given out either."""
-    rested_s = picture.now_s - settings.min_idle_s
-    fresh = frozenset(node for node, since_s in picture.since_s.items() if since_s > rested_s)
+    rested_s = cluster.now_s - settings.min_idle_s
+    fresh = frozenset(node for node, since_s in cluster.since_s.items() if since_s > rested_s)
     return Bar("an ordinary job has just left it (min_idle_s)", fresh)
 
 

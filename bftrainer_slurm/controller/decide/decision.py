@@ -15,22 +15,22 @@ from bftrainer_slurm.controller.decide.available import (
     available,
     growable,
     hardware_of,
+    headroom,
     idle_nodes,
     refill,
     soon_available,
-    wanted,
 )
 from bftrainer_slurm.controller.decide.bars import (
+    bars_for_all,
+    bars_for_growth,
     eligibility,
-    for_all,
-    for_growth,
     just_left,
     nodes_off,
     on,
     too_few_left,
 )
 from bftrainer_slurm.controller.decide.parts import Room, refill_gpus
-from bftrainer_slurm.controller.decide.planning import Made, Planning, problem_of
+from bftrainer_slurm.controller.decide.planning import Planning, StandingPlan, problem_of
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
     end,
@@ -38,17 +38,17 @@ from bftrainer_slurm.controller.decide.reconcile import (
     end_mute,
     gpus_to_take,
     hold_reclaimed,
-    keep_up,
     late_nodes,
     leave,
-    towards,
+    maintain,
+    moves_towards,
 )
 from bftrainer_slurm.controller.decide.time_limits import keep_limits, spent
 from bftrainer_slurm.controller.decide.verdicts import judge
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
+from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import TrainerErrors
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
@@ -67,7 +67,7 @@ class Decision:
     ``free`` are places that trainers may grow into, ``left_alone`` counts other idle ones by
     reason, ``bars`` say which they are. ``bad`` bars nodes where something went wrong;
     ``states`` are those of the judged trainers (by array), ``stuck`` says why some cannot grow.
-    ``trouble`` says why no plan could be ``made``.
+    ``trouble`` says why no plan could be ``standing``.
     """
 
     actions: tuple[Action, ...] = ()
@@ -77,20 +77,20 @@ class Decision:
     left_alone: Mapping[str, int] = field(default_factory=dict)
     bars: tuple[Bar, ...] = ()
     stuck: Mapping[int, str] = field(default_factory=dict)
-    made: Made | None = None
+    standing: StandingPlan | None = None
     trouble: str | None = None
 
     @property
     def plan(self) -> Plan | None:
         """The plan that stands."""
-        return None if self.made is None else self.made.plan
+        return None if self.standing is None else self.standing.plan
 
 
 @dataclass(slots=True)
 class _Draft:
-    """A decision in the making: the picture without the elements that leave, and their actions."""
+    """A decision in the making: the cluster without the elements that leave, and their actions."""
 
-    picture: Picture
+    cluster: ClusterView
     actions: list[Action] = field(default_factory=list)
     states: dict[int, TrainerState] = field(default_factory=dict)
 
@@ -105,8 +105,8 @@ class _Draft:
         ends = (action for action in actions if isinstance(action, Shrink))
         gone = {element for action in ends for element in action.elements}
         if gone or states:
-            views = (without(_judged(view, states), gone) for view in self.picture.views)
-            self.picture = replace(self.picture, views=tuple(views))
+            views = (without(_judged(view, states), gone) for view in self.cluster.views)
+            self.cluster = replace(self.cluster, views=tuple(views))
 
 
 @dataclass(slots=True)
@@ -125,11 +125,11 @@ class Decider:
         self._objective = find(self.settings.objective)
         self._planning = Planning(self.planner, self.history)
 
-    def decide(self, picture: Picture) -> Decision:
+    def decide(self, cluster: ClusterView) -> Decision:
         """Return the actions of this turn; a trainer at fault gets its upkeep, and nothing else."""
-        others = _apart(picture, self.errors.why)
+        others = _apart(cluster, self.errors.why)
         try:
-            return self._decide(others, picture.views)
+            return self._decide(others, cluster.views)
         except Exception:
             for view in others.views:
                 with self.errors.of(view.array):
@@ -137,18 +137,18 @@ class Decider:
                     build()
             if not self.errors.why.keys() & {view.array for view in others.views}:
                 raise
-            return self.decide(picture)
+            return self.decide(cluster)
 
-    def _decide(self, picture: Picture, everybody: tuple[TrainerView, ...]) -> Decision:
-        snapshot, settings = picture.snapshot, self.settings
-        draft = self._draft(picture)
+    def _decide(self, cluster: ClusterView, everybody: tuple[TrainerView, ...]) -> Decision:
+        snapshot, settings = cluster.snapshot, self.settings
+        draft = self._draft(cluster)
         decision, build, off = self._without_plan(draft)
-        made = self._planning.answer(build, picture.now_s)
+        standing = self._planning.answer(build, cluster.now_s)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         moves: list[Action] = []
         unused = set(decision.free)  # first by those who leave their nodes again at once
         # Made only if a trainer has parts of nodes.
-        room = cache(lambda: Room(replace(picture, kept_units=draft.picture.kept_units), off))
+        room = cache(lambda: Room(replace(cluster, kept_units=draft.cluster.kept_units), off))
         for view in everybody:
             with self.errors.of(view.array):
                 free = unused
@@ -158,29 +158,29 @@ class Decider:
                 last = complete(view, free, snapshot)
                 unused.difference_update(*(grow.places for grow in last))
                 moves += last
-        if made is not None:
+        if standing is not None:
             nodes = {place.name: place for place in unused}
 
             def move(view: TrainerView) -> list[Action]:
                 free: Mapping[str, Place] = nodes
                 if view.trainer.demands.units:
                     key = str(view.array)
-                    gpus = gpus_to_take(view, made.plan)
-                    free = room().places(view, made.plan.assignment.get(key, ()), gpus)
-                return towards(view, made.plan, free, snapshot, settings)
+                    gpus = gpus_to_take(view, standing.plan)
+                    free = room().places(view, standing.plan.assignment.get(key, ()), gpus)
+                return moves_towards(view, standing.plan, free, snapshot, settings)
 
-            moves += self._of_each(draft.picture.views, move)
-        upkeep = self._of_each(everybody, lambda view: keep_up(view, snapshot, settings))
+            moves += self._of_each(draft.cluster.views, move)
+        upkeep = self._of_each(everybody, lambda view: maintain(view, snapshot, settings))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *draft.actions, *moves, *held)
-        return replace(decision, actions=actions, made=made, trouble=self._planning.trouble)
+        return replace(decision, actions=actions, standing=standing, trouble=self._planning.trouble)
 
-    def _draft(self, picture: Picture) -> _Draft:
+    def _draft(self, cluster: ClusterView) -> _Draft:
         """Decide which elements have to leave, whatever the plan will be."""
-        snapshot = picture.snapshot
-        late, until_s = list[str](), picture.now_s + _AVOID_S
+        snapshot = cluster.snapshot
+        late, until_s = list[str](), cluster.now_s + _AVOID_S
         states: dict[int, TrainerState] = {}
-        for view in picture.views:
+        for view in cluster.views:
             nodes = late_nodes(view, snapshot, self.settings)
             if nodes and view.trainer.demands.units:  # others may still fit beside who is there
                 states[view.array] = refuse(view.state, nodes, until_s)
@@ -188,14 +188,14 @@ class Decider:
                 late += nodes
         if late:
             bar = Bar(WENT_WRONG, frozenset(late), until_s=until_s)
-            picture = replace(picture, bad=(*picture.bad, bar))
-        draft = _Draft(picture)
+            cluster = replace(cluster, bad=(*cluster.bad, bar))
+        draft = _Draft(cluster)
         draft.end((), states)
         self._leave(draft)
         self._give(draft)
         self._judge(draft)
         tally = self.history.tally
-        draft.end((), spent(draft.picture.views, lambda one: tally(one).node_s, picture.now_s))
+        draft.end((), spent(draft.cluster.views, lambda one: tally(one).node_s, cluster.now_s))
         return draft
 
     def _without_plan(
@@ -205,27 +205,30 @@ class Decider:
 
         The third are the nodes of which nobody may have a part.
         """
-        picture, settings = draft.picture, self.settings
-        bars, growth = tuple(for_all(picture, settings)), tuple(for_growth(picture, settings))
+        cluster, settings = draft.cluster, self.settings
+        bars, growth = (
+            tuple(bars_for_all(cluster, settings)),
+            tuple(bars_for_growth(cluster, settings)),
+        )
         off = nodes_off(bars)
-        idle = available(picture, off)
-        free = growable(idle, picture, settings)
-        eligible = eligibility(picture.views, picture.snapshot)
-        unused = idle_nodes(picture)
+        idle = available(cluster, off)
+        free = growable(idle, cluster, settings)
+        eligible = eligibility(cluster.views, cluster.snapshot)
+        unused = idle_nodes(cluster)
         alone = {one.why: len(one.nodes & unused) for one in bars}
         alone["kept for ordinary jobs"] = len(idle - free)
-        hardware = hardware_of(picture.snapshot, settings)
+        hardware = hardware_of(cluster.snapshot, settings)
         by_then = free
-        if soon := soon_available(picture, off):
-            by_then |= growable(idle | soon, picture, settings) & soon
-        parts_off = off | just_left(picture, settings).nodes
+        if soon := soon_available(cluster, off):
+            by_then |= growable(idle | soon, cluster, settings) & soon
+        parts_off = off | just_left(cluster, settings).nodes
         objective, performance = self._objective, self.performance
         build = partial(
-            problem_of, picture, by_then, objective, performance, hardware, eligible, parts_off
+            problem_of, cluster, by_then, objective, performance, hardware, eligible, parts_off
         )
         told = on((*bars, *growth, *eligible.bars), unused)
         decision = Decision(
-            *((), draft.states, picture.bad, free),
+            *((), draft.states, cluster.bad, free),
             left_alone=alone,
             bars=tuple(told),
             stuck=eligible.stuck,
@@ -243,7 +246,7 @@ class Decider:
 
     def _leave(self, draft: _Draft) -> None:
         """End elements that may not go on where they are."""
-        settings, snapshot = self.settings, draft.picture.snapshot
+        settings, snapshot = self.settings, draft.cluster.snapshot
         # Their admin waits for jobs to end; elements would be lengthened.
         draining = {node.name for node in snapshot.nodes if node.state is NodeState.DRAINING}
         drain = partial(leave, nodes=draining, why="its node is to be empty")
@@ -254,44 +257,44 @@ class Decider:
             return leave(view, nodes_of(view.places), why) if why else []
 
         for decide in (end_asked, end_mute, drain, in_vain, keep):
-            views = (view for view in draft.picture.views if not view.over)
+            views = (view for view in draft.cluster.views if not view.over)
             draft.end(self._of_each(views, decide))
 
     def _give(self, draft: _Draft) -> None:
         """Empty the nodes that ordinary jobs shall find idle."""
-        picture = draft.picture
-        want = wanted(picture)
-        draft.picture = replace(picture, kept=want.idle, kept_units=want.units)
-        if picture.now_s >= picture.forecast.due_s - picture.lead_s:
+        cluster = draft.cluster
+        room = headroom(cluster)
+        draft.cluster = replace(cluster, kept=room.idle, kept_units=room.units)
+        if cluster.now_s >= cluster.forecast.due_s - cluster.lead_s:
             why = "an ordinary job is expected there"
-            draft.end(self._of_each(picture.views, partial(leave, nodes=want.leave, why=why)))
-            draft.end(self._of_each(picture.views, partial(end, these=want.elements, why=why)))
-        if picture.reserve_gpus:
-            draft.end(refill_gpus(draft.picture))
-        if picture.reserve:
-            draft.end(refill(self._free(draft.picture), draft.picture))
+            draft.end(self._of_each(cluster.views, partial(leave, nodes=room.vacate, why=why)))
+            draft.end(self._of_each(cluster.views, partial(end, these=room.elements, why=why)))
+        if cluster.reserve_gpus:
+            draft.end(refill_gpus(draft.cluster))
+        if cluster.reserve:
+            draft.end(refill(self._free(draft.cluster), draft.cluster))
 
     def _judge(self, draft: _Draft) -> None:
         """End elements that have failed too often on their node, or at all."""
-        picture, settings = draft.picture, self.settings
-        if not any(view.state.failing for view in picture.views):
+        cluster, settings = draft.cluster, self.settings
+        if not any(view.state.failing for view in cluster.views):
             return
-        verdict = judge(picture, growable(self._free(picture), picture, settings), settings)
-        draft.picture = replace(picture, bad=verdict.bad)
+        verdict = judge(cluster, growable(self._free(cluster), cluster, settings), settings)
+        draft.cluster = replace(cluster, bad=verdict.bad)
         draft.end(verdict.leaving, verdict.states)
 
-    def _free(self, picture: Picture) -> frozenset[Place]:
-        return available(picture, nodes_off(for_all(picture, self.settings)))
+    def _free(self, cluster: ClusterView) -> frozenset[Place]:
+        return available(cluster, nodes_off(bars_for_all(cluster, self.settings)))
 
 
-def _apart(picture: Picture, at_fault: Container[int]) -> Picture:
-    """Return the picture without the trainers that are at fault, and without their nodes."""
-    theirs = [view for view in picture.views if view.array in at_fault]
+def _apart(cluster: ClusterView, at_fault: Container[int]) -> ClusterView:
+    """Return the cluster without the trainers that are at fault, and without their nodes."""
+    theirs = [view for view in cluster.views if view.array in at_fault]
     if not theirs:
-        return picture
-    out_of_reach = picture.out_of_reach.union(*(view.state.nodes for view in theirs))
-    views = tuple(view for view in picture.views if view.array not in at_fault)
-    return replace(picture, views=views, out_of_reach=out_of_reach)
+        return cluster
+    unhandled_nodes = cluster.unhandled_nodes.union(*(view.state.nodes for view in theirs))
+    views = tuple(view for view in cluster.views if view.array not in at_fault)
+    return replace(cluster, views=views, unhandled_nodes=unhandled_nodes)
 
 
 def _judged(view: TrainerView, states: Mapping[int, TrainerState]) -> TrainerView:

@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bftrainer_slurm.controller.decide.actions import Wanted
+from bftrainer_slurm.controller.decide.actions import Headroom
 from bftrainer_slurm.controller.decide.node_choice import Candidate, chosen, runs_of
 from bftrainer_slurm.controller.observe.shared_nodes import cpus_of, needs_of
+from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.fitting import Fit
 from bftrainer_slurm.controller.state.passes import Claims
 from bftrainer_slurm.controller.state.phases import Phase
-from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.model import ElementId, Node, Part, Resources, WaitingJob
 
 _ROUNDS = 8  # who leaves for one job may change where those before it go
@@ -40,21 +40,21 @@ class _Start:
     planned: bool = False  # Slurm has said where
 
 
-def make_way(jobs: Sequence[WaitingJob], picture: Picture) -> Wanted:
+def make_way(jobs: Sequence[WaitingJob], cluster: ClusterView) -> Headroom:
     """Return what jobs, in the order of their priority, would get if there were no trainers.
 
     A job that cannot start on so many nodes gets nothing: it waits for other jobs to end.
     """
-    return _Packing(picture).wanted(jobs)
+    return _Packing(cluster).headroom(jobs)
 
 
 class _Packing:
     """Gives one job after the other its part. A node that is not divided counts as one GPU."""
 
-    def __init__(self, picture: Picture) -> None:
-        snapshot = picture.snapshot
+    def __init__(self, cluster: ClusterView) -> None:
+        snapshot = cluster.snapshot
         self._snapshot, self._shared, self._holes = snapshot, snapshot.shared, snapshot.in_holes
-        names = snapshot.in_service - picture.out_of_reach
+        names = snapshot.in_service - cluster.unhandled_nodes
         self._fit = Fit(snapshot.nodes, names)
         self._table: dict[str, tuple[int, Node]] = {
             node.name: (position, node) for position, node in enumerate(snapshot.nodes)
@@ -68,7 +68,7 @@ class _Packing:
         self._held: dict[str, dict[ElementId, Part]] = {}
         self._on: dict[ElementId, str] = {}
         self._spare: dict[int, int] = {}
-        for view in picture.views:
+        for view in cluster.views:
             self._spare[view.array] = view.above_least
             has = {
                 one.id: Part(one.gpus, one.cpus, one.memory_mb or 0.0)
@@ -100,7 +100,7 @@ class _Packing:
     def _part(self, part: Part, node: str) -> Part:
         return part if part.gpus else part._replace(gpus=self._size[node])
 
-    def wanted(self, jobs: Sequence[WaitingJob]) -> Wanted:
+    def headroom(self, jobs: Sequence[WaitingJob]) -> Headroom:
         """Let elements leave until all jobs find their nodes, or it takes too long."""
         elsewhere: dict[tuple[int, int], tuple[str, ...]] = {}
         starts = list(self._without_trainers(jobs, elsewhere))
@@ -118,7 +118,7 @@ class _Packing:
         # No trainer may have all of an idle node to which a job comes; ``parts`` offers the rest.
         used = {node for start in starts for node in start.nodes}
         idle = frozenset(node for node in used if node in self._holes and not self._held.get(node))
-        return Wanted(idle=idle, units=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
+        return Headroom(idle=idle, units=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
 
     def _kept(self, job: WaitingJob, node: str) -> int:
         """What no trainer may have: GPUs, or cores, and those that go with the rest it needs."""

@@ -13,14 +13,14 @@ from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.reconcile import give_up
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.phases import OCCUPIES
-from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import CORE, GPU, ElementId, Place, Resources, nodes_of
 
 
 def offered(
-    picture: Picture,
+    cluster: ClusterView,
     planned: Iterable[TrainerView],
     whole: frozenset[str],
     off: Container[str],
@@ -31,13 +31,13 @@ def offered(
     ``off``; there, trainers keep what they have. Of an idle node to which a job comes, they may
     have the rest: they wait for the same pass, which starts the job first.
     """
-    snapshot = picture.snapshot
+    snapshot = cluster.snapshot
     if not snapshot.shared:
         return {}
     planned = tuple(planned)
     theirs = {view.array for view in planned}
     held, kept, memory_mb = Counter[str](), Counter[str](), dict[str, float]()
-    for view in picture.views:
+    for view in cluster.views:
         for node, units in _held(view, snapshot):
             kept[node] += units if view.array not in theirs else 0
             mine_mb = view.trainer.demands.resources.memory_mb
@@ -48,20 +48,20 @@ def offered(
     out: dict[str, int] = {}
     for node, one in snapshot.shared.items():
         idle = node in snapshot.in_holes and not held[node] and not kept[node]
-        alone = idle and node not in picture.kept
+        alone = idle and node not in cluster.kept
         grows = node in snapshot.in_service and (node in whole if alone else node not in off)
         usable = _usable(one, memory_mb.get(node, 0.0), least[one.unit])
-        left = usable - kept[node] - picture.kept_units.get(node, 0)
+        left = usable - kept[node] - cluster.kept_units.get(node, 0)
         free = max(held[node], left if grows else 0)
         if free:
             out[node] = free
-    _reserve(out, held, picture)
+    _reserve(out, held, cluster)
     return out
 
 
-def _reserve(out: dict[str, int], held: Mapping[str, int], picture: Picture) -> None:
+def _reserve(out: dict[str, int], held: Mapping[str, int], cluster: ClusterView) -> None:
     """Take the reserve of GPUs from what nobody has, on few nodes."""
-    gpus, shared = picture.reserve_gpus, picture.snapshot.shared
+    gpus, shared = cluster.reserve_gpus, cluster.snapshot.shared
     having = (node for node in out if shared[node].gpus)
     for node in sorted(having, key=lambda one: (held.get(one, 0) - out[one], one)):
         cut = min(gpus, out[node] - held.get(node, 0))
@@ -71,14 +71,14 @@ def _reserve(out: dict[str, int], held: Mapping[str, int], picture: Picture) -> 
             del out[node]
 
 
-def refill_gpus(picture: Picture) -> list[Shrink]:
+def refill_gpus(cluster: ClusterView) -> list[Shrink]:
     """Return what trainers give up if too few GPUs of shared nodes are free for the reserve.
 
     No trainer goes below its least size for that. First go those on the nodes with most free GPUs.
     """
-    snapshot, taken = picture.snapshot, Counter[str](picture.kept_units)
+    snapshot, taken = cluster.snapshot, Counter[str](cluster.kept_units)
     held: dict[str, dict[ElementId, int]] = {}
-    for view in picture.views:
+    for view in cluster.views:
         has = view.trainer.element_units
         for id_, place in view.placed.items():
             taken[place.node] += has.get(id_, 0) or _all(place.node, snapshot)
@@ -87,13 +87,13 @@ def refill_gpus(picture: Picture) -> list[Shrink]:
                 held.setdefault(place.node, {})[id_] = has.get(id_, 0)
     nodes = (one for one, has in snapshot.shared.items() if has.gpus and one in snapshot.in_service)
     free = {node: max(0, snapshot.shared[node].free - taken[node]) for node in nodes}
-    missing = picture.reserve_gpus - sum(free.values())
+    missing = cluster.reserve_gpus - sum(free.values())
     going = (
         element
         for node in sorted(free, key=lambda one: (-free[one], one))
         for element in sorted(held.get(node, {}).items(), key=lambda one: (-one[1], one[0]))
     )
-    return give_up(picture.views, going, missing, "its GPUs are kept for ordinary jobs")
+    return give_up(cluster.views, going, missing, "its GPUs are kept for ordinary jobs")
 
 
 def _usable(one: SharedNode, memory_mb: float, least: Resources) -> int:
@@ -139,19 +139,19 @@ def _all(node: str, snapshot: Snapshot) -> int:
 class Room:
     """What is left of each shared node now, as elements of this turn take their parts."""
 
-    def __init__(self, picture: Picture, off: Container[str]) -> None:
-        self._snapshot = picture.snapshot
+    def __init__(self, cluster: ClusterView, off: Container[str]) -> None:
+        self._snapshot = cluster.snapshot
         self._nodes = {
             name: one
-            for name, one in picture.snapshot.shared.items()
-            if name not in off and name in picture.snapshot.in_service
+            for name, one in cluster.snapshot.shared.items()
+            if name not in off and name in cluster.snapshot.in_service
         }
-        self._taken, self._cpus = Counter[str](picture.kept_units), Counter[str]()
+        self._taken, self._cpus = Counter[str](cluster.kept_units), Counter[str]()
         self._memory_mb = dict.fromkeys(self._nodes, 0.0)
         if not self._nodes:
             return
-        for view in picture.views:
-            for node, units in _held(view, picture.snapshot):
+        for view in cluster.views:
+            for node, units in _held(view, cluster.snapshot):
                 self._taken[node] += units
             occupies = set(view.ids(*OCCUPIES))
             for id_, place in view.placed.items():

@@ -12,8 +12,8 @@ from functools import partial
 
 from bftrainer_slurm.controller.decide.bars import Eligibility
 from bftrainer_slurm.controller.decide.parts import offered
+from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import GPU, Place, ThroughputCurve, nodes_of
@@ -39,7 +39,7 @@ _MOST_OF_FORWARD = 0.5
 
 
 def problem_of(
-    picture: Picture,
+    cluster: ClusterView,
     free: frozenset[Place],
     objective: Objective,
     performance: PerformanceModel,
@@ -53,8 +53,8 @@ def problem_of(
     ``hardware`` is by node, empty if kinds are not told apart. No part of a node that is ``off`` is
     given to anybody. Trainers may have optimistic curves, unless exploring is off.
     """
-    now_s, life_s = picture.now_s, picture.life_s
-    chosen = _who_can_use_nodes(picture, eligible)
+    now_s, life_s = cluster.now_s, cluster.life_s
+    chosen = _who_can_use_nodes(cluster, eligible)
     estimates = performance.estimates(chosen, now_s)
     if not exploring:
         estimates = [replace(one, curve=one.expected or one.curve) for one in estimates]
@@ -63,18 +63,18 @@ def problem_of(
     ]
     curves = curves_of(objective, facts)
     pool = free.union(*(view.places for view in chosen))
-    shared = picture.snapshot.shared
-    parts = offered(picture, chosen, nodes_of(free), off) if shared else {}
+    shared = cluster.snapshot.shared
+    parts = offered(cluster, chosen, nodes_of(free), off) if shared else {}
     names = frozenset(place.name for place in pool) | parts.keys()
     units = {node: (max(shared[node].units, has), shared[node].unit) for node, has in parts.items()}
     classes = _classes(names, hardware, _barred(chosen, eligible, names), units)
     trainers = tuple(
-        _planned_trainer(view, estimate, curve, picture, classes)
+        _planned_trainer(view, estimate, curve, cluster, classes)
         for view, estimate, curve in zip(chosen, estimates, curves, strict=True)
     )
     return Problem(
         names,
-        picture.forward_time_s,
+        cluster.forward_time_s,
         trainers,
         costs=Costs.PAUSE,
         life_s={name: life_s[name] for name in names if name in life_s},
@@ -86,12 +86,12 @@ def problem_of(
     )
 
 
-def _who_can_use_nodes(picture: Picture, eligible: Eligibility) -> list[TrainerView]:
+def _who_can_use_nodes(cluster: ClusterView, eligible: Eligibility) -> list[TrainerView]:
     """Return the trainers that can; those that are stuck keep what they have."""
     views = (
-        replace(view, spare=()) if view.array in eligible.stuck else view for view in picture.views
+        replace(view, spare=()) if view.array in eligible.stuck else view for view in cluster.views
     )
-    return [view for view in views if _can_use_nodes(view, picture.now_s)]
+    return [view for view in views if _can_use_nodes(view, cluster.now_s)]
 
 
 def _barred(
@@ -144,13 +144,13 @@ def _planned_trainer(
     view: TrainerView,
     estimate: Estimate,
     curve: ThroughputCurve,
-    picture: Picture,
+    cluster: ClusterView,
     classes: Mapping[NodeClass, tuple[int, ...]],
 ) -> PlannedTrainer:
     record, costs = view.trainer.record, estimate.costs
-    start_s = min(costs.start_s, _MOST_OF_FORWARD * picture.forward_time_s)
+    start_s = min(costs.start_s, _MOST_OF_FORWARD * cluster.forward_time_s)
     least, most = record.min_nodes, min(record.max_nodes, _elements(view))
-    allowed = view.sizes_now(picture.now_s)
+    allowed = view.sizes_now(cluster.now_s)
     sizes = () if allowed == ANY else allowed.between(least, most)
     if sizes:
         least, most = sizes[0], sizes[-1]
@@ -164,7 +164,7 @@ def _planned_trainer(
         curve=curve,
         rescale_up_s=costs.up_s,
         rescale_down_s=costs.down_s,
-        paused_s=max(0.0, view.state.paused_until_s - picture.now_s),
+        paused_s=max(0.0, view.state.paused_until_s - cluster.now_s),
         start_cost=start_s * curve.at(least * (choices[0] if choices else 1)),
         loss_s=estimate.loss_s,
         barred=frozenset(one.name for one, out in classes.items() if view.array in out),
@@ -195,7 +195,7 @@ _SAME_LOSS_SHARE = 1 / 2
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class StandingPlan:
     """A plan, the problem that it solves, and when it was made (Unix seconds).
 
     ``question`` is what was asked: another problem if a trainer would have stopped to explore.
@@ -213,24 +213,24 @@ class Planning:
 
     planner: PlanMaker
     history: History
-    made: Made | None = None
+    standing: StandingPlan | None = None
     trouble: str | None = None
 
-    def answer(self, build: Callable[..., Problem], now_s: float) -> Made | None:
+    def answer(self, build: Callable[..., Problem], now_s: float) -> StandingPlan | None:
         """Return the plan that stands, None if none can be made: then no element moves.
 
         ``build`` returns the problem, also one in which no trainer explores.
         """
         question, self.trouble = build(), None
         try:
-            if self.made is None or not stands(self.made, question, now_s):
-                self.made = self._plan(question, build, now_s)
+            if self.standing is None or not still_answers(self.standing, question, now_s):
+                self.standing = self._plan(question, build, now_s)
         except Exception as error:
             logger.exception("no plan")
-            self.made, self.trouble = None, f"no plan: {type(error).__name__}: {error}"
-        return self.made
+            self.standing, self.trouble = None, f"no plan: {type(error).__name__}: {error}"
+        return self.standing
 
-    def _plan(self, question: Problem, build: Callable[..., Problem], now_s: float) -> Made:
+    def _plan(self, question: Problem, build: Callable[..., Problem], now_s: float) -> StandingPlan:
         """Make a new plan, and note it; no trainer stops for exploration."""
         problem, plan = question, self.planner.plan(question)
         if stops_a_trainer(problem, plan) and (other := build(exploring=False)) != problem:
@@ -238,14 +238,14 @@ class Planning:
         self.history.counts.plans[plan.status] += 1
         self.history.counts.solving.add(plan.solve_s)
         self.history.add_problem(now_s, partial(document_of, problem))
-        return Made(plan, problem, now_s, question)
+        return StandingPlan(plan, problem, now_s, question)
 
 
-def stands(made: Made, question: Problem, now_s: float) -> bool:
+def still_answers(standing: StandingPlan, question: Problem, now_s: float) -> bool:
     """Whether a plan still answers the question."""
-    if made.plan.status == "greedy" and now_s >= made.time_s + _GREEDY_S:
+    if standing.plan.status == "greedy" and now_s >= standing.time_s + _GREEDY_S:
         return False
-    return same_question(question, made.question)
+    return same_question(question, standing.question)
 
 
 def same_question(problem: Problem, other: Problem) -> bool:

@@ -39,9 +39,9 @@ _WAITS_OR_RUNS = (
 )
 
 
-def keep_up(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Action]:
+def maintain(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Action]:
     """Return the actions that a trainer's elements need, whatever the plan says."""
-    if (anchor := view.trainer.anchor) is not None and view.bare:
+    if (anchor := view.trainer.anchor) is not None and view.all_ended:
         if _has_time(view, snapshot.time_s) and _where_it_ended(view):
             return []  # it ends well too: see ``complete``
         return [Trim((anchor.id,), "all others of its array have ended")]
@@ -163,7 +163,7 @@ def gpus_to_take(view: TrainerView, plan: Plan) -> int:
     return (view.units or plan.gpus.get(str(view.array), 0)) if view.choices else 0
 
 
-def towards(
+def moves_towards(
     view: TrainerView,
     plan: Plan,
     free: Mapping[str, Place],
@@ -216,7 +216,7 @@ def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Gr
     if not view.finishing or view.abandoned or view.state.cancelled_s > view.state.finished_s:
         return []
     left, anchor = view.spare, view.trainer.anchor
-    if view.bare and anchor is not None and anchor.state in _CAN_START:
+    if view.all_ended and anchor is not None and anchor.state in _CAN_START:
         left = (anchor.id,)
     had = _where_it_ended(view)
     places = frozenset(sorted(one for one in free if one.node in had)[: len(left)])

@@ -15,8 +15,8 @@ from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.reconcile import leave
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
+from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.failing import Failing, Suspect
-from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Place, nodes_of
@@ -39,14 +39,14 @@ class Verdict:
     leaving: tuple[Shrink, ...] = ()
 
 
-def judge(picture: Picture, free: frozenset[Place], settings: Settings) -> Verdict:
+def judge(cluster: ClusterView, free: frozenset[Place], settings: Settings) -> Verdict:
     """Give up trainers that fail everywhere, and take others off nodes that may be bad.
 
     ``free`` are the places in which trainers could be tried now.
     """
-    now_s, bad, in_service = picture.now_s, picture.bad, picture.snapshot.in_service
+    now_s, bad, in_service = cluster.now_s, cluster.bad, cluster.snapshot.in_service
     failing = [
-        (view, one) for view in picture.views if not view.over and (one := view.state.failing)
+        (view, one) for view in cluster.views if not view.over and (one := view.state.failing)
     ]
     for view, one in failing:
         if view.abandoned and not one.trained:

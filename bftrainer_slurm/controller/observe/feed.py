@@ -28,7 +28,7 @@ class Feed:
         self._client = client
         self._revive = revive
         self._identity = ""
-        self.hears = False  # whether there is a stream of notes now
+        self.notes_arrive = False  # whether there is a stream of notes now
         self._quiet = 0  # streams in a row that began, and in which nothing came then
         self._caught_up, self._again = threading.Event(), threading.Event()
         self._notes: queue.Queue[NumberedNote] = queue.Queue(_MOST_NOTES)
@@ -77,7 +77,7 @@ class Feed:
                 for keeper, note in self._client.watch(self._identity, after):
                     if self._again.is_set():
                         break
-                    self.hears = True
+                    self.notes_arrive = True
                     if keeper != self._identity:
                         self._identity, after = keeper, 0
                     if note is not None:
@@ -95,7 +95,7 @@ class Feed:
                 self._caught_up.clear()
                 self._again.clear()
                 continue
-            self.hears = False
+            self.notes_arrive = False
             if self._stopped.wait(_RETRY_S):
                 return
             try:

@@ -128,14 +128,14 @@ def cluster_status(
 
     ``trainers`` are as users see them; ``faulty`` says which ones the controller cannot handle.
     """
-    made, bars = decision.made, barred(decision.bars, now_s)
+    standing, bars = decision.standing, barred(decision.bars, now_s)
     used = nodes_of(place for view in registry.views for place in view.places)
     idle = nodes_of(decision.free)
     malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
     misfits = list(snapshot.misfits)
     return no_status(now_s, {**controller, "history": history.trouble, "slurm": misfits}) | {
         "pool": {"nodes": len(used | idle), "used": len(used), "free": sorted(idle)},
-        "plan": None if made is None else _plan(made.problem, made.plan),
+        "plan": None if standing is None else _plan(standing.problem, standing.plan),
         "nodes": len(snapshot.all_nodes),
         "preempted": summary(history.preemptions(now_s - _DAY_S))
         | {"started": history.ordinary(now_s - _DAY_S)},

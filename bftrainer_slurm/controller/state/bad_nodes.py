@@ -72,23 +72,23 @@ _FEW = 3
 _UNUSUAL = 2.0  # times as long as the median
 
 
-class _Over(NamedTuple):
+class _Teardown(NamedTuple):
     """An ending that was seen to be over at a time (Unix seconds), and how long it took."""
 
     time_s: float
     took_s: float
 
 
-class Endings:
+class TeardownTimes:
     """The last endings of elements. Only Slurm's data counts: an element's report can be forged."""
 
     def __init__(self) -> None:
-        self._over: deque[_Over] = deque(maxlen=_COUNTED)
+        self._over: deque[_Teardown] = deque(maxlen=_COUNTED)
         self._beside_s: dict[float, float] = {}  # by when an ending began: how long others take
 
-    def saw(self, ended: Iterable[Ended], since_s: Sequence[float], now_s: float) -> None:
+    def record(self, ended: Iterable[Ended], since_s: Sequence[float], now_s: float) -> None:
         """Count the elements that have left their nodes, and those that still end since then."""
-        self._over.extend(_Over(now_s, one.took_s) for one in ended)
+        self._over.extend(_Teardown(now_s, one.took_s) for one in ended)
         beside_s = {one: self._others_s(one, since_s, now_s) for one in set(since_s)}
         self._beside_s = {one: median(others_s or [0.0]) for one, others_s in beside_s.items()}
 
@@ -167,22 +167,22 @@ class BadNodes:
     def __init__(self, settings: Settings) -> None:
         self.bars: tuple[Bar, ...] = ()
         self.mute = Complaints()  # of elements that never said there that they were up
-        self._deaf_s = -math.inf  # when no notes came through last: silence says nothing before
+        self._no_notes_s = -math.inf  # when no notes came through last: silence says nothing before
         self._settings = settings
-        self._endings = Endings()
+        self._teardown_times = TeardownTimes()
         self._slow = Complaints()
 
     @property
     def lead_s(self) -> float:
         """How long before a backfill pass trainers leave, by how long elements take to end."""
-        return lead_s(self._endings.usual_s)
+        return lead_s(self._teardown_times.usual_s)
 
     def look(
         self,
         trainers: Sequence[Trainer],
         states: dict[int, TrainerState],
         events: Iterable[Event],
-        hears: bool,
+        notes_arrive: bool,
         now_s: float,
     ) -> None:
         """Take in a look; trainers that stay off a node alone have that noted in ``states``."""
@@ -190,8 +190,8 @@ class BadNodes:
         ended = (event for event in events if isinstance(event, Ended))
         records = (record for state in states.values() for record in state.elements.values())
         since_s = [record.since_s for record in records if record.phase is Phase.ENDING]
-        self._endings.saw(ended, since_s, now_s)
-        self._deaf_s = self._deaf_s if hears else now_s
+        self._teardown_times.record(ended, since_s, now_s)
+        self._no_notes_s = self._no_notes_s if notes_arrive else now_s
         known = self.mute.nodes(now_s)
         for trainer in trainers:
             if (state := states.get(trainer.array)) is not None:
@@ -203,7 +203,7 @@ class BadNodes:
 
     def _see_slow(self, trainer: Trainer, state: TrainerState, now_s: float) -> TrainerState:
         """Keep trainers off nodes on which their elements take unusually long to end."""
-        slow = self._endings.slow(trainer, state, now_s, self._settings.slow_end_s)
+        slow = self._teardown_times.slow(trainer, state, now_s, self._settings.slow_end_s)
         for one in slow.values():
             logger.warning(
                 "an element of %d took %.1f s to end on %s: its trainer stays off it for now, and "
@@ -227,7 +227,7 @@ class BadNodes:
     def _is_sure(self, mute: ElementRecord, now_s: float) -> bool:
         """Whether its silence counts. What runs may wait for a keeper that is away."""
         waits = mute.phase is Phase.RUNNING
-        since_s = max(mute.since_s, self._deaf_s) if waits else mute.since_s
+        since_s = max(mute.since_s, self._no_notes_s) if waits else mute.since_s
         return now_s - since_s >= _SURE_S[mute.phase]
 
     def _complain(

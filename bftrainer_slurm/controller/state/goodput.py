@@ -109,7 +109,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class NodeTime:
     """How long a trainer had at least one node, up to its last change.
 
     It has one since ``open_s``, None if it has none now. ``first_s`` and ``last_s`` are when the
@@ -162,11 +162,11 @@ def worked(before: Work | None, report: Report, submit_s: float, there_s: float)
     return replace(work, rescaling_s=work.rescaling_s + pause_s - again_s)
 
 
-def served(stays: Iterable[tuple[float, float | None]]) -> Served:
+def node_time(stays: Iterable[tuple[float, float | None]]) -> NodeTime:
     """Return when a trainer had nodes; ``stays`` are begins and ends (None: it is still there)."""
     in_order = sorted(stays, key=lambda stay: stay[0])
     if not in_order:
-        return Served()
+        return NodeTime()
     seconds, first_s = 0.0, in_order[0][0]
     begin = end = first_s
     for start_s, end_s in in_order:
@@ -175,12 +175,12 @@ def served(stays: Iterable[tuple[float, float | None]]) -> Served:
         end = math.inf if end_s is None else max(end, end_s)
     last_s = max((end_s for _, end_s in in_order if end_s is not None), default=None)
     if end == math.inf:
-        return Served(seconds, begin, first_s, last_s)
-    return Served(seconds + end - begin, None, first_s, last_s)
+        return NodeTime(seconds, begin, first_s, last_s)
+    return NodeTime(seconds + end - begin, None, first_s, last_s)
 
 
 def goodput(
-    work: Work | None, had: Served, submit_s: float, *, ended: bool, now_s: float
+    work: Work | None, had: NodeTime, submit_s: float, *, ended: bool, now_s: float
 ) -> dict[str, float | None]:
     """Return how the time since a trainer was submitted was spent, in seconds.
 
@@ -222,7 +222,7 @@ class Tally:
     shrank: int = 0
     reclaimed: int = 0
     node_s: float = 0.0
-    had: Served = field(default_factory=Served)
+    had: NodeTime = field(default_factory=NodeTime)
 
 
 class Stays:
@@ -235,7 +235,7 @@ class Stays:
         known = list(rows)
         ways = Counter(how for *_, how in known)
         node_s = sum(end_s - start_s for _, start_s, end_s, _ in known if end_s is not None)
-        had = served((start_s, end_s) for _, start_s, end_s, _ in known)
+        had = node_time((start_s, end_s) for _, start_s, end_s, _ in known)
         self.tally = Tally(len(known), ways["shrank"], ways["reclaimed"], node_s, had)
         self._open_s = {task: start_s for task, start_s, end_s, _ in known if end_s is None}
         self._last_begin_s = max((start_s for _, start_s, *_ in known), default=-math.inf)

@@ -114,14 +114,14 @@ def join_notice(
     view: TrainerView,
     group: ReportedGroup,
     joined: bool,
-    hears: bool = False,
+    notes_arrive: bool = False,
     patience_s: float = JOIN_S,
 ) -> JoinNotice | None:
     """Return what to say of elements that do not train together; None: they do, or few run.
 
-    ``joined``: a group was formed as it should be. Progress alone does not show that. ``hears``:
-    whether notes come through; of those that are mute then, ``bad_nodes`` has something else to
-    say. ``patience_s``: how long nodes may take to join.
+    ``joined``: a group was formed as it should be. Progress alone does not show that.
+    ``notes_arrive``: whether notes come through; if so, ``bad_nodes`` reports the mute elements.
+    ``patience_s``: how long nodes may take to join.
     """
     if view.trainer.record.max_nodes == 1:  # there is nobody to meet
         return None
@@ -130,7 +130,7 @@ def join_notice(
         return None
     if script is not None and not script.trains and joined:
         return None  # it trains no more, or not yet again
-    going = set(_going(view, hears))
+    going = set(_going(view, notes_arrive))
     running = {node: start_s for node, start_s in since_s(view).items() if node not in going}
     waiting = _waiting(view, script) & running.keys()
     running = {node: start_s for node, start_s in running.items() if node not in waiting}
@@ -173,11 +173,11 @@ def _waiting(view: TrainerView, script: Script | None) -> set[str]:
     return {place.node for id_, place in view.placed.items() if id_.task != script.task}
 
 
-def _going(view: TrainerView, hears: bool) -> Iterator[str]:
+def _going(view: TrainerView, notes_arrive: bool) -> Iterator[str]:
     """Yield the nodes of elements that are about to leave them, or may not be up there."""
     for task, record in view.state.elements.items():
         asked = record.asked or record.down_s is not None or task in view.state.done
-        asked |= hears and record.mute
+        asked |= notes_arrive and record.mute
         if record.node is not None and (asked or record.phase is Phase.LEAVING):
             yield record.node
 

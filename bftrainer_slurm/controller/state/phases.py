@@ -158,13 +158,18 @@ Event = Began | Ended
 
 
 def follow(
-    before: ElementRecord, id_: ElementId, seen: Element | None, now_s: float, hears: bool = False
+    before: ElementRecord,
+    id_: ElementId,
+    seen: Element | None,
+    now_s: float,
+    notes_arrive: bool = False,
 ) -> tuple[ElementRecord, list[Event]]:
     """Return the record after a look, and the events since the last one.
 
-    ``seen`` is None if Slurm has forgotten the element. ``hears``: whether notes come through.
+    ``seen`` is None if Slurm has forgotten the element. ``notes_arrive``: whether
+    notes come through.
     """
-    after = _record(before, _phase(before, seen, now_s, hears), seen, now_s)
+    after = _record(before, _phase(before, seen, now_s, notes_arrive), seen, now_s)
     if before.there and after.there and before.node == after.node:
         return after, []
     events: list[Event] = []
@@ -181,7 +186,7 @@ def follow(
     return after, events
 
 
-def _phase(before: ElementRecord, seen: Element | None, now_s: float, hears: bool) -> Phase:
+def _phase(before: ElementRecord, seen: Element | None, now_s: float, notes_arrive: bool) -> Phase:
     if seen is None:
         return Phase.DONE
     after, lasts_s = _AFTER.get((before.phase, seen.state), (None, 0.0))
@@ -193,7 +198,7 @@ def _phase(before: ElementRecord, seen: Element | None, now_s: float, hears: boo
         return Phase.UNLAUNCHED
     # What has an exit code has run: where our plugin is, it has said so before.
     exited = seen.state is ElementState.COMPLETED or seen.reason == EXITED
-    knows = hears or before.phase is Phase.MUTE
+    knows = notes_arrive or before.phase is Phase.MUTE
     return Phase.MUTE if exited and before.mute and knows else phase
 
 

@@ -90,18 +90,18 @@ class Record:
 class TrainerRegistry:
     """All trainers, by array.
 
-    ``bad`` are nodes that are left alone for what happened there; ``out_of_reach`` those of
+    ``bad`` are nodes that are left alone for what happened there; ``unhandled_nodes`` those of
     trainers that cannot be handled. ``replaced`` trainers reuse the array id of another one.
     """
 
     def __init__(self, history: History, settings: Settings, errors: TrainerErrors) -> None:
         self.bad = BadNodes(settings)
-        self.out_of_reach: frozenset[str] = frozenset()
+        self.unhandled_nodes: frozenset[str] = frozenset()
         self.replaced: frozenset[int] = frozenset()
         self._history = history
         self._settings = settings
         self._errors = errors
-        self._records = {array: Record(state) for array, state in _as_left(history).items()}
+        self._records = {array: Record(state) for array, state in _from_history(history).items()}
 
     @property
     def views(self) -> tuple[TrainerView, ...]:
@@ -168,10 +168,10 @@ class TrainerRegistry:
         """End the trainers whose members told of it, if Slurm has forgotten these."""
         self.put({one.array: finish(one.state, one.trainer.elements, now_s) for one in self.views})
 
-    def look(self, snapshot: Snapshot, hears: bool = False) -> list[Event]:
+    def look(self, snapshot: Snapshot, notes_arrive: bool = False) -> list[Event]:
         """Follow all trainers; return what has happened to their elements since the last look.
 
-        ``hears``: whether elements' notes come through.
+        ``notes_arrive``: whether elements' notes come through.
         """
         now_s, trainers = snapshot.time_s, snapshot.queue.trainers
         events = self._forget(trainers, now_s)
@@ -184,15 +184,15 @@ class TrainerRegistry:
                     states[trainer.array] = last.state  # no news: the usual case
                     continue
                 over = last is not None and last.state.over
-                state, happened = self._follow(trainer, now_s, hears)
+                state, happened = self._follow(trainer, now_s, notes_arrive)
                 if over:  # nothing trains there any more
                     happened = [one for one in happened if not isinstance(one, Began)]
                 self._write(happened)
                 events += happened
                 trained = self.reported(trainer.array).trained
                 states[trainer.array] = note_failed(state, trained, now_s)
-        self.bad.look(trainers, states, events, hears, now_s)
-        self._see(snapshot, states)
+        self.bad.look(trainers, states, events, notes_arrive, now_s)
+        self._refresh_views(snapshot, states)
         return events
 
     def _forget(self, trainers: Iterable[Trainer], now_s: float) -> list[Event]:
@@ -208,14 +208,19 @@ class TrainerRegistry:
         return events
 
     def _follow(
-        self, trainer: Trainer, now_s: float, hears: bool
+        self, trainer: Trainer, now_s: float, notes_arrive: bool
     ) -> tuple[TrainerState, list[Event]]:
         array, record = trainer.array, self._records.get(trainer.array)
         met = record is None or record.state.id is None
         if record is None or met:
-            record = self._meet(trainer, now_s)
+            record = self._restore(trainer, now_s)
         state, events = advance(
-            record.state, array, trainer.elements, now_s, self._settings.relaunch_after_s, hears
+            record.state,
+            array,
+            trainer.elements,
+            now_s,
+            self._settings.relaunch_after_s,
+            notes_arrive,
         )
         if met:
             asked = self._history.asked(array)
@@ -225,7 +230,7 @@ class TrainerRegistry:
         # Only now: a trainer that fails before is met again.
         return replace(state, id=trainer.record.id or ""), events
 
-    def _meet(self, trainer: Trainer, now_s: float) -> Record:
+    def _restore(self, trainer: Trainer, now_s: float) -> Record:
         """Begin a trainer's record with what the history knows of it."""
         array, id_, history = trainer.array, trainer.record.id or "", self._history
         if history.knows_another(array, id_):
@@ -245,7 +250,7 @@ class TrainerRegistry:
             else:
                 self._history.end_stay(event.element, event.time_s, event.how)
 
-    def _see(self, snapshot: Snapshot, states: Mapping[int, TrainerState]) -> None:
+    def _refresh_views(self, snapshot: Snapshot, states: Mapping[int, TrainerState]) -> None:
         known = [(one, states[one.array]) for one in snapshot.queue.trainers if one.array in states]
         rested_s = snapshot.time_s - self._settings.relaunch_after_s
         ordinary = snapshot.queue.ordinary_nodes
@@ -263,10 +268,10 @@ class TrainerRegistry:
         unseen = [one for one in snapshot.queue.trainers if one.array not in states]
         theirs = {element.node for one in unseen for element in one.elements if element.node}
         before = (self.state(one.array).nodes for one in unseen if one.array in self._records)
-        self.out_of_reach = frozenset(theirs).union(*before)
+        self.unhandled_nodes = frozenset(theirs).union(*before)
 
 
-def _as_left(history: History) -> dict[int, TrainerState]:
+def _from_history(history: History) -> dict[int, TrainerState]:
     """The states as the previous controller left them: elements that ran then may run now."""
     states: dict[int, TrainerState] = {}
     for id_, node in history.open_stays().items():

@@ -123,12 +123,12 @@ def advance(
     elements: Sequence[Element],
     now_s: float,
     keep_s: float,
-    hears: bool = False,
+    notes_arrive: bool = False,
 ) -> tuple[TrainerState, list[Event]]:
     """Return a trainer's state after a look at its elements, and what has happened to them.
 
     Elements that are held again are remembered for ``keep_s`` seconds. Those that Slurm has
-    forgotten have ended. ``hears``: whether elements' notes come through.
+    forgotten have ended. ``notes_arrive``: whether elements' notes come through.
     """
     records: dict[int, ElementRecord] = {}
     events: list[Event] = []
@@ -136,7 +136,7 @@ def advance(
     running = sum(element.state is ElementState.RUNNING for element in elements)
     for task in sorted(seen.keys() | state.elements.keys()):
         element, before = seen.get(task), state.of(task)
-        record, happened = follow(before, ElementId(array, task), element, now_s, hears)
+        record, happened = follow(before, ElementId(array, task), element, now_s, notes_arrive)
         events += happened
         held = record.phase is Phase.HELD and now_s - record.since_s >= keep_s
         if element is not None and not held:
@@ -248,7 +248,7 @@ def hear(state: TrainerState, numbered: NumberedNote) -> TrainerState:
     return replace(state, elements={**state.elements, task: record})
 
 
-def note_change(
+def note_rescale(
     state: TrainerState,
     had: Set[Place],
     has: Mapping[Place, float | None],

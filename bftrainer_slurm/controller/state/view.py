@@ -125,7 +125,7 @@ class TrainerView:
         return self.state.of(element.id.task).since_s if end_s is None else end_s + 1.0
 
     @property
-    def bare(self) -> bool:
+    def all_ended(self) -> bool:
         """Whether all of its elements are over, and none comes back."""
         if not all(one.state.over for one in self.trainer.elements):
             return False

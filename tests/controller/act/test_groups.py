@@ -103,12 +103,12 @@ def test_who_is_gone_is_told_until_the_keeper_hears_it_or_they_are_back(keeper: 
     lost, gone = [ElementId(ARRAY, task) for task in range(3)], [7, 8]
     back = {lost[1], 8}
     keeper.silent = True
-    assert not keeper.groups.tell_gone([*lost, *gone], back.__contains__)
+    assert not keeper.groups.report_gone([*lost, *gone], back.__contains__)
     keeper.silent, keeper.clock.now_s = False, 60.0
-    assert keeper.groups.tell_gone([lost[0], ElementId(9, 0)], back.__contains__)
+    assert keeper.groups.report_gone([lost[0], ElementId(9, 0)], back.__contains__)
     told = [("lost", ARRAY, 0), ("lost", ARRAY, 2), ("end", 7), ("lost", 9, 0)]
     assert keeper.heard == told
-    assert keeper.groups.tell_gone([], back.__contains__)
+    assert keeper.groups.report_gone([], back.__contains__)
     assert keeper.heard == told
 
 

@@ -15,7 +15,7 @@ from bftrainer_slurm.controller.decide.available import (
     idle_nodes,
     refill,
 )
-from bftrainer_slurm.controller.decide.bars import for_all, nodes_off, on
+from bftrainer_slurm.controller.decide.bars import bars_for_all, nodes_off, on
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.publish.status import barred
 from bftrainer_slurm.controller.settings import Settings
@@ -28,8 +28,8 @@ from tests.controller.worlds import (
     NOW_S,
     bad,
     cases,
+    cluster,
     node,
-    picture,
     places,
     released,
     snapshot,
@@ -41,8 +41,8 @@ BOTH = snapshot("n1 n2")
 
 
 def free(seen: Snapshot, *views: TrainerView, **known: object) -> set[str]:
-    now = picture(*views, of=seen, **known)
-    return {one.node for one in available(now, nodes_off(for_all(now, SETTINGS)))}
+    now = cluster(*views, of=seen, **known)
+    return {one.node for one in available(now, nodes_off(bars_for_all(now, SETTINGS)))}
 
 
 JOBS = (
@@ -80,7 +80,7 @@ def test_of_nodes(seen: Snapshot, names: set[str]) -> None:
 @cases(
     "known",
     that_slurm_took_for_a_job_that_has_not_started_yet={"taken": frozenset({"n1"})},
-    of_a_trainer_that_cannot_be_handled={"out_of_reach": frozenset({"n1"})},
+    of_a_trainer_that_cannot_be_handled={"unhandled_nodes": frozenset({"n1"})},
     to_avoid_until_its_time_is_over={"bad": (*bad("n1", NOW_S + 10), *bad("n2", NOW_S - 10))},
 )
 def test_not_available_is_a_node(known: dict[str, object]) -> None:
@@ -107,7 +107,7 @@ def test_nor_is_a_node_of_an_element(mine: TrainerView) -> None:
 def test_where_ordinary_jobs_could_not_take_it_back_at_once_no_node_is(settings: Any) -> None:
     seen = replace(BOTH, configuration=Configuration(**settings))
     assert free(seen) == set()
-    (bar,) = on(for_all(picture(of=seen), SETTINGS), idle_nodes(picture(of=seen)))
+    (bar,) = on(bars_for_all(cluster(of=seen), SETTINGS), idle_nodes(cluster(of=seen)))
     assert (bar.why, bar.nodes) == ("ordinary jobs could not preempt elements", {"n1", "n2"})
 
 
@@ -129,14 +129,14 @@ def test_a_nodes_hardware_is_the_first_feature_that_the_admin_names() -> None:
 def test_idle_nodes_that_are_left_alone_are_told_by_why() -> None:
     soon = Reservation("maintenance", NOW_S + 60, NOW_S + 600, ("n2", "n9"))
     seen = replace(BOTH, reservations=(soon,))
-    now = picture(of=seen, bad=bad("n1", NOW_S + 60))
-    found = on(for_all(now, SETTINGS), idle_nodes(now))
+    now = cluster(of=seen, bad=bad("n1", NOW_S + 60))
+    found = on(bars_for_all(now, SETTINGS), idle_nodes(now))
     assert {one.why: set(one.nodes) for one in found} == {WENT_WRONG: {"n1"}, "reserved": {"n2"}}
 
 
 def test_what_bars_idle_nodes_is_told_for_all_and_for_one_trainer() -> None:
-    now = picture(of=BOTH, bad=bad("n1", NOW_S + 60))
-    bars = [*for_all(now, SETTINGS), Bar("it lacks a feature", frozenset({"n1", "n2"}), ARRAY)]
+    now = cluster(of=BOTH, bad=bad("n1", NOW_S + 60))
+    bars = [*bars_for_all(now, SETTINGS), Bar("it lacks a feature", frozenset({"n1", "n2"}), ARRAY)]
     told = barred(on(bars, frozenset({"n1"})), NOW_S)
     assert told == {
         None: [{"why": WENT_WRONG, "nodes": 1, "some": ["n1"], "for_s": 60.0}],
@@ -154,12 +154,12 @@ LIFE_S = {"n1": 500.0, "n2": 100.0, "n3": 900.0}
 def left(min_idle_s: float = 0.0, reserve: int = 0, **ago_s: float) -> set[str]:
     """Onto which of the nodes trainers may grow; ``ago_s`` is since when some are idle."""
     since_s = dict.fromkeys(NODES, 0.0) | {name: NOW_S - ago for name, ago in ago_s.items()}
-    seen = picture(life_s=LIFE_S, since_s=since_s, reserve=reserve)
+    seen = cluster(life_s=LIFE_S, since_s=since_s, reserve=reserve)
     return {one.node for one in growable(PLACES, seen, Settings(min_idle_s=min_idle_s))}
 
 
 def given(reserve: int, *views: TrainerView, free: str = "") -> list[Shrink]:
-    return refill(places(free), picture(*views, life_s=LIFE_S, reserve=reserve))
+    return refill(places(free), cluster(*views, life_s=LIFE_S, reserve=reserve))
 
 
 THREE = view("held", "running n1", "running n2", "running n3")
@@ -199,5 +199,5 @@ def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
 
 
 def test_nodes_kept_for_a_job_are_left_to_it() -> None:
-    kept = picture(kept=frozenset({"n1"}))
+    kept = cluster(kept=frozenset({"n1"}))
     assert growable(PLACES, kept, Settings()) == places("n2 n3")

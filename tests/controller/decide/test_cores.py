@@ -11,13 +11,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.decide.available import wanted
+from bftrainer_slurm.controller.decide.available import headroom
 from bftrainer_slurm.controller.decide.bars import eligibility
 from bftrainer_slurm.controller.decide.parts import Room, offered
 from bftrainer_slurm.controller.decide.planning import problem_of
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import shared_nodes
-from bftrainer_slurm.controller.state.picture import Picture
+from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
     CORE,
@@ -39,7 +39,7 @@ from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.planner.supply import Row
 from tests.controller.decide.test_problem import known
-from tests.controller.worlds import picture, places, snapshot, state_of, view_of
+from tests.controller.worlds import cluster, places, snapshot, state_of, view_of
 from tests.controller.worlds import trainer as a_trainer
 from tests.planner.exact import best_packed
 from tests.planner.test_classes_optimum import slack
@@ -77,15 +77,15 @@ def trainer(
 
 def seen(
     nodes: Sequence[Node], *views: TrainerView, jobs: Sequence[WaitingJob] = (), busy: str = ""
-) -> Picture:
+) -> ClusterView:
     """The nodes with these trainers on them; ordinary jobs are on the ``busy`` ones."""
     plain = snapshot(nodes, waiting=tuple(jobs), ordinary_nodes=frozenset(busy.split()))
     shared = shared_nodes(nodes, [view.trainer for view in views])
     of = replace(plain, share=True, shared=shared)
-    return picture(*views, of=of, forecast=BackfillForecast())
+    return cluster(*views, of=of, forecast=BackfillForecast())
 
 
-def problem_for(of: Picture) -> Problem:
+def problem_for(of: ClusterView) -> Problem:
     free = of.snapshot.in_holes - {one.node for view in of.views for one in view.places}
     eligible = eligibility(of.views, of.snapshot)
     return problem_of(of, places(" ".join(free)), find("throughput"), known, {}, eligible)
@@ -125,7 +125,7 @@ def test_an_element_leaves_for_cores_that_an_ordinary_job_needs_and_no_more_than
     nodes = node("n1", 6, 0), node("n2", 8, 0)  # ordinary jobs: three, and all
     for cores, gone in ((2, set()), (3, {5}), (4, {6}), (5, {5, 6}), (6, None)):
         job = WaitingJob(1, "main", 1, cpus=cores)
-        found = wanted(seen(nodes, *mine, jobs=[job], busy="n1 n2"))
+        found = headroom(seen(nodes, *mine, jobs=[job], busy="n1 n2"))
         assert {one.array for one in found.elements} == (gone or set())
         assert found.units == ({"n1": cores} if gone is not None else {})
 
@@ -133,8 +133,8 @@ def test_an_element_leaves_for_cores_that_an_ordinary_job_needs_and_no_more_than
 def test_a_job_of_gpus_does_not_go_to_cores_and_one_of_whole_nodes_needs_all_of_one() -> None:
     mine = trainer(5, 2, "n1"), trainer(6, 0, "n2")
     nodes = node("n1", 2, 0), node("n2", 8, 0)
-    assert not wanted(seen(nodes, *mine, jobs=[WaitingJob(1, "main", 1, gpus=1)])).elements
-    found = wanted(seen(nodes, *mine, jobs=[WaitingJob(1, "main", 2)]))
+    assert not headroom(seen(nodes, *mine, jobs=[WaitingJob(1, "main", 1, gpus=1)])).elements
+    found = headroom(seen(nodes, *mine, jobs=[WaitingJob(1, "main", 2)]))
     assert {one.array for one in found.elements} == {5, 6}
     assert found.units == {"n1": 8, "n2": 8}
 

@@ -21,9 +21,9 @@ from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel, RescaleCosts
 from bftrainer_slurm.controller.state.registry import TrainerErrors
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -43,10 +43,10 @@ from tests.controller.setting import Planner
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
+    cluster,
     element,
     failed,
     node,
-    picture,
     places,
     released,
     snapshot,
@@ -93,9 +93,9 @@ class Deciding:
         knows = self.performance, history or History(":memory:"), Settings()
         self.decider = Decider(self.planner, *knows, self.faults)
 
-    def __call__(self, *views: TrainerView, of: Picture | None = None) -> Decision:
+    def __call__(self, *views: TrainerView, of: ClusterView | None = None) -> Decision:
         self.faults.begin()
-        return self.decider.decide(of or picture(*views, of=NODES))
+        return self.decider.decide(of or cluster(*views, of=NODES))
 
 
 def other(*elements: Element | str) -> TrainerView:
@@ -134,7 +134,7 @@ def test_nobody_grows_onto_a_node_that_a_job_is_to_find_idle_or_that_is_being_le
 
     def decided(due_in_s: float) -> Decision:
         due = BackfillForecast(NOW_S + due_in_s, NOW_S + due_in_s, NOW_S)
-        found = replace(picture(view(ON_N1), other(HELD), of=waits), forecast=due)
+        found = replace(cluster(view(ON_N1), other(HELD), of=waits), forecast=due)
         return Deciding()(of=found)
 
     assert decided(60.0).free == decided(0.0).free == frozenset()
@@ -150,7 +150,7 @@ def test_trainers_give_up_gpus_for_the_reserve_and_do_not_grow_into_it() -> None
     mine = view_of(replace(plain, demands=Demands(gpus=4)))
     shared = {name: SharedNode(8, 4, 0, 1e9, 8) for name in ("n1", "n2")}
     seen = replace(NODES, share=True, shared=shared)
-    decided = Deciding()(of=replace(picture(mine, of=seen), reserve_gpus=3))
+    decided = Deciding()(of=replace(cluster(mine, of=seen), reserve_gpus=3))
     assert [one.elements for one in decided.actions if isinstance(one, Shrink)] == [(there[0].id,)]
     assert not [one for one in decided.actions if isinstance(one, Grow)]
 
@@ -161,7 +161,7 @@ def test_trainers_leave_for_a_job_as_long_before_a_pass_as_elements_take_to_end(
     in_8_s = BackfillForecast(NOW_S + 8, NOW_S + 8, NOW_S)
 
     def leaves(lead_s: float) -> bool:
-        found = replace(picture(view(ON_N1), of=waits), forecast=in_8_s, lead_s=lead_s)
+        found = replace(cluster(view(ON_N1), of=waits), forecast=in_8_s, lead_s=lead_s)
         return any(isinstance(action, Shrink) for action in Deciding()(of=found).actions)
 
     assert leaves(9.0)
@@ -211,7 +211,7 @@ def test_a_plan_stands_while_nothing_is_new_one_without_the_solver_for_a_minute(
     for _ in range(3):
         deciding(view(HELD))
     assert len(deciding.planner.asked) == 1
-    deciding(of=picture(view(HELD), of=replace(NODES, time_s=NOW_S + 61)))
+    deciding(of=cluster(view(HELD), of=replace(NODES, time_s=NOW_S + 61)))
     assert len(deciding.planner.asked) == asked
 
 
@@ -265,7 +265,7 @@ def test_a_node_on_which_an_element_did_not_start_is_left_alone_for_a_while() ->
 
 def test_a_node_that_an_element_leaves_for_an_admin_goes_to_nobody() -> None:
     draining = snapshot([node("n1", NodeState.DRAINING), node("n2")])
-    decision = Deciding()(of=picture(view(ON_N1), other(HELD), of=draining))
+    decision = Deciding()(of=cluster(view(ON_N1), other(HELD), of=draining))
     ended = [action for action in decision.actions if isinstance(action, Shrink)]
     assert [action.why for action in ended] == ["its node is to be empty"]
     assert who_grows(decision) == {OTHER}
@@ -278,7 +278,7 @@ def test_an_element_leaves_a_node_that_is_reserved(in_s: float) -> None:
         NODES, reservations=(Reservation("course", NOW_S + in_s, NOW_S + 3600, ("n1",)),)
     )
     deciding = Deciding()
-    decision = deciding(of=picture(view(ON_N1), of=reserved))
+    decision = deciding(of=cluster(view(ON_N1), of=reserved))
     (action,) = decision.actions
     assert isinstance(action, Shrink)
     assert "course" in action.why

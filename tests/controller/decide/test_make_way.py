@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.decide.actions import Wanted
-from bftrainer_slurm.controller.decide.available import wanted
+from bftrainer_slurm.controller.decide.actions import Headroom
+from bftrainer_slurm.controller.decide.available import headroom
 from bftrainer_slurm.controller.decide.parts import Room, offered, refill_gpus
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
+from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
-from bftrainer_slurm.controller.state.picture import Picture
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
     CORE,
@@ -32,7 +32,7 @@ from bftrainer_slurm.model import (
     Resources,
     WaitingJob,
 )
-from tests.controller.worlds import NOW_S, node, picture, snapshot, state_of, view_of
+from tests.controller.worlds import NOW_S, cluster, node, snapshot, state_of, view_of
 from tests.controller.worlds import trainer as a_trainer
 
 GPUS = 8
@@ -65,22 +65,22 @@ def seen(
     *views: TrainerView,
     busy: Mapping[str, int] | None = None,
     reservations: tuple[Reservation, ...] = (),
-) -> Picture:
+) -> ClusterView:
     """Nodes of which ordinary jobs have so many GPUs (``busy``)."""
     others = Counter(busy or {})
     plain = snapshot(NODES, waiting=tuple(jobs), ordinary_nodes=frozenset(+others))
     shared = {name: shared_node(GPUS - others[name]) for name in NAMES}
     of = replace(plain, share=True, shared=shared, reservations=reservations)
-    return picture(*views, of=of, forecast=BackfillForecast())
+    return cluster(*views, of=of, forecast=BackfillForecast())
 
 
-def asked(jobs: Sequence[WaitingJob], *views: TrainerView, **more: object) -> Wanted:
-    return wanted(seen(jobs, *views, **more))  # type: ignore[arg-type]
+def asked(jobs: Sequence[WaitingJob], *views: TrainerView, **more: object) -> Headroom:
+    return headroom(seen(jobs, *views, **more))  # type: ignore[arg-type]
 
 
 def test_a_job_gets_the_gpus_that_are_free_on_the_first_node() -> None:
     found = asked([job(1, 2)], trainer(5, 4, "n1"), busy={"n1": 2})
-    assert found == Wanted(units={"n1": 2})
+    assert found == Headroom(units={"n1": 2})
 
 
 def test_an_element_leaves_for_what_is_missing() -> None:
@@ -109,8 +109,8 @@ def test_trainers_do_not_scatter_ordinary_jobs() -> None:
 
 def test_a_job_for_which_no_node_has_enough_gets_nothing() -> None:
     mine = trainer(5, 2, *NAMES)
-    assert asked([job(1, 4)], mine, busy=dict.fromkeys(NAMES, 6)) == Wanted()
-    assert asked([job(1, 8, nodes=2)], mine, busy=dict.fromkeys(NAMES[1:], 1)) == Wanted()
+    assert asked([job(1, 4)], mine, busy=dict.fromkeys(NAMES, 6)) == Headroom()
+    assert asked([job(1, 8, nodes=2)], mine, busy=dict.fromkeys(NAMES[1:], 1)) == Headroom()
 
 
 def test_each_task_of_an_array_and_each_node_of_a_job_has_its_own() -> None:
@@ -127,16 +127,16 @@ def test_a_job_that_may_need_whole_nodes_gets_those_without_ordinary_jobs() -> N
 
 def test_who_leaves_already_is_not_told_twice() -> None:
     leaving = trainer(5, 8, "n1", elements={0: ElementRecord(Phase.LEAVING, NOW_S, "n1")})
-    assert asked([job(1, 8)], leaving) == Wanted(frozenset({"n1"}), units={"n1": 8})
+    assert asked([job(1, 8)], leaving) == Headroom(frozenset({"n1"}), units={"n1": 8})
 
 
 def test_nobody_reaches_into_a_planned_start_of_whole_nodes_or_a_reservation() -> None:
     first = job(1, 8, 4, priority=9, expected_start_s=NOW_S + 600, expected_nodes=NAMES)
     busy = {"n1": 1}
     assert asked([first, job(2, 1, minutes=5)], busy=busy).units == {"n1": 1}
-    assert asked([first, job(2, 1, minutes=20)], busy=busy) == Wanted()
+    assert asked([first, job(2, 1, minutes=20)], busy=busy) == Headroom()
     soon = Reservation("maintenance", NOW_S + 600, NOW_S + 9000, NAMES)
-    assert asked([job(2, 1, minutes=20)], reservations=(soon,)) == Wanted()
+    assert asked([job(2, 1, minutes=20)], reservations=(soon,)) == Headroom()
 
 
 def test_a_planned_start_of_a_part_claims_its_node() -> None:
@@ -144,7 +144,7 @@ def test_a_planned_start_of_a_part_claims_its_node() -> None:
     first = job(1, 8, priority=9, expected_start_s=NOW_S + 600, expected_nodes=("n3",))
     full = {"n1": 8, "n2": 8, "n3": 1, "n4": 8}
     assert asked([first, job(2, 1, minutes=5)], busy=full).units == {"n3": 1}
-    assert asked([first, job(2, 1, minutes=20)], busy=full) == Wanted()
+    assert asked([first, job(2, 1, minutes=20)], busy=full) == Headroom()
 
 
 def test_a_job_of_processors_finds_them_free() -> None:
@@ -156,7 +156,7 @@ def test_a_job_of_processors_finds_them_free() -> None:
         assert found.units == {"n1": cpus // CPUS}
     full = dict.fromkeys(NAMES[:3], 8)
     assert not asked([job(1, 0, cpus=1)], trainer(5, 4, "n4"), busy=full).elements
-    assert asked([job(1, 0, cpus=17)], *mine) == Wanted()
+    assert asked([job(1, 0, cpus=17)], *mine) == Headroom()
 
 
 CORES, MEMORY_MB = 16, 16_000.0
@@ -182,7 +182,7 @@ def lacking_memory(
     *views: TrainerView,
     free_mb: Mapping[str, float],
     counts_memory: bool = True,
-) -> Wanted:
+) -> Headroom:
     """Nodes without GPUs, all cores of which are free, and so much of their memory (MB)."""
     of = seen(jobs, *views)
     has = Resources(MEMORY_MB, CORES)
@@ -196,7 +196,7 @@ def lacking_memory(
         shared=shared,
         configuration=Configuration(counts_memory=counts_memory),
     )
-    return wanted(replace(of, snapshot=snapshot))
+    return headroom(replace(of, snapshot=snapshot))
 
 
 def test_elements_leave_for_memory_as_for_cores() -> None:
@@ -226,7 +226,7 @@ def test_memory_goes_with_each_processor_of_a_node_where_the_job_says_so() -> No
 def test_nobody_leaves_for_memory_that_ordinary_jobs_have() -> None:
     asks = job(1, 0, cpus=1, memory_mb=9000)
     mine = of_cores(5, 4, 4000, *NAMES)
-    assert lacking_memory([asks], mine, free_mb=dict.fromkeys(NAMES, 8000.0)) == Wanted()
+    assert lacking_memory([asks], mine, free_mb=dict.fromkeys(NAMES, 8000.0)) == Headroom()
     found = lacking_memory([asks], mine, free_mb=dict.fromkeys(NAMES, 8000.0) | {"n3": 9500.0})
     assert (found.elements, found.units) == ({ElementId(5, 2)}, {"n3": 9})
 
@@ -288,7 +288,7 @@ def test_a_reserve_of_gpus_is_kept_on_few_nodes_and_refilled_down_to_the_least_s
     mine, other = trainer(5, 4, "n1"), trainer(6, 2, "n1", "n2", "n3")
     busy = {"n1": 1, "n2": 3, "n3": 4, "n4": 8}
 
-    def with_reserve(gpus: int, *jobs: WaitingJob) -> Picture:
+    def with_reserve(gpus: int, *jobs: WaitingJob) -> ClusterView:
         return replace(seen(jobs, mine, other, busy=busy), reserve_gpus=gpus)
 
     def given(gpus: int) -> dict[str, int]:
@@ -357,7 +357,7 @@ def eval_nodes(rem_nodes: int, cpus: Sequence[int]) -> list[int]:
 
 def beside(
     jobs: Sequence[WaitingJob], views: Sequence[TrainerView], busy: Mapping[str, int]
-) -> tuple[Wanted, Counter[str], Counter[str]]:
+) -> tuple[Headroom, Counter[str], Counter[str]]:
     """What is wanted; the GPUs that are free of each node, and those that elements leave."""
     idle, gone = Counter({name: GPUS - busy.get(name, 0) for name in NAMES}), Counter[str]()
     found = asked(jobs, *views, busy=busy)

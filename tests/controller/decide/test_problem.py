@@ -22,8 +22,8 @@ from tests.controller.worlds import (
     ARRAY,
     NOW_S,
     cases,
+    cluster,
     element,
-    picture,
     places,
     trainer,
     view,
@@ -51,7 +51,7 @@ known: Any = Known()
 
 
 def asked(*views: TrainerView, free: str = "", **known_too: object) -> Problem:
-    seen = picture(*views, life_s={"n1": 60.0, "n9": 99.0}, **known_too)
+    seen = cluster(*views, life_s={"n1": 60.0, "n9": 99.0}, **known_too)
     return problem_of(seen, places(free), find("speedup"), known, {}, Eligibility())
 
 
@@ -59,7 +59,7 @@ def limited(
     view: TrainerView, hardware: dict[str, str] | None = None, eligible: Eligibility | None = None
 ) -> Problem:
     limits = hardware or {}, eligible or Eligibility()
-    return problem_of(picture(view), places("n7 n8"), find("speedup"), known, *limits)
+    return problem_of(cluster(view), places("n7 n8"), find("speedup"), known, *limits)
 
 
 def test_the_pool_is_what_is_free_and_what_trainers_have() -> None:
@@ -203,7 +203,7 @@ def test_the_planner_is_told_what_a_change_loses() -> None:
         def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
             return [replace(one, loss_s=700.0) for one in super().estimates(views, now_s)]
 
-    seen: Any = picture(view(ON_N1, HELD))
+    seen: Any = cluster(view(ON_N1, HELD))
     problem = problem_of(seen, places("n7"), find("speedup"), Loses(), {}, Eligibility())  # type: ignore[arg-type]
     assert problem.trainers[0].loss_s == 700.0
     assert value(problem, [(1,)]) > value(problem, [(2,)]), "it is left at its size"

@@ -19,10 +19,10 @@ from bftrainer_slurm.controller.decide.actions import (
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
     hold_reclaimed,
-    keep_up,
     late_nodes,
     leave,
-    towards,
+    maintain,
+    moves_towards,
 )
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
@@ -70,7 +70,7 @@ def at(after_s: float, backfill_s: float | None = None) -> Snapshot:
 
 
 def kept(mine: TrainerView, after_s: float = 0.0) -> list[Action]:
-    return keep_up(mine, at(after_s), OPERATOR)
+    return maintain(mine, at(after_s), OPERATOR)
 
 
 REVIVED = ElementRecord(Phase.REVIVED, NOW_S)
@@ -198,7 +198,7 @@ def test_so_is_one_of_a_part_for_which_ordinary_jobs_leave_too_few_gpus() -> Non
 
     def holds(free: int) -> list[Action]:
         seen = replace(at(0), share=True, shared={"n1": SharedNode(8, free, 0, 0.0)})
-        return keep_up(mine, seen, OPERATOR)
+        return maintain(mine, seen, OPERATOR)
 
     assert (holds(2), holds(1)) == ([], [Hold((FIRST,), "its node is taken")])
 
@@ -282,7 +282,7 @@ def moves(
     plan = Plan({str(ARRAY): names}, 0.0, 0.0, "optimal")
     by_name = {place.name: place for place in places(free)}
     seen = replace(snapshot("n1 n2 n3"), reservations=reserved)
-    return towards(mine, plan, by_name, seen, OPERATOR)
+    return moves_towards(mine, plan, by_name, seen, OPERATOR)
 
 
 TWO_HELD = view("held", "held")
@@ -333,7 +333,7 @@ def test_what_its_user_has_excluded_is_said_with_it() -> None:
 
 def test_who_is_not_in_the_plan_stays_where_it_is() -> None:
     plan = Plan({}, 0.0, 0.0, "optimal")
-    assert towards(view(ON_N1), plan, {}, at(0), OPERATOR) == []
+    assert moves_towards(view(ON_N1), plan, {}, at(0), OPERATOR) == []
 
 
 RECLAIMED = view("delayed", "delayed")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bftrainer_slurm.controller.decide.actions import Wanted
-from bftrainer_slurm.controller.decide.available import wanted
+from bftrainer_slurm.controller.decide.actions import Headroom
+from bftrainer_slurm.controller.decide.available import headroom
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Reservation, WaitingJob
-from tests.controller.worlds import ARRAY, NOW_S, cases, node, picture, released, snapshot, view
+from tests.controller.worlds import ARRAY, NOW_S, cases, cluster, node, released, snapshot, view
 
 NAMES = tuple(f"n{number}" for number in range(1, 7))
 NODES = tuple(node(name, partition="main bftrainer") for name in NAMES)
@@ -31,10 +31,10 @@ def asked(
     busy: str = "",
     left: frozenset[int] = frozenset(),
     reservations: tuple[Reservation, ...] = (),
-) -> Wanted:
+) -> Headroom:
     plain = snapshot(NODES, ordinary_nodes=frozenset(busy.split()), waiting=waiting)
     seen = replace(plain, reservations=reservations)
-    return wanted(picture(*views, of=seen, forecast=BackfillForecast(left=left)))
+    return headroom(cluster(*views, of=seen, forecast=BackfillForecast(left=left)))
 
 
 HALF = {"busy": "n4 n5 n6"}
@@ -91,7 +91,7 @@ SECOND = job(1, 8, priority=8, minutes=2)
     ),
 )  # fmt: skip
 def test_of_nodes(jobs: list[WaitingJob], more: dict[str, Any], idle: str, leave: str) -> None:
-    assert asked(*jobs, **more) == Wanted(frozenset(idle.split()), frozenset(leave.split()))
+    assert asked(*jobs, **more) == Headroom(frozenset(idle.split()), frozenset(leave.split()))
 
 
 @cases(
@@ -103,11 +103,11 @@ def test_of_nodes(jobs: list[WaitingJob], more: dict[str, Any], idle: str, leave
 )
 def test_what_idle_nodes_lack_trainers_leave(waits: WaitingJob) -> None:
     found = asked(waits, **BESIDE)
-    assert (found.idle, len(found.leave)) == ({"n1"}, 1)
-    assert found.leave < {"n2", "n3"}
+    assert (found.idle, len(found.vacate)) == ({"n1"}, 1)
+    assert found.vacate < {"n2", "n3"}
 
 
 def test_who_has_most_to_spare_leaves_first() -> None:
     both = {"views": (trainer("n1", array=1), trainer("n2 n3 n4", array=2)), "busy": "n5 n6"}
-    assert asked(job(2), **both).leave < {"n2", "n3", "n4"}
-    assert asked(job(4), **both).leave == {"n1", "n2", "n3", "n4"}
+    assert asked(job(2), **both).vacate < {"n2", "n3", "n4"}
+    assert asked(job(4), **both).vacate == {"n1", "n2", "n3", "n4"}

@@ -17,9 +17,9 @@ from tests.controller.worlds import (
     NOW_S,
     bad,
     cases,
+    cluster,
     element,
     node,
-    picture,
     places,
     snapshot,
     until,
@@ -59,7 +59,7 @@ def judged(
     seen = snapshot(tuple(node(name) for name in service.split()))
     seen = replace(seen, time_s=NOW_S + 10 + late_s)
     bad = before.bad if before else ()
-    of = picture(with_failures(mine, failing), *others, of=seen, bad=bad)
+    of = cluster(with_failures(mine, failing), *others, of=seen, bad=bad)
     return judge(of, places(free), SETTINGS)
 
 
@@ -149,7 +149,7 @@ def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> No
 
     def avoided(*views: TrainerView) -> set[str]:
         seen = snapshot(tuple(node(name) for name in ("n1", "n2", "n3", "n4")))
-        found = judge(picture(*views, of=seen), places(""), SETTINGS)
+        found = judge(cluster(*views, of=seen), places(""), SETTINGS)
         return set(until(found.bad))
 
     first = mine(1, "bob", "n1", "n1")

@@ -18,11 +18,11 @@ from bftrainer_slurm.controller.observe.reports import Report
 from bftrainer_slurm.controller.state.goodput import (
     MOST_S,
     Loss,
-    Served,
+    NodeTime,
     Stays,
     Work,
     goodput,
-    served,
+    node_time,
     worked,
 )
 from bftrainer_slurm.controller.state.history import History
@@ -74,21 +74,21 @@ def test_what_the_keeper_tells_again_counts_once() -> None:
 
 
 def test_nodes_that_a_trainer_has_at_the_same_time_count_once() -> None:
-    assert served([(0, 10), (5, 20), (30, 40)]) == Served(30, None, 0, 40)
-    assert served([(0, 10), (5, None), (7, 8)]) == Served(0, 0, 0, 10)
-    assert served([(0, 10), (20, None)]) == Served(10, 20, 0, 10)
-    assert served([]) == Served()
+    assert node_time([(0, 10), (5, 20), (30, 40)]) == NodeTime(30, None, 0, 40)
+    assert node_time([(0, 10), (5, None), (7, 8)]) == NodeTime(0, 0, 0, 10)
+    assert node_time([(0, 10), (20, None)]) == NodeTime(10, 20, 0, 10)
+    assert node_time([]) == NodeTime()
 
 
 def spent(
-    work: Work | None, had: Served, ended: bool = False, now_s: float = 1100
+    work: Work | None, had: NodeTime, ended: bool = False, now_s: float = 1100
 ) -> dict[str, float | None]:
     return goodput(work, had, SUBMIT_S, ended=ended, now_s=now_s)
 
 
 def test_the_rest_of_the_time_with_nodes_is_lost() -> None:
     work = Work(SUBMIT_S, 1095, trained_s=70, rescaling_s=2)
-    assert spent(work, Served(20, 1040, 1010, 1030)) == {
+    assert spent(work, NodeTime(20, 1040, 1010, 1030)) == {
         "trained_s": 70,
         "waiting_s": 20,
         "rescaling_s": 2,
@@ -99,14 +99,14 @@ def test_the_rest_of_the_time_with_nodes_is_lost() -> None:
 
 
 def test_of_who_reports_nothing_only_its_nodes_are_known_and_after_its_end_no_wait() -> None:
-    had = Served(20, None, 1010, 1030)
+    had = NodeTime(20, None, 1010, 1030)
     found = spent(None, had)
     assert (found["trained_s"], found["waiting_s"], found["with_nodes_s"]) == (None, 80, 20)
     assert spent(None, had, ended=True)["waiting_s"] == 10
 
 
 def test_a_requeue_of_all_elements_does_not_make_a_trainer_younger() -> None:
-    requeued = goodput(Work(900, 1095), Served(), SUBMIT_S, ended=False, now_s=1100)
+    requeued = goodput(Work(900, 1095), NodeTime(), SUBMIT_S, ended=False, now_s=1100)
     assert requeued["waiting_s"] == 200
 
 
@@ -117,7 +117,7 @@ TIMES = st.floats(0, 100, allow_nan=False)
 def test_the_parts_are_all_of_the_time(
     stays: list[list[float]], trained_s: float, rescaling_s: float
 ) -> None:
-    had = served([(SUBMIT_S + begin, SUBMIT_S + end) for begin, end in stays])
+    had = node_time([(SUBMIT_S + begin, SUBMIT_S + end) for begin, end in stays])
     found = spent(Work(SUBMIT_S, 1099, trained_s, rescaling_s), had)
     parts = [found[name] for name in ("trained_s", "waiting_s", "rescaling_s", "lost_s")]
     assert all(part is not None and part >= -1e-6 for part in parts)
@@ -211,7 +211,7 @@ def test_what_is_trained_again_is_what_the_bench_counts(saves_every: int, again:
             work = worked(work, report, 0.0, -1.0)
             time_s += 1.0
     told = account(*in_the_model(records), samples=20, epochs=1, loss=None)
-    had = Served(time_s - begin_s, first_s=begin_s, last_s=time_s)
+    had = NodeTime(time_s - begin_s, first_s=begin_s, last_s=time_s)
     spent = goodput(work, had, begin_s, ended=True, now_s=time_s)
     assert told.again == again
     # One second more or less: the first report begins the time.

@@ -8,7 +8,7 @@ import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
 from bftrainer_slurm.controller.state import schema
-from bftrainer_slurm.controller.state.goodput import Served, Tally, Work
+from bftrainer_slurm.controller.state.goodput import NodeTime, Tally, Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
 from bftrainer_slurm.controller.state.measurements import Job
 from bftrainer_slurm.controller.state.statistics import Preemption
@@ -35,7 +35,7 @@ def test_stays_are_counted_by_how_they_ended(path: Path) -> None:
     for how in ("shrank", "reclaimed", "reclaimed", "ended"):
         history.begin_stay(FIRST, "n1", 100.0)
         history.end_stay(FIRST, 110.0, how)
-    had = Served(10.0, None, 100.0, 110.0)
+    had = NodeTime(10.0, None, 100.0, 110.0)
     assert history.tally(12) == Tally(grew=4, shrank=1, reclaimed=2, node_s=40.0, had=had)
 
 

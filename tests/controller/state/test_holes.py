@@ -8,8 +8,8 @@ import pytest
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.cluster import Holes
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.picture import Holes
 from bftrainer_slurm.model import NodeState, Reservation, WaitingJob
 from tests.controller.worlds import NOW_S, node, snapshot
 

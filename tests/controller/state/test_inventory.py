@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.cluster import Inventory
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.picture import Inventory
 from bftrainer_slurm.model import Node, NodeState
 from tests.controller.worlds import NOW_S, cases, node, snapshot
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.cluster import ClusterState, Preemptions
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Began, Ended, Event
-from bftrainer_slurm.controller.state.picture import ClusterState, Preemptions
 from bftrainer_slurm.controller.state.statistics import Preemption, summary
 from bftrainer_slurm.model import ElementId, OrdinaryRun, Queue, WaitingJob
 from tests.controller.worlds import ARRAY, NOW_S, cases

@@ -11,7 +11,7 @@ import pytest
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.goodput import Served, Tally
+from bftrainer_slurm.controller.state.goodput import NodeTime, Tally
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
@@ -56,7 +56,7 @@ def test_each_stay_of_an_element_on_a_node_goes_into_the_history() -> None:
     looking = Looking()
     for look in (ON_N1, element(0, "delayed"), replace(ON_N1, start_s=NOW_S + 20)):
         looking.at(trainer(look))
-    assert replace(looking.tally, had=Served()) == Tally(2, 0, 1, node_s=10.0)
+    assert replace(looking.tally, had=NodeTime()) == Tally(2, 0, 1, node_s=10.0)
     assert looking.history.open_stays() == {FIRST: "n1"}
 
 
@@ -66,7 +66,7 @@ def test_what_the_controller_has_ended_shrank() -> None:
     state = looking.registry.views[0].state
     looking.registry.put({ARRAY: change(state, (FIRST,), Phase.LEAVING, NOW_S)})
     looking.at(trainer(HELD))
-    assert replace(looking.tally, had=Served()) == Tally(1, 1, node_s=10.0)
+    assert replace(looking.tally, had=NodeTime()) == Tally(1, 1, node_s=10.0)
 
 
 def test_a_trainer_that_slurm_has_forgotten_has_left_its_nodes() -> None:
@@ -153,7 +153,7 @@ def test_the_nodes_of_a_trainer_that_cannot_be_handled_are_out_of_reach() -> Non
     looking.history.meet = broken  # type: ignore[method-assign,assignment]
     looking.at(trainer(ON_N1))
     assert looking.registry.views == ()
-    assert looking.registry.out_of_reach == {"n1"}
+    assert looking.registry.unhandled_nodes == {"n1"}
     assert "of this one" in looking.faults.why[ARRAY]
 
 
@@ -165,7 +165,7 @@ def test_so_are_those_on_which_its_elements_may_start() -> None:
     looking.registry.put({ARRAY: state})
     looking.history.begin_stay = None  # type: ignore[method-assign,assignment]
     looking.at(trainer(element(0, "pending"), element(1, "running n1")))
-    assert (looking.registry.views, looking.registry.out_of_reach) == ((), {"n1", "n2", "n3"})
+    assert (looking.registry.views, looking.registry.unhandled_nodes) == ((), {"n1", "n2", "n3"})
 
 
 def test_who_was_asked_to_leave_is_known_where_the_first_look_at_a_trainer_fails() -> None:
@@ -200,7 +200,7 @@ def test_a_trainer_that_can_be_handled_again_is_followed_again() -> None:
     looking.at(trainer(ON_N1))
     looking.history.meet = meet  # type: ignore[method-assign]
     looking.at(trainer(ON_N1))
-    assert (len(looking.registry.views), looking.registry.out_of_reach) == (1, frozenset())
+    assert (len(looking.registry.views), looking.registry.unhandled_nodes) == (1, frozenset())
     assert looking.tally.grew == 1
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
-from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_change
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_rescale
 from bftrainer_slurm.controller.state.view import TrainerView, views_of, without
 from bftrainer_slurm.model import Element, ElementId, Place
 from tests.controller.worlds import (
@@ -233,7 +233,7 @@ ON_N2 = element(1, "running n2", start_s=NOW_S)
 
 
 def noted(now: TrainerView, *had: str) -> TrainerState:
-    return note_change(now.state, places(" ".join(had)), now.since(), *COSTS, NOW_S)
+    return note_rescale(now.state, places(" ".join(had)), now.since(), *COSTS, NOW_S)
 
 
 @cases(

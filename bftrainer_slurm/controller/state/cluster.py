@@ -1,6 +1,6 @@
-"""The picture for a decision: what Slurm says, and what the controller knows besides.
+"""What a decision reads: what Slurm says, and what the controller knows of the cluster besides.
 
-Knowledge of the cluster is kept here from look to look; knowledge of trainers is in ``registry``.
+That knowledge is kept here from look to look. Knowledge of trainers is in ``registry``.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ class Holes:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """One moment. Times are Unix seconds, durations seconds.
+class ClusterView:
+    """The cluster at one moment. Times are Unix seconds, durations seconds.
 
-    ``bad`` bars nodes where something went wrong; ``out_of_reach`` are nodes of trainers that
+    ``bad`` bars nodes where something went wrong; ``unhandled_nodes`` are nodes of trainers that
     cannot be handled; ``taken`` those that Slurm took from elements for a job that has not started
     yet; ``kept`` those that ordinary jobs shall find idle; of shared nodes, ``kept_units`` are what
     they shall find free. For holes it tells since when each is there, how long it will last, and
@@ -116,7 +116,7 @@ class Picture:
     snapshot: Snapshot
     views: tuple[TrainerView, ...] = ()
     bad: tuple[Bar, ...] = ()
-    out_of_reach: frozenset[str] = frozenset()
+    unhandled_nodes: frozenset[str] = frozenset()
     since_s: Mapping[str, float] = field(default_factory=dict)
     life_s: Mapping[str, float] = field(default_factory=dict)
     forward_time_s: float = 120.0
@@ -208,7 +208,7 @@ class Inventory:
         self._database.write(put("watches", self._began_s, now_s))
 
     def _note_changes(self, snapshot: Snapshot) -> None:
-        nodes, out = self._known or self._as_left()
+        nodes, out = self._known or self._from_history()
         names = snapshot.all_nodes
         outside = names - snapshot.in_service
         self._known = names, outside
@@ -218,7 +218,7 @@ class Inventory:
         )
         self._outages.change(out - outside, outside - out, snapshot.time_s)
 
-    def _as_left(self) -> tuple[frozenset[str], frozenset[str]]:
+    def _from_history(self) -> tuple[frozenset[str], frozenset[str]]:
         """Return what the previous controller has written."""
         nodes = self._database.read("SELECT node FROM nodes")
         return frozenset(node for (node,) in nodes), frozenset(self._outages.open())
@@ -260,14 +260,14 @@ class ClusterState:
         """Return what is now known of Slurm's passes."""
         return self._passes.forecast(snapshot.configuration.backfill_s, now_s)
 
-    def picture(self, snapshot: Snapshot, registry: TrainerRegistry) -> Picture:
+    def view(self, snapshot: Snapshot, registry: TrainerRegistry) -> ClusterView:
         """Return all that is known."""
         settings, now_s = self._settings, snapshot.time_s
-        return Picture(
+        return ClusterView(
             snapshot,
             registry.views,
             registry.bad.bars,
-            registry.out_of_reach,
+            registry.unhandled_nodes,
             self._holes.since_s,
             self._holes.life_s(snapshot),
             self._holes.forward_time_s(settings),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bftrainer_slurm.controller.state.bad_nodes import Endings, blame
+from bftrainer_slurm.controller.state.bad_nodes import TeardownTimes, blame
 from bftrainer_slurm.controller.state.phases import Ended, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.model import ElementId
@@ -12,11 +12,11 @@ GRACE_S, ALLOWED_S = 0.5, 2.0  # the grace is that of a trainer that asks for no
 ENDING = trainer(element(0, "ending n1"), element(1, "running n2"))
 
 
-def after(*took_s: float) -> Endings:
-    """What is known after endings that took so long."""
-    endings = Endings()
-    endings.saw(over(*took_s), (), NOW_S)
-    return endings
+def after(*took_s: float) -> TeardownTimes:
+    """What is known after times that took so long."""
+    times = TeardownTimes()
+    times.record(over(*took_s), (), NOW_S)
+    return times
 
 
 def over(*took_s: float) -> list[Ended]:
@@ -25,7 +25,7 @@ def over(*took_s: float) -> list[Ended]:
 
 
 def blamed(
-    endings: Endings,
+    times: TeardownTimes,
     after_s: float,
     state: TrainerState | None = None,
     others_s: tuple[float, ...] = (),
@@ -37,8 +37,8 @@ def blamed(
     """
     state, now_s = state or state_of(ENDING), NOW_S + after_s
     own_s = [one.since_s for one in state.elements.values() if one.phase is Phase.ENDING]
-    endings.saw(over(*done_s), own_s + [now_s - one for one in others_s], now_s)
-    slow = endings.slow(ENDING, state, now_s, ALLOWED_S)
+    times.record(over(*done_s), own_s + [now_s - one for one in others_s], now_s)
+    slow = times.slow(ENDING, state, now_s, ALLOWED_S)
     return blame(state, slow), {one.node or "": now_s - one.since_s for one in slow.values()}
 
 
