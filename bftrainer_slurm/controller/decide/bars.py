@@ -121,7 +121,7 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
             mine = [Bar("it lacks what the trainer asks for", unfit[asked] - own, array)]
             mine += _refused(view, own, now_s)
             why = _too_few(view, snapshot.in_service, nodes_off(mine, array))
-            mine += _beside_others(demands, array, own, everybodys, snapshot)
+            mine += _beside_others(demands, array, own, snapshot)
             out = nodes_off(mine, array)
             if why is None and wait is not None and now_s < wait.displaces_s:
                 others = Bar(_why_not_now(wait), everybodys - own, array, wait.displaces_s)
@@ -210,13 +210,12 @@ def _refused(view: TrainerView, own: frozenset[str], now_s: float) -> list[Bar]:
 
 
 def _beside_others(
-    demands: Demands,
-    array: int,
-    own: frozenset[str],
-    everybodys: frozenset[str],
-    snapshot: Snapshot,
+    demands: Demands, array: int, own: frozenset[str], snapshot: Snapshot
 ) -> Iterator[Bar]:
-    """Yield the nodes that a trainer cannot have as other jobs have a part of them, or could."""
+    """Yield the nodes that a trainer cannot have as other jobs have a part of them, or could.
+
+    What other trainers have there counts as free: the plan may take it from them.
+    """
     shared, asks, unit = snapshot.shared, demands.resources, demands.unit
     if not demands.units:
         if taken := frozenset(shared) - snapshot.in_holes - own:
@@ -226,8 +225,8 @@ def _beside_others(
     yield Bar(_UNDIVIDED[unit], snapshot.all_nodes - parts - own, array)
     full = frozenset(
         node
-        for node in parts - everybodys
-        if shared[node].cpus < asks.cpus or shared[node].memory_mb < asks.memory_mb
+        for node in parts - own
+        if shared[node].free_cpus < asks.cpus or shared[node].free_memory_mb < asks.memory_mb
     )
     yield Bar("other jobs leave it too few cores or too little memory", full, array)
 

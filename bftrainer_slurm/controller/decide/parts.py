@@ -40,6 +40,7 @@ def offered(
     for view in cluster.views:
         for node, units in _held(view, snapshot):
             kept[node] += units if view.array not in theirs else 0
+        for node in _occupied(view).values():  # who is still to start has no memory there yet
             mine_mb = view.trainer.demands.resources.memory_mb
             memory_mb[node] = memory_mb.get(node, 0.0) + mine_mb
         for place in view.places if view.array in theirs else ():
@@ -126,9 +127,13 @@ def _held(view: TrainerView, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
     """Yield the nodes that a trainer's elements have, or start on, and how much of each."""
     units = view.trainer.element_units
     nodes = {id_: place.node for id_, place in view.placed.items()}
-    nodes |= {id_: one.node for id_, one in view.within(*OCCUPIES) if one.node is not None}
+    nodes |= _occupied(view)
     for id_, node in nodes.items():
         yield node, units.get(id_, 0) or _all(node, snapshot)
+
+
+def _occupied(view: TrainerView) -> dict[ElementId, str]:
+    return {id_: one.node for id_, one in view.within(*OCCUPIES) if one.node is not None}
 
 
 def _all(node: str, snapshot: Snapshot) -> int:

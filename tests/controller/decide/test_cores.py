@@ -18,6 +18,7 @@ from bftrainer_slurm.controller.decide.planning import problem_of
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import shared_nodes
 from bftrainer_slurm.controller.state.cluster import ClusterView
+from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
     CORE,
@@ -39,7 +40,7 @@ from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.planner.supply import Row
 from tests.controller.decide.test_problem import known
-from tests.controller.worlds import cluster, places, snapshot, state_of, view_of
+from tests.controller.worlds import cluster, places, released, snapshot, state_of, view_of
 from tests.controller.worlds import trainer as a_trainer
 from tests.planner.exact import best_packed
 from tests.planner.test_classes_optimum import slack
@@ -118,6 +119,19 @@ def test_the_plan_gives_out_cores_with_memory_to_match_and_an_element_starts_bes
     assert set(room.places(mine[1], NAMES)) == {"n1", "n3"}
     other = trainer(7, 1, more=3, memory_mb=1000)
     assert set(room.places(other, NAMES)) == {"n2", "n3"}  # the memory of n1 is gone
+
+
+def test_an_element_on_its_way_to_a_node_makes_no_room_there_for_another_trainer() -> None:
+    """Else the plan would give the node to one, then to the other, for ever."""
+    late = trainer(6, 2, more=1, memory_mb=500).trainer
+    late = replace(late, elements=(replace(late.elements[0], state=ElementState.PENDING),))
+    coming = view_of(late, TrainerState({0: released("n1")}))
+    other = trainer(5, 2, "n2", more=1, memory_mb=4000)
+    of = seen((node("n1", 2, 7500), node("n2", 2, 4000)), other, coming, busy="n1")
+    assert coming.placed.keys() == {ElementId(6, 0)}
+    assert eligibility(of.views, of.snapshot).barred[5] == {"n1"}
+    assert offered(of, (other,), frozenset(), ()) == {"n2": 4}
+    assert offered(of, of.views, frozenset(), ())["n1"] == 2
 
 
 def test_an_element_leaves_for_cores_that_an_ordinary_job_needs_and_no_more_than_needed() -> None:
