@@ -40,6 +40,7 @@ def _add_node(world: World) -> Course:
     _restart_all(world)
     world.lab.start_slurmd(name)
     yield f"{name} is added, used, and removed", 30.0
+    world.struck.add(name)  # nobody has emptied it: Slurm requeues what runs there
     world.lab.kill_host(name)
     conf.write_text(before)
     _restart_all(world)
