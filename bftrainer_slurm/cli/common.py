@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from bftrainer_slurm.cli.terminal import Heading, styled
+from bftrainer_slurm.reader.sentences import in_parts, size_of
 from bftrainer_slurm.words import counted
 
 BAD_INPUT = 2
@@ -92,11 +93,13 @@ def who(one: Mapping[str, Any]) -> str:
 def cells(one: Mapping[str, Any], *most: int) -> tuple[str, ...]:
     """Return what tables begin with: the trainer's id, name, user, state, nodes, and MIN-MAX.
 
+    Behind its nodes stand the GPUs or cores that it has of them, if it has parts of nodes.
     ``most`` are how many characters of name, user and state are shown.
     """
     starting = f"+{len(one['starting'])}" if one["starting"] else ""
     texts = zip((one["name"], one["user"], one["state"]), most or (60, 60, 60), strict=True)
-    nodes, bounds = f"{len(one['nodes'])}{starting}", f"{one['min_nodes']}-{one['max_nodes']}"
+    part = f" ({size_of(one, count)})" if (count := len(one["nodes"])) and in_parts(one) else ""
+    nodes, bounds = f"{count}{starting}{part}", f"{one['min_nodes']}-{one['max_nodes']}"
     return (str(one["array"]), *(shown(text, room) for text, room in texts), nodes, bounds)
 
 

@@ -29,7 +29,8 @@ s          sort by the next of: nodes, trainer, name, user, samples per second
 r          ask again now
 ?          this help; any key leaves it
 
-NODES      its nodes, and those where it is starting: 3+1
+NODES      its nodes, and those where it is starting: 3+1; in parentheses
+           how many GPUs or cores it has of them, if not all
 WANTS      its MIN-MAX, as given with -N
 LAST HOUR  its nodes in each minute, up to the most that it had
 

@@ -19,6 +19,7 @@ from prometheus_client.core import SummaryMetricFamily as Summary
 from prometheus_client.metrics_core import Metric
 
 from bftrainer_slurm import __version__
+from bftrainer_slurm.model import CORE, GPU
 
 _Row: TypeAlias = tuple[Any, ...]  # what _family takes
 
@@ -77,6 +78,7 @@ def _of_cluster(status: Mapping[str, Any]) -> Iterator[_Row]:
     yield Gauge, "plan_status", "1: how the current plan was made.", now, "status"
     if plan is not None:
         yield Gauge, "plan_objective", "What the current plan is worth.", plan["objective"]
+        yield from _of_parts(plan)
     left = status["left_alone"]
     yield Gauge, "left_alone_nodes", "Idle nodes that trainers leave alone.", left, "why"
     mute = "Nodes whose elements never said that they were up."
@@ -88,6 +90,17 @@ def _of_cluster(status: Mapping[str, Any]) -> Iterator[_Row]:
     yield Gauge, "jobs_left_alone", others, len(status["malformed"])
     yield from _of_users([] if status["jobs_private"] else trainers)
     yield from _of_counts(status["counts"])
+
+
+def _of_parts(plan: Mapping[str, Any]) -> Iterator[_Row]:
+    """What of nodes that jobs share no ordinary job has, where trainers have parts of them."""
+    for unit in (GPU, CORE):
+        name = f"{unit.lower()}s"
+        if name in plan:
+            free = f"Of nodes that jobs share: {unit}s that no ordinary job has."
+            ours = "Those that trainers get by the plan."
+            yield Gauge, f"pool_{name}", free, plan[name]
+            yield Gauge, f"plan_{name}", ours, plan[f"used_{name}"]
 
 
 def _of_users(trainers: Iterable[Mapping[str, Any]]) -> Iterator[_Row]:

@@ -237,10 +237,15 @@ def unit_of(one: Mapping[str, Any]) -> str:
     return GPU if one.get("gpus") else CORE if one.get("cores") else "node"
 
 
+def in_parts(one: Mapping[str, Any]) -> bool:
+    """Whether a trainer has some GPUs or cores of its nodes, not all of each."""
+    return unit_of(one) != "node"
+
+
 def allocation(one: Mapping[str, Any]) -> str:
     """Return the size of a trainer: ``3 nodes``, ``6 GPUs on 3 nodes``."""
     count = len(one["nodes"])
-    part = "" if unit_of(one) == "node" else f"{size_of(one, count)} on "
+    part = f"{size_of(one, count)} on " if in_parts(one) else ""
     return f"{part}{nodes(count)}"
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.cli.screen import Chosen, Key, Page, Seen, View, frame, pressed
+from bftrainer_slurm.cli.status import shown_lines
 from scripts.labcluster.keeper import Keeper, started_keeper
 from tests.cli.test_commands import DOCUMENT, SHOWN
 
@@ -51,6 +52,17 @@ def test_a_line_has_a_trainer_and_its_last_hour() -> None:
     assert line.split()[:7] == ["12", "job12", "alice", "running", "2+1", "1-4", "1,234"]
     drawn = line[heading.index("LAST HOUR") :]
     assert drawn.lstrip(" ▁▂▃▄▅▆▇") == "█" * (len(drawn) // 2)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [({"gpus": 2}, "2+1 (4 GPUs)"), ({"cores": 3}, "2+1 (6 cores)"), ({"gpus": 0}, "2+1  ")],
+)
+def test_beside_its_nodes_stands_how_much_it_has_of_them(part: dict[str, int], said: str) -> None:
+    shared = one(12, **part)
+    (line,) = [line for line in texts(seen(shared), columns=120) if line.startswith("12 ")]
+    assert f"  {said}  " in line
+    assert f"  {said}  " in "\n".join(shown_lines(DOCUMENT | {"trainers": [shared]}))
 
 
 def test_the_pool_and_what_ordinary_jobs_felt_stand_above() -> None:

@@ -14,7 +14,8 @@ MINE, OTHERS = 7, 8
 
 def seen(*, private: bool) -> dict[int, dict[str, Any]]:
     """The trainers that the owner of one of them sees."""
-    trainers = [{"array": array, "name": "digits", "samples": 5.0} for array in (MINE, OTHERS)]
+    of = {"name": "digits", "gpus": 2, "samples": 5.0}
+    trainers = [of | {"array": array} for array in (MINE, OTHERS)]
     status = json.dumps({"trainers": trainers, "jobs_private": private}).encode()
     found = json.loads(disclosed(status, lambda array: array == MINE))
     return {one["array"]: one for one in found["trainers"]}
@@ -23,7 +24,7 @@ def seen(*, private: bool) -> dict[int, dict[str, Any]]:
 def test_of_others_trainers_users_see_what_squeue_shows() -> None:
     shown = seen(private=False)
     assert shown[MINE]["samples"] == 5.0
-    assert shown[OTHERS] == {"array": OTHERS, "name": "digits", "hidden": True}
+    assert shown[OTHERS] == {"array": OTHERS, "name": "digits", "gpus": 2, "hidden": True}
 
 
 def test_where_jobs_are_private_they_hear_of_their_own_only() -> None:

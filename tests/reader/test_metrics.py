@@ -36,6 +36,9 @@ def one(user: str, state: str = "running", nodes: int = 0, **more: Any) -> dict[
     return {"user": user, "state": state, "nodes": [f"n{n}" for n in range(nodes)], **more}
 
 
+SHARED = {"gpus": 24, "used_gpus": 21, "cores": 16, "used_cores": 4}  # in a plan
+
+
 def status(*trainers: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """A status of these trainers."""
     return {
@@ -75,6 +78,14 @@ def test_the_pool_is_split_into_used_and_free_nodes() -> None:
     assert found["bftrainer_pool_free_nodes"] == 2
     assert found['bftrainer_left_alone_nodes{why="needed soon"}'] == 2
     assert found["bftrainer_mute_nodes"] == 1
+
+
+def test_gpus_and_cores_of_shared_nodes_are_told_where_there_are_any() -> None:
+    plan = status()["plan"]
+    names = [f"bftrainer_{of}_{unit}" for unit in ("gpus", "cores") for of in ("pool", "plan")]
+    found = samples(status(plan=plan | SHARED))
+    assert [found[name] for name in names] == [24, 21, 16, 4]
+    assert not samples(status()).keys() & set(names)
 
 
 def test_trainers_are_counted_by_state_and_each_state_is_always_there() -> None:
@@ -201,7 +212,8 @@ def test_the_table_of_the_documentation_has_each_metric_with_its_type_and_labels
     counts = Counts()
     counts.requests["queue"].add(0.1)
     made = {}
-    for family in families(status(one("alice"), counts=counts.shown()), 0.0, KEEPER):
+    plan = status()["plan"] | SHARED
+    for family in families(status(one("alice"), plan=plan, counts=counts.shown()), 0.0, KEEPER):
         labels = {name for sample in family.samples for name in sample.labels} - {"le"}
         made[described(family)] = (family.type, tuple(sorted(labels)))
     text = (DOCUMENTS / "monitoring.md").read_text()
