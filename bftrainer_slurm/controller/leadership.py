@@ -72,7 +72,7 @@ _LEFT = (
 )
 NO_ROWS: Rows = {table: [] for table in _TABLES}
 _SAID = {
-    "begun": "begun OR EXISTS (SELECT 1 FROM stays WHERE stays.array = trainers.array) AS begun"
+    "begun": "begun OR EXISTS (SELECT 1 FROM allocations a WHERE a.array = trainers.array) AS begun"
 }
 _ROWS = """
 SELECT {columns} FROM (

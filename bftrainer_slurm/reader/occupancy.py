@@ -78,7 +78,7 @@ def nodes_over_time(
         found = _intervals(history, table, array, window, now_s, row_of)
         return found, coverage(found.row, found.begin, found.end, len(sizes), window.columns)
 
-    stays, trained = cover("stays", "array")
+    allocations, trained = cover("allocations", "array")
     holes, open_ = cover("holes")
     outages, out = cover("outages")
     most = np.array(sizes, dtype=float).reshape(-1, 1)
@@ -86,8 +86,10 @@ def nodes_over_time(
     idle = np.clip(open_ - trained, 0.0, most - trained)
     out = np.clip(out, 0.0, most - trained - idle)
     counts = {"trainers": trained, "idle": idle, "out": out}
-    cut_s = max(one.cut_s for one in (stays, holes, outages))
-    codes, legend = _legend(history, stays, may_see, (window.to_s - window.from_s) / window.columns)
+    cut_s = max(one.cut_s for one in (allocations, holes, outages))
+    codes, legend = _legend(
+        history, allocations, may_see, (window.to_s - window.from_s) / window.columns
+    )
     rows = [[shown[n * each], shown[n * each + size - 1], size] for n, size in enumerate(sizes)]
     return {
         **window.as_document,
@@ -96,7 +98,7 @@ def nodes_over_time(
         "seen": _base64(_watched_shares(history, window, cut_s)),
         "cells": {
             **_by_kind(counts, lambda count: _base64(count / most)),
-            "who": _trainer_codes(stays, codes, (len(sizes), window.columns)),
+            "who": _trainer_codes(allocations, codes, (len(sizes), window.columns)),
         },
         "trainers": legend,
         "sums": _by_kind({**counts, "ordinary": most - sum(counts.values())}, _sums),
@@ -136,11 +138,11 @@ def _intervals(
 
 
 def _legend(
-    history: sqlite3.Connection, stays: _Intervals, may_see: MaySee, column_s: float
+    history: sqlite3.Connection, allocations: _Intervals, may_see: MaySee, column_s: float
 ) -> tuple[dict[int, int], list[dict[str, Any]]]:
     """Return the code of each trainer, those with most nodes first, and the legend of the codes."""
-    arrays, places = np.unique(stays.array, return_inverse=True)
-    weights = np.bincount(places, stays.end - stays.begin, minlength=len(arrays))
+    arrays, places = np.unique(allocations.array, return_inverse=True)
+    weights = np.bincount(places, allocations.end - allocations.begin, minlength=len(arrays))
     codes: dict[int, int] = {}
     legend = []
     for place in np.argsort(-weights, kind="stable").tolist():
@@ -155,14 +157,16 @@ def _legend(
     return codes, legend
 
 
-def _trainer_codes(stays: _Intervals, codes: dict[int, int], shape: tuple[int, int]) -> str:
+def _trainer_codes(allocations: _Intervals, codes: dict[int, int], shape: tuple[int, int]) -> str:
     """Return one trainer's code for each cell, 0 for no trainer. Longer intervals cover others."""
     cells = np.zeros(shape, dtype=np.uint8)
-    order = np.argsort(stays.end - stays.begin, kind="stable")
-    begin = np.floor(stays.begin).astype(int)[order].tolist()
-    end = np.ceil(stays.end).astype(int)[order].tolist()
-    known = (codes.get(array, _OTHERS) for array in stays.array[order].tolist())
-    for row, start, stop, code in zip(stays.row[order].tolist(), begin, end, known, strict=True):
+    order = np.argsort(allocations.end - allocations.begin, kind="stable")
+    begin = np.floor(allocations.begin).astype(int)[order].tolist()
+    end = np.ceil(allocations.end).astype(int)[order].tolist()
+    known = (codes.get(array, _OTHERS) for array in allocations.array[order].tolist())
+    for row, start, stop, code in zip(
+        allocations.row[order].tolist(), begin, end, known, strict=True
+    ):
         cells[row, start:stop] = code
     return b64encode(cells.tobytes()).decode()
 

@@ -56,7 +56,7 @@ def day_of_harvest(
     during = "(end_s > :begin OR end_s IS NULL) AND start_s < :end"
     values = {"now": now_s, "begin": begin_s, "end": end_s}
     users = history.execute(
-        f"SELECT coalesce(user, ''), {part} FROM stays LEFT JOIN met USING (array) "
+        f"SELECT coalesce(user, ''), {part} FROM allocations LEFT JOIN met USING (array) "
         f"WHERE {during} GROUP BY 1",
         values,
     )

@@ -43,7 +43,7 @@ SELECT {_MET}, grew, shrank, reclaimed, node_s, first_s, last_s FROM (
     max(0.0, total(coalesce(end_s, :now) - max(start_s, :since))) AS node_s,
     min(start_s) AS first_s, iif(count(end_s) = count(*), max(end_s), NULL) AS last_s
     -- +: by way of the index of ends; that of arrays would lead through all 90 days
-    FROM stays WHERE end_s IS NULL OR end_s > :since GROUP BY +array
+    FROM allocations WHERE end_s IS NULL OR end_s > :since GROUP BY +array
 ) JOIN met USING (array) LEFT JOIN trainers USING (array)
 ORDER BY submit_s DESC, array DESC LIMIT 2000
 """
@@ -113,7 +113,9 @@ def _strips(history: sqlite3.Connection, now_s: float, who: Viewer) -> dict[str,
     since_s, part_s = now_s - STRIP_S, STRIP_S / STRIP_PARTS
     seen = {one["array"] for one in who.visible_trainers(_all_trainers(history, since_s, now_s))}
     allocations: dict[int, list[Allocation]] = {}
-    query = "SELECT array, node, start_s, end_s, how FROM stays WHERE end_s IS NULL OR end_s > ?"
+    query = (
+        "SELECT array, node, start_s, end_s, how FROM allocations WHERE end_s IS NULL OR end_s > ?"
+    )
     for array, *rest in history.execute(query, (since_s,)):
         allocations.setdefault(array, []).append(Allocation(*rest))
     strips = {
@@ -128,7 +130,7 @@ def allocations_of(
 ) -> list[Allocation]:
     """Return a trainer's allocations that ended after ``since_s``: the last ``most`` to end."""
     rows = history.execute(
-        "SELECT node, start_s, end_s, how FROM stays WHERE array = ? AND "
+        "SELECT node, start_s, end_s, how FROM allocations WHERE array = ? AND "
         "(end_s IS NULL OR end_s > ?) ORDER BY coalesce(end_s, 9e99) DESC LIMIT ?",
         (array, since_s, most),
     )

@@ -81,7 +81,8 @@ def summary_of(
         used = "SELECT total(max(0, min(coalesce(end_s, :end), :end) - max(start_s, :begin)))"
         span = {"begin": begin_s, "end": end_s}
         used_s = sum(
-            part * database.execute(f"{used} FROM stays WHERE array = {array}", span).fetchone()[0]
+            part
+            * database.execute(f"{used} FROM allocations WHERE array = {array}", span).fetchone()[0]
             for array, _, part in trainers.values()
         )
         pauses = database.execute("SELECT seconds FROM rescales ORDER BY time_s").fetchall()
@@ -104,7 +105,9 @@ def summary_of(
 
 def _trainer(database: sqlite3.Connection, array: int, name: str, folder: Path) -> TrainerResult:
     counts = "count(*), total(how = 'shrank'), total(how = 'reclaimed')"
-    counted = database.execute(f"SELECT {counts} FROM stays WHERE array = ?", (array,)).fetchone()
+    counted = database.execute(
+        f"SELECT {counts} FROM allocations WHERE array = ?", (array,)
+    ).fetchone()
     said = "".join(path.read_text(errors="replace") for path in folder.glob("slurm-*.out"))
     course = sorted((int(seen), float(right)) for seen, right in _SAID.findall(said))
     samples, accuracy = course[-1] if course else (0, None)

@@ -25,8 +25,8 @@ def write_past(folder: Path, name: str = "digits") -> float:
     history.meet(12, "a", now_s)
     history.describe(replace(trainer(), name=name, submit_s=began_s), now_s)
     for task, node in enumerate(("n1", "n2")):
-        history.begin_stay(ElementId(12, task), node, began_s + 600)
-    history.end_stay(ElementId(12, 1), began_s + 1800, "reclaimed")
+        history.begin_allocation(ElementId(12, task), node, began_s + 600)
+    history.end_allocation(ElementId(12, 1), began_s + 1800, "reclaimed")
     for minute in range(11, 60):
         history.add_progress(12, began_s + 60 * minute, 1000.0 * minute)
     history.add_pause(12, began_s + 1802, 1, 1.75)
@@ -35,8 +35,8 @@ def write_past(folder: Path, name: str = "digits") -> float:
         history.meet(array, "b", now_s)
         bobs = replace(trainer(), array=array, user="bob", name="resnet", submit_s=began_s - 7200)
         history.describe(bobs, now_s)
-        history.begin_stay(ElementId(array, 0), "n3", began_s - 7100)
-        history.end_stay(ElementId(array, 0), began_s - 3500, "ended")
+        history.begin_allocation(ElementId(array, 0), "n3", began_s - 7100)
+        history.end_allocation(ElementId(array, 0), began_s - 3500, "ended")
         history.end(array, "finished")
     history.close()
     return began_s

@@ -172,7 +172,7 @@ LOOK = Throughput(7, "samples", 2, NOW_S, 50.0, 20.0)
 
 def tell_all(history: History) -> None:
     history.meet(7, "id", NOW_S)
-    history.begin_stay(ElementId(7, 0), "n1", NOW_S)
+    history.begin_allocation(ElementId(7, 0), "n1", NOW_S)
     history.measurements.add_throughput(JOB, LOOK)
     history.measurements.set_reform(7, Reform(NOW_S, Runtime.WORKER, 3, 2))
 
@@ -228,19 +228,19 @@ def test_a_trainer_that_has_trained_on_the_first_host_outlives_failures_on_the_s
 def test_after_others_nothing_is_taken_to_run_that_ran_when_this_host_worked(hosts: Hosts) -> None:
     a, b, shared = hosts
     with leading(a, shared) as first:
-        first.begin_stay(ElementId(7, 0), "n1", 1.0)
+        first.begin_allocation(ElementId(7, 0), "n1", 1.0)
     with leading(b, shared):
         pass
     with leading(a, shared) as first:
-        assert first.open_stays() == {}
+        assert first.open_allocations() == {}
 
 
 def test_a_controller_that_was_started_again_knows_what_ran(hosts: Hosts) -> None:
     a, _, shared = hosts
     with leading(a, shared) as first:
-        first.begin_stay(ElementId(7, 0), "n1", 1.0)
+        first.begin_allocation(ElementId(7, 0), "n1", 1.0)
     with leading(a, shared) as first:
-        assert first.open_stays() == {ElementId(7, 0): "n1"}
+        assert first.open_allocations() == {ElementId(7, 0): "n1"}
 
 
 NO_WORDS = [

@@ -593,7 +593,7 @@ def test_a_history_that_cannot_be_written_hinders_nobody_and_is_shown(tmp_path: 
         assert "locked" in setting.controller.status({})["controller"]["history"]
         other.execute("ROLLBACK")
     setting.history.close()
-    assert len(History(tmp_path / "history.sqlite").open_stays()) == 3
+    assert len(History(tmp_path / "history.sqlite").open_allocations()) == 3
 
 
 def test_what_ordinary_jobs_take_of_the_reserve_trainers_make_up_for() -> None:

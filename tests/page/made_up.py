@@ -36,7 +36,7 @@ class Hole:
 
 @dataclass
 class Trainer:
-    """Lives for a while, and has nodes: ends of its stays, by which a count falls."""
+    """Lives for a while, and has nodes: ends of its allocations, by which a count falls."""
 
     array: int
     name: str
@@ -63,7 +63,7 @@ class Week:
         self._run_jobs(nodes)
         self.outages = list(self._fail(nodes))
         self.trainers = self._born(days)
-        self.stays = list(self._train())
+        self.allocations = list(self._train())
 
     def _run_jobs(self, nodes: int) -> None:
         """Start one job after the other on the nodes that are free first."""
@@ -158,10 +158,10 @@ def write_history(week: Week, path: Path) -> None:
             rows = ((week.names[one.node], one.start_s, one.end_s) for one in holes)
             history.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?, ?)", rows)
         tasks: dict[int, int] = {}
-        for trainer, stay, how in week.stays:
+        for trainer, stay, how in week.allocations:
             task = tasks[trainer.array] = tasks.get(trainer.array, -1) + 1
             row = (trainer.array, task, week.names[stay.node], stay.start_s, stay.end_s, how)
-            history.execute("INSERT INTO stays VALUES (?, ?, ?, ?, ?, ?)", row)
+            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, ?)", row)
         for one in week.trainers:
             history.execute(
                 "INSERT INTO met VALUES (?, ?, ?, ?, ?, 2, ?)",

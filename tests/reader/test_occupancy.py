@@ -21,21 +21,21 @@ from tests.page.made_up import Week
 
 NODES = [f"n{number}" for number in range(1, 13)]
 END_S = 100.0
-TABLES = ("stays", "holes", "outages")
+TABLES = ("allocations", "holes", "outages")
 
 
 @contextmanager
 def made(
     nodes: list[str] = NODES, watches: tuple[tuple[float, float], ...] = ((0, END_S),), **rows: Any
 ) -> Iterator[sqlite3.Connection]:
-    """A history of rows: node, start, end (None: open), and of stays the array."""
+    """A history of rows: node, start, end (None: open), and of allocations the array."""
     with closing(sqlite3.connect(":memory:")) as history:
         history.executescript("".join(UPGRADES))
         history.executemany("INSERT INTO nodes VALUES (?)", [(node,) for node in nodes])
         history.executemany("INSERT INTO watches VALUES (?, ?)", watches)
-        for task, (node, start_s, end_s, array) in enumerate(rows.get("stays", ())):
+        for task, (node, start_s, end_s, array) in enumerate(rows.get("allocations", ())):
             row = (array, task, node, start_s, end_s)
-            history.execute("INSERT INTO stays VALUES (?, ?, ?, ?, ?, '')", row)
+            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, '')", row)
             known = (array, f"user{array}", f"job{array}")
             history.execute(
                 "INSERT OR IGNORE INTO met VALUES (?, 0, ?, ?, 0, 1, 9)",
@@ -112,7 +112,7 @@ def window_h(window: Window) -> float:
 
 
 def test_a_trainers_time_is_not_idle_and_an_open_stretch_lasts_until_now() -> None:
-    with made(holes=[("n1", 10, None)], stays=[("n1", 50, None, 7)]) as history:
+    with made(holes=[("n1", 10, None)], allocations=[("n1", 50, None, 7)]) as history:
         document = told(history, Window(0, END_S, 10, 12))
     assert plane(document, "idle")[0].tolist() == [0] + [255] * 4 + [0] * 5
     assert plane(document, "trainers")[0].tolist() == [0] * 5 + [255] * 5
@@ -161,8 +161,8 @@ def test_an_empty_history_has_an_answer(nodes: list[str]) -> None:
 
 
 def test_trainers_that_may_not_be_named_share_a_code() -> None:
-    stays = [("n1", 0, None, 7), ("n2", 0, None, 8)]
-    with made(holes=[("n1", 0, None), ("n2", 0, None)], stays=stays) as history:
+    allocations = [("n1", 0, None, 7), ("n2", 0, None, 8)]
+    with made(holes=[("n1", 0, None), ("n2", 0, None)], allocations=allocations) as history:
         document = told(history, Window(0, END_S, 1, 12), named=lambda user: user == "user8")
     assert [one["array"] for one in document["trainers"]] == [8]
     assert plane(document, "who")[:2].tolist() == [[255], [1]]
@@ -172,8 +172,8 @@ def test_more_trainers_than_codes_share_one_the_smallest_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(occupancy, "_MOST_TRAINERS", 2)
-    stays = [("n1", 0, 30, 7), ("n2", 0, 90, 8), ("n3", 0, 60, 9)]
-    with made(stays=stays) as history:
+    allocations = [("n1", 0, 30, 7), ("n2", 0, 90, 8), ("n3", 0, 60, 9)]
+    with made(allocations=allocations) as history:
         document = told(history, Window(0, END_S, 10, 12))
     assert [one["array"] for one in document["trainers"]] == [8, 9]
     assert plane(document, "who")[:3, 0].tolist() == [255, 1, 2]

@@ -103,9 +103,9 @@ def test_no_day_of_a_busy_site_is_told_as_quiet(path: Path, written: History) ->
 def test_a_stay_over_midnight_is_harvest_of_both_days(path: Path, written: History) -> None:
     (_, begin_s, end_s), *_ = past.days(NOW_S, NOW_S + 1)
     written.describe(replace(trainer(), array=7, user="alice"), begin_s)
-    written.begin_stay(ElementId(7, 0), "n1", begin_s - 3600)
-    written.end_stay(ElementId(7, 0), begin_s + 2 * 3600, "reclaimed")
-    written.begin_stay(ElementId(7, 1), "n2", end_s - 3600)
+    written.begin_allocation(ElementId(7, 0), "n1", begin_s - 3600)
+    written.end_allocation(ElementId(7, 0), begin_s + 2 * 3600, "reclaimed")
+    written.begin_allocation(ElementId(7, 1), "n2", end_s - 3600)
     written.holes.change((), ["n1"], begin_s - 7200)
     with reading(path, 3.0) as history:
         users, holes = past.day_of_harvest(history, begin_s, end_s, end_s - 1800)

@@ -39,7 +39,7 @@ def history(keeper: Keeper, read: None) -> History:
     history = History(keeper.state / "history.sqlite")
     history.meet(ARRAY, "a", now_s)
     history.describe(trainer(), now_s)
-    history.begin_stay(ElementId(ARRAY, 0), "n1", now_s - 600)
+    history.begin_allocation(ElementId(ARRAY, 0), "n1", now_s - 600)
     history.add_progress(ARRAY, now_s - 60, 1000.0)
     return history
 

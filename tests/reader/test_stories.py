@@ -47,17 +47,17 @@ def path(tmp_path: Path) -> Iterator[Path]:
     alices = replace(trainer(), submit_s=NOW_S - 700)
     history.meet(ARRAY, "a", NOW_S)
     history.describe(alices, NOW_S)
-    history.begin_stay(ElementId(ARRAY, 0), "n1", NOW_S - 600)
-    history.begin_stay(ElementId(ARRAY, 1), "n2", NOW_S - 600)
-    history.end_stay(ElementId(ARRAY, 1), NOW_S - 300, "reclaimed")
+    history.begin_allocation(ElementId(ARRAY, 0), "n1", NOW_S - 600)
+    history.begin_allocation(ElementId(ARRAY, 1), "n2", NOW_S - 600)
+    history.end_allocation(ElementId(ARRAY, 1), NOW_S - 300, "reclaimed")
     history.add_pause(ARRAY, NOW_S - 299, 1, 1.5)
     history.add_progress(ARRAY, NOW_S - 400, 1000.0)
     history.add_progress(ARRAY, NOW_S - 200, 1500.0)
     history.set_work(ARRAY, Work(NOW_S - 700, NOW_S, 580.0, 1.5, 3))
     history.meet(13, "b", NOW_S)
     history.describe(replace(alices, array=13, user="bob", name="resnet"), NOW_S)
-    history.begin_stay(ElementId(13, 0), "n3", NOW_S - 7200)
-    history.end_stay(ElementId(13, 0), NOW_S - 5400, "ended")
+    history.begin_allocation(ElementId(13, 0), "n3", NOW_S - 7200)
+    history.end_allocation(ElementId(13, 0), NOW_S - 5400, "ended")
     history.end(13, "it failed 3 times\nImportError: bob's secret")
     yield history_closed(history, tmp_path)
 
@@ -164,8 +164,8 @@ def test_many_changes_are_told_from_the_newest_on(tmp_path: Path) -> None:
     history.meet(ARRAY, "a", NOW_S)
     history.describe(trainer(), NOW_S)
     for number in range(300):
-        history.begin_stay(ElementId(ARRAY, 0), "n1", NOW_S - 20 * (300 - number))
-        history.end_stay(ElementId(ARRAY, 0), NOW_S - 20 * (300 - number) + 10, "shrank")
+        history.begin_allocation(ElementId(ARRAY, 0), "n1", NOW_S - 20 * (300 - number))
+        history.end_allocation(ElementId(ARRAY, 0), NOW_S - 20 * (300 - number) + 10, "shrank")
     found = story(history_closed(history, tmp_path))
     assert (len(found["changes"]), found["earlier_changes"]) == (200, 400)
     assert len(found["course"]["nodes"]) <= 240
@@ -175,10 +175,10 @@ def test_many_changes_are_told_from_the_newest_on(tmp_path: Path) -> None:
 def test_the_page_is_told_how_many_came_and_went_and_why(tmp_path: Path) -> None:
     written = History(tmp_path / "history.sqlite")
     for task in range(3):
-        written.begin_stay(ElementId(7, task), f"n{task}", 100.0)
-    written.end_stay(ElementId(7, 0), 200.0, "reclaimed")
-    written.end_stay(ElementId(7, 1), 200.0, "shrank")
-    written.begin_stay(ElementId(8, 0), "n9", 150.0)
+        written.begin_allocation(ElementId(7, task), f"n{task}", 100.0)
+    written.end_allocation(ElementId(7, 0), 200.0, "reclaimed")
+    written.end_allocation(ElementId(7, 1), 200.0, "shrank")
+    written.begin_allocation(ElementId(8, 0), "n9", 150.0)
     with open_history(history_closed(written, tmp_path)) as history:
         assert change_counts(history, 7) == [
             {"time_s": 100, "nodes": 3, "gained": 3},
@@ -191,10 +191,10 @@ def test_of_a_long_story_the_end_is_told_with_the_right_number_of_nodes(
 ) -> None:
     monkeypatch.setattr(history_module, "_MOST_ALLOCATIONS", 5)
     written = History(tmp_path / "history.sqlite")
-    written.begin_stay(ElementId(7, 99), "n99", 0.0)  # there all the time
+    written.begin_allocation(ElementId(7, 99), "n99", 0.0)  # there all the time
     for task in range(20):
-        written.begin_stay(ElementId(7, task), "n1", 100.0 * task)
-        written.end_stay(ElementId(7, task), 100.0 * task + 50, "reclaimed")
+        written.begin_allocation(ElementId(7, task), "n1", 100.0 * task)
+        written.end_allocation(ElementId(7, task), 100.0 * task + 50, "reclaimed")
     with open_history(history_closed(written, tmp_path)) as history:
         changes = change_counts(history, 7)
     assert changes[-1]["nodes"] == 1

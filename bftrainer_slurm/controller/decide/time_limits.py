@@ -127,7 +127,7 @@ def spent(
 ) -> dict[int, TrainerState]:
     """Return the states of trainers that have used their node-hours: they are over.
 
-    ``used_s`` returns the node-seconds of a trainer's (array's) stays that have ended.
+    ``used_s`` returns the node-seconds of a trainer's (array's) allocations that have ended.
     """
     states: dict[int, TrainerState] = {}
     for view in views:

@@ -1,4 +1,4 @@
-"""The sums of a trainer's reports and stays: how far it is, and where its time went. Pure.
+"""The sums of a trainer's reports and allocations: how far it is, and where its time went. Pure.
 
 What it trained comes from its own reports; when it had nodes is in the history.
 """
@@ -113,7 +113,7 @@ class NodeTime:
     """How long a trainer had at least one node, up to its last change.
 
     It has one since ``open_s``, None if it has none now. ``first_s`` and ``last_s`` are when the
-    first stay began and the last one ended.
+    first allocation began and the last one ended.
     """
 
     seconds: float = 0.0
@@ -162,9 +162,9 @@ def worked(before: Work | None, report: Report, submit_s: float, there_s: float)
     return replace(work, rescaling_s=work.rescaling_s + pause_s - again_s)
 
 
-def node_time(stays: Iterable[tuple[float, float | None]]) -> NodeTime:
-    """Return when a trainer had nodes; ``stays`` are begins and ends (None: it is still there)."""
-    in_order = sorted(stays, key=lambda stay: stay[0])
+def node_time(allocations: Iterable[tuple[float, float | None]]) -> NodeTime:
+    """Return when a trainer had nodes; ``allocations`` are begins and ends (None: it goes on)."""
+    in_order = sorted(allocations, key=lambda one: one[0])
     if not in_order:
         return NodeTime()
     seconds, first_s = 0.0, in_order[0][0]
@@ -213,7 +213,7 @@ Row: TypeAlias = tuple[int, float, float | None, str | None]  # task, start_s, e
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """A summary of one trainer so far. ``node_s`` counts finished stays only.
+    """A summary of one trainer so far. ``node_s`` counts finished allocations only.
 
     ``had`` says when it had nodes.
     """
@@ -225,8 +225,8 @@ class Tally:
     had: NodeTime = field(default_factory=NodeTime)
 
 
-class Stays:
-    """One trainer's stays; ``tally`` is of all of them.
+class Allocations:
+    """One trainer's allocations; ``tally`` is of all of them.
 
     They are summed up as they come: a trainer may have had a million, and no turn reads them again.
     """
@@ -241,7 +241,7 @@ class Stays:
         self._last_begin_s = max((start_s for _, start_s, *_ in known), default=-math.inf)
 
     def begin(self, task: int, start_s: float) -> bool:
-        """Add a stay; return whether it could be: not if it begins before others are over."""
+        """Add an allocation; return False if it begins before others are over."""
         tally, had = self.tally, self.tally.had
         if task in self._open_s or start_s < (had.open_s or 0.0):
             return False
@@ -256,7 +256,9 @@ class Stays:
         return True
 
     def end(self, task: int, end_s: float, how: str) -> bool:
-        """End a stay; return whether it could be: not if it has not begun, or ended before another.
+        """End an allocation; return whether it could be.
+
+        It could not if it has not begun, or ended before another.
 
         Another one that began after this end may have begun after a gap.
         """

@@ -1,4 +1,4 @@
-"""What Slurm does not know: holes, stays of elements on nodes, plans, progress, measurements.
+"""What Slurm does not know: holes, allocations of elements on nodes, plans, progress, measurements.
 
 Only the controller writes. A reader opens the file read-only.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.state.database import Database, Spans, Statement, newest, put
-from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Stays, Tally, Work
+from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Allocations, Tally, Work
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with
 from bftrainer_slurm.controller.state.statistics import LATE_S, Counts, Preemption
@@ -34,7 +34,7 @@ class HistoryError(Exception):
 
 
 class History:
-    """The history file. ``how`` a stay ended: shrank, reclaimed, or ended (by itself).
+    """The history file. ``how`` an allocation ended: shrank, reclaimed, or ended (by itself).
 
     Only opening it raises: what cannot be written waits, and ``trouble`` says why. A damaged file
     is moved aside and replaced: trainers can also be planned without their past. ``counts`` is what
@@ -54,7 +54,7 @@ class History:
         self.holes = Spans(self.database, "holes")
         self.news = threading.Event()
         self._in_file = path != ":memory:"
-        self._stays: dict[int, Stays] = {}
+        self._allocations: dict[int, Allocations] = {}
         self._ended: dict[int, str] = {}  # the file may not have it yet
         self._preemptions: list[Preemption] | None = None  # as read last
 
@@ -63,31 +63,31 @@ class History:
         """Why it cannot be written now, None if it can."""
         return self.database.trouble
 
-    def begin_stay(self, element: ElementId, node: str, time_s: float) -> None:
+    def begin_allocation(self, element: ElementId, node: str, time_s: float) -> None:
         """Note that an element runs on a node."""
         self.counts.started += 1
-        stays = self._stays.get(element.array)
-        if stays is not None and not stays.begin(element.task, time_s):
-            del self._stays[element.array]
-        begin = "INSERT INTO stays (array, task, node, start_s) VALUES (?, ?, ?, ?)"
+        allocations = self._allocations.get(element.array)
+        if allocations is not None and not allocations.begin(element.task, time_s):
+            del self._allocations[element.array]
+        begin = "INSERT INTO allocations (array, task, node, start_s) VALUES (?, ?, ?, ?)"
         self.database.write((begin, (element.array, element.task, node, time_s)))
 
-    def end_stay(self, element: ElementId, time_s: float, how: str) -> None:
+    def end_allocation(self, element: ElementId, time_s: float, how: str) -> None:
         """Note that an element has ended."""
         self.counts.ended[how] += 1
-        stays = self._stays.get(element.array)
-        if stays is not None and not stays.end(element.task, time_s, how):
-            del self._stays[element.array]
+        allocations = self._allocations.get(element.array)
+        if allocations is not None and not allocations.end(element.task, time_s, how):
+            del self._allocations[element.array]
         end = (
-            "UPDATE stays SET end_s = max(start_s, ?), how = ? "
+            "UPDATE allocations SET end_s = max(start_s, ?), how = ? "
             "WHERE array = ? AND task = ? AND end_s IS NULL"
         )
         ended = (time_s, how, element.array, element.task)
         self.database.write((end, ended), _unask(element))
 
-    def open_stays(self) -> dict[ElementId, str]:
+    def open_allocations(self) -> dict[ElementId, str]:
         """Return the node of each element that runs, as far as is known."""
-        rows = self.database.read("SELECT array, task, node FROM stays WHERE end_s IS NULL")
+        rows = self.database.read("SELECT array, task, node FROM allocations WHERE end_s IS NULL")
         return {ElementId(array, task): node for array, task, node in rows}
 
     def ask(self, elements: Iterable[Element], time_s: float) -> None:
@@ -110,15 +110,15 @@ class History:
         return set(self.database.read(query, array))
 
     def tally(self, array: int) -> Tally:
-        """Return the sums of one trainer's stays."""
-        if (known := self._stays.get(array)) is not None:
+        """Return the sums of one trainer's allocations."""
+        if (known := self._allocations.get(array)) is not None:
             return known.tally
-        query = "SELECT task, start_s, end_s, how FROM stays WHERE array = ?"
+        query = "SELECT task, start_s, end_s, how FROM allocations WHERE array = ?"
         rows = self.database.read(query, array)
         if self.trouble is not None and not rows:
             return Tally()  # perhaps it cannot be read
-        self._stays[array] = Stays(rows)
-        return self._stays[array].tally
+        self._allocations[array] = Allocations(rows)
+        return self._allocations[array].tally
 
     def set_work(self, array: int, work: Work) -> None:
         """Note the sum of a trainer's reports."""
@@ -240,9 +240,9 @@ class History:
 
     def end_unseen(self) -> None:
         """End what was open when this host worked last, at an unknown time: others worked since."""
-        self._stays.clear()
+        self._allocations.clear()
         self.database.write(
-            ("UPDATE stays SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
+            ("UPDATE allocations SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
             ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
             ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
         )
@@ -253,7 +253,7 @@ class History:
             (f"DELETE FROM {table} WHERE array = ?", (array,)) for table in tables_with("array")
         )
         self.database.write(*these)
-        self._stays.pop(array, None)
+        self._allocations.pop(array, None)
         self._ended.pop(array, None)
 
     def tidy(self, now_s: float, living: Collection[int]) -> None:
@@ -264,7 +264,7 @@ class History:
     def forget_old(self, now_s: float, living: Iterable[int] = ()) -> None:
         """Drop data older than 90 days, except those about ``living`` trainers (array ids)."""
         self.database.write(*old(now_s, living))
-        self._stays.clear()
+        self._allocations.clear()
         self._preemptions = None
 
     def close(self) -> None:

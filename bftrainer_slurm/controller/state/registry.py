@@ -246,9 +246,9 @@ class TrainerRegistry:
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, Began):
-                self._history.begin_stay(event.element, event.node, event.time_s)
+                self._history.begin_allocation(event.element, event.node, event.time_s)
             else:
-                self._history.end_stay(event.element, event.time_s, event.how)
+                self._history.end_allocation(event.element, event.time_s, event.how)
 
     def _refresh_views(self, snapshot: Snapshot, states: Mapping[int, TrainerState]) -> None:
         known = [(one, states[one.array]) for one in snapshot.queue.trainers if one.array in states]
@@ -274,7 +274,7 @@ class TrainerRegistry:
 def _from_history(history: History) -> dict[int, TrainerState]:
     """The states as the previous controller left them: elements that ran then may run now."""
     states: dict[int, TrainerState] = {}
-    for id_, node in history.open_stays().items():
+    for id_, node in history.open_allocations().items():
         record = ElementRecord(Phase.RUNNING, float("-inf"), node)
         state = states.get(id_.array, TrainerState())
         states[id_.array] = replace(state, elements={**state.elements, id_.task: record})

@@ -114,6 +114,16 @@ CREATE TABLE ordinary (time_s REAL PRIMARY KEY, jobs INTEGER NOT NULL);
 DROP TABLE IF EXISTS plans;
 ALTER TABLE progress DROP COLUMN measures;
 """,
+    # The word of the field.
+    """
+ALTER TABLE stays RENAME TO allocations;
+DROP INDEX stays_by_array;
+CREATE INDEX allocations_by_array ON allocations (array);
+DROP INDEX stays_by_end;
+CREATE INDEX allocations_by_end ON allocations (end_s);
+DROP INDEX one_stay_at_a_time;
+CREATE UNIQUE INDEX one_allocation_at_a_time ON allocations (array, task) WHERE end_s IS NULL;
+""",
 )
 VERSION = FIRST + len(UPGRADES) - 1
 

@@ -43,7 +43,7 @@ class Durations:
 class Counts:
     """All counts. None of them ever falls.
 
-    ``ended`` is by the way a stay on a node ended, ``plans`` by their status, ``pauses`` by whether
+    ``ended`` is by the way an allocation ended, ``plans`` by their status, ``pauses`` by whether
     the trainer grew (up), ``requests`` and ``failed_requests`` by the gateway's method.
     """
 

@@ -142,7 +142,7 @@ class TrainerView:
         return self.trainer is trainer and self.state is state and state.settled
 
     def node_s(self, before_s: float, now_s: float) -> float:
-        """Return the node-seconds of its stays, with the ``before_s`` of those that have ended."""
+        """Return the node-seconds of its allocations; ``before_s`` are those of ended ones."""
         return before_s + sum(max(0.0, now_s - one) for one in self.starts_s().values())
 
     @property

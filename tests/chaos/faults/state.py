@@ -62,22 +62,28 @@ def make_first_version(history: Path) -> None:
         contextlib.closing(sqlite3.connect(history)) as database,
     ):
         first.executescript(UPGRADES[0])
-        now, then = _columns(database), _columns(first)
-        for table in {table for table, _ in now} - {table for table, _ in then}:
-            database.execute(f"DROP TABLE {table}")
-        for table, column in now - then:
-            if table in {table for table, _ in then}:
-                database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        for table, column in then - now:
-            if table in {table for table, _ in now}:
-                database.execute(f"ALTER TABLE {table} ADD COLUMN {column} NOT NULL DEFAULT ''")
-        database.execute(f"PRAGMA user_version={FIRST}")
-        database.commit()
+        for table, then in _columns(first).items():
+            now = _NAMED_NOW.get(table, table)
+            known = _columns(database).get(now, [])
+            read = ", ".join(one if one in known else "''" for one in then)
+            places = ", ".join("?" * len(then))
+            rows = database.execute(f"SELECT {read} FROM {now}").fetchall() if known else ()
+            first.executemany(f"INSERT INTO {table} ({', '.join(then)}) VALUES ({places})", rows)
+        first.execute(f"PRAGMA user_version={FIRST}")
+        first.commit()
+        first.backup(database)
 
 
-def _columns(database: sqlite3.Connection) -> set[tuple[str, str]]:
+_NAMED_NOW = {"stays": "allocations"}
+
+
+def _columns(database: sqlite3.Connection) -> dict[str, list[str]]:
+    """Return the columns of each table."""
     query = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
-    return set(database.execute(f"{query} WHERE m.type = 'table'"))
+    found: dict[str, list[str]] = {}
+    for table, column in database.execute(f"{query} WHERE m.type = 'table'"):
+        found.setdefault(table, []).append(column)
+    return found
 
 
 def _step_clock(world: World) -> Course:

@@ -1,6 +1,6 @@
 """Where a trainer's time went, and what a change of nodes loses, as its members tell.
 
-The sums of its stays: whatever happens in whatever order, they are those of the file.
+The sums of its allocations: whatever happens in whatever order, they are those of the file.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from bftrainer_slurm.controller.observe.reports import Report
 from bftrainer_slurm.controller.state.goodput import (
     MOST_S,
+    Allocations,
     Loss,
     NodeTime,
-    Stays,
     Work,
     goodput,
     node_time,
@@ -115,9 +115,9 @@ TIMES = st.floats(0, 100, allow_nan=False)
 
 @given(st.lists(st.tuples(TIMES, TIMES).map(sorted)), TIMES, TIMES)
 def test_the_parts_are_all_of_the_time(
-    stays: list[list[float]], trained_s: float, rescaling_s: float
+    allocations: list[list[float]], trained_s: float, rescaling_s: float
 ) -> None:
-    had = node_time([(SUBMIT_S + begin, SUBMIT_S + end) for begin, end in stays])
+    had = node_time([(SUBMIT_S + begin, SUBMIT_S + end) for begin, end in allocations])
     found = spent(Work(SUBMIT_S, 1099, trained_s, rescaling_s), had)
     parts = [found[name] for name in ("trained_s", "waiting_s", "rescaling_s", "lost_s")]
     assert all(part is not None and part >= -1e-6 for part in parts)
@@ -239,9 +239,9 @@ def test_they_are_those_of_the_file_in_any_order(
             if number == read_at:
                 history.tally(ARRAY)
             if what == "begins":
-                history.begin_stay(ElementId(ARRAY, task), "n1", now_s)
+                history.begin_allocation(ElementId(ARRAY, task), "n1", now_s)
             else:
-                history.end_stay(ElementId(ARRAY, task), now_s, what)
+                history.end_allocation(ElementId(ARRAY, task), now_s, what)
         told = history.tally(ARRAY)
         history.close()
         again = History(Path(folder) / "history.sqlite")
@@ -250,15 +250,15 @@ def test_they_are_those_of_the_file_in_any_order(
 
 
 def test_in_their_order_they_are_summed_up_without_another_reading() -> None:
-    stays = Stays([(0, 100.0, 110.0, "shrank")])
+    allocations = Allocations([(0, 100.0, 110.0, "shrank")])
     done = [
-        stays.begin(0, 120.0),
-        stays.begin(1, 125.0),
-        stays.end(0, 130.0, "reclaimed"),
-        stays.end(1, 140.0, "ended"),
-        stays.begin(2, 150.0),
+        allocations.begin(0, 120.0),
+        allocations.begin(1, 125.0),
+        allocations.end(0, 130.0, "reclaimed"),
+        allocations.end(1, 140.0, "ended"),
+        allocations.begin(2, 150.0),
     ]
     rows = [(0, 100.0, 110.0, "shrank"), (0, 120.0, 130.0, "reclaimed")]
     rows += [(1, 125.0, 140.0, "ended")]
     assert all(done)
-    assert stays.tally == Stays([*rows, (2, 150.0, None, None)]).tally
+    assert allocations.tally == Allocations([*rows, (2, 150.0, None, None)]).tally

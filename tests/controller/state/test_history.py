@@ -30,38 +30,38 @@ YEAR_S = 365 * 86_400.0
 FIRST, SECOND = ElementId(12, 0), ElementId(12, 1)
 
 
-def test_stays_are_counted_by_how_they_ended(path: Path) -> None:
+def test_allocations_are_counted_by_how_they_ended(path: Path) -> None:
     history = History(path)
     for how in ("shrank", "reclaimed", "reclaimed", "ended"):
-        history.begin_stay(FIRST, "n1", 100.0)
-        history.end_stay(FIRST, 110.0, how)
+        history.begin_allocation(FIRST, "n1", 100.0)
+        history.end_allocation(FIRST, 110.0, how)
     had = NodeTime(10.0, None, 100.0, 110.0)
     assert history.tally(12) == Tally(grew=4, shrank=1, reclaimed=2, node_s=40.0, had=had)
 
 
-def test_open_stays_are_known_after_a_restart(path: Path) -> None:
+def test_open_allocations_are_known_after_a_restart(path: Path) -> None:
     before = History(path)
-    before.begin_stay(FIRST, "n1", 100.0)
-    before.begin_stay(SECOND, "n2", 100.0)
-    before.end_stay(SECOND, 120.0, "ended")
+    before.begin_allocation(FIRST, "n1", 100.0)
+    before.begin_allocation(SECOND, "n2", 100.0)
+    before.end_allocation(SECOND, 120.0, "ended")
     before.close()
-    assert History(path).open_stays() == {FIRST: "n1"}
+    assert History(path).open_allocations() == {FIRST: "n1"}
 
 
 def test_what_is_old_is_forgotten_but_not_what_still_runs(path: Path) -> None:
     history = History(path)
-    history.begin_stay(FIRST, "n1", 100.0)
-    history.end_stay(FIRST, 110.0, "ended")
-    history.begin_stay(SECOND, "n2", 100.0)
+    history.begin_allocation(FIRST, "n1", 100.0)
+    history.end_allocation(FIRST, 110.0, "ended")
+    history.begin_allocation(SECOND, "n2", 100.0)
     history.forget_old(1e9)
     assert history.tally(12).grew == 1
-    assert history.open_stays() == {SECOND: "n2"}
+    assert history.open_allocations() == {SECOND: "n2"}
 
 
 def test_a_clock_that_is_far_ahead_at_boot_loses_nothing() -> None:
     history = History(":memory:")
-    history.begin_stay(FIRST, "n1", NOW_S - 50)
-    history.end_stay(FIRST, NOW_S, "ended")
+    history.begin_allocation(FIRST, "n1", NOW_S - 50)
+    history.end_allocation(FIRST, NOW_S, "ended")
     for _ in range(2):  # it crashes, and is started again
         setting = Setting(1, history=history)
         setting.now_s += YEAR_S
@@ -111,16 +111,16 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begins(
     path: Path, damage: Callable[[Path], None]
 ) -> None:
     before = History(path)
-    before.begin_stay(FIRST, "n1", 100.0)
+    before.begin_allocation(FIRST, "n1", 100.0)
     before.close()
     damage(path)
     damaged = path.read_bytes()
     history = History(path)
-    assert history.open_stays() == {}
-    history.begin_stay(SECOND, "n2", 200.0)
+    assert history.open_allocations() == {}
+    history.begin_allocation(SECOND, "n2", 200.0)
     history.close()
     assert path.with_suffix(".sqlite.damaged").read_bytes() == damaged
-    assert History(path).open_stays() == {SECOND: "n2"}
+    assert History(path).open_allocations() == {SECOND: "n2"}
 
 
 def test_only_the_last_damaged_file_is_kept(path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_history_of_a_version_before_is_brought_up_to_date(path: Path, version
     after = History(path)
     after.holes.change(ended=(), began=("n1",), time_s=5.0)
     assert after.holes.open() == {"n1": 5.0}
-    assert after.open_stays() == {FIRST: "n1"}
+    assert after.open_allocations() == {FIRST: "n1"}
     assert after.measurements.reform(12) is None
     assert after.meet(13, "0000000a", 200.0) == "it fails"
     assert after.trouble is None
@@ -156,12 +156,12 @@ def test_a_history_of_a_version_before_is_brought_up_to_date(path: Path, version
 
 def test_chaos_makes_a_file_of_the_first_version_that_is_brought_up_to_date(path: Path) -> None:
     before = History(path)
-    before.begin_stay(FIRST, "n1", 100.0)
+    before.begin_allocation(FIRST, "n1", 100.0)
     before.add_progress(12, 100.0, 5.0)
     before.close()
     make_first_version(path)
     after = History(path)
-    assert after.open_stays() == {FIRST: "n1"}
+    assert after.open_allocations() == {FIRST: "n1"}
     assert after.samples(12) == (5.0, 100.0)
 
 
@@ -199,10 +199,10 @@ def test_another_trainer_under_the_same_array_id_begins_without_the_past_of_the_
     history.meet(12, "0000000a", 100.0)
     history.describe(trainer(), 100.0)
     history.add_pause(12, 100.0, 2, 1.0)
-    history.begin_stay(FIRST, "n1", 100.0)
+    history.begin_allocation(FIRST, "n1", 100.0)
     history.end(12, "it fails")
     assert history.meet(12, "0000000b", 200.0) is None
-    assert (history.tally(12), history.open_stays()) == (Tally(), {})
+    assert (history.tally(12), history.open_allocations()) == (Tally(), {})
     assert read_history(path, "12", 0.0, NOW_S, None, private=False)["trainer"] is None
 
 
@@ -217,7 +217,7 @@ def test_trainers_that_carry_no_id_look_all_alike(before: str, now: str) -> None
 def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() -> None:
     history = History(":memory:")
     for array in (12, 13):
-        history.begin_stay(ElementId(array, 0), "n1", 100.0)
+        history.begin_allocation(ElementId(array, 0), "n1", 100.0)
         history.add_progress(array, 100.0, 5.0)
         history.meet(array, "0000000a", 100.0)
         history.end(array, "it fails")
@@ -231,7 +231,7 @@ def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() 
     assert history.measurements.reform(12) is None
     assert history.meet(12, "0000000a", 200.0) is None
     assert history.meet(13, "0000000a", 200.0) == "it fails"
-    assert history.open_stays() == {ElementId(13, 0): "n1"}
+    assert history.open_allocations() == {ElementId(13, 0): "n1"}
     assert [look.array for look in history.measurements.throughputs(Job("alice", "digits"))] == [13]
 
 

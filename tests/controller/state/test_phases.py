@@ -1,4 +1,4 @@
-"""The life of an element: the table of its phases, and what is told of its stays on nodes."""
+"""The life of an element: the table of its phases, and what is told of its time on nodes."""
 
 from __future__ import annotations
 

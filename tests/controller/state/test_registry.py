@@ -1,4 +1,4 @@
-"""All trainers from one look to the next: their stays, who is over, which nodes are left alone.
+"""All trainers from one look to the next: allocations, who is over, which nodes are left alone.
 
 Trainers that cannot be handled: each alone is left alone, and the log says so once.
 """
@@ -57,7 +57,7 @@ def test_each_stay_of_an_element_on_a_node_goes_into_the_history() -> None:
     for look in (ON_N1, element(0, "delayed"), replace(ON_N1, start_s=NOW_S + 20)):
         looking.at(trainer(look))
     assert replace(looking.tally, had=NodeTime()) == Tally(2, 0, 1, node_s=10.0)
-    assert looking.history.open_stays() == {FIRST: "n1"}
+    assert looking.history.open_allocations() == {FIRST: "n1"}
 
 
 def test_what_the_controller_has_ended_shrank() -> None:
@@ -74,7 +74,7 @@ def test_a_trainer_that_slurm_has_forgotten_has_left_its_nodes() -> None:
     looking.at(trainer(ON_N1))
     assert looking.at() == [Ended(FIRST, "n1", NOW_S + 10, "ended")]
     assert looking.registry.view(ARRAY) is None
-    assert looking.history.open_stays() == {}
+    assert looking.history.open_allocations() == {}
 
 
 def test_a_stay_goes_on_over_a_restart_of_the_controller_since_when_slurm_tells() -> None:
@@ -163,7 +163,7 @@ def test_so_are_those_on_which_its_elements_may_start() -> None:
     places = Place.on("n2") | Place.on("n3")
     state = release(looking.registry.views[0].state, (FIRST,), places, NOW_S)
     looking.registry.put({ARRAY: state})
-    looking.history.begin_stay = None  # type: ignore[method-assign,assignment]
+    looking.history.begin_allocation = None  # type: ignore[method-assign,assignment]
     looking.at(trainer(element(0, "pending"), element(1, "running n1")))
     assert (looking.registry.views, looking.registry.unhandled_nodes) == ((), {"n1", "n2", "n3"})
 
