@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 SILENT_S = 5.0  # a keeper that did not answer is left alone for a moment: the loop must go on
 _AT_ONCE = 128
-_PATIENCE_S = 2.0  # as long as the keeper itself waits for those that shall leave
+_PATIENCE_S = 2.0  # as long as the keeper waits for elements to leave
 _TASKS_A_LINE = 50  # of the keeper's 512 bytes
 BUDGET_S = 2.0  # after this time the controller listens and looks again before it goes on
 _LEAST_S = 0.5  # for what frees nodes, if those that are asked to leave take all of the budget
@@ -205,7 +205,7 @@ class Groups:
         ]
 
         def ask(one: tuple[int, Sequence[int]]) -> bool:
-            return self._send(lambda keeper: keeper.part(*one), f"who leaves trainer {one[0]}")
+            return self._send(lambda keeper: keeper.part(*one), f"which tasks of {one[0]} leave")
 
         if not asked or self._keeper is None:
             return {}

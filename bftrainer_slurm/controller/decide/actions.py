@@ -1,4 +1,4 @@
-"""What a turn can decide: actions, which ``act`` carries out, and what jobs shall find free."""
+"""What a turn can decide: actions, which ``act`` carries out, and headroom for ordinary jobs."""
 
 from __future__ import annotations
 

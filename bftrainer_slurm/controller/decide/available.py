@@ -1,4 +1,4 @@
-"""Which places trainers may use, and which nodes ordinary jobs shall find idle. Pure.
+"""Which places trainers may use, and which nodes ordinary jobs are to find idle. Pure.
 
 Slurm serves a job at once only from nodes that are idle when a backfill pass begins; if elements
 are on them, the job starts a pass later. We predict Slurm's choice by partition, features, time
@@ -195,7 +195,7 @@ def refill(free: frozenset[Place], cluster: ClusterView) -> list[Shrink]:
         place: id_
         for view in views
         for id_, place in view.running().items()
-        if not place.trainer  # who has only a part of a node empties none
+        if not place.trainer  # an element with a part of a node empties none
     }
     going = ((held[place], 1) for place in _soonest_wanted(held, cluster.life_s))
     return give_up(views, going, missing, "its node is kept for ordinary jobs")

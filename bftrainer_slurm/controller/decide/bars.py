@@ -1,4 +1,4 @@
-"""Nothing of whom starts where, until when, and why: all bars of a turn. Pure.
+"""All bars of a turn: on which nodes whose elements may not start, until when, and why. Pure.
 
 Those for everybody come first, then those for one trainer: by what it asks for, and what Slurm has
 said. Failures of running elements are in ``verdicts``.

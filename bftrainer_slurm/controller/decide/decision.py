@@ -182,7 +182,7 @@ class Decider:
         states: dict[int, TrainerState] = {}
         for view in cluster.views:
             nodes = late_nodes(view, snapshot, self.settings)
-            if nodes and view.trainer.demands.units:  # others may still fit beside who is there
+            if nodes and view.trainer.demands.units:  # others may still fit there
                 states[view.array] = refuse(view.state, nodes, until_s)
             else:
                 late += nodes
@@ -261,7 +261,7 @@ class Decider:
             draft.end(self._of_each(views, decide))
 
     def _give(self, draft: _Draft) -> None:
-        """Empty the nodes that ordinary jobs shall find idle."""
+        """Empty the nodes that ordinary jobs are to find idle."""
         cluster = draft.cluster
         room = headroom(cluster)
         draft.cluster = replace(cluster, kept=room.idle, kept_units=room.units)

@@ -1,4 +1,4 @@
-"""Which parts of nodes ordinary jobs shall find free where they share nodes with trainers. Pure.
+"""Which parts of nodes are kept free for ordinary jobs that share nodes with trainers. Pure.
 
 Jobs get the nodes that they would get if there were no trainers, in the order of their priority, as
 ``node_choice`` says. So trainers do not scatter ordinary jobs over more nodes, and what is left for
@@ -23,7 +23,7 @@ from bftrainer_slurm.controller.state.passes import Claims
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.model import ElementId, Node, Part, Resources, WaitingJob
 
-_ROUNDS = 8  # who leaves for one job may change where those before it go
+_ROUNDS = 8  # an element that leaves for one job may change where earlier jobs go
 _EXTRA = 8  # so many elements leave at most to bring a job to its node
 _MORE = Part(1 << 30, 1 << 30, math.inf)  # than any element has
 _LOOKED_AT = 100_000  # nodes: then jobs find room, but maybe not where they would
@@ -87,7 +87,7 @@ class _Packing:
         for node, held in self._held.items():
             for part in held.values():
                 self._room[node] = self._room[node].less(part)
-        self._log: list[tuple[ElementId, str, Part]] = []  # who leaves
+        self._log: list[tuple[ElementId, str, Part]] = []  # elements that leave
         self._looked_at = self._jobs = 0
 
     def _without_elements(self, node: str) -> Part:
@@ -244,7 +244,7 @@ class _Packing:
         return min(held, key=cost)
 
     def _bring(self, start: _Start, room: dict[str, Part]) -> bool:
-        """Make more room where Slurm would put a job, so that it prefers where it shall go.
+        """Make more room where Slurm would put a job, so that it prefers the right node.
 
         If that does not help, nobody leaves.
         """
@@ -296,7 +296,7 @@ class _Packing:
         self._spare[id_.array] -= 1
 
     def _stay(self, since: int, room: dict[str, Part]) -> None:
-        """Those who were told to leave stay after all, but for the first ones."""
+        """The elements that were told to leave stay after all, but for the first ones."""
         while len(self._log) > since:
             id_, node, part = self._log.pop()
             self._held[node][id_] = part

@@ -40,7 +40,9 @@ def offered(
     for view in cluster.views:
         for node, units in _held(view, snapshot):
             kept[node] += units if view.array not in theirs else 0
-        for node in _occupied(view).values():  # who is still to start has no memory there yet
+        for node in _occupied(
+            view
+        ).values():  # an element that has not started has no memory there yet
             mine_mb = view.trainer.demands.resources.memory_mb
             memory_mb[node] = memory_mb.get(node, 0.0) + mine_mb
         for place in view.places if view.array in theirs else ():

@@ -103,14 +103,13 @@ class Holes:
 class ClusterView:
     """The cluster at one moment. Times are Unix seconds, durations seconds.
 
-    ``bad`` bars nodes where something went wrong; ``unhandled_nodes`` are nodes of trainers that
-    cannot be handled; ``taken`` those that Slurm took from elements for a job that has not started
-    yet; ``kept`` those that ordinary jobs shall find idle; of shared nodes, ``kept_units`` are what
-    they shall find free. For holes it tells since when each is there, how long it will last, and
-    how far ahead to plan. ``reserve`` is how many nodes to keep idle for future ordinary jobs, and
-    ``reserve_gpus`` how many GPUs of shared nodes to keep free; ``forecast`` is what Slurm's
-    backfill scheduler has decided about jobs; ``lead_s`` is how long before its next pass trainers
-    leave.
+    ``bad`` bars nodes where something went wrong. ``unhandled_nodes`` are nodes of trainers that
+    cannot be handled. Slurm took ``taken`` nodes from elements for a job that has not started yet.
+    ``kept`` nodes stay idle for ordinary jobs, and ``kept_units`` of shared nodes stay free.
+    ``since_s`` and ``life_s`` say since when each node has been in a hole and how long it will be;
+    ``forward_time_s`` is how far ahead to plan. ``reserve`` nodes and ``reserve_gpus`` GPUs of
+    shared nodes stay free for future ordinary jobs. ``forecast`` is what Slurm's backfill scheduler
+    has decided about jobs; ``lead_s`` is how long before its next pass trainers leave.
     """
 
     snapshot: Snapshot
