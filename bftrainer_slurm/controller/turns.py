@@ -156,7 +156,7 @@ class Turns:
     def _step(self) -> bool:
         """Listen to notes for a while; return whether it was time for a turn.
 
-        The first turn waits for all that the keeper remembers: a finished trainer must not run again.
+        The first turn waits for all that the keeper remembers: nothing finished runs again.
         """
         controller, until_s = self._controller, time.monotonic() + _BACKLOG_S
         while not self._feed.caught_up and not controller.looked and time.monotonic() < until_s:
