@@ -13,7 +13,7 @@ from tests.impact_bench.replayed import main, measured, rendered, scheduled
 
 @pytest.mark.parametrize("load", [0.6, 0.9])
 def test_trainers_that_leave_ahead_of_passes_cost_jobs_what_they_did_on_slurm(load: float) -> None:
-    # docs/internals/bench-impact.md, seed 1: 0 and 2 of 100 missed a pass, 5 and 2 preempted.
+    # docs/internals/assess.md, seed 1: 0 and 2 of 100 missed a pass, 5 and 2 preempted.
     _, found = rendered(scheduled(busy_stream(100, 8, 1, load), 8))
     ahead, not_ahead = found["leave ahead"]["felt"], found["do not"]["felt"]
     assert ahead["missed"] <= 2
