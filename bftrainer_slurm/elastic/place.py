@@ -10,7 +10,7 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer_slurm.keeper.messages import Identity, Role
@@ -49,19 +49,21 @@ def fixed_rank(environment: Mapping[str, str]) -> FixedRank:
     return FixedRank(0, 1, ("127.0.0.1", 0))
 
 
-def read_identity(environment: Mapping[str, str], role: Role, address: str = "") -> Identity:
-    """Return the identity of a process that is alone in its role on this node.
+def read_identity(environment: Mapping[str, str], role: Role) -> Identity:
+    """Return a process's identity. All but workers are alone in their role on a node.
 
     Raises:
         KeyError, ValueError: the environment is not an element's.
     """
     array, _, task = environment["BFTRAINER_ELEMENT"].partition("_")
+    local_rank, local_world = _local(environment) if role is Role.WORKER else (0, 1)
     return Identity(
         array=int(array),
         task=int(task),
         node=environment.get("SLURMD_NODENAME") or socket.gethostname(),
         role=role,
-        address=address,
+        local_rank=local_rank,
+        local_world=local_world,
         program=_program(environment),
     )
 
@@ -78,20 +80,9 @@ def _program(environment: Mapping[str, str]) -> str:
     return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:16]
 
 
-def worker_identity(environment: Mapping[str, str]) -> Identity:
-    """Return this process's identity as a worker of its trainer.
-
-    Raises:
-        KeyError, ValueError: the environment is not an element's.
-    """
-    keeper = environment["BFTRAINER_KEEPER"]
-    address = environment.get("PET_LOCAL_ADDR") or address_towards(keeper)
-    local_rank, local_world = _local(environment)
-    return replace(
-        read_identity(environment, Role.WORKER, address),
-        local_rank=local_rank,
-        local_world=local_world,
-    )
+def own_address(environment: Mapping[str, str]) -> str:
+    """Return where a worker's peers reach it: as its user says, or on the route to the keeper."""
+    return environment.get("PET_LOCAL_ADDR") or address_towards(environment["BFTRAINER_KEEPER"])
 
 
 def address_towards(keeper: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from itertools import count
 
 from bftrainer_slurm.keeper.failures import Failures
 from bftrainer_slurm.keeper.group import Group, HangUp, Member
@@ -88,7 +87,6 @@ class Ending(Group):
     finished: Programs = field(default_factory=Programs)
     failures: Failures = field(default_factory=Failures)
     pending: Pending | None = None  # the change that was announced
-    _changes: count[int] = field(default_factory=lambda: count(1))
 
     def take_ready(self, member: Member, ready: Ready, now_s: float) -> None:
         """A member is at a boundary: as it was asked to be, or as something has failed."""
@@ -160,7 +158,7 @@ class Ending(Group):
         """Announce a change to those that are not at a boundary."""
         if planned:
             self.failures.disturbed(now_s)
-        change = Change(next(self._changes), planned, why)
+        change = Change(planned, why)
         self.pending = Pending(change)
         for member in self.serving():
             if member.ready is None:

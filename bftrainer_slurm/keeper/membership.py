@@ -270,6 +270,6 @@ class Membership(Conversation):
                 if self._waits:
                     return None  # it waits at a boundary, and joins again by itself
                 self._dropped = True
-                self.change, self.why = Change(0, planned=False, why=why), "loss"
+                self.change, self.why = Change(planned=False, why=why), "loss"
                 self.over.set()
         return message if isinstance(message, Notice) else None

@@ -66,7 +66,6 @@ Local = Annotated[int, whole_number(_MAX_LOCAL)]
 World = Annotated[int, whole_number(_MAX_WORLD)]
 Code = Annotated[int, whole_number(255)]
 Hex = Annotated[str, matching(_HEX)]
-Address = Annotated[str, matching(_ADDRESS)]
 Endpoint = Annotated[str, _endpoint]
 What = Annotated[str, matching(rf"[A-Za-z0-9+/=]{{0,{MAX_WHAT}}}\Z")]
 Step = tuple[int, int, str]  # one that is done: its number, its exit code, its mark
@@ -84,7 +83,7 @@ class Role(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a member is: one process of one element. Its peers reach it at ``address``.
+    """Who a member is: one process of one element.
 
     ``program`` tells apart what a batch script runs one after the other, on all nodes alike.
 
@@ -98,7 +97,6 @@ class Identity:
     role: Annotated[Role, Role]
     local_rank: Local = 0
     local_world: Local = 1
-    address: Address = ""
     program: Hex = ""
 
     def __post_init__(self) -> None:
@@ -161,7 +159,6 @@ class Change:
     ``why`` is ``join``, ``leave``, ``loss``, or ``failure`` (a member's workers have failed).
     """
 
-    number: Whole
     planned: Flag
     why: Text
 
@@ -267,8 +264,6 @@ class Challenge:
 @dataclass(frozen=True, slots=True)
 class Welcome:
     """The proof was accepted. This is the first sealed message."""
-
-    run: Text
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,12 +140,11 @@ class Registry:
             trainer = self.gate.trainers.known(array)
             # None of its elements can come back if the controller began the run in our time.
             hold_s = 0.0 if trainer.ended else self._hold_s
-            name = trainer.run(array)
-            run = Run(name, trainer.want, self._hold_until_s, trainer.sizes, hold_s)
+            run = Run(trainer.want, self._hold_until_s, trainer.sizes, hold_s)
             running = self._runs[array] = _Running(run, user)
         self._unproven.discard(session)
         session.belong_to(share, array)
-        session.send(Welcome(running.run.name))
+        session.send(Welcome())
         running.run.join(session.key, hello.identity, hello.held, _now_s())
         self._settle(array)
 

@@ -34,13 +34,11 @@ class Run:
 
     def __init__(
         self,
-        name: str,
         want: int,
         hold_until_s: float = -math.inf,
         sizes: Sizes = ANY,
         hold_s: float = 0.0,
     ) -> None:
-        self.name = name
         self._out: list[Output] = []
         self._batches = Batches(self._out, hold_s)
         self._agents = Rendezvous(Role.AGENT, self._out, returning=Returning(hold_until_s))

@@ -48,7 +48,7 @@ class Agent:
     def __init__(
         self, entrance: Entrance, array: int, task: int, source: str = "127.0.0.1"
     ) -> None:
-        self.identity = Identity(array, task, f"n{task}", Role.AGENT, address="10.0.0.1")
+        self.identity = Identity(array, task, f"n{task}", Role.AGENT)
         self.heard: Counter[str] = Counter()
         self.generation = 0
         self.rank = -1

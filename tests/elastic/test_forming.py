@@ -143,7 +143,7 @@ peers.Membership = Told
 element = {"BFTRAINER_KEEPER": "127.0.0.1:1", "BFTRAINER_ELEMENT": "12_1", "SLURMD_NODENAME": "n1"}
 with socket.create_server(("127.0.0.1", 0)) as frozen:
     store = f"127.0.0.1:{frozen.getsockname()[1]}"
-    ended = Generation(1, 1, 2, False, store, members), Change(1, False, "loss")
+    ended = Generation(1, 1, 2, False, store, members), Change(False, "loss")
     said = iter([ended, (Generation(2, 0, 1, False, None, members[1:]),)])
     print(peers.ElementPeers(element, None).form(None).number)
 """

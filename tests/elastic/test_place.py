@@ -10,7 +10,8 @@ from bftrainer_slurm.elastic.place import (
     address_towards,
     first_node,
     fixed_rank,
-    worker_identity,
+    own_address,
+    read_identity,
 )
 from bftrainer_slurm.keeper.messages import Identity, Role
 
@@ -54,8 +55,9 @@ def test_first_node(nodelist: str, first: str) -> None:
 
 def test_a_process_of_torchrun_in_an_element_says_its_local_rank() -> None:
     variables = ELEMENT | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "PET_LOCAL_ADDR": "10.0.0.3"}
-    told = replace(worker_identity(variables), program="")
-    assert told == Identity(12, 3, "n3", Role.WORKER, 1, 2, "10.0.0.3")
+    told = replace(read_identity(variables, Role.WORKER), program="")
+    assert told == Identity(12, 3, "n3", Role.WORKER, 1, 2)
+    assert own_address(variables) == "10.0.0.3"
 
 
 @pytest.mark.parametrize("command", [["/bin/torchrun"], ["torch/distributed/run.py"], []])
@@ -64,7 +66,7 @@ def test_torchrun_and_its_processes_name_the_same_program(
 ) -> None:
     def program(argv: list[str], step: str = "0") -> str:
         monkeypatch.setattr(sys, "argv", argv)
-        return worker_identity(ELEMENT | {"SLURM_STEP_ID": step}).program
+        return read_identity(ELEMENT | {"SLURM_STEP_ID": step}, Role.WORKER).program
 
     of_process = program(["/home/a/train.py", "--data=a.py"])
     assert program([*command, "train.py", "--data", "a.py"]) == of_process
@@ -73,12 +75,12 @@ def test_torchrun_and_its_processes_name_the_same_program(
 
 
 def test_a_task_of_srun_in_an_element_says_its_place_on_the_node() -> None:
-    found = worker_identity(ELEMENT | SRUN)
+    found = read_identity(ELEMENT | SRUN, Role.WORKER)
     assert (found.local_rank, found.local_world) == (1, 4)
 
 
 def test_a_process_in_a_batch_script_is_the_only_one() -> None:
-    found = worker_identity(ELEMENT | {"SLURM_LOCALID": "0"})
+    found = read_identity(ELEMENT | {"SLURM_LOCALID": "0"}, Role.WORKER)
     assert (found.local_rank, found.local_world, found.address) == (0, 1, "127.0.0.1")
 
 
@@ -88,4 +90,4 @@ def test_an_address_is_the_one_on_the_way_there() -> None:
 
 def test_an_element_without_a_name_is_refused() -> None:
     with pytest.raises((KeyError, ValueError)):
-        worker_identity({"BFTRAINER_KEEPER": "127.0.0.1:5"})
+        read_identity({"BFTRAINER_KEEPER": "127.0.0.1:5"}, Role.WORKER)

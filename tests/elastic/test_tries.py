@@ -197,7 +197,7 @@ class Patient:
     @property
     def change(self) -> Change | None:
         self._looks -= 1
-        return Change(1, planned=False, why="loss") if self._looks < 0 else None
+        return Change(planned=False, why="loss") if self._looks < 0 else None
 
 
 @pytest.mark.torch

@@ -197,7 +197,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 def _hello(challenge: Challenge, task: int, role: Role) -> tuple[bytes, bytes]:
     """Return a good answer to a challenge, and the key of the session that it begins."""
-    hello = Hello("", Identity(_ARRAY, task, f"n{task}", role, address="127.0.0.1"))
+    hello = Hello("", Identity(_ARRAY, task, f"n{task}", role))
     proof = prove_by_secret(_SECRET, payload(challenge.nonce, hello))
     return encode(replace(hello, proof=proof.text)), proof.key
 

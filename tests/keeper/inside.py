@@ -44,7 +44,7 @@ class Inside:
         self, task: int, role: Role = Role.WORKER, array: int = 12, **options: Any
     ) -> Membership:
         """Start a member's client."""
-        identity = Identity(array, task, f"n{task}", role, address="127.0.0.1")
+        identity = Identity(array, task, f"n{task}", role)
         member = Membership(self.client.address, identity, prove_secret, **options)
         member.start()
         self.members.append(member)

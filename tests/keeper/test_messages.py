@@ -29,10 +29,10 @@ from bftrainer_slurm.keeper.messages import (
 )
 from bftrainer_slurm.keeper.protocol import VERSION, ProtocolError
 
-WHO = Identity(12, 3, "n3", Role.AGENT, address="10.0.0.3", program="ab")
+WHO = Identity(12, 3, "n3", Role.AGENT, program="ab")
 HELLO = (
     '{"hello":{"proof":"p","identity":{"array":12,"task":3,"node":"n3","role":"agent",'
-    '"local_rank":0,"local_world":1,"address":"10.0.0.3","program":"ab"},'
+    '"local_rank":0,"local_world":1,"program":"ab"},'
     '"held":{"generation":2,"rank":0,"world":4,"alone":false},"nonce":"cd"}}'
 )
 FROM_MEMBER: list[tuple[FromMember, str]] = [
@@ -56,9 +56,9 @@ FROM_MEMBER: list[tuple[FromMember, str]] = [
 ]
 FROM_KEEPER: list[tuple[FromKeeper, str]] = [
     (messages.Challenge("ab", "munge"), '{"challenge":{"nonce":"ab","method":"munge"}}'),
-    (messages.Welcome("12.1"), '{"welcome":{"run":"12.1"}}'),
+    (messages.Welcome(), '{"welcome":{}}'),
     (messages.Refused("no", True), '{"refused":{"why":"no","retry":true}}'),
-    (Change(1, True, "join"), '{"change":{"number":1,"planned":true,"why":"join"}}'),
+    (Change(True, "join"), '{"change":{"planned":true,"why":"join"}}'),
     (messages.Alone(), '{"alone":{}}'),
     (
         Generation(2, 1, 2, False, "n0:5", (Peer(0, "n0", 0), Peer(3, "n3", 0))),
@@ -77,7 +77,7 @@ FROM_KEEPER: list[tuple[FromKeeper, str]] = [
 
 
 def test_each_message_of_this_version_is_one_line_and_is_read_back() -> None:
-    assert VERSION == 6
+    assert VERSION == 7
     hello = Hello("p", WHO, Held(2, 0, 4), "cd")
     readers: list[tuple[Any, Any, str]] = [(parse_hello, hello, HELLO)]
     readers += [(parse_from_member, *one) for one in FROM_MEMBER]

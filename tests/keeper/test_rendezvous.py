@@ -112,7 +112,7 @@ def test_a_newcomer_is_announced_only_when_it_is_warm() -> None:
     assert world.processes[0].change is None
     newcomer.say_ready("new")
     hear_all(world)
-    assert world.processes[0].change == Change(1, planned=True, why="join")
+    assert world.processes[0].change == Change(planned=True, why="join")
 
 
 def test_newcomers_join_together_if_the_others_are_warm_soon() -> None:
@@ -210,7 +210,7 @@ def test_a_newcomer_that_makes_no_allowed_size_waits() -> None:
 
 
 def test_the_sizes_of_a_run_are_those_of_its_group() -> None:
-    run = Run("12.1", 4, sizes=SIZES)
+    run = Run(4, sizes=SIZES)
     for key in (1, 2, 3):
         run.join(key, Identity(12, key, f"n{key}", Role.AGENT), None, 0.0)
         run.hear(key, Ready(), 0.0)
@@ -228,7 +228,7 @@ def test_a_loss_is_told_at_once(role: Role) -> None:
     world.kill(world.processes[0])
     hear_all(world)
     for survivor in world.processes[1:]:
-        assert survivor.change == Change(1, planned=False, why="loss")
+        assert survivor.change == Change(planned=False, why="loss")
 
 
 def test_with_one_process_of_a_node_all_of_it_are_lost() -> None:
@@ -251,14 +251,14 @@ def test_a_task_that_slurm_says_is_gone_is_lost() -> None:
     world.rendezvous.lose_task(1, world.now_s)
     world.deliver()
     hear_all(world)
-    assert world.processes[1].change == Change(1, planned=False, why="loss")
+    assert world.processes[1].change == Change(planned=False, why="loss")
 
 
 def test_a_collective_that_broke_ends_the_generation_for_all() -> None:
     world = started(Role.WORKER, 2)
     world.say(world.processes[1], Broken(1))
     hear_all(world)
-    assert world.processes[0].change == Change(1, planned=False, why="loss")
+    assert world.processes[0].change == Change(planned=False, why="loss")
 
 
 def test_what_broke_in_an_earlier_generation_matters_no_more() -> None:
@@ -448,7 +448,7 @@ def test_agents_whose_processes_have_ended_wait_for_the_others_and_for_no_lost_o
         world.say(one, Finishing())
     assert not first.inbox
     world.kill(third)
-    assert list(first.inbox) == list(second.inbox) == [Change(1, False, "finished")]
+    assert list(first.inbox) == list(second.inbox) == [Change(False, "finished")]
 
 
 def test_what_fails_at_the_end_of_a_finished_training_does_not_begin_it_again() -> None:
@@ -497,7 +497,7 @@ def test_a_worker_that_got_sigterm_leaves_at_a_step() -> None:
     world = started(Role.WORKER, 2)
     world.say(world.processes[1], Leave())
     hear_all(world)
-    assert world.processes[0].change == Change(1, planned=True, why="leave")
+    assert world.processes[0].change == Change(planned=True, why="leave")
 
 
 def test_an_agent_that_got_sigterm_is_gone_at_once() -> None:
@@ -505,7 +505,7 @@ def test_an_agent_that_got_sigterm_is_gone_at_once() -> None:
     world.say(world.processes[1], Leave())
     hear_all(world)
     assert world.processes[1].released
-    assert world.processes[0].change == Change(1, planned=False, why="leave")
+    assert world.processes[0].change == Change(planned=False, why="leave")
 
 
 def test_when_all_are_to_leave_all_are_released_at_a_boundary() -> None:
@@ -661,7 +661,7 @@ def test_who_has_not_come_back_in_time_is_lost() -> None:
     world.wait_until(9.9)
     assert not back.inbox
     world.wait_until(10.0)
-    assert list(back.inbox) == [Change(1, planned=False, why="loss")]
+    assert list(back.inbox) == [Change(planned=False, why="loss")]
 
 
 def test_no_change_is_planned_before_all_are_back() -> None:
@@ -672,7 +672,7 @@ def test_no_change_is_planned_before_all_are_back() -> None:
     assert not first.inbox
     rejoined(world, range(1, 2))
     hear_all(world)
-    assert first.change == Change(1, planned=True, why="join")
+    assert first.change == Change(planned=True, why="join")
     assert newcomer.waiting
 
 
@@ -707,7 +707,7 @@ def test_all_nodes_of_the_plan_wait_for_nobody_after_a_keepers_return() -> None:
     first, _ = rejoined(world, range(2))
     warm(world, 7)
     hear_all(world)
-    assert first.change == Change(1, planned=True, why="join")
+    assert first.change == Change(planned=True, why="join")
 
 
 def test_who_comes_back_while_a_change_is_planned_hears_of_it_again() -> None:
@@ -718,7 +718,7 @@ def test_who_comes_back_while_a_change_is_planned_hears_of_it_again() -> None:
     first.key = 99
     world.rendezvous.join(99, first.identity, Held(1, 0, 2), world.now_s)
     world.deliver()
-    assert list(first.inbox) == [Change(1, planned=True, why="join")]
+    assert list(first.inbox) == [Change(planned=True, why="join")]
     world.settle(8)
     assert {process.number for process in world.processes} == {2}
     assert len({process.state for process in world.processes}) == 1
@@ -730,7 +730,7 @@ def test_without_the_first_rank_nobody_says_after_which_step_so_all_stop_at_once
     world.part({2})
     world.say(first, Done())
     hear_all(world)
-    assert second.change == Change(2, planned=False, why="leave")
+    assert second.change == Change(planned=False, why="leave")
 
 
 def cut_off(world: World, processes: list[Process]) -> None:
@@ -814,7 +814,7 @@ def test_another_process_in_a_members_place_is_a_loss_and_a_newcomer() -> None:
     world.rendezvous.join(99, world.processes[1].identity, None, world.now_s)
     world.deliver()
     hear_all(world)
-    assert world.processes[0].change == Change(1, planned=False, why="loss")
+    assert world.processes[0].change == Change(planned=False, why="loss")
 
 
 def test_no_first_generation_while_members_may_come_back() -> None:
@@ -907,7 +907,7 @@ def member(role: Role, task: int) -> Identity:
 
 
 def test_agents_stand_alone_once_their_processes_re_form_in_process() -> None:
-    run = Run("12.1", want=2)
+    run = Run(want=2)
     for task in (1, 2):
         run.join(task, member(Role.AGENT, task), None, 0.0)
         run.hear(task, Ready(), 0.0)
@@ -926,7 +926,7 @@ def test_agents_stand_alone_once_their_processes_re_form_in_process() -> None:
 
 
 def test_agents_that_stand_alone_come_back_to_a_new_keeper_as_such() -> None:
-    run = Run("12.1", want=2)
+    run = Run(want=2)
     for task in (1, 2):
         back = Held(generation=3 + task, rank=0, world=1, alone=True)
         run.join(task, member(Role.AGENT, task), back, 0.0)
@@ -934,7 +934,7 @@ def test_agents_that_stand_alone_come_back_to_a_new_keeper_as_such() -> None:
 
 
 def test_the_agent_of_a_process_that_hangs_is_to_start_it_again() -> None:
-    run = Run("12.1", want=2)
+    run = Run(want=2)
     for task in (1, 2):
         run.join(task, member(Role.AGENT, task), None, 0.0)
         run.hear(task, Ready(), 0.0)
@@ -950,12 +950,12 @@ def test_the_agent_of_a_process_that_hangs_is_to_start_it_again() -> None:
     run.tick(300.0)
     told = dict(sent(run))
     assert told[12] == Dropped(LATE)
-    assert told[2] == Change(1, planned=False, why="loss")
+    assert told[2] == Change(planned=False, why="loss")
     assert 1 not in told
 
 
 def test_an_agent_alone_that_fails_again_and_again_waits_longer_too() -> None:
-    run = Run("12.1", want=1)
+    run = Run(want=1)
     run.join(11, member(Role.WORKER, 1), None, 0.0)
     run.join(1, member(Role.AGENT, 1), None, 0.0)
     run.hear(1, Ready(), 0.0)
@@ -968,7 +968,7 @@ def test_an_agent_alone_that_fails_again_and_again_waits_longer_too() -> None:
 
 
 def test_in_process_a_planned_leave_is_the_processes_affair() -> None:
-    run = Run("12.1", want=1)
+    run = Run(want=1)
     run.join(1, member(Role.AGENT, 1), None, 0.0)
     run.join(11, member(Role.WORKER, 1), None, 0.0)
     run.take()
@@ -978,7 +978,7 @@ def test_in_process_a_planned_leave_is_the_processes_affair() -> None:
 
 
 def test_at_the_end_of_a_run_all_are_out() -> None:
-    run = Run("12.1", want=1)
+    run = Run(want=1)
     run.join(1, member(Role.AGENT, 1), None, 0.0)
     run.end()
     out = run.take()

@@ -163,7 +163,7 @@ from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import Membership, RefusedError
 from bftrainer_slurm.keeper.messages import Identity, Role
 keeper, array, socket, uid = sys.argv[1:]
-identity = Identity(int(array), 99, "n1", Role.AGENT, address="127.0.0.1")
+identity = Identity(int(array), 99, "n1", Role.AGENT)
 munge = {"BFTRAINER_MUNGE_SOCKET": socket, "BFTRAINER_KEEPER_UID": uid}
 member = Membership(keeper, identity, prover_from(munge))
 member.start()

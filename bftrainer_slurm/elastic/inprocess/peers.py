@@ -18,12 +18,12 @@ from bftrainer_slurm.elastic.inprocess.collective import Communicator, make_defa
 from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.log import say
-from bftrainer_slurm.elastic.place import FixedRank, fixed_rank, worker_identity
+from bftrainer_slurm.elastic.place import FixedRank, fixed_rank, own_address, read_identity
 from bftrainer_slurm.elastic.signals import Sigterm
 from bftrainer_slurm.elastic.tries import NoGroupError, Tries
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import FinishedError, Membership, Notice, ReleasedError
-from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Peer
+from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Peer, Role
 
 _LEFT_OVER = "elastic.Trainer makes the process groups: remove dist.init_process_group()"
 _ONE_TRAINER = (
@@ -149,8 +149,9 @@ class ElementPeers(Peers):
 
     def __init__(self, environment: Mapping[str, str], gpu: torch.device | None) -> None:
         keeper = environment["BFTRAINER_KEEPER"]
-        self._identity = worker_identity(environment)
-        choose_interface(os.environ, self._identity.address)
+        self._identity = read_identity(environment, Role.WORKER)
+        self._address = own_address(environment)
+        choose_interface(os.environ, self._address)
         self._gpu = gpu
         self.group = Communicator(gpu)
         self._forming = False
@@ -205,7 +206,7 @@ class ElementPeers(Peers):
                 self._hear(change)
             try:
                 self.group.form(
-                    *(generation, self._identity.address),
+                    *(generation, self._address),
                     partial(self._membership.offer_store, generation.number),
                 )
             except PeerLostError:

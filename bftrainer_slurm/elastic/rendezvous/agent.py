@@ -65,7 +65,7 @@ class AgentRendezvous(RendezvousHandler):
             keeper = environment["BFTRAINER_KEEPER"]
             # Not the host's name, which torchrun uses: on many nodes it cannot be resolved.
             self._address = parameters.local_addr or address_towards(keeper)
-            identity = read_identity(environment, Role.AGENT, self._address)
+            identity = read_identity(environment, Role.AGENT)
         except (KeyError, ValueError) as error:
             raise RendezvousConnectionError(
                 "the rendezvous 'bftrainer' is for elements of BFTrainer's trainers only"
