@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from bftrainer_slurm.elastic.inprocess.gradients import Collected  # noqa: E402
 
 PARAMETERS = [torch.zeros(2), torch.zeros(1, 3), torch.zeros(1)]
-PLACES = {id(one): place for place, one in enumerate(PARAMETERS)}
+PLACES = {one: place for place, one in enumerate(PARAMETERS)}
 
 
 @dataclass

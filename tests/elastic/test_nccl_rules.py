@@ -60,7 +60,7 @@ def on_gpu(*works: FakeWork) -> Communicator:
     group = Communicator(GPU)
     group.stand_by()
     group.world = 2
-    group.begin(1.0)
+    group.begin()
     for work in works:
         group.launch(lambda one=work: cast(dist.Work, one), cast(Tensor, FakeTensor()))
     return group

@@ -6,14 +6,13 @@ It comes to that in a race inside gloo that cannot be timed: a made-up collectiv
 from __future__ import annotations
 
 import time
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import GradBucket, Work  # type: ignore[attr-defined]
+from torch.distributed import Work  # type: ignore[attr-defined]
 from torch.futures import Future
 
 from bftrainer_slurm.elastic.inprocess import gloo, phases
@@ -46,7 +45,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Communicator:
     made = Communicator()
     made.stand_by()
     made.world = 2
-    made.begin(1.0)
+    made.begin()
     return made
 
 
@@ -64,8 +63,7 @@ def test_a_backward_pass_comes_to_its_end_and_the_step_is_not_committed(
     group: Communicator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_in(group, Forgotten(), monkeypatch)
-    bucket = SimpleNamespace(buffer=lambda: torch.ones(3), parameters=list)
-    group.average(cast(GradBucket, bucket)).wait()
+    group.sum_ahead(torch.ones(3)).wait()
     with pytest.raises(PeerLostError, match="does not end"):
         group.commit()
     group.close()
@@ -87,8 +85,7 @@ def test_a_sum_that_comes_after_all_is_left_alone(
 ) -> None:
     late = Forgotten()
     lose_in(group, late, monkeypatch)
-    bucket: Any = SimpleNamespace(buffer=lambda: torch.ones(3), parameters=list)
-    summed = group.average(bucket)
+    summed = group.sum_ahead(torch.ones(3))
     given = summed.wait().clone()
     late.future.set_result([torch.full((3,), 7.0)])
     time.sleep(0.1)
@@ -115,7 +112,7 @@ def test_a_group_is_not_destroyed_while_a_broadcast_before_the_failed_one_is_on_
     monkeypatch.setattr(gloo, "groups_of_process", lambda: ["the group"])
     monkeypatch.setattr(gloo, "keep_for_ever", kept.append)
     group = Communicator()
-    group.begin(1.0)
+    group.begin()
     channel = group.channel()
     channel.broadcast(torch.ones(1))
     with pytest.raises(PeerLostError):

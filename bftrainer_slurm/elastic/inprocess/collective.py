@@ -1,4 +1,4 @@
-"""The process group of one generation: how it is formed, how it averages gradients, how it ends.
+"""The process group of one generation: how it is formed, what is sent in it, how it ends.
 
 It is torch's default group, so ``dist.get_rank()`` and the like work in users' code. A failed
 collective is remembered and raised at the step's commit, never inside DDP's reducer. What a failure
@@ -18,17 +18,11 @@ from typing import TypeGuard
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import (  # type: ignore[attr-defined]
-    GradBucket,
-    PrefixStore,
-    Store,
-    TCPStore,
-)
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.futures import Future
 
 from bftrainer_slurm.elastic.inprocess import nccl, phases
 from bftrainer_slurm.elastic.inprocess.gloo import FORM_S, Gloo
-from bftrainer_slurm.elastic.inprocess.gradients import Collected
 from bftrainer_slurm.elastic.inprocess.phases import Cut, PeerLostError, Phase, Phases
 from bftrainer_slurm.elastic.torch_private import (
     abort_default,
@@ -60,10 +54,6 @@ class Communicator:
     def __init__(self, gpu: torch.device | None = None) -> None:
         self.rank = 0
         self.world = 1
-        self.weight = 1.0  # of this rank's gradients in the step
-        self.record = False
-        self.layout: list[tuple[int, ...]] = []  # ids of the parameters in each of its buckets
-        self.collected: Collected | None = None  # where the ranks' buckets differ
         self._phases = Phases()
         self._gloo = Gloo(self._phases)
         self._nccl = None if gpu is None else nccl.Nccl(self._phases, gpu)
@@ -166,48 +156,32 @@ class Communicator:
                     give_torchs_own_time(within)
         return Channel(self, within)
 
-    def begin(self, weight: float, record: bool = False) -> None:
-        """Begin a step in which this rank's gradients have this weight; ``record``: its layout."""
-        self.weight, self.record = weight, record
-        self.layout = []
+    def begin(self) -> None:
+        """Begin a step, or to share a state."""
         self._works = []
         self._gloo.begin()
         self._phases.begin()
-        if self.collected is not None:
-            self.collected.clear()
 
-    def average(self, bucket: GradBucket) -> Future[Tensor]:
-        """Sum a bucket of gradients, weighted, over the world: DDP's communication hook."""
-        buffer = bucket.buffer()
-        if self.record:
-            self.layout.append(tuple(map(id, bucket.parameters())))
-        if self.weight == 0.0:
-            buffer.zero_()  # not multiplied: the gradients of a rank without samples may be nan
-        elif self.weight != 1.0:
-            buffer.mul_(self.weight)
-        if self.collected is not None:
-            return self._sum_one_by_one(self.collected, bucket)
+    def sum_ahead(self, tensor: Tensor) -> Future[Tensor]:
+        """Begin to sum a tensor over the world, in place; it becomes zero where that fails."""
         if self.world > 1 and self._may_begin():
             try:
-                work, carrier = self.sum(buffer)
+                work, carrier = self.sum(tensor)
             except RuntimeError as error:
                 self.fail(error)
             else:
-                return carrier.sum_of(work, buffer, lambda done: self._sum_or_zero(done, buffer))
+                return carrier.sum_of(work, tensor, lambda done: self._sum_or_zero(done, tensor))
         if self.failed():
-            buffer.zero_()
+            tensor.zero_()
         finished: Future[Tensor] = Future()
-        finished.set_result(buffer)
+        finished.set_result(tensor)
         return finished
 
-    def _sum_one_by_one(self, collected: Collected, bucket: GradBucket) -> Future[Tensor]:
-        """Sum each gradient by itself, once the last bucket is there."""
-        future = collected.add(bucket)
-        if bucket.is_last():
-            self.attempt(lambda: list(map(self.sum, collected.gradients())))
-            self._await_works()
-            collected.give(good=not self.failed())
-        return future
+    def sum_all(self, tensors: Sequence[Tensor]) -> bool:
+        """Sum tensors over the world, in place; return whether these are the sums."""
+        self.attempt(lambda: list(map(self.sum, tensors)))
+        self._await_works()
+        return not self.failed()
 
     def attempt(self, send: Callable[[], object]) -> None:
         """Run ``send``, which sends something to all; if it fails, the step fails at its commit."""

@@ -42,7 +42,7 @@ class Replica:
         Raises:
             PeerLostError: it did not arrive; what this rank has is still a whole state.
         """
-        group.begin(1.0)
+        group.begin()
         if group.rank == 0:
             self._restore()
         # What they have now counts, not what they had when they met.

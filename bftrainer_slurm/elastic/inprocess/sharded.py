@@ -151,7 +151,7 @@ class ShardedTrainer(Training):
         return error is None
 
     def _begin(self, step: Step) -> None:
-        self._group.begin(step.weight)
+        self._group.begin()
 
     def _commit(self, after: Cursor) -> None:
         super()._commit(after)

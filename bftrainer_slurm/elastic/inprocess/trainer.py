@@ -16,14 +16,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.distributed.checkpoint.stateful import Stateful
-from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
 from bftrainer_slurm.elastic.inprocess.collective import gpu_of, of_collective
-from bftrainer_slurm.elastic.inprocess.gradients import Collected, Gradients
+from bftrainer_slurm.elastic.inprocess.gradients import Gradients
 from bftrainer_slurm.elastic.inprocess.peers import find_peers
 from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.inprocess.replica import Replica
@@ -124,8 +122,10 @@ class Trainer(Training):
             **without_buffers(),  # a step begins with them, in the current generation
             **options,
         )
-        self.ddp.register_comm_hook(None, lambda _, bucket: self._average(bucket))
         self._gradients = Gradients(model.parameters())
+        self.ddp.register_comm_hook(
+            None, lambda _, bucket: self._gradients.average(bucket, self._group)
+        )
         for one, its_rate in zip(self._optimizers, self._rates, strict=True):
             self._watch(one, its_rate)
         self._kept: list[Tensor] = []
@@ -173,8 +173,8 @@ class Trainer(Training):
         return True
 
     def _begin(self, step: Step) -> None:
-        self._group.begin(step.weight, record=step.rehearses)
-        self._gradients.averaged.clear()
+        self._group.begin()
+        self._gradients.begin(step.weight)
         self._scales = self._present_scales()
         if step.rehearses:
             self._kept = [buffer.clone() for buffer in self._model.buffers()]
@@ -183,10 +183,6 @@ class Trainer(Training):
 
     def _complete(self) -> None:
         self._group.attempt(self._share_buffers)
-
-    def _average(self, bucket: GradBucket) -> Future[Tensor]:
-        self._gradients.averaged.update(bucket.parameters())
-        return self._group.average(bucket)
 
     def _check_gradients(self, step: Step) -> None:
         if step.ready:
@@ -220,8 +216,7 @@ class Trainer(Training):
             buffer.copy_(kept)
         self._kept = []
         self._forget_gradients()
-        places = {id(one): place for place, one in enumerate(self._model.parameters())}
-        self._layout = [tuple(places[one] for one in bucket) for bucket in self._group.layout]
+        self._layout = self._gradients.layout
         return error is None or isinstance(error, RehearsedError)
 
     def _forget_gradients(self) -> None:
@@ -253,14 +248,11 @@ class Trainer(Training):
         Raises:
             ModelsDifferError: they are not those of one model.
         """
-        parameters = list(self._model.parameters())
-        model = [(one.requires_grad, tuple(one.shape)) for one in parameters]
+        model = [(one.requires_grad, tuple(one.shape)) for one in self._model.parameters()]
         all_ranks = self._group.all_gather([_digest(model), _digest(self._layout)]).tolist()
         if all_ranks[0][0] != _digest(model):
             raise ModelsDifferError("this rank's model has other parameters than rank 0's")
-        if any(layout != all_ranks[0][1] for _, layout in all_ranks):
-            places = {id(one): place for place, one in enumerate(parameters)}
-            self._group.collected = Collected(places)
+        self._gradients.sum_in_order(any(layout != all_ranks[0][1] for _, layout in all_ranks))
 
 
 def _digest(value: object) -> int:

@@ -157,7 +157,7 @@ class Training(ABC):
 
         Returns whether all ranks have come here; if not, one was lost, and the training goes on.
         """
-        self._group.begin(1.0)
+        self._group.begin()
         try:
             self._complete()
             if self.rank == 0:
@@ -187,7 +187,7 @@ class Training(ABC):
         return self._regroup_now or ended or not self._word
 
     def _save_and_end(self) -> NoReturn:
-        self._group.begin(1.0)
+        self._group.begin()
         self._complete()
         self._group.commit()
         if self.rank == 0:
