@@ -248,7 +248,7 @@ def test_a_silent_member_is_lost_to_the_others(keeper: Inside) -> None:
                 break
             assert time.monotonic() - began_s < 120
             time.sleep(0.2)
-        assert message["change"] == {"number": 1, "planned": False, "why": "loss"}
+        assert message["change"] == {"planned": False, "why": "loss"}
     assert keeper.counts() == {"silent": 1}
 
 
