@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.elastic.listeners import NodesChanged
@@ -22,7 +22,17 @@ _TORCHRUN = "torch.distributed.elastic.agent.server.api"
 
 Place = tuple[int, str]  # an element's task, and its node
 
-_NOTHING = StepCounts(0, None, 0.0, 0.0, in_process=False)
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """A time in which the same nodes train: one generation of elements on these places."""
+
+    generation: int
+    places: frozenset[Place]
+    before: StepCounts  # when it began
+
+
+_NONE = Era(0, frozenset(), StepCounts(0, None, 0.0, 0.0, in_process=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +76,8 @@ def before_torchruns_word(say_it: Callable[[], None]) -> None:
 class ChangeLog:
     """The changes that one process sees; only a generation's first node reports its change.
 
-    It passes them to the job's log (``tell``), and to ``hear``. Methods may be called from several
-    threads.
+    ``era`` is that of the present generation. It passes them to the job's log (``tell``), and to
+    ``hear``. Methods may be called from several threads.
     """
 
     def __init__(
@@ -78,29 +88,29 @@ class ChangeLog:
         self._tell = tell
         self._hear = hear
         self._lock = threading.Lock()
-        self._places: frozenset[Place] = frozenset()
+        self.era = _NONE
         self._before: frozenset[Place] = frozenset()  # where the last step before it was made
         self._why = ""
-        self._base = _NOTHING  # when the generation began
         self._speed_before = Speed()
         self._line: str | None = None  # for the last change, not written yet
         self._change: NodesChanged | None = None  # the same, as far as it is known
 
-    def began(self, places: Iterable[Place], why: str, now: StepCounts, tells: bool) -> None:
-        """A generation of elements on these ``places`` begins; ``why`` ended the last one.
+    def began(self, era: Era, why: str, tells: bool) -> None:
+        """A generation begins; ``why`` ended the last one.
 
         ``tells``: this process reports the change, as one with those since the last step.
         """
         with self._lock:
-            if self._before and now.last_s == self._base.last_s:
-                lost, samples = self._base.lost, self._base.lost_samples
-                self._base = replace(now, lost=lost, lost_samples=samples)
+            last = self.era
+            if self._before and era.before.last_s == last.before.last_s:
+                lost, samples = last.before.lost, last.before.lost_samples
+                era = replace(era, before=replace(era.before, lost=lost, lost_samples=samples))
                 self._why = "loss" if "loss" in (self._why, why) else why
             else:
-                self._before, self._base, self._why = self._places, now, why
-            before, self._places = self._before, frozenset(places)
-            self._line = _who(before, self._places, self._why) if tells else None
-            names = [tuple(sorted(node for _, node in places)) for places in (before, self._places)]
+                self._before, self._why = last.places, why
+            before, self.era = self._before, era
+            self._line = _who(before, era.places, self._why) if tells else None
+            names = [tuple(sorted(node for _, node in places)) for places in (before, era.places)]
             self._change = NodesChanged(names[0], names[1], self._why if before else "begin")
 
     def trained(self, now: StepCounts) -> None:
@@ -113,7 +123,7 @@ class ChangeLog:
         if now.first_s > 0:
             self._tell_of(now)
         with self._lock:
-            speed = _speed(self._base, now)
+            speed = _speed(self.era.before, now)
             self._speed_before = speed if str(speed) else self._speed_before
 
     def _tell_of(self, now: StepCounts) -> None:
@@ -121,7 +131,8 @@ class ChangeLog:
             line, self._line = self._line, None
             if line is None or self._change is None:
                 return
-            base, before, speed = self._base, self._speed_before, _speed(self._base, now)
+            base, before = self.era.before, self._speed_before
+        speed = _speed(base, now)
         stood_s = lost = samples = None
         if base.last_s > 0:
             stood_s = (now.again_s or now.first_s) - base.last_s

@@ -1,58 +1,55 @@
-"""Reports of progress to the keeper: what the progress memory says, once a second.
+"""Reports of progress to the keeper, once a second, and what is said of changes in the job's log.
 
-Under our rendezvous torchrun's agent reports. Under stock c10d the training process itself does,
-and also where it trains in process (``inprocess.training``).
+Under our rendezvous torchrun's agent reports what its memory says. Under stock c10d the training
+process itself does, and where it trains in process it reports what it counts by itself.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from bftrainer_slurm.elastic.changes import ChangeLog
+from bftrainer_slurm.elastic import listeners
+from bftrainer_slurm.elastic.changes import ChangeLog, Era
 from bftrainer_slurm.elastic.memory import Memory, StepCounts
 from bftrainer_slurm.elastic.place import read_identity
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import Membership
-from bftrainer_slurm.keeper.messages import Role
+from bftrainer_slurm.keeper.messages import Generation, Role
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bftrainer_slurm.elastic.inprocess.sampler import Cursor
 
 INTERVAL_S = 1.0
 _LONGEST_PAUSE_S = 3600.0  # the controller refuses a report with a longer one
 
 
-@dataclass(frozen=True, slots=True)
-class Era:
-    """A time in which the same nodes train: one generation, as its first node reports it."""
-
-    generation: int
-    nodes: int
-    before: StepCounts  # when it began
-
-
 class Reporting:
     """A thread that reports an agent's memory while this node is the first of its generation."""
 
-    def __init__(
-        self, memory: Memory, membership: Membership, changes: ChangeLog | None = None
-    ) -> None:
+    def __init__(self, memory: Memory, membership: Membership, changes: ChangeLog) -> None:
         self._memory = memory
         self._changes = changes
         self._membership = membership
-        self._era: Era | None = None
+        self._reports = False
         self._reported: StepCounts | None = None
         threading.Thread(target=self._run, name="bftrainer-progress", daemon=True).start()
 
-    def begin(self, generation: int, nodes: int) -> None:
-        """Report from now on; no process trains at this moment."""
+    def begin(self) -> None:
+        """Report the present generation from now on; no process trains at this moment."""
         self._memory.expect_first()
-        self._era = Era(generation, nodes, self._memory.read())
+        self._reports = True
 
     def pause(self) -> None:
         """Send this generation's last report; no more until the next one begins."""
         self._tell()
-        self._era = None
+        self._reports = False
 
     def _run(self) -> None:
         while True:
@@ -60,18 +57,82 @@ class Reporting:
             self._tell()
 
     def _tell(self) -> None:
-        era, now = self._era, self._memory.read()
-        if era is None or now.in_process or now.first_s == 0 or now == self._reported:
+        now = self._memory.read()
+        if not self._reports or now.in_process or now.first_s == 0 or now == self._reported:
             return
         self._reported = now
-        if self._changes is not None:
-            self._changes.trained(now)
-        self._membership.progress(**measures(era, now))
+        self._changes.trained(now)
+        self._membership.progress(**measures(self._changes.era, now))
+
+
+class Progress:
+    """What a training process counts and reports by itself, as it trains on at changes.
+
+    ``cursor`` returns how far the training has come, which all ranks know; the rest is this
+    process's. ``tell`` takes measures.
+    """
+
+    def __init__(self, cursor: Callable[[], Cursor], tell: Callable[..., object]) -> None:
+        self.loss: float | Tensor | None = None  # it is reported, if it is known
+        self._cursor = cursor
+        self._tell = tell
+        self._counts = StepCounts(0, 0, 0.0, 0.0, in_process=True, lost=0, lost_samples=0)
+        self._begun = cursor()  # after the step begun last
+        self._told_s = -math.inf
+        self._changes = ChangeLog(hear=listeners.tell)
+
+    @property
+    def generation(self) -> int:
+        """The number of the current generation; 0 before the first, and in a fixed world."""
+        return self._changes.era.generation
+
+    def ended(self) -> None:
+        """The generation has ended; the cursor is still that of its last step."""
+        self._changes.ended(self._now())
+
+    def began(self, generation: Generation, why: str, tells: bool) -> None:
+        """A generation has begun; ``why`` ended the last one. ``tells``: see ``ChangeLog``."""
+        self._counts = replace(self._counts, first_s=0.0)
+        era = Era(generation.number, frozenset(generation.places), self._now())
+        self._changes.began(era, why, tells)
+        now = self._cursor()
+        if self._begun.step > now.step:  # this rank has to train that again
+            self._counts = replace(
+                self._counts,
+                lost=(self._counts.lost or 0) + self._begun.step - now.step,
+                lost_samples=(self._counts.lost_samples or 0) + self._begun.samples - now.samples,
+            )
+        self._begun = now
+
+    def begins(self, after: Cursor | None) -> None:
+        """A step begins, with this cursor after it; None: it is a rehearsal."""
+        self._begun = after or self._begun
+
+    def stepped(self, tells: bool) -> None:
+        """A step is committed; ``tells``: this is rank 0, which reports it once a second."""
+        now_s = time.monotonic()
+        self._counts = self._counts.stepped(now_s)
+        if tells and now_s - self._told_s >= INTERVAL_S:
+            self._told_s = now_s
+            self.tell()
+            self._changes.trained(self._now())
+
+    def tell(self) -> None:
+        """Report the progress to the keeper."""
+        told = measures(self._changes.era, self._now())
+        if self.loss is not None:
+            told["loss"] = float(self.loss)  # a tensor is read only here
+        self._tell(**told)
+
+    def _now(self) -> StepCounts:
+        cursor = self._cursor()
+        return replace(self._counts, steps=cursor.step, samples=cursor.samples)
 
 
 def measures(era: Era, now: StepCounts) -> dict[str, float]:
     """Return the measures of a report; what is not known is left out."""
-    found = {"steps": float(now.steps), "nodes": float(era.nodes), "generation": era.generation}
+    found = {"steps": float(now.steps), "nodes": float(len(era.places))}
+    found["generation"] = era.generation
     if now.samples is not None:
         found["samples"] = now.samples
     if now.alone:
@@ -104,4 +165,6 @@ def report_from_here(environment: Mapping[str, str], memory: Memory) -> None:
     membership = Membership(environment["BFTRAINER_KEEPER"], identity, prover_from(environment))
     membership.start()
     nodes = int(environment.get("WORLD_SIZE", "1")) // int(environment.get("LOCAL_WORLD_SIZE", "1"))
-    Reporting(memory, membership).begin(int(time.time()), nodes)
+    changes, places = ChangeLog(), frozenset((task, "") for task in range(nodes))
+    changes.began(Era(int(time.time()), places, memory.read()), "", tells=False)
+    Reporting(memory, membership, changes).begin()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.elastic.changes import ChangeLog, before_torchruns_word, given_back
+from bftrainer_slurm.elastic.changes import ChangeLog, Era, before_torchruns_word, given_back
 from bftrainer_slurm.elastic.memory import StepCounts
 
 N1, N2, N3 = (1, "n1"), (2, "n2"), (3, "n3")
@@ -16,6 +16,10 @@ NOTHING = StepCounts(0, None, 0.0, 0.0, in_process=False)
 
 def progress(steps: int, first_s: float, last_s: float, samples: float | None = None) -> StepCounts:
     return StepCounts(steps, samples, first_s, last_s, in_process=False)
+
+
+def era(places: set[tuple[int, str]], before: StepCounts) -> Era:
+    return Era(1, frozenset(places), before)
 
 
 class Log(ChangeLog):
@@ -30,10 +34,10 @@ class Log(ChangeLog):
 
         10 steps a second of 4 samples each, then 20; half a second between them.
         """
-        self.began({N1, N2}, "", progress(0, 0, 0, 0), tells=False)
+        self.began(era({N1, N2}, progress(0, 0, 0, 0)), "", tells=False)
         before = progress(101, 100, 110, 404)
         self.ended(before)
-        self.began(after, why, before, tells)
+        self.began(era(after, before), why, tells)
         self.trained(progress(111, 110.5, 111, 444))
         assert self.lines == []
         self.trained(progress(502, 110.5, 130.5, 2008))
@@ -73,9 +77,9 @@ def test_it_says_who_came_and_who_went_and_why(
 )
 def test_it_says_what_is_trained_again(lost: int | None, samples: float | None, said: str) -> None:
     log = Log()
-    log.began({N1, N2}, "", NOTHING, tells=False)
+    log.began(era({N1, N2}, NOTHING), "", tells=False)
     before = replace(progress(101, 100, 110), lost=None if lost is None else 7, lost_samples=70)
-    log.began({N1}, "loss", before, tells=True)
+    log.began(era({N1}, before), "loss", tells=True)
     all_lost = None if lost is None else 7 + lost
     all_samples = None if samples is None else 70 + samples
     log.trained(replace(progress(502, 110.5, 130.5), lost=all_lost, lost_samples=all_samples))
@@ -84,21 +88,21 @@ def test_it_says_what_is_trained_again(lost: int | None, samples: float | None, 
 
 def test_training_that_is_repeated_does_not_stand_still() -> None:
     log = Log()
-    log.began({N1, N2}, "", NOTHING, tells=False)
-    log.began({N1}, "loss", replace(progress(101, 100, 110), lost=0), tells=True)
+    log.began(era({N1, N2}, NOTHING), "", tells=False)
+    log.began(era({N1}, replace(progress(101, 100, 110), lost=0)), "loss", tells=True)
     log.trained(replace(progress(502, 114, 134), lost=30, again_s=110.25, lost_samples=None))
     assert "; 30 steps were lost; training stood still for 0.2 s; " in log.lines[0]
 
 
 def test_changes_with_no_step_between_them_are_told_as_one() -> None:
     log = Log()
-    log.began({N1, N2, N3}, "", NOTHING, tells=False)
+    log.began(era({N1, N2, N3}, NOTHING), "", tells=False)
     before = replace(progress(101, 100, 110), lost=0)
     log.ended(before)
-    log.began({N1, N2}, "loss", before, tells=True)
+    log.began(era({N1, N2}, before), "loss", tells=True)
     none_made = replace(before, first_s=0.0, lost=1)
     log.ended(none_made)
-    log.began({N1}, "leave", none_made, tells=True)
+    log.began(era({N1}, none_made), "leave", tells=True)
     log.trained(replace(progress(502, 112, 132), lost=1))
     (said,) = log.lines
     assert said.startswith(
@@ -120,14 +124,14 @@ def test_a_change_is_told_once() -> None:
 
 def test_a_generation_that_ends_early_is_told_with_what_is_known() -> None:
     log = Log()
-    log.began({N1}, "", NOTHING, tells=True)
+    log.began(era({N1}, NOTHING), "", tells=True)
     log.ended(progress(3, 100, 102))
     assert log.lines == ["n1 begins on 1 node; 1 steps/s now"]
 
 
 def test_without_a_step_there_is_nothing_to_tell() -> None:
     log = Log()
-    log.began({N1, N2}, "", NOTHING, tells=True)
+    log.began(era({N1, N2}, NOTHING), "", tells=True)
     log.ended(NOTHING)
     assert log.lines == []
 

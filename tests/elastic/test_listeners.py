@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from bftrainer_slurm.elastic import listeners
-from bftrainer_slurm.elastic.changes import ChangeLog
+from bftrainer_slurm.elastic.changes import ChangeLog, Era
 from bftrainer_slurm.elastic.listeners import NodesChanged, Teller
 from bftrainer_slurm.elastic.memory import Memory, StepCounts
 from bftrainer_slurm.elastic.steps import Steps
@@ -26,9 +26,10 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[NodesChanged]]:
 
 def test_a_change_says_what_was_before_and_after_and_why(heard: list[NodesChanged]) -> None:
     log = ChangeLog(tell=lambda text: None, hear=listeners.tell)
-    log.began({N1}, "", StepCounts(0, 0, 0, 0, False), tells=True)
-    log.ended(StepCounts(101, 404, 100, 110, False))
-    log.began({N1, N2}, "join", StepCounts(101, 404, 100, 110, False), tells=True)
+    log.began(Era(1, frozenset({N1}), StepCounts(0, 0, 0, 0, False)), "", tells=True)
+    before = StepCounts(101, 404, 100, 110, False)
+    log.ended(before)
+    log.began(Era(2, frozenset({N1, N2}), before), "join", tells=True)
     log.trained(StepCounts(502, 2008, 110.5, 130.5, False, lost=2, lost_samples=8))
     assert [change.why for change in heard] == ["begin", "join"]
     assert [change.lost_steps for change in heard] == [None, 2]

@@ -14,12 +14,15 @@ import torch
 from bftrainer_slurm.controller.observe.reports import read_report
 from bftrainer_slurm.elastic import beginning, resuming, saving, steps
 from bftrainer_slurm.elastic import memory as memories
+from bftrainer_slurm.elastic.changes import Era
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory, StepCounts
-from bftrainer_slurm.elastic.reporting import Era, measures
+from bftrainer_slurm.elastic.reporting import measures
 from bftrainer_slurm.elastic.steps import Steps
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 
 pytestmark = pytest.mark.torch
+
+NODES = frozenset({(1, "n1")})
 
 
 @pytest.fixture
@@ -143,7 +146,7 @@ def test_processes_that_are_in_no_group_together_train_alone(
     counted = Steps(memory)
     counted.by_optimizer("one")
     assert memory.read().alone
-    assert measures(Era(1, 3, memory.read()), memory.read())["alone"] == 1.0
+    assert measures(Era(1, NODES, memory.read()), memory.read())["alone"] == 1.0
     monkeypatch.setattr(steps, "_world", lambda: 3)
     counted.by_optimizer("one")
     assert not memory.read().alone
@@ -227,7 +230,7 @@ def test_a_step_costs_next_to_nothing(memory: Memory) -> None:
 def test_the_controller_believes_a_pause_of_hours_too(
     first_s: float, pause_s: float, again_s: float
 ) -> None:
-    era = Era(2, 1, StepCounts(9, None, 1, 10, False))
+    era = Era(2, NODES, StepCounts(9, None, 1, 10, False))
     told = measures(era, StepCounts(10, None, first_s, first_s, False, lost=3, again_s=20))
     report = read_report(
         NumberedNote(1, 5.0, Note(NoteKind.PROGRESS, 7, measures=tuple(told.items()))), 4
@@ -280,7 +283,7 @@ def test_the_controller_is_told_how_often_in_a_row_a_script_began_again(memory: 
     def told() -> float | None:
         process = Steps(memory)
         process.by_optimizer(optimizer)
-        measured = measures(Era(1, 1, StepCounts(0, None, 0, 0, False)), memory.read())
+        measured = measures(Era(1, NODES, StepCounts(0, None, 0, 0, False)), memory.read())
         memory.begin()
         assert memory.read().from_start is None, "the next process has not begun"
         return measured.get("from_start")
@@ -298,7 +301,7 @@ def test_the_controller_is_told_what_was_trained_since_a_checkpoint(
     optimizer = made_optimizer()
     optimizer.load_state_dict(optimizer.state_dict())
     process = steps.of_this_process()
-    era = Era(1, 1, StepCounts(0, None, 0, 0, False))
+    era = Era(1, NODES, StepCounts(0, None, 0, 0, False))
 
     def unsaved_s() -> float | None:
         process.by_optimizer(optimizer)
@@ -332,7 +335,7 @@ def test_the_controller_believes_what_a_change_loses(
 ) -> None:
     counted = StepCounts(9, None, 100, 150, False, from_start=from_start, kept_s=110)
     now = replace(counted, other_ranks=bool(other_ranks))
-    told = measures(Era(2, 1, StepCounts(9, None, 1, 10, False)), now)
+    told = measures(Era(2, NODES, StepCounts(9, None, 1, 10, False)), now)
     note = Note(NoteKind.PROGRESS, 7, measures=tuple(told.items()))
     report = read_report(NumberedNote(1, 5.0, note), 4)
     assert report is not None

@@ -112,7 +112,7 @@ class ShardedTrainer(Training):
 
     def regroup(self) -> None:
         """Get into the next generation, with the whole state of whoever has come furthest."""
-        if self._era is not None and not self._regroup_now:
+        if self._whole.state is None and not self._regroup_now:
             try:
                 self._complete()
             except PeerLostError:
@@ -180,7 +180,7 @@ class ShardedTrainer(Training):
 
     def _lose(self) -> None:
         """Give up what this rank trains on: another rank's shards are missing."""
-        self._changes.ended(self._trained())  # now, as the cursor goes too
+        self._progress.ended()  # now, as the cursor goes too
         super()._lose()
         self._replica.forget()
         self._whole.state = None

@@ -1,26 +1,20 @@
 """What all trainers share: the loader, the steps, and the changes of the ranks.
 
 How a model is trained, and what happens to its state at a change, is in ``trainer`` (DDP) and
-``sharded`` (FSDP2).
+``sharded`` (FSDP2). What is reported is in ``reporting``, when all stop in ``stopping``.
 """
 
 from __future__ import annotations
 
-import math
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from bftrainer_slurm.elastic import listeners
-from bftrainer_slurm.elastic.changes import ChangeLog
 from bftrainer_slurm.elastic.inprocess.collective import Communicator
 from bftrainer_slurm.elastic.inprocess.loader import Indexed, Loader
 from bftrainer_slurm.elastic.inprocess.peers import Peers
@@ -28,9 +22,9 @@ from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.inprocess.replica import Replica
 from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor, Part
 from bftrainer_slurm.elastic.inprocess.scaling import Rate
+from bftrainer_slurm.elastic.inprocess.stopping import Word
 from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream, is_iterable
-from bftrainer_slurm.elastic.memory import StepCounts
-from bftrainer_slurm.elastic.reporting import INTERVAL_S, Era, measures
+from bftrainer_slurm.elastic.reporting import Progress
 from bftrainer_slurm.elastic.saving import saved
 from bftrainer_slurm.elastic.steps import makes_state
 from bftrainer_slurm.keeper.messages import Generation
@@ -39,8 +33,6 @@ _ONE_STEP = (
     "a training step is one optimizer.step() in one trainer.step(), also its scaler's update(): "
     "several batches for one update are parts of one larger batch, see 'bftrainer help elastic'"
 )
-_WORD_S = 0.2  # rank 0 says so often whether all stop; a broadcast in each short step slows it
-_MOST_STEPS = 8  # without a word of rank 0, in case steps take longer suddenly
 _CLOSURE = "LBFGS computes its closure several times: a step is computed once"
 _ONE_LOADER = (
     "a trainer has one loader: write torch.utils.data.ConcatDataset or StackDataset for several "
@@ -56,25 +48,16 @@ class Training(ABC):
     """A training as its loader and its steps see it."""
 
     def __init__(self, peers: Peers, replica: Replica, seed: int | None) -> None:
-        self.loss: float | Tensor | None = None  # set it to have it reported
         self.changing = peers.changing
         self._peers = peers
         self._replica = replica
         self._seed = seed
-        self._era: Era | None = None  # of the current generation
+        self._progress = Progress(lambda: self.cursor, peers.progress)
         self._course: Course | None = None
         self._step: Step | None = None  # the one that has been entered
         self._expected: Part | None = None  # of the last batch, if its step is not entered yet
-        self._reached = Cursor()  # after the step entered last
         self._regroup_now = False
-        # Rank 0's last word: 0: all stop after its step; else how many steps later it speaks again.
-        self._word = torch.ones(1)
-        self._word_at = 0  # the step of the next one
-        self._heard_s = 0.0  # when rank 0 spoke last
-        # Of the samples and steps that count, the cursor knows.
-        self._counts = StepCounts(0, 0, 0.0, 0.0, in_process=True, lost=0, lost_samples=0)
-        self._reported_s = -math.inf
-        self._changes = ChangeLog(hear=listeners.tell)
+        self._word = Word()
 
     def loader(
         self,
@@ -123,6 +106,15 @@ class Training(ABC):
         return Step(self)
 
     @property
+    def loss(self) -> float | Tensor | None:
+        """The last step's; set it to have it reported."""
+        return self._progress.loss
+
+    @loss.setter
+    def loss(self, loss: float | Tensor | None) -> None:
+        self._progress.loss = loss
+
+    @property
     def cursor(self) -> Cursor:
         """How far the training has come."""
         return self._replica.cursor
@@ -150,7 +142,7 @@ class Training(ABC):
     @property
     def generation(self) -> int:
         """The number of the current generation; 0 before the first, and in a fixed world."""
-        return 0 if self._era is None else self._era.generation
+        return self._progress.generation
 
     def finish(self) -> bool:
         """End the training, on all ranks after the same step; the loader calls it at its end.
@@ -169,8 +161,8 @@ class Training(ABC):
             self._lose()
             return False
         if self.rank == 0:
-            self._report()
-        self._changes.ended(self._trained())
+            self._progress.tell()
+        self._progress.ended()
         self._peers.done()
         return True
 
@@ -184,7 +176,7 @@ class Training(ABC):
         if self._peers.must_save():
             self._save_and_end()
         ended = self._peers.boundary(self._replica.cursor.step)
-        return self._regroup_now or ended or not self._word
+        return self._regroup_now or ended or self._word.stops
 
     def _save_and_end(self) -> NoReturn:
         self._group.begin()
@@ -196,8 +188,7 @@ class Training(ABC):
 
     def regroup(self) -> None:
         """Get into the next generation, with the state of the rank that has come furthest."""
-        self._changes.ended(self._trained())
-        self._counts = replace(self._counts, first_s=0.0)
+        self._progress.ended()
         while True:
             generation = self._peers.form(self._replica.version)
             try:
@@ -206,26 +197,11 @@ class Training(ABC):
             except PeerLostError:
                 self._await_others()  # this rank still has the state that it came with
             else:
-                self._era = Era(generation.number, len(generation.places), self._trained())
                 self._regroup_now = False
-                self._word, self._word_at = torch.ones(1), self.cursor.step
-                if self.changing:
-                    why, tells = self._peers.why, generation.rank == 0
-                    self._changes.began(generation.places, why, self._trained(), tells)
-                self._went_back()
+                self._word.begin(self.cursor.step)
+                tells = self.changing and generation.rank == 0
+                self._progress.began(generation, self._peers.why, tells)
                 return
-
-    def _went_back(self) -> None:
-        """Count what this rank has trained, or begun to, and has to train again."""
-        now = self._replica.cursor
-        if self._reached.step > now.step:
-            steps, samples = self._reached.step - now.step, self._reached.samples - now.samples
-            self._counts = replace(
-                self._counts,
-                lost=(self._counts.lost or 0) + steps,
-                lost_samples=(self._counts.lost_samples or 0) + samples,
-            )
-        self._reached = now
 
     @abstractmethod
     def _take_over(self, generation: Generation) -> None:
@@ -251,25 +227,10 @@ class Training(ABC):
         if self._expected is None:
             raise RuntimeError("trainer.step() belongs to a batch of trainer.loader()")
         self._step, step.part, self._expected = step, self._expected, None
-        self._reached = step.part.after or self._reached
+        self._progress.begins(step.part.after)
         self._begin(step)
         if self.changing and not step.rehearses:
-            self._hear_first()
-
-    def _hear_first(self) -> None:
-        """Begin to hear from rank 0 where its word is due; the step's commit waits for it."""
-        step = self.cursor.step
-        if step < self._word_at + int(self._word) - 1:
-            return
-        now_s, steps = time.monotonic(), int(self._word)
-        later = min(_MOST_STEPS, max(1, int(_WORD_S * steps / max(1e-6, now_s - self._heard_s))))
-        self._heard_s = now_s
-        self._word_at = step + 1
-        self._word = torch.tensor([0.0 if self._peers.stops() else float(later)])
-        self._group.attempt(self._pass_word)
-
-    def _pass_word(self) -> None:
-        self._group.launch(lambda: dist.broadcast(self._word, 0, async_op=True), self._word)
+            self._word.hear(self._group, self.cursor.step, self._peers.stops)
 
     @abstractmethod
     def leave(self, step: Step, error: BaseException | None) -> bool:
@@ -350,16 +311,7 @@ class Training(ABC):
     def _commit(self, after: Cursor) -> None:
         before, self._replica.cursor = self._replica.cursor, after
         self._peers.stepped(after.samples - before.samples, after.step)
-        now_s = time.monotonic()
-        self._counts = self._counts.stepped(now_s)
-        if self.rank == 0 and now_s - self._reported_s >= INTERVAL_S:
-            self._reported_s = now_s
-            self._report()
-            self._changes.trained(self._trained())
-
-    def _trained(self) -> StepCounts:
-        cursor = self._replica.cursor
-        return replace(self._counts, steps=cursor.step, samples=cursor.samples)
+        self._progress.stepped(tells=self.rank == 0)
 
     def _lose(self) -> None:
         """A peer was lost while the ranks trained."""
@@ -370,13 +322,6 @@ class Training(ABC):
             self._group.commit()  # raises the failure, as nobody else will come
         self._regroup_now = True
         self._peers.lost()
-
-    def _report(self) -> None:
-        assert self._era is not None
-        told = measures(self._era, self._trained())
-        if self.loss is not None:
-            told["loss"] = float(self.loss)  # a tensor is read only here
-        self._peers.progress(**told)
 
     @property
     def _group(self) -> Communicator:

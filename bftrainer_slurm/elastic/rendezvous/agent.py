@@ -21,7 +21,7 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 
 from bftrainer_slurm.elastic import torch_private
-from bftrainer_slurm.elastic.changes import ChangeLog, before_torchruns_word, given_back
+from bftrainer_slurm.elastic.changes import ChangeLog, Era, before_torchruns_word, given_back
 from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.log import say
@@ -239,13 +239,13 @@ class AgentRendezvous(RendezvousHandler):
             self._has_ended if generation.world > 1 else lambda: False,
             self._membership.finishing,
         )
-        if not generation.alone:
-            now, tells = self._memory.read(), generation.rank == 0
-            self._changes.began(generation.places, self._membership.why, now, tells)
+        era = Era(generation.number, frozenset(generation.places), self._memory.read())
+        tells = generation.rank == 0 and not generation.alone
+        self._changes.began(era, self._membership.why, tells)
         self._memory.past.generation = generation.number
         self._memory.tell_nodes([node for _, node in generation.places])
         if generation.rank == 0:
-            self._reporting.begin(generation.number, generation.world)
+            self._reporting.begin()
         workers = RendezvousStoreInfo(host, port)
         if not self.use_agent_store:
             try:
