@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from bftrainer_slurm.keeper.batches import Batches
-from bftrainer_slurm.keeper.group import HangUp, Output, Send
+from bftrainer_slurm.keeper.group import Output, Send
 from bftrainer_slurm.keeper.messages import (
     Alone,
     Batch,
@@ -48,15 +48,14 @@ class Run:
         self._solos: dict[int, Rendezvous] = {}  # by task
         self._timed: dict[int, Rendezvous] = {}  # those of them with something due
         self._in_process = False
-        self._rendezvous_of: dict[int, Rendezvous] = {}
-        self._task_of: dict[int, int] = {}  # of those that train, by key
+        self._joined: dict[int, tuple[Rendezvous, int]] = {}  # by key: where, and of which task
         self._agents.want = self._workers.want = want
         self._agents.sizes = self._workers.sizes = sizes
 
     @property
     def size(self) -> int:
         """How many members there are."""
-        return len(self._rendezvous_of) + len(self._batches.elements)
+        return len(self._joined) + len(self._batches.elements)
 
     def join(self, key: int, identity: Identity, held: Held | None, now_s: float) -> None:
         """A member has proven who it is; a reporter joins no rendezvous."""
@@ -74,8 +73,7 @@ class Run:
         else:
             return
         self._batches.trains(identity.task, 1, now_s)
-        self._task_of[key] = identity.task
-        self._rendezvous_of[key] = rendezvous
+        self._joined[key] = rendezvous, identity.task
         if self._in_process and identity.role is Role.AGENT:
             self._out.append(Send(key, Alone()))
         rendezvous.join(key, identity, held, now_s)
@@ -86,13 +84,11 @@ class Run:
         if isinstance(message, Batch):
             self._batches.hear(key, message, now_s)
             return
-        rendezvous = self._rendezvous_of.get(key)
-        if rendezvous is None:
+        if key not in self._joined:
             return
-        member = rendezvous.members.get(key)
-        if member is None:
+        rendezvous, task = self._joined[key]
+        if key not in rendezvous.members:  # it is out, and its connection is about to end
             return
-        task = member.identity.task
         solo = self._solos.get(task)
         if solo is not None and rendezvous is self._workers and isinstance(message, Measured):
             # The agent's worker made progress: its next failure does not follow the last one.
@@ -103,13 +99,13 @@ class Run:
     def lose(self, key: int, now_s: float) -> None:
         """A connection has ended."""
         self._batches.lose(key, now_s)
-        if (task := self._task_of.pop(key, None)) is not None:
-            self._batches.trains(task, -1, now_s)
-        rendezvous = self._rendezvous_of.pop(key, None)
-        member = None if rendezvous is None else rendezvous.members.get(key)
-        if rendezvous is not None and member is not None:
+        if key not in self._joined:
+            return
+        rendezvous, task = self._joined.pop(key)
+        self._batches.trains(task, -1, now_s)
+        if key in rendezvous.members:
             rendezvous.lose(key, now_s)
-            self._settle(rendezvous, member.identity.task)
+            self._settle(rendezvous, task)
 
     def want(self, nodes: int, now_s: float, sizes: Sizes = ANY) -> None:
         """The plan gives the trainer this many nodes (0: not known); it may have these sizes."""
@@ -162,9 +158,6 @@ class Run:
         """Return the outputs of all events since the last call."""
         out = self._out.copy()
         self._out.clear()
-        for output in out:
-            if isinstance(output, HangUp):
-                self._rendezvous_of.pop(output.key, None)
         return out
 
     @property
@@ -204,7 +197,7 @@ class Run:
             solo.members[member.key] = member
             solo.number = self._agents.number
             member.rank = None if member.rank is None or member.ready is not None else 0
-            self._rendezvous_of[member.key] = solo
+            self._joined[member.key] = solo, member.identity.task
             self._out.append(Send(member.key, Alone()))
             solo.tick(now_s)
             self._settle(solo, member.identity.task)
