@@ -983,4 +983,5 @@ def test_at_the_end_of_a_run_all_are_out() -> None:
     run.end()
     out = run.take()
     assert [type(one) for one in out] == [Send, HangUp]
+    run.lose(1, 0.0)
     assert run.size == 0
