@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.elastic.listeners import NodesChanged
@@ -92,8 +92,7 @@ class ChangeLog:
         self._before: frozenset[Place] = frozenset()  # where the last step before it was made
         self._why = ""
         self._speed_before = Speed()
-        self._line: str | None = None  # for the last change, not written yet
-        self._change: NodesChanged | None = None  # the same, as far as it is known
+        self._untold = False  # the last change
 
     def began(self, era: Era, why: str, tells: bool) -> None:
         """A generation begins; ``why`` ended the last one.
@@ -108,10 +107,7 @@ class ChangeLog:
                 self._why = "loss" if "loss" in (self._why, why) else why
             else:
                 self._before, self._why = last.places, why
-            before, self.era = self._before, era
-            self._line = _who(before, era.places, self._why) if tells else None
-            names = [tuple(sorted(node for _, node in places)) for places in (before, era.places)]
-            self._change = NodesChanged(names[0], names[1], self._why if before else "begin")
+            self.era, self._untold = era, tells
 
     def trained(self, now: StepCounts) -> None:
         """Training goes on; report the last change once the speed since then is known."""
@@ -128,33 +124,41 @@ class ChangeLog:
 
     def _tell_of(self, now: StepCounts) -> None:
         with self._lock:
-            line, self._line = self._line, None
-            if line is None or self._change is None:
-                return
-            base, before = self.era.before, self._speed_before
-        speed = _speed(base, now)
+            untold, self._untold = self._untold, False
+            era, before, why, earlier = self.era, self._before, self._why, self._speed_before
+        if not untold:
+            return
+        base, speed = era.before, _speed(era.before, now)
         stood_s = lost = samples = None
         if base.last_s > 0:
             stood_s = (now.again_s or now.first_s) - base.last_s
             lost = None if now.lost is None else now.lost - (base.lost or 0)
             if now.lost_samples is not None:
                 samples = now.lost_samples - (base.lost_samples or 0.0)
-        speeds = [f"{one} {when}" for one, when in ((before, "before"), (speed, "now")) if str(one)]
+        speeds = [
+            f"{one} {when}" for one, when in ((earlier, "before"), (speed, "now")) if str(one)
+        ]
         stood = "" if stood_s is None else f"training stood still for {stood_s:.1f} s"
-        parts = [line, _lost(lost, samples), stood, ", ".join(speeds)]
+        parts = [_who(before, era.places, why), _lost(lost, samples), stood, ", ".join(speeds)]
         self._tell("; ".join(part for part in parts if part))
         self._hear(
-            replace(
-                self._change,
+            NodesChanged(
+                _nodes(before),
+                _nodes(era.places),
+                why if before else "begin",
                 stood_still_s=stood_s,
-                steps_per_s_before=before.steps_per_s,
+                steps_per_s_before=earlier.steps_per_s,
                 steps_per_s=speed.steps_per_s,
-                samples_per_s_before=before.samples_per_s,
+                samples_per_s_before=earlier.samples_per_s,
                 samples_per_s=speed.samples_per_s,
                 lost_steps=lost,
                 lost_samples=samples,
             )
         )
+
+
+def _nodes(places: Iterable[Place]) -> tuple[str, ...]:
+    return tuple(sorted(node for _, node in places))
 
 
 def _who(before: Collection[Place], after: Collection[Place], why: str) -> str:

@@ -73,28 +73,22 @@ class Progress:
     """
 
     def __init__(self, cursor: Callable[[], Cursor], tell: Callable[..., object]) -> None:
-        self.loss: float | Tensor | None = None  # it is reported, if it is known
+        self.changes = ChangeLog(hear=listeners.tell)
         self._cursor = cursor
         self._tell = tell
         self._counts = StepCounts(0, 0, 0.0, 0.0, in_process=True, lost=0, lost_samples=0)
         self._begun = cursor()  # after the step begun last
         self._told_s = -math.inf
-        self._changes = ChangeLog(hear=listeners.tell)
-
-    @property
-    def generation(self) -> int:
-        """The number of the current generation; 0 before the first, and in a fixed world."""
-        return self._changes.era.generation
 
     def ended(self) -> None:
         """The generation has ended; the cursor is still that of its last step."""
-        self._changes.ended(self._now())
+        self.changes.ended(self._now())
 
     def began(self, generation: Generation, why: str, tells: bool) -> None:
         """A generation has begun; ``why`` ended the last one. ``tells``: see ``ChangeLog``."""
         self._counts = replace(self._counts, first_s=0.0)
         era = Era(generation.number, frozenset(generation.places), self._now())
-        self._changes.began(era, why, tells)
+        self.changes.began(era, why, tells)
         now = self._cursor()
         if self._begun.step > now.step:  # this rank has to train that again
             self._counts = replace(
@@ -108,20 +102,20 @@ class Progress:
         """A step begins, with this cursor after it; None: it is a rehearsal."""
         self._begun = after or self._begun
 
-    def stepped(self, tells: bool) -> None:
+    def stepped(self, tells: bool, loss: float | Tensor | None) -> None:
         """A step is committed; ``tells``: this is rank 0, which reports it once a second."""
         now_s = time.monotonic()
         self._counts = self._counts.stepped(now_s)
         if tells and now_s - self._told_s >= INTERVAL_S:
             self._told_s = now_s
-            self.tell()
-            self._changes.trained(self._now())
+            self.tell(loss)
+            self.changes.trained(self._now())
 
-    def tell(self) -> None:
-        """Report the progress to the keeper."""
-        told = measures(self._changes.era, self._now())
-        if self.loss is not None:
-            told["loss"] = float(self.loss)  # a tensor is read only here
+    def tell(self, loss: float | Tensor | None) -> None:
+        """Report the progress to the keeper, with the last step's loss, if it is known."""
+        told = measures(self.changes.era, self._now())
+        if loss is not None:
+            told["loss"] = float(loss)  # a tensor is read only here
         self._tell(**told)
 
     def _now(self) -> StepCounts:

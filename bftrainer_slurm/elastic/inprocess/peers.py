@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from functools import partial
 
@@ -25,6 +26,8 @@ from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import FinishedError, Membership, Notice, ReleasedError
 from bftrainer_slurm.keeper.messages import Change, Dropped, Generation, Peer, Role
 
+_WORD_S = 0.2  # rank 0 says so often whether all stop; a broadcast in each short step slows it
+_MOST_STEPS = 8  # without a word of rank 0, in case steps take longer suddenly
 _LEFT_OVER = "elastic.Trainer makes the process groups: remove dist.init_process_group()"
 _ONE_TRAINER = (
     "a process has one elastic.Trainer: a node that comes later would begin with the script's "
@@ -71,9 +74,8 @@ class Peers:
         """Return whether to get into another generation now that ``step`` is complete."""
         return False
 
-    def stops(self) -> bool:
-        """Return, on rank 0, whether all get into another one after the step that begins now."""
-        return False
+    def begin_step(self, step: int) -> None:
+        """The step after ``step`` complete ones begins, which is not a rehearsal."""
 
     def must_save(self) -> bool:
         """Return whether to save and end, on all ranks alike: others go on from there."""
@@ -155,6 +157,10 @@ class ElementPeers(Peers):
         self._gpu = gpu
         self.group = Communicator(gpu)
         self._forming = False
+        # Rank 0's last word: 0: all stop after its step; else how many steps later it speaks again.
+        self._word = torch.ones(1)
+        self._word_at = 0  # the step of the next one
+        self._heard_s = 0.0  # when rank 0 spoke last
         self._tries = Tries()
         if gpu is not None:
             os.environ.update(nccl.SETTINGS)
@@ -200,6 +206,7 @@ class ElementPeers(Peers):
             self.why = self._membership.why
             self._tries.begin(generation.members)
             self.group = Communicator(self._gpu)
+            self._word, self._word_at = torch.ones(1), 0
             self._forming = False
             change = self._membership.change
             if change is not None:  # announced before there was a group that could be aborted
@@ -223,14 +230,23 @@ class ElementPeers(Peers):
         self.group.close()
         self._membership.broken()
 
-    def boundary(self, step: int) -> bool:
-        """Return whether the generation has ended, planned by nobody."""
-        self._tries.stepped(step)
-        return self._membership.ended
+    def begin_step(self, step: int) -> None:
+        """Begin to hear from rank 0 where its word is due; the step's commit waits for it."""
+        if step < self._word_at + int(self._word) - 1:
+            return
+        now_s, steps = time.monotonic(), int(self._word)
+        later = min(_MOST_STEPS, max(1, int(_WORD_S * steps / max(1e-6, now_s - self._heard_s))))
+        self._heard_s, self._word_at = now_s, step + 1
+        self._word = torch.tensor([0.0 if self._membership.stops else float(later)])
+        self.group.attempt(self._pass_word)
 
-    def stops(self) -> bool:
-        """Return whether the keeper has planned a change."""
-        return self._membership.stops
+    def _pass_word(self) -> None:
+        self.group.launch(lambda: dist.broadcast(self._word, 0, async_op=True), self._word)
+
+    def boundary(self, step: int) -> bool:
+        """Return whether the generation has ended: planned by nobody, or at rank 0's word."""
+        self._tries.stepped(step)
+        return self._membership.ended or not self._word
 
     def stepped(self, samples: int, number: int) -> None:
         """Do nothing: this process itself reports its progress."""

@@ -1,7 +1,7 @@
 """What all trainers share: the loader, the steps, and the changes of the ranks.
 
 How a model is trained, and what happens to its state at a change, is in ``trainer`` (DDP) and
-``sharded`` (FSDP2). What is reported is in ``reporting``, when all stop in ``stopping``.
+``sharded`` (FSDP2). What is reported is in ``reporting``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.inprocess.replica import Replica
 from bftrainer_slurm.elastic.inprocess.sampler import Batch, Course, Cursor, Part
 from bftrainer_slurm.elastic.inprocess.scaling import Rate
-from bftrainer_slurm.elastic.inprocess.stopping import Word
 from bftrainer_slurm.elastic.inprocess.stream import UNKNOWN_SIZE, Stream, is_iterable
 from bftrainer_slurm.elastic.reporting import Progress
 from bftrainer_slurm.elastic.saving import saved
@@ -48,6 +47,7 @@ class Training(ABC):
     """A training as its loader and its steps see it."""
 
     def __init__(self, peers: Peers, replica: Replica, seed: int | None) -> None:
+        self.loss: float | Tensor | None = None  # set it to have it reported
         self.changing = peers.changing
         self._peers = peers
         self._replica = replica
@@ -57,7 +57,6 @@ class Training(ABC):
         self._step: Step | None = None  # the one that has been entered
         self._expected: Part | None = None  # of the last batch, if its step is not entered yet
         self._regroup_now = False
-        self._word = Word()
 
     def loader(
         self,
@@ -106,15 +105,6 @@ class Training(ABC):
         return Step(self)
 
     @property
-    def loss(self) -> float | Tensor | None:
-        """The last step's; set it to have it reported."""
-        return self._progress.loss
-
-    @loss.setter
-    def loss(self, loss: float | Tensor | None) -> None:
-        self._progress.loss = loss
-
-    @property
     def cursor(self) -> Cursor:
         """How far the training has come."""
         return self._replica.cursor
@@ -142,7 +132,7 @@ class Training(ABC):
     @property
     def generation(self) -> int:
         """The number of the current generation; 0 before the first, and in a fixed world."""
-        return self._progress.generation
+        return self._progress.changes.era.generation
 
     def finish(self) -> bool:
         """End the training, on all ranks after the same step; the loader calls it at its end.
@@ -161,7 +151,7 @@ class Training(ABC):
             self._lose()
             return False
         if self.rank == 0:
-            self._progress.tell()
+            self._progress.tell(self.loss)
         self._progress.ended()
         self._peers.done()
         return True
@@ -175,8 +165,7 @@ class Training(ABC):
         """
         if self._peers.must_save():
             self._save_and_end()
-        ended = self._peers.boundary(self._replica.cursor.step)
-        return self._regroup_now or ended or self._word.stops
+        return self._peers.boundary(self._replica.cursor.step) or self._regroup_now
 
     def _save_and_end(self) -> NoReturn:
         self._group.begin()
@@ -198,7 +187,6 @@ class Training(ABC):
                 self._await_others()  # this rank still has the state that it came with
             else:
                 self._regroup_now = False
-                self._word.begin(self.cursor.step)
                 tells = self.changing and generation.rank == 0
                 self._progress.began(generation, self._peers.why, tells)
                 return
@@ -229,8 +217,8 @@ class Training(ABC):
         self._step, step.part, self._expected = step, self._expected, None
         self._progress.begins(step.part.after)
         self._begin(step)
-        if self.changing and not step.rehearses:
-            self._word.hear(self._group, self.cursor.step, self._peers.stops)
+        if not step.rehearses:
+            self._peers.begin_step(self.cursor.step)
 
     @abstractmethod
     def leave(self, step: Step, error: BaseException | None) -> bool:
@@ -311,7 +299,7 @@ class Training(ABC):
     def _commit(self, after: Cursor) -> None:
         before, self._replica.cursor = self._replica.cursor, after
         self._peers.stepped(after.samples - before.samples, after.step)
-        self._progress.stepped(tells=self.rank == 0)
+        self._progress.stepped(self.rank == 0, self.loss)
 
     def _lose(self) -> None:
         """A peer was lost while the ranks trained."""
