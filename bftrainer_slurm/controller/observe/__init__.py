@@ -1,1 +1,1 @@
-"""What the controller sees: Slurm, members of trainers, and when to look. Makes no decisions."""
+"""What the controller reads: Slurm, trainers' reports, and when to read. It decides nothing."""

@@ -1,7 +1,7 @@
-"""The notes of elements as they come in, for the controller's loop to wait on.
+"""A queue of notes from the keeper, on which the controller's loop can wait.
 
-A thread reads the keeper's stream and connects again when it breaks. It then reads the notes that
-came meanwhile: the keeper remembers them. It always knows which keeper there is now.
+A thread reads the keeper's stream and reconnects when the stream breaks. The keeper then sends the
+notes that arrived in between. The thread also knows which keeper is running now.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ from bftrainer_slurm.keeper.protocol import NumberedNote
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
-_TOO_QUIET = 2  # streams in a row; one may be a pause of the keeper's host
-_MOST_NOTES = 10_000  # notes that wait for the loop; then the keeper waits, and forgets old ones
+_TOO_QUIET = 2  # silent streams in a row; a single one may be a pause of the keeper's host
+_MOST_NOTES = 10_000  # the queue's size; if it is full, the keeper waits and drops its oldest notes
 
 
 class Feed:
-    """Notes from the keeper. ``revive`` is called if it does not answer, and returns a keeper."""
+    """Reads notes from the keeper. If it does not answer, ``revive`` returns a new client."""
 
     def __init__(self, client: KeeperClient, revive: Callable[[], KeeperClient]) -> None:
         self._client = client
         self._revive = revive
         self._identity = ""
-        self.notes_arrive = False  # whether there is a stream of notes now
-        self._quiet = 0  # streams in a row that began, and in which nothing came then
+        self.notes_arrive = False  # whether a stream of notes is open now
+        self._quiet = 0  # how many streams in a row began and then fell silent
         self._caught_up, self._again = threading.Event(), threading.Event()
         self._notes: queue.Queue[NumberedNote] = queue.Queue(_MOST_NOTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._read, name="feed", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the thread that reads."""
         self._thread.start()
 
     @property
     def keeper(self) -> tuple[str, KeeperClient]:
-        """The identity of the present keeper (empty: none yet), and a client of it."""
+        """The identity of the present keeper (empty before the first contact), and its client."""
         return self._identity, self._client
 
     @property
     def caught_up(self) -> bool:
-        """Whether it has read all that the keeper remembers."""
+        """Whether the feed has read all notes that the keeper remembers."""
         return self._caught_up.is_set() and not self._again.is_set()
 
     def again(self) -> None:
-        """Read all that the keeper remembers once more, for a controller that begins anew."""
+        """Read all notes that the keeper remembers again, because the controller starts afresh."""
         self._again.set()
-        self.wait(0.0)  # what has come meanwhile is told again too
+        self.wait(0.0)  # drop queued notes: the keeper sends them again too
 
     def wait(self, timeout_s: float) -> list[NumberedNote]:
-        """Return the notes that have come; wait for the first at most ``timeout_s`` seconds."""
+        """Return the notes in the queue; wait at most ``timeout_s`` seconds for the first."""
         notes: list[NumberedNote] = []
         try:
             notes.append(self._notes.get(timeout=max(0.0, timeout_s)))
@@ -104,9 +104,9 @@ class Feed:
                 logger.error("no keeper: %s", error)
 
     def _say_why(self, error: KeeperError, began: bool) -> None:
-        """Log why the stream has ended; once of a keeper that does not say that it is still there.
+        """Log why the stream has ended.
 
-        It serves all else, so that it is found again each time.
+        Log only once that a keeper sends no heartbeats: it answers each new connection.
         """
         silent = isinstance(error, SilentError) and isinstance(error.__cause__, TimeoutError)
         self._quiet = self._quiet + 1 if began and silent else 0
@@ -114,7 +114,7 @@ class Feed:
             logger.warning("%s", error)
         elif self._quiet == _TOO_QUIET:
             logger.error(
-                "the keeper at %s answers, but does not say that it is still there: it is of "
-                "another version; upgrade keeper and controller together, and restart both",
+                "the keeper at %s answers, but sends no heartbeats: it is of another version; "
+                "upgrade keeper and controller together, and restart both",
                 self._client.address,
             )

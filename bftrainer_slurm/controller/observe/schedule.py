@@ -1,4 +1,4 @@
-"""When to look at Slurm next: slowly by itself, soon after an element has said something."""
+"""Decides when to read Slurm ("look") next: at slow intervals, and soon after a note arrives."""
 
 from __future__ import annotations
 
@@ -12,64 +12,62 @@ from bftrainer_slurm.keeper.protocol import NoteKind
 
 logger = logging.getLogger(__name__)
 
-_AFTER_GONE_S = 0.15  # slurmctld has taken the node back by then
-_AFTER_LEAVING_S = 3.0  # in case the note that it is gone does not arrive
-# A large job's nodes become idle one after another: after so many joins there may be more soon.
+_AFTER_GONE_S = 0.15  # by then slurmctld has taken the node back
+_AFTER_LEAVING_S = 3.0  # in case the element's GONE note does not arrive
+# A large job's nodes become idle one after another: after many joins, more nodes may follow soon.
 _MANY_JOINS, _AFTER_JOINS_S = 16, 2.0
 _GAP_S = 0.5
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 2.0, 60.0
-# How long before a backfill pass trainers leave: longer if elements take long to end, for example
-# because of an Epilog. Jobs that are submitted later may find their nodes not yet empty.
+# Trainers leave this long before a backfill pass; longer if elements take long to end, for example
+# because of an Epilog. A job submitted within this time may find its nodes not yet empty.
 LEAD_S, _MAX_LEAD_S = 3.0, 15.0
-_UNTIL_IT_ENDS_S = 1.0  # from the order until a look sees the element end
-# From when a pass may begin; Slurm tells in whole seconds when the last one did. In the last second
-# before it, only elements leave that end at once and do not use their grace.
+_UNTIL_IT_ENDS_S = 1.0  # from the order to leave until a look sees the element end
+# Looks around a pass, relative to its earliest start; Slurm gives starts in whole seconds. In the
+# last second before a pass, only elements leave that end at once, without their grace time.
 _AROUND_A_PASS_S = (-LEAD_S, -2.0, -1.0, 1.2, 3.0)
-_FIRST_ENDING_S = 1.0  # while elements end; then twice as long, up to a regular look
-# A slow slurmctld is asked less often: this many times the duration of the last look passes between
-# two regular looks, and fewer times that between any two. Free nodes that no element has reported
-# wait for a regular look.
+_FIRST_ENDING_S = 1.0  # the interval while elements end; doubled by each look up to the regular one
+# A slow slurmctld is read less often. The time between two regular looks is at least the first
+# factor times the duration of the last look; between any two looks, the second factor. Free nodes
+# that no element has reported wait for a regular look.
 _REST_AFTER_A_LOOK = 30.0
 _GAP_AFTER_A_LOOK = 3.0
 _MAX_INTERVAL_S = 60.0
-_SLOW_S = 1.0  # duration of a look: from this on it is logged
-_SAY_AGAIN_S = 600.0
-# In its first seconds a controller keeps only the gap between two looks: slurmctld may have just
-# started too, and many changes are not reported by elements.
+_SLOW_S = 1.0  # a look that takes longer is logged
+_LOG_AGAIN_S = 600.0
+# A new controller does not lengthen its regular interval for a slow slurmctld, which may have just
+# started too: elements do not report many of the changes.
 _NEW_S = 60.0
-# Anybody can send hints. They bring at most so many looks at once, then one in so many seconds.
+# Rate limit: anybody can send hints. They cause at most 20 early looks at once, then one every 3 s.
 _HINTED_LOOKS = 20.0
 _A_HINTED_LOOK_S = 3.0
 
 
 def lead_s(ending_s: float) -> float:
-    """Return how long before a pass trainers leave if elements take so long to end."""
+    """Return how long before a pass trainers leave if elements take ``ending_s`` to end."""
     return min(_MAX_LEAD_S, max(LEAD_S, _UNTIL_IT_ENDS_S + ending_s))
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillForecast:
-    """What is known of the passes so far. Times are Unix seconds.
+    """When backfill passes are expected (Unix seconds), and for which jobs.
 
-    The next pass is expected from ``due_s`` on (minus infinity means at any moment), and before
-    ``until_s`` if something has changed; the one after that at ``then_s``. There is none before
-    ``sure_s``. ``asks`` is true if a job waits that the next pass may start. ``left`` are jobs for
-    which trainers do not leave: a pass left them waiting although enough nodes were in holes, and
-    nothing has changed for them since; or the main scheduler may be about to start them.
+    ``left`` are jobs for which trainers do not leave. Either a pass left the job waiting although
+    enough nodes were in holes, and nothing has changed for the job since; or the main scheduler may
+    be about to start it.
     """
 
-    due_s: float = -math.inf
-    until_s: float = -math.inf
-    sure_s: float = -math.inf
-    asks: bool = False
+    due_s: float = -math.inf  # earliest start of the next pass; minus infinity: at any moment
+    until_s: float = -math.inf  # the next pass starts before this if something has changed
+    sure_s: float = -math.inf  # no pass starts before this
+    asks: bool = False  # whether a job waits that the next pass may start
     left: frozenset[int] = frozenset()
-    then_s: float = math.inf
+    then_s: float = math.inf  # start of the pass after the next
 
 
 class Schedule:
-    """The times (seconds of the loop's clock) of the next looks.
+    """The times of the next looks, in seconds of the loop's clock.
 
-    ``slowed_to_s`` is the time between regular looks if slurmctld is slow, else None.
+    ``slowed_to_s`` is the interval between regular looks if slurmctld is slow, else None.
     """
 
     def __init__(self, settings: Settings, now_s: float) -> None:
@@ -83,32 +81,32 @@ class Schedule:
         self._also_due_s = dict.fromkeys(self._every_s, now_s)
         self._last_look_s = float("-inf")
         self._backoff_s = _FIRST_BACKOFF_S
-        self._not_before_s = float("-inf")  # after a failure, whatever is heard
+        self._not_before_s = float("-inf")  # the end of the backoff; hints do not shorten it
         self._ending_s = _FIRST_ENDING_S
         self._took_s = 0.0
         self.slowed_to_s: float | None = None
         self._regular_s = now_s  # when the next look is due without any hint
         self._hinted = _HINTED_LOOKS
-        self._no_pass_until_s = self._said_slow_s = float("-inf")
+        self._no_pass_until_s = self._slow_logged_s = float("-inf")
         self._lead_s = LEAD_S
 
     def due_s(self) -> float:
-        """When the next look is due."""
+        """Return when the next look is due."""
         gap_s = max(_GAP_S, min(_MAX_BACKOFF_S, _GAP_AFTER_A_LOOK * self._took_s))
         return max(self._queue_due_s, self._last_look_s + gap_s, self._not_before_s)
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is time for a look; where the clock is set, a new schedule begins."""
+        """Whether it is time for a look."""
         return now_s >= self.due_s()
 
     def also_due(self, now_s: float) -> frozenset[str]:
-        """What this look should read besides the queue: nodes, reservations."""
+        """Return what this look should read besides the queue: "nodes", "reservations"."""
         return frozenset(what for what, due_s in self._also_due_s.items() if now_s >= due_s)
 
     def heard(self, kind: NoteKind, now_s: float) -> None:
-        """Look sooner because of a note of an element or a submission.
+        """Look sooner because an element or a submission has sent a note.
 
-        A submitted job waits for the look before the next backfill pass.
+        A submitted job waits for the look just before the next backfill pass.
         """
         delay_s = {NoteKind.LEAVING: _AFTER_LEAVING_S, NoteKind.GONE: _AFTER_GONE_S}.get(kind, 0.0)
         if kind is NoteKind.ANNOUNCED:
@@ -118,18 +116,18 @@ class Schedule:
         self._queue_due_s = min(self._queue_due_s, now_s + delay_s)
 
     def again(self, at_s: float) -> None:
-        """Look again by then: there is more to do."""
+        """Look again at ``at_s`` at the latest, because more has to be done."""
         self._queue_due_s = min(self._queue_due_s, at_s)
 
     def grew(self, elements: int, now_s: float) -> None:
-        """Look again soon if many nodes were idle: more of them may be by then."""
+        """Look again soon if many elements were released: more nodes may become idle soon."""
         if elements >= _MANY_JOINS:
             self.again(now_s + _AFTER_JOINS_S)
 
     def expect_pass(self, forecast: BackfillForecast, now_s: float, lead_s: float = LEAD_S) -> None:
-        """Look in time to empty nodes before Slurm's next backfill pass, and just after it.
+        """Look early enough to empty nodes before the next backfill pass, and just after it.
 
-        The pass after that may be closer than a regular look.
+        The pass after the next may come sooner than a regular look, so it is planned for too.
         """
         due_s, self._no_pass_until_s, self._lead_s = forecast.due_s, forecast.sure_s, lead_s
         around = (due_s + seconds for seconds in _AROUND_A_PASS_S)
@@ -139,13 +137,13 @@ class Schedule:
         self._queue_due_s = min(self._queue_due_s, next_s)
 
     def looked(self, now_s: float, also: Set[str], ending: bool, took_s: float = 0.0) -> None:
-        """Plan the next look; a second from now, then more, while elements are still ending.
+        """Schedule the next look; if elements are ``ending``, after 1 s, then 2 s, 4 s and so on.
 
-        ``also`` is what was read besides the queue, ``took_s`` how long slurmctld took.
+        ``also`` is what was read besides the queue; ``took_s`` is how long slurmctld took.
         """
         earned = max(0.0, now_s - self._last_look_s) / _A_HINTED_LOOK_S
         left = min(_HINTED_LOOKS, self._hinted + earned) - (now_s < self._regular_s)
-        self._hinted = max(0.0, left)  # early looks for other reasons make no debt
+        self._hinted = max(0.0, left)  # not below 0: some early looks had other reasons than hints
         self._last_look_s = now_s
         self._took_s = took_s
         is_new = 0 <= now_s - self._began_s < _NEW_S
@@ -155,14 +153,14 @@ class Schedule:
         interval_s = min(interval_s, self._ending_s) if ending else interval_s
         self._ending_s = 2 * interval_s if ending else _FIRST_ENDING_S
         self._queue_due_s = self._regular_s = now_s + interval_s
-        self._say_if_slow(now_s)
+        self._log_if_slow(now_s)
         for what in also & self._every_s.keys():
             self._also_due_s[what] = now_s + self._every_s[what]
 
-    def _say_if_slow(self, now_s: float) -> None:
-        said_lately = now_s - self._said_slow_s < _SAY_AGAIN_S
-        if self.slowed_to_s is not None and self._took_s >= _SLOW_S and not said_lately:
-            self._said_slow_s = now_s
+    def _log_if_slow(self, now_s: float) -> None:
+        logged_lately = now_s - self._slow_logged_s < _LOG_AGAIN_S
+        if self.slowed_to_s is not None and self._took_s >= _SLOW_S and not logged_lately:
+            self._slow_logged_s = now_s
             logger.warning(
                 "slurmctld took %.1f s to answer, or limits our requests (rl_enable): it is asked "
                 "every %.0f s for now",
@@ -170,15 +168,15 @@ class Schedule:
             )
 
     def went_well(self) -> None:
-        """All actions are done."""
+        """Reset the backoff: the turn has succeeded."""
         self._backoff_s, self._not_before_s = _FIRST_BACKOFF_S, float("-inf")
 
     def failed(self, now_s: float) -> None:
-        """slurmctld does not answer, or a turn has failed: try again, and less and less often."""
+        """Look again after a backoff: slurmctld does not answer, or the turn has failed."""
         self._last_look_s = now_s
         self._queue_due_s = self._not_before_s = now_s + self._backoff_s
         self._backoff_s = min(_MAX_BACKOFF_S, 2 * self._backoff_s)
 
     def go_on_waiting(self, before: Schedule) -> None:
-        """Wait as the schedule of a controller whose turns have failed."""
+        """Take over the backoff of an earlier schedule."""
         self._backoff_s, self._not_before_s = before._backoff_s, before._not_before_s

@@ -1,4 +1,4 @@
-"""What nodes that jobs share have to give: GPUs or cores that no ordinary job has. Pure."""
+"""Computes which GPUs or cores of shared nodes no ordinary job uses. Pure."""
 
 from __future__ import annotations
 
@@ -26,23 +26,19 @@ _PARTS_OF_GPUS = {"mps", "shard"}
 
 @dataclass(frozen=True, slots=True)
 class SharedNode:
-    """A node that jobs share: of its ``units``, GPUs or cores, ordinary jobs leave ``free`` ones.
-
-    ``cpus`` and ``memory_mb`` are what no job has, ours included; ``free_cpus`` and
-    ``free_memory_mb`` are what no ordinary job has, infinite if it is not known what ours have.
-    """
+    """A node that jobs share, divided into ``units``: its GPUs or its cores."""
 
     units: int
-    free: int
-    cpus: int
-    memory_mb: float
-    free_cpus: int = 0
+    free: int  # units that no ordinary job has
+    cpus: int  # that no job has, neither ordinary ones nor ours
+    memory_mb: float  # likewise
+    free_cpus: int = 0  # that no ordinary job has
     unit: str = GPU
-    free_memory_mb: float = math.inf
+    free_memory_mb: float = math.inf  # that no ordinary job has; inf: our elements' use is unknown
 
     @property
     def gpus(self) -> int:
-        """How many GPUs it has."""
+        """How many GPUs the node has."""
         return self.units if self.unit == GPU else 0
 
     @property
@@ -52,10 +48,10 @@ class SharedNode:
 
 
 def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str, SharedNode]:
-    """Return the nodes whose GPUs, or cores if there are none, can be given out one by one.
+    """Return the nodes whose GPUs (or cores, on nodes without GPUs) can be allocated one by one.
 
-    ``ours`` are the trainers as they were when the nodes were read: what their elements have is not
-    in use by ordinary jobs.
+    ``ours`` are the trainers at the time when the nodes were read. What their elements have counts
+    as free of ordinary jobs.
     """
     own, cpus, alone = Counter[str](), Counter[str](), set[str]()
     memory_mb = dict[str, float]()
@@ -92,9 +88,9 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
 
 
 def divided(has: Resources) -> str | None:
-    """Into what a node is divided: its GPUs if they are alike and given out whole, or its cores.
+    """Return the unit of a node: GPUs if all are of one type and allocated whole, or cores.
 
-    MIG, MPS and shards are left alone: NCCL does not work across them.
+    None: the node has MIG, MPS or shards, which NCCL does not work across, or nothing to divide.
     """
     names = {name for name, count in has.gres if count}
     types = {name.partition(":")[2] for name in names if name.startswith("gpu:")} - {""}
@@ -104,11 +100,11 @@ def divided(has: Resources) -> str | None:
 
 
 def cpus_of(node: Node) -> int:
-    """How many processors a node has; 1 if that is not known."""
+    """Return how many processors a node has; 1 if that is not known."""
     return max(1, node.resources.cpus) if node.resources is not None else 1
 
 
 def needs_of(job: WaitingJob, configuration: Configuration) -> Part:
-    """What a job that takes parts of nodes needs of each."""
+    """Return what a job that takes parts of nodes needs on each node."""
     cpus = max(1, job.cpus, job.gpus * configuration.cpus_per_gpu)
     return Part(job.gpus, cpus, max(job.memory_mb, cpus * job.cpu_memory_mb))

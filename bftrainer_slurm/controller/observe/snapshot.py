@@ -1,4 +1,4 @@
-"""One reading of Slurm: the queue, and the rest if it is due. ``schedule`` says when to read."""
+"""Reads Slurm: the queue each time, the rest when it is due. ``schedule`` says when to read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def misfits(settings: Configuration, partition: str) -> Iterator[str]:
-    """Yield what is wrong with the settings of the trainers' partition, and what to do."""
+    """Yield what is wrong with the settings of the trainers' partition, and how to fix it."""
     if not settings.preempts:
         yield (
             f"ordinary jobs cannot preempt jobs in {partition}, so no element starts: give it "
@@ -56,19 +56,18 @@ def misfits(settings: Configuration, partition: str) -> Iterator[str]:
 
 
 _CONFIGURATION_S = 3600.0  # admins change it now and then
-_CONFIGURATION_AGAIN_S = 60.0  # if Slurm did not say
+_CONFIGURATION_AGAIN_S = 60.0  # if Slurm did not answer
 _THERE = (ElementState.RUNNING, ElementState.SUSPENDED, ElementState.ENDING)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What Slurm says. ``nodes`` and ``reservations`` may be older than ``queue``.
+    """What Slurm says. ``nodes``, ``reservations`` and ``last_pass`` may be older than ``queue``.
 
-    ``unexplained`` are nodes that were busy when nodes were read, although no job was visible on
-    them before or after that: other users' jobs are hidden (PrivateData). ``last_pass`` may be
-    older too. ``shared`` are the nodes of which trainers may have a part; none unless the site lets
-    them ``share`` nodes. Facts about the trainers' ``partition`` are computed once: there may be
-    10,000 nodes.
+    ``unexplained`` are nodes that were busy although no job was visible on them: Slurm hides other
+    users' jobs (PrivateData). ``shared`` are the nodes of which trainers may take parts; it is
+    empty unless the site lets trainers ``share`` nodes. Facts about the trainers' ``partition`` are
+    cached, because there may be 10,000 nodes.
     """
 
     time_s: float
@@ -85,19 +84,19 @@ class Snapshot:
 
     @property
     def misfits(self) -> tuple[str, ...]:
-        """What in Slurm's settings does not suit trainers, in sentences."""
+        """Sentences about Slurm's settings that do not suit trainers."""
         return tuple(misfits(self.configuration, self.partition))
 
     @cached_property
     def by_weight(self) -> tuple[Node, ...]:
-        """The nodes of the cluster in the order in which Slurm takes them."""
+        """The nodes of the cluster in the order in which Slurm allocates them."""
         return tuple(sorted(self.nodes, key=lambda node: node.weight))
 
     @cached_property
     def by_resources(self) -> Collection[tuple[Resources, list[str]]]:
-        """The nodes that have the same, where it is known what they have: few groups.
+        """The nodes with known resources, grouped by equal resources; there are few groups.
 
-        A gateway gives such nodes the same object, which is quicker to compare than what is in it.
+        A gateway gives equal nodes the same object, and comparing identities is quicker.
         """
         groups: dict[int, tuple[Resources, list[str]]] = {}
         for node in self.nodes:
@@ -107,7 +106,7 @@ class Snapshot:
 
     @cached_property
     def free_memory_mb(self) -> Mapping[str, float]:
-        """The memory of shared nodes that no ordinary job has, where Slurm counts it."""
+        """The memory of shared nodes that no ordinary job has, if Slurm allocates memory."""
         if not self.configuration.counts_memory:
             return {}
         return {name: one.free_memory_mb for name, one in self.shared.items()}
@@ -119,7 +118,7 @@ class Snapshot:
 
     @cached_property
     def by_partition(self) -> Mapping[str, frozenset[str]]:
-        """The nodes of each partition of the cluster that has any."""
+        """The nodes of each partition of the cluster; empty partitions are left out."""
         named: dict[str, list[str]] = {}
         for node in self.nodes:
             for partition in node.partitions:
@@ -140,7 +139,7 @@ class Snapshot:
 
     @cached_property
     def reserved(self) -> Mapping[str, Reservation]:
-        """The first reservation of each node that has not ended."""
+        """For each node, the reservation that starts first among those that have not ended."""
         last_first = sorted(self.reservations, key=lambda one: one.start_s, reverse=True)
         there = (one for one in last_first if one.end_s > self.time_s)
         return {node: one for one in there for node in one.nodes}
@@ -157,7 +156,7 @@ class Snapshot:
 
     @cached_property
     def judged(self) -> bool:
-        """Whether Slurm has said of all waiting jobs when it expects them to start."""
+        """Whether Slurm has given an expected start for every waiting job."""
         return all(job.expected_start_s is not None for job in self.queue.waiting)
 
 
@@ -170,12 +169,12 @@ def read(
 ) -> Snapshot:
     """Read the queue, and what is ``due``: "nodes", "reservations", "pass".
 
-    The rest is as in ``last``. Other users' trainers are ordinary jobs.
+    The rest is copied from ``last``. Trainers that are not ``mine`` count as ordinary jobs.
 
     Raises:
-        GatewayError: Slurm did not answer, or not as it should.
+        GatewayError: Slurm did not answer, or its answer makes no sense.
     """
-    if last.share:  # any job that comes or goes changes what is left of a node
+    if last.share:  # every job that starts or ends changes what is free on a node
         due = due | {"nodes"}
     queue, nodes, unexplained = _queue_and_nodes(gateway, last, due)
     ours = tuple(trainer for trainer in queue.trainers if mine(trainer))
@@ -199,19 +198,19 @@ def read(
     if not 0 <= now_s - last.configured_s < _CONFIGURATION_S:
         snapshot = _configured(snapshot, gateway)
     if any(one.state is ElementState.PREEMPTED for trainer in ours for one in trainer.elements):
-        # A QOS says so too, and an admin may have changed it since.
+        # Its QOS may set PreemptMode=CANCEL too, or an admin has changed the setting since.
         snapshot = replace(snapshot, configuration=replace(snapshot.configuration, cancels=True))
     for misfit in snapshot.misfits:
         if misfit not in last.misfits:
             logger.warning("%s", misfit)
     malformed = queue.malformed
     for array in malformed.keys() - last.queue.malformed.keys():
-        logger.warning("job %d is not a trainer and left alone: %s", array, malformed[array])
+        logger.warning("job %d is not a valid trainer, ignored: %s", array, malformed[array])
     return snapshot
 
 
 def _of_single_nodes(snapshot: Snapshot) -> Queue:
-    """Take jobs that ask for more than a node has (``--gpus``) as asking for whole nodes."""
+    """Treat jobs that ask for more than one node has (``--gpus``) as jobs for whole nodes."""
     queue, shared = snapshot.queue, snapshot.shared
     gpus = max((one.gpus for one in shared.values()), default=0)
     cpus = max((cpus_of(node) for node in snapshot.nodes if node.name in shared), default=0)
@@ -225,31 +224,31 @@ def _of_single_nodes(snapshot: Snapshot) -> Queue:
 def _queue_and_nodes(
     gateway: Gateway, last: Snapshot, due: Set[str]
 ) -> tuple[Queue, tuple[Node, ...], frozenset[str]]:
-    """Read the queue, and the nodes if they are due; return also which are ``unexplained``."""
+    """Read the queue, and the nodes if they are due; also return the ``unexplained`` nodes."""
     queue, unexplained, nodes = gateway.queue(), last.unexplained, last.nodes
     if "nodes" in due:
         nodes = gateway.nodes()
         busy = frozenset(node.name for node in nodes if node.state is NodeState.BUSY)
         unexplained = busy - _in_use(queue)
-        if unexplained - last.unexplained:  # what started there meanwhile is in the next queue
+        if unexplained - last.unexplained:  # a job may have started there since; read it
             queue = gateway.queue()
     return queue, nodes, unexplained - _in_use(queue)
 
 
 def _configured(snapshot: Snapshot, gateway: Gateway) -> Snapshot:
-    """Ask how Slurm is configured; if it does not answer now, the last answer stays."""
+    """Read Slurm's configuration; keep the last one if Slurm does not answer."""
     partition = snapshot.partition
     try:
         configuration = gateway.configuration(partition)
     except GatewayError as error:
-        logger.warning("how Slurm is configured is not known now: %s", error)
+        logger.warning("cannot read Slurm's configuration: %s", error)
         again_s = snapshot.time_s - _CONFIGURATION_S + _CONFIGURATION_AGAIN_S
         return replace(snapshot, configured_s=again_s)
     return replace(snapshot, configuration=configuration, configured_s=snapshot.time_s)
 
 
 def _in_use(queue: Queue) -> frozenset[str]:
-    """The nodes on which the queue shows a job or an element."""
+    """Return the nodes on which the queue shows a job or an element."""
     return queue.ordinary_nodes | _nodes_of(queue.trainers)
 
 
