@@ -112,15 +112,15 @@ def _strips(history: sqlite3.Connection, now_s: float, who: Viewer) -> dict[str,
     """Return the mean number of nodes of each trainer in each minute of the last hour."""
     since_s, part_s = now_s - STRIP_S, STRIP_S / STRIP_PARTS
     seen = {one["array"] for one in who.visible_trainers(_all_trainers(history, since_s, now_s))}
-    allocations: dict[int, list[Allocation]] = {}
+    spans: dict[int, list[Allocation]] = {}
     query = (
         "SELECT array, node, start_s, end_s, how FROM allocations WHERE end_s IS NULL OR end_s > ?"
     )
     for array, *rest in history.execute(query, (since_s,)):
-        allocations.setdefault(array, []).append(Allocation(*rest))
+        spans.setdefault(array, []).append(Allocation(*rest))
     strips = {
-        str(array): mean_nodes(allocations[array], since_s, part_s, STRIP_PARTS, now_s)
-        for array in sorted(allocations.keys() & seen)
+        str(array): mean_nodes(spans[array], since_s, part_s, STRIP_PARTS, now_s)
+        for array in sorted(spans.keys() & seen)
     }
     return {"part_s": part_s, "strips": strips}
 
@@ -145,14 +145,14 @@ def _one_trainer(
     met = next(map(dict, history.execute(query, (array,))), None)
     if met is None or not who.may_see_trainers(met["user"]):
         return None
-    allocations, ours = allocations_of(history, array, since_s), (array, since_s)
-    began_s = min((one.start_s for one in allocations), default=now_s)
+    spans, ours = allocations_of(history, array, since_s), (array, since_s)
+    began_s = min((one.start_s for one in spans), default=now_s)
     entire, since_s = since_s <= began_s, max(since_s, began_s)
-    running = any(one.end_s is None for one in allocations)
-    until_s = now_s if running else max((one.end_s or 0.0 for one in allocations), default=now_s)
+    running = any(one.end_s is None for one in spans)
+    until_s = now_s if running else max((one.end_s or 0.0 for one in spans), default=now_s)
     part_s = max(1.0, (until_s - since_s) / _COURSE_PARTS)
     parts = max(1, min(_COURSE_PARTS, round((until_s - since_s) / part_s)))
-    changes = [_change_document(*one) for one in _changes(allocations)]
+    changes = [_change_document(*one) for one in _changes(spans)]
     samples = (
         "SELECT time_s, samples FROM progress WHERE array = ? AND time_s > ? "
         "ORDER BY time_s DESC LIMIT 2000"
@@ -161,56 +161,47 @@ def _one_trainer(
     return met | {
         "from_s": since_s,
         "until_s": until_s,
-        "total": _total(allocations, since_s, until_s),
-        "course": {
-            "part_s": part_s,
-            "nodes": mean_nodes(allocations, since_s, part_s, parts, until_s),
-        },
+        "total": _total(spans, since_s, until_s),
+        "course": {"part_s": part_s, "nodes": mean_nodes(spans, since_s, part_s, parts, until_s)},
         "changes": changes[-_MOST_CHANGES:],
         "earlier_changes": max(0, len(changes) - _MOST_CHANGES),
         "samples": [dict(row) for row in history.execute(samples, ours)][::-1],
         "rescales": [dict(row) for row in history.execute(f"{pauses} ORDER BY time_s", ours)],
         # known only for a whole life
-        "goodput": _goodput(history, met, allocations, now_s) if entire else None,
+        "goodput": _goodput(history, met, spans, now_s) if entire else None,
     }
 
 
 def _goodput(
-    history: sqlite3.Connection,
-    met: dict[str, Any],
-    allocations: Sequence[Allocation],
-    now_s: float,
+    history: sqlite3.Connection, met: dict[str, Any], spans: Sequence[Allocation], now_s: float
 ) -> dict[str, float | None]:
     query = f"SELECT {WORK_COLUMNS} FROM work WHERE array = ?"
     work = next(map(Work.of, history.execute(query, (met["array"],))), None)
-    had = node_time((one.start_s, one.end_s) for one in allocations)
-    ended = all(one.end_s is not None for one in allocations)
+    had = node_time((one.start_s, one.end_s) for one in spans)
+    ended = all(one.end_s is not None for one in spans)
     return goodput(work, had, met["submit_s"], ended=ended, now_s=now_s)
 
 
-def _total(allocations: Sequence[Allocation], since_s: float, until_s: float) -> dict[str, float]:
+def _total(spans: Sequence[Allocation], since_s: float, until_s: float) -> dict[str, float]:
     """Return how often a trainer grew, how its allocations ended, and its node-seconds."""
     return {
-        "grew": sum(one.start_s >= since_s for one in allocations),
-        **{
-            how: sum(one.how == how for one in allocations)
-            for how in ("shrank", "reclaimed", "ended")
-        },
+        "grew": sum(one.start_s >= since_s for one in spans),
+        **{how: sum(one.how == how for one in spans) for how in ("shrank", "reclaimed", "ended")},
         "node_s": sum(
             max(0.0, (until_s if one.end_s is None else one.end_s) - max(one.start_s, since_s))
-            for one in allocations
+            for one in spans
         ),
     }
 
 
 def mean_nodes(
-    allocations: Sequence[Allocation], since_s: float, part_s: float, parts: int, now_s: float
+    spans: Sequence[Allocation], since_s: float, part_s: float, parts: int, now_s: float
 ) -> list[float]:
     """Return the mean number of nodes in each of ``parts`` of time from ``since_s`` on."""
     # Without numpy: a user's `show --plot` has none of the extras.
     node_s = [0.0] * (parts + 1)  # in the parts in which an allocation begins or ends
     whole = [0] * (parts + 2)  # change of the number of nodes that are held for a whole part
-    for one in allocations:
+    for one in spans:
         begin = max(0.0, one.start_s - since_s) / part_s
         end = ((now_s if one.end_s is None else one.end_s) - since_s) / part_s
         begin, end = min(begin, parts), min(end, parts)
@@ -231,16 +222,14 @@ def mean_nodes(
 _Change = tuple[float, int, list[str], list[tuple[str, str]]]
 
 
-def _changes(allocations: Sequence[Allocation], since_s: float = 0.0) -> list[_Change]:
+def _changes(spans: Sequence[Allocation], since_s: float = 0.0) -> list[_Change]:
     """Return the changes of a trainer's nodes, oldest first.
 
     Each has its time, the number of nodes after it, the nodes that came, and those that went with
     how they ended.
     """
-    events = [(max(one.start_s, since_s), "", one.node) for one in allocations]
-    events += [
-        (one.end_s, one.how or "ended", one.node) for one in allocations if one.end_s is not None
-    ]
+    events = [(max(one.start_s, since_s), "", one.node) for one in spans]
+    events += [(one.end_s, one.how or "ended", one.node) for one in spans if one.end_s is not None]
     changes: list[_Change] = []
     nodes = 0
     for time_s, how, node in sorted(events):
@@ -266,9 +255,9 @@ def _change_document(
 
 def change_counts(history: sqlite3.Connection, array: int) -> list[dict[str, Any]]:
     """Return each change of a trainer's nodes as numbers: nodes then, gained, lost by each way."""
-    allocations = allocations_of(history, array, most=_MOST_ALLOCATIONS)
-    since_s = allocations[-1].end_s or 0.0 if len(allocations) == _MOST_ALLOCATIONS else 0.0
+    spans = allocations_of(history, array, most=_MOST_ALLOCATIONS)
+    since_s = spans[-1].end_s or 0.0 if len(spans) == _MOST_ALLOCATIONS else 0.0
     return [
         {"time_s": time_s, "nodes": nodes, "gained": len(came), **Counter(how for how, _ in went)}
-        for time_s, nodes, came, went in _changes(allocations, since_s)
+        for time_s, nodes, came, went in _changes(spans, since_s)
     ]
