@@ -34,8 +34,8 @@ from bftrainer_slurm.slurm.script_paths import warnings
 from bftrainer_slurm.slurm.submission import (
     Submission,
     compose,
+    for_task,
     missing_folders,
-    of_task,
     wrap_script,
 )
 from bftrainer_slurm.slurm.submission import submit as submit_script
@@ -128,7 +128,7 @@ def submit(
         first = {key: done[0][key] for key in ("array", "comment")}
         print_json({"schema": SCHEMA, **first, "trainers": done})
         return
-    for said in (*submission.said, *_of_array(array), *warnings(text, srun_mends=False)):
+    for said in (*submission.notes, *_of_array(array), *warnings(text, srun_restores=False)):
         click.echo(f"bftrainer: {said}", err=True)
     for missing in missing_folders(directives, options):
         click.echo(missing, err=True)
@@ -160,7 +160,7 @@ def _each(
         yield None, submission, own
         return
     for task in array.tasks:
-        yield task, of_task(submission, asked, task), own | array.environment(task)
+        yield task, for_task(submission, asked, task), own | array.environment(task)
 
 
 def _of_array(array: UserArray | None) -> Iterator[str]:

@@ -27,7 +27,7 @@ from bftrainer_slurm.keeper.lease import host_name, wait_to_lead
 from bftrainer_slurm.slurm.detour import SLOW_S, Detour
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
 from bftrainer_slurm.slurm.run import SlurmRunner
-from bftrainer_slurm.slurm.wrappers import of_leader
+from bftrainer_slurm.slurm.wrappers import leader_only
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def take_the_lead(
     lease = wait_to_lead("controller", shared, state, beat)
     detour = Detour(state / "detour")
     _wait_for_slurmctld(detour, beat)
-    return of_leader(gateway, lease.holds, detour)
+    return leader_only(gateway, lease.holds, detour)
 
 
 def _wait_for_slurmctld(detour: Detour, beat: Callable[[], object]) -> None:
@@ -110,8 +110,8 @@ def _wait_for_slurmctld(detour: Detour, beat: Callable[[], object]) -> None:
     until_s = time.monotonic() + _LONGEST_WAIT_S
     while time.monotonic() < until_s:
         beat()
-        detour.mind()
-        detour.took(SLOW_S)  # the host that worked before may be silent
+        detour.before_request()
+        detour.after_request(SLOW_S)  # the host that worked before may be silent
         try:
             runner.read("scontrol", "show", "reservation")
         except SlurmUnavailableError:

@@ -50,7 +50,7 @@ def gather(
     """
     # The exit status is 1 if slurmctld answers, but then limits the pings (rl_enable).
     began_s = time.time()
-    said = runner.read("scontrol", "show", "config", also=1)
+    said = runner.read("scontrol", "show", "config", accepted_status=1)
     match = _NOW.search(said)
     ahead_s = clock_ahead_s(float(match[1]), began_s, time.time()) if match else None
     values = values_in(said)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import SLURM_CONF, Change, Finding, consider, must, ok
-from bftrainer_slurm.slurm.configuration import behind, tier
+from bftrainer_slurm.slurm.configuration import partitions_behind, tier
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 from bftrainer_slurm.words import counted
 
@@ -68,7 +68,7 @@ def _mode(facts: Facts) -> Finding:
 def _tier(facts: Facts) -> Finding:
     name = facts.settings.partition
     level = tier(facts.partitions[name])
-    late = behind(
+    late = partitions_behind(
         facts.partitions, name, by_tier="partition_prio" in facts.value("PreemptType").lower()
     )
     if not late:

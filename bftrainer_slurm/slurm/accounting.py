@@ -1,4 +1,4 @@
-"""What Slurm's accounting says about the past: jobs, nodes down, reservations. Reads only."""
+"""Reads Slurm's accounting: past jobs, nodes that were down, reservations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _SHOW = ["sacctmgr", "--parsable2", "show"]
 
 
 def jobs(runner: SlurmRunner, hours: int, options: str) -> str:
-    """Return sacct's output about the last hours, with these options; times are Unix seconds.
+    """Return what sacct prints about the last hours, with these options; times are Unix seconds.
 
     Raises:
-        GatewayError: it cannot be run, or slurmdbd does not answer.
+        GatewayError: sacct cannot be run, or slurmdbd does not answer.
     """
     span = ("--endtime=now", f"--starttime=now-{hours}hours")
     return runner.read("sacct", *options.split(), *span)

@@ -13,8 +13,8 @@ _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
 def parse_tasks(text: str, below: int) -> tuple[int, ...]:
     """Return the tasks of an array expression that are smaller than ``below``, in its order.
 
-    A limit on how many run at once (``%N`` at the end) does not change which tasks there are. The
-    bound keeps an array with millions of tasks from costing memory here.
+    ``%N`` at the end only limits how many tasks run at once. Because of ``below`` an array with
+    millions of tasks costs no memory here.
 
     Raises:
         ValueError: not an array expression.
@@ -24,7 +24,7 @@ def parse_tasks(text: str, below: int) -> tuple[int, ...]:
 
 
 def task_ranges(text: str) -> list[range]:
-    """Return the parts of an array expression, however long they are.
+    """Return the ranges of an array expression, in its order.
 
     Raises:
         ValueError: not an array expression.

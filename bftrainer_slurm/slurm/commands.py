@@ -1,4 +1,4 @@
-"""The gateway through Slurm's own commands: always there, the same on 22.05 to 26.05.
+"""The gateway through Slurm's own commands: works on every site, and the same on 22.05 to 26.05.
 
 ``docs/internals/rpcs.md`` says what each method costs slurmctld, and a test checks it.
 """
@@ -43,7 +43,7 @@ _REFUSED = re.compile(r"(?<=[:;] )(\d+)_\[?([\d,:-]+)\]?(?=: )")
 _EXCLUDED = re.compile(r" ExcNodeList=(\S+) ")
 _DIGITS = re.compile(r"(\d+)")
 _WAIT = (ElementState.HELD, ElementState.PENDING, ElementState.DELAYED)
-_THEM = "<elements>"
+_IDS = "<elements>"
 _LONGEST_LIST = 120_000  # characters; Linux takes arguments of 128 KiB
 # slurmctld's answer to a time limit for an element whose node was lost while it was reclaimed. The
 # element then waits, and still counts as being preempted (seen on 22.05; 26.05 has the same code).
@@ -64,7 +64,7 @@ class CommandGateway:
     ) -> None:
         """Take the runner of commands, and the path of bftrainer-grow if there is one.
 
-        ``share``: whether trainers may have parts of nodes.
+        With ``share`` trainers may have parts of nodes.
         """
         self._runner = runner or SlurmRunner()
         self._grow_program = grow_program
@@ -73,14 +73,14 @@ class CommandGateway:
         self._exclusive = ExclusiveJobs(self._runner)
         self._queue = Queue((), (), frozenset())
         self._nodes: tuple[Node, ...] = ()
-        # Lists of excluded nodes as they were written, by array and what squeue prints of them.
+        # Lists of excluded nodes in the written order, by array and by the list that squeue prints.
         self._written: dict[tuple[int, str], str] = {}
         self.grow_rpcs = 2 if grow_program is None else 1
 
     def nodes(self) -> tuple[Node, ...]:
-        """See Gateway. sinfo does not tell slurmctld's order, which is that of the names.
+        """See Gateway. sinfo does not print slurmctld's order of nodes: we sort by name, as it.
 
-        A site can choose another one (NodeRank, a topology plugin); bftrainer-look tells that too.
+        A site can choose another order (NodeRank, a topology plugin); only bftrainer-look knows it.
         """
         partitions: dict[str, set[str]] = {}
         seen: dict[str, tuple[str, ...]] = {}
@@ -101,17 +101,17 @@ class CommandGateway:
                 used=used.get(name),
             )
             for name, (state, features, weight, memory, cpus, gres) in sorted(
-                seen.items(), key=_natural
+                seen.items(), key=_natural_key
             )
         )
 
     def _used(self) -> dict[str, Resources]:
-        """Ask what jobs have of each node; AllocTRES names no GPUs at many sites."""
+        """Return what jobs have allocated on each node; AllocTRES names no GPUs at many sites."""
         command = ("scontrol", "--all", "--details", "--oneliner", "show", "node")
         return read_used(self._runner.read(*command))
 
     def _keep_nodes(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        """Return these nodes, as the tuple of the last time if they are the same."""
+        """Return these nodes: the tuple of the last reading if nothing has changed."""
         found = tuple(nodes)
         if found != self._nodes:
             self._nodes = found
@@ -120,21 +120,21 @@ class CommandGateway:
     def queue(self) -> Queue:
         """See Gateway.
 
-        ``--array`` writes a line for each task. Without it squeue merges pending elements that
+        ``--array`` prints a line for each task. Without it squeue merges pending elements that
         have a record of their own into the pending rest of their array, whatever their state
-        (``--array-unique`` would prevent just that, but is gone from 24.11 on). A fault of Slurm:
-        if the rest is every n-th task (``0-20:2``), ``--array`` leaves out the last one.
+        (``--array-unique`` would prevent that, but 24.11 has removed it). Slurm has a bug: if the
+        rest is every n-th task (``0-20:2``), ``--array`` leaves out the last one.
         """
         command = ("squeue", "--local", "--all", "--states=all", "--array")
         rows = [row_of(fields) for fields in self._table(command, LETTERS)]
         if self._share:
-            rows = self._exclusive.told(rows)
+            rows = self._exclusive.mark(rows)
         known, self._written = self._written, {}
         self._queue = self._queues.read([self._as_written(row, known) for row in rows])
         return self._queue
 
     def reservations(self) -> tuple[Reservation, ...]:
-        """See Gateway. Only operators make reservations, so the names in it can be trusted."""
+        """See Gateway. Only operators make reservations, so their names can be trusted."""
         text = self._runner.read("scontrol", "--all", "--oneliner", "show", "reservation")
         return tuple(
             Reservation(
@@ -161,14 +161,13 @@ class CommandGateway:
         excluded: frozenset[str],
         part: Part | None = None,
     ) -> None:
-        """See Gateway. Nodes that the owners of elements asked for do not count.
+        """See Gateway. It overrides nodes that owners of elements have required.
 
         A backfill start shortens an element's limit (``--time-min``), and before 26.05 a requeue
-        keeps it short; its owner may raise it, and the least, again while it is pending.
+        keeps it short. The owner may raise both limits again while the element is pending.
 
-        bftrainer-grow asks for all of this in one request. scontrol needs two, because its
-        Priority= takes no INFINITE, which release sends. It changes ReqNodeList for one element
-        only.
+        bftrainer-grow sends all of this in one request. scontrol needs two, because its Priority=
+        takes no INFINITE, which release sends; it changes ReqNodeList for one element only.
         """
         barred = barred_list(excluded, others - nodes)
         try:
@@ -184,21 +183,21 @@ class CommandGateway:
         minutes = {} if limit is None else {"TimeLimit": limit.minutes, "TimeMin": limit.least}
         if self._grow_program is not None:
             words = [*map(str, minutes.values()), *([f"{part.gpus}:{part.cpus}"] if part else [])]
-            self._change(elements, (self._grow_program, _THEM, *words), given=barred)
+            self._change(elements, (self._grow_program, _IDS, *words), stdin=barred)
             return
         if len(barred) > _LONGEST_LIST:
             raise RefusedError("too many nodes for scontrol; install bftrainer-grow", elements)
         for element in self._choosy(elements):
             self._change([element], ("scontrol", "update", f"JobId={element}", "ReqNodeList="))
-        update = ["scontrol", "update", f"JobId={_THEM}", f"ExcNodeList={barred}", "StartTime=now"]
+        update = ["scontrol", "update", f"JobId={_IDS}", f"ExcNodeList={barred}", "StartTime=now"]
         update += [f"{name}={value}" for name, value in minutes.items()]
         if part:
             cores = [f"CPUsPerTask={part.cpus}", f"MinCPUsNode={part.cpus}"] if part.cpus else []
             update += [f"Gres=gpu:{part.gpus}", *cores]
-        self._change(elements, update, ("scontrol", "release", _THEM))
+        self._change(elements, update, ("scontrol", "release", _IDS))
 
     def _choosy(self, elements: Sequence[ElementId]) -> list[ElementId]:
-        """Waiting elements whose owner has asked for a node, as of the last reading."""
+        """Return the waiting elements whose owner has required a node, as of the last reading."""
         return [
             element.id
             for trainer in self._queue.trainers
@@ -208,20 +207,20 @@ class CommandGateway:
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
         """See Gateway. Without ``Incomplete`` Slurm would also requeue cancelled elements."""
-        self._change(elements, ("scontrol", "requeuehold", "Incomplete", _THEM))
+        self._change(elements, ("scontrol", "requeuehold", "Incomplete", _IDS))
 
     def revive(self, elements: Sequence[ElementId]) -> None:
         """See Gateway."""
-        self._change(elements, ("scontrol", "requeuehold", _THEM))
+        self._change(elements, ("scontrol", "requeuehold", _IDS))
 
     def hold(self, elements: Sequence[ElementId]) -> None:
         """See Gateway. A user's hold, so that owners can release their elements themselves."""
-        self._change(elements, ("scontrol", "uhold", _THEM))
+        self._change(elements, ("scontrol", "uhold", _IDS))
 
     def end_at(self, elements: Sequence[ElementId], end_s: float) -> None:
-        """See Gateway. All get the same end, whenever each of them started."""
+        """See Gateway. All elements get the same end, whenever they started."""
         end = f"EndTime=uts{int(end_s)}"
-        self._change(elements, ("scontrol", "update", f"JobId={_THEM}", end))
+        self._change(elements, ("scontrol", "update", f"JobId={_IDS}", end))
 
     def cancel(self, array: int) -> None:
         """See Gateway. Cancelling an ended element is not an error."""
@@ -229,14 +228,14 @@ class CommandGateway:
 
     def trim(self, elements: Sequence[ElementId]) -> None:
         """See Gateway."""
-        self._change(elements, ("scancel", _THEM))
+        self._change(elements, ("scancel", _IDS))
 
     def label(self, elements: Sequence[ElementId], comment: str) -> None:
         """See Gateway."""
-        self._change(elements, ("scontrol", "update", f"JobId={_THEM}", f"Comment={comment}"))
+        self._change(elements, ("scontrol", "update", f"JobId={_IDS}", f"Comment={comment}"))
 
     def tell(self, element: ElementId, text: str) -> None:
-        """See Gateway. ``scontrol notify`` takes no ARRAY_TASK: 22.05 tells another element."""
+        """See Gateway. By job id: for ARRAY_TASK scontrol notifies another element (22.05)."""
         every = (one for trainer in self._queue.trainers for one in trainer.elements)
         job_id = next((one.job_id for one in every if one.id == element), None)
         if job_id is None:
@@ -244,7 +243,7 @@ class CommandGateway:
         self._runner.change("scontrol", "notify", str(job_id), text)
 
     def _as_written(self, row: JobRow | str, known: Mapping[tuple[int, str], str]) -> JobRow | str:
-        """Return the record with its ``ExcNodeList`` as it was written, which squeue sorts."""
+        """Return the record with its ``ExcNodeList`` in the written order; squeue sorts it."""
         if isinstance(row, str) or row.tasks is None or not row.excluded_nodes:
             return row
         if element_state(row).over:
@@ -255,45 +254,45 @@ class CommandGateway:
         return replace(row, excluded_nodes=self._written[key])
 
     def _as_scontrol_shows(self, array: int, nodes: str) -> str:
-        """Return a list as it was written, if scontrol tells.
+        """Return a list in the order in which it was written, if scontrol shows it.
 
-        Its owner can forge the text, but the request is about one array only; once for each list.
+        The owner can forge the text, but it is about this array only. Once for each list.
         """
         try:
             shown = self._runner.read("scontrol", "--oneliner", "show", "job", str(array))
         except SlurmUnavailableError:
             raise
-        except GatewayError:  # it is gone
+        except GatewayError:  # the job is gone
             return nodes
         same = (one for one in _EXCLUDED.findall(shown) if barred_in(one) == barred_in(nodes))
         return next(same, nodes)
 
     def _change(
-        self, elements: Sequence[ElementId], *commands: Sequence[str], given: str = ""
+        self, elements: Sequence[ElementId], *commands: Sequence[str], stdin: str = ""
     ) -> None:
-        """Run commands for elements of one trainer; each skips those that were refused before."""
+        """Run commands for elements of one trainer; each leaves out elements refused before."""
         left = list(elements)
         refused: list[ElementId] = []
-        said: list[str] = []
+        errors: list[str] = []
         for command in commands:
             if not left:
                 break
-            words = [word.replace(_THEM, _expression(left)) for word in command]
+            words = [word.replace(_IDS, _expression(left)) for word in command]
             try:
-                self._runner.change(*words, given=given)
+                self._runner.change(*words, stdin=stdin)
             except RefusedError as error:
-                said.append(str(error))
-                bad = _named(str(error), left) or left
+                errors.append(str(error))
+                bad = _refused_elements(str(error), left) or left
                 refused += bad
                 left = [element for element in left if element not in bad]
-        if said:
-            raise RefusedError("; ".join(said), refused)
+        if errors:
+            raise RefusedError("; ".join(errors), refused)
 
     def _table(self, command: Sequence[str], fields: Sequence[str]) -> Iterator[list[str]]:
         """Ask for these fields of every record.
 
-        Owners can write anything into job names and comments, newlines included. So records and
-        fields end in a mark that nobody can know in advance: nothing can be forged.
+        Owners can write anything into job names and comments, newlines included. Records and
+        fields end in a random mark, so nobody can forge them.
         """
         mark = secrets.token_hex(16)
         form = mark.join(field and f"%{field}" for field in fields) + mark + "."
@@ -304,8 +303,8 @@ class CommandGateway:
                 yield values
 
 
-def _named(words: str, elements: Sequence[ElementId]) -> list[ElementId]:
-    """Return the elements that a refusal names; none if it names none, or cuts them off."""
+def _refused_elements(words: str, elements: Sequence[ElementId]) -> list[ElementId]:
+    """Return the elements that a refusal names; empty if it names none, or cuts the list off."""
     if "...: " in words:
         return []
     named = {
@@ -323,8 +322,8 @@ def _expression(elements: Sequence[ElementId]) -> str:
     return f"{arrays.pop()}_[{format_tasks(element.task for element in elements)}]"
 
 
-def _natural(item: tuple[str, object]) -> list[tuple[int, str]]:
-    """Sort names like slurmctld: n2 before n10."""
+def _natural_key(item: tuple[str, object]) -> list[tuple[int, str]]:
+    """Return a key that sorts names like slurmctld: n2 before n10."""
     return [
         (int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(item[0]) if part
     ]

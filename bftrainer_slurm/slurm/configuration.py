@@ -1,6 +1,6 @@
-"""The configuration of slurmctld, and its schedulers' last passes, as far as trainers need it.
+"""What trainers need of slurmctld's configuration, and its schedulers' last passes.
 
-Every function here makes a request of its own.
+Every function that takes a runner makes requests of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
     """Return the settings of slurm.conf.
 
     Raises:
-        GatewayError: Slurm did not answer, not as it should, or knows no such partition.
+        GatewayError: Slurm did not answer, its answer was wrong, or it has no such partition.
     """
     values = values_of(runner)
     partitions = partitions_of(runner)
@@ -38,9 +38,11 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
     return Configuration(
         minutes_of(partitions[partition]["MaxTime"]),
         backfill_s(values),
-        behind(partitions, partition, by_tier="partition_prio" in values.get("PreemptType", "")),
+        partitions_behind(
+            partitions, partition, by_tier="partition_prio" in values.get("PreemptType", "")
+        ),
         grace_s=int(partitions[partition].get("GraceTime", "0")),
-        private=_private(values.get("PrivateData", "").split(",")),
+        private=_private_data(values.get("PrivateData", "").split(",")),
         rate_limit=rate_limit(values, os.getuid()),
         preempts=preempts(values, partitions[partition]),
         cancels="CANCEL" in _modes(partitions[partition]),
@@ -51,10 +53,10 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
 
 
 def preempts(values: Mapping[str, str], partition: Mapping[str, str]) -> bool:
-    """Return whether jobs in a partition make way for others, as far as can be known.
+    """Return whether Slurm preempts jobs in this partition, as far as the configuration tells.
 
-    ``values`` are the lines of ``scontrol show config``; see ``PreemptType`` in slurm.conf(5). A
-    site that preempts by QOS has that mode elsewhere.
+    ``values`` are the lines of ``scontrol show config``; see ``PreemptType`` in slurm.conf(5).
+    Where Slurm preempts by QOS, the QOS has the mode.
     """
     by_qos = values.get("PreemptType") == "preempt/qos"
     make_way = bool(_modes(partition) & {"REQUEUE", "CANCEL"})
@@ -76,30 +78,30 @@ def _exempt_s(
 ) -> float:
     """Return for how long Slurm preempts no job of a partition after its start.
 
-    See ``PreemptExemptTime`` in slurm.conf(5). The QOS of the partition, if it has one, goes first;
-    that of a job is not looked at.
+    See ``PreemptExemptTime`` in slurm.conf(5). The QOS of the partition wins, if it has one; the
+    QOS of a job is ignored.
     """
-    qos, said = partition.get("QoS", "N/A"), ""
+    qos, text = partition.get("QoS", "N/A"), ""
     if qos != "N/A":
         words = ("show", "qos", qos, "format=preemptexempttime")
         with contextlib.suppress(GatewayError):
-            said = runner.read("sacctmgr", "--noheader", "--parsable2", *words).strip()
-    return seconds_of(said or values.get("PreemptExemptTime", "")) or 0.0
+            text = runner.read("sacctmgr", "--noheader", "--parsable2", *words).strip()
+    return seconds_of(text or values.get("PreemptExemptTime", "")) or 0.0
 
 
-def seconds_of(said: str) -> float | None:
+def seconds_of(text: str) -> float | None:
     """Read a time as Slurm shows it: ``30 sec``, ``00:10:00``, ``1-00:00:00``; else None."""
-    number, _, unit = said.partition(" ")
+    number, _, unit = text.partition(" ")
     if number.isdigit() and unit in ("", "sec"):
         return float(number)
-    match = _CLOCK.fullmatch(said)
+    match = _CLOCK.fullmatch(text)
     if match is None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
-def _private(words: list[str]) -> frozenset[str]:
+def _private_data(words: list[str]) -> frozenset[str]:
     return PRIVATE if "all" in words else PRIVATE.intersection(words)
 
 
@@ -107,13 +109,13 @@ def max_job_count(runner: SlurmRunner) -> int:
     """Return how many jobs slurmctld holds at most; each task of an array is one.
 
     Raises:
-        GatewayError: Slurm did not answer, or not as it should.
+        GatewayError: Slurm did not answer, or its answer was wrong.
     """
     return int(values_of(runner)["MaxJobCount"])
 
 
 def backfill_s(values: Mapping[str, str]) -> float | None:
-    """Return the time between two backfill passes, None if there are none.
+    """Return the time between two backfill passes, None if Slurm makes none.
 
     ``values`` are the lines of ``scontrol show config``; see ``bf_interval`` in slurm.conf(5).
     """
@@ -124,7 +126,7 @@ def backfill_s(values: Mapping[str, str]) -> float | None:
 
 
 def rate_limit(values: Mapping[str, str], uid: int) -> RateLimit | None:
-    """Return how many RPCs slurmctld takes from this user, None where it sets no limit.
+    """Return how many RPCs slurmctld takes from this user, None if it sets no limit.
 
     ``values`` are the lines of ``scontrol show config``; see ``rl_enable`` in slurm.conf(5).
     slurmctld exempts SlurmUser.
@@ -150,7 +152,7 @@ def _parameter(values: Mapping[str, str], setting: str, name: str, default: floa
 
 
 def last_pass(runner: SlurmRunner) -> BackfillPass | None:
-    """Return the last pass of the backfill scheduler, None if there was none or sdiag is forbidden.
+    """Return the last pass of the backfill scheduler; None if there was none or sdiag is forbidden.
 
     Slurm does not count a pass with nothing in the queue.
 
@@ -158,31 +160,31 @@ def last_pass(runner: SlurmRunner) -> BackfillPass | None:
         SlurmUnavailableError: slurmctld does not answer.
     """
     try:
-        said = runner.read("sdiag")
+        text = runner.read("sdiag")
     except SlurmUnavailableError:
         raise
     except GatewayError:
         return None
-    match = _PASS.search(said)
-    return None if match is None else BackfillPass(float(match[1]), _ACTIVE in said)
+    match = _PASS.search(text)
+    return None if match is None else BackfillPass(float(match[1]), _ACTIVE in text)
 
 
 def values_of(runner: SlurmRunner) -> dict[str, str]:
     """Return the lines of ``scontrol show config``, by their names.
 
     Raises:
-        GatewayError: Slurm did not answer, or not as it should.
+        GatewayError: Slurm did not answer, or its answer was wrong.
     """
     return values_in(runner.read("scontrol", "show", "config"))
 
 
-def values_in(said: str) -> dict[str, str]:
-    """Read what ``scontrol show config`` prints; of numbered settings (``Epilog[0]``) the last.
+def values_in(text: str) -> dict[str, str]:
+    """Read what ``scontrol show config`` prints; the last numbered setting (``Epilog[0]``) wins.
 
     Raises:
         GatewayError: the text is something else.
     """
-    lines = re.findall(r"^(\w+)(?:\[\d+\])?\s*= (.*?)\s*$", said, re.MULTILINE)
+    lines = re.findall(r"^(\w+)(?:\[\d+\])?\s*= (.*?)\s*$", text, re.MULTILINE)
     values = dict(lines)
     if not values.get("MaxJobCount", "").isdigit():
         raise GatewayError("scontrol show config: no MaxJobCount in it")
@@ -198,18 +200,18 @@ def partitions_of(runner: SlurmRunner) -> dict[str, dict[str, str]]:
     return partitions_in(runner.read("scontrol", "--all", "--oneliner", "show", "partition"))
 
 
-def partitions_in(said: str) -> dict[str, dict[str, str]]:
+def partitions_in(text: str) -> dict[str, dict[str, str]]:
     """Read what ``scontrol --oneliner show partition`` prints. Only admins write it."""
-    read = (dict(re.findall(r"(\w+)=(\S+)", line)) for line in said.splitlines())
+    read = (dict(re.findall(r"(\w+)=(\S+)", line)) for line in text.splitlines())
     return {one["PartitionName"]: one for one in read if {"PartitionName", "MaxTime"} <= one.keys()}
 
 
-def behind(
+def partitions_behind(
     partitions: Mapping[str, Mapping[str, str]], trainers: str, *, by_tier: bool
 ) -> tuple[str, ...]:
-    """Return the partitions on trainers' nodes whose jobs wait behind trainers, or beside them.
+    """Return the other partitions on trainers' nodes whose jobs do not go before trainers.
 
-    Slurm goes through its queue by tier, and ``by_tier`` preempts only jobs of a lower tier.
+    Slurm takes its queue by tier. With ``by_tier`` it also preempts only jobs of a lower tier.
     """
     nodes = {name: set(expand(one.get("Nodes", ""))) for name, one in partitions.items()}
     highest = tier(partitions[trainers]) if by_tier else tier(partitions[trainers]) - 1
@@ -229,15 +231,15 @@ _SLURM_USER = re.compile(r"^SlurmUser\s*=\s*(?P<name>[^(\s]+)", re.MULTILINE)
 
 
 def slurm_user() -> str:
-    """Return the name of SlurmUser; one RPC, and a ping for each slurmctld.
+    """Return the name of SlurmUser, who runs a site's controller.
 
-    It tells a site's controller from a user's own.
+    Costs one RPC, and a ping for each slurmctld.
 
     Raises:
-        GatewayError: slurmctld does not answer, or does not name it.
+        GatewayError: slurmctld does not answer, or does not name SlurmUser.
     """
-    # The exit status is 1 if slurmctld answers, but then limits the pings (rl_enable).
-    text = SlurmRunner().read("scontrol", "show", "config", also=1)
+    # scontrol exits with 1 if slurmctld answers, but then limits the pings (rl_enable).
+    text = SlurmRunner().read("scontrol", "show", "config", accepted_status=1)
     match = _SLURM_USER.search(text)
     if match is None:
         raise GatewayError("'scontrol show config' does not name SlurmUser")

@@ -10,26 +10,26 @@ from bftrainer_slurm.model import ElementState
 FAILED = "(failed)"
 _UNFULFILLED = "(unfulfilled)"
 # As Slurm shows it: "afterok:12(unfulfilled)", "afterany:12_3", "after:12+5", "aftercorr:12_*".
-_ONE = re.compile(r"(?P<kind>after\w*):(?P<job>\d+)(?:_(?P<task>\d+|\*))?(?P<more>\S*)")
+_CLAUSE = re.compile(r"(?P<kind>after\w*):(?P<job>\d+)(?:_(?P<task>\d+|\*))?(?P<more>\S*)")
 
 
 def unmet(dependency: str, states_of: Callable[[int, int | None], Sequence[ElementState]]) -> str:
-    """Return what of a dependency still keeps its job waiting, empty if nothing known does.
+    """Return the part of a dependency that still keeps its job waiting, empty if none does.
 
-    ``states_of`` returns the states of a job's tasks, or of one of them; none if Slurm has
-    forgotten the job. Slurm looks at the dependency of a held job in its own time, up to a minute
-    after the other job's end: until then the states decide. What they do not tell (``singleton``, a
-    job that is forgotten) counts as met until Slurm has said that it failed.
+    ``states_of`` returns the states of a job's tasks, or of one task; empty if Slurm has forgotten
+    the job. Slurm updates the dependency of a held job up to a minute after the other job's end:
+    until then the states decide. A clause that they do not decide (``singleton``, a forgotten job)
+    counts as met until Slurm shows it as failed.
     """
-    parts = [_left(part, states_of) for part in re.split("[,?]", dependency)]
+    parts = [_unmet_clause(part, states_of) for part in re.split("[,?]", dependency)]
     left = [part for part in parts if part]
-    if "?" in dependency and len(left) < len(parts):  # one is enough
+    if "?" in dependency and len(left) < len(parts):  # "?" means that one is enough
         return ""
     return ",".join(left)
 
 
-def _left(part: str, states_of: Callable[[int, int | None], Sequence[ElementState]]) -> str:
-    one = _ONE.fullmatch(part)
+def _unmet_clause(part: str, states_of: Callable[[int, int | None], Sequence[ElementState]]) -> str:
+    one = _CLAUSE.fullmatch(part)
     if one is None or one["more"].endswith("(fulfilled)"):
         return ""
     if one["more"].endswith(FAILED):

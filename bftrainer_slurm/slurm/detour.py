@@ -1,8 +1,8 @@
-"""A way around the first of slurmctld's hosts while it is silent, for Slurm's commands.
+"""Lets Slurm's commands avoid the first of slurmctld's hosts while that host is silent.
 
-Each command tries the hosts in slurm.conf's order, and waits TCPTimeout (2 s) for one without
+Each command tries the hosts in slurm.conf's order, and waits TCPTimeout (2 s) for a host without
 power: a look and a few changes would take half a minute. While the first host is silent, the
-commands get a slurm.conf that names the next one as SlurmctldAddr.
+commands get a slurm.conf that names the next host as SlurmctldAddr.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-SLOW_S = 1.0  # a request that took so long may have waited for a host
+SLOW_S = 1.0  # a request that took longer may have waited for a silent host
 _CHECK_S = 2.0
 _CONNECT_S = 0.3
 _USUAL = (Path("/etc/slurm/slurm.conf"), Path("/run/slurm/conf/slurm.conf"))  # or configless
@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r"^\s*SlurmctldAddr\s*=", re.M | re.I)
 
 @dataclass
 class Detour:
-    """``folder`` is for the other slurm.conf, ``environment`` is for the commands."""
+    """Switches SLURM_CONF in ``environment`` to a slurm.conf in ``folder``, and back."""
 
     folder: Path
     environment: MutableMapping[str, str] = field(default_factory=lambda: os.environ)
@@ -38,26 +38,26 @@ class Detour:
     _silent: tuple[str, int] | None = None  # the host that is avoided now
     _checked_s: float = float("-inf")
 
-    def took(self, seconds: float) -> None:
-        """Call after a request: if it was slow, check whether the first host is silent.
+    def after_request(self, seconds: float) -> None:
+        """Call after a request with its duration: if it was slow, check the first host.
 
-        It raises nothing: the request has its result, whether there is a way around or not.
+        Raises nothing: the request has its result already.
         """
         if self._silent is None and seconds >= SLOW_S:
             try:
-                self._begin()
+                self._switch()
             except OSError as error:
-                logger.error("no way around slurmctld's first host: %s", error)
+                logger.error("cannot avoid slurmctld's first host: %s", error)
 
-    def mind(self) -> None:
-        """Call before a request: go back to the first host if it answers again."""
+    def before_request(self) -> None:
+        """Call before a request: switch back to the first host if it answers again."""
         if self._silent is None or time.monotonic() - self._checked_s < _CHECK_S:
             return
         self._checked_s = time.monotonic()
         if not _is_silent(self._silent):
-            self._end()
+            self._switch_back()
 
-    def _begin(self) -> None:
+    def _switch(self) -> None:
         conf = _conf(self.environment)
         addresses = [] if conf is None else _hosts(conf.read_text(errors="replace"))
         self._checked_s = time.monotonic()
@@ -66,12 +66,12 @@ class Detour:
         other = next((one for one in addresses[1:] if not _is_silent(one)), None)
         if other is None:
             return
-        _lay_out(self.folder, conf, other[0])
+        _write_conf(self.folder, conf, other[0])
         self._usual, self._silent = self.environment.get("SLURM_CONF"), addresses[0]
         self.environment["SLURM_CONF"] = str(self.folder / "slurm.conf")
         logger.warning("slurmctld's host %s is silent: asking %s", addresses[0][0], other[0])
 
-    def _end(self) -> None:
+    def _switch_back(self) -> None:
         logger.info("slurmctld's first host answers again")
         self._silent = None
         if self._usual is None:
@@ -87,7 +87,7 @@ def _conf(environment: MutableMapping[str, str]) -> Path | None:
 
 
 def _hosts(conf: str) -> list[tuple[str, int]]:
-    """Return the addresses of slurmctld's hosts; none if the site has one address for all."""
+    """Return the addresses of slurmctld's hosts; empty if SlurmctldAddr stands for all of them."""
     if _ADDRESS.search(conf):
         return []
     port = _PORT.search(conf)
@@ -96,7 +96,7 @@ def _hosts(conf: str) -> list[tuple[str, int]]:
 
 
 def _is_silent(address: tuple[str, int]) -> bool:
-    """Whether a host neither takes a connection nor refuses it; a refusal costs no time."""
+    """Return whether a host neither takes nor refuses a connection; a refusal costs no time."""
     try:
         socket.create_connection(address, _CONNECT_S).close()
     except ConnectionRefusedError:
@@ -106,8 +106,8 @@ def _is_silent(address: tuple[str, int]) -> bool:
     return False
 
 
-def _lay_out(folder: Path, conf: Path, address: str) -> None:
-    """Write the other slurm.conf, with links to all files beside the usual one."""
+def _write_conf(folder: Path, conf: Path, address: str) -> None:
+    """Write a slurm.conf with this address, and links to all files beside the usual slurm.conf."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for file in conf.parent.iterdir():

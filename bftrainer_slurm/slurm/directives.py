@@ -1,6 +1,6 @@
-"""The ``#SBATCH`` lines at the head of a batch script: what they say, and a copy without some.
+"""Reads options of sbatch in ``#SBATCH`` lines, command lines and the environment, or drops some.
 
-Only the options that concern a trainer are understood; all others pass through as they are.
+Only the options that concern a trainer are understood; all others pass through unchanged.
 """
 
 from __future__ import annotations
@@ -15,95 +15,95 @@ _MAGIC = "#SBATCH"
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _OptionRule:
     """An option that concerns a trainer."""
 
     name: str
     short: str = ""
-    flag: bool = False  # a value only after "="
-    decided: bool = False  # by the rewriting, which may drop it, or sbatch does not know it
-    variable: str = ""  # of sbatch, which stands for it
+    flag: bool = False  # takes a value only after "="
+    rewritten: bool = False  # our rewriting replaces or drops it
+    variable: str = ""  # sbatch's environment variable for it
 
 
-_KNOWN = (
-    _Known("array", "a", decided=True, variable="SBATCH_ARRAY_INX"),
-    _Known("begin", "b"),
-    _Known("bftrainer", flag=True, decided=True),
-    _Known("chdir", "D"),
-    _Known("comment", decided=True),
-    _Known("constraint", "C", variable="SBATCH_CONSTRAINT"),
-    _Known("cpus-per-gpu", decided=True, variable="SBATCH_CPUS_PER_GPU"),
-    _Known("cpus-per-task", "c"),
-    _Known("dependency", "d", decided=True),
-    _Known("error", "e"),
-    _Known("exclusive", flag=True, decided=True),
-    _Known("gpus", "G", decided=True, variable="SBATCH_GPUS"),
-    _Known("gpus-per-node"),
-    _Known("gpus-per-task"),
-    _Known("gres"),
-    _Known("hold", flag=True, decided=True),
-    _Known("input", "i"),
-    _Known("job-name", "J", variable="SBATCH_JOB_NAME"),
-    _Known("licenses", "L"),
-    _Known("mem-per-gpu", decided=True, variable="SBATCH_MEM_PER_GPU"),
-    _Known("no-requeue", flag=True, decided=True),
-    _Known("nodefile", "F"),
-    _Known("nodelist", "w", decided=True),
-    _Known("nodes", "N", decided=True),
-    _Known("ntasks", "n", decided=True),
-    _Known("ntasks-per-gpu", decided=True),
-    _Known("ntasks-per-node", decided=True),
-    _Known("open-mode", decided=True),
-    _Known("output", "o"),
-    _Known("partition", "p", decided=True, variable="SBATCH_PARTITION"),
-    _Known("prefer", decided=True),
-    _Known("requeue", flag=True, decided=True),
-    _Known("reservation", decided=True, variable="SBATCH_RESERVATION"),
-    _Known("signal", variable="SBATCH_SIGNAL"),
-    _Known("time", "t", variable="SBATCH_TIMELIMIT"),
-    _Known("time-min", decided=True),
+_RULES = (
+    _OptionRule("array", "a", rewritten=True, variable="SBATCH_ARRAY_INX"),
+    _OptionRule("begin", "b"),
+    _OptionRule("bftrainer", flag=True, rewritten=True),
+    _OptionRule("chdir", "D"),
+    _OptionRule("comment", rewritten=True),
+    _OptionRule("constraint", "C", variable="SBATCH_CONSTRAINT"),
+    _OptionRule("cpus-per-gpu", rewritten=True, variable="SBATCH_CPUS_PER_GPU"),
+    _OptionRule("cpus-per-task", "c"),
+    _OptionRule("dependency", "d", rewritten=True),
+    _OptionRule("error", "e"),
+    _OptionRule("exclusive", flag=True, rewritten=True),
+    _OptionRule("gpus", "G", rewritten=True, variable="SBATCH_GPUS"),
+    _OptionRule("gpus-per-node"),
+    _OptionRule("gpus-per-task"),
+    _OptionRule("gres"),
+    _OptionRule("hold", flag=True, rewritten=True),
+    _OptionRule("input", "i"),
+    _OptionRule("job-name", "J", variable="SBATCH_JOB_NAME"),
+    _OptionRule("licenses", "L"),
+    _OptionRule("mem-per-gpu", rewritten=True, variable="SBATCH_MEM_PER_GPU"),
+    _OptionRule("no-requeue", flag=True, rewritten=True),
+    _OptionRule("nodefile", "F"),
+    _OptionRule("nodelist", "w", rewritten=True),
+    _OptionRule("nodes", "N", rewritten=True),
+    _OptionRule("ntasks", "n", rewritten=True),
+    _OptionRule("ntasks-per-gpu", rewritten=True),
+    _OptionRule("ntasks-per-node", rewritten=True),
+    _OptionRule("open-mode", rewritten=True),
+    _OptionRule("output", "o"),
+    _OptionRule("partition", "p", rewritten=True, variable="SBATCH_PARTITION"),
+    _OptionRule("prefer", rewritten=True),
+    _OptionRule("requeue", flag=True, rewritten=True),
+    _OptionRule("reservation", rewritten=True, variable="SBATCH_RESERVATION"),
+    _OptionRule("signal", variable="SBATCH_SIGNAL"),
+    _OptionRule("time", "t", variable="SBATCH_TIMELIMIT"),
+    _OptionRule("time-min", rewritten=True),
 )
-_VALUED = {one.name for one in _KNOWN if not one.flag}
-_FLAGS = {one.name for one in _KNOWN if one.flag}
-_SHORT = {one.short: one.name for one in _KNOWN if one.short}
-DECIDED = {one.name for one in _KNOWN if one.decided}
-_VARIABLES = {one.variable: one.name for one in _KNOWN if one.variable}
-# sbatch's short options without a value, which may stand before another one, as in -QN2-4.
+_WITH_VALUE = {one.name for one in _RULES if not one.flag}
+_FLAGS = {one.name for one in _RULES if one.flag}
+_SHORT = {one.short: one.name for one in _RULES if one.short}
+REWRITTEN = {one.name for one in _RULES if one.rewritten}
+_VARIABLES = {one.variable: one.name for one in _RULES if one.variable}
+# sbatch's short options without a value; another option may follow in the same word: -QN2-4.
 _SHORT_FLAGS = "HOQWhksuv"
-# sbatch would give a job what these ask for, although the rewriting drops it.
+# The rewriting drops these options, but sbatch would still take them from the environment.
 DROPPED_VARIABLES = frozenset(
     {"SBATCH_CPUS_PER_GPU", "SBATCH_GPUS", "SBATCH_MEM_PER_GPU", "SBATCH_RESERVATION"}
 )
 
 
 class SubmissionError(ValueError):
-    """A submission that cannot become a trainer; one line that says what to write instead."""
+    """A submission that cannot become a trainer; the message says what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """One or two words of a command line, and what they mean (empty if we do not need to know)."""
+    """One or two words of a command line, and the options in them (none if we ignore them)."""
 
     words: tuple[str, ...]
     values: dict[str, str] = field(default_factory=dict)
 
 
 def read_directives(script: str) -> dict[str, str]:
-    """Return the options in the ``#SBATCH`` lines of a script, as ``read_options``.
+    """Return the options in the ``#SBATCH`` lines of a script, as ``read_options`` does.
 
     Raises:
-        SubmissionError: it is not a batch script, or quotes do not match.
+        SubmissionError: this is not a batch script, or quotes do not match.
     """
     if not script.startswith("#!"):
         raise SubmissionError("not a batch script: its first line must be like #!/bin/bash")
-    words = [word for line in _head(script) for word in _words(line)]
+    words = [word for line in _directive_lines(script) for word in _words(line)]
     return read_options(words)
 
 
 def read_options(words: Sequence[str]) -> dict[str, str]:
-    """Read options as sbatch would, from a command line or a directive.
+    """Read options as sbatch does, from a command line or a directive.
 
-    Returns them by their long names, the last one of each; a flag without a value has ``""``.
+    Returns the last value of each option, by its long name; ``""`` for a flag without a value.
     """
     values: dict[str, str] = {}
     for option in _options(words):
@@ -116,18 +116,18 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[one] for one, name in _VARIABLES.items() if environment.get(one)}
 
 
-def without(words: Sequence[str], names: AbstractSet[str]) -> list[str]:
-    """Return the words of a command line, less these options and their values."""
+def without_options(words: Sequence[str], names: AbstractSet[str]) -> list[str]:
+    """Return the words of a command line without these options and their values."""
     kept = (option for option in _options(words) if not names & option.values.keys())
     return [word for option in kept for word in option.words]
 
 
-def header_without_ours(script: str) -> list[str]:
-    """Return the ``#SBATCH`` lines of a script, less the options that the rewriting decides."""
+def kept_directives(script: str) -> list[str]:
+    """Return the ``#SBATCH`` lines of a script without the options that are ``REWRITTEN``."""
     lines = []
-    for line in _head(script):
+    for line in _directive_lines(script):
         words = _words(line)
-        kept = without(words, DECIDED)
+        kept = without_options(words, REWRITTEN)
         if kept == words:
             lines.append(line)
         elif kept:
@@ -135,8 +135,8 @@ def header_without_ours(script: str) -> list[str]:
     return lines
 
 
-def _head(script: str) -> Iterator[str]:
-    """Give the directives: sbatch looks no further than the first line that is a command."""
+def _directive_lines(script: str) -> Iterator[str]:
+    """Yield the directives; like sbatch, stop at the first line that is a command."""
     for line in script.splitlines():
         if line.startswith(_MAGIC):
             yield line
@@ -146,7 +146,7 @@ def _head(script: str) -> Iterator[str]:
 
 def _words(line: str) -> list[str]:
     text = line.removeprefix(_MAGIC)
-    for attempt in (text, re.sub(r"(^|\s)#.*", "", text)):  # a remark may have an unmatched quote
+    for attempt in (text, re.sub(r"(^|\s)#.*", "", text)):  # a comment may have an unmatched quote
         try:
             words = shlex.split(attempt)
         except ValueError:
@@ -160,7 +160,7 @@ def _options(words: Sequence[str]) -> Iterator[_Option]:
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        name, flags, value = _read(word)
+        name, flags, value = _parse_word(word)
         if name and value is None:
             if not rest:
                 raise SubmissionError(f"{word} needs a value")
@@ -170,15 +170,15 @@ def _options(words: Sequence[str]) -> Iterator[_Option]:
             yield _Option((word,), flags | ({name: value or ""} if name else {}))
 
 
-def _read(word: str) -> tuple[str, dict[str, str], str | None]:
+def _parse_word(word: str) -> tuple[str, dict[str, str], str | None]:
     """Return an option's name, the flags before it, and its value if it is in the same word."""
     if word.startswith("--"):
         name, equals, value = word[2:].partition("=")
         if name.startswith("bf") and "bftrainer".startswith(name):
-            name = "bftrainer"  # no option of sbatch begins so; the plugin knows --bft too
+            name = "bftrainer"  # no option of sbatch begins with bf; the plugin takes --bft too
         if name in _FLAGS:
             return name, {}, value
-        return (name, {}, value if equals else None) if name in _VALUED else ("", {}, None)
+        return (name, {}, value if equals else None) if name in _WITH_VALUE else ("", {}, None)
     if not word.startswith("-") or len(word) < 2:
         return "", {}, None
     tail = word[1:].lstrip(_SHORT_FLAGS)
@@ -206,4 +206,4 @@ def minutes_of(time: str) -> int | None:
         raise SubmissionError(f"'{time[:40]}' is not a time limit; write for example -t 2-12:00:00")
     seconds = sum(number * unit for number, unit in zip(numbers, units, strict=False))
     seconds += int(days) * 86400 if dash else 0
-    return -(-seconds // 60) or None  # 0 asks for no limit
+    return -(-seconds // 60) or None  # 0 means no limit

@@ -1,4 +1,4 @@
-"""What the controller needs from Slurm, and the errors that this can raise.
+"""The interface through which the controller uses Slurm, and the errors of its methods.
 
 The implementations are ``commands`` (Slurm's own commands), ``look_gateway`` and
 ``pyslurm_gateway``; ``open`` chooses.
@@ -22,7 +22,7 @@ from bftrainer_slurm.model import (
 
 
 class GatewayError(Exception):
-    """Slurm refused or did not answer; the message has the request and Slurm's own words."""
+    """Slurm refused or did not answer; the message quotes the request and Slurm's answer."""
 
 
 class SlurmUnavailableError(GatewayError):
@@ -36,8 +36,8 @@ class NoCommandError(GatewayError):
 class RefusedError(GatewayError):
     """Slurm refused: no permission, or an element is not (or no longer) in the right state.
 
-    ``elements`` are those that it refused; for the others the request was carried out. It is empty
-    if Slurm names none, or too many for its message: then any of them may be refused.
+    ``elements`` are the refused ones; for the others the request was carried out. It is empty if
+    Slurm's message names no element, or cuts the list off: then any element may be refused.
     """
 
     def __init__(self, message: str, elements: Sequence[ElementId] = ()) -> None:
@@ -53,19 +53,19 @@ class Gateway(Protocol):
     """
 
     name: str  # "look", "pyslurm" or "commands", for logs and status
-    queue_rpcs: int  # what the queue costs
-    grow_rpcs: int  # what a grow costs; every other change costs one RPC
+    queue_rpcs: int  # RPCs of ``queue``
+    grow_rpcs: int  # RPCs of ``grow``; every other change costs one
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node of the cluster, in slurmctld's order; the same tuple if none changed.
 
-        Slurm takes nodes by weight, and those of one weight in this order.
+        Slurm allocates nodes by weight, and nodes of one weight in this order.
         """
 
     def queue(self) -> Queue:
         """Return all trainers with their elements, and what we need about the ordinary jobs.
 
-        A trainer that has not changed since the last reading is the very same object.
+        A trainer that has not changed since the last reading is the same object.
         """
 
     def reservations(self) -> tuple[Reservation, ...]:
@@ -75,7 +75,7 @@ class Gateway(Protocol):
         """Return the settings of slurm.conf that concern trainers in this partition."""
 
     def last_pass(self) -> BackfillPass | None:
-        """Return the last pass of the backfill scheduler; None if none was or it is unknown."""
+        """Return the last pass of the backfill scheduler; None if none is known."""
 
     def grow(
         self,
@@ -93,20 +93,20 @@ class Gateway(Protocol):
 
         Args:
             elements: as many as ``nodes``.
-            nodes: they may start on these, and Slurm starts them when one is idle.
-            others: all other nodes of the partition: they may not start there.
-            limit: the time limit to ask for: a backfill start shortens an element's limit, and a
-                requeue keeps it short. None leaves it as it is.
+            nodes: the elements may start on these; Slurm starts one on each that is idle.
+            others: all other nodes of the partition; the elements may not start there.
+            limit: the time limit to set, because a backfill start shortens an element's limit and
+                a requeue keeps it short. None leaves the limit unchanged.
             excluded: what the user excluded (``Demands.excluded``), so that the next reading can
-                tell it from ``others``.
-            part: what each takes of its node; None: what it asks for. With several elements it is
-                the first one's alone: slurmctld forgets the GPUs then (22.05).
+                separate it from ``others``.
+            part: what each element takes of its node; None: what its job asks for. With several
+                elements it applies to the first alone: slurmctld forgets the GPUs then (22.05).
         """
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
         """End running elements and hold them again, all of one trainer.
 
-        Elements that have ended meanwhile stay as they are: their owner may have cancelled them.
+        Elements that have ended meanwhile stay ended: their owner may have cancelled them.
         """
 
     def revive(self, elements: Sequence[ElementId]) -> None:
@@ -116,7 +116,7 @@ class Gateway(Protocol):
         """Hold pending or delayed elements again, all of one trainer."""
 
     def end_at(self, elements: Sequence[ElementId], end_s: float) -> None:
-        """Set the time limits of running elements of one trainer to end then (Unix seconds).
+        """Set the time limits of one trainer's running elements to end at ``end_s`` (Unix).
 
         Only operators may set a later end than the present one.
         """
@@ -133,5 +133,5 @@ class Gateway(Protocol):
     def tell(self, element: ElementId, text: str) -> None:
         """Write a line into the output of an element that ran at the last look.
 
-        Slurm puts some words of its own before it.
+        Slurm writes its own prefix before the text.
         """

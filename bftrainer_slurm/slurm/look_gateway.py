@@ -1,7 +1,7 @@
-"""The gateway that reads through bftrainer-look: slurmctld sends it nothing without a change.
+"""The gateway that reads through bftrainer-look, to which slurmctld sends only what has changed.
 
-It finds changes by comparing lines, and reads only new ones. Reservations and all changes go
-through Slurm's commands and bftrainer-grow.
+It parses only lines that it has not seen before. Reservations and all changes go through Slurm's
+commands and bftrainer-grow.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from bftrainer_slurm.slurm.resources import read_resources
 from bftrainer_slurm.slurm.rows import JobRow, row_of
 from bftrainer_slurm.slurm.run import SlurmRunner
 
-# slurmctld compares with its clock, which may be set back: how often to ask for everything.
+# How often to ask for everything: slurmctld finds changes by its clock, which may be set back.
 _ALL_S = 60.0
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_MEANT = {"t": "\t", "n": "\n"}
+_UNESCAPED = {"t": "\t", "n": "\n"}
 
 
 class LookGateway(CommandGateway):
@@ -38,7 +38,9 @@ class LookGateway(CommandGateway):
         """Take the paths of bftrainer-look, and of bftrainer-grow if there is one."""
         super().__init__(runner, grow_program, share)
         self._look_program = look_program
-        self._last: dict[str, tuple[str, float]] = {}  # the next SINCE, and when we got it
+        self._last: dict[
+            str, tuple[str, float]
+        ] = {}  # SINCE of the next request, and when we got it
         self._rows: dict[str, JobRow | str] = {}  # by line
         self._node_lines: dict[str, Node] = {}
 
@@ -62,10 +64,10 @@ class LookGateway(CommandGateway):
 
     def _changed(self, what: str) -> list[str] | None:
         """Return the lines for all jobs or nodes, None if none has changed."""
-        since, told_s = self._last.get(what, ("0", 0.0))
+        since, read_s = self._last.get(what, ("0", 0.0))
         now_s = time.monotonic()
         text = self._runner.read(
-            self._look_program, what, "0" if now_s - told_s > _ALL_S else since
+            self._look_program, what, "0" if now_s - read_s > _ALL_S else since
         )
         if not text:
             return None
@@ -77,14 +79,14 @@ class LookGateway(CommandGateway):
 def _fields(line: str) -> list[str]:
     if "\\" in line:
         return [
-            _ESCAPED.sub(lambda match: _MEANT.get(match[1], match[1]), field)
+            _ESCAPED.sub(lambda match: _UNESCAPED.get(match[1], match[1]), field)
             for field in line.split("\t")[:-1]
         ]
     return line.split("\t")[:-1]
 
 
 def _node(fields: list[str]) -> Node:
-    # ``used``: of "shared", memory, processors, GRES.
+    # Under "shared" each line also has used memory, processors and GRES.
     name, state, features, partitions, weight, memory, cpus, gres, *used = fields
     return Node(
         name=name,

@@ -1,6 +1,6 @@
-"""With how many nodes a trainer may run: ``-N`` and the keys of ``--bftrainer`` about it.
+"""The numbers of nodes that a trainer allows: ``-N``, and keys of ``--bftrainer``.
 
-The same rules as ``slurm_plugin/rewrite.c``.
+The rules are those of ``slurm_plugin/rewrite.c``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?\Z", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """The least and the most number of nodes, and which ones of these are left out."""
+    """The fewest and the most nodes, and which numbers between them are allowed."""
 
     least: int
     most: int
@@ -30,7 +30,7 @@ def node_counts(nodes: str | None, request: Request) -> NodeCounts:
     """Read ``-N`` with ``min=``, ``sizes=`` and ``step=``.
 
     Raises:
-        SubmissionError: in one line, with the numbers.
+        SubmissionError: the numbers contradict each other; the message has them.
     """
     if nodes is None and not request.sizes:
         raise SubmissionError("how many nodes? write -N MAX or -N MIN-MAX, for example -N 2-16")
@@ -58,8 +58,8 @@ def node_counts(nodes: str | None, request: Request) -> NodeCounts:
     return NodeCounts(-(-least // step) * step, most // step * step, step=step)
 
 
-def told(record: TrainerRecord) -> str:
-    """Return what a trainer may have, in words: ``1 to 4 nodes of partition gpu``."""
+def describe(record: TrainerRecord) -> str:
+    """Return which nodes a trainer may have, in words: ``1 to 4 nodes of partition gpu``."""
     least, most, sizes = record.min_nodes, record.max_nodes, record.sizes
     if len(sizes) > 1:
         count = either(sizes)
@@ -79,7 +79,7 @@ def told(record: TrainerRecord) -> str:
 
 
 def _range(nodes: str) -> tuple[int, int]:
-    """``N`` means 1 to N, and so does ``N-N``, which Slurm does not tell from it."""
+    """Read MIN and MAX. ``N`` means 1 to N, and so does ``N-N``: Slurm treats both alike."""
     if re.search("[,:]", nodes):
         raise SubmissionError(
             "-N takes one range here, not a list; write -N MIN-MAX, for example -N 2-16, or "

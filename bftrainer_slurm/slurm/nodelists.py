@@ -1,6 +1,6 @@
-"""What Slurm says about nodes: lists of names (``n[1-3,7]``), and what a state allows.
+"""Reads and writes Slurm's node lists (``n[1-3,7]``), and reads its node states.
 
-ClusterShell expands them, so that ``scontrol show hostnames`` is not needed.
+ClusterShell expands unusual lists, so that ``scontrol show hostnames`` is not needed.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from bftrainer_slurm.model import NodeState
 
 _NOTHING = ("", "(null)", "None", "N/A", "n/a")
 
-# Flags of `scontrol show node` (IDLE+PLANNED) that do not make a node less usable: backfill has
+# Flags of `scontrol show node` (IDLE+PLANNED) with which a node is still usable: backfill has
 # planned it for a waiting job; it comes from the cloud, or has registered by itself.
 _HARMLESS = {"PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"}
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 _DRAINING = {"DRAIN", "DRAINING", "REBOOT_REQUESTED"}
 _REBOOT_REQUESTED = "@"
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})\Z", re.DOTALL)
-# Slurm's form for names that end in their only number; ClusterShell takes many times as long.
+# Slurm's form for names with one number at the end; ClusterShell takes many times as long for it.
 _PART = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?", re.ASCII)
 _PLAIN_PART = r"[\w.-]+(?:\[\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*\])?"
 _PLAIN = re.compile(rf"{_PLAIN_PART}(?:,{_PLAIN_PART})*\Z", re.ASCII)
 _MARK = re.compile(r"(?:^|,)([^][,]+),\1(?=,|\Z)")
 _BRACKETS = re.compile(r"\[([\d,-]{1,1024})\]", re.ASCII)
 _TOP_COMMA = re.compile(r",(?![^\[]*\])")
-_MOST_NODES = 65_536  # more Slurm does not take in one list (MAX_RANGE)
+_MOST_NODES = 65_536  # Slurm's limit for one list (MAX_RANGE)
 _WORD = re.compile(r"[A-Z_]+\Z")
 
 
 def expand(nodes: str | None) -> tuple[str, ...]:
-    """Return the names in a node list as Slurm writes it; none if it says that there is none."""
+    """Return the names in a node list of Slurm; empty if it is one of Slurm's words for none."""
     if nodes is None or nodes in _NOTHING:
         return ()
     if "[" not in nodes and "," not in nodes:
@@ -50,21 +50,23 @@ def expand(nodes: str | None) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def expand_users(nodes: str) -> frozenset[str]:
-    """Return the names in a list that a user wrote: not none, and no more than Slurm has nodes.
+def expand_user_list(nodes: str) -> frozenset[str]:
+    """Return the names in a list that a user wrote.
 
     Raises:
-        ValueError: it names none, or more than that.
+        ValueError: the list names no node, or more than Slurm takes.
     """
-    named = sum(math.prod(map(_count, _BRACKETS.findall(part))) for part in _TOP_COMMA.split(nodes))
+    named = sum(
+        math.prod(map(_name_count, _BRACKETS.findall(part))) for part in _TOP_COMMA.split(nodes)
+    )
     names = frozenset(expand(nodes)) - {""} if named <= _MOST_NODES else frozenset[str]()
     if not names:
         raise ValueError(f"its list of nodes must name at least one, and at most {_MOST_NODES}")
     return names
 
 
-def _count(ranges: str) -> int:
-    """How many names a part in brackets stands for, at most."""
+def _name_count(ranges: str) -> int:
+    """Return for how many names a part in brackets stands, at most."""
     ends = (one.partition("-") for one in ranges.split(",") if one)
     return sum(max(1, int(last or 0) - int(first or 0) + 1) for first, _, last in ends)
 
@@ -83,7 +85,7 @@ def _names(part: re.Match[str]) -> Iterable[str]:
 
 
 def fold(nodes: Iterable[str]) -> str:
-    """Return these names as Slurm takes them, with ranges of the last number in a name.
+    """Return a node list for Slurm, with ranges of the last number in a name.
 
     ClusterShell's fold is correct too, but takes half a second for 10,000 nodes in racks.
     """
@@ -108,11 +110,10 @@ def fold(nodes: Iterable[str]) -> str:
 
 
 def barred_list(excluded: frozenset[str], others: frozenset[str]) -> str:
-    """Return the list of nodes to exclude, in which ``excluded_in`` finds ``excluded`` again.
+    """Return the list of nodes to exclude; ``excluded_in`` finds ``excluded`` in it again.
 
-    A name that is written twice in a row separates the user's exclusions from the others. Slurm
-    keeps the list of an update as it is written, and no list of a submission repeats a name (22.05
-    to 26.05).
+    A name written twice in a row separates the user's exclusions from the others. Slurm keeps the
+    list of an update unchanged, and no list of a submission repeats a name (22.05 to 26.05).
     """
     ours = others - excluded
     if not ours:
@@ -121,9 +122,9 @@ def barred_list(excluded: frozenset[str], others: frozenset[str]) -> str:
     return ",".join(filter(None, (fold(excluded), mark, mark, fold(ours - {mark}))))
 
 
-@lru_cache(maxsize=64)  # mostly the same few
+@lru_cache(maxsize=64)  # most elements have one of a few lists
 def excluded_in(nodes: str) -> frozenset[str]:
-    """Return the user's part of an element's ``ExcNodeList``: all that no grow has added."""
+    """Return the user's part of an element's ``ExcNodeList``, without what a grow has added."""
     marked = _MARK.search(nodes)
     return frozenset(expand(nodes[: marked.start()] if marked else nodes))
 
@@ -137,9 +138,9 @@ def barred_in(nodes: str) -> frozenset[str]:
 def node_state(text: str) -> NodeState:
     """Read a node's state as ``sinfo`` (``idle*``) or ``scontrol`` (``IDLE+DRAIN``) writes it.
 
-    A node is unavailable unless it is clearly idle or busy. So a suffix (not responding ``*``,
-    powered down ``~``, rebooting ``^``, under maintenance ``$``, ...) and any unknown word mean
-    unavailable. A trailing ``-`` means planned by backfill; an idle node then still counts as idle.
+    A node is unavailable unless it is clearly idle or busy: so it is with a suffix (not responding
+    ``*``, powered down ``~``, rebooting ``^``, under maintenance ``$``, ...) or an unknown word. A
+    trailing ``-`` means planned by backfill; an idle node then still counts as idle.
     """
     plain = text.upper().removesuffix("-")
     words = set(plain.removesuffix(_REBOOT_REQUESTED).split("+")) - _HARMLESS

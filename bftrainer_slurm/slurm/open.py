@@ -1,4 +1,4 @@
-"""Chooses the gateway: bftrainer-look if it is there, or pyslurm, or else Slurm's commands."""
+"""Chooses the gateway: bftrainer-look if installed, else pyslurm, else Slurm's commands."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _log = logging.getLogger(__name__)
 def open_gateway(prefer: str = "auto", share: bool = False) -> Gateway:
     """Return the gateway named ``prefer``; ``auto`` takes the one with the fewest requests.
 
-    ``share``: whether trainers may have parts of nodes. pyslurm does not tell what is left of one.
+    With ``share`` trainers may have parts of nodes; pyslurm does not tell what is left of a node.
 
     Raises:
         GatewayError: the named gateway is not available; the message says why.
-        ValueError: no such gateway.
+        ValueError: there is no gateway of this name.
     """
     if prefer not in CHOICES:
         raise ValueError(f"no gateway '{prefer}'; there are: {', '.join(CHOICES)}")
@@ -53,9 +53,9 @@ def open_gateway(prefer: str = "auto", share: bool = False) -> Gateway:
 
 
 def find_program(name: str) -> str | None:
-    """Return the path of one of our programs: on PATH, or built in this checkout; or None.
+    """Return the path of one of our programs, on PATH or built in this checkout; None if missing.
 
-    A program that was built for another Slurm does not start, and is not used.
+    A program that was built for another Slurm does not start, and counts as missing.
     """
     for path in (shutil.which(name), str(_BUILT_HERE / name)):
         if path is not None and Path(path).is_file():

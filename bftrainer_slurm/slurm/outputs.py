@@ -1,4 +1,4 @@
-"""Which files a trainer's elements write to, and where each one runs: one question to Slurm."""
+"""The files that a trainer's elements write to, and their nodes: one request to Slurm."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _NO_TASK = "4294967294"  # the value of %a in the record of tasks that have not 
 _MOST = 100_000  # tasks of an array
 _RUNNING = ("RUNNING", "COMPLETING")
 _OVER = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL")
-# Owners can write the texts before these, so only the last one in the line is Slurm's.
+# Owners can write texts before these fields, so only the last match in a line is Slurm's.
 _FILE = r" {}=(?P<path>/.*?)(?= \w+=|\s*$)"
 _FILES = (re.compile(_FILE.format("StdOut")), re.compile(_FILE.format("StdErr")))
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One element: its files, and the node that it runs on or ran on last.
+    """One element: its files, and the node on which it runs or ran last.
 
-    ``task`` is None if several elements write to the same file. ``over`` means that it neither runs
-    nor waits.
+    ``task`` is None if several elements write to the same file. An element that is ``over`` neither
+    runs nor waits.
     """
 
     task: int | None
     paths: tuple[Path, ...]
     node: str = ""
-    start_s: float | None = None  # of an element that runs
+    start_s: float | None = None  # only if the element runs
     over: bool = False
 
 
@@ -43,9 +43,9 @@ def outputs_of(runner: SlurmRunner, array: int) -> tuple[Output, ...]:
     return outputs_in(runner.read("scontrol", "--oneliner", "show", "job", str(array)))
 
 
-def outputs_in(said: str) -> tuple[Output, ...]:
+def outputs_in(text: str) -> tuple[Output, ...]:
     """Read what ``scontrol --oneliner show job`` prints, with times in Unix seconds."""
-    found = [one for line in said.splitlines() for one in _outputs_of(line)]
+    found = [one for line in text.splitlines() for one in _outputs_of(line)]
     together: dict[tuple[Path, ...], Output] = {}
     for one in found:
         other = together.get(one.paths)
@@ -76,8 +76,8 @@ def _outputs_of(line: str) -> list[Output]:
     ]
 
 
-def _tasks(said: str) -> tuple[int, ...]:
+def _tasks(text: str) -> tuple[int, ...]:
     try:
-        return parse_tasks(said, below=_MOST)
+        return parse_tasks(text, below=_MOST)
     except ValueError:
         return ()

@@ -1,4 +1,4 @@
-"""How fast requests are sent: some at once, then so many a second, within Slurm's own limit."""
+"""Limits the rate of requests: a burst, then so many a second, within slurmctld's own limit."""
 
 from __future__ import annotations
 
@@ -8,68 +8,70 @@ from dataclasses import dataclass, field
 
 from bftrainer_slurm.model import RateLimit
 
-BURST = 30  # RPCs at once where slurmctld sets no limit
-# slurmctld counts by its own clock, in whole periods. So we stay a little inside its limit.
+BURST = 30  # RPCs at once if slurmctld sets no limit
+# slurmctld counts by its own clock, in whole periods. So we stay a little below its limit.
 _SPARE_RPCS, _SHARE = 2.0, 0.95
-_FOR_CHANGES = 4.0  # RPCs that looks leave, so that each change can be made, however many they are
+_FOR_CHANGES = 4.0  # RPCs of the burst that looks never take, so that changes are always possible
 
 
 @dataclass(slots=True)
 class Pacer:
-    """Lets some requests go at once, and then ``most_per_s`` RPCs a second.
+    """Allows a burst of requests, then ``most_per_s`` RPCs a second.
 
-    Looks never wait. They use up the same credit, but always leave some for changes.
+    Looks never wait. They use the same credit, but always leave some for changes.
 
-    ``limit`` is slurmctld's own limit on our account (``rl_enable``), which holds as well, and for
-    looks too: it counts all requests of a user.
+    ``limit`` is slurmctld's own limit on our account (``rl_enable``). It also counts looks, as all
+    requests of a user.
     """
 
     most_per_s: float
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     limit: RateLimit | None = None
-    # What is spent of our burst and of slurmctld's, in RPCs; it comes back with time.
-    _ours: float = field(default=0.0, init=False)
-    _slurmctlds: float = field(default=0.0, init=False)
+    # RPCs spent of our burst and of slurmctld's; they come back with time.
+    _spent: float = field(default=0.0, init=False)
+    _spent_slurmctld: float = field(default=0.0, init=False)
     _last_s: float = field(default=math.inf, init=False)
 
     @property
-    def _slurmctlds_limit(self) -> RateLimit:
+    def _effective_limit(self) -> RateLimit:
         if self.limit is None:
-            return RateLimit(BURST, self.most_per_s)  # nobody waits for it
+            return RateLimit(BURST, self.most_per_s)  # never waited for
         burst = max(1.0, self.limit.burst - _SPARE_RPCS)
         return RateLimit(min(BURST, burst), _SHARE * self.limit.per_s)
 
     def due_in_s(self, rpcs: int, look_rpcs: int = 0) -> float:
-        """Return in how many seconds a command of so many RPCs may be sent, after such a look."""
+        """Return in how many seconds a command of ``rpcs`` may be sent, after a look before it."""
         self._recover()
-        due_s = (self._ours + rpcs - BURST) / self.most_per_s
+        due_s = (self._spent + rpcs - BURST) / self.most_per_s
         if self.limit is not None:
-            limit, spent = self._slurmctlds_limit, self._slurmctlds + rpcs + look_rpcs
+            limit, spent = self._effective_limit, self._spent_slurmctld + rpcs + look_rpcs
             due_s = max(due_s, (spent - limit.burst) / limit.per_s)
         return max(0.0, due_s)
 
     def wait(self, rpcs: int, at_most_s: float) -> bool:
-        """Wait until a command of so many RPCs may be sent; False where that takes too long."""
+        """Wait until a command of ``rpcs`` may be sent; return False if that takes too long."""
         wait_s = self.due_in_s(rpcs)
         if wait_s > at_most_s:
             return False
         if wait_s > 0:
             self.sleep(wait_s)
-        self._ours += rpcs
-        self._slurmctlds += rpcs
+        self._spent += rpcs
+        self._spent_slurmctld += rpcs
         return True
 
     def draw(self, rpcs: int) -> None:
-        """Count requests of a look."""
+        """Count the RPCs of a look."""
         self._recover()
-        self._ours += max(0.0, min(rpcs, BURST - _FOR_CHANGES - self._ours))
-        most = self._slurmctlds_limit.burst + _SPARE_RPCS  # what it refuses costs nothing
-        self._slurmctlds = min(most, self._slurmctlds + rpcs)
+        self._spent += max(0.0, min(rpcs, BURST - _FOR_CHANGES - self._spent))
+        most = self._effective_limit.burst + _SPARE_RPCS  # refused requests cost nothing
+        self._spent_slurmctld = min(most, self._spent_slurmctld + rpcs)
 
     def _recover(self) -> None:
         now_s = self.clock()
         passed_s = max(0.0, now_s - self._last_s)
-        self._ours = max(0.0, self._ours - passed_s * self.most_per_s)
-        self._slurmctlds = max(0.0, self._slurmctlds - passed_s * self._slurmctlds_limit.per_s)
+        self._spent = max(0.0, self._spent - passed_s * self.most_per_s)
+        self._spent_slurmctld = max(
+            0.0, self._spent_slurmctld - passed_s * self._effective_limit.per_s
+        )
         self._last_s = now_s

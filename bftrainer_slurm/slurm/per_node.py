@@ -1,6 +1,6 @@
-"""What a script asks for its whole job, or a node, as what one node has: tasks and GPUs.
+"""Turns options for the whole job, or for a node, into options for one node: tasks and GPUs.
 
-The same rules as ``slurm_plugin/per_node.c``.
+The rules are those of ``slurm_plugin/per_node.c``.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from bftrainer_slurm.slurm.directives import SubmissionError
 
 _NUMBER = re.compile(r"0*[1-9]\d{0,6}\Z", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,9})([KMGTkmgt]?[Bb]?)\Z", re.ASCII)
-_ONE_NODE = 1  # what counts for the whole job was meant for one
+_ONE_NODE = 1  # without -N a number for the whole job is for one node
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """The options by their long names: of the script, and of the command line, which wins."""
+class WrittenOptions:
+    """The options in the script and on the command line, by their long names."""
 
     script: Mapping[str, str]
     command: Mapping[str, str]
 
     @property
     def values(self) -> dict[str, str]:
-        """Those that count."""
+        """The options that count: the command line wins."""
         return {**self.script, **self.command}
 
 
-# What contradicts ``gpus=``, where the plan chooses how many GPUs of a node an element has.
-_OF_GPUS = (
+# These contradict ``gpus=``, with which the plan chooses how many GPUs of a node an element has.
+_CONTRADICT_GPUS = (
     *("gpus", "gpus-per-node", "gpus-per-task", "gres"),
     "exclusive",
     "ntasks-per-gpu",
@@ -38,27 +38,27 @@ _OF_GPUS = (
 )
 
 
-def tasks_and_gpus(written: Written, choices: Sequence[int] = ()) -> list[str]:
+def tasks_and_gpus(written: WrittenOptions, choices: Sequence[int] = ()) -> list[str]:
     """Return the options for sbatch that give one node its share.
 
     Args:
-        choices: how many GPUs it may have, where the plan chooses.
+        choices: the numbers of GPUs of a node from which the plan may choose.
 
     Raises:
-        SubmissionError: it does not divide; in one line, with the numbers.
+        SubmissionError: a number does not divide by the nodes; the message has the numbers.
     """
     given = written.values
-    if name := next((name for name in _OF_GPUS if choices and name in given), None):
+    if name := next((name for name in _CONTRADICT_GPUS if choices and name in given), None):
         raise SubmissionError(
             f"gpus= says how many GPUs of a node the trainer may have; leave --{name} out"
         )
-    gpus = _gpus(written) if "gpus" in given else ""
+    gpus = _gpus_per_node(written) if "gpus" in given else ""
     if gpus and not {"gpus-per-node", "gpus-per-task"} & given.keys():
         given["gpus-per-node"] = gpus
         options = [f"--gpus-per-node={gpus}"]
     else:
         options = []
-    tasks = _tasks(written, given)
+    tasks = _tasks_per_node(written, given)
     each = [f"--ntasks-per-node={tasks}"] if tasks else []
     if choices and tasks > 1:
         raise SubmissionError(
@@ -78,8 +78,8 @@ def tasks_and_gpus(written: Written, choices: Sequence[int] = ()) -> list[str]:
     return [*options, *each, f"--ntasks={tasks or 1}", *shares]
 
 
-def takes_part(given: Mapping[str, str]) -> bool:
-    """Whether elements have their GPUs or cores of a node, where the site lets jobs share nodes."""
+def shares_node(given: Mapping[str, str]) -> bool:
+    """Return whether elements have parts of nodes, if the site lets jobs share nodes."""
     if {"exclusive", "gpus-per-task"} & given.keys():
         return False
     asked = {"gpus-per-node", "gpus", "cpus-per-task"} & given.keys()
@@ -87,9 +87,9 @@ def takes_part(given: Mapping[str, str]) -> bool:
 
 
 def _shares_of_gpus(given: Mapping[str, str], tasks: int) -> list[str]:
-    """``--cpus-per-gpu`` as a task's and ``--mem-per-gpu`` as a node's.
+    """Return ``--cpus-per-gpu`` for a task, and ``--mem-per-gpu`` for a node.
 
-    Slurm would count them for all GPUs of the node, as an element has them all: it is exclusive.
+    An exclusive element has all GPUs of its node, and Slurm would count the options for all.
     """
     gpus = _gpus_of_node(given) or tasks * _count(given.get("gpus-per-task", ""))
     shares = []
@@ -108,8 +108,8 @@ def _gpus_of_node(given: Mapping[str, str]) -> int:
     return _count(given.get("gpus-per-node", "")) or _count(given.get("gres", ""), "gpu")
 
 
-def _tasks(written: Written, given: Mapping[str, str]) -> int:
-    """A node's number of tasks, 0 if none is said."""
+def _tasks_per_node(written: WrittenOptions, given: Mapping[str, str]) -> int:
+    """Return a node's number of tasks, 0 if the options have none."""
     every, each = _number(given.get("ntasks", "")), _number(given.get("ntasks-per-node", ""))
     for name in ("ntasks", "ntasks-per-node"):
         if name in given and not _number(given[name]):
@@ -117,45 +117,45 @@ def _tasks(written: Written, given: Mapping[str, str]) -> int:
     if each:
         return min(every or each, each)
     if every:
-        said = f"--ntasks={every}"
-        return _divided(written, "ntasks", every, said, "--ntasks-per-node")
+        asked = f"--ntasks={every}"
+        return _node_share(written, "ntasks", every, asked, "--ntasks-per-node")
     if "ntasks-per-gpu" not in given:
         return 0
     return _number(given["ntasks-per-gpu"]) * _gpus_of_node(given)
 
 
-def _gpus(written: Written) -> str:
-    """``--gpus=a100:8,h100:4`` of the whole job as a node's list."""
+def _gpus_per_node(written: WrittenOptions) -> str:
+    """Return a node's share of a whole job's ``--gpus=a100:8,h100:4``."""
     value = written.values["gpus"]
-    said, shares = f"--gpus={value[:40]}", []
+    asked, shares = f"--gpus={value[:40]}", []
     for part in value.split(","):
         kind, colon, number = part.rpartition(":")
         if not (count := _number(number)):
-            raise SubmissionError(f"{said} is not a number of GPUs; write --gpus-per-node")
-        share = _divided(written, "gpus", count, said, "--gpus-per-node")
+            raise SubmissionError(f"{asked} is not a number of GPUs; write --gpus-per-node")
+        share = _node_share(written, "gpus", count, asked, "--gpus-per-node")
         shares.append(f"{kind}{colon}{share}")
     return ",".join(shares)
 
 
-def _divided(written: Written, name: str, count: int, said: str, instead: str) -> int:
-    """One node's share of ``count``, which ``said`` asks for all nodes together."""
+def _node_share(written: WrittenOptions, name: str, count: int, asked: str, instead: str) -> int:
+    """Return one node's share of ``count``, which the option ``asked`` is for all nodes."""
     if count == 1:
         return 1
-    nodes = _nodes(written, name)
+    nodes = _node_number(written, name)
     if nodes is None:
         raise SubmissionError(
-            f"{said} is for all nodes together, and their number is a range here; write {instead}"
+            f"{asked} is for all nodes together, and their number is a range here; write {instead}"
         )
     if count % nodes:
-        raise SubmissionError(f"{said} does not divide by {nodes} nodes; write {instead}")
+        raise SubmissionError(f"{asked} does not divide by {nodes} nodes; write {instead}")
     return count // nodes
 
 
-def _nodes(written: Written, name: str) -> int | None:
-    """For how many nodes a number of the whole job is, None if that is not one number.
+def _node_number(written: WrittenOptions, name: str) -> int | None:
+    """Return for how many nodes a whole job's number is, None if that is a range.
 
-    For those of the place where it stands, or else for those of the other place. A range on the
-    command line says nothing of a script without a number.
+    The ``-N`` beside the number counts, in the script or on the command line; without one, the
+    other ``-N``. A range on the command line does not count for a number in the script.
     """
     on_command = name in written.command
     here, there = written.script, written.command
@@ -169,7 +169,7 @@ def _nodes(written: Written, name: str) -> int | None:
 
 
 def _one_number(nodes: str) -> int | None:
-    """``N`` and ``N-N`` are one number, ``2-4`` is not."""
+    """Return the number that ``N`` and ``N-N`` stand for, None for a range such as ``2-4``."""
     least, _, most = nodes.partition("-")
     count = _number(least)
     return count if count and count == _number(most or least) else None
@@ -180,7 +180,7 @@ def _number(text: str) -> int:
 
 
 def _count(gpus: str, prefix: str = "") -> int:
-    """How many a list like ``a100:4`` or, of --gres, ``gpu:a100:4`` asks for."""
+    """Return how many GPUs a list asks for: ``a100:4``, or ``gpu:a100:4`` in --gres."""
     parts = (re.sub(r"^gres[:/]", "", part) for part in gpus.split(",") if part)
     ours = (part for part in parts if part.startswith(prefix))
     return sum(_number(part.rpartition(":")[2]) or 1 for part in ours)

@@ -1,8 +1,8 @@
 """The gateway that reads through pyslurm, if a build for the installed Slurm can be imported.
 
-This is the only module that imports pyslurm, which is GPL-2.0 and no part of this package;
+Only this module imports pyslurm, which is GPL-2.0 and not part of this package;
 ``scripts/build-pyslurm`` builds it. Changes go through Slurm's commands: pyslurm takes integer job
-ids, and a task of an array without a record of its own has no such id yet.
+ids, and an array task without a record of its own has no such id yet.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PyslurmGateway(CommandGateway):
         """Import pyslurm.
 
         Raises:
-            GatewayError: it cannot be imported here; the message says why.
+            GatewayError: pyslurm cannot be imported here; the message says why.
         """
         super().__init__(runner, grow_program)
         self._pyslurm = _import_pyslurm()
@@ -74,16 +74,15 @@ class PyslurmGateway(CommandGateway):
 
 
 def _import_pyslurm() -> Any:
-    """Import pyslurm if that is safe.
+    """Import pyslurm if a child process can.
 
-    Without a slurm.conf, or if pyslurm was built for another Slurm, importing it ends the process.
-    So a child process tries first.
+    Without a slurm.conf, or if pyslurm was built for another Slurm, the import ends the process.
     """
     if importlib.util.find_spec("pyslurm") is None:
         raise GatewayError("pyslurm is not installed")
     conf = os.environ.get("SLURM_CONF")
     if conf is not None and not Path(conf).is_file():
-        # The probe would find out too, but libslurm first looks for another one for a minute.
+        # The child would fail too, but only after libslurm has searched for another for a minute.
         raise GatewayError(f"pyslurm cannot be imported: SLURM_CONF={conf} is not a file")
     try:
         probe = subprocess.run(
@@ -97,10 +96,10 @@ def _import_pyslurm() -> Any:
         raise GatewayError(f"importing pyslurm takes more than {_PROBE_S:g} s") from error
     if probe.returncode != 0:
         last_words = probe.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        words = last_words[0] if last_words else f"it ends the process ({probe.returncode})"
+        words = last_words[0] if last_words else f"the import ends Python ({probe.returncode})"
         raise GatewayError(f"pyslurm cannot be imported: {words}")
-    # libslurm reads this once, when it first writes an array expression; by default it cuts
-    # them off after 64 characters.
+    # libslurm reads this once, when it first writes an array expression. Otherwise it cuts
+    # expressions off after 64 characters.
     os.environ["SLURM_BITSTR_LEN"] = "0"
     flags = sys.getdlopenflags()
     try:
@@ -128,7 +127,7 @@ def _job_row(job: Any) -> JobRow:
         priority=int(job.priority or 0),
         submit_s=job.submit_time,
         start_s=job.start_time,
-        # Without a limit Slurm still gives an end, a year ahead.
+        # Slurm shows an end a year ahead if there is no limit.
         end_s=job.end_time if job.time_limit else None,
         nodes=job.allocated_nodes or "",
         required_nodes=job.required_nodes or "",
@@ -157,7 +156,7 @@ def _tasks(job: Any) -> str | None:
 
 
 def _users_text(job: Any, field: str) -> str:
-    """Names and comments are bytes to Slurm; pyslurm reads them as UTF-8 and fails otherwise."""
+    """Return a name or comment: bytes to Slurm, but pyslurm fails if they are not UTF-8."""
     try:
         return readable(getattr(job, field) or "")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""From job records, however they were read, to the queue that the controller sees.
+"""Makes the controller's queue from job records; every gateway uses it.
 
 Names, comments and everything else that users can write are only data here.
 """
@@ -24,7 +24,7 @@ from bftrainer_slurm.model import (
 from bftrainer_slurm.slurm.arrays import parse_tasks
 from bftrainer_slurm.slurm.dependencies import FAILED, unmet
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
-from bftrainer_slurm.slurm.nodelists import excluded_in, expand, expand_users
+from bftrainer_slurm.slurm.nodelists import excluded_in, expand, expand_user_list
 from bftrainer_slurm.slurm.resources import (
     gres_of_job,
     megabytes,
@@ -58,8 +58,8 @@ _STATES = {
     "REVOKED": ElementState.CANCELLED,
     "FAILED": ElementState.FAILED,
     "TIMEOUT": ElementState.FAILED,
-    # When a node fails, elements are requeued. Slurm has given up those that stay in this state,
-    # and refuses to requeue them: their node is no longer in slurm.conf (seen on 22.05).
+    # Slurm requeues elements when a node fails. An element that stays in this state is lost: its
+    # node is no longer in slurm.conf, and Slurm refuses to requeue it (seen on 22.05).
     "NODE_FAIL": ElementState.LOST,
     "BOOT_FAIL": ElementState.FAILED,
     "OUT_OF_MEMORY": ElementState.FAILED,
@@ -67,16 +67,16 @@ _STATES = {
     "PREEMPTED": ElementState.PREEMPTED,
 }
 _WAITING = {"PENDING", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
-# Slurm shows that a job gets a signal in place of its state. If a node answers late, the job may be
-# in the queue again by then.
+# Slurm shows these in place of a job's state while the job gets a signal. If its node answers late,
+# the job may be in the queue again.
 _SIGNALLED = {"STOPPED", "SIGNALING"}
-_MANY = 10_000  # tasks of an array; no cluster has more nodes for them
+_MOST_TASKS = 10_000  # no cluster has nodes for more
 _NUMBER = re.compile(r"\d+")
 _HAS_NODES = {ElementState.RUNNING, ElementState.SUSPENDED, ElementState.ENDING}
 
 # A job that waits for another job does not wait for nodes.
 _DEPENDS = {"Dependency", "DependencyNeverSatisfied"}
-# Reasons of a job that waits only for nodes, and of one that is in the queue again.
+# Reasons of a job that waits only for nodes, or has just returned to the queue.
 _FOR_NODES = {"None", "Priority", "Resources"}
 _BEHIND = "Nodes required for job are DOWN"  # "... or reserved for jobs in higher priority ..."
 
@@ -84,7 +84,7 @@ _BEHIND = "Nodes required for job are DOWN"  # "... or reserved for jobs in high
 class QueueReader:
     """Makes queues from job records; unchanged parts are the same objects as before.
 
-    If a site lets trainers ``share`` nodes, elements that do not ask for whole ones have parts.
+    With ``share`` elements that do not ask for whole nodes have parts of nodes.
     """
 
     def __init__(self, share: bool = False) -> None:
@@ -94,8 +94,8 @@ class QueueReader:
     def read(self, rows: Iterable[JobRow | str]) -> Queue:
         """Sort records into trainers, waiting ordinary jobs and the nodes of ordinary jobs.
 
-        A record that cannot be read comes as a text that says why. Never raises: what cannot be
-        understood is left alone, and named in ``Queue.malformed``.
+        For a record that cannot be read, ``rows`` has a text that says why. Never raises:
+        ``Queue.malformed`` names the jobs that cannot be understood, and nobody touches them.
         """
         arrays: dict[int, list[JobRow]] = {}
         malformed: dict[int, str] = {}
@@ -125,7 +125,7 @@ class QueueReader:
     def _behind(
         self, trainers: Iterable[Trainer], rows_of: Mapping[int, list[JobRow]]
     ) -> dict[int, str]:
-        """Return what the trainers with a dependency still wait for, by array."""
+        """Return the unmet dependencies of trainers, by array."""
         depend = {one.array: one.demands.dependency for one in trainers if one.demands.dependency}
         if not depend:
             return {}
@@ -133,10 +133,10 @@ class QueueReader:
 
         def states_of(job: int, task: int | None) -> list[ElementState]:
             rows = by_id.get(job, ())
-            return [element_state(row) for row in rows if task is None or _has(row, task)]
+            return [element_state(row) for row in rows if task is None or _has_task(row, task)]
 
-        said = {array: unmet(text, states_of) for array, text in depend.items()}
-        return {array: words for array, words in said.items() if words}
+        unmet = {array: unmet(text, states_of) for array, text in depend.items()}
+        return {array: words for array, words in unmet.items() if words}
 
     def _array(self, array: int, members: list[JobRow]) -> _Array:
         rows, known = self._known.get(array, (None, _Array()))
@@ -144,7 +144,7 @@ class QueueReader:
             return known
         try:
             made = _read_array(members, known.trainers, self._share)
-        except Exception as error:  # whatever it is, all other jobs must still be seen
+        except Exception as error:  # one bad job must not hide all others
             made = replace(
                 _read_ordinary(members, self._share), malformed=f"{type(error).__name__}: {error}"
             )
@@ -157,7 +157,7 @@ class QueueReader:
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """The sum of one job array's records, or the record of one job."""
+    """What the records of one job array, or the record of one job, amount to."""
 
     trainers: tuple[Trainer, ...] = ()  # one for each partition that elements are in
     waiting: tuple[WaitingJob, ...] = ()
@@ -167,16 +167,17 @@ class _Array:
 
 
 def _read_array(members: list[JobRow], known: Sequence[Trainer], share: bool) -> _Array:
-    """An element with a changed comment is still one, if the others' comments say so.
+    """Read the records of one array: trainers, or ordinary jobs.
 
-    So they all are if the array was ``known`` as this user's trainer at the last reading.
+    An element may lose its comment: the comments of the others count for it. If all comments are
+    gone, it counts that the array was ``known`` as this user's trainer at the last reading.
     """
     claims = [row for row in members if is_trainer_comment(row.comment)]
     users = {row.user for row in members if row.tasks is not None}
     if not claims and (not known or {trainer.user for trainer in known} != users):
         return _read_ordinary(members, share)
     try:
-        record = _record(claims) if claims else known[0].record
+        record = _trainer_record(claims) if claims else known[0].record
     except ValueError as error:
         live = not all(element_state(row).over for row in claims)
         return replace(_read_ordinary(members, share), malformed=str(error) if live else "")
@@ -189,14 +190,14 @@ def _read_array(members: list[JobRow], known: Sequence[Trainer], share: bool) ->
     return replace(
         _read_ordinary(strays, share),
         trainers=tuple(
-            replace(_trainer(record, rows, share), overwritten=not claims)
+            replace(_join_elements(record, rows, share), overwritten=not claims)
             for _, rows in sorted(by_partition.items())
         ),
         malformed="it has tasks that its comment does not name" if live else "",
     )
 
 
-def _record(claims: list[JobRow]) -> TrainerRecord:
+def _trainer_record(claims: list[JobRow]) -> TrainerRecord:
     """Return the record of the first task with a valid one."""
     error = SpecError("a trainer is a job array")
     for row in sorted(claims, key=_first_task):
@@ -205,7 +206,7 @@ def _record(claims: list[JobRow]) -> TrainerRecord:
                 parse_tasks(row.tasks, below=1)
                 record = parse_comment(row.comment)
                 if record.nodes:
-                    expand_users(record.nodes)
+                    expand_user_list(record.nodes)
                 return record
         except ValueError as problem:
             error = SpecError(str(problem))
@@ -249,7 +250,7 @@ def _nodes_of(row: JobRow) -> tuple[str, ...]:
 
 
 def element_state(row: JobRow) -> ElementState:
-    """Return the state of a job. A state that this version does not know is left alone."""
+    """Return the state of a job; ENDING, with which nothing is done, for an unknown state."""
     if _is_queued(row):
         return _waiting_state(row)
     return _STATES.get(row.state, ElementState.ENDING)
@@ -261,21 +262,21 @@ def _is_queued(row: JobRow) -> bool:
 
 def _waiting_state(row: JobRow) -> ElementState:
     if row.priority == 0:
-        # Held by an operator: its owner may not release it, so we may not release it either. After
-        # our requeue the reason is a different one, also if an operator's controller did it. Slurm
-        # gives this reason too once it has seen that the dependency of a held job failed.
+        # Held by an operator: its owner may not release it, so we may not either. After a requeue
+        # of ours the reason is another one, also if our controller is an operator. Slurm gives
+        # this reason too when it finds that the dependency of a held job has failed.
         withheld = row.reason == "JobHeldAdmin" and FAILED not in row.dependency
         return ElementState.WITHHELD if withheld else ElementState.HELD
-    # A begin time shows as the reason, and until the scheduler has looked at the job (a release
-    # clears the reason) as a start time without the nodes that a forecast would name.
+    # A job with a begin time has this reason. A release clears the reason; until the scheduler has
+    # looked at the job, it has a start time without the nodes that a forecast would name.
     undecided = row.reason == "None" and row.start_s is not None and not expand(row.scheduled_nodes)
     if row.reason == "BeginTime" or undecided:
         return ElementState.DELAYED
     return ElementState.PENDING
 
 
-def _trainer(record: TrainerRecord, rows: list[JobRow], share: bool) -> Trainer:
-    """Join the elements of one partition; the first one gives what should be the same in all."""
+def _join_elements(record: TrainerRecord, rows: list[JobRow], share: bool) -> Trainer:
+    """Join the elements of one partition; their common properties are those of the first."""
     first = min(rows, key=_first_task)
     elements = (element for row in rows for element in _elements(row, record.anchor + 1, share))
     by_id = {element.id: element for element in elements}
@@ -296,11 +297,12 @@ def _trainer(record: TrainerRecord, rows: list[JobRow], share: bool) -> Trainer:
 
 
 def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Demands:
-    """What any of an array's job records asks for: its owner can change each of them.
+    """Return what an array's job records ask for; the owner can change each record.
 
-    If they ask for different parts of nodes, the plan goes by the least: then no more is counted on
-    a node than its elements have there. Where the plan chooses, that is what they need at least.
-    Of cores, what running ones got tells more: Slurm gives out both threads of a core.
+    If they ask for different parts of nodes, the smallest counts: then the plan never counts more
+    on a node than its elements have there. Where the plan chooses the GPUs, the smallest is what
+    an element needs at least. Running elements show the cores that they got, which may be more
+    than they asked for: Slurm allocates both threads of a core.
     """
     gpus = min((_gpus_of_part(row) for row in rows), default=0) if share else 0
     got = [row for row in rows if element_state(row) is ElementState.RUNNING]
@@ -315,32 +317,32 @@ def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Dema
         dependency=_dependency(rows),
         begin_s=max((_begin_s(row) for row in rows), default=0.0),
         partitions=frozenset(record.partitions),
-        nodes=expand_users(record.nodes) if record.nodes else frozenset(),
+        nodes=expand_user_list(record.nodes) if record.nodes else frozenset(),
         gpus=gpus,
         cores=cores,
     )
 
 
 def _dependency(rows: Iterable[JobRow]) -> str:
-    """Return an array's dependency as Slurm last saw it: it looks at each task by itself."""
-    said = [row.dependency for row in rows if row.dependency]
-    return next((one for one in said if FAILED in one), next(iter(said), ""))
+    """Return an array's dependency, failed if Slurm shows that for any task."""
+    found = [row.dependency for row in rows if row.dependency]
+    return next((one for one in found if FAILED in one), next(iter(found), ""))
 
 
 def _gpus_of_part(row: JobRow) -> int:
-    """How many GPUs an element takes of its node, 0 if it has the node for itself."""
+    """Return how many GPUs an element takes of its node, 0 if it has the whole node."""
     if row.shared != "OK":
         return 0
     return read_resources("", (), gres_of_job(row.gres)).gpus
 
 
 def _cores_of_part(row: JobRow) -> int:
-    """How many cores an element takes of its node if it has a part of one, and asks for no GPUs."""
+    """Return how many cores an element takes of a shared node, 0 if it asks for GPUs."""
     return 0 if _gpus_of_part(row) else _cpus_of_part(row)
 
 
 def _cpus_of_part(row: JobRow) -> int:
-    """How many processors a job asks of each node, 0 if it has the nodes for itself."""
+    """Return how many processors a job takes of each node, 0 if it has whole nodes."""
     if row.shared != "OK":
         return 0
     in_all, each = (int(one) if one.isdecimal() else 0 for one in (row.cpus, row.node_cpus))
@@ -348,7 +350,7 @@ def _cpus_of_part(row: JobRow) -> int:
 
 
 def _resources(rows: Sequence[JobRow]) -> Resources:
-    """What an element asks of its node, by the one that asks for most."""
+    """Return the most that any of these elements asks of its node."""
     asked = {
         (row.memory, row.node_cpus, row.cpus if element_state(row).waits else "", row.gres)
         for row in rows
@@ -366,14 +368,14 @@ def _resources(rows: Sequence[JobRow]) -> Resources:
 
 
 def _begin_s(row: JobRow) -> float:
-    """When a held one may begin; a start with nodes is a forecast."""
+    """Return the begin time of a held element; a start time with nodes is a forecast."""
     held = element_state(row) is ElementState.HELD and not expand(row.scheduled_nodes)
     return row.start_s or 0.0 if held else 0.0
 
 
-def _has(row: JobRow, task: int) -> bool:
+def _has_task(row: JobRow, task: int) -> bool:
     try:
-        return task in parse_tasks(row.tasks or "", below=_MANY)
+        return task in parse_tasks(row.tasks or "", below=_MOST_TASKS)
     except ValueError:
         return True
 
@@ -389,7 +391,7 @@ def _elements(row: JobRow, below: int, share: bool) -> Iterable[Element]:
             node=nodes[0] if len(nodes) == 1 else None,
             start_s=None if waits else row.start_s,
             limit_end_s=row.end_s if state is ElementState.RUNNING else None,
-            # Cut off what may follow: "ReqNodeNotAvail, UnavailableNodes:" and 10,000 names.
+            # A list of 10,000 names may follow: "ReqNodeNotAvail, UnavailableNodes:".
             reason=row.reason.partition(",")[0] if waits or state.over else "",
             queued_s=row.submit_s,
             end_s=row.end_s if state.over else None,
@@ -433,13 +435,13 @@ def _waiting_job(row: JobRow, count: int, share: bool) -> WaitingJob:
 def _minutes(limit: str) -> int | None:
     try:
         return minutes_of(limit)
-    except SubmissionError:  # none of its own
+    except SubmissionError:  # the job has no limit of its own
         return None
 
 
 def _count(tasks: str | None) -> int:
-    """How many tasks of an array a record represents, as far as it can be read."""
+    """Return how many tasks of an array a record stands for; 1 if it cannot be read."""
     try:
-        return 1 if tasks is None else max(1, len(parse_tasks(tasks, below=_MANY)))
+        return 1 if tasks is None else max(1, len(parse_tasks(tasks, below=_MOST_TASKS)))
     except ValueError:
         return 1

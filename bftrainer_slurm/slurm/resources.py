@@ -1,4 +1,4 @@
-"""What Slurm writes of a node's memory, processors and GRES, and of a job's wish for them. Pure."""
+"""Reads memory, processors and GRES as Slurm writes them for nodes and jobs. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _OF_JOB = re.compile(r"gres[:/]", re.IGNORECASE)
 
 @lru_cache(maxsize=1000)  # nodes and trainers are much alike
 def read_resources(memory: str, cpus: tuple[str, ...], gres: str) -> Resources:
-    """Return a node's resources, or what a job asks of one; what cannot be read counts as none.
+    """Return a node's resources, or what a job asks of a node; unreadable texts count as 0.
 
     ``memory`` is in MB unless it has another unit. If it ends in a "c", it is for each processor
-    of the node. Of ``cpus`` the largest counts.
+    of the node. The largest of ``cpus`` counts.
     """
     size_mb = megabytes(memory.removesuffix("c"))
     count = max((int(one) for one in cpus if one.isdecimal()), default=0)
@@ -34,9 +34,9 @@ def megabytes(text: str) -> float:
 
 
 def memory_asked(text: str, gpus: int) -> tuple[float, float]:
-    """Return what a waiting job asks of each node, and with each processor there (MB); 0: unknown.
+    """Return the memory that a waiting job asks of each node, and for each processor (MB; 0: none).
 
-    ``text`` is an amount, or one for each processor (``400/cpu``) or of its GPUs (``700/gpu``).
+    ``text`` is an amount for each node, each processor (``400/cpu``) or each GPU (``700/gpu``).
     """
     amount, _, each = text.partition("/")
     size_mb = megabytes(amount)
@@ -44,10 +44,10 @@ def memory_asked(text: str, gpus: int) -> tuple[float, float]:
 
 
 def read_used(text: str) -> dict[str, Resources]:
-    """Return what jobs have of each node, as ``scontrol --details --oneliner show node`` tells it.
+    """Return what jobs have on each node, from ``scontrol --details --oneliner show node``.
 
-    Only operators write free texts about a node. The first field of a name counts. GresUsed is left
-    out where a node has no GRES.
+    Only operators can write free texts about a node. The first field of a name counts. scontrol
+    leaves out GresUsed if a node has no GRES.
     """
     found: dict[str, Resources] = {}
     for line in text.splitlines():

@@ -1,6 +1,6 @@
-"""One record of slurmctld's job table, and how squeue and bftrainer-look write it.
+"""One record of slurmctld's job table, as squeue and bftrainer-look write it.
 
-``records`` puts the records of a job together.
+``records`` makes the queue from all records.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ UNREADABLE = "?"
 
 
 def readable(text: str) -> str:
-    """Return a name or comment; ``?`` if its bytes were not text (pyslurm tells no more)."""
+    """Return a name or comment; ``?`` if its bytes were no text (pyslurm shows nothing then)."""
     return UNREADABLE if "\ufffd" in text else text
 
 
-def _given(text: str) -> str:
+def _text(text: str) -> str:
     return "" if text == "(null)" else text
 
 
 def _seconds(text: str) -> float | None:
-    """Unix seconds; Slurm writes N/A, NONE or Unknown if there is no time."""
+    """Read Unix seconds; Slurm writes N/A, NONE or Unknown if there is no time."""
     return float(text) if text.isdigit() else None
 
 
@@ -38,10 +38,10 @@ def _status(text: str) -> int | None:
     return int(text) if text else None
 
 
-def _said(
+def _column(
     letter: str, read: Callable[[str], object] | None = None, default: object = MISSING
 ) -> Any:
-    """Return a field: squeue's format letter for it, if it has one, and how its text is read."""
+    """Return a field with squeue's format letter, if it has one, and the reader of its text."""
     # ``default`` may be MISSING, which dataclasses know, but their types do not.
     return field(default=default, metadata={"letter": letter, "read": read})
 
@@ -50,44 +50,43 @@ def _said(
 class JobRow:
     """One record of slurmctld's job table. ``tasks`` is an array expression, of one task or more.
 
-    ``start_s`` of a pending job is when Slurm expects it to start, if it does. ``end_s`` of a
-    running job is when its time limit ends it; of an ended job, when it ended.
+    ``start_s`` of a pending job is its expected start, if Slurm has one. ``end_s`` of a running job
+    is when its time limit ends it; of an ended job, when it ended.
 
-    The order of the fields is that in which they are asked for, and in which bftrainer-look writes
-    them.
+    squeue is asked for the fields in this order, and bftrainer-look writes them in it.
     """
 
-    job_id: int = _said("A", int)
-    array: int = _said("F", int)
-    tasks: str | None = _said("K", _tasks)  # None: not a job array
-    state: str = _said("T")
-    reason: str = _said("r")
-    priority: int = _said("Q", int)  # 0: held
-    submit_s: float | None = _said("V", _seconds)
-    start_s: float | None = _said("S", _seconds)
-    end_s: float | None = _said("e", _seconds)
-    nodes: str = _said("N")
-    required_nodes: str = _said("n")
-    scheduled_nodes: str = _said("Y")
-    node_count: int = _said("D", _count)
-    partition: str = _said("P")
-    user: str = _said("u")
-    name: str = _said("j", readable)
-    comment: str = _said("k", readable)
-    constraint: str = _said("f", _given, "")
-    excluded_nodes: str = _said("x", _given, "")
-    licenses: str = _said("W", _given, "")
-    reservation: str = _said("v", _given, "")
-    limit: str = _said("l", default="")  # the time limit, as Slurm writes it
-    exit_status: int | None = _said("", _status, None)
-    dependency: str = _said("E", _given, "")
-    memory: str = _said("m", default="")  # of a node, or of a processor; squeue does not say which
-    node_cpus: str = _said("c", default="")  # the least on each node
-    cpus: str = _said("C", default="")  # in all: of a running job those that it got
-    gres: str = _said("b", default="")
-    shared: str = _said("h", default="")  # OK: takes parts of nodes; NO: has them for itself
-    tasks_said: str = _said("", default="")  # "yes" where its user said how many tasks
-    node_memory: str = _said("", default="")  # got of a node, or asked of each: MB, MB/cpu, MB/gpu
+    job_id: int = _column("A", int)
+    array: int = _column("F", int)
+    tasks: str | None = _column("K", _tasks)  # None: not a job array
+    state: str = _column("T")
+    reason: str = _column("r")
+    priority: int = _column("Q", int)  # 0: held
+    submit_s: float | None = _column("V", _seconds)
+    start_s: float | None = _column("S", _seconds)
+    end_s: float | None = _column("e", _seconds)
+    nodes: str = _column("N")
+    required_nodes: str = _column("n")
+    scheduled_nodes: str = _column("Y")
+    node_count: int = _column("D", _count)
+    partition: str = _column("P")
+    user: str = _column("u")
+    name: str = _column("j", readable)
+    comment: str = _column("k", readable)
+    constraint: str = _column("f", _text, "")
+    excluded_nodes: str = _column("x", _text, "")
+    licenses: str = _column("W", _text, "")
+    reservation: str = _column("v", _text, "")
+    limit: str = _column("l", default="")  # the time limit, as Slurm writes it
+    exit_status: int | None = _column("", _status, None)
+    dependency: str = _column("E", _text, "")
+    memory: str = _column("m", default="")  # for a node or a processor; squeue does not say which
+    node_cpus: str = _column("c", default="")  # the least on each node
+    cpus: str = _column("C", default="")  # in all; if it runs, those that it got
+    gres: str = _column("b", default="")
+    shared: str = _column("h", default="")  # OK: parts of nodes; NO: whole nodes
+    tasks_said: str = _column("", default="")  # "yes" if its user gave the number of tasks
+    node_memory: str = _column("", default="")  # got or asked of each node: MB, MB/cpu, MB/gpu
 
 
 LETTERS = tuple(one.metadata["letter"] for one in fields(JobRow))
@@ -95,15 +94,15 @@ _READ = [(at, read) for at, one in enumerate(fields(JobRow)) if (read := one.met
 
 
 def row_of(values: Sequence[str]) -> JobRow | str:
-    """Read a record as squeue or bftrainer-look writes it; if it is unreadable, say so.
+    """Read a record of squeue or bftrainer-look; return a text that says why if that fails.
 
-    A bftrainer-look that was upgraded before the controller may write more: that is left out.
+    A bftrainer-look that is newer than the controller may write more fields, which are ignored.
     """
-    told: list[Any] = list(values)[: len(LETTERS)]
+    texts: list[Any] = list(values)[: len(LETTERS)]
     try:
         for at, read in _READ:
-            if at < len(told):
-                told[at] = read(told[at])
-        return JobRow(*told)
+            if at < len(texts):
+                texts[at] = read(texts[at])
+        return JobRow(*texts)
     except (ValueError, TypeError) as error:
         return f"{values[:3]}: {error}"

@@ -1,7 +1,7 @@
-"""The one place that runs Slurm's commands, and turns their failures into errors of this package.
+"""The only module that runs Slurm's commands; it turns their failures into errors of this package.
 
-No shell, no standard input, a time limit, and an environment in which the output is the same
-everywhere; for a submission the caller's own environment, because the job inherits it.
+Commands run without a shell, with a time limit, and in an environment in which their output is the
+same everywhere. sbatch runs in the caller's own environment, because the job inherits it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from bftrainer_slurm.slurm.gateway import (
     SlurmUnavailableError,
 )
 
-# Slurm's commands try again by themselves for MessageTimeout (10 s unless configured) or longer.
+# Slurm's commands retry by themselves for MessageTimeout (10 s unless configured) or longer.
 DEFAULT_TIMEOUT_S = 60.0
 
-# No slurm.conf here, and no slurmctld that DNS names to ask for one.
+# This host has no slurm.conf, and DNS names no slurmctld that could send one.
 _NOT_CONFIGURED = "Could not establish a configuration source"
 _CONFIGURE = "set SLURM_CONF to this cluster's slurm.conf"
-# Messages of slurm_strerror() (22.05 to 26.05) for errors that are not the request's fault.
+# Messages of slurm_strerror() (22.05 to 26.05) for errors that have nothing to do with the request.
 _UNAVAILABLE = (
     "Unable to contact slurm controller",
     "Socket timed out",
@@ -60,34 +60,35 @@ class SlurmRunner:
     timeout_s: float = DEFAULT_TIMEOUT_S
     environment: Mapping[str, str] | None = None
 
-    def read(self, *command: str, also: int = 0) -> str:
+    def read(self, *command: str, accepted_status: int = 0) -> str:
         """Return what a command that changes nothing prints.
 
-        ``also`` is an exit status that counts as 0 if the command prints no error.
+        ``accepted_status`` is an exit status that counts as 0 if the command prints no error.
 
         Raises:
             SlurmUnavailableError: slurmctld does not answer.
             NoCommandError: the command cannot be run.
-            GatewayError: it failed for another reason.
+            GatewayError: the command failed for another reason.
         """
-        return self._run(command, self._plain_environment(), GatewayError, also=also)
+        return self._run(
+            command, self._plain_environment(), GatewayError, accepted_status=accepted_status
+        )
 
-    def change(self, *command: str, given: str = "") -> str:
-        """Run a command that changes jobs, with ``given`` on its standard input.
+    def change(self, *command: str, stdin: str = "") -> str:
+        """Run a command that changes jobs, with ``stdin`` on its standard input.
 
         Raises:
             SlurmUnavailableError: slurmctld does not answer.
-            RefusedError: Slurm refuses; if only for some elements, it was done for the others.
+            RefusedError: Slurm refuses; it may have carried out the command for some elements.
         """
-        return self._run(command, self._plain_environment(), RefusedError, given)
+        return self._run(command, self._plain_environment(), RefusedError, stdin)
 
     def submit(
         self, *command: str, script: str, dropped: Collection[str] = (), **variables: str
     ) -> str:
         """Run sbatch in the caller's own environment, with ``script`` on its standard input.
 
-        The ``variables`` are added to the environment, so that the job has them too; those that
-        are ``dropped`` are not in it.
+        ``variables`` are added to the environment, which the job inherits; ``dropped`` are removed.
 
         Raises: as for ``change``.
         """
@@ -109,18 +110,18 @@ class SlurmRunner:
         command: Sequence[str],
         environment: dict[str, str],
         failure: type[GatewayError],
-        given: str = "",
-        also: int = 0,
+        stdin: str = "",
+        accepted_status: int = 0,
     ) -> str:
         shown = " ".join(command[:3])
         configured = environment.get("SLURM_CONF")
         if configured and not Path(configured).exists():  # Slurm would look for it for a minute
             raise SlurmUnavailableError(f"SLURM_CONF={configured} does not exist; {_CONFIGURE}")
         try:
-            # Without ``given`` the input is empty: no command may wait for a terminal.
+            # Without ``stdin`` the input is empty: no command may wait for a terminal.
             done = subprocess.run(
                 command,
-                input=given.encode("utf-8", "surrogateescape"),
+                input=stdin.encode("utf-8", "surrogateescape"),
                 capture_output=True,
                 env=environment,
                 timeout=self.timeout_s,
@@ -131,8 +132,8 @@ class SlurmRunner:
         except OSError as error:
             reason = f"cannot be run ({error.strerror}); Slurm's commands must be on PATH"
             raise NoCommandError(f"{command[0]}: {reason}") from error
-        words = _slurms_words(_text(done.stderr))
-        if done.returncode == 0 or (done.returncode == also and not words):
+        words = _error_line(_text(done.stderr))
+        if done.returncode == 0 or (done.returncode == accepted_status and not words):
             return _text(done.stdout)
         raise error_for(f"{shown}: {words or f'exit status {done.returncode}'}", failure)
 
@@ -147,8 +148,8 @@ def _text(output: bytes) -> str:
     return output.decode("utf-8", "replace")
 
 
-def _slurms_words(stderr: str) -> str:
-    """One line for a log, without blank lines and elements without an error."""
+def _error_line(stderr: str) -> str:
+    """Return one line for a log, without blank lines and elements without an error."""
     if _NOT_CONFIGURED in stderr:
         return f"{_NOT_CONFIGURED} (no slurm.conf, no answer by DNS); {_CONFIGURE}"
     lines = (line.strip() for line in stderr.splitlines())

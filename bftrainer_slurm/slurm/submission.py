@@ -1,6 +1,6 @@
 """Turns a batch script into a trainer without any plugin, for ``bftrainer submit``.
 
-The same rewriting and the same refusals as ``slurm_plugin/rewrite.c``.
+It rewrites and refuses as ``slurm_plugin/rewrite.c`` does.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.elastic.element import MARKER
 from bftrainer_slurm.slurm.configuration import max_job_count
 from bftrainer_slurm.slurm.directives import (
-    DECIDED,
     DROPPED_VARIABLES,
+    REWRITTEN,
     SubmissionError,
-    header_without_ours,
+    kept_directives,
     minutes_of,
     read_options,
-    without,
+    without_options,
 )
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
-from bftrainer_slurm.slurm.node_counts import node_counts, told
-from bftrainer_slurm.slurm.nodelists import expand_users
-from bftrainer_slurm.slurm.per_node import Written, takes_part, tasks_and_gpus
+from bftrainer_slurm.slurm.node_counts import describe, node_counts
+from bftrainer_slurm.slurm.nodelists import expand_user_list
+from bftrainer_slurm.slurm.per_node import WrittenOptions, shares_node, tasks_and_gpus
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.user_array import files_of_task, only_task
 from bftrainer_slurm.spec import (
@@ -52,13 +52,13 @@ _ENDING_SIGNAL = re.compile(
 _SINGLETON = "singleton"
 _DEPENDENCY = "--dependency="
 _NO_ARRAY = "Invalid job array specification"
-# Options that contradict a trainer, and what to do instead; the plugin is compiled with them.
+# Options that contradict a trainer, and what to do instead; the plugin is compiled from this list.
 _REFUSED = dict(
     line.split(": ", 1)
     for line in (Path(__file__).parent / "refusals.txt").read_text().splitlines()
     if not line.startswith("#")
 )
-_UNDERSTOOD = {"array"}  # no contradiction here: each of its tasks is submitted by itself
+_UNDERSTOOD = {"array"}  # the plugin refuses it; here each task is submitted by itself
 # Options that are left out, and why.
 _DROPPED = {
     "time-min": "Slurm may cut a run short anyway",
@@ -69,16 +69,16 @@ _DROPPED = {
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The options for sbatch, the comment the last, and the record that the elements carry.
+    """The options for sbatch, with the comment last, and the record that the elements carry.
 
-    ``said`` are lines for the user, on how the options were understood.
+    ``notes`` tell the user how the options were understood.
     """
 
     record: TrainerRecord
     partition: str
     options: tuple[str, ...]
     name: str = ""
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     own_rendezvous: bool = False
     no_resume: bool = False
 
@@ -98,30 +98,30 @@ def compose(
 ) -> Submission:
     """Rewrite a submission.
 
-    Arguments by name win over ``options``, these over the environment's, these over the script's.
+    Named arguments win over ``options``, these over the environment, and that over the script.
 
     Args:
-        script_name: the job's name, unless one is given.
+        script_name: the job's name, unless the options have one.
         directives: the options in the script's head.
         options: further options for sbatch, as the user wrote them.
         environment: what sbatch takes from the environment.
         nodes: ``MAX`` or ``MIN-MAX``.
         spec: the value of ``--bftrainer``.
-        partition: where preemptible jobs run, for the owner's own controller; at a site, of which
-            partition's nodes alone the trainer may have any.
+        partition: where the owner's own controller runs trainers; at a site, the only partition
+            whose nodes the trainer may use.
         time: a time limit as sbatch takes it.
-        site_partition: where the site's controller runs trainers; None if only the owner's own
-            controller shall run this one.
+        site_partition: where the site's controller runs trainers; None if the trainer is for the
+            owner's own controller.
         share: whether elements that ask for GPUs, or for cores, have parts of nodes there.
 
     Raises:
-        SubmissionError: in one line, with the remedy.
+        SubmissionError: the submission cannot become a trainer; the message has the remedy.
     """
     script = {**directives, **(environment or {})}
     command = read_options(options) | ({"nodes": nodes} if nodes else {})
-    written = Written(script, command)
+    written = WrittenOptions(script, command)
     given = written.values
-    _check_kept(given)
+    _check_options(given)
     partition, wished = _partitions(script, partition or command.get("partition"), site_partition)
     time = time or given.get("time")
     try:
@@ -166,10 +166,10 @@ def compose(
     return Submission(
         record=record,
         partition=partition,
-        # Ours come last: for sbatch the last one of an option counts.
+        # Our options come last: sbatch takes the last value of an option.
         options=(
             *job_name,
-            *without(options, DECIDED),
+            *without_options(options, REWRITTEN),
             *limit,
             *([f"{_DEPENDENCY}{given['dependency']}"] if "dependency" in given else []),
             "--nodes=1",
@@ -179,14 +179,14 @@ def compose(
             f"--partition={partition}",
             "--requeue",
             "--open-mode=append",
-            *([] if record.gpus or (share and takes_part(given)) else ["--exclusive"]),
+            *([] if record.gpus or (share and shares_node(given)) else ["--exclusive"]),
             "--time-min=1",
             f"--comment={comment}",
         ),
         name=given.get("job-name", script_name),
-        said=(
-            told(record),
-            *_told_task(record),
+        notes=(
+            describe(record),
+            *_task_note(record),
             *(f"--{name} is left out: {why}" for name, why in _DROPPED.items() if name in given),
         ),
         own_rendezvous=request.own_rendezvous,
@@ -194,14 +194,14 @@ def compose(
     )
 
 
-def _told_task(record: TrainerRecord) -> tuple[str, ...]:
+def _task_note(record: TrainerRecord) -> tuple[str, ...]:
     if record.task is None:
         return ()
     return (f"SLURM_ARRAY_TASK_ID is {record.task}, the one task of --array",)
 
 
-def of_task(submission: Submission, given: Mapping[str, str], task: int) -> Submission:
-    """Return the submission of one task of the user's array: a trainer with its own files."""
+def for_task(submission: Submission, given: Mapping[str, str], task: int) -> Submission:
+    """Return the submission for one task of the user's array: a trainer with its own files."""
     record = replace(submission.record, task=task, id=secrets.token_hex(4))
     *options, comment = submission.options
     own = own_comment(comment.removeprefix("--comment="))
@@ -210,8 +210,8 @@ def of_task(submission: Submission, given: Mapping[str, str], task: int) -> Subm
     return replace(submission, record=record, options=(*options, *files, comment))
 
 
-def _check_kept(given: Mapping[str, str]) -> None:
-    """Refuse options that contradict a trainer, and values that do."""
+def _check_options(given: Mapping[str, str]) -> None:
+    """Refuse options and values that contradict a trainer."""
     for name, instead in _REFUSED.items():
         if name in given and name not in _UNDERSTOOD:
             raise SubmissionError(instead)
@@ -236,9 +236,9 @@ def _check_kept(given: Mapping[str, str]) -> None:
 def _partitions(
     script: Mapping[str, str], asked: str | None, site_partition: str | None
 ) -> tuple[str, tuple[str, ...]]:
-    """Return where the elements go, and the partitions of whose nodes alone the user wants any.
+    """Return the elements' partition, and the partitions to whose nodes the user restricts them.
 
-    Without a site's partition ``asked`` is the one for elements, or else the script's is.
+    Without a site's partition the elements go to ``asked``, else to the script's partition.
     """
     wished = script.get("partition")
     if site_partition:
@@ -261,7 +261,7 @@ def _node_list(given: Mapping[str, str]) -> str:
         return ""
     try:
         nodes = read_node_list(given["nodelist"])
-        expand_users(nodes)
+        expand_user_list(nodes)
     except ValueError as error:
         raise SubmissionError(
             f"--nodelist: {error}; write it as n[1-3,5], or leave it out"
@@ -280,7 +280,7 @@ def _minutes(time: str | None) -> int | None:
 
 
 def missing_folders(directives: Mapping[str, str], options: Sequence[str] = ()) -> list[str]:
-    """Say which folders for output are not on this host: Slurm makes none, and starts no script."""
+    """Return a warning for each output folder that this host lacks: Slurm starts no script then."""
     given = {**directives, **read_options(options)}
     files = {name: Path(given.get("chdir", "."), given[name]) for name in _FILES if name in given}
     folders = {name: file.absolute().parent for name, file in files.items()}
@@ -295,10 +295,10 @@ def missing_folders(directives: Mapping[str, str], options: Sequence[str] = ()) 
 def wrap_script(user_script: str, element_command: str) -> str:
     """Return the script to submit: the user's directives, our command, then the user's script.
 
-    ``element_command`` (a line of sh) gets the submitted script's path and the user's arguments;
-    it finds the user's script, verbatim, after the marker.
+    ``element_command`` (a line of sh) gets the submitted script's path and the user's arguments.
+    It finds the user's script, unchanged, after the marker.
     """
-    directives = header_without_ours(user_script)
+    directives = kept_directives(user_script)
     head = ["#!/bin/sh", *directives, f'exec {element_command} "$0" "$@"', MARKER]
     return "\n".join(head) + "\n" + user_script
 
@@ -313,16 +313,16 @@ def submit(
         RefusedError: Slurm refuses.
     """
     _check_partitions(runner, submission.record)
-    _check_share(runner, submission.record)
+    _check_size(runner, submission.record)
     # sbatch takes arguments for the script only after a file's name.
     file = ("/dev/stdin", *arguments) if arguments else ()
-    options = _after_namesakes(runner, submission)
+    options = _resolve_singleton(runner, submission)
     try:
         printed = runner.submit(
             *("sbatch", "--parsable", *options, *file),
             script=script,
             dropped=DROPPED_VARIABLES,
-            # Where the site's plugin guards the partition, its guard knows no other grace.
+            # The guard of a site's plugin takes its grace from here.
             BFTRAINER_GRACE=f"{submission.record.spec.grace_s:g}",
         )
     except RefusedError as error:
@@ -341,10 +341,10 @@ def submit(
     return int(job)
 
 
-def _after_namesakes(runner: SlurmRunner, submission: Submission) -> list[str]:
-    """Return the options, with the jobs of this name that are there now in place of a singleton.
+def _resolve_singleton(runner: SlurmRunner, submission: Submission) -> list[str]:
+    """Return the options, with a dependency on this name's present jobs in place of a singleton.
 
-    Slurm would let one element at a time run.
+    With the singleton Slurm would run one element at a time.
     """
     at = next((at for at, one in enumerate(submission.options) if _SINGLETON in one), None)
     options = list(submission.options)
@@ -363,7 +363,7 @@ def _after_namesakes(runner: SlurmRunner, submission: Submission) -> list[str]:
 
 
 def _check_partitions(runner: SlurmRunner, record: TrainerRecord) -> None:
-    """Refuse partitions that are not there, as sbatch does with its own."""
+    """Refuse partitions that do not exist; sbatch checks only its own option."""
     for name in record.partitions:
         try:
             runner.read("scontrol", "--all", "show", "partition", name)
@@ -373,11 +373,11 @@ def _check_partitions(runner: SlurmRunner, record: TrainerRecord) -> None:
             raise RefusedError(f"--partition: there is no partition {name}") from error
 
 
-def _check_share(runner: SlurmRunner, record: TrainerRecord) -> None:
+def _check_size(runner: SlurmRunner, record: TrainerRecord) -> None:
     """Refuse a trainer of more than a tenth of slurmctld's job table, as the plugin does."""
     try:
         share = max_job_count(runner) // 10
-    except GatewayError:  # a slurmctld that limits requests may still answer sbatch, which waits
+    except GatewayError:  # if slurmctld limits requests, sbatch waits and may still succeed
         return
     least, most = record.min_nodes, record.max_nodes
     if most > share:

@@ -1,6 +1,6 @@
-"""A job array that a user asks for: each of its tasks becomes a trainer, an array itself.
+"""A user's ``--array``: each of its tasks becomes a trainer, which is an array itself.
 
-The user's script sees the variables of its own task, and not those of the element.
+The user's script sees the variables of its own task, not those of the element.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _TASK = re.compile(r"%%|%(\d?)a")
 
 @dataclass(frozen=True, slots=True)
 class UserArray:
-    """The tasks of ``--array``, in order; ``throttle`` is what follows a ``%``, "" if nothing."""
+    """The tasks of ``--array``, in order; ``throttle`` is the text after a ``%``."""
 
     tasks: tuple[int, ...]
     step: int = 1
     throttle: str = ""
 
     def environment(self, task: int) -> dict[str, str]:
-        """Return what Slurm would tell the script of this task."""
+        """Return the variables that Slurm would set for this task's script."""
         return {
             "SLURM_ARRAY_TASK_ID": str(task),
             "SLURM_ARRAY_TASK_COUNT": str(len(self.tasks)),
@@ -42,7 +42,7 @@ def read_array(text: str) -> UserArray:
     """Read the value of ``--array``.
 
     Raises:
-        SubmissionError: in one line, with the remedy.
+        SubmissionError: the value is wrong; the message has the remedy.
     """
     try:
         ranges = task_ranges(text)
@@ -60,15 +60,15 @@ def read_array(text: str) -> UserArray:
 
 
 def only_task(text: str) -> int | None:
-    """Return the task of an ``--array`` that has one alone."""
+    """Return the task of an ``--array`` with one task, else None."""
     tasks = read_array(text).tasks if text else ()
     return tasks[0] if len(tasks) == 1 else None
 
 
 def files_of_task(given: Mapping[str, str], task: int) -> list[str]:
-    """Return options that name the task's files, where ``%a`` stands for it.
+    """Return options that name the task's files, with its number for ``%a``.
 
-    sbatch would write the element's number there: then all trainers would share their files.
+    sbatch would put the element's number there, and all trainers would share their files.
     """
 
     def replaced(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Gateways that pass each request on to another one, and see to something before and after it."""
+"""Gateways that pass each request on to another gateway, and act before and after it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bftrainer_slurm.slurm.detour import Detour
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError, SlurmUnavailableError
 
 _CHANGES_NOTHING = ("nodes", "queue", "reservations", "configuration", "last_pass")
-# What looks cost beside the queue (docs/internals/rpcs.md).
+# RPCs of looks, besides the queue (docs/internals/rpcs.md).
 _LOOK_RPCS = {"nodes": 2, "reservations": 1, "last_pass": 1, "configuration": 3}
 
 
-class _Wrapped:
+class _GatewayProxy:
     """Calls ``before`` with the name of a request, ``after`` also with its seconds and failure."""
 
     def __init__(
@@ -47,27 +47,30 @@ class _Wrapped:
 def metered(
     gateway: Gateway, note: Callable[[str, float, bool], None], draw: Callable[[int], None]
 ) -> Gateway:
-    """Return a gateway of which each request is noted: its method, its seconds, whether it failed.
+    """Return a gateway that calls ``note`` with each request's method, seconds, and failure.
 
-    ``draw`` is told how many RPCs a look is about to take.
+    It calls ``draw`` before each look, with the RPCs that the look costs.
     """
 
     def before(name: str) -> None:
         draw(gateway.queue_rpcs if name == "queue" else _LOOK_RPCS.get(name, 0))
 
-    return cast(Gateway, _Wrapped(gateway, before, note))
+    return cast(Gateway, _GatewayProxy(gateway, before, note))
 
 
-def of_leader(gateway: Gateway, leads: Callable[[], bool], detour: Detour) -> Gateway:
-    """Return a gateway that changes nothing unless this host ``leads`` at that moment.
+def leader_only(gateway: Gateway, leads: Callable[[], bool], detour: Detour) -> Gateway:
+    """Return a gateway that refuses changes unless this host ``leads`` at that moment.
 
-    The process ends soon after it has lost the lead, but a process that was stopped and goes on
-    might act first. ``detour`` avoids a silent host of slurmctld.
+    A process ends soon after it has lost the lead, but a process that was stopped and continues
+    might act before. ``detour`` avoids a silent host of slurmctld.
     """
 
     def before(name: str) -> None:
         if name not in _CHANGES_NOTHING and not leads():
             raise SlurmUnavailableError("another host's controller may be at work: nothing changed")
-        detour.mind()
+        detour.before_request()
 
-    return cast(Gateway, _Wrapped(gateway, before, lambda _, took_s, failed: detour.took(took_s)))
+    return cast(
+        Gateway,
+        _GatewayProxy(gateway, before, lambda _, took_s, failed: detour.after_request(took_s)),
+    )

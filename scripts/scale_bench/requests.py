@@ -78,18 +78,18 @@ class SimulatedRunner(SlurmRunner):
     requests: Requests
     rl_enable: bool = False
 
-    def read(self, *command: str, also: int = 0) -> str:
+    def read(self, *command: str, accepted_status: int = 0) -> str:
         """See SlurmRunner."""
         with self.requests.simulating():
             rpcs, text = self._answer(command)
             self.requests.count(rpcs, moves=False)
             return self.requests.read(text)
 
-    def change(self, *command: str, given: str = "") -> str:
+    def change(self, *command: str, stdin: str = "") -> str:
         """See SlurmRunner."""
         with self.requests.simulating(), self.slurmctld.lock:
             self.requests.count(1, moves="update" not in command)  # which sets limits
-            array, refused = self._carried_out(command, given)
+            array, refused = self._carried_out(command, stdin)
             if refused:
                 named = f"{array}_[{format_tasks(refused)}]: Job is no longer pending execution"
                 raise RefusedError(f"{command[0]}: {named}", [])

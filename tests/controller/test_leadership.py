@@ -26,7 +26,7 @@ from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.slurm.detour import Detour
 from bftrainer_slurm.slurm.gateway import Gateway, SlurmUnavailableError
-from bftrainer_slurm.slurm.wrappers import of_leader
+from bftrainer_slurm.slurm.wrappers import leader_only
 from scripts.labcluster.waiting import wait_until
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY, element
@@ -289,7 +289,7 @@ def test_without_the_lease_slurm_is_asked_but_nothing_is_changed(tmp_path: Path)
     lease = Lease(tmp_path / "lease", "a", lambda: now_s)
     lease.round()
     slurm = Asked()
-    gateway = of_leader(cast(Gateway, slurm), lease.holds, Detour(tmp_path / "detour"))
+    gateway = leader_only(cast(Gateway, slurm), lease.holds, Detour(tmp_path / "detour"))
     with pytest.raises(SlurmUnavailableError):
         gateway.cancel(7)
     while now_s < SETTLE_S + ROUND_S:

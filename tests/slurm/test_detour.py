@@ -53,7 +53,7 @@ def test_after_a_slow_request_the_first_host_is_left_out_where_it_is_silent(
     folder: Path, port: int
 ) -> None:
     around, environment = begin(folder, hosts(DEAD, HERE, port=port))
-    around.took(SLOW_S)
+    around.after_request(SLOW_S)
     conf = Path(environment["SLURM_CONF"])
     assert conf.read_text() == f"Include {folder}/slurm.conf\nSlurmctldAddr={HERE}\n"
     assert (conf.parent / "slurm.key").read_text() == "key"
@@ -63,12 +63,12 @@ def test_it_is_asked_again_once_it_answers(
     folder: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     around, environment = begin(folder, hosts(DEAD, HERE, port=port))
-    around.took(SLOW_S)
+    around.after_request(SLOW_S)
     monkeypatch.setattr(detour, "_CHECK_S", 0.0)
-    around.mind()
+    around.before_request()
     assert environment["SLURM_CONF"] != str(folder / "slurm.conf")
     monkeypatch.setattr(detour, "_is_silent", lambda address: False)
-    around.mind()
+    around.before_request()
     assert environment == {"SLURM_CONF": str(folder / "slurm.conf")}
 
 
@@ -77,14 +77,14 @@ def test_it_is_asked_again_once_it_answers(
 )
 def test_else_the_usual_way_is_taken(folder: Path, port: int, addresses: tuple[str, ...]) -> None:
     around, environment = begin(folder, hosts(*addresses, port=port))
-    around.took(SLOW_S)
+    around.after_request(SLOW_S)
     assert environment == {"SLURM_CONF": str(folder / "slurm.conf")}
 
 
 def test_a_site_with_one_address_for_both_hosts_needs_none(folder: Path, port: int) -> None:
     conf = f"{hosts(DEAD, HERE, port=port)}SlurmctldAddr={HERE}\n"
     around, environment = begin(folder, conf)
-    around.took(SLOW_S)
+    around.after_request(SLOW_S)
     assert environment == {"SLURM_CONF": str(folder / "slurm.conf")}
 
 
@@ -93,14 +93,14 @@ def test_a_folder_that_cannot_be_made_is_no_way_around_and_no_failure(
 ) -> None:
     around, environment = begin(folder, hosts(DEAD, HERE, port=port))
     (folder.parent / "detour").write_text("in the way")
-    around.took(SLOW_S)
+    around.after_request(SLOW_S)
     assert environment == {"SLURM_CONF": str(folder / "slurm.conf")}
     (folder.parent / "detour").unlink()
-    around.took(SLOW_S)
+    around.after_request(SLOW_S)
     assert environment == {"SLURM_CONF": str(folder.parent / "detour" / "slurm.conf")}
 
 
 def test_a_quick_request_is_nobodys_fault(folder: Path, port: int) -> None:
     around, environment = begin(folder, hosts(DEAD, HERE, port=port))
-    around.took(SLOW_S / 2)
+    around.after_request(SLOW_S / 2)
     assert environment == {"SLURM_CONF": str(folder / "slurm.conf")}

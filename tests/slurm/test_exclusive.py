@@ -24,7 +24,7 @@ class Printing(SlurmRunner):
     text: str = PRINTED
     asked: list[str] = field(default_factory=list)
 
-    def read(self, *command: str, also: int = 0) -> str:
+    def read(self, *command: str, accepted_status: int = 0) -> str:
         if command == ("squeue", "--version"):
             return f"{self.version}\n"
         self.asked.append(command[-1])
@@ -32,7 +32,7 @@ class Printing(SlurmRunner):
 
 
 def shared(jobs: ExclusiveJobs, rows: list[JobRow]) -> list[str]:
-    return [row.shared for row in jobs.told(rows) if isinstance(row, JobRow)]
+    return [row.shared for row in jobs.mark(rows) if isinstance(row, JobRow)]
 
 
 def test_parts_and_whole_nodes_are_told_apart_and_asked_for_once() -> None:
@@ -41,7 +41,7 @@ def test_parts_and_whole_nodes_are_told_apart_and_asked_for_once() -> None:
     assert shared(jobs, JOBS) == ["OK", "NO", "OK", "NO"]
     assert shared(jobs, JOBS[:2]) == ["OK", "NO"]
     assert runner.asked == ["--Format=ArrayJobID:20,Exclusive:20"]
-    jobs.told(JOBS)
+    jobs.mark(JOBS)
     assert len(runner.asked) == 2
 
 
@@ -62,7 +62,7 @@ def test_nothing_is_asked_without_jobs_that_wait_or_run() -> None:
     runner = Printing()
     over = replace(JOBS[0], state="COMPLETED")
     rows = [over, "unreadable"]
-    assert ExclusiveJobs(runner).told(rows) == rows
+    assert ExclusiveJobs(runner).mark(rows) == rows
     assert runner.asked == []
 
 

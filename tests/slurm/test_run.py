@@ -61,10 +61,10 @@ def test_a_command_that_hangs_means_unavailable(tmp_path: Path) -> None:
 
 
 def test_a_failure_without_a_complaint_can_be_as_good_as_success(tmp_path: Path) -> None:
-    assert runner(tmp_path, "echo all; exit 1").read("tool", also=1) == "all\n"
+    assert runner(tmp_path, "echo all; exit 1").read("tool", accepted_status=1) == "all\n"
     for script in ("echo half; exit 2", "echo half; echo no >&2; exit 1"):
         with pytest.raises(GatewayError):
-            runner(tmp_path, script).read("tool", also=1)
+            runner(tmp_path, script).read("tool", accepted_status=1)
 
 
 def test_a_missing_command_is_named(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_one_in_which_srun_or_the_script_keeps_us_is_not(line: str) -> None:
 def test_an_srun_without_the_plugin_does_not_put_us_back() -> None:
     script = "#!/bin/bash\nexport PYTHONPATH=src\nsrun torchrun train.py\n"
     assert warnings(script) == []
-    assert len(warnings(script, srun_mends=False)) == 1
+    assert len(warnings(script, srun_restores=False)) == 1
 
 
 def test_of_each_kind_the_first_is_named() -> None:

@@ -10,7 +10,7 @@ import pytest
 from bftrainer_slurm.elastic.element import MARKER
 from bftrainer_slurm.slurm.directives import (
     SubmissionError,
-    header_without_ours,
+    kept_directives,
     read_directives,
     read_environment,
     read_options,
@@ -18,9 +18,9 @@ from bftrainer_slurm.slurm.directives import (
 from bftrainer_slurm.slurm.submission import (
     Submission,
     compose,
+    for_task,
     minutes_of,
     missing_folders,
-    of_task,
     wrap_script,
 )
 from bftrainer_slurm.spec import parse_comment
@@ -191,7 +191,7 @@ def test_reads_how_many_nodes_as_they_are_meant(
     record = submission.record
     assert (record.min_nodes, record.max_nodes) == (least, most)
     assert (record.sizes, record.step) == (sizes, step)
-    assert submission.said == (said,)
+    assert submission.notes == (said,)
     assert parse_comment(submission.options[-1].removeprefix("--comment=")) == record
 
 
@@ -230,7 +230,7 @@ def test_a_node_gets_its_share_of_what_the_whole_job_asks_for(
 ) -> None:
     text = f"#!/bin/sh\n#SBATCH {script}\n"
     submission = composed(*options.split(), script=text)
-    kept = read_directives("#!/bin/sh\n" + "\n".join(header_without_ours(text)))
+    kept = read_directives("#!/bin/sh\n" + "\n".join(kept_directives(text)))
     asked = kept | read_options(submission.options)
     assert {name: asked[name] for name in PER_NODE if name in asked} == wanted
 
@@ -258,7 +258,7 @@ def test_a_partition_that_is_not_the_trainers_is_the_one_of_whose_nodes_it_may_h
     assert f"--partition={partition}" in submission.options
     if only:
         several = "s" if len(only) > 1 else ""
-        assert submission.said == (f"1 to 4 nodes of partition{several} {','.join(only)}",)
+        assert submission.notes == (f"1 to 4 nodes of partition{several} {','.join(only)}",)
 
 
 def test_a_list_of_nodes_is_kept_in_the_record_and_not_for_slurm() -> None:
@@ -266,7 +266,7 @@ def test_a_list_of_nodes_is_kept_in_the_record_and_not_for_slurm() -> None:
     assert submission.record.nodes == "n[1-3,5],m7"
     assert not {"-w", "n[1-3,5],m7"} & set(submission.options)
     assert ",nodes=n[1-3:5]:m7," in submission.options[-1]
-    assert submission.said == ("1 to 4 nodes, only n[1-3,5],m7",)
+    assert submission.notes == ("1 to 4 nodes, only n[1-3,5],m7",)
 
 
 def test_a_comment_stands_behind_the_record() -> None:
@@ -280,7 +280,7 @@ def test_a_comment_stands_behind_the_record() -> None:
 def test_what_a_trainer_needs_nothing_of_is_left_out_and_said(option: str) -> None:
     submission = composed("-N4", option)
     name = option.partition("=")[0]
-    assert submission.said[1].startswith(f"{name} is left out: ")
+    assert submission.notes[1].startswith(f"{name} is left out: ")
     assert option not in submission.options
 
 
@@ -298,7 +298,7 @@ def test_what_sbatch_takes_from_the_environment_counts_between_script_and_option
     script = read_directives("#!/bin/sh\n#SBATCH -N4 -p long -t 9\n")
     submission = compose("x", script, environment=environment, site_partition="bftrainer")
     assert (submission.record.partitions, submission.record.minutes) == (("gpu",), 7)
-    assert submission.said[1].startswith("--reservation is left out")
+    assert submission.notes[1].startswith("--reservation is left out")
     submission = compose(
         *("x", script, ["-t8"]),
         environment=environment,
@@ -311,7 +311,7 @@ def test_what_sbatch_takes_from_the_environment_counts_between_script_and_option
 def test_each_task_of_an_array_is_a_trainer_with_files_and_an_id_of_its_own() -> None:
     given = {"output": "logs/%x_%a.out", "error": "%A_%2a.err"}
     submission = composed("-N2", "--comment=sweep", "-o", given["output"], "-e", given["error"])
-    third, fourth = (of_task(submission, given, task) for task in (3, 4))
+    third, fourth = (for_task(submission, given, task) for task in (3, 4))
     assert "--output=logs/%x_3.out" in third.options and "--error=%A_03.err" in third.options
     assert third.options.index("--output=logs/%x_3.out") > third.options.index("-o")
     assert third.record.id != fourth.record.id
@@ -426,7 +426,7 @@ def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
     assert all(words.get(name) == wanted[ours] for name, ours in each.items() if ours in wanted)
     assert f"0-{submission.record.anchor}" == wanted.get("ArrayTaskId", asked.get("array"))
     for said in case.get("told", ()):
-        assert any(said.strip() in f"bftrainer: {one}" for one in submission.said)
+        assert any(said.strip() in f"bftrainer: {one}" for one in submission.notes)
 
 
 @pytest.mark.parametrize(
@@ -463,7 +463,7 @@ def test_where_the_plan_chooses_gpus_an_element_begins_with_the_fewest() -> None
         *made.options
     }
     assert not {"--exclusive", "--cpus-per-gpu=3"} & {*made.options}
-    assert (made.record.gpus, made.said[0]) == (
+    assert (made.record.gpus, made.notes[0]) == (
         (2, 4),
         "1 to 8 nodes, 2 or 4 GPUs of each, as the plan chooses",
     )

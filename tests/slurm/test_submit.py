@@ -18,7 +18,7 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.submission import (
     Submission,
     compose,
-    of_task,
+    for_task,
     submit,
     wrap_script,
 )
@@ -133,7 +133,7 @@ def test_slurm_takes_what_was_understood(bench: Bench, tmp_path: Path) -> None:
     sweep = submission(script, "--comment=my own sweep")
     given = read_directives(script)
     wrapped = wrap_script(script, "echo $SLURM_NTASKS $SLURM_TASKS_PER_NODE #")
-    array = submit(runner, of_task(sweep, given, 7), wrapped)
+    array = submit(runner, for_task(sweep, given, 7), wrapped)
     trainer = bench.trainer(array)
     assert (trainer.record.partitions, trainer.comment) == (("main",), "my own sweep")
     assert trainer.demands.nodes == {"n1", "n2"}
