@@ -1,4 +1,4 @@
-"""Who may do what: the controller's account, MUNGE, clocks, and what users may see."""
+"""Checks the controller's account and folder, MUNGE, clocks, and what users may see."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bftrainer_slurm.doctor.finding import OURS, Change, Finding, consider, must
 
 _RIGHTS = ("Operator", "Administrator")
 _CLOCK_S = 5.0
-_MUNGE_S = 300.0  # a credential's life
+_MUNGE_S = 300.0  # how long a credential is valid
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Look at accounts, proofs and clocks."""
+    """Check accounts, credentials and clocks."""
     yield _account(facts)
     yield from _state(facts)
     yield from _proofs(facts)
@@ -27,32 +27,32 @@ def owner(facts: Facts) -> str:
 
 
 def _account(facts: Facts) -> Finding:
-    me, slurm, title = facts.here.user, owner(facts), "account"
+    me, slurm, title = facts.host.user, owner(facts), "account"
     operator = shell("sacctmgr modify user NAME set adminlevel=Operator")
     if slurm == "root":
         why = "The controller refuses to run as root; it needs an operator's account in Slurm."
         return consider(title, "SlurmUser is root", why, operator)
     if me in (slurm, "root"):
         return ok(title, f"the controller runs as SlurmUser ({slurm}); this is {me}")
-    if facts.here.admin_level in _RIGHTS:
-        return ok(title, f"{me} is {facts.here.admin_level}; run it with --mode site")
-    level = facts.here.admin_level or "not known to Slurm's accounting"
+    if facts.host.admin_level in _RIGHTS:
+        return ok(title, f"{me} is {facts.host.admin_level}; run it with --mode site")
+    level = facts.host.admin_level or "not known to Slurm's accounting"
     why = f"Run the controller as {slurm}, or as an operator. Run the doctor as the same account."
     return unknown(title, f"{me} is {level}", why, operator)
 
 
 def _state(facts: Facts) -> Iterator[Finding]:
-    folder, holder = "/var/lib/bftrainer", facts.here.state_owner
+    folder, holder = "/var/lib/bftrainer", facts.host.state_owner
     if holder is None:
         return
     title = "state folder"
-    if holder not in (owner(facts), facts.here.user, "root"):
+    if holder not in (owner(facts), facts.host.user, "root"):
         command = f"chown -R {owner(facts)} {folder}"
         why = "The controller refuses a folder that belongs to another account."
         yield must(title, f"{folder} belongs to {holder}", why, shell(command))
-    elif facts.here.state_mode & 0o022:
+    elif facts.host.state_mode & 0o022:
         command = f"chmod go-w {folder}"
-        why = "Whoever writes there decides what the controller takes for true."
+        why = "The controller trusts this folder: who can write there can mislead it."
         yield must(title, f"others can write to {folder}", why, shell(command))
     else:
         yield ok(title, f"{folder} belongs to {holder}")
@@ -65,9 +65,7 @@ def _proofs(facts: Facts) -> Iterator[Finding]:
         yield _munge(facts)
         return
     if not key:
-        why = (
-            "Without MUNGE members prove whose they are by a key that root can read on every node."
-        )
+        why = "Without MUNGE members prove their user by a key that root can read on every node."
         change = Change(OURS, "key_file", '"/etc/bftrainer/bftrainer.key"')
         yield must("AuthType", f"{kind}, and no key_file in bftrainer.toml", why, change)
     if line is not None and not facts.option("key_file"):
@@ -80,20 +78,20 @@ def _proofs(facts: Facts) -> Iterator[Finding]:
 
 
 def _munge(facts: Facts) -> Finding:
-    answer, title = facts.here.munge, "MUNGE"
+    answer, title = facts.host.munge, "MUNGE"
     if answer is None:
         return unknown(title, "not asked", "It is used if bftrainer.toml names no key_file.")
     if answer.trouble is None:
         return ok(title, "makes credentials here")
-    why = "Without it no element can prove whose it is, and none trains. (munge_socket= names it.)"
+    why = "Without MUNGE no element can prove its user, and none trains. (munge_socket= names it.)"
     change = shell("systemctl start munge")
     return must(title, answer.trouble, why, change)
 
 
 def _clock(facts: Facts) -> Finding:
-    ahead_s, title = facts.here.clock_ahead_s, "clocks"
+    ahead_s, title = facts.host.clock_ahead_s, "clocks"
     if ahead_s is None:
-        return unknown(title, "slurmctld does not say its time", "Compare: date; ssh NODE date")
+        return unknown(title, "slurmctld does not show its time", "Compare: date; ssh NODE date")
     way = "ahead of" if ahead_s > 0 else "behind"
     found = f"slurmctld's clock is {abs(ahead_s):.0f} s {way} this host's"
     if abs(ahead_s) < _CLOCK_S:

@@ -1,4 +1,4 @@
-"""All checks, in the order in which an admin sets things up."""
+"""All checks, in the order in which an admin sets a site up."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
 
 
 def checkup(facts: Facts) -> list[Finding]:
-    """Return what all checks found."""
+    """Return the findings of all checks."""
     return [finding for check in _CHECKS for finding in check(facts)]

@@ -1,4 +1,4 @@
-"""What elements find on compute nodes: prolog and epilog, how Slurm finds their processes."""
+"""Checks what concerns elements on compute nodes: prolog, epilog, how Slurm finds processes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok, unknown
 
-_BUSY = ("Prolog", "PrologSlurmctld", "EpilogSlurmctld")
+_PROLOGS = ("Prolog", "PrologSlurmctld", "EpilogSlurmctld")
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Look at what happens on a node before, in and after an element."""
+    """Check what happens on a node before, in and after an element."""
     yield _epilog(facts)
-    yield _others(facts)
+    yield _prologs(facts)
     yield _proctrack(facts)
     yield _slurmd_user(facts)
     if "contain_spank" in facts.words("SlurmdParameters"):
@@ -30,8 +30,8 @@ def _epilog(facts: Facts) -> Finding:
     epilog = facts.value("Epilog")
     if not epilog:
         why = (
-            "With one, slurmd tells slurmctld at once that an element has ended, and the main "
-            "scheduler looks for the job that waits. Without one this can take 3 s (22.05.8)."
+            "With an epilog slurmd tells slurmctld at once that an element has ended, and the main "
+            "scheduler starts the waiting job. Without one this can take 3 s (22.05.8)."
         )
         change = conf("Epilog", "/bin/true")
         return consider("Epilog", "none", why, change)
@@ -42,10 +42,10 @@ def _epilog(facts: Facts) -> Finding:
     return unknown("Epilog", f"{epilog}; how long it takes is not known", why)
 
 
-def _others(facts: Facts) -> Finding:
-    there = [f"{key}={facts.value(key)}" for key in _BUSY if facts.value(key)]
+def _prologs(facts: Facts) -> Finding:
+    there = [f"{key}={facts.value(key)}" for key in _PROLOGS if facts.value(key)]
     if not there:
-        return ok("Prolog", "none, nor PrologSlurmctld or EpilogSlurmctld")
+        return ok("Prolog", "none, and no PrologSlurmctld or EpilogSlurmctld")
     why = "They run for each element, at each start or end; keep them short."
     return unknown("Prolog", ", ".join(there), why)
 
@@ -54,8 +54,8 @@ def _proctrack(facts: Facts) -> Finding:
     kind = facts.value("ProctrackType")
     fine = kind in ("proctrack/cgroup", "proctrack/linuxproc")
     why = (
-        "Cgroups find what an element leaves behind. Tested are proctrack/cgroup and "
-        "proctrack/linuxproc (with cgroups of the plugin's own)."
+        "Cgroups find the processes that an element leaves behind. We have tested proctrack/cgroup "
+        "and proctrack/linuxproc (with the plugin's own cgroups)."
     )
     change = conf("ProctrackType", "proctrack/cgroup")
     return must("ProctrackType", kind or "not shown", why, change, unless=fine)
@@ -63,6 +63,6 @@ def _proctrack(facts: Facts) -> Finding:
 
 def _slurmd_user(facts: Facts) -> Finding:
     user = facts.value("SlurmdUser").partition("(")[0]
-    why = "Without root the guard ends only what descends from slurmstepd; a user can escape it."
+    why = "Without root the guard ends only descendants of slurmstepd; a user can escape it."
     found, change = user or "not shown", conf("SlurmdUser", "root")
     return consider("SlurmdUser", found, why, change, unless=user == "root")

@@ -1,4 +1,4 @@
-"""What the checks are given: frozen values, and small readers of Slurm's texts. No I/O."""
+"""The input of the checks: frozen values, and small readers of Slurm's texts. No I/O."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bftrainer_slurm.doctor.finding import PLUGSTACK, SCHEDULER, SLURM_CONF, Cha
 from bftrainer_slurm.doctor.plugstack import PluginLine
 from bftrainer_slurm.slurm.configuration import seconds_of
 
-_NOTHING = ("", "(null)", "none", "NONE", "N/A")
+_UNSET = ("", "(null)", "none", "NONE", "N/A")
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A file with settings, as it is on this host; a file that does not exist yet has no text."""
+    """A file with settings on this host; a file that does not exist yet has no text."""
 
     path: Path
     text: str = ""
@@ -24,24 +24,24 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a question; ``trouble`` is None if all is well."""
+    """The answer of a service; ``trouble`` is None if all is well."""
 
     trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class HostFacts:
     """What is known about this host and the doctor's account.
 
-    None means unknown. ``clock_ahead_s`` is how far slurmctld's clock is ahead of this
-    host's, ``state_owner`` the account that the controller's state folder belongs to.
+    None means unknown. ``clock_ahead_s`` is how far slurmctld's clock is ahead of this host's,
+    ``state_owner`` the account that owns the controller's state folder.
     """
 
     user: str
     admin_level: str | None = None  # the user's, in Slurm's accounting
     clock_ahead_s: float | None = None
     munge: Answer | None = None
-    programs: tuple[str, ...] = ()  # of bftrainer-grow and bftrainer-look, those that start
+    programs: tuple[str, ...] = ()  # which of bftrainer-grow and bftrainer-look start
     state_owner: str | None = None
     state_mode: int = 0o755
 
@@ -50,11 +50,11 @@ class Here:
 class Plugin:
     """What is known about the SPANK plugin. None means unknown.
 
-    ``lines`` are those of plugstack.conf that name it, ``loaded`` whether sbatch shows its option,
-    ``file_there`` whether its file is on this host, ``package`` the version of our package in the
-    folder that elements are given, empty where there is none. ``include`` is what plugstack.conf
-    includes that has the line, empty if it has the line itself. ``pyxis_after`` is the line of
-    pyxis, if that is loaded after ours.
+    ``lines`` are the lines of plugstack.conf that name it. ``loaded``: whether sbatch shows its
+    option. ``file_there``: whether its file is on this host. ``package`` is the version of our
+    package in the folder of ``python=``, empty if there is none. ``include`` is the pattern with
+    which plugstack.conf includes the line, empty if it has the line itself. ``pyxis_after`` is the
+    line of pyxis, if that is loaded after ours.
     """
 
     lines: tuple[PluginLine, ...] | None = None
@@ -66,15 +66,15 @@ class Plugin:
 
     @property
     def line(self) -> PluginLine | None:
-        """The line that counts, None if there is none."""
+        """The first line, which counts; None if there is none."""
         return self.lines[0] if self.lines else None
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What the keeper's addresses lead to: IP addresses by name, and who answered.
+    """The IP addresses of the keeper's hosts by name, and which services answered.
 
-    On ``mute`` nodes elements never said that they were up.
+    Elements on ``mute`` nodes never reported that they were up.
     """
 
     resolved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -86,9 +86,9 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was found. ``values`` and ``partitions`` are what scontrol shows; ``qos`` by name.
+    """All facts. ``values`` and ``partitions`` are what scontrol shows; ``qos`` by name.
 
-    ``settings`` are those of bftrainer.toml, the defaults where there is no such file.
+    ``settings`` are those of bftrainer.toml, or the defaults without this file.
     """
 
     values: Mapping[str, str]
@@ -96,13 +96,13 @@ class Facts:
     settings: Settings
     plugin: Plugin
     network: Network
-    here: Here
+    host: HostFacts
     qos: Mapping[str, Mapping[str, str]] | None = None
 
     def value(self, key: str) -> str:
         """Return a setting of slurm.conf, empty if there is none."""
-        said = self.values.get(key, "")
-        return "" if said in _NOTHING else said
+        value = self.values.get(key, "")
+        return "" if value in _UNSET else value
 
     def seconds(self, key: str) -> float | None:
         """Return a setting that is a time, None if it cannot be read."""
@@ -110,11 +110,11 @@ class Facts:
 
     def number(self, key: str) -> int | None:
         """Return a setting that is a number, None if it cannot be read."""
-        said = self.value(key)
-        return int(said) if said.isdigit() else None
+        value = self.value(key)
+        return int(value) if value.isdigit() else None
 
     def words(self, key: str) -> tuple[str, ...]:
-        """Return a setting that is a list with commas."""
+        """Return a setting that is a list, separated by commas."""
         return tuple(word.strip() for word in self.value(key).split(",") if word.strip())
 
     def scheduler(self, option: str) -> str | None:
@@ -126,15 +126,15 @@ class Facts:
         return None
 
     @property
-    def ours(self) -> Mapping[str, str] | None:
+    def partition(self) -> Mapping[str, str] | None:
         """The trainers' partition, None if there is none."""
         return self.partitions.get(self.settings.partition)
 
     @property
     def nodes(self) -> int:
         """How many nodes trainers may have."""
-        said = (self.ours or {}).get("TotalNodes", "")
-        return int(said) if said.isdigit() else 0
+        value = (self.partition or {}).get("TotalNodes", "")
+        return int(value) if value.isdigit() else 0
 
     @property
     def by_qos(self) -> bool:
@@ -142,16 +142,16 @@ class Facts:
         return "qos" in self.value("PreemptType")
 
     def option(self, name: str) -> str:
-        """Return a setting of the plugin's line, empty if it has none."""
+        """Return a setting of the plugin's line, empty if it is not set."""
         line = self.plugin.line
         return line.options.get(name, "") if line else ""
 
     def in_partition(self, key: str, value: str, partition: str = "") -> Change:
-        """Return a setting to be written into a partition's line: the trainers', or this one's."""
+        """Return a change of a partition's line, by default of the trainers' partition."""
         name = partition or self.settings.partition
         return Change(SLURM_CONF, key, value, within=f"PartitionName={name}")
 
     def in_line(self, key: str, value: str) -> Change:
-        """Return a setting to be written into the plugin's line."""
+        """Return a change of the plugin's line."""
         line = self.plugin.line
         return Change(PLUGSTACK, key, value, within=line.path if line else "")

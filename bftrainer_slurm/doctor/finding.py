@@ -1,4 +1,4 @@
-"""What a check says: how serious it is, what was found, which line to change, and why."""
+"""Findings of checks: how serious, what was found, which line to change, and why."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ class Level(Enum):
     """How serious a finding is."""
 
     CHANGE = "change"  # a promise does not hold until this is changed
-    CONSIDER = "consider"  # it works; another setting is better for ordinary jobs or trainers
-    UNKNOWN = "unknown"  # it cannot be told from here
+    CONSIDER = "consider"  # another setting would be better for ordinary jobs or trainers
+    UNKNOWN = "unknown"  # this host does not show it
     OK = "ok"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A setting to be written into a file; for ``shell`` a command to run.
+    """A setting to write into a file, or a command to run (file ``shell``).
 
     ``within`` names the line that the setting is a part of: ``PartitionName=NAME``,
     ``SchedulerParameters``, or the plugin's path; empty if the setting is a line of its own.
-    For a plugin's line and for a command all is in ``key``.
+    A plugin's whole line, and a command, is in ``key`` alone.
     """
 
     file: str
@@ -34,7 +34,7 @@ class Change:
 
     @property
     def setting(self) -> str:
-        """The setting as it is written."""
+        """The setting as the file has it."""
         return f"{self.key}={self.value}" if self.value else self.key
 
     @property
@@ -90,5 +90,5 @@ def consider(check: str, found: str, why: str, *changes: Change, unless: bool = 
 
 
 def unknown(check: str, found: str, why: str, *changes: Change) -> Finding:
-    """Say that it cannot be told from here."""
+    """Say that this host does not show it."""
     return Finding(check, Level.UNKNOWN, found, why, changes)

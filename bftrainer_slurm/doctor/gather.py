@@ -1,4 +1,4 @@
-"""Asks Slurm, the keeper and this host for what the checks look at. Changes nothing."""
+"""Asks Slurm, the keeper and this host for the facts that the checks need. Changes nothing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.doctor.facts import Answer, ConfigFile, Facts, Here, Network, Plugin
+from bftrainer_slurm.doctor.facts import Answer, ConfigFile, Facts, HostFacts, Network, Plugin
 from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK, SLURM_CONF
 from bftrainer_slurm.doctor.plugstack import (
     PluginLine,
-    in_order,
     included,
+    lines_in_order,
     our_lines,
     pyxis_after_ours,
     with_included,
@@ -41,19 +41,19 @@ _METADATA = re.compile(r"bftrainer_slurm-(.+)\.dist-info")
 def gather(
     runner: SlurmRunner, settings: Settings, config: Path | None = None
 ) -> tuple[Facts, Mapping[str, Sequence[ConfigFile]]]:
-    """Return the facts, and the files with settings by what they are.
+    """Return the facts, and the files with settings by their kind.
 
-    ``config`` is the file with ours, None if there is none yet.
+    ``config`` is the file with our settings, None if there is none yet.
 
     Raises:
         GatewayError: slurmctld does not answer.
     """
-    # The exit status is 1 if slurmctld answers, but then limits the pings (rl_enable).
+    # scontrol exits with 1 if slurmctld answers, but then limits the pings (rl_enable).
     began_s = time.time()
-    said = runner.read("scontrol", "show", "config", accepted_status=1)
-    match = _NOW.search(said)
+    output = runner.read("scontrol", "show", "config", accepted_status=1)
+    match = _NOW.search(output)
     ahead_s = clock_ahead_s(float(match[1]), began_s, time.time()) if match else None
-    values = values_in(said)
+    values = values_in(output)
     conf = _slurm_conf(values)
     plugstack = _plugstack(values, conf)
     plugin = _plugin(runner, values, plugstack)
@@ -68,18 +68,18 @@ def gather(
         settings,
         plugin,
         _network(settings, plugin),
-        _here(runner, values, settings, ahead_s),
+        _host_facts(runner, values, settings, ahead_s),
         _qos(runner, values),
     )
     return facts, files
 
 
-def clock_ahead_s(told_s: float, began_s: float, ended_s: float) -> float:
-    """Return how far a clock is ahead of this host's, in seconds; less than 0: behind.
+def clock_ahead_s(shown_s: float, began_s: float, ended_s: float) -> float:
+    """Return how far another clock is ahead of this host's, in seconds; behind if negative.
 
-    It told its time at some moment from ``began_s`` to ``ended_s``; 0.0: it may be right.
+    It showed ``shown_s`` between ``began_s`` and ``ended_s`` here; 0.0 if it may be right.
     """
-    return told_s - min(max(told_s, began_s), ended_s)
+    return shown_s - min(max(shown_s, began_s), ended_s)
 
 
 def _file(path: Path) -> ConfigFile:
@@ -104,7 +104,7 @@ def _plugstack(values: Mapping[str, str], conf: ConfigFile | None) -> list[Confi
         places.append(conf.path.parent / PLUGSTACK)
     first = next((place for place in places if place.is_file()), None)
     if first is None:
-        # Slurm does without this file; it would be beside slurm.conf.
+        # Slurm works without this file; it would be beside slurm.conf.
         return [ConfigFile(places[-1])] if conf is not None else None
     try:
         return [ConfigFile(path, text) for path, text in with_included(first)]
@@ -120,13 +120,13 @@ def _plugin(
     lines = our_lines(file.text for file in plugstack)
     if not lines:
         return Plugin(lines, _is_loaded(runner))
-    there, package = _is_there(lines[0], values), _package(lines[0])
-    late = pyxis_after_ours(in_order(plugstack[0].path))
-    return Plugin(lines, _is_loaded(runner), there, package, _include(plugstack), late)
+    there, package = _file_exists(lines[0], values), _package_version(lines[0])
+    late = pyxis_after_ours(lines_in_order(plugstack[0].path))
+    return Plugin(lines, _is_loaded(runner), there, package, _include_of_ours(plugstack), late)
 
 
-def _include(plugstack: Sequence[ConfigFile]) -> str:
-    """Return what the first file includes that has our line; empty: it has the line itself."""
+def _include_of_ours(plugstack: Sequence[ConfigFile]) -> str:
+    """Return plugstack.conf's include that has our line, empty if the file itself has it."""
     text = plugstack[0].text
     patterns = filter(None, map(included, text.splitlines()))
     return "" if our_lines([text]) else next(patterns, "")
@@ -141,7 +141,7 @@ def _is_loaded(runner: SlurmRunner) -> bool | None:
         return False
 
 
-def _is_there(line: PluginLine, values: Mapping[str, str]) -> bool:
+def _file_exists(line: PluginLine, values: Mapping[str, str]) -> bool:
     path = Path(line.path)
     folders = [] if path.is_absolute() else values.get("PluginDir", "").split(":")
     return (
@@ -149,7 +149,7 @@ def _is_there(line: PluginLine, values: Mapping[str, str]) -> bool:
     )
 
 
-def _package(line: PluginLine) -> str | None:
+def _package_version(line: PluginLine) -> str | None:
     folder = line.options.get("python")
     if not folder:
         return None
@@ -163,8 +163,8 @@ def _package(line: PluginLine) -> str | None:
 
 
 def _network(settings: Settings, plugin: Plugin) -> Network:
-    said = plugin.line.options.get("keeper", "") if plugin.line else ""
-    address = said if settings.listen == Settings().listen else settings.listen
+    keeper = plugin.line.options.get("keeper", "") if plugin.line else ""
+    address = keeper if settings.listen == Settings().listen else settings.listen
     if not address:
         return Network()
     resolved = {}
@@ -186,21 +186,21 @@ def _network(settings: Settings, plugin: Plugin) -> Network:
     trouble = down({"controller": about}, age_s) or about.get("error")
     mute = status.get("mute_nodes")
     nodes = tuple(map(str, mute)) if isinstance(mute, list) else ()
-    told = Answer(None if trouble is None else str(trouble))
-    return Network(resolved, Answer(), told, reader, nodes)
+    answer = Answer(None if trouble is None else str(trouble))
+    return Network(resolved, Answer(), answer, reader, nodes)
 
 
 def _reader(address: str) -> Answer:
-    """Ask for something small of the history, which the keeper passes on to the reader."""
+    """Ask the keeper for a small part of the history; the keeper asks the reader."""
     try:
         return Answer(KeeperClient(address).history("strips", 0.0).get("error"))
     except (KeeperError, ValueError) as error:
         return Answer(str(error))
 
 
-def _here(
+def _host_facts(
     runner: SlurmRunner, values: Mapping[str, str], settings: Settings, ahead_s: float | None
-) -> Here:
+) -> HostFacts:
     owner, mode = None, 0o755
     with contextlib.suppress(OSError, KeyError):
         status = _STATE.stat()
@@ -209,7 +209,7 @@ def _here(
     programs = tuple(name for name in (GROW, LOOK) if find_program(name))
     munge = _munge(values, settings)
     level = _admin_level(runner, values, user)
-    return Here(user, level, ahead_s, munge, programs, owner, mode)
+    return HostFacts(user, level, ahead_s, munge, programs, owner, mode)
 
 
 def _munge(values: Mapping[str, str], settings: Settings) -> Answer | None:
@@ -239,11 +239,11 @@ def _qos(runner: SlurmRunner, values: Mapping[str, str]) -> dict[str, dict[str, 
 def _accounting(
     runner: SlurmRunner, values: Mapping[str, str], *words: str
 ) -> list[list[str]] | None:
-    """Ask slurmdbd for a table; None if there is none."""
+    """Ask slurmdbd for a table; return None if there is none."""
     if "slurmdbd" not in values.get("AccountingStorageType", ""):
         return None
     try:
-        said = runner.read("sacctmgr", "--noheader", "--parsable2", "show", *words)
+        output = runner.read("sacctmgr", "--noheader", "--parsable2", "show", *words)
     except GatewayError:
         return None
-    return [line.split("|") for line in said.splitlines()]
+    return [line.split("|") for line in output.splitlines()]

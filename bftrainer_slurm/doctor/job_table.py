@@ -1,6 +1,6 @@
-"""slurmctld's job table: room for elements, and for all others; arrays; remembered ended jobs.
+"""Checks slurmctld's job table: its size and limits, arrays, how long it keeps ended jobs.
 
-Each element is a job from its submission on. When the table is full, nobody can submit one.
+Each element is a job from its submission on. When the table is full, nobody can submit a job.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from bftrainer_slurm.doctor.finding import (
     unknown,
 )
 
-_SHORT_AGE_S = 60.0  # how seldom the controller asks a slow slurmctld
+_SHORT_AGE_S = 60.0  # how rarely the controller may ask a slow slurmctld
 _SHARE = 4  # all trainers together get a fourth of the table
-_OF_ONE = 10  # one trainer may hold a tenth of the table, unless the plugin's line says otherwise
+_ONE_SHARE = 10  # one trainer may hold a tenth, unless the plugin's line has max_elements
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Look at the job table."""
+    """Check the job table."""
     yield _max_jobs(facts)
     if "slurmdbd" in facts.value("AccountingStorageType"):
         yield _limit(facts)
-    yield _age(facts)
+    yield _min_job_age(facts)
     yield _arrays(facts)
 
 
 def _max_jobs(facts: Facts) -> Finding:
     jobs, nodes = facts.number("MaxJobCount") or 0, facts.nodes
-    one = facts.option("max_elements") or str(jobs // _OF_ONE)
+    one = facts.option("max_elements") or str(jobs // _ONE_SHARE)
     found = f"{jobs}, of which one trainer may hold {one}"
     why = f"Each element is a job: those of {nodes} nodes leave little room for other jobs."
     change, fine = conf("MaxJobCount", str(nodes * _SHARE)), jobs >= nodes * _SHARE
@@ -43,42 +43,42 @@ def _max_jobs(facts: Facts) -> Finding:
 
 
 def _limit(facts: Facts) -> Finding:
-    """Look for the limit on the jobs of all trainers together, which a QOS has."""
+    """Check that a QOS limits the jobs of all trainers together."""
     title, most = "GrpSubmitJobs", max(facts.nodes, (facts.number("MaxJobCount") or 0) // _SHARE)
     why = "Trainers' elements can fill slurmctld's job table; then nobody can submit a job."
-    name = facts.option("qos") or (facts.ours or {}).get("QoS", "N/A")
+    name = facts.option("qos") or (facts.partition or {}).get("QoS", "N/A")
     if name == "N/A":
         new = shell(f"sacctmgr add qos bftrainer set grpsubmitjobs={most}")
-        changes = [new, facts.in_partition("QOS", "bftrainer"), *_enforced(facts)]
+        changes = [new, facts.in_partition("QOS", "bftrainer"), *_enforcing_change(facts)]
         return consider(title, "trainers' partition has no QOS", why, *changes)
     if facts.qos is None or name not in facts.qos:
         how = f"Compare: sacctmgr show qos {name} format=name,grpsubmitjobs"
         return unknown(title, f"QOS {name} cannot be read", how)
-    changes = list(_enforced(facts))
+    changes = list(_enforcing_change(facts))
     if not (limit := facts.qos[name].get("GrpSubmit", "")):
         changes.insert(0, shell(f"sacctmgr modify qos {name} set grpsubmitjobs={most}"))
     found = f"{name} has {limit or 'none'}"
     return consider(title, found, why, *changes, unless=not changes)
 
 
-def _enforced(facts: Facts) -> Iterator[Change]:
-    """Yield what makes slurmctld enforce limits, if it does not."""
+def _enforcing_change(facts: Facts) -> Iterator[Change]:
+    """Yield the change that makes slurmctld enforce limits, if it does not."""
     words = [one for one in facts.words("AccountingStorageEnforce") if one != "none"]
     if not {"limits", "safe", "all"} & set(words):
         yield conf("AccountingStorageEnforce", ",".join([*words, "limits"]))
 
 
-def _age(facts: Facts) -> Finding:
+def _min_job_age(facts: Facts) -> Finding:
     age_s = facts.seconds("MinJobAge")
     if age_s is None:
-        said = facts.value("MinJobAge") or "not shown"
-        return unknown("MinJobAge", said, "scontrol does not say.")
+        value = facts.value("MinJobAge") or "not shown"
+        return unknown("MinJobAge", value, "scontrol does not say.")
     change, found = conf("MinJobAge", "300"), f"{age_s:g} s"
     if age_s == 0:
         why = "slurmctld then never forgets a job, and its table fills with ended elements."
         return consider("MinJobAge", found, why, change)
     why = (
-        "The controller asks Slurm how elements ended, and brings failed ones back. It has to look "
+        "The controller asks Slurm how elements ended, and requeues failed ones. It must ask "
         "before slurmctld forgets them."
     )
     return must("MinJobAge", found, why, change, unless=age_s >= _SHORT_AGE_S)

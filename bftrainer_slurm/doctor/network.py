@@ -1,4 +1,4 @@
-"""The keeper and the controller: an address that nodes can use, and an answer there."""
+"""Checks the keeper's address, and that keeper, controller and reader answer."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ _UNSET = "127.0.0.1:0"
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Look at the addresses, and whether something answers."""
-    listen, said = facts.settings.listen, facts.option("keeper")
+    """Check the addresses and the services."""
+    listen, value = facts.settings.listen, facts.option("keeper")
     line = facts.plugin.line
     if listen == _UNSET:
-        why = "It is where the nodes reach the keeper, and where users' commands look for it."
+        why = "The nodes and users' commands reach the keeper at this address."
         yield must("listen", "not set", why, Change(OURS, "listen", '"HOST:6740"'))
-    if line is not None and not said:
+    if line is not None and not value:
         why = "The plugin refuses --bftrainer without it."
         change = facts.in_line("keeper", "HOST:6740")
         yield must("keeper=", "not set in the plugin's line", why, change)
-    elif said and listen not in (_UNSET, said):
+    elif value and listen not in (_UNSET, value):
         why = "Elements look for the keeper in the wrong place."
         change = facts.in_line("keeper", listen)
-        yield must("keeper=", f"{said}, and bftrainer.toml says {listen}", why, change)
-    address = listen if listen != _UNSET else said
+        yield must("keeper=", f"{value}, and bftrainer.toml says {listen}", why, change)
+    address = listen if listen != _UNSET else value
     for one in filter(None, address.split(",")):
-        yield _reached_by_nodes(one, facts)
+        yield _reachable_address(one, facts)
         yield _port(one, facts)
-    yield _answers("keeper", facts.network.keeper, facts)
-    yield _answers("controller", facts.network.controller, facts)
-    yield _answers("reader", facts.network.reader, facts)
+    yield _answer_finding("keeper", facts.network.keeper, facts)
+    yield _answer_finding("controller", facts.network.controller, facts)
+    yield _answer_finding("reader", facts.network.reader, facts)
 
 
-def _another(facts: Facts) -> Change:
-    """Say where to write another address: if the plugin's line has it, it counts for all."""
+def _new_address(facts: Facts) -> Change:
+    """Return where to write another address: the plugin's line counts for all, if there is one."""
     if facts.plugin.line is None:
         return Change(OURS, "listen", '"HOST:6740"')
     return facts.in_line("keeper", "HOST:6740")
 
 
-def _reached_by_nodes(address: str, facts: Facts) -> Finding:
+def _reachable_address(address: str, facts: Facts) -> Finding:
     host, title = address.rpartition(":")[0], "keeper's address"
     found = facts.network.resolved.get(host, ())
     if not found:
-        why = "Nodes have to reach it by this name; check DNS or /etc/hosts."
+        why = "Nodes must reach the keeper by this name; check DNS or /etc/hosts."
         return must(title, f"{host} is not known here", why)
     inside = [one for one in found if ipaddress.ip_address(one).is_loopback]
     if inside:
-        why = "Nodes would look for it on themselves. A name must mean the same address everywhere."
+        why = "Each node would look for the keeper on itself. A name must mean the same everywhere."
         found_here = host if host == inside[0] else f"{host} is {inside[0]} here"
-        return must(title, f"{found_here}, a loopback address", why, _another(facts))
+        return must(title, f"{found_here}, a loopback address", why, _new_address(facts))
     return ok(title, f"{address} ({', '.join(found)})")
 
 
 def _port(address: str, facts: Facts) -> Finding:
-    said = address.rpartition(":")[2]
-    port = int(said) if said.isdigit() else 0
+    value = address.rpartition(":")[2]
+    port = int(value) if value.isdigit() else 0
     taken = {_RESTD: "slurmrestd"}
     for key, daemon in (
         ("AccountingStoragePort", "slurmdbd"),
@@ -71,23 +71,25 @@ def _port(address: str, facts: Facts) -> Finding:
             taken |= dict.fromkeys(range(int(first), int(last or first) + 1), daemon)
     if port in taken:
         why = "IANA has assigned no port from 6717 to 6766."
-        return must("keeper's port", f"{port} is the port of {taken[port]}", why, _another(facts))
+        return must(
+            "keeper's port", f"{port} is the port of {taken[port]}", why, _new_address(facts)
+        )
     if port == 0:
         why = "A port that changes cannot be written into the plugin's line or a firewall's rules."
         return must("keeper's port", "any", why, Change(OURS, "listen", '"HOST:6740"'))
     return ok("keeper's port", str(port))
 
 
-def _answers(who: str, answer: Answer | None, facts: Facts) -> Finding:
+def _answer_finding(who: str, answer: Answer | None, facts: Facts) -> Finding:
     if answer is None:
         return unknown(f"{who} answers", "no address to ask", "Set it first, as said above.")
     if answer.trouble is None:
         return ok(f"{who} answers", "yes, from this host")
     start = shell(f"systemctl start bftrainer-{who}")
     if who == "reader":
-        why = "The page, metrics and 'bftrainer history' come from it; trainers do without."
+        why = "The page, metrics and 'bftrainer history' need it; trainers work without it."
         return consider("reader answers", answer.trouble, why, start)
     if facts.plugin.loaded:
-        why = "Trainers are held until it does; journalctl -u bftrainer-" + who + " says more."
+        why = f"Trainers stay held until it answers; see journalctl -u bftrainer-{who}."
         return must(f"{who} answers", answer.trouble, why, start)
     return consider(f"{who} answers", answer.trouble, "Start it when all else is well.", start)

@@ -1,4 +1,4 @@
-"""The trainers' partition: that it exists, yields to all others, and takes one-node elements."""
+"""Checks the trainers' partition: that it exists, yields to others, and takes one-node jobs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bftrainer_slurm.slurm.configuration import partitions_behind, tier
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 from bftrainer_slurm.words import counted
 
-_HOUR = 60  # minutes; what the controller asks for at each start
+_HOUR = 60  # minutes; the controller asks for an hour at each start
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Look at the partition."""
-    name, ours = facts.settings.partition, facts.ours
+    """Check the partition."""
+    name, ours = facts.settings.partition, facts.partition
     if ours is None:
         line = Change(
             SLURM_CONF,
@@ -33,9 +33,9 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield _max_time(facts)
     yield _max_nodes(facts)
     for key, wanted, why in _WANTED:
-        if (said := ours.get(key, wanted[0])) not in wanted:
+        if (value := ours.get(key, wanted[0])) not in wanted:
             change = facts.in_partition(key, wanted[0])
-            yield must(f"partition's {key}", f"{key}={said}", why, change)
+            yield must(f"partition's {key}", f"{key}={value}", why, change)
 
 
 _WANTED = (
@@ -58,11 +58,11 @@ _WANTED = (
 
 def _mode(facts: Facts) -> Finding:
     title = "partition's PreemptMode"
-    said = (facts.ours or {}).get("PreemptMode", "")
-    if "REQUEUE" in said.split(",") or facts.by_qos:
-        return ok(title, said)
-    why = "A preempted element has to wait in the queue again; it must not be cancelled or stay."
-    return must(title, said or "not set", why, facts.in_partition("PreemptMode", "REQUEUE"))
+    value = (facts.partition or {}).get("PreemptMode", "")
+    if "REQUEUE" in value.split(",") or facts.by_qos:
+        return ok(title, value)
+    why = "A preempted element must return to the queue, neither be cancelled nor stay."
+    return must(title, value or "not set", why, facts.in_partition("PreemptMode", "REQUEUE"))
 
 
 def _tier(facts: Facts) -> Finding:
@@ -80,39 +80,39 @@ def _tier(facts: Facts) -> Finding:
         for one in late
         if tier(facts.partitions[one]) < 1 or not level
     ]
-    why = "Slurm goes through its queue by tier: jobs of these partitions wait behind trainers."
+    why = "Slurm takes its queue by tier: jobs of these partitions wait behind trainers."
     return must("PriorityTier", f"{name} has {level}, {tiers}", why, *changes)
 
 
 def _grace(facts: Facts) -> Finding:
-    said = (facts.ours or {}).get("GraceTime", "0")
+    value = (facts.partition or {}).get("GraceTime", "0")
     why = (
-        "An element has a grace of its own (grace=). If it ends within Slurm's grace, Slurm "
-        "reports a failure, not a preemption. After some failures a trainer is given up (seen on "
-        "22.05.8), and ordinary jobs start 0.5 to 1 s later."
+        "An element has its own grace (grace=). If it ends within Slurm's grace, Slurm reports a "
+        "failure, not a preemption (seen on 22.05.8). The controller gives a trainer up after some "
+        "failures. Ordinary jobs also start 0.5 to 1 s later."
     )
     change = facts.in_partition("GraceTime", "0")
-    return must("GraceTime", f"{said} s", why, change, unless=said == "0")
+    return must("GraceTime", f"{value} s", why, change, unless=value == "0")
 
 
 def _max_nodes(facts: Facts) -> Finding:
-    said = (facts.ours or {}).get("MaxNodes", "UNLIMITED")
+    value = (facts.partition or {}).get("MaxNodes", "UNLIMITED")
     why = (
         "An element is a job of one node. A user who starts a larger job here can hide its further "
         "nodes from the guard; ordinary jobs then wait for KillWait."
     )
-    change, fine = facts.in_partition("MaxNodes", "1"), said == "1" or facts.by_qos
-    return consider("MaxNodes", said, why, change, unless=fine)
+    change, fine = facts.in_partition("MaxNodes", "1"), value == "1" or facts.by_qos
+    return consider("MaxNodes", value, why, change, unless=fine)
 
 
 def _max_time(facts: Facts) -> Finding:
-    said = (facts.ours or {}).get("MaxTime", "UNLIMITED")
+    value = (facts.partition or {}).get("MaxTime", "UNLIMITED")
     try:
-        minutes = minutes_of(said)
+        minutes = minutes_of(value)
     except SubmissionError:
         minutes = None
     if minutes is None or minutes >= _HOUR:
-        return ok("MaxTime", said)
+        return ok("MaxTime", value)
     why = "The controller asks for an hour at each start; with less, elements restart more often."
     change = facts.in_partition("MaxTime", "INFINITE")
     return consider("MaxTime", counted(minutes, "minute"), why, change)

@@ -1,4 +1,4 @@
-"""The changes as a patch of the files on this host. Pure: it edits nothing."""
+"""Makes a patch of the files on this host from the changes. Pure: it edits nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILES = (SLURM_CONF, PLUGSTACK, OURS)
 
 
 def patch(findings: Iterable[Finding], files: Mapping[str, Sequence[ConfigFile]]) -> str:
-    """Return a unified diff; remarks name what is in no file here, and the commands to run."""
+    """Return a unified diff; comments name changes of files elsewhere, and commands to run."""
     changes = [
         change
         for finding in findings
@@ -46,7 +46,7 @@ def patch(findings: Iterable[Finding], files: Mapping[str, Sequence[ConfigFile]]
 
 
 def _diff(file: ConfigFile, text: str) -> list[str]:
-    """Return the lines of a diff, none if nothing has changed."""
+    """Return the lines of a diff, empty if nothing has changed."""
     before = "/dev/null" if not file.text else str(file.path)
     old, new = file.text.splitlines(keepends=True), text.splitlines(keepends=True)
     lines = difflib.unified_diff(old, new, before, str(file.path))
@@ -56,56 +56,56 @@ def _diff(file: ConfigFile, text: str) -> list[str]:
 
 
 def _applied(text: str, change: Change, *, last: bool) -> str | None:
-    """Return a file's text with the change in it, None if the change belongs to another file."""
+    """Return a file's text after the change, None if the change belongs to another file."""
     if change.file == PLUGSTACK and change.within:
-        return _in_plugin_line(text, change)
+        return _changed_plugin_line(text, change)
     if change.within == SCHEDULER:
-        found = _line(text, rf"{SCHEDULER}[ \t]*=")
+        found = _find_line(text, rf"{SCHEDULER}[ \t]*=")
         if found is None:
-            return _with_line(text, f"{SCHEDULER}={change.setting}")
+            return _appended(text, f"{SCHEDULER}={change.setting}")
         words = found[0].partition("=")[2].replace("\\\n", "").split(",")
         others = [one for one in map(str.strip, words) if one and one.split("=")[0] != change.key]
-        return _put(text, found, f"{SCHEDULER}={','.join([*others, change.setting])}")
+        return _replaced(text, found, f"{SCHEDULER}={','.join([*others, change.setting])}")
     if change.within:
-        return _in_partition(text, change)
+        return _changed_partition(text, change)
     if change.file == PLUGSTACK or change.key == "PartitionName":
-        return _with_line(text, change.line) if last else None
-    found = _line(text, rf"{re.escape(change.key)}[ \t]*=")
-    return _with_line(text, change.line) if found is None else _put(text, found, change.line)
+        return _appended(text, change.line) if last else None
+    found = _find_line(text, rf"{re.escape(change.key)}[ \t]*=")
+    return _appended(text, change.line) if found is None else _replaced(text, found, change.line)
 
 
-def _line(text: str, begin: str) -> re.Match[str] | None:
-    """Return the line that begins so, as Slurm reads it: in upper or lower case.
+def _find_line(text: str, begin: str) -> re.Match[str] | None:
+    """Return the line that begins with ``begin``, in upper or lower case, as Slurm reads it.
 
-    It may go on after a backslash. Its comment is left out.
+    The line may continue after a backslash. Its comment is left out.
     """
     rest = r"(?:[^\n#]*\\\n)*[^\n#]*?(?=[ \t]*(?:#|$))"
     return re.search(rf"^[ \t]*{begin}{rest}", text, re.MULTILINE | re.IGNORECASE)
 
 
-def _in_partition(text: str, change: Change) -> str | None:
-    found = _line(text, rf"{re.escape(change.within)}(?=\s)")
+def _changed_partition(text: str, change: Change) -> str | None:
+    found = _find_line(text, rf"{re.escape(change.within)}(?=\s)")
     if found is None:
         return None
     setting = re.compile(rf"(?<=\s){re.escape(change.key)}=\S+", re.IGNORECASE)
     changed, count = setting.subn(change.setting.replace("\\", r"\\"), found[0])
-    return _put(text, found, changed if count else f"{changed} {change.setting}")
+    return _replaced(text, found, changed if count else f"{changed} {change.setting}")
 
 
-def _in_plugin_line(text: str, change: Change) -> str | None:
-    found = _line(text, rf"\w+[ \t]+(?-i:{re.escape(change.within)})(?=\s|$)")
+def _changed_plugin_line(text: str, change: Change) -> str | None:
+    found = _find_line(text, rf"\w+[ \t]+(?-i:{re.escape(change.within)})(?=\s|$)")
     if found is None:
         return None
     words = found[0].split()
     if change.key == "optional":
-        return _put(text, found, " ".join(["optional", *words[1:]]))
+        return _replaced(text, found, " ".join(["optional", *words[1:]]))
     others = [word for word in words if word.partition("=")[0] != change.key]
-    return _put(text, found, " ".join([*others, change.setting]))
+    return _replaced(text, found, " ".join([*others, change.setting]))
 
 
-def _put(text: str, found: re.Match[str], line: str) -> str:
+def _replaced(text: str, found: re.Match[str], line: str) -> str:
     return text[: found.start()] + line + text[found.end() :]
 
 
-def _with_line(text: str, line: str) -> str:
+def _appended(text: str, line: str) -> str:
     return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{line}\n"

@@ -1,4 +1,4 @@
-"""Slurm's version and the SPANK plugin: listed, optional, loaded, and with settings that fit."""
+"""Checks Slurm's version and the SPANK plugin: listed, optional, loaded, and its settings."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _LINE = Change(
 )
 
 _ON_NODES = (
-    "Nothing guards elements there, so trainers stay off these nodes, and try again after "
+    "Nothing guards elements there, so trainers avoid these nodes, and try again after "
     "bad_node_s (15 minutes)."
 )
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Look at the plugin."""
+    """Check the plugin."""
     yield _version(facts)
     yield ok("plugin directory", facts.value("PluginDir") or "not shown")
     plugin, line = facts.plugin, facts.plugin.line
@@ -46,7 +46,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         path = facts.value("PlugStackConfig") or "plugstack.conf"
         yield unknown("plugin's line", f"{path} cannot be read here", "Run the doctor where it is.")
     elif line is None:
-        why = "make install puts the plugin in place; this line makes Slurm load it, on all nodes."
+        why = "make install installs the plugin; this line loads it. All nodes need both."
         yield must("plugin's line", "plugstack.conf does not name bftrainer.so", why, _LINE)
     else:
         yield from _line(facts, line)
@@ -56,17 +56,17 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _version(facts: Facts) -> Finding:
-    said = facts.value("SLURM_VERSION")
-    match = re.match(r"(\d+)\.(\d+)", said)
+    value = facts.value("SLURM_VERSION")
+    match = re.match(r"(\d+)\.(\d+)", value)
     if match is None:
-        return unknown("Slurm", said or "no version is shown", "scontrol does not say.")
+        return unknown("Slurm", value or "no version is shown", "scontrol does not say.")
     number = (int(match[1]), int(match[2]))
     if number < _OLDEST:
-        return must("Slurm", said, "22.05 is the oldest version that was tried with trainers.")
+        return must("Slurm", value, "22.05 is the oldest version that we have tested.")
     if match[0] not in _TESTED:
-        why = f"Tested are {', '.join(_TESTED)}. Build the plugin for this one, and try it first."
-        return consider("Slurm", said, why)
-    return ok("Slurm", said)
+        why = f"We have tested {', '.join(_TESTED)}. Build the plugin for this Slurm; try it first."
+        return consider("Slurm", value, why)
+    return ok("Slurm", value)
 
 
 def _line(facts: Facts, line: PluginLine) -> Iterator[Finding]:
@@ -96,12 +96,12 @@ def _loaded(facts: Facts) -> Finding:
     if plugin.loaded is None:
         return unknown(title, "there is no sbatch here", "Run the doctor on a login node.")
     if plugin.line is None:
-        return must(title, "sbatch --help does not show --bftrainer", "It is not listed.")
+        return must(title, "sbatch --help does not show --bftrainer", "plugstack.conf has no line.")
     change = shell("make -C slurm_plugin && make install")
     if plugin.file_there is False:
-        why = "Slurm goes on without an optional plugin that is missing."
+        why = "Slurm silently goes on without an optional plugin that is missing."
         return must(title, f"{plugin.line.path} is not on this host", why, change)
-    why = "It is probably built for another Slurm: run 'sbatch -vv --help' to see what Slurm says."
+    why = "It was probably built for another Slurm: 'sbatch -vv --help' shows Slurm's messages."
     return must(title, "it is listed, but sbatch does not load it", why, change)
 
 
@@ -109,33 +109,33 @@ def _configless(include: str, line: PluginLine) -> Finding:
     found, title = f"in a file that plugstack.conf includes ({include})", "plugin's line"
     change = Change(PLUGSTACK, line.text, "")
     if Path(include).is_absolute():
-        why = "Configless nodes are not sent that file. Each of them needs it at the same place."
+        why = "slurmctld does not send this file to configless nodes. Each needs it at this place."
         return consider(title, found, why, change)
-    why = "Configless nodes are sent plugstack.conf alone: none of them loads the plugin."
+    why = "slurmctld sends only plugstack.conf to configless nodes: none of them loads the plugin."
     return must(title, found, why, change)
 
 
 def _after_pyxis(pyxis: str) -> Finding:
     why = (
-        "In its containers an image's PYTHONPATH then hides BFTrainer, and torchrun ends at once. "
-        f"Put BFTrainer's line after this one: {pyxis}"
+        "In pyxis' containers an image's PYTHONPATH then hides BFTrainer, and torchrun ends at "
+        f"once. Put BFTrainer's line after this one: {pyxis}"
     )
     return consider("plugin's line", "pyxis is loaded after it", why)
 
 
 def _partition(facts: Facts) -> Iterator[Finding]:
-    said, wanted = facts.option("partition") or "bftrainer", facts.settings.partition
-    if said != wanted:
-        why = f"The plugin submits trainers to {said}, the controller looks for them in {wanted}."
+    value, wanted = facts.option("partition") or "bftrainer", facts.settings.partition
+    if value != wanted:
+        why = f"The plugin submits trainers to {value}, the controller looks for them in {wanted}."
         change = facts.in_line("partition", wanted)
-        yield must("plugin's partition", said, why, change)
+        yield must("plugin's partition", value, why, change)
 
 
 def _rewrite(facts: Facts) -> Iterator[Finding]:
     filters = facts.words("CliFilterPlugins")
     ours = [name for name in filters if name.removeprefix("cli_filter/") in ("bftrainer", "lua")]
     if facts.option("rewrite") == "cli_filter" and not ours:
-        why = "The line leaves the rewriting to a cli_filter; without one --bftrainer is refused."
+        why = "The line leaves the rewriting to a cli_filter; without it --bftrainer is refused."
         change = Change(
             SLURM_CONF, "CliFilterPlugins", ",".join([*filters, "cli_filter/bftrainer"])
         )
@@ -156,19 +156,19 @@ def _python(facts: Facts) -> Finding:
         change = shell("make install")
         return must(title, f"{folder} has no bftrainer_slurm package on this host", why, change)
     if package != __version__:
-        why = f"The controller is {__version__}; both should be of one version."
+        why = f"The controller is {__version__}; both should have the same version."
         return must(title, f"{folder} has {package}", why, shell("make install"))
     why = "srun -N1 python3 -c 'import sys, torch; print(sys.version, torch.__version__)'"
-    found = f"{folder} has {package}; users' own Python and torch are not seen from here"
-    needed = "They need torch 2.6 or later there, for elastic.ShardedTrainer 2.9 or later"
+    found = f"{folder} has {package}; this host does not show users' own Python and torch"
+    needed = "They need torch 2.6 or later, for elastic.ShardedTrainer 2.9 or later"
     return unknown(title, found, f"{needed}. Try: {why}")
 
 
 def _announce(facts: Facts) -> Finding:
-    said = facts.option("announce")
+    value = facts.option("announce")
     why = (
-        "Submissions are not announced to the keeper: a job submitted in the last second "
-        "before a backfill pass may lose that pass."
+        "Nobody announces submissions to the keeper: a job that is submitted in the last second "
+        "before a backfill pass may miss that pass."
     )
     change = facts.in_line("announce", "IP:PORT")
-    return consider("announce", said or "not set", why, change, unless=bool(said))
+    return consider("announce", value or "not set", why, change, unless=bool(value))

@@ -1,4 +1,4 @@
-"""plugstack.conf and what it includes, and the lines that name our plugin."""
+"""Reads plugstack.conf, the files that it includes, and the lines of our plugin."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePath
 
-_OURS = "bftrainer.so"
+_PLUGIN = "bftrainer.so"
 _PYXIS = "spank_pyxis.so"
-_DEEPEST = 5  # of files that include others
+_MOST_LEVELS = 5  # of includes in included files
 
 
 @dataclass(frozen=True, slots=True)
 class PluginLine:
-    """One line: how it is listed, which file, and its settings by name."""
+    """One line of plugstack.conf: optional or required, the file, and its settings by name."""
 
-    listed: str  # optional or required
+    listed: str  # "optional" or "required"
     path: str
     options: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
@@ -27,7 +27,7 @@ def our_lines(texts: Iterable[str]) -> tuple[PluginLine, ...]:
     found = []
     for line in chain.from_iterable(map(str.splitlines, texts)):
         words = line.partition("#")[0].split()
-        if len(words) > 1 and PurePath(words[1]).name == _OURS:
+        if len(words) > 1 and PurePath(words[1]).name == _PLUGIN:
             options = dict(word.partition("=")[::2] for word in words[2:])
             found.append(PluginLine(words[0].lower(), words[1], options, line.strip()))
     return tuple(found)
@@ -39,11 +39,11 @@ def included(line: str) -> str | None:
     return words[1] if len(words) == 2 and words[0].lower() == "include" else None
 
 
-def with_included(path: Path, deepest: int = _DEEPEST) -> Iterator[tuple[Path, str]]:
-    """Yield a file and those that it includes: path and text.
+def with_included(path: Path, deepest: int = _MOST_LEVELS) -> Iterator[tuple[Path, str]]:
+    """Yield path and text of a file and of the files that it includes.
 
     Raises:
-        OSError: one cannot be read.
+        OSError: a file cannot be read.
     """
     text = path.read_text(errors="replace")
     yield path, text
@@ -53,13 +53,13 @@ def with_included(path: Path, deepest: int = _DEEPEST) -> Iterator[tuple[Path, s
 
 
 def _files(path: Path, line: str) -> list[Path]:
-    """Return the files that a line of a file includes."""
+    """Return the files that a line of the file ``path`` includes."""
     pattern = Path(included(line) or "")
     return sorted((path.parent / pattern.parent).glob(pattern.name)) if pattern.name else []
 
 
-def in_order(path: Path, deepest: int = _DEEPEST) -> Iterator[str]:
-    """Yield the lines of a file in Slurm's order: those that it includes stand in their place.
+def lines_in_order(path: Path, deepest: int = _MOST_LEVELS) -> Iterator[str]:
+    """Yield the lines of a file in Slurm's order, with included files in place of includes.
 
     Raises:
         OSError: a file cannot be read.
@@ -69,7 +69,7 @@ def in_order(path: Path, deepest: int = _DEEPEST) -> Iterator[str]:
             yield line
             continue
         for one in _files(path, line):
-            yield from in_order(one, deepest - 1)
+            yield from lines_in_order(one, deepest - 1)
 
 
 def pyxis_after_ours(lines: Iterable[str]) -> str:

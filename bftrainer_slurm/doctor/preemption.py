@@ -1,4 +1,4 @@
-"""How Slurm takes nodes back: by tier or QOS, by requeueing, and without sparing young elements."""
+"""Checks how Slurm takes nodes back: by tier or QOS, by requeueing, at once after a start."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from bftrainer_slurm.slurm.configuration import seconds_of
 
 _LONG_WAIT_S = 60.0
 _EXEMPT = (
-    "An element cannot be preempted for this time after its start, and ordinary jobs would wait. "
-    "So the controller starts none."
+    "Slurm cannot preempt an element for this time after its start, and ordinary jobs would wait. "
+    "So the controller starts no element."
 )
-_MAX_GRACE_S = 30.0  # the plugin's own, unless its line says otherwise
+_MAX_GRACE_S = 30.0  # the plugin's default of max_grace
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Look at preemption."""
+    """Check preemption."""
     kind = facts.value("PreemptType")
     fine = kind in ("preempt/partition_prio", "preempt/qos")
     change = conf("PreemptType", "preempt/partition_prio")
-    why = "Without it an ordinary job waits until a trainer ends. slurmctld has to be restarted."
+    why = "Without it an ordinary job waits until a trainer ends. Restart slurmctld after a change."
     yield must("PreemptType", kind or "none", why, change, unless=fine)
     mode, change = facts.value("PreemptMode") or "OFF", conf("PreemptMode", "REQUEUE")
     why = "It is OFF for the cluster, and no partition can undo that."
@@ -35,14 +35,14 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _qos(facts: Facts) -> Finding:
     name, title = facts.option("qos"), "trainers' QOS"
     if not name:
-        why = "A site that preempts by QOS has a QOS for trainers, which the others preempt."
+        why = "A site that preempts by QOS needs a QOS for trainers, which the others preempt."
         return must(title, "none in the plugin's line", why, facts.in_line("qos", "NAME"))
     if facts.qos is None:
         why = "Compare: sacctmgr show qos format=name,preempt,preemptmode"
         return unknown(title, f"{name}; sacctmgr does not answer", why)
     if name not in facts.qos:
         command = f"sacctmgr add qos {name} preemptmode=requeue"
-        why = "The plugin submits trainers under it."
+        why = "The plugin submits trainers under this QOS."
         return must(title, f"there is no QOS {name}", why, shell(command))
     above = [one for one, row in facts.qos.items() if name in row.get("Preempt", "").split(",")]
     missing = sorted(facts.qos.keys() - {name} - set(above))
@@ -55,7 +55,7 @@ def _qos(facts: Facts) -> Finding:
         mode = facts.value("PreemptMode").lower()
     if "requeue" not in mode.split(","):
         command = f"sacctmgr modify qos {name} set preemptmode=requeue"
-        why = "A preempted element has to wait in the queue again."
+        why = "A preempted element must return to the queue."
         return must(title, f"{name} has PreemptMode={mode.upper()}", why, shell(command))
     exempt = facts.qos[name].get("PreemptExemptTime", "")
     if seconds_of(exempt):
@@ -65,22 +65,22 @@ def _qos(facts: Facts) -> Finding:
 
 
 def _exempt(facts: Facts) -> Finding:
-    said = facts.value("PreemptExemptTime")
-    if not said or said == "-00:00:01" or facts.seconds("PreemptExemptTime") == 0:
+    value = facts.value("PreemptExemptTime")
+    if not value or value == "-00:00:01" or facts.seconds("PreemptExemptTime") == 0:
         return ok("PreemptExemptTime", "0 s")
-    return must("PreemptExemptTime", said, _EXEMPT, conf("PreemptExemptTime", "0"))
+    return must("PreemptExemptTime", value, _EXEMPT, conf("PreemptExemptTime", "0"))
 
 
 def _kill_wait(facts: Facts) -> Finding:
     wait_s = facts.seconds("KillWait")
     if wait_s is None:
         return unknown("KillWait", facts.value("KillWait") or "not shown", "scontrol does not say.")
-    said = facts.option("max_grace")
-    grace_s = float(said) if said.replace(".", "", 1).isdigit() else _MAX_GRACE_S
+    value = facts.option("max_grace")
+    grace_s = float(value) if value.replace(".", "", 1).isdigit() else _MAX_GRACE_S
     if wait_s < grace_s:
         why = (
-            f"Users may ask for a grace of {grace_s:g} s, and Slurm kills after KillWait. Lower "
-            "max_grace, or lengthen KillWait."
+            f"Users may ask for a grace of {grace_s:g} s, but Slurm kills after KillWait. Lower "
+            "max_grace, or raise KillWait."
         )
         return consider("KillWait", f"{wait_s:g} s", why, facts.in_line("max_grace", f"{wait_s:g}"))
     if wait_s > _LONG_WAIT_S:

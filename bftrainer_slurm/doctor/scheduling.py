@@ -1,4 +1,4 @@
-"""When Slurm's schedulers look; docs/ordinary-jobs.md says what each setting does."""
+"""Checks when Slurm's schedulers run; docs/ordinary-jobs.md says what each setting does."""
 
 from __future__ import annotations
 
@@ -13,46 +13,48 @@ _DELAY_S = 3.0  # Slurm's own batch_sched_delay
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Look at the schedulers."""
+    """Check the schedulers."""
     interval_s = backfill_s(facts.values)
     if interval_s is None:
-        said = facts.scheduler("bf_interval") or facts.value("SchedulerType")
+        value = facts.scheduler("bf_interval") or facts.value("SchedulerType")
         why = (
-            "Without backfill a job at the head of the queue blocks all behind it, and trainers "
-            "take idle nodes at once and leave for a waiting job at each look."
+            "Without backfill the first job of the queue blocks all others. Trainers then take "
+            "idle nodes at once, and leave for a waiting job at each look."
         )
-        yield consider("backfill", f"none ({said})", why, conf("SchedulerType", "sched/backfill"))
+        yield consider("backfill", f"none ({value})", why, conf("SchedulerType", "sched/backfill"))
     else:
-        yield _interval(interval_s)
-        yield _max_time(facts, interval_s)
-        yield _continue(facts)
+        yield _bf_interval(interval_s)
+        yield _bf_max_time(facts, interval_s)
+        yield _bf_continue(facts)
     yield _complete_wait(facts)
-    yield _delay(facts)
+    yield _sched_delay(facts)
 
 
-def _interval(interval_s: float) -> Finding:
+def _bf_interval(interval_s: float) -> Finding:
     why = "Trainers get nodes in backfill passes, and a job that misses a pass waits for the next."
     change, fine = in_scheduler("bf_interval", "30"), interval_s <= _LONG_INTERVAL_S
     return consider("bf_interval", f"{interval_s:g} s", why, change, unless=fine)
 
 
-def _max_time(facts: Facts, interval_s: float) -> Finding:
-    said = facts.scheduler("bf_max_time") or ""
-    if not said.isdigit() or float(said) >= interval_s:
-        return ok("bf_max_time", f"{said or format(interval_s, 'g')} s")
+def _bf_max_time(facts: Facts, interval_s: float) -> Finding:
+    value = facts.scheduler("bf_max_time") or ""
+    if not value.isdigit() or float(value) >= interval_s:
+        return ok("bf_max_time", f"{value or format(interval_s, 'g')} s")
     why = (
-        "A pass that ends early has not looked at all jobs. The controller thinks that jobs that "
-        "still wait after a pass need something other than nodes."
+        "A pass that ends early has not tried all jobs. The controller assumes that a job that "
+        "still waits after a pass needs something other than nodes."
     )
-    return consider("bf_max_time", f"{said} s", why, in_scheduler("bf_max_time", f"{interval_s:g}"))
+    return consider(
+        "bf_max_time", f"{value} s", why, in_scheduler("bf_max_time", f"{interval_s:g}")
+    )
 
 
-def _continue(facts: Facts) -> Finding:
+def _bf_continue(facts: Facts) -> Finding:
     if facts.scheduler("bf_continue") is not None:
         return ok("bf_continue", "set")
     why = (
         "Without it a pass ends at its first pause (bf_yield_interval, 2 s) if any job has "
-        "changed, and trainers' elements change often. It matters if a pass takes that long."
+        "changed, and trainers' elements change often. It matters if passes take longer."
     )
     return consider("bf_continue", "not set", why, in_scheduler("bf_continue"))
 
@@ -64,11 +66,9 @@ def _complete_wait(facts: Facts) -> Finding:
     return must("CompleteWait", f"{wait_s:g} s", why, change, unless=not wait_s)
 
 
-def _delay(facts: Facts) -> Finding:
-    said = facts.scheduler("batch_sched_delay") or ""
-    delay_s = float(said) if said.isdigit() else _DELAY_S
-    why = (
-        "A batch job waits so long before Slurm looks at it, and a node that a trainer left idles."
-    )
+def _sched_delay(facts: Facts) -> Finding:
+    value = facts.scheduler("batch_sched_delay") or ""
+    delay_s = float(value) if value.isdigit() else _DELAY_S
+    why = "Slurm lets a batch job wait this long, and a node that a trainer has left stays idle."
     change, fine = in_scheduler("batch_sched_delay", f"{_DELAY_S:g}"), delay_s <= _LONG_DELAY_S
     return consider("batch_sched_delay", f"{delay_s:g} s", why, change, unless=fine)

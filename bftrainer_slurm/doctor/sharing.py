@@ -1,4 +1,4 @@
-"""Parts of nodes: whether jobs are kept apart on a node, where the site lets trainers share one."""
+"""Checks that jobs are kept apart on nodes, if the site lets trainers share nodes."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from collections.abc import Iterator
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok
 
-_CHOOSE, _FROM_THE_END = {"CR_LLN"}, "pack_serial_at_end"
-_FLAT = ("topology/none", "topology/flat", "topology/default")  # of Slurm until 23.02, and since
+_CHANGE_CHOICE, _FROM_THE_END = {"CR_LLN"}, "pack_serial_at_end"
+_FLAT = ("topology/none", "topology/flat", "topology/default")  # before 23.11 and since
 _CONFINED = ("ConstrainCores", "ConstrainRAMSpace")
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    """Look at what shared nodes need; nothing is said where trainers have whole nodes."""
+    """Check what shared nodes need; yield nothing if trainers have whole nodes."""
     if not facts.settings.share and facts.option("share") != "yes":
         return
     gpus = "gpu" in facts.words("GresTypes")
-    yield _counted(facts)
-    yield _defaults(facts, gpus)
-    yield _confined(facts, gpus)
-    yield _foreseen(facts)
+    yield _memory_counted(facts)
+    yield _default_memory(facts, gpus)
+    yield _jobs_confined(facts, gpus)
+    yield _choice_foreseen(facts)
 
 
-def _counted(facts: Facts) -> Finding:
-    said = facts.value("SelectTypeParameters")
-    if "CR_CORE_MEMORY" in said.upper():
-        return ok("share: memory is counted", said)
+def _memory_counted(facts: Facts) -> Finding:
+    value = facts.value("SelectTypeParameters")
+    if "CR_CORE_MEMORY" in value.upper():
+        return ok("share: memory is counted", value)
     why = "Elements would take cores and memory that ordinary jobs count on."
     change = conf("SelectTypeParameters", "CR_Core_Memory")
-    return must("share: memory is counted", said or "nothing is", why, change)
+    return must("share: memory is counted", value or "nothing is", why, change)
 
 
-def _defaults(facts: Facts, gpus: bool) -> Finding:
+def _default_memory(facts: Facts, gpus: bool) -> Finding:
     keys = ("DefMemPerCPU", "JobDefaults", "DefMemPerNode")
-    values = {key: said for key in keys if (said := facts.value(key)) not in ("", "UNLIMITED")}
+    values = {key: value for key in keys if (value := facts.value(key)) not in ("", "UNLIMITED")}
     if "DefMemPerCPU" in values or (gpus and "DefMemPerGPU" in values.get("JobDefaults", "")):
         return ok("share: default memory", ", ".join(f"{key}={one}" for key, one in values.items()))
-    why = "An element without --mem takes all memory of its node, and nobody fits beside it."
+    why = "An element without --mem takes all memory of its node, and no job fits beside it."
     return must(
         "share: default memory",
         "none",
@@ -46,7 +46,7 @@ def _defaults(facts: Facts, gpus: bool) -> Finding:
     )
 
 
-def _confined(facts: Facts, gpus: bool) -> Finding:
+def _jobs_confined(facts: Facts, gpus: bool) -> Finding:
     title = "share: jobs are confined"
     keys = (*(["ConstrainDevices"] if gpus else []), *_CONFINED)
     missing = [key for key in keys if facts.value(key).lower() != "yes"]
@@ -55,22 +55,22 @@ def _confined(facts: Facts, gpus: bool) -> Finding:
         return must(title, "without task/cgroup", why, conf("TaskPlugin", "task/cgroup"))
     if missing:
         lines = ", ".join(f"{key}=yes" for key in missing)
-        why = "A training would use what its neighbours have."
+        why = "A training could use what its neighbours have allocated."
         return must(title, f"cgroup.conf lacks {lines}", f"{why} Write {lines} into cgroup.conf.")
     return ok(title, ", ".join(keys))
 
 
-def _foreseen(facts: Facts) -> Finding:
-    """What changes Slurm's choice of nodes, so that trainers leave other nodes than jobs get."""
+def _choice_foreseen(facts: Facts) -> Finding:
+    """Check for settings with which jobs get other nodes than trainers leave for them."""
     title = "share: Slurm's choice of nodes is foreseen"
-    others = [one for one in facts.words("SelectTypeParameters") if one.upper() in _CHOOSE]
+    others = [one for one in facts.words("SelectTypeParameters") if one.upper() in _CHANGE_CHOICE]
     others += [] if facts.scheduler(_FROM_THE_END) is None else [_FROM_THE_END]
     topology = facts.value("TopologyPlugin")
     others += [topology] if topology not in ("", *_FLAT) else []
     if not others:
         return ok(title, "by default")
     why = (
-        "Trainers leave nodes as cons_tres chooses by default. With this setting jobs may be put "
-        "on others: some then preempt elements, and start a pass or some seconds later."
+        "Trainers leave the nodes that cons_tres chooses by default. With this setting jobs may "
+        "get others: some then preempt elements, and start a pass or some seconds later."
     )
     return consider(title, ", ".join(others), why)

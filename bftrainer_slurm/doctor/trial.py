@@ -1,4 +1,4 @@
-"""A first trial: a tiny trainer, an ordinary job on its node, and how much later that job ended.
+"""A first trial: runs a tiny trainer and an ordinary job on its node; measures that job's delay.
 
 All jobs of the trial have one name. All jobs of this name are cancelled, however the trial ends.
 """
@@ -15,17 +15,17 @@ from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 _POLL_S = 1.0
-# Without the plugin on the node it fails, so that the trial says so.
+# It fails if the node lacks the plugin; then the trial says so.
 _SCRIPT = '#!/bin/sh\n[ -n "$BFTRAINER_ELEMENT" ] && exec sleep 600\n'
 
 
 class TrialError(Exception):
-    """The trial failed; the message says how far it came, and what to look at."""
+    """The trial failed; the message says at which step, and what to check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was seen on one node, in seconds. ``started_s`` is until the trainer ran there."""
+    """Times on one node, in seconds. ``started_s``: from the submission until the trainer ran."""
 
     node: str
     started_s: float
@@ -40,7 +40,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How to run it; ``say`` prints each step, ``ordinary`` is the ordinary job's partition."""
+    """How to run a trial; ``say`` prints each step, ``ordinary`` is the partition of the job."""
 
     runner: SlurmRunner
     say: Callable[[str], None]
@@ -59,23 +59,23 @@ def run(trial: Trial) -> Outcome:
     """
     name = f"bftrainer-try-{secrets.token_hex(4)}"
     try:
-        outcome = _outcome(trial, name)
+        outcome = _run_jobs(trial, name)
     except BaseException:
-        with suppress(GatewayError):  # the first error says more than one of cleaning up
+        with suppress(GatewayError):  # the first error is the one to report
             _cancel(trial, name)
         raise
     _cancel(trial, name)
     return outcome
 
 
-def _outcome(trial: Trial, name: str) -> Outcome:
+def _run_jobs(trial: Trial, name: str) -> Outcome:
     began_s = trial.monotonic()
-    said = trial.runner.submit(
+    output = trial.runner.submit(
         *("sbatch", "--bftrainer", "-N1-1", "--time=10", f"--job-name={name}"),
         *("--output=/dev/null", "--chdir=/"),
         script=_SCRIPT,
     )
-    trial.say(" ".join(said.split()))
+    trial.say(" ".join(output.split()))
     node = _wait(trial, "R", name)
     started_s = trial.monotonic() - began_s
     trial.say(f"it runs on {node} after {started_s:.1f} s; now an ordinary job on that node")
@@ -87,7 +87,7 @@ def _outcome(trial: Trial, name: str) -> Outcome:
 
 
 def _ordinary_job(trial: Trial, name: str, node: str) -> float:
-    """Return how long an ordinary job takes that has the whole node and does nothing."""
+    """Return how long an ordinary job takes that gets the whole node and does nothing."""
     where = [f"--partition={trial.ordinary}"] if trial.ordinary else []
     began_s = trial.monotonic()
     trial.runner.submit(
@@ -99,11 +99,11 @@ def _ordinary_job(trial: Trial, name: str, node: str) -> float:
 
 
 def _wait(trial: Trial, state: str, name: str) -> str:
-    """Wait for an element in this state and return its node; "" waits until there is none."""
+    """Wait for an element in this state and return its node; "" waits until no element is left."""
     until_s = trial.monotonic() + trial.patience_s
     while trial.monotonic() < until_s:
-        said = trial.runner.read("squeue", "-h", "--me", "-r", f"--name={name}", "-o", "%t %N")
-        found = [line.split() for line in said.splitlines()]
+        output = trial.runner.read("squeue", "-h", "--me", "-r", f"--name={name}", "-o", "%t %N")
+        found = [line.split() for line in output.splitlines()]
         if not state and not found:
             return ""
         for words in found:

@@ -135,8 +135,8 @@ class QueueReader:
             rows = by_id.get(job, ())
             return [element_state(row) for row in rows if task is None or _has_task(row, task)]
 
-        unmet = {array: unmet(text, states_of) for array, text in depend.items()}
-        return {array: words for array, words in unmet.items() if words}
+        left = {array: unmet(text, states_of) for array, text in depend.items()}
+        return {array: words for array, words in left.items() if words}
 
     def _array(self, array: int, members: list[JobRow]) -> _Array:
         rows, known = self._known.get(array, (None, _Array()))

@@ -10,7 +10,7 @@ from typing import Any
 from bftrainer_slurm import __version__
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.checkup import checkup
-from bftrainer_slurm.doctor.facts import Answer, Facts, Here, Network, Plugin
+from bftrainer_slurm.doctor.facts import Answer, Facts, HostFacts, Network, Plugin
 from bftrainer_slurm.doctor.finding import Finding, Level
 from bftrainer_slurm.doctor.plugstack import our_lines
 from bftrainer_slurm.slurm.configuration import partitions_in, values_in
@@ -44,7 +44,7 @@ def site(line: str = LINE, partition: str = "", **values: str) -> Facts:
         Settings(listen=KEEPER),
         Plugin(lines, loaded=True, file_there=True, package=__version__),
         Network({"ctl.example.org": ("192.0.2.1",)}, Answer(), Answer(), Answer()),
-        Here("slurm", None, 0.3, Answer(), ("bftrainer-grow", "bftrainer-look")),
+        HostFacts("slurm", None, 0.3, Answer(), ("bftrainer-grow", "bftrainer-look")),
     )
 
 
@@ -61,4 +61,4 @@ def the_one(facts: Facts) -> Finding:
 
 def here(facts: Facts, **changes: Any) -> Facts:
     """Return the facts as seen from another account or host."""
-    return replace(facts, here=replace(facts.here, **changes))
+    return replace(facts, host=replace(facts.host, **changes))

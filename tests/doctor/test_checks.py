@@ -11,7 +11,7 @@ from bftrainer_slurm.doctor.checkup import checkup
 from bftrainer_slurm.doctor.facts import Answer, Network, Plugin
 from bftrainer_slurm.doctor.finding import Level
 from bftrainer_slurm.doctor.gather import clock_ahead_s
-from bftrainer_slurm.doctor.plugstack import in_order, pyxis_after_ours
+from bftrainer_slurm.doctor.plugstack import lines_in_order, pyxis_after_ours
 from bftrainer_slurm.slurm.configuration import seconds_of, values_in
 from tests.doctor.made import CONFIG, KEEPER, LINE, here, of, site, the_one
 
@@ -206,7 +206,7 @@ def test_ours_has_to_be_loaded_after_pyxis(
     (tmp_path / "plugstack.d" / "pyxis.conf").write_text(f"{PYXIS}\n")
     plugstack = tmp_path / "plugstack.conf"
     plugstack.write_text("\n".join(lines))
-    assert pyxis_after_ours(in_order(plugstack)) == late
+    assert pyxis_after_ours(lines_in_order(plugstack)) == late
 
 
 def test_an_order_that_hides_our_package_in_containers_is_told_with_its_remedy() -> None:
