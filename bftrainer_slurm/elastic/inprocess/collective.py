@@ -59,7 +59,6 @@ class Communicator:
         self._nccl = None if gpu is None else nccl.Nccl(self._phases, gpu)
         self._works: list[tuple[dist.Work, Carrier]] = []  # that the step depends on
         self._woken = threading.Event()  # it was aborted, or it is over
-        self._over = threading.Event()
         self._aborting = threading.Lock()
 
     def form(self, generation: Generation, address: str, offer: Callable[[str], None]) -> None:
@@ -295,7 +294,6 @@ class Communicator:
     def close(self) -> None:
         """Cut all connections, so that no peer waits for this rank; ``rank`` and ``world`` stay."""
         self._phases.close()
-        self._over.set()
         self._woken.set()
         with self._aborting:
             # To destroy a group waits for what is under way, as the broadcasts before one that
@@ -314,17 +312,17 @@ class Communicator:
     def _abort(self) -> None:
         self._woken.wait()
         # Again and again, as the group may still be forming.
-        while not self._over.is_set():
+        while not self._phases.over:
             how = self._phases.cut(time.monotonic())
             if how is Cut.END_PROCESS:
                 nccl.end_process()
             with self._aborting:
-                if self._over.is_set():
+                if self._phases.over:
                     return
                 self._cut(gently=how is Cut.GENTLY)
                 if how is Cut.GIVE_UP:
                     self._gloo.give_up(self._of_gloo())
-            self._over.wait(_AGAIN_S)
+            time.sleep(_AGAIN_S)
 
     def _cut(self, gently: bool = False) -> None:
         if self._nccl is not None and dist.is_initialized():

@@ -238,10 +238,7 @@ class ElementPeers(Peers):
         later = min(_MOST_STEPS, max(1, int(_WORD_S * steps / max(1e-6, now_s - self._heard_s))))
         self._heard_s, self._word_at = now_s, step + 1
         self._word = torch.tensor([0.0 if self._membership.stops else float(later)])
-        self.group.attempt(self._pass_word)
-
-    def _pass_word(self) -> None:
-        self.group.launch(lambda: dist.broadcast(self._word, 0, async_op=True), self._word)
+        self.group.attempt(lambda: self.group.channel().broadcast(self._word))
 
     def boundary(self, step: int) -> bool:
         """Return whether the generation has ended: planned by nobody, or at rank 0's word."""
