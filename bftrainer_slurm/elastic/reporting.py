@@ -57,12 +57,12 @@ class Reporting:
             self._tell()
 
     def _tell(self) -> None:
-        now = self._memory.read()
+        era, now = self._changes.era, self._memory.read()
         if not self._reports or now.in_process or now.first_s == 0 or now == self._reported:
             return
         self._reported = now
         self._changes.trained(now)
-        self._membership.progress(**measures(self._changes.era, now))
+        self._membership.progress(**measures(era, now))
 
 
 class Progress:
