@@ -27,7 +27,7 @@ class Gradients:
         self.known = {one for one in self._places if one.requires_grad}
         self.averaged: set[Tensor] = set()  # those to whose gradients nothing was added since
         self.added = False  # by any backward pass, since it was set to False
-        self.layout: list[tuple[int, ...]] = []  # places of the parameters in the step's buckets
+        self._buckets: list[list[Tensor]] = []  # the parameters of the step's, as they came
         self._collected: Collected | None = None  # where the ranks' buckets differ
         self._weight = 1.0  # of this rank's in the step
         for one in self.known:
@@ -41,7 +41,7 @@ class Gradients:
         """Begin a step in which this rank's have this weight."""
         self._weight = weight
         self.averaged.clear()
-        self.layout = []
+        self._buckets = []
         if self._collected is not None:
             self._collected.clear()
 
@@ -49,7 +49,7 @@ class Gradients:
         """Sum a bucket, weighted, over the world: DDP's communication hook."""
         parameters, buffer = bucket.parameters(), bucket.buffer()
         self.averaged.update(parameters)
-        self.layout.append(tuple(self._places[one] for one in parameters))
+        self._buckets.append(parameters)
         if self._weight == 0.0:
             buffer.zero_()  # not multiplied: the gradients of a rank without samples may be nan
         elif self._weight != 1.0:
@@ -60,6 +60,10 @@ class Gradients:
         if bucket.is_last():
             self._collected.give(good=group.sum_all(self._collected.gradients()))
         return future
+
+    def layout(self) -> list[tuple[int, ...]]:
+        """Return the places in the model of the parameters in each of the step's buckets."""
+        return [tuple(self._places[one] for one in bucket) for bucket in self._buckets]
 
     def own(self, parameters: Iterable[Tensor]) -> list[Tensor]:
         """Return those of some parameters that have a gradient which was not averaged."""

@@ -216,7 +216,7 @@ class Trainer(Training):
             buffer.copy_(kept)
         self._kept = []
         self._forget_gradients()
-        self._layout = self._gradients.layout
+        self._layout = self._gradients.layout()
         return error is None or isinstance(error, RehearsedError)
 
     def _forget_gradients(self) -> None:
