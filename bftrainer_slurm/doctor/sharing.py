@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
@@ -9,6 +10,8 @@ from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok
 
 _CHANGE_CHOICE, _FROM_THE_END = {"CR_LLN"}, "pack_serial_at_end"
 _FLAT = ("topology/none", "topology/flat", "topology/default")  # before 23.11 and since
+_NO_DEFAULT = ("", "0", "UNLIMITED")  # 0 is the whole node's memory: slurm.conf(5)
+_PER_GPU = re.compile(r"\bDefMemPerGPU=0*[1-9]")
 _CONFINED = ("ConstrainCores", "ConstrainRAMSpace")
 
 
@@ -26,16 +29,16 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _memory_counted(facts: Facts) -> Finding:
     value = facts.value("SelectTypeParameters")
     if "CR_CORE_MEMORY" in value.upper():
-        return ok("share: memory is counted", value)
+        return ok("share: memory counted", value)
     why = "Elements would take cores and memory that ordinary jobs count on."
     change = conf("SelectTypeParameters", "CR_Core_Memory")
-    return must("share: memory is counted", value or "nothing is", why, change)
+    return must("share: memory counted", value or "nothing is", why, change)
 
 
 def _default_memory(facts: Facts, gpus: bool) -> Finding:
     keys = ("DefMemPerCPU", "JobDefaults", "DefMemPerNode")
-    values = {key: value for key in keys if (value := facts.value(key)) not in ("", "UNLIMITED")}
-    if "DefMemPerCPU" in values or (gpus and "DefMemPerGPU" in values.get("JobDefaults", "")):
+    values = {key: value for key in keys if (value := facts.value(key)) not in _NO_DEFAULT}
+    if "DefMemPerCPU" in values or (gpus and _PER_GPU.search(values.get("JobDefaults", ""))):
         return ok("share: default memory", ", ".join(f"{key}={one}" for key, one in values.items()))
     why = "An element without --mem takes all memory of its node, and no job fits beside it."
     return must(
@@ -47,7 +50,7 @@ def _default_memory(facts: Facts, gpus: bool) -> Finding:
 
 
 def _jobs_confined(facts: Facts, gpus: bool) -> Finding:
-    title = "share: jobs are confined"
+    title = "share: jobs confined"
     keys = (*(["ConstrainDevices"] if gpus else []), *_CONFINED)
     missing = [key for key in keys if facts.value(key).lower() != "yes"]
     if "task/cgroup" not in facts.words("TaskPlugin"):
@@ -62,7 +65,7 @@ def _jobs_confined(facts: Facts, gpus: bool) -> Finding:
 
 def _choice_foreseen(facts: Facts) -> Finding:
     """Check for settings with which jobs get other nodes than trainers leave for them."""
-    title = "share: Slurm's choice of nodes is foreseen"
+    title = "share: choice of nodes"
     others = [one for one in facts.words("SelectTypeParameters") if one.upper() in _CHANGE_CHOICE]
     others += [] if facts.scheduler(_FROM_THE_END) is None else [_FROM_THE_END]
     topology = facts.value("TopologyPlugin")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bftrainer_slurm.cli.doctor import table
 from bftrainer_slurm.doctor.finding import Level
 from tests.doctor.made import LINE, of, site
 
@@ -28,6 +29,19 @@ def test_a_site_that_keeps_jobs_apart_is_right() -> None:
     assert [one.level for one in found] == [Level.OK] * 4
 
 
+def test_memory_may_come_with_gpus_alone() -> None:
+    per_gpu = GOOD | {"DefMemPerCPU": "0", "JobDefaults": "DefCpuPerGPU=2,DefMemPerGPU=1000"}
+    found = [one for one in of(site(SHARES, **per_gpu), *Level) if one.check.startswith("share")]
+    assert [one.level for one in found] == [Level.OK] * 4
+
+
+def test_what_is_found_stands_apart_from_the_name_of_the_check() -> None:
+    lines = list(table(of(site(SHARES, **GOOD), *Level)))
+    said = [line for line in lines if "share:" in line]
+    assert len(said) == 4
+    assert all("  " in line.partition("share:")[2] for line in said)
+
+
 def test_without_gpus_only_cores_and_memory_are_to_be_confined() -> None:
     cores = GOOD | {"GresTypes": "(null)", "ConstrainDevices": "no"}
     found = [one for one in of(site(SHARES, **cores), *Level) if one.check.startswith("share")]
@@ -37,8 +51,13 @@ def test_without_gpus_only_cores_and_memory_are_to_be_confined() -> None:
 @pytest.mark.parametrize(
     ("values", "check", "said"),
     [
-        ({"SelectTypeParameters": "CR_CPU"}, "memory is counted", "CR_Core_Memory"),
+        ({"SelectTypeParameters": "CR_CPU"}, "memory counted", "CR_Core_Memory"),
         ({"DefMemPerCPU": "UNLIMITED"}, "default memory", "DefMemPerGPU"),
+        ({"DefMemPerCPU": "0"}, "default memory", "DefMemPerGPU"),
+        (
+            {"DefMemPerCPU": "0", "JobDefaults": "DefCpuPerGPU=2,DefMemPerGPU=0"},
+            *("default memory", "DefMemPerGPU"),
+        ),
         ({"TaskPlugin": "task/affinity"}, "confined", "task/cgroup"),
         ({"DefMemPerCPU": "UNLIMITED", "GresTypes": ""}, "default memory", "DefMemPerCPU"),
         ({"ConstrainCores": "no", "GresTypes": ""}, "confined", "ConstrainCores=yes"),

@@ -71,8 +71,8 @@ _CANNOT_TRAIN = (
 
 # Why nobody has so many GPUs, or cores, of a node.
 _UNDIVIDED = {
-    GPU: "it has no GPUs, or they are not given out one by one",
-    CORE: "it has GPUs, and its cores go with them",
+    GPU: "it has no GPUs, or has MIG, MPS, shards or two types of them (whole nodes: --exclusive)",
+    CORE: "it has GPUs, and its cores go with them (whole nodes: --exclusive)",
 }
 _SHOWN = 60  # characters of a list of nodes
 
