@@ -16,7 +16,7 @@ from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.cli.site import site_file, site_files, site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
 from bftrainer_slurm.controller.settings_file import example, read_settings
-from bftrainer_slurm.slurm.open import CHOICES
+from bftrainer_slurm.slurm.gateway import CHOICES
 
 SITE_STATE = Path("/var/lib/bftrainer")
 

@@ -13,7 +13,7 @@ from typing import Any
 from bftrainer_slurm.keeper.credentials import JOB, MUNGE, Means
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address, parse_addresses
 from bftrainer_slurm.planner.objectives import find
-from bftrainer_slurm.slurm.open import CHOICES as GATEWAYS
+from bftrainer_slurm.slurm.gateway import CHOICES as GATEWAYS
 
 METRICS = "127.0.0.1:6741"
 # Settings that earlier versions had, and what to do in their place.

@@ -20,6 +20,8 @@ from bftrainer_slurm.model import (
     TimeLimit,
 )
 
+CHOICES = ("auto", "look", "pyslurm", "commands")
+
 
 class GatewayError(Exception):
     """Slurm refused or did not answer; the message quotes the request and Slurm's answer."""

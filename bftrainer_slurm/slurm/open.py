@@ -8,11 +8,9 @@ import subprocess
 from pathlib import Path
 
 from bftrainer_slurm.slurm.commands import CommandGateway
-from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
+from bftrainer_slurm.slurm.gateway import CHOICES, Gateway, GatewayError
 from bftrainer_slurm.slurm.look_gateway import LookGateway
 from bftrainer_slurm.slurm.pyslurm_gateway import PyslurmGateway
-
-CHOICES = ("auto", "look", "pyslurm", "commands")
 
 GROW, LOOK = "bftrainer-grow", "bftrainer-look"
 _BUILT_HERE = Path(__file__).resolve().parents[2] / "build" / "slurm_plugin"

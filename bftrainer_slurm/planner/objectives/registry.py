@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from bftrainer_slurm.planner.objectives.base import Modifier, Objective, ObjectiveError
 from bftrainer_slurm.planner.objectives.efficiency import efficiency
@@ -11,6 +10,9 @@ from bftrainer_slurm.planner.objectives.fairness import fairness
 from bftrainer_slurm.planner.objectives.finish import finish
 from bftrainer_slurm.planner.objectives.speedup import speedup
 from bftrainer_slurm.planner.objectives.throughput import throughput
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP = "bftrainer.objectives"
 # Not by entry point: they always exist, however we were installed, and cannot be replaced.
@@ -46,11 +48,17 @@ def find(name: str) -> Objective:
 
 def known() -> list[str]:
     """Return the names of all metrics, a site's own included."""
-    return sorted({*METRICS, *(entry.name for entry in entry_points(group=GROUP))})
+    return sorted({*METRICS, *_entry_points().names})
+
+
+def _entry_points() -> EntryPoints:
+    from importlib.metadata import entry_points  # a tenth of the start of users' commands
+
+    return entry_points(group=GROUP)
 
 
 def _site_objective(name: str) -> Objective:
-    entries: set[EntryPoint] = set(entry_points(group=GROUP, name=name))
+    entries = set(_entry_points().select(name=name))
     if not entries:
         raise ObjectiveError(f"unknown objective {name!r}; there are {', '.join(known())}")
     if len(entries) > 1:
