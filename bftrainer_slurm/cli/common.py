@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 import click
 
 from bftrainer_slurm.cli.terminal import Heading, styled
-from bftrainer_slurm.reader.sentences import in_parts, size_of
 from bftrainer_slurm.words import counted
 
 BAD_INPUT = 2
@@ -96,6 +95,8 @@ def cells(one: Mapping[str, Any], *most: int) -> tuple[str, ...]:
     Behind its nodes stand the GPUs or cores that it has of them, if it has parts of nodes.
     ``most`` are how many characters of name, user and state are shown.
     """
+    from bftrainer_slurm.reader.sentences import in_parts, size_of  # help does without
+
     starting = f"+{len(one['starting'])}" if one["starting"] else ""
     texts = zip((one["name"], one["user"], one["state"]), most or (60, 60, 60), strict=True)
     part = f" ({size_of(one, count)})" if (count := len(one["nodes"])) and in_parts(one) else ""
