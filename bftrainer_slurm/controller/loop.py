@@ -21,7 +21,7 @@ from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
-from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Ended, Event, Phase
+from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Ended, Event, Phase
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import hear, note_rescale
@@ -193,7 +193,7 @@ class Controller:
 
     def _schedule_looks(self, due: frozenset[str], began_s: float, looked_s: float) -> None:
         """Plan the next looks: while elements end, when one has rested, before a backfill pass."""
-        ending = any(view.ids(*GOES) for view in self.registry.views)
+        ending = any(view.ids(*VACATES) for view in self.registry.views)
         self.schedule.looked(looked_s, due, ending, max(0.0, looked_s - began_s))
         rest_s = self._settings.relaunch_after_s
         for view in self.registry.views:

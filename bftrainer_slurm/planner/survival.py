@@ -31,7 +31,7 @@ class Survival:
         self._age_ends = np.zeros(len(_AGE_EDGES_S) + 1)
         self._age_expected = np.zeros(len(_AGE_EDGES_S) + 1)
 
-    def saw(self, ages_s: Sequence[float], ended: Sequence[bool], seconds: float) -> None:
+    def observe(self, ages_s: Sequence[float], ended: Sequence[bool], seconds: float) -> None:
         """Learn from holes, in the scheduler's order, that existed ``seconds`` ago.
 
         ``ages_s`` is how old each was then, ``ended`` whether the scheduler has taken it since.

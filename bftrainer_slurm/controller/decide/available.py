@@ -26,7 +26,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.fitting import Fit
 from bftrainer_slurm.controller.state.passes import Claims, in_holes_without
-from bftrainer_slurm.controller.state.phases import GOES, OCCUPIES, Phase
+from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Phase
 from bftrainer_slurm.model import Place, WaitingJob, nodes_of
 
 _JOBS = 500  # Slurm's own bf_max_job_test
@@ -140,7 +140,7 @@ def soon_available(cluster: ClusterView, off: frozenset[str]) -> frozenset[Place
     leaving = frozenset(
         record.node
         for view in cluster.views
-        for _, record in view.within(*GOES)
+        for _, record in view.within(*VACATES)
         if record.ours and record.node is not None
     )
     return _free(leaving - off, cluster) if leaving else frozenset()
@@ -189,7 +189,7 @@ def refill(free: frozenset[Place], cluster: ClusterView) -> list[Shrink]:
     that. Nodes that elements are leaving already count as given up.
     """
     views = cluster.views
-    leaving = sum(len(view.ids(*GOES)) for view in views)
+    leaving = sum(len(view.ids(*VACATES)) for view in views)
     missing = cluster.reserve - len(free) - leaving
     held = {
         place: id_

@@ -22,7 +22,7 @@ from bftrainer_slurm.controller.decide.time_limits import limits_at_start
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
-from bftrainer_slurm.controller.state.trainer_state import waits_in_vain
+from bftrainer_slurm.controller.state.trainer_state import is_blocked
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, ElementState, Place, TimeLimit, nodes_of
 from bftrainer_slurm.planner.problem import Plan
@@ -74,7 +74,7 @@ def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Ac
     why = dict.fromkeys(_late(view, snapshot, settings), "it has not started")
     taken = set(view.surplus).union(_without_room(view, snapshot))
     why |= dict.fromkeys(released.keys() & taken, "its node is taken")
-    vain = (id_ for id_, record in released.items() if waits_in_vain(record.reason))
+    vain = (id_ for id_, record in released.items() if is_blocked(record.reason))
     why |= dict.fromkeys(vain, "Slurm does not start it there")
     if view.over:
         before = (id_ for id_, one in released.items() if one.since_s <= view.state.finished_s)

@@ -77,7 +77,7 @@ def trainer_status(
         "node_s": tally.node_s
         + sum(max(0.0, now_s - one) for one in running.values() if one is not None),
         **_reported(reported, now_s),
-        "goodput": goodput(reported.work, tally.had, view.submit_s, ended=ended, now_s=now_s),
+        "goodput": goodput(reported.work, tally.times, view.submit_s, ended=ended, now_s=now_s),
         **known,
     }
 

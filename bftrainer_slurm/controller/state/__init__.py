@@ -1,1 +1,1 @@
-"""What the controller knows besides Slurm's data: trainers, holes, profiles, history."""
+"""What the controller remembers besides Slurm's data: trainers, holes, profiles, history."""

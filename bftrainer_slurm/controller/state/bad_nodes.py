@@ -1,7 +1,7 @@
-"""Nodes that are left alone for what happened to elements there: slow ends, silence, failures.
+"""Finds nodes that trainers should avoid: elements end slowly there, send no notes, or fail.
 
-What may be one user's own doing keeps only their trainer off a node (``TrainerState.refused``):
-what happened to elements of several users counts more.
+A problem that only one user's elements had may be that user's fault, so it keeps only their trainer
+off the node (``TrainerState.refused``). A problem of several users keeps all trainers off.
 """
 
 from __future__ import annotations
@@ -29,33 +29,29 @@ WENT_WRONG = "elements failed there, or started or ended too slowly"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """No element starts on these nodes, or none of one trainer (``array``).
-
-    ``until_s`` (Unix seconds) is when that ends, infinity if nobody knows. ``by``: it is there for
-    the failures of this trainer, and falls with them.
-    """
+    """No element may start on these nodes."""
 
     why: str
     nodes: frozenset[str]
-    array: int | None = None
-    until_s: float = math.inf
-    by: int | None = None
+    array: int | None = None  # the bar holds for this trainer only; None: for all
+    until_s: float = math.inf  # when the bar ends (Unix seconds); infinity: unknown
+    by: int | None = None  # this trainer's failures caused the bar; it is lifted with them
 
 
 class Complaints:
-    """For each node the users whose elements it happened to, and until when it counts (Unix s)."""
+    """For each node: the users whose elements had a problem there, and how long each one counts."""
 
     def __init__(self) -> None:
-        self._until_s: dict[str, dict[str, float]] = {}
+        self._until_s: dict[str, dict[str, float]] = {}  # Unix seconds, by node and user
 
     def add(self, node: str, user: str, until_s: float, now_s: float) -> bool:
-        """Note one more; return whether it counts for several users now."""
+        """Add a complaint; return whether several users have complaints about the node now."""
         counts = {one: end_s for one, end_s in self._until_s.get(node, {}).items() if end_s > now_s}
         self._until_s[node] = {**counts, user: until_s}
         return len(self._until_s[node]) >= _SEVERAL
 
     def nodes(self, now_s: float) -> list[str]:
-        """Return the nodes of which something still counts."""
+        """Return the nodes with complaints that still count."""
         return sorted(
             node
             for node, users in self._until_s.items()
@@ -63,38 +59,39 @@ class Complaints:
         )
 
     def forget(self, node: str) -> None:
-        """Nothing is wrong there any more: an element there says that it is up, say."""
+        """Drop all complaints about a node, for example when an element reports that it is up."""
         self._until_s.pop(node, None)
 
 
 _COUNTED = 50
 _FEW = 3
-_UNUSUAL = 2.0  # times as long as the median
+_UNUSUAL = 2.0  # times the median
 
 
 class _Teardown(NamedTuple):
-    """An ending that was seen to be over at a time (Unix seconds), and how long it took."""
+    """The end of one element."""
 
-    time_s: float
+    time_s: float  # when a look first saw that the element was gone (Unix seconds)
     took_s: float
 
 
 class TeardownTimes:
-    """The last endings of elements. Only Slurm's data counts: an element's report can be forged."""
+    """How long elements take to end, from Slurm's data: an element's own report can be forged."""
 
     def __init__(self) -> None:
         self._over: deque[_Teardown] = deque(maxlen=_COUNTED)
-        self._beside_s: dict[float, float] = {}  # by when an ending began: how long others take
+        # How long other elements take to end, by the time at which an element began to end.
+        self._beside_s: dict[float, float] = {}
 
     def record(self, ended: Iterable[Ended], since_s: Sequence[float], now_s: float) -> None:
-        """Count the elements that have left their nodes, and those that still end since then."""
+        """Add elements that have left their nodes, and the start times of ends in progress."""
         self._over.extend(_Teardown(now_s, one.took_s) for one in ended)
         beside_s = {one: self._others_s(one, since_s, now_s) for one in set(since_s)}
         self._beside_s = {one: median(others_s or [0.0]) for one, others_s in beside_s.items()}
 
     @property
     def usual_s(self) -> float:
-        """How long endings take: nine in ten take no longer."""
+        """The 90th percentile of the time that elements take to end."""
         took_s = self._took_s
         return sorted(took_s)[int(0.9 * len(took_s))] if took_s else 0.0
 
@@ -103,8 +100,9 @@ class TeardownTimes:
     ) -> dict[int, ElementRecord]:
         """Return the elements (by task) that take too long to end.
 
-        Too long means ``allowed_s`` longer than the grace, and twice as long as usual here, and as
-        what else ends at this time: an Epilog may take long on every node, and may be new.
+        Too long means: ``allowed_s`` beyond the grace time, twice the usual time on this cluster,
+        and twice the time of other elements that end now. An Epilog may take long on every node,
+        and an admin may have added it just now.
         """
         if len(self._over) < _FEW or not self._beside_s:
             return {}
@@ -125,29 +123,30 @@ class TeardownTimes:
         return [one.took_s for one in self._over]
 
     def _others_s(self, since_s: float, all_since_s: Sequence[float], now_s: float) -> list[float]:
-        """Return how long others took, or have taken so far, that end at the same time as one.
+        """Return how long other elements took to end since ``since_s``, or have taken so far.
 
-        Of those that began much later nobody knows yet. If there are no others, these are the last
-        ones: a node that is left alone ends nothing, so that a few slow ends in a row are those of
-        several nodes.
+        Those that began much later do not count: their times are not known yet. If there are no
+        others, return the last ends. Barred nodes have no ends, so a few slow ends in a row come
+        from several nodes.
         """
         so_far_s = [now_s - one for one in all_since_s]
-        so_far_s.remove(now_s - since_s)  # its own
+        so_far_s.remove(now_s - since_s)  # the element's own
         known_s = [one for one in so_far_s if _UNUSUAL * one >= now_s - since_s]
         took_s = [one.took_s for one in self._over if one.time_s > since_s]
         return known_s + took_s or self._took_s[-_FEW:]
 
 
-# A note may be on its way; a prolog, or a slow file system, may hold up the batch script.
+# How long to wait before silence counts. A note may still be on its way, and a prolog or a slow
+# file system may delay the batch script.
 _SURE_S = {Phase.MUTE: 5.0, Phase.RUNNING: 120.0}
 
 
 def mute_sentence(nodes: Sequence[str]) -> str:
-    """Say for the admin what is wrong with these nodes, and where to look."""
+    """Tell the admin what is wrong with these nodes, and where to look."""
     return (
         f"{named(nodes)}: elements ran there and never said that they were up. Is BFTrainer's "
-        "plugin there, in the node's own plugstack.conf, and built for its Slurm? Does the node "
-        "reach the keeper? slurmd's log may say more"
+        "plugin installed, listed in the node's own plugstack.conf, and built for its Slurm? Can "
+        "the node reach the keeper? slurmd's log may say more"
     )
 
 
@@ -156,25 +155,25 @@ def _nodes(records: Iterable[ElementRecord]) -> set[str]:
 
 
 def blame(state: TrainerState, elements: Mapping[int, ElementRecord]) -> TrainerState:
-    """Return the state after these count against their nodes: each does so once."""
+    """Mark elements as counted against their nodes, so that each counts only once."""
     blamed = {task: replace(record, blamed=True) for task, record in elements.items()}
     return replace(state, elements={**state.elements, **blamed}) if blamed else state
 
 
 class BadNodes:
-    """Follows them from look to look. All trainers stay off those of the ``bars``."""
+    """Finds bad nodes look by look. ``bars`` keep all trainers off a node."""
 
     def __init__(self, settings: Settings) -> None:
         self.bars: tuple[Bar, ...] = ()
-        self.mute = Complaints()  # of elements that never said there that they were up
-        self._no_notes_s = -math.inf  # when no notes came through last: silence says nothing before
+        self.mute = Complaints()  # about nodes whose elements never reported that they were up
+        self._no_notes_s = -math.inf  # when the stream was last down; silence before means nothing
         self._settings = settings
         self._teardown_times = TeardownTimes()
         self._slow = Complaints()
 
     @property
     def lead_s(self) -> float:
-        """How long before a backfill pass trainers leave, by how long elements take to end."""
+        """How long before a backfill pass trainers leave; it grows with the elements' end times."""
         return lead_s(self._teardown_times.usual_s)
 
     def look(
@@ -185,7 +184,7 @@ class BadNodes:
         notes_arrive: bool,
         now_s: float,
     ) -> None:
-        """Take in a look; trainers that stay off a node alone have that noted in ``states``."""
+        """Take in a look; add nodes that only one trainer avoids to its state in ``states``."""
         self.bars = tuple(one for one in self.bars if one.until_s > now_s)
         ended = (event for event in events if isinstance(event, Ended))
         records = (record for state in states.values() for record in state.elements.values())
@@ -195,25 +194,25 @@ class BadNodes:
         known = self.mute.nodes(now_s)
         for trainer in trainers:
             if (state := states.get(trainer.array)) is not None:
-                state = self._see_slow(trainer, state, now_s)
-                states[trainer.array] = self._see_mute(trainer, state, now_s)
+                state = self._avoid_slow(trainer, state, now_s)
+                states[trainer.array] = self._avoid_mute(trainer, state, now_s)
         for node in self.mute.nodes(now_s):
             if node not in known:
                 logger.warning("%s", mute_sentence([node]))
 
-    def _see_slow(self, trainer: Trainer, state: TrainerState, now_s: float) -> TrainerState:
+    def _avoid_slow(self, trainer: Trainer, state: TrainerState, now_s: float) -> TrainerState:
         """Keep trainers off nodes on which their elements take unusually long to end."""
         slow = self._teardown_times.slow(trainer, state, now_s, self._settings.slow_end_s)
         for one in slow.values():
             logger.warning(
-                "an element of %d took %.1f s to end on %s: its trainer stays off it for now, and "
-                "so do all if this happens to two users there",
+                "an element of %d took %.1f s to end on %s: its trainer avoids this node for now; "
+                "all trainers do if it happens to a second user",
                 *(trainer.array, now_s - one.since_s, one.node),
             )
         return self._complain(self._slow, trainer, state, slow, now_s)
 
-    def _see_mute(self, trainer: Trainer, state: TrainerState, now_s: float) -> TrainerState:
-        """Keep trainers off nodes on which their elements were mute."""
+    def _avoid_mute(self, trainer: Trainer, state: TrainerState, now_s: float) -> TrainerState:
+        """Keep trainers off nodes on which their elements never reported that they were up."""
         mute = {
             task: record
             for task, record in state.elements.items()
@@ -225,7 +224,7 @@ class BadNodes:
         return self._complain(self.mute, trainer, state, sure, now_s)
 
     def _is_sure(self, mute: ElementRecord, now_s: float) -> bool:
-        """Whether its silence counts. What runs may wait for a keeper that is away."""
+        """Whether an element's silence counts. One that runs may wait for a keeper that is down."""
         waits = mute.phase is Phase.RUNNING
         since_s = max(mute.since_s, self._no_notes_s) if waits else mute.since_s
         return now_s - since_s >= _SURE_S[mute.phase]
@@ -238,7 +237,7 @@ class BadNodes:
         elements: Mapping[int, ElementRecord],
         now_s: float,
     ) -> TrainerState:
-        """Keep this trainer off the nodes of these elements; all, if it is not the first user."""
+        """Keep the trainer off these elements' nodes; all trainers if another user complained."""
         if not elements:
             return state
         nodes, until_s = _nodes(elements.values()), now_s + self._settings.bad_node_s

@@ -1,6 +1,6 @@
-"""What a decision reads: what Slurm says, and what the controller knows of the cluster besides.
+"""What a decision reads: Slurm's data, and what the controller remembers about the cluster.
 
-That knowledge is kept here from look to look. Knowledge of trainers is in ``registry``.
+This memory is updated by each look. What is known about trainers is in ``registry``.
 """
 
 from __future__ import annotations
@@ -16,54 +16,54 @@ from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.database import Database, Spans, put
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.passes import Passes, in_holes_without, parts_without
-from bftrainer_slurm.controller.state.phases import GOES, Ended, Event
+from bftrainer_slurm.controller.state.phases import VACATES, Ended, Event
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import Preemption
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Node, Queue
 from bftrainer_slurm.planner.survival import Survival
 
-_SOON_S = 60.0  # how soon a job starts on nodes taken for it, without passes
-_PASSES = 2.5  # or within so many intervals of backfill: it takes nodes in one pass, for the next
-# Slurm ends a reclaimed element first, and only then gives the node to the job that needs it; until
-# then the node looks idle, and the job may not be seen to wait: it was submitted since, say.
+_SOON_S = 60.0  # a job starts this soon on nodes preempted for it ...
+_PASSES = 2.5  # ... or within this many backfill intervals: one pass preempts, the next starts it
+# Slurm first ends a reclaimed element, and only then gives the node to the job that needs it. Until
+# then the node looks idle, and the last look may not show the job, for example if it is too new.
 _AT_LEAST_S = 5.0
-_CLOCK_S = 1.0  # Slurm tells starts in whole seconds
-_CHANGES_COUNTED = 50.0  # the mean gap is over about so many changes
+_CLOCK_S = 1.0  # Slurm gives starts in whole seconds
+_CHANGES_COUNTED = 50.0  # the mean gap is over about this many changes
 _SHORTEST_S, _LONGEST_S = 60.0, 300.0  # forward times
-_EVERY_S = 60.0  # how often to write that a controller still looks
-_UNSEEN_S = 300.0  # longer gaps between looks count as not observed
+_EVERY_S = 60.0  # how often to record that the controller still looks
+_UNSEEN_S = 300.0  # a longer gap between looks counts as not observed
 
 
 class Holes:
-    """Remembers holes, writes the ended ones to the history, and predicts their ends."""
+    """Tracks holes, writes them to the history, and predicts how long they last."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._survival = Survival()
-        # Since when each node in a hole has been in it, in the order in which Slurm takes them.
+        # When the hole of each node began. Nodes are in the order in which Slurm allocates them.
         self.since_s: Mapping[str, float] = history.holes.open()
-        self._last_s = math.inf  # when the last look was
-        self._open_s = 0.0  # seconds with any hole since the last change
+        self._last_s = math.inf  # time of the last look
+        self._open_s = 0.0  # seconds since the last change in which there was any hole
         self._gaps_s = 0.0
         self._changes = 0.0
 
     def update(self, snapshot: Snapshot) -> None:
-        """Compare with a fresh snapshot."""
+        """Compare the holes with a new snapshot."""
         now_s, since_s = snapshot.time_s, self.since_s
         order = [node.name for node in snapshot.by_weight if node.name in snapshot.in_holes]
         gone, new = since_s.keys() - snapshot.in_holes, snapshot.in_holes - since_s.keys()
         self._history.holes.change(ended=gone, began=new, time_s=now_s)
         if now_s >= self._last_s:
-            self._learn(snapshot, changed=bool(gone or new))
-        # If the clock was set back since, a hole would begin in the future.
+            self._count_ends(snapshot, changed=bool(gone or new))
+        # If the clock was set back, a hole would begin in the future.
         self.since_s = {node: min(since_s.get(node, now_s), now_s) for node in order}
         self._last_s = now_s
 
     def life_s(self, snapshot: Snapshot) -> Mapping[str, float]:
-        """Return how long (seconds) each node in a hole is expected to stay in it.
+        """Return how many more seconds the hole of each node is expected to last.
 
-        Slurm's own expected starts and reservations count if they are sooner.
+        It ends no later than Slurm's own expected job starts and reservations.
         """
         now_s = snapshot.time_s
         ages_s = [max(0.0, now_s - since_s) for since_s in self.since_s.values()]
@@ -76,20 +76,20 @@ class Holes:
         return life_s
 
     def forward_time_s(self, settings: Settings) -> float:
-        """Return how far to plan ahead: the admin's setting, or the mean gap of recent changes.
+        """Return how far to plan ahead: the admin's setting, or the mean time between changes.
 
-        A plan stands until the pool changes next, so a rescale has to pay off in that time.
+        A plan lasts until the pool changes next, so a rescale has to pay off within that time.
         """
         if not settings.adapt_forward_time or self._changes < 1:
             return settings.forward_time_s
         return min(_LONGEST_S, max(_SHORTEST_S, self._gaps_s / self._changes))
 
-    def _learn(self, snapshot: Snapshot, changed: bool) -> None:
-        """Learn from what has become of the holes of the last look."""
+    def _count_ends(self, snapshot: Snapshot, changed: bool) -> None:
+        """Update the predictions with the holes that have ended since the last look."""
         passed_s = snapshot.time_s - self._last_s
         taken = snapshot.queue.ordinary_nodes | snapshot.unexplained
         ages_s = [max(0.0, self._last_s - since_s) for since_s in self.since_s.values()]
-        self._survival.saw(ages_s, [node in taken for node in self.since_s], passed_s)
+        self._survival.observe(ages_s, [node in taken for node in self.since_s], passed_s)
         if self.since_s:
             self._open_s += passed_s
         if changed:
@@ -101,42 +101,33 @@ class Holes:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The cluster at one moment. Times are Unix seconds, durations seconds.
-
-    ``bad`` bars nodes where something went wrong. ``unhandled_nodes`` are nodes of trainers that
-    cannot be handled. Slurm took ``taken`` nodes from elements for a job that has not started yet.
-    ``kept`` nodes stay idle for ordinary jobs, and ``kept_units`` of shared nodes stay free.
-    ``since_s`` and ``life_s`` say since when each node has been in a hole and how long it will be;
-    ``forward_time_s`` is how far ahead to plan. ``reserve`` nodes and ``reserve_gpus`` GPUs of
-    shared nodes stay free for future ordinary jobs. ``forecast`` is what Slurm's backfill scheduler
-    has decided about jobs; ``lead_s`` is how long before its next pass trainers leave.
-    """
+    """The cluster at one moment. Times are Unix seconds, durations seconds."""
 
     snapshot: Snapshot
     views: tuple[TrainerView, ...] = ()
-    bad: tuple[Bar, ...] = ()
-    unhandled_nodes: frozenset[str] = frozenset()
-    since_s: Mapping[str, float] = field(default_factory=dict)
-    life_s: Mapping[str, float] = field(default_factory=dict)
-    forward_time_s: float = 120.0
-    reserve: int = 0
+    bad: tuple[Bar, ...] = ()  # for nodes where something went wrong
+    unhandled_nodes: frozenset[str] = frozenset()  # nodes of trainers that cannot be handled
+    since_s: Mapping[str, float] = field(default_factory=dict)  # when each node's hole began
+    life_s: Mapping[str, float] = field(default_factory=dict)  # how much longer it should last
+    forward_time_s: float = 120.0  # how far ahead to plan
+    reserve: int = 0  # nodes that stay idle for future ordinary jobs
     forecast: BackfillForecast = field(default_factory=BackfillForecast)
-    lead_s: float = LEAD_S
-    taken: frozenset[str] = frozenset()
-    kept: frozenset[str] = frozenset()
-    kept_units: Mapping[str, int] = field(default_factory=dict)
-    reserve_gpus: int = 0
+    lead_s: float = LEAD_S  # how long before the next backfill pass trainers leave
+    taken: frozenset[str] = frozenset()  # preempted for a job that has not started yet
+    kept: frozenset[str] = frozenset()  # nodes that stay idle for waiting ordinary jobs
+    kept_units: Mapping[str, int] = field(default_factory=dict)  # likewise on shared nodes
+    reserve_gpus: int = 0  # GPUs of shared nodes that stay free for future ordinary jobs
 
     @property
     def now_s(self) -> float:
-        """When it was taken."""
+        """The time of the snapshot."""
         return self.snapshot.time_s
 
 
 class Preemptions:
-    """Follows from look to look which jobs get the nodes of preempted elements.
+    """Finds out which jobs start on the nodes of preempted elements.
 
-    ``decide.available`` tries to prevent it.
+    ``decide.available`` tries to avoid such preemptions.
     """
 
     def __init__(self) -> None:
@@ -152,9 +143,10 @@ class Preemptions:
     def look(
         self, events: Iterable[Event], queue: Queue, backfill_s: float | None, now_s: float
     ) -> list[Preemption]:
-        """Return the jobs that have started where elements were; ``backfill_s`` None: no passes.
+        """Return the jobs that have started on nodes of preempted elements.
 
-        An element that ends while no job waits was not preempted.
+        ``backfill_s`` is the backfill interval, None if there are no passes. An element that ends
+        while no job waits was not preempted.
         """
         within_s = max(_SOON_S, _PASSES * (backfill_s or 0.0))
         for event in events:
@@ -180,10 +172,9 @@ class Preemptions:
 
 
 class Inventory:
-    """Which nodes there are, when they were out of service, and when a controller was looking.
+    """Records all nodes, when each was out of service, and when a controller was watching.
 
-    It compares each reading of the nodes with the last one, and writes the changes: none, at no
-    cost, if nothing was read again.
+    It compares each reading of the nodes with the last one, and writes only the differences.
     """
 
     def __init__(self, database: Database) -> None:
@@ -218,13 +209,13 @@ class Inventory:
         self._outages.change(out - outside, outside - out, snapshot.time_s)
 
     def _from_history(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return what the previous controller has written."""
+        """Return all nodes and those out of service, as the previous controller wrote them."""
         nodes = self._database.read("SELECT node FROM nodes")
         return frozenset(node for (node,) in nodes), frozenset(self._outages.open())
 
 
 class ClusterState:
-    """What is known of the cluster besides its trainers: holes, ordinary jobs, Slurm's passes."""
+    """What is known about the cluster besides trainers: holes, ordinary jobs, backfill passes."""
 
     def __init__(self, history: History, settings: Settings) -> None:
         self._history = history
@@ -233,7 +224,7 @@ class ClusterState:
         self._inventory = Inventory(history.database)
         self._passes = Passes()
         self._preemptions = Preemptions()
-        # Also of jobs that end at once; None: the first look tells nothing.
+        # Starts of ordinary jobs, also of those that end at once; None before the first look.
         self._starts: frozenset[tuple[int, float]] | None = None
 
     def look(
@@ -243,7 +234,7 @@ class ClusterState:
         events: Sequence[Event],
         now_s: float,
     ) -> None:
-        """Take in a snapshot, and what has happened to elements before it."""
+        """Take in a snapshot, and the events of elements since the last one."""
         queue, backfill_s = snapshot.queue, snapshot.configuration.backfill_s
         preempted = self._preemptions.look(events, queue, backfill_s, now_s)
         self._history.add_preemptions(preempted)
@@ -252,15 +243,15 @@ class ClusterState:
         self._starts = queue.ordinary_starts
         self._holes.update(snapshot)
         self._inventory.update(snapshot)
-        pool = in_holes_without(snapshot, views, *GOES)
-        self._passes.look(snapshot, pool, now_s, parts_without(snapshot, views, *GOES))
+        pool = in_holes_without(snapshot, views, *VACATES)
+        self._passes.look(snapshot, pool, now_s, parts_without(snapshot, views, *VACATES))
 
     def forecast(self, snapshot: Snapshot, now_s: float) -> BackfillForecast:
-        """Return what is now known of Slurm's passes."""
+        """Return what is known about Slurm's next passes."""
         return self._passes.forecast(snapshot.configuration.backfill_s, now_s)
 
     def view(self, snapshot: Snapshot, registry: TrainerRegistry) -> ClusterView:
-        """Return all that is known."""
+        """Return all that a decision needs to know about the cluster."""
         settings, now_s = self._settings, snapshot.time_s
         return ClusterView(
             snapshot,

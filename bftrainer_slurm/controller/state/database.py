@@ -1,6 +1,6 @@
-"""The SQLite file of the history: opened once, and written in spite of errors of the disk.
+"""The SQLite file of the history. It is opened once; writes survive errors of the disk.
 
-A write that fails is kept and tried again with the next ones, in their order; callers need not
+A write that fails stays in memory and is retried, in order, with the next writes; callers need not
 care. Other processes only read the file (``reading``). This module does not know the tables.
 """
 
@@ -20,22 +20,22 @@ logger = logging.getLogger(__name__)
 
 Statement: TypeAlias = tuple[str, Sequence[Any] | Mapping[str, Any]]
 
-_WAIT_MS = 200  # for another process that has the file locked
+_WAIT_MS = 200  # how long to wait for another process's lock on the file
 _RETRY_S = 5.0
-_MOST_KEPT = 50_000  # statements that wait for the disk; above this the oldest are lost
+_MOST_KEPT = 50_000  # statements kept while the disk fails; beyond that the oldest are lost
 _READ_WAIT_S = 1.0
-_STEPS = 100_000  # steps of SQLite's machine, after which it asks whether to go on
+_STEPS = 100_000  # steps of SQLite's virtual machine between two checks of the deadline
 
 
 def put(table: str, *values: Any) -> Statement:
-    """Return the statement that writes a row, replacing one with the same key."""
+    """Return a statement that writes a row and replaces one with the same key."""
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values
 
 
 def newest(table: str, count: int, **values: Any) -> Statement:
-    """Return the statement that keeps only so many rows with these values by column.
+    """Return a statement that deletes all but the ``count`` newest rows with these column values.
 
-    These are the rows that were written last.
+    The newest rows are those that were written last.
     """
     these = " AND ".join(f"{column} = ?" for column in values) or "true"
     return (
@@ -46,13 +46,13 @@ def newest(table: str, count: int, **values: Any) -> Statement:
 
 
 class Database:
-    """An open file. ``trouble`` says why the last write failed, None if it did not.
+    """An open database file. ``trouble`` says why the last write failed; None if it succeeded.
 
-    ``upgrades`` are SQL scripts with the changes of each version of the file from the ``first`` on.
-    A damaged file, or one of an earlier version, is moved aside and replaced by a new one.
+    ``upgrades`` are SQL scripts, one for each version of the file from version ``first`` on. A
+    damaged file, or one older than ``first``, is moved aside and replaced by a new one.
 
     Raises:
-        sqlite3.Error: it cannot be opened, was written by a later version, or cannot be changed.
+        sqlite3.Error: the file cannot be opened or changed, or a later version wrote it.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Database:
             self._connection = _opened(path, upgrades, first)
 
     def write(self, *statements: Statement) -> None:
-        """Carry out statements, together or not at all, now or as soon as possible."""
+        """Execute statements in one transaction, now or as soon as the disk allows."""
         self._waiting.extend(statements)
         if not self._waiting or self._clock() < self._retry_s:
             return
@@ -86,11 +86,11 @@ class Database:
             self._failed(error)
         else:
             if self.trouble is not None:
-                logger.info("the history is written again")
+                logger.info("the history can be written again")
             self.trouble = None
 
     def read(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Return the rows; none if the file cannot be read now."""
+        """Return the rows of a query; no rows if the file cannot be read now."""
         try:
             return self._connection.execute(query, parameters).fetchall()
         except sqlite3.Error as error:
@@ -110,35 +110,35 @@ class Database:
                 try:
                     self._connection.execute(query, parameters)
                 except (sqlite3.IntegrityError, OverflowError, UnicodeError) as error:
-                    logger.error("not written to the history: %s", error)  # and never will be
+                    logger.error("dropped a write to the history: %s", error)  # a retry fails too
             self._connection.execute("COMMIT")
         except sqlite3.Error:
-            if self._connection.in_transaction:  # a full disk ends it by itself
+            if self._connection.in_transaction:  # a full disk ends the transaction by itself
                 self._connection.execute("ROLLBACK")
             raise
         self._waiting.clear()
 
     def _failed(self, error: sqlite3.Error) -> None:
         if self.trouble is None:
-            logger.error("the history cannot be used, kept in memory for now: %s", error)
+            logger.error("cannot use the history file, writes stay in memory for now: %s", error)
         self.trouble = f"history: {error}"
         self._retry_s = self._clock() + _RETRY_S
 
 
 class Spans:
-    """A table that says when nodes were in some state: ``node``, ``start_s``, and ``end_s``."""
+    """A table of the times when nodes were in some state: ``node``, ``start_s`` and ``end_s``."""
 
     def __init__(self, database: Database, table: str) -> None:
         self._database = database
         self._table = table
 
     def open(self) -> dict[str, float]:
-        """Return the nodes that are in the state as far as is known, and since when."""
+        """Return the nodes that are in the state as far as is known, and when each entered it."""
         query = f"SELECT node, start_s FROM {self._table} WHERE end_s IS NULL"
         return dict(self._database.read(query))
 
     def change(self, ended: Iterable[str], began: Iterable[str], time_s: float) -> None:
-        """Note that nodes have left the state, and others have entered it."""
+        """Record which nodes have left the state and which have entered it."""
         end = f"UPDATE {self._table} SET end_s = max(start_s, ?) WHERE node = ? AND end_s IS NULL"
         begin = f"INSERT INTO {self._table} (node, start_s) VALUES (?, ?)"
         statements: list[Statement] = [(end, (time_s, node)) for node in ended]
@@ -152,13 +152,13 @@ class _DamageError(sqlite3.DatabaseError):
 
 @contextmanager
 def reading(path: Path, deadline_s: float) -> Iterator[sqlite3.Connection]:
-    """Open a file that only its writer may change; all queries together may take so long.
+    """Open the file read-only; all queries together may take ``deadline_s`` seconds.
 
     Raises:
-        sqlite3.Error: it cannot be read now, or not in this time.
+        sqlite3.Error: the file cannot be read now, or not within the deadline.
     """
-    # Without a writer, a reader would otherwise leave a write-ahead log of its own behind,
-    # that the writer may not be allowed to touch.
+    # If no writer runs, a reader would otherwise leave behind a write-ahead log of its own, which
+    # the writer may not be allowed to touch.
     mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
     address = f"file:{quote(str(path))}?mode={mode}"
     with closing(sqlite3.connect(address, uri=True, timeout=_READ_WAIT_S)) as connection:
@@ -168,7 +168,7 @@ def reading(path: Path, deadline_s: float) -> Iterator[sqlite3.Connection]:
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    """Whether an error means that the file itself is damaged, not just its disk out of order."""
+    """Whether an error means that the file itself is damaged, and not just that its disk fails."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(error, _DamageError) or code in (
         sqlite3.SQLITE_CORRUPT,
@@ -177,7 +177,7 @@ def _is_damage(error: sqlite3.Error) -> bool:
 
 
 def _set_aside(path: Path) -> Path:
-    """Rename a database file, replacing one moved aside before; return its new name."""
+    """Move a database file aside and return its new name; replace a file moved there earlier."""
     aside = path.with_name(f"{path.name}.damaged")
     for end in ("", "-wal", "-shm"):  # these files belong together
         aside.with_name(f"{aside.name}{end}").unlink(missing_ok=True)
@@ -188,7 +188,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def _opened(path: Path | str, upgrades: Sequence[str], first: int) -> sqlite3.Connection:
-    """Open a file, check all of it for inconsistencies, and bring it up to date."""
+    """Open a file, check it for inconsistencies, and upgrade it to the present version."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
@@ -205,7 +205,7 @@ def _opened(path: Path | str, upgrades: Sequence[str], first: int) -> sqlite3.Co
 
 
 def _upgrade(connection: sqlite3.Connection, upgrades: Sequence[str], first: int) -> None:
-    """Carry out the upgrades that the file has not had, all of them or none."""
+    """Apply the upgrades that the file lacks, all of them or none."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     newest = first + len(upgrades) - 1
     if version > newest:
@@ -218,6 +218,6 @@ def _upgrade(connection: sqlite3.Connection, upgrades: Sequence[str], first: int
     try:
         connection.executescript(f"BEGIN; {script} PRAGMA user_version={newest}; COMMIT;")
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # tables that its version did not have
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # tables do not match the file's version
             raise _DamageError(str(error)) from error
         raise

@@ -1,6 +1,6 @@
-"""A trainer's failures in a row. Pure.
+"""Counts a trainer's failures in a row. Pure.
 
-``decide.verdicts`` acts on them.
+``decide.verdicts`` acts on the counts.
 """
 
 from __future__ import annotations
@@ -9,52 +9,47 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 _IN_A_ROW_S = 3600.0  # failures further apart are unrelated
-_REST_S = 5.0  # after an element failed, doubled by each further failure ...
-_DOUBLED = 6  # ... at most so often,
-_DOUBLED_AT_ONCE = 1  # or if the script fails at its start: its user should hear of it soon
+_REST_S = 5.0  # backoff after a failure, doubled by each further failure ...
+_DOUBLED = 6  # ... at most this often,
+_DOUBLED_AT_ONCE = 1  # or this often if the script fails at its start: its user should know soon
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A node that was left alone after so many failures in a row on it."""
+    """A node that the trainer avoids because it failed there."""
 
     node: str
-    after: int
+    after: int  # failures in a row on the node before it was avoided
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A trainer's failures in a row, ``count`` of them without progress between them.
+    """A trainer's failures in a row. Times are Unix seconds."""
 
-    ``nodes`` are those on which these were, as far as known; the last ``on_node`` failures were on
-    ``node``, on which it has not trained since. ``text`` is the script's last output; ``at_once``
-    is true if it failed at its start.
-    """
-
-    since_s: float
+    since_s: float  # of the first failure
     last_s: float = 0.0
-    count: int = 0
-    nodes: tuple[str, ...] = ()
-    node: str = ""
+    count: int = 0  # failures without progress in between
+    nodes: tuple[str, ...] = ()  # where these ``count`` failures were, as far as known
+    node: str = ""  # where the last ``on_node`` failures were, without progress there since
     on_node: int = 0
-    text: str = ""
-    trained: bool = False
-    at_once: bool = False
+    text: str = ""  # the script's last output
+    trained: bool = False  # whether the trainer has ever made progress
+    at_once: bool = False  # whether the script failed at its start
     suspect: Suspect | None = None
 
     @property
     def in_a_row(self) -> int:
-        """How often it failed, or did so on one node while it trained on others."""
+        """How often the trainer failed in a row, anywhere or on ``node``."""
         return max(self.count, self.on_node)
 
     @property
     def failed_on(self) -> tuple[str, ...]:
-        """The nodes on which it did, as far as known."""
+        """The nodes on which the trainer failed, as far as known."""
         return self.nodes or ((self.node,) if self.node else ())
 
     @property
     def rest_s(self) -> float:
-        """For how long the trainer gets no node after an element of it has failed."""
+        """How long the trainer gets no nodes after a failure (backoff)."""
         most = _DOUBLED_AT_ONCE if self.at_once else _DOUBLED
         return _REST_S * float(2 ** min(self.count - 1, most))
 
@@ -67,10 +62,9 @@ def failed(
     now_s: float,
     at_once: bool = False,
 ) -> Failing:
-    """Count a failure, on one node or on several together; on none if the node is unknown.
+    """Count one failure, on one or several ``nodes``; these are empty if the node is unknown.
 
-    ``trained`` is true if the trainer has ever made progress, so that its script is not simply
-    wrong.
+    ``trained`` is true if the trainer has ever made progress: then its script is not simply wrong.
     """
     if before is None or now_s - before.last_s > _IN_A_ROW_S:
         before = Failing(since_s=now_s)
@@ -93,15 +87,15 @@ def failed(
 
 
 def blameless(failing: Failing) -> Failing:
-    """Return the failures as those of no node in particular."""
+    """Return the failures without the nodes on which they happened."""
     return replace(failing, node="", on_node=0, nodes=(), suspect=None)
 
 
 def recovered(failing: Failing, nodes: Set[str], now_s: float) -> Failing | None:
-    """Return what is left of the failures once the trainer has made progress on these ``nodes``.
+    """Return the failures that still count after the trainer has made progress on ``nodes``.
 
-    Those in a row on a node are forgotten when it trains on that one, or after an hour: others that
-    train well say nothing about it.
+    Failures on a node are forgotten when the trainer trains on that node, or after an hour.
+    Progress on other nodes says nothing about it.
     """
     if not failing.node or failing.node in nodes or now_s - failing.last_s > _IN_A_ROW_S:
         return None

@@ -1,6 +1,6 @@
-"""The sums of a trainer's reports and allocations: how far it is, and where its time went. Pure.
+"""Adds up a trainer's reports and allocations: its progress, and how its time was spent. Pure.
 
-What it trained comes from its own reports; when it had nodes is in the history.
+Training times come from the trainer's own reports; allocations come from the history.
 """
 
 from __future__ import annotations
@@ -13,49 +13,43 @@ from typing import Any, Self, TypeAlias
 
 from bftrainer_slurm.controller.observe.reports import Report
 
-OFTEN = 2  # the first time there may have been no checkpoint yet
-MOST_S = 3600.0  # nobody keeps nodes for ever by what a change would lose
+OFTEN = 2  # a single restart from step 0 may be one before the first checkpoint
+MOST_S = 3600.0  # a limit, so that nobody keeps nodes for ever by reporting a large loss
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a trainer's members say of its restarts.
+    """What a trainer would lose by a restart, according to its members' reports."""
 
-    ``from_start`` is how often in a row it has begun at step 0 again after a change. It has trained
-    for ``present_s`` since its last start, and for ``unsaved_s`` since its last checkpoint, 0 if
-    the time is not known or a planned change loses nothing. ``other_ranks``: once it went on with
-    another number of ranks, and counts of batches in its checkpoint meant other samples.
-    """
-
-    from_start: int = 0
-    present_s: float = 0.0
-    unsaved_s: float = 0.0
-    other_ranks: bool = False
+    from_start: int = 0  # restarts in a row that began at step 0
+    present_s: float = 0.0  # training time since the last start
+    unsaved_s: float = 0.0  # since the last checkpoint; 0: unknown, or planned changes lose nothing
+    other_ranks: bool = False  # see ``Report.other_ranks``; true if this ever happened
 
     @property
     def begins_anew(self) -> bool:
-        """Whether each change takes it back to step 0, as far as was seen."""
+        """Whether each restart seems to begin at step 0."""
         return self.from_start >= OFTEN
 
     @property
     def seconds(self) -> float:
-        """The seconds of training that a change now would lose."""
+        """The seconds of training that a restart now would lose."""
         lost_s = self.present_s if self.begins_anew else min(self.present_s, self.unsaved_s)
         return min(lost_s, MOST_S)
 
     def trained(self, seconds: float, report: Report) -> Loss:
-        """Return the loss after more training without a change."""
+        """Return the loss after ``seconds`` more of training without a restart."""
         count = self.from_start if report.from_start is None else report.from_start
         count = max(count, self.from_start) if count else 0
         return self._after(report, count, self.present_s + seconds)
 
     def restarted(self, seconds: float, report: Report) -> tuple[Loss, float]:
-        """Return the loss after a new start, and how many seconds of before are trained again.
+        """Return the loss after a restart, and how many seconds of training must be repeated.
 
-        ``seconds`` were trained before it since the last report. Steps that have numbers are told
-        as trained again by themselves (``again_s``).
+        ``seconds`` is the training time between the last report and the restart. If the report
+        already says how long steps were trained again (``again_s``), nothing is added here.
         """
-        count = self.from_start  # if its first node has not trained before, and cannot tell
+        count = self.from_start  # stays if the first node is new and cannot know the step
         if report.from_start is not None:
             count = max(count + 1, report.from_start) if report.from_start else 0
         after = self._after(report, count, 0.0)
@@ -77,24 +71,20 @@ WORK_COLUMNS = (
     "since_s, time_s, trained_s, rescaling_s, generation, again_s, "
     "from_start, present_s, unsaved_s, other_ranks"
 )
-_OWN = 6  # columns that are not of its loss
+_OWN = 6  # the number of columns before those of ``loss``
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The sum of a trainer's reports up to ``time_s``; it was submitted at ``since_s``.
+    """The sum of a trainer's reports up to ``time_s`` (Unix seconds)."""
 
-    ``generation`` is the one that the last report is of. What was trained in ``again_s`` was thrown
-    away by a restart: it is not in ``trained_s``. ``loss`` is what the next one would lose.
-    """
-
-    since_s: float
+    since_s: float  # when the trainer was submitted (Unix seconds)
     time_s: float
-    trained_s: float = 0.0
+    trained_s: float = 0.0  # without ``again_s``
     rescaling_s: float = 0.0
-    generation: int | None = None
-    again_s: float = 0.0
-    loss: Loss = NO_LOSS
+    generation: int | None = None  # of the last report
+    again_s: float = 0.0  # training time that restarts have thrown away
+    loss: Loss = NO_LOSS  # what the next restart would lose
 
     @property
     def row(self) -> tuple[Any, ...]:
@@ -104,29 +94,25 @@ class Work:
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Self:
-        """Return the work that these values say."""
+        """Build a ``Work`` from the values of ``WORK_COLUMNS``."""
         return replace(cls(*row[:_OWN]), loss=Loss(*row[_OWN:]))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTime:
-    """How long a trainer had at least one node, up to its last change.
+    """The times in which a trainer had at least one node. Times are Unix seconds."""
 
-    It has one since ``open_s``, None if it has none now. ``first_s`` and ``last_s`` are when the
-    first allocation began and the last one ended.
-    """
-
-    seconds: float = 0.0
-    open_s: float | None = None
-    first_s: float | None = None
-    last_s: float | None = None
+    seconds: float = 0.0  # the sum of all such times that have ended
+    open_s: float | None = None  # when the present such time began; None: no node now
+    first_s: float | None = None  # begin of the first allocation
+    last_s: float | None = None  # end of the last allocation
 
 
 def worked(before: Work | None, report: Report, submit_s: float, there_s: float) -> Work:
-    """Return the work with a further report; a repeated report changes nothing.
+    """Return the work with one more report; a repeated report changes nothing.
 
-    Since ``there_s`` the trainer has had a node all the time. Before that it has not trained, even
-    if the generation seems to be the same: a new run numbers its generations from 1 again.
+    The trainer has had a node without a break since ``there_s``. Before that it has not trained,
+    even if the generation is the same: a new run numbers its generations from 1 again.
     """
     if before is None:
         loss = NO_LOSS.trained(0.0, report)
@@ -142,11 +128,11 @@ def worked(before: Work | None, report: Report, submit_s: float, there_s: float)
         time_s=report.time_s,
         generation=report.generation,
     )
-    stayed = there_s <= before.time_s  # a node was there all the time in between
+    stayed = there_s <= before.time_s  # the trainer had a node all the time between the reports
     if stayed and report.generation == before.generation:
         loss = before.loss.trained(gap_s, report)
         return replace(work, trained_s=work.trained_s + gap_s, loss=loss)
-    # None: no process lived through the change, or that is unknown.
+    # ``pause_s`` is None if no process survived the change, or if that is unknown.
     pause_s = gap_s if not stayed or report.pause_s is None else min(report.pause_s, gap_s)
     loss, thrown_s = before.loss.restarted(gap_s - pause_s, report)
     thrown_s = min(thrown_s, work.trained_s)
@@ -163,7 +149,7 @@ def worked(before: Work | None, report: Report, submit_s: float, there_s: float)
 
 
 def node_time(allocations: Iterable[tuple[float, float | None]]) -> NodeTime:
-    """Return when a trainer had nodes; ``allocations`` are begins and ends (None: it goes on)."""
+    """Return when a trainer had nodes; ``allocations`` are starts and ends (None: still open)."""
     in_order = sorted(allocations, key=lambda one: one[0])
     if not in_order:
         return NodeTime()
@@ -180,18 +166,18 @@ def node_time(allocations: Iterable[tuple[float, float | None]]) -> NodeTime:
 
 
 def goodput(
-    work: Work | None, had: NodeTime, submit_s: float, *, ended: bool, now_s: float
+    work: Work | None, times: NodeTime, submit_s: float, *, ended: bool, now_s: float
 ) -> dict[str, float | None]:
-    """Return how the time since a trainer was submitted was spent, in seconds.
+    """Return how a trainer's time since its submission was spent, in seconds.
 
-    The time ends now, or when an ended trainer's last node left. ``lost_s`` is time with nodes but
-    without progress: while it starts, fails, hangs, or trains steps again, which is the part
-    ``again_s``. Values are None if it reports nothing.
+    The time ends now, or with the last allocation of a trainer that has ended. ``lost_s`` is time
+    with nodes but without progress: the trainer starts, fails, hangs, or trains steps again (this
+    part is ``again_s``). Values that depend on reports are None if there are none.
     """
-    since_s = min(known for known in (submit_s, had.first_s, work and work.since_s) if known)
-    until_s = had.last_s if ended and had.open_s is None and had.last_s is not None else now_s
-    open_s = 0.0 if had.open_s is None else max(0.0, until_s - had.open_s)
-    with_nodes_s = had.seconds + open_s
+    since_s = min(known for known in (submit_s, times.first_s, work and work.since_s) if known)
+    until_s = times.last_s if ended and times.open_s is None and times.last_s is not None else now_s
+    open_s = 0.0 if times.open_s is None else max(0.0, until_s - times.open_s)
+    with_nodes_s = times.seconds + open_s
     trained_s = rescaling_s = lost_s = again_s = None
     if work is not None:
         trained_s = min(work.trained_s, with_nodes_s)
@@ -213,70 +199,67 @@ Row: TypeAlias = tuple[int, float, float | None, str | None]  # task, start_s, e
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """A summary of one trainer so far. ``node_s`` counts finished allocations only.
-
-    ``had`` says when it had nodes.
-    """
+    """A summary of one trainer's allocations so far."""
 
     grew: int = 0
     shrank: int = 0
     reclaimed: int = 0
-    node_s: float = 0.0
-    had: NodeTime = field(default_factory=NodeTime)
+    node_s: float = 0.0  # of finished allocations only
+    times: NodeTime = field(default_factory=NodeTime)  # when the trainer had nodes
 
 
 class Allocations:
-    """One trainer's allocations; ``tally`` is of all of them.
+    """One trainer's allocations; ``tally`` is their summary.
 
-    They are summed up as they come: a trainer may have had a million, and no turn reads them again.
+    The summary is updated with each allocation: a trainer may have had a million of them, so no
+    turn may read them all again.
     """
 
     def __init__(self, rows: Iterable[Row]) -> None:
         known = list(rows)
         ways = Counter(how for *_, how in known)
         node_s = sum(end_s - start_s for _, start_s, end_s, _ in known if end_s is not None)
-        had = node_time((start_s, end_s) for _, start_s, end_s, _ in known)
-        self.tally = Tally(len(known), ways["shrank"], ways["reclaimed"], node_s, had)
+        times = node_time((start_s, end_s) for _, start_s, end_s, _ in known)
+        self.tally = Tally(len(known), ways["shrank"], ways["reclaimed"], node_s, times)
         self._open_s = {task: start_s for task, start_s, end_s, _ in known if end_s is None}
         self._last_begin_s = max((start_s for _, start_s, *_ in known), default=-math.inf)
 
     def begin(self, task: int, start_s: float) -> bool:
         """Add an allocation; return False if it begins before others are over."""
-        tally, had = self.tally, self.tally.had
-        if task in self._open_s or start_s < (had.open_s or 0.0):
+        tally, times = self.tally, self.tally.times
+        if task in self._open_s or start_s < (times.open_s or 0.0):
             return False
-        if had.open_s is None and start_s <= (had.last_s or 0.0):  # perhaps without a gap
+        if times.open_s is None and start_s <= (times.last_s or 0.0):  # there may have been no gap
             return False
         self._open_s[task] = start_s
         self._last_begin_s = max(self._last_begin_s, start_s)
-        if had.open_s is None:
-            first_s = start_s if had.first_s is None else had.first_s
-            had = replace(had, open_s=start_s, first_s=first_s)
-        self.tally = replace(tally, grew=tally.grew + 1, had=had)
+        if times.open_s is None:
+            first_s = start_s if times.first_s is None else times.first_s
+            times = replace(times, open_s=start_s, first_s=first_s)
+        self.tally = replace(tally, grew=tally.grew + 1, times=times)
         return True
 
     def end(self, task: int, end_s: float, how: str) -> bool:
-        """End an allocation; return whether it could be.
+        """End an allocation; return whether the summary could be updated.
 
-        It could not if it has not begun, or ended before another.
-
-        Another one that began after this end may have begun after a gap.
+        It could not if the allocation has not begun, or if another one began after ``end_s``: there
+        may be a gap between them.
         """
-        start_s, tally, had = self._open_s.pop(task, None), self.tally, self.tally.had
-        if start_s is None or had.open_s is None:
+        start_s, tally, times = self._open_s.pop(task, None), self.tally, self.tally.times
+        if start_s is None or times.open_s is None:
             return False
         end_s = max(start_s, end_s)
         if end_s < self._last_begin_s:
             return False
-        last_s = end_s if had.last_s is None else max(had.last_s, end_s)
-        had = replace(had, last_s=last_s)
-        if not self._open_s and had.open_s is not None:
-            had = replace(had, seconds=had.seconds + last_s - had.open_s, open_s=None)
+        last_s = end_s if times.last_s is None else max(times.last_s, end_s)
+        times = replace(times, last_s=last_s)
+        if not self._open_s and times.open_s is not None:
+            times = replace(times, seconds=times.seconds + last_s - times.open_s, open_s=None)
         self.tally = replace(
             tally,
             shrank=tally.shrank + (how == "shrank"),
             reclaimed=tally.reclaimed + (how == "reclaimed"),
             node_s=tally.node_s + end_s - start_s,
-            had=had,
+            times=times,
         )
         return True

@@ -1,7 +1,7 @@
-"""Elements that run but, as far as is known, do not train with the others of their trainer. Pure.
+"""Warns users of elements that run but do not seem to train with the rest of their trainer. Pure.
 
-Each of them may train alone, into the same files. A trainer without torch is told the same, and
-runs on.
+Each of them may train alone, into the same files. A trainer without torch gets the same notice, and
+keeps running.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bftrainer_slurm.controller.observe.reports import Script
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 
-JOIN_S = 25.0  # importing torch takes seconds, from a busy file system more
+JOIN_S = 25.0  # importing torch takes seconds, and longer from a busy file system
 MOST_JOIN_S = 300.0
-_JOINS = 20  # of all trainers: how long nodes take here now
-_LATE_S = 60.0  # a group may be slow to end a step, and a lost node to come back
-_LAST_S = 10.0  # a group that has not been heard of for so long is over
+_JOINS = 20  # the last joins of all trainers, to estimate how long a join takes now
+_LATE_S = 60.0  # a group may take long to end a step, and a lost node to come back
+_LAST_S = 10.0  # a group that has not reported for this long is over
 _NAMED = 5  # nodes in a sentence
 _WRITE = (
     "start the training by 'srun torchrun train.py', if they are not just slow; their output may "
@@ -35,39 +35,38 @@ _ELSE = ", else each node may train alone into the same files"
 
 @dataclass(slots=True)
 class ReportedGroup:
-    """How many ``nodes`` train together: the largest group that a trainer's members tell of.
+    """The largest group that a trainer's members report. Times are Unix seconds.
 
-    There are others beside it if nodes train apart from each other. It became smaller at
-    ``fell_s``. It last reported progress at ``heard_s``. 0 nodes: nothing was told yet.
+    If nodes train separately, there are other groups too.
     """
 
-    nodes: int = 0
-    fell_s: float = -math.inf
-    heard_s: float = -math.inf
-    script: Script | None = None  # it runs in one element, and the others wait until it trains
-    alone: bool = False  # they have met, but each of them says that it trains by itself
+    nodes: int = 0  # nodes in the group; 0: no report yet
+    fell_s: float = -math.inf  # when the group last became smaller
+    heard_s: float = -math.inf  # when the group last reported progress
+    script: Script | None = None  # it runs in one element; the others wait until it trains
+    alone: bool = False  # members have joined, but each reports that it trains by itself
 
     def formed(self, nodes: int, time_s: float) -> None:
-        """Take a note that the keeper has formed a group of so many nodes."""
+        """Record that the keeper has formed a group of this number of nodes."""
         if nodes < self.nodes:
             self.fell_s = time_s
         self.nodes = nodes
 
     def hear(self, nodes: int, time_s: float) -> None:
-        """Take a report of a group of so many nodes, which may be one of several."""
+        """Record a report from a group of this number of nodes; there may be several groups."""
         if nodes >= self.nodes or time_s - self.heard_s >= _LAST_S:
             self.formed(nodes, time_s)
             self.heard_s = time_s
 
 
 class JoinTimes:
-    """How long nodes have taken to join their groups here: of a busy site, longer."""
+    """How long nodes took to join their groups on this cluster."""
 
     def __init__(self) -> None:
         self._took_s: deque[float] = deque(maxlen=_JOINS)
 
     def formed(self, view: TrainerView, before: ReportedGroup, nodes: int, time_s: float) -> None:
-        """A group of so many nodes was formed, if more: its last node has joined."""
+        """Record that a group was formed. If it is larger than before, its last node has joined."""
         starts_s = sorted(start_s for start_s in view.starts_s().values() if start_s <= time_s)
         if nodes > before.nodes and len(starts_s) == nodes:
             script = before.script  # until it trains, the others wait for it
@@ -76,27 +75,27 @@ class JoinTimes:
 
     @property
     def patience_s(self) -> float:
-        """How long to wait for one before anything is said."""
+        """How long to wait for a join before the user is warned."""
         usual_s = median(self._took_s) if self._took_s else 0.0
         return min(max(JOIN_S, 2 * usual_s), MOST_JOIN_S)
 
 
 @dataclass(frozen=True, slots=True)
 class JoinNotice:
-    """What to say from ``due_s`` on, if nothing changes until then."""
+    """A warning for the user, due at ``due_s`` (Unix seconds) if nothing changes until then."""
 
     due_s: float
     notice: str
-    otherwise: str = ""  # what may happen if nobody does what the notice says
+    otherwise: str = ""  # what may happen if nobody follows the advice
 
     @property
     def in_output(self) -> str:
-        """What to say in the trainer's own output."""
+        """The warning for the trainer's own output."""
         return f"bftrainer: {self.notice}{self.otherwise}"
 
 
 def since_s(view: TrainerView) -> dict[str, float | None]:
-    """Since when an element runs on each node; until the next look at Slurm, by its own report."""
+    """Return when an element started on each node; before the next look, by its own report."""
     running: dict[str, float | None] = {}
     for id_, place in view.placed.items():
         record = view.state.of(id_.task)
@@ -117,19 +116,19 @@ def join_notice(
     notes_arrive: bool = False,
     patience_s: float = JOIN_S,
 ) -> JoinNotice | None:
-    """Return what to say of elements that do not train together; None: they do, or few run.
+    """Return a warning about elements that do not train together; None if there is no reason.
 
-    ``joined``: a group was formed as it should be. Progress alone does not show that.
-    ``notes_arrive``: whether notes come through; if so, ``bad_nodes`` reports the mute elements.
-    ``patience_s``: how long nodes may take to join.
+    ``joined``: members have formed a group through the keeper; progress alone does not show this.
+    ``notes_arrive``: whether the stream of notes is open. Then ``bad_nodes`` reports elements that
+    send no notes. ``patience_s``: how long nodes may take to join.
     """
-    if view.trainer.record.max_nodes == 1:  # there is nobody to meet
+    if view.trainer.record.max_nodes == 1:  # a single node has nobody to join
         return None
     nodes, most_of, script = group.nodes, view.sizes.up_to, group.script
     if view.over or nodes >= most_of(len(view.placed)) or (joined and not nodes):
         return None
     if script is not None and not script.trains and joined:
-        return None  # it trains no more, or not yet again
+        return None  # the script has stopped training, or has not started again yet
     going = set(_going(view, notes_arrive))
     running = {node: start_s for node, start_s in since_s(view).items() if node not in going}
     waiting = _waiting(view, script) & running.keys()
@@ -147,7 +146,7 @@ def join_notice(
         )
     due_s = since_both_s + _LATE_S
     if -math.inf < group.heard_s < due_s:
-        return None  # the others wait too, or it is too early
+        return None  # the whole group stands still, or it is too early
     train = "trains" if nodes == 1 else "train together"
     see = f"see the last lines of each in 'bftrainer logs {view.array}'"
     return JoinNotice(
@@ -158,7 +157,7 @@ def join_notice(
 def _unjoined(
     due_s: float, running: Sequence[str], together: int, waiting: Sequence[str]
 ) -> JoinNotice:
-    """Say that no group was formed as it should be, and which nodes wait for those that run."""
+    """Warn that no group was formed through the keeper; name the nodes that wait for others."""
     said = _apart(running, together)
     if not waiting:
         return JoinNotice(due_s, f"{said}: {_WRITE}", _ELSE)
@@ -167,14 +166,14 @@ def _unjoined(
 
 
 def _waiting(view: TrainerView, script: Script | None) -> set[str]:
-    """Return the nodes that wait until a script, which runs on another one, trains."""
+    """Return the nodes that wait for a script on another node to start the training."""
     if script is None or script.trains:
         return set()
     return {place.node for id_, place in view.placed.items() if id_.task != script.task}
 
 
 def _going(view: TrainerView, notes_arrive: bool) -> Iterator[str]:
-    """Yield the nodes of elements that are about to leave them, or may not be up there."""
+    """Yield the nodes of elements that are about to leave, or may never have come up."""
     for task, record in view.state.elements.items():
         asked = record.asked or record.down_s is not None or task in view.state.done
         asked |= notes_arrive and record.mute

@@ -1,8 +1,8 @@
-"""What was measured of trainers, as a history file keeps it: throughput, costs of rescaling.
+"""Trainers' measurements in the history file: throughput, and costs of rescaling.
 
-It is kept by user and job name, so that a trainer that is submitted again starts with it. It is
-bounded: a user can fill the disk neither with measurements nor with names. The order is that in
-which it was written, because clocks are set; what lies in the future does not count until then.
+They are kept by user and job name, so that a trainer that is submitted again starts with them. They
+are bounded: a user can fill the disk neither with measurements nor with names. Rows are ordered as
+they were written, because clocks may be set; rows from the future do not count until their time.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ WITH trainers AS (
 )
 SELECT user, name, array FROM ranked WHERE place > ? OR place_of_name > ?
 """
-_AHEAD_S = 60.0  # small differences between clocks are nothing
+_AHEAD_S = 60.0  # tolerated difference between clocks
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """They are kept by user and job name, so that the next job of that name can use them."""
+    """The key of measurements: the next job of this user and name can use them."""
 
     user: str
     name: str
@@ -46,7 +46,7 @@ class Job:
 class Measurements:
     """The part of the history file that plans use.
 
-    ``pauses`` gets the cost of each change of size: ``up`` or ``down``.
+    The cost of each rescale is added to ``pauses["up"]`` or ``pauses["down"]``.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Measurements:
         self._clock = clock
 
     def add_throughput(self, job: Job, throughput: Throughput) -> None:
-        """Note a trainer's throughput on a number of nodes; older throughputs are dropped."""
+        """Record a trainer's throughput on a number of nodes; drop the oldest beyond the limits."""
         array = {"user": job.user, "name": job.name, "array": throughput.array}
         size = {**array, "unit": throughput.unit, "nodes": throughput.nodes}
         self._database.write(
@@ -76,7 +76,7 @@ class Measurements:
         return [Throughput(*row) for row in rows]
 
     def add_rescale(self, job: Job, rescale: Rescale) -> None:
-        """Note what a change of size really cost; older ones are dropped."""
+        """Record the measured cost of a rescale; drop the oldest beyond the limit."""
         self._pauses["up" if rescale.grew else "down"].add(rescale.seconds)
         runtime, grew = rescale.runtime.value, int(rescale.grew)
         kind = {"user": job.user, "name": job.name, "runtime": runtime, "grew": grew}
@@ -86,7 +86,7 @@ class Measurements:
         )
 
     def rescales(self, job: Job) -> list[Rescale]:
-        """Return what changes of size of trainers of this name have cost, oldest first."""
+        """Return the measured costs of rescales of all trainers of this name, oldest first."""
         rows = self._database.read(
             "SELECT runtime, grew, time_s, seconds FROM rescales "
             "WHERE user = ? AND name = ? AND time_s <= ? ORDER BY rowid",
@@ -95,7 +95,7 @@ class Measurements:
         return [Rescale(Runtime(runtime), bool(grew), *rest) for runtime, grew, *rest in rows]
 
     def set_reform(self, array: int, reform: Reform) -> None:
-        """Note a trainer's present generation."""
+        """Record a trainer's present generation."""
         row = (reform.time_s, reform.runtime.value, reform.generation, reform.nodes)
         self._database.write(put("reforms", array, *row))
 
@@ -107,9 +107,9 @@ class Measurements:
         return next((Reform(time_s, Runtime(name), *rest) for time_s, name, *rest in rows), None)
 
     def forget_too_much(self, active: Collection[int]) -> None:
-        """Drop what is known of all but the newest trainers of a name, and names of a user.
+        """Drop measurements of all but the newest trainers of a name and names of a user.
 
-        ``active`` trainers (array ids) keep it.
+        Those of ``active`` trainers (array ids) stay.
         """
         drop = "DELETE FROM looks WHERE user = ? AND name = ? AND array = ?"
         too_much = self._database.read(_TOO_MUCH, _ARRAYS_A_NAME, _NAMES_A_USER)

@@ -1,6 +1,6 @@
-"""Passes the notes of members of trainers' groups to the state, the profiles and the history.
+"""Passes notes from members of trainers' groups to the state, the profiles and the history.
 
-Members have proven to the keeper whose they are, but their notes are still only a user's claims.
+Members have authenticated to the keeper, but their notes are still only a user's claims.
 """
 
 from __future__ import annotations
@@ -34,53 +34,49 @@ OF_MEMBERS = (
     NoteKind.SCRIPT,
 )
 
-_TRAINS_S = 10.0  # progress so long after a start, or a failure, means that it really trains
+_TRAINS_S = 10.0  # progress this long after a start or a failure shows that training works
 _NEWS_S = 60.0
 _SAVE_EVERY_S = 5.0
-_SAVE_SHARE = 0.01  # share of a trainer's age: so a few hundred rows cover its whole life
+_SAVE_SHARE = 0.01  # of a trainer's age, so that a few hundred rows cover its whole life
 
 
 @dataclass(slots=True)
 class ReportedState:
-    """The reports of one trainer's members: how far it has come, and their sum if there were any.
-
-    ``trained`` is true if it has ever trained for a while; ``began_s`` is when it formed a group,
-    or failed.
-    """
+    """What one trainer's members have reported. Times are Unix seconds."""
 
     progress: Progress
-    work: Work | None
-    trained: bool
-    began_s: float | None = None
-    saved_s: float = -math.inf
-    launcher: str = ""  # what has started it, where that was said
+    work: Work | None  # the sum of all reports; None if there were none
+    trained: bool  # whether it has ever trained for a while
+    began_s: float | None = None  # when it last formed a group, or failed
+    saved_s: float = -math.inf  # when the history was last updated
+    launcher: str = ""  # the program that started it; empty if it is not known
     group: ReportedGroup = field(default_factory=ReportedGroup)
 
 
 def reported_before(history: History, array: int) -> ReportedState:
-    """Return what the history has of a trainer's reports."""
+    """Return what the history file knows about a trainer's reports."""
     samples, saved_s = history.samples(array) or (None, -math.inf)
     progress, work = Progress(samples, saved_s), history.work(array)
     return ReportedState(progress, work, history.has_trained(array), saved_s=saved_s)
 
 
 class MemberNotes:
-    """Takes what members tell; the performance model learns from it, the history shows it."""
+    """Handles members' notes: updates the performance model, and writes them to the history."""
 
     def __init__(self, history: History, performance: PerformanceModel) -> None:
         self._history = history
         self._performance = performance
-        self._ahead = False  # said once
+        self._ahead_logged = False
         self.join_times = JoinTimes()
 
     def take(
         self, view: TrainerView, reported: ReportedState, numbered: NumberedNote, now_s: float
     ) -> TrainerState:
-        """Add a note of a member to what the trainer has ``reported``; return its state after it.
+        """Add a member's note to what the trainer has ``reported``; return the trainer's new state.
 
-        A failure counts only when it happens. The keeper repeats what it remembers, and the trainer
-        may have recovered from an older failure long ago. Nor does progress count that lies in the
-        future: the clock was set back since, or the keeper's host has another one.
+        A failure counts only while it is new: the keeper repeats old notes, and the trainer may
+        have recovered long ago. Progress from the future does not count: the clock was set back, or
+        the clock of the keeper's host differs.
         """
         state = view.state
         self._compare_clocks(numbered.time_s - now_s)
@@ -104,12 +100,12 @@ class MemberNotes:
         return state
 
     def _compare_clocks(self, ahead_s: float) -> None:
-        if ahead_s < _NEWS_S or self._ahead:
+        if ahead_s < _NEWS_S or self._ahead_logged:
             return
-        self._ahead = True
+        self._ahead_logged = True
         logger.warning(
-            "the keeper's clock is %.0f s ahead of the controller's: what trainers report does not "
-            "count; set both hosts' clocks (NTP)",
+            "the keeper's clock is %.0f s ahead of the controller's: trainers' reports are "
+            "ignored; synchronise both hosts' clocks (NTP)",
             ahead_s,
         )
 
@@ -129,7 +125,7 @@ class MemberNotes:
         if before and (pause_s := reported.work.rescaling_s - before.rescaling_s) > 0:
             nodes = said.nodes or len(view.placed)
             self._history.add_pause(view.array, now_s, nodes, pause_s)
-            reported.saved_s = -math.inf  # with the work, so that it counts once
+            reported.saved_s = -math.inf  # save the work at once, so that the pause counts once
         self._save(view, reported, reported.progress.add(said))
         reported.began_s = now_s if reported.began_s is None else reported.began_s
         if now_s - reported.began_s < _TRAINS_S:
@@ -155,7 +151,7 @@ class MemberNotes:
 
 
 def _failed(view: TrainerView, numbered: NumberedNote, trained: bool, now_s: float) -> TrainerState:
-    """Return the state after a member's word that its script has failed."""
+    """Return the state after a member has reported that its script failed."""
     state, note = view.state, numbered.note
     failing = failed(state.failing, _own_node(view, note), note.text, trained, numbered.time_s)
     size, notified = state.size.failed(now_s), state.notified
@@ -166,9 +162,9 @@ def _failed(view: TrainerView, numbered: NumberedNote, trained: bool, now_s: flo
 
 
 def _nodes_in(view: TrainerView, report: Report, began_s: float) -> Set[str]:
-    """Return the nodes of the generation that began then; none if it is not known which they are.
+    """Return the nodes of the generation that began at ``began_s``; empty if they are not known.
 
-    Elements that came later, or hang, are not in it.
+    Elements that started later, or hang, are not in it.
     """
     starts = view.starts_s().items()
     nodes = nodes_of(place for place, start_s in starts if start_s <= began_s)
@@ -176,6 +172,6 @@ def _nodes_in(view: TrainerView, report: Report, began_s: float) -> Set[str]:
 
 
 def _own_node(view: TrainerView, note: Note) -> tuple[str, ...]:
-    """Return the node that a note names, if the note's element is there."""
+    """Return the node that a note names, if the note's element is placed there."""
     place = view.placed.get(ElementId(note.array, note.task))
     return (note.node,) if place is not None and place.node == note.node else ()

@@ -1,7 +1,7 @@
-"""What Slurm's backfill scheduler has judged, and when it judges next.
+"""Tracks Slurm's backfill passes: which jobs they left waiting, and when the next pass comes.
 
-A pass tries every waiting job, on idle nodes and on nodes of elements, which it preempts if a job
-fits. ``decide.available`` says what to do about it.
+A pass tries every waiting job on idle nodes and on nodes of elements, which it preempts if a job
+fits. ``decide.available`` decides what to do about it.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import WaitingJob
 
 _TAKES_S = 3.5  # Slurm's clock ticks in whole seconds, and a pass takes a moment
-_SHORT_S = 10.0  # if passes come so often, none is worth a look of its own
+_SHORT_S = 10.0  # if passes come this often, no pass is worth a look of its own
 _RESOLUTION_S = 60.0  # Slurm's bf_resolution: starts are planned for whole minutes
-_PLANNED_S = 5.0  # how long before a planned start what the job needs is free
-_STALE = 10  # after so many passes without one that was seen, their times are unknown again
+_PLANNED_S = 5.0  # how long before its planned start a job's nodes have to be free
+_STALE = 10  # if this many expected passes were not seen, their times are unknown again
 
 
 _Demand = tuple[int, int, float, float, int | None, str, str, frozenset[str]]
 
 
 class Passes:
-    """Follows the passes from look to look."""
+    """Tracks the passes from look to look."""
 
     def __init__(self) -> None:
         self._began_s = -math.inf
-        self._gap_s = 0.0  # between the last two that were seen
-        # What each job asks for, and since when it has waited for that.
+        self._gap_s = 0.0  # between the last two passes that were seen
+        # What each job asks for, and when it began to wait for exactly that.
         self._waits: dict[int, tuple[_Demand, float]] = {}
         self._looked_s = -math.inf
-        # Since when (Unix seconds) each node has been in the pool at every look.
+        # When (Unix seconds) each node entered the pool, if it was there at every look since.
         self._in_pool_s: dict[str | NodePart, float] = {}
-        # For each job, the most nodes in holes that fit it when a pass left it waiting.
+        # For each job that a pass left waiting: the largest number of fitting nodes in holes then.
         self._left: dict[int, int] = {}
-        self._blocked: dict[int, int] = {}  # priority of jobs that want more than is in holes
-        # Jobs that were left waiting, and may fit by now. Most wait for something else, so they are
-        # tried one at a time, and twice as many after a pass that has started all of them.
+        self._blocked: dict[int, int] = {}  # priorities of jobs that need more nodes than the pool
+        # Jobs that a pass left waiting, and that may fit now. Most of them wait for something else,
+        # so they are tried one at a time, and twice as many after a pass that started all of them.
         self._again: frozenset[int] = frozenset()
         self._tries = 1
         self._asks = False
@@ -54,13 +54,11 @@ class Passes:
         now_s: float,
         parts: frozenset[NodePart] = frozenset(),
     ) -> None:
-        """Take in a snapshot; only elements run on the nodes of the ``pool``, and in ``parts``.
+        """Take in a snapshot. Nodes in ``pool``, and ``parts``, are free of ordinary jobs.
 
-        ``now_s`` (Unix seconds) is when Slurm had answered: what is new in the snapshot may have
-        changed as late as that.
-
-        A new controller assumes that jobs have waited since they were submitted, and that nodes
-        were in holes before it looked.
+        ``now_s`` (Unix seconds) is when Slurm had answered: changes in the snapshot may be as late
+        as that. A new controller assumes that jobs have waited since they were submitted, and that
+        nodes were in holes before its first look.
         """
         first = math.isinf(self._looked_s)
         waiting = {job.job_id: job for job in snapshot.queue.asking}
@@ -74,10 +72,10 @@ class Passes:
         self._in_pool_s = {one: self._in_pool_s.get(one, new_s) for one in every}
         last = snapshot.last_pass
         if last is not None and last.began_s > now_s + _TAKES_S:
-            last = None  # the clock was set back since; the next pass is not so far away
+            last = None  # the clock was set back; the next pass must not seem so far away
         if last is not None and last.began_s != self._began_s and not last.active:
             self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
-            # Looks may lie between the pass and the one that learns of it.
+            # There may have been other looks between the pass and this one, which first shows it.
             at_pass = {one for one, in_s in self._in_pool_s.items() if in_s < last.began_s}
             self._judge(waiting, Fit(snapshot.by_weight, at_pass, snapshot))
         if self._left and freed:
@@ -97,11 +95,11 @@ class Passes:
 
     @property
     def _alone(self) -> frozenset[int]:
-        """The jobs for which trainers do not leave."""
+        """The jobs for which trainers do not leave: a pass left them waiting."""
         return frozenset(self._left.keys() - self._again)
 
     def _wait(self, job: WaitingJob, since_s: float) -> tuple[_Demand, float]:
-        """Return what a job asks for, and since when: ``since_s`` if its request has changed."""
+        """Return a job's request, and when it began to wait: ``since_s`` if the request is new."""
         known = self._waits.get(job.job_id)
         asks = (job.partition, job.constraint, job.excluded)
         part = (part_of(job), job.memory_mb, job.cpu_memory_mb)
@@ -109,7 +107,7 @@ class Passes:
         return known if known is not None and known[0] == demand else (demand, since_s)
 
     def _forget(self, waiting: Mapping[int, WaitingJob]) -> bool:
-        """Drop judgements of changed jobs, and doubt those that were made behind a large job.
+        """Forget passes for changed jobs; let jobs be tried again that waited behind a large job.
 
         Returns whether such a large job no longer waits.
         """
@@ -124,7 +122,7 @@ class Passes:
         return bool(gone)
 
     def _judge(self, waiting: Mapping[int, WaitingJob], fit: Fit) -> None:
-        """Note which jobs a pass has left waiting beside enough nodes, and beside how many."""
+        """Record the jobs that a pass left waiting although enough nodes fitted, and how many."""
         for job_id, (_, since_s) in self._waits.items():
             job = waiting[job_id]
             nodes = len(fit.nodes_for(job)) if since_s < self._began_s else 0
@@ -135,7 +133,7 @@ class Passes:
             self._again = frozenset()
 
     def _try_again(self, waiting: Mapping[int, WaitingJob], fit: Fit) -> None:
-        """Choose jobs for which more fitting nodes are in holes than at any pass."""
+        """Choose jobs that have more fitting nodes in holes now than at any pass before."""
         jobs = (
             waiting[one]
             for one, nodes in self._left.items()
@@ -145,16 +143,16 @@ class Passes:
         self._again = frozenset(job.job_id for job in first)
 
     def forecast(self, interval_s: float | None, now_s: float) -> BackfillForecast:
-        """Return what is known; ``interval_s`` is Slurm's ``bf_interval``, None without passes."""
+        """Return the forecast; ``interval_s`` is Slurm's ``bf_interval``, None without passes."""
         left = self._alone
         if interval_s is None or interval_s < _SHORT_S:
-            # The main scheduler tries a new job first, and may be doing so: trainers would then
-            # leave in addition to the elements that it preempts.
+            # The main scheduler tries a new job first, and may be doing so now. If trainers left
+            # too, more elements would end than it preempts.
             waits = self._waits.items()
             new = {one for one, (_, since_s) in waits if since_s == self._looked_s}
             until_s = self._looked_s + _TAKES_S if new else -math.inf
             return BackfillForecast(until_s=until_s, asks=self._asks, left=left | new)
-        # Slurm counts from the end of a pass, and tells begins in whole seconds.
+        # Slurm counts the interval from the end of a pass, and gives starts in whole seconds.
         follows = interval_s < self._gap_s < 2 * interval_s
         period_s = max(interval_s, self._gap_s - 1.0) if follows else interval_s
         passed = (now_s - _TAKES_S - self._began_s) / period_s
@@ -170,7 +168,7 @@ class Passes:
 def in_holes_without(
     snapshot: Snapshot, views: Iterable[TrainerView], *phases: Phase
 ) -> frozenset[str]:
-    """Return the nodes in holes on which there is no element in one of these phases."""
+    """Return the nodes in holes on which no element is in one of these phases."""
     ours = {record.node for view in views for _, record in view.within(*phases) if record.node}
     return snapshot.in_holes - ours
 
@@ -194,12 +192,12 @@ def parts_without(
 
 
 def _steps(most: int) -> set[int]:
-    """Return 1, 2, 4 and so on, so that they are few, and all that there is."""
+    """Return ``most`` and all powers of two below it: a small set."""
     return {1 << power for power in range(most.bit_length())} | ({most} if most else set())
 
 
 class Claims:
-    """From when on a node belongs to a job that comes before the present one, or is reserved."""
+    """When each node is reserved, or planned for a job of higher priority than the present one."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._now_s = snapshot.time_s
@@ -208,15 +206,15 @@ class Claims:
             self._add((node,), reservation.start_s)
 
     def add(self, job: WaitingJob, nodes: Iterable[str]) -> None:
-        """These nodes belong to the job from its planned start on."""
+        """Claim nodes for a job from its planned start on."""
         self._add(nodes, _planned_s(job))
 
     def is_due(self, job: WaitingJob) -> bool:
-        """Whether its planned start is so near that its nodes have to be free."""
+        """Whether the job's planned start is so near that its nodes have to be free now."""
         return _planned_s(job) <= self._now_s + _PLANNED_S
 
     def in_time(self, job: WaitingJob) -> Callable[[str], bool]:
-        """Return a test of a node: whether the job, if it starts now, ends before any claim."""
+        """Return a test for nodes: would the job, started there now, end before any claim?"""
         ends_s = math.inf if job.minutes is None else self._now_s + 60.0 * job.minutes
         return lambda node: ends_s <= self._until_s.get(node, math.inf)
 

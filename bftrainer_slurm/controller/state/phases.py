@@ -1,6 +1,6 @@
-"""The life of an element: one table of phases, and the controller's record of the element.
+"""The life cycle of an element: its phases, and the controller's record of the element. Pure.
 
-``decide.reconcile`` says what to do about a phase. Pure.
+``decide.reconcile`` decides what to do in each phase.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ from enum import Enum
 from bftrainer_slurm.model import Element, ElementId, ElementState, Place
 
 EXITED = "NonZeroExitCode"  # Slurm's reason if the script itself has failed
-_NOTE_FITS_S = 60.0  # between Slurm's time of a start or an end, and the element's own report
+# Slurm's time of a start or an end, and the element's own report of it, differ by less than this.
+_NOTE_FITS_S = 60.0
 
 
 class Phase(Enum):
-    """The phase of an element, as the controller sees it."""
+    """The phase of an element from the controller's point of view."""
 
     HELD = "held"  # waits for the controller
     WITHHELD = "withheld"  # an operator holds it
-    ASTRAY = "astray"  # waits, though the controller has not released it
+    ASTRAY = "astray"  # pending, although the controller has not released it
     RELEASED = "released"  # released by the controller; Slurm has not started it yet
     RUNNING = "running"
     SUSPENDED = "suspended"  # an operator has stopped it on its node
-    LEAVING = "leaving"  # still runs, but the controller has ended it
+    LEAVING = "leaving"  # the controller has ended it, but Slurm still shows it running
     ENDING = "ending"  # Slurm ends its processes; its node is not free yet
-    RECLAIMED = "reclaimed"  # waits with a begin time, and would start again by itself
-    FAILED = "failed"  # its script, or its node, has failed
-    UNLAUNCHED = "unlaunched"  # Slurm could not start its script: nothing of it has failed
-    MUTE = "mute"  # has ended, and never said that it was up: its node may lack our plugin
-    PREEMPTED = "preempted"  # cancelled for another job: nothing of it has failed
-    REVIVED = "revived"  # held, brought back after it had failed, or was cancelled for another job
-    DONE = "done"  # it ended well, or was cancelled
+    RECLAIMED = "reclaimed"  # requeued with a begin time; Slurm would start it again by itself
+    FAILED = "failed"  # its script or its node has failed
+    UNLAUNCHED = "unlaunched"  # Slurm could not start its script; the element has not failed
+    MUTE = "mute"  # ended without ever reporting that it was up: its node may lack our plugin
+    PREEMPTED = "preempted"  # cancelled for another job; the element has not failed
+    REVIVED = "revived"  # requeued and held after a failure, or after it was cancelled for a job
+    DONE = "done"  # ended successfully, or was cancelled
 
 
-# The phase that follows from what Slurm says alone ...
-_SAID = {
+# The phase that follows from Slurm's state alone ...
+_PHASE_OF = {
     ElementState.HELD: Phase.HELD,
     ElementState.WITHHELD: Phase.WITHHELD,
     ElementState.PENDING: Phase.ASTRAY,
@@ -50,7 +51,7 @@ _SAID = {
     ElementState.PREEMPTED: Phase.PREEMPTED,
     ElementState.LOST: Phase.DONE,
 }
-# ... and the phase that also follows from what the controller did before, for so many seconds. If
+# ... and the phase that follows if the controller has sent a request, for this many seconds. If
 # Slurm has not acted by then, the request did not reach it.
 _AFTER = {
     (Phase.RELEASED, ElementState.PENDING): (Phase.RELEASED, math.inf),
@@ -60,60 +61,52 @@ _AFTER = {
     (Phase.REVIVED, ElementState.PREEMPTED): (Phase.REVIVED, 30.0),
     (Phase.REVIVED, ElementState.HELD): (Phase.REVIVED, 300.0),
 }
-# Phases that keep the start of the phase before: a failure, and the rest after an end.
-_AS_LONG = {
+# Changes of phase that keep ``since_s``, the time of the failure or of the end.
+_KEEP_SINCE = {
     (Phase.REVIVED, Phase.FAILED),
     (Phase.REVIVED, Phase.UNLAUNCHED),
     (Phase.REVIVED, Phase.MUTE),
     (Phase.RECLAIMED, Phase.HELD),
 }
-# It may have run between two looks.
-_WENT = (Phase.RECLAIMED, Phase.PREEMPTED, Phase.FAILED, Phase.DONE)
-GOES = (Phase.LEAVING, Phase.ENDING)  # from its node
-OCCUPIES = (Phase.RUNNING, Phase.SUSPENDED, *GOES)  # its node
-# Over, and to be brought back.
+# A released element in one of these phases may have run between two looks.
+_MAY_HAVE_RUN = (Phase.RECLAIMED, Phase.PREEMPTED, Phase.FAILED, Phase.DONE)
+VACATES = (Phase.LEAVING, Phase.ENDING)  # its node
+OCCUPIES = (Phase.RUNNING, Phase.SUSPENDED, *VACATES)  # its node
+# The element has ended, and the controller requeues and holds it again.
 BROKEN = (Phase.FAILED, Phase.UNLAUNCHED, Phase.MUTE, Phase.PREEMPTED)
 CAN_START = (Phase.HELD, Phase.REVIVED, Phase.RECLAIMED)
 
 
 @dataclass(frozen=True, slots=True)
 class ElementRecord:
-    """What is known of an element since ``since_s``, when its phase began.
-
-    ``node`` is where it is. A released one may start in any of the ``targets``. ``ours`` is true if
-    the controller has ended it. ``up`` and ``down_s`` are its own reports: on which node it came up
-    and when, and when it left. ``asked`` is true if it was asked to leave this node, and has to be
-    ended: it does nothing there any more. ``sent`` is true if the controller released it there,
-    ``ran`` if its script did start, ``blamed`` if its silence or slow end already counts against
-    its node. ``reason`` is why it waits, in Slurm's word.
-    """
+    """What the controller knows about an element. Times are Unix seconds."""
 
     phase: Phase
-    since_s: float
+    since_s: float  # when the phase began
     node: str | None = None
     start_s: float | None = None
-    targets: frozenset[Place] = frozenset()
-    ours: bool = False
-    asked: bool = False
-    up: tuple[str, float] | None = None
-    down_s: float | None = None
-    sent: bool = False
-    ran: bool = False
-    blamed: bool = False
-    reason: str = ""
+    targets: frozenset[Place] = frozenset()  # where a released element may start
+    ours: bool = False  # the controller has ended it
+    asked: bool = False  # was asked to leave its node; does nothing there now, and has to be ended
+    up: tuple[str, float] | None = None  # its own report: the node on which it came up, and when
+    down_s: float | None = None  # its own report: when it left
+    sent: bool = False  # the controller released it to its node
+    ran: bool = False  # its script has started
+    blamed: bool = False  # its silence or slow end already counts against its node
+    reason: str = ""  # Slurm's reason why it waits
 
     @property
     def there(self) -> bool:
-        """Whether it has a node."""
+        """Whether the element has a node."""
         return self.phase in OCCUPIES and self.node is not None
 
     @property
     def mute(self) -> bool:
-        """Whether it was released there, and has not said that it is up."""
+        """Whether the controller released the element, and it has not reported that it is up."""
         return self.sent and not self.ran
 
     def may_start_on(self, node: str) -> bool:
-        """Whether it was released for a place on this node."""
+        """Whether the element was released for a place on this node."""
         return any(place.node == node for place in self.targets)
 
 
@@ -131,26 +124,23 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An element has left its node. ``how`` is shrank, reclaimed, or ended (by itself).
-
-    ``took_s`` is how long it was seen ending; ``well`` is true if its script has succeeded.
-    """
+    """An element has left its node."""
 
     element: ElementId
     node: str
     time_s: float
-    how: str
-    took_s: float = 0.0
-    well: bool = False
+    how: str  # "shrank", "reclaimed", or "ended" (by itself)
+    took_s: float = 0.0  # how long looks saw it ending
+    well: bool = False  # its script has succeeded
 
     @property
     def lost(self) -> bool:
-        """Whether it is gone unasked, and the others of its group cannot know."""
+        """Whether the element left unexpectedly, so that the others of its group do not know."""
         return self.how != "shrank" and not self.well
 
     @property
     def began_s(self) -> float:
-        """When it was told to leave, as far as was seen."""
+        """When it began to end, as far as looks have shown."""
         return self.time_s - self.took_s
 
 
@@ -164,17 +154,17 @@ def follow(
     now_s: float,
     notes_arrive: bool = False,
 ) -> tuple[ElementRecord, list[Event]]:
-    """Return the record after a look, and the events since the last one.
+    """Return the record after a look, and the events since the last look.
 
-    ``seen`` is None if Slurm has forgotten the element. ``notes_arrive``: whether
-    notes come through.
+    ``seen`` is None if Slurm has forgotten the element. ``notes_arrive``: whether the stream of
+    notes is open.
     """
     after = _record(before, _phase(before, seen, now_s, notes_arrive), seen, now_s)
     if before.there and after.there and before.node == after.node:
         return after, []
     events: list[Event] = []
     left = before
-    if before.up is not None and before.phase is Phase.RELEASED and after.phase in _WENT:
+    if before.up is not None and before.phase is Phase.RELEASED and after.phase in _MAY_HAVE_RUN:
         left = replace(before, phase=Phase.RUNNING, node=before.up[0])
         events.append(Began(id_, *before.up))
     if left.there and left.node is not None:
@@ -192,11 +182,11 @@ def _phase(before: ElementRecord, seen: Element | None, now_s: float, notes_arri
     after, lasts_s = _AFTER.get((before.phase, seen.state), (None, 0.0))
     if after is not None and now_s - before.since_s <= lasts_s:
         return after
-    phase = _SAID[seen.state]
+    phase = _PHASE_OF[seen.state]
     unlaunched = phase is Phase.FAILED and seen.perhaps_unlaunched and not before.ran
     if unlaunched:
         return Phase.UNLAUNCHED
-    # What has an exit code has run: where our plugin is, it has said so before.
+    # An element with an exit code has run. Where our plugin is loaded, it would have reported that.
     exited = seen.state is ElementState.COMPLETED or seen.reason == EXITED
     knows = notes_arrive or before.phase is Phase.MUTE
     return Phase.MUTE if exited and before.mute and knows else phase
@@ -216,7 +206,7 @@ def _record(
         return before if start_s == before.start_s else replace(before, start_s=start_s)
     return ElementRecord(
         phase,
-        before.since_s if phase is before.phase or (before.phase, phase) in _AS_LONG else now_s,
+        before.since_s if phase is before.phase or (before.phase, phase) in _KEEP_SINCE else now_s,
         node,
         start_s=start_s,
         ours=goes_on and before.ours and phase is not Phase.RUNNING,
@@ -231,12 +221,12 @@ def _record(
 def _ended(
     before: ElementRecord, node: str, id_: ElementId, seen: Element | None, now_s: float
 ) -> Ended:
-    told = before.down_s is not None and now_s - before.down_s < _NOTE_FITS_S
+    reported = before.down_s is not None and now_s - before.down_s < _NOTE_FITS_S
     back = seen is not None and (not seen.state.over or seen.state is ElementState.PREEMPTED)
     return Ended(
         id_,
         node,
-        time_s=before.down_s if told and before.down_s is not None else now_s,
+        time_s=before.down_s if reported and before.down_s is not None else now_s,
         how="shrank" if before.ours else "reclaimed" if back else "ended",
         took_s=now_s - before.since_s if before.phase is Phase.ENDING else 0.0,
         well=seen is not None and seen.state is ElementState.COMPLETED,
@@ -247,5 +237,5 @@ def _start_s(before: ElementRecord, after: ElementRecord, now_s: float) -> float
     start_s = after.start_s if after.start_s is not None else now_s
     if before.up is None:
         return start_s
-    node, told_s = before.up
-    return told_s if node == after.node and abs(told_s - start_s) < _NOTE_FITS_S else start_s
+    node, up_s = before.up
+    return up_s if node == after.node and abs(up_s - start_s) < _NOTE_FITS_S else start_s

@@ -1,7 +1,7 @@
-"""What plans know of trainers: their measurements, now and earlier under the same name.
+"""Turns trainers' reports into the estimates that plans use.
 
-Reports in, estimates out. A curve changes only when measurements say something new, so that
-noise does not make plans.
+Measurements of earlier trainers with the same name count too. A curve changes only when there is
+new evidence, so that noise does not cause new plans.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves import Exploration, Fit, Fits, Measurement, Standing
 from bftrainer_slurm.planner.curves.news import FIRST_S
 
-_ANOTHER_SCRIPT = 0.25  # a larger relative difference shows another script of this name
+_ANOTHER_SCRIPT = 0.25  # a larger relative difference shows that the name has another script now
 
 
-# The prior weighs as much as so many measured rescales: a single one that hung is not believed. It
-# weighs one more for each ten minutes without a rescale: then another try is worth while.
+# The prior weighs as much as two measured rescales, so that a single rescale that hung does not
+# count. It weighs one more for every ten minutes without a rescale: then another try is worthwhile.
 _PRIOR_WEIGHS = 2
 _FADES_S = 600.0
-_MOST_COST_S = 120.0  # nobody can keep nodes by reporting long pauses
+_MOST_COST_S = 120.0  # a limit, so that nobody can keep nodes by reporting long pauses
 
 
 @dataclass(frozen=True, slots=True)
 class RescaleCosts:
-    """Seconds without progress: after a trainer grew, after it shrank, at a start without nodes."""
+    """How long (seconds) a trainer makes no progress after a change."""
 
-    up_s: float
-    down_s: float
-    start_s: float
+    up_s: float  # after it grew
+    down_s: float  # after it shrank
+    start_s: float  # after it got its first nodes
 
 
-# Until a trainer's own are measured. With torch 2.13 on CPUs.
+# The costs until a trainer's own are measured. From torch 2.13 on CPUs.
 PRIOR_COSTS = {
     Runtime.C10D: RescaleCosts(8.0, 7.0, start_s=8.0),
     Runtime.AGENT: RescaleCosts(0.3, 0.3, start_s=8.0),
@@ -56,7 +56,7 @@ PRIOR_COSTS = {
 
 
 def _cost_s(prior_s: float, measured: Sequence[Rescale], now_s: float) -> float:
-    """Return what a change costs (seconds), as a median of what was measured and of the prior."""
+    """Return the cost of a rescale (seconds): the median of the measured costs and the prior."""
     if not measured:
         return prior_s
     quiet_s = max(0.0, now_s - measured[-1].time_s)
@@ -66,41 +66,32 @@ def _cost_s(prior_s: float, measured: Sequence[Rescale], now_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a plan knows of a trainer.
+    """What a plan knows about a trainer."""
 
-    ``curve`` is in samples/s (or in any unit, if only its shape is known); ``done`` is the share of
-    its samples that is done, None if unknown. ``expected`` is the curve without optimism if the
-    trainer explores, else None. A change of nodes loses ``loss_s`` seconds of training.
-    """
-
-    curve: ThroughputCurve
+    curve: ThroughputCurve  # in samples/s, or in an arbitrary unit if only the shape is known
     costs: RescaleCosts
-    done: float | None = None
-    expected: ThroughputCurve | None = None
-    loss_s: float = 0.0
+    done: float | None = None  # the share of its samples that is done; None: unknown
+    expected: ThroughputCurve | None = None  # the curve without optimism; None: does not explore
+    loss_s: float = 0.0  # training time that a change of nodes loses (seconds)
 
 
 @dataclass(slots=True)
 class _Known:
-    """One trainer. ``own`` is what it did, oldest first; ``before`` what its namesakes did.
-
-    ``rescales`` are those of all of its name. ``fit`` belongs to ``own`` and ``before``, None if
-    there are new ones; ``drawn`` is a curve for users.
-    """
+    """What is measured of one trainer."""
 
     job: Job
     stopwatch: Stopwatch
-    before: list[Throughput]
-    rescales: list[Rescale]
-    own: list[Throughput] = field(default_factory=list)
+    before: list[Throughput]  # of earlier trainers with this name
+    rescales: list[Rescale]  # of all trainers with this name
+    own: list[Throughput] = field(default_factory=list)  # its own, oldest first
     unit: str = "samples"
     last_s: float = float("-inf")  # when its last throughput ended
-    fit: Fit | None = None
-    drawn: tuple[Fit, dict[str, Any]] | None = None
+    fit: Fit | None = None  # of ``own`` and ``before``; None if there are new throughputs
+    drawn: tuple[Fit, dict[str, Any]] | None = None  # the curve for users, and its fit
     loss: Loss = NO_LOSS
 
     def add(self, throughput: Throughput) -> None:
-        """Add a throughput; as many are kept as in the file."""
+        """Add a throughput; drop the oldest beyond the limits of the file."""
         alike = [one for one in self.own if one.size == throughput.size]
         if len(alike) == THROUGHPUTS_A_SIZE:
             self.own.remove(alike[0])
@@ -108,9 +99,9 @@ class _Known:
         self.unit, self.last_s, self.fit = throughput.unit, throughput.time_s, None
 
     def throughputs(self) -> list[Throughput]:
-        """Return its own, and those of others of its name on sizes that it has not tried.
+        """Return its own throughputs, and its namesakes' on sizes that it has not tried.
 
-        The others' do not count if its throughput differs on a size that both know.
+        The namesakes' do not count if they differ from its own on a size that both have tried.
         """
         own, others = self._by_nodes(self.own), self._by_nodes(self.before)
         own = {n: all_ for n, all_ in own.items() if sum(one.seconds for one in all_) >= FIRST_S}
@@ -128,7 +119,7 @@ class _Known:
 
 
 class PerformanceModel:
-    """What trainers, by array, can do; it learns from what they report."""
+    """Estimates what trainers (by array) can do; it learns from their reports."""
 
     def __init__(self, measurements: Measurements) -> None:
         self._measurements = measurements
@@ -143,11 +134,11 @@ class PerformanceModel:
         known.loss = loss
         nodes, each = len(view.placed), view.size_of_node
         if not each:
-            return  # all its elements have left meanwhile
+            return  # all its elements have left since
         throughputs, rescales = known.stopwatch.report(report, nodes, each)
         for throughput in throughputs:
             if throughput.time_s <= known.last_s:
-                continue  # a keeper's old notes, after a restart of ours
+                continue  # the keeper repeats old notes after a restart of the controller
             known.add(throughput)
             self._measurements.add_throughput(known.job, throughput)
         for rescale in rescales:
@@ -160,12 +151,12 @@ class PerformanceModel:
                 self._measurements.add_rescale(known.job, rescale)
 
     def reformed(self, view: TrainerView, reform: Reform) -> None:
-        """Take a note that a trainer is in a new generation."""
+        """Record that a trainer has formed a new generation."""
         if self._trainer(view).stopwatch.reformed(reform):
             self._measurements.set_reform(view.array, reform)
 
     def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
-        """Return the recent costs of changes of size, as a median of them and of the prior."""
+        """Return the costs of rescaling: medians of the recent measured costs and the prior."""
         known = self._trainer(view)
         prior = PRIOR_COSTS[self._runtime(known)]
         up_s = _cost_s(prior.up_s, self._costs(known, grew=True), now_s)
@@ -173,7 +164,7 @@ class PerformanceModel:
         return RescaleCosts(up_s, down_s, prior.start_s)
 
     def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
-        """Return an estimate of each trainer, in their order."""
+        """Return an estimate for each view, in their order."""
         standings = {
             view.array: Standing(
                 self._fit(view.array, known),
@@ -195,11 +186,11 @@ class PerformanceModel:
         ]
 
     def joined(self, view: TrainerView) -> bool:
-        """Return whether its elements have ever formed a group with the keeper's help."""
+        """Return whether a trainer's elements have ever formed a group through the keeper."""
         return self._trainer(view).stopwatch.formed is not None
 
     def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
-        """Return curve, costs and runtime, for users."""
+        """Return curve, costs, loss and runtime, for users."""
         known = self._trainer(view)
         runtime = known.stopwatch.runtime
         costs = self.costs(view, now_s)
@@ -218,19 +209,19 @@ class PerformanceModel:
         }
 
     def forget(self, keep: frozenset[int]) -> None:
-        """Drop trainers that are gone; their throughputs stay for others of their name."""
+        """Drop all trainers but ``keep``; their throughputs stay in the history."""
         gone = self._trainers.keys() - keep
         for array in gone:
             del self._trainers[array]
         self._fits.forget(keep)
-        if gone:  # a user may have had any number of names
+        if gone:  # drop names too: a user may have had any number of them
             jobs = {known.job for known in self._trainers.values()}
             self._rescales = {job: own for job, own in self._rescales.items() if job in jobs}
 
     def _trainer(self, view: TrainerView) -> _Known:
         known = self._trainers.get(view.array)
         if known is None:
-            # What was measured by nodes says nothing of GPUs.
+            # A curve over nodes says nothing about a curve over GPUs.
             by = " by GPUs" if view.trainer.record.gpus else ""
             job = Job(view.trainer.user, f"{view.trainer.name}{by}")
             throughputs = self._measurements.throughputs(job)
@@ -259,7 +250,7 @@ class PerformanceModel:
         return [one for one in known.rescales if one.kind == kind]
 
     def _runtime(self, known: _Known) -> Runtime:
-        """Return its runtime; until it has reported one, that of the last trainer of its name."""
+        """Return its runtime; before its first report, that of the last trainer of its name."""
         before = known.rescales
         return known.stopwatch.runtime or (before[-1].runtime if before else Runtime.C10D)
 
@@ -281,7 +272,7 @@ class PerformanceModel:
 
 
 def _most(view: TrainerView) -> int:
-    """The end of its curve, which is over GPUs where the plan chooses how many of a node it has."""
+    """Return the end of a trainer's curve: in nodes, or in GPUs if the plan chooses them."""
     return view.trainer.record.max_nodes * max(view.choices, default=1)
 
 

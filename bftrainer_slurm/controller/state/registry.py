@@ -1,6 +1,7 @@
-"""One record of each trainer, kept up to date by looks, notes and actions.
+"""One record for each trainer, updated by looks, notes and actions.
 
-``decide`` says what to do about them. Those that cannot be handled are named here, and left alone.
+``decide`` decides what to do about them. Trainers that cannot be handled are recorded here, and the
+controller ignores them for a turn.
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ logger = logging.getLogger(__name__)
 
 
 class TrainerErrors:
-    """Why trainers (by array) are left alone in this turn."""
+    """Why the controller cannot handle some trainers (by array) in this turn."""
 
     def __init__(self) -> None:
         self.why: dict[int, str] = {}
-        self._said: dict[int, str] = {}
+        self._last_turn: dict[int, str] = {}
 
     def begin(self) -> None:
-        """Begin a turn: each trainer gets another chance."""
-        self._said, self.why = self.why, {}
+        """Begin a turn: every trainer gets another try."""
+        self._last_turn, self.why = self.why, {}
 
     @contextmanager
     def of(self, array: int) -> Iterator[None]:
-        """Do something for one trainer; an exception concerns that trainer only."""
+        """Run code for one trainer; record its exceptions, so that other trainers go on."""
         try:
             yield
         except GatewayError:
             raise
         except Exception as error:
             why = f"the controller cannot handle it: {type(error).__name__}: {error}"
-            if why not in (self._said.get(array), self.why.get(array)):
-                logger.exception("trainer %d is left alone for now", array)
+            if why not in (self._last_turn.get(array), self.why.get(array)):
+                logger.exception("the controller ignores trainer %d for now", array)
             self.why[array] = why
 
 
@@ -61,18 +62,14 @@ _STAYS = (ElementState.RUNNING, ElementState.SUSPENDED)
 
 @dataclass(slots=True)
 class Record:
-    """All that is known of one trainer, to be forgotten at once.
+    """All that is known about one trainer; it can be dropped in one step."""
 
-    ``seen`` is its view if the last look could handle it, else just its state; ``reported`` is by
-    its members.
-    """
-
-    seen: TrainerView | TrainerState
-    reported: ReportedState | None = None
+    seen: TrainerView | TrainerState  # just the state if the last look could not handle it
+    reported: ReportedState | None = None  # by its members
 
     @property
     def view(self) -> TrainerView | None:
-        """Its view, with its state; None if the last look could not handle it."""
+        """The trainer's view; None if the last look could not handle it."""
         return self.seen if isinstance(self.seen, TrainerView) else None
 
     @property
@@ -81,7 +78,7 @@ class Record:
         return self.seen.state if isinstance(self.seen, TrainerView) else self.seen
 
     def put(self, state: TrainerState) -> None:
-        """Replace its state."""
+        """Replace the trainer's state."""
         if state is not self.state:
             view = self.view
             self.seen = state if view is None else replace(view, state=state)
@@ -90,8 +87,8 @@ class Record:
 class TrainerRegistry:
     """All trainers, by array.
 
-    ``bad`` are nodes that are left alone for what happened there; ``unhandled_nodes`` those of
-    trainers that cannot be handled. ``replaced`` trainers reuse the array id of another one.
+    ``bad`` finds nodes that trainers should avoid; ``unhandled_nodes`` are nodes of trainers that
+    cannot be handled. ``replaced`` trainers have the array id of an earlier trainer.
     """
 
     def __init__(self, history: History, settings: Settings, errors: TrainerErrors) -> None:
@@ -105,32 +102,32 @@ class TrainerRegistry:
 
     @property
     def views(self) -> tuple[TrainerView, ...]:
-        """The trainers that can be handled, as of the last look."""
+        """The trainers that the last look could handle."""
         return tuple(one.view for one in self._records.values() if one.view is not None)
 
     @property
     def arrays(self) -> frozenset[int]:
-        """The trainers that Slurm had at the last look, whether they can be handled or not."""
+        """All trainers that Slurm had at the last look, also those that cannot be handled."""
         return frozenset(self._records)
 
     def view(self, array: int) -> TrainerView | None:
-        """Return one of the views."""
+        """Return a trainer's view, None if there is none."""
         record = self._records.get(array)
         return None if record is None else record.view
 
     def state(self, array: int) -> TrainerState:
-        """Return what is known of a trainer that Slurm has."""
+        """Return the state of a trainer that Slurm has."""
         return self._records[array].state
 
     def reported(self, array: int) -> ReportedState:
-        """Return what its members have told; at first what the history has of it."""
+        """Return what a trainer's members have reported, including reports in the history file."""
         record = self._records[array]
         if record.reported is None:
             record.reported = reported_before(self._history, array)
         return record.reported
 
     def put(self, states: Mapping[int, TrainerState]) -> None:
-        """Replace the states of trainers; ends of trainers are written to the history."""
+        """Replace the states of trainers; write the ends of trainers to the history."""
         for array, state in states.items():
             record = self._records.get(array)
             if state.over is not None and (record is None or record.state.over is None):
@@ -141,7 +138,7 @@ class TrainerRegistry:
                 record.put(state)
 
     def ask(self, elements: Iterable[ElementId], now_s: float) -> dict[int, list[int]]:
-        """Note that these are asked to leave; return those tasks that are new, by array."""
+        """Record that elements are asked to leave; return the newly asked tasks, by array."""
         new: dict[int, list[int]] = {}
         for one in elements:
             if not self.state(one.array).of(one.task).asked:
@@ -159,19 +156,19 @@ class TrainerRegistry:
         return new
 
     def unask(self, tasks: Mapping[int, Iterable[int]]) -> None:
-        """Note that these tasks (by array) were not asked to leave after all."""
+        """Record that these tasks (by array) were not asked to leave after all."""
         for array, these in tasks.items():
             self._history.unask(ElementId(array, task) for task in these)
             self.put({array: ask(self.state(array), these, asked=False)})
 
     def finish(self, now_s: float) -> None:
-        """End the trainers whose members told of it, if Slurm has forgotten these."""
+        """End trainers whose members reported their end and are already forgotten by Slurm."""
         self.put({one.array: finish(one.state, one.trainer.elements, now_s) for one in self.views})
 
     def look(self, snapshot: Snapshot, notes_arrive: bool = False) -> list[Event]:
-        """Follow all trainers; return what has happened to their elements since the last look.
+        """Update all trainers; return the events of their elements since the last look.
 
-        ``notes_arrive``: whether elements' notes come through.
+        ``notes_arrive``: whether the stream of notes is open.
         """
         now_s, trainers = snapshot.time_s, snapshot.queue.trainers
         events = self._forget(trainers, now_s)
@@ -185,7 +182,7 @@ class TrainerRegistry:
                     continue
                 over = last is not None and last.state.over
                 state, happened = self._follow(trainer, now_s, notes_arrive)
-                if over:  # nothing trains there any more
+                if over:  # the training has ended, so a start does not count
                     happened = [one for one in happened if not isinstance(one, Began)]
                 self._write(happened)
                 events += happened
@@ -196,7 +193,7 @@ class TrainerRegistry:
         return events
 
     def _forget(self, trainers: Iterable[Trainer], now_s: float) -> list[Event]:
-        """Forget the trainers that are gone, or replaced; return how their elements ended."""
+        """Forget trainers that are gone or replaced; return how their elements ended."""
         ids = {trainer.array: trainer.record.id or "" for trainer in trainers}
         known = {array: record.state.id or "" for array, record in self._records.items()}
         self.replaced = frozenset(
@@ -227,11 +224,11 @@ class TrainerRegistry:
             there = (one for one in trainer.elements if one.state in _STAYS)
             known = {(one.id.task, one.node, one.start_s) for one in there}
             state = ask(state, [task for task, *_ in known & asked])
-        # Only now: a trainer that fails before is met again.
+        # Set the id only now: if this fails before, the next look restores the trainer again.
         return replace(state, id=trainer.record.id or ""), events
 
     def _restore(self, trainer: Trainer, now_s: float) -> Record:
-        """Begin a trainer's record with what the history knows of it."""
+        """Begin a trainer's record with what the history knows about it."""
         array, id_, history = trainer.array, trainer.record.id or "", self._history
         if history.knows_another(array, id_):
             self._records.pop(array, None)
@@ -259,7 +256,7 @@ class TrainerRegistry:
         self.put(states)
         for array, record in self._records.items():
             record.seen = views.get(array, record.state)
-        # As Slurm lists them, so that nothing depends on which one was met first.
+        # Use Slurm's order, so that nothing depends on which trainer was seen first.
         self._records = {
             one.array: self._records[one.array]
             for one in snapshot.queue.trainers
@@ -272,7 +269,7 @@ class TrainerRegistry:
 
 
 def _from_history(history: History) -> dict[int, TrainerState]:
-    """The states as the previous controller left them: elements that ran then may run now."""
+    """Return the states that the previous controller left: its running elements may still run."""
     states: dict[int, TrainerState] = {}
     for id_, node in history.open_allocations().items():
         record = ElementRecord(Phase.RUNNING, float("-inf"), node)

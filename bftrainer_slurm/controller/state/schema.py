@@ -1,4 +1,4 @@
-"""The tables of the history file, as SQL: the changes of each version, and what is too old."""
+"""The tables of the history file in SQL: the upgrades of each version, and deletion of old data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _KEEP_S = 90 * 86400.0
 
 
 def old(now_s: float, living: Iterable[int]) -> list[Statement]:
-    """Return what drops data older than 90 days, but those about ``living`` trainers (arrays)."""
+    """Return statements that delete data older than 90 days, except about ``living`` trainers.
+
+    Those are given by array id.
+    """
     lives = f"array IN ({', '.join(map(str, living))})"
     return [
         (

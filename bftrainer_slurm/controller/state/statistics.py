@@ -1,6 +1,6 @@
-"""How often things have happened, and how long they took.
+"""Counts events and their durations.
 
-For people only: no decision uses it.
+They are only for people: no decision uses them.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-LATE_S = 10.0  # an element is gone much sooner: a job that waits longer has missed a pass
-# Seconds. A node comes back within tenths of one.
+LATE_S = 10.0  # elements leave much faster, so a job that waits longer has missed a pass
+# Bounds of histograms, in seconds. A node comes back within tenths of a second.
 _DELAYS_S = (0.5, 1.0, 2.0, 5.0, LATE_S, 30.0, 60.0, 120.0)
 _PAUSES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 @dataclass(slots=True)
 class Durations:
-    """A histogram of durations; ``within`` counts those up to each bound."""
+    """A histogram of durations; ``within`` counts the durations up to each bound."""
 
     bounds_s: tuple[float, ...] = ()
     count: int = 0
@@ -41,14 +41,14 @@ class Durations:
 
 @dataclass(slots=True)
 class Counts:
-    """All counts. None of them ever falls.
+    """All counters. They only increase.
 
-    ``ended`` is by the way an allocation ended, ``plans`` by their status, ``pauses`` by whether
-    the trainer grew (up), ``requests`` and ``failed_requests`` by the gateway's method.
+    ``plans`` are counted by status, ``pauses`` by direction ("up" if the trainer grew), and
+    ``requests`` and ``failed_requests`` by the gateway's method.
     """
 
     started: int = 0
-    ended: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)  # by how the allocation ended
     preempted_elements: int = 0
     late_jobs: int = 0
     delays: Durations = field(default_factory=partial(Durations, _DELAYS_S))
@@ -80,18 +80,15 @@ def _shown(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """An ordinary job that started at ``time_s`` (Unix seconds) on nodes of ``elements``.
+    """An ordinary job that started on nodes of preempted elements."""
 
-    ``delay_s`` is how long it had to wait after they were told to leave, to within a second.
-    """
-
-    time_s: float
-    elements: int
-    delay_s: float
+    time_s: float  # its start (Unix seconds)
+    elements: int  # how many were preempted
+    delay_s: float  # how long it waited after the preemption, to within a second
 
 
 def summary(preemptions: Iterable[Preemption]) -> dict[str, float | int | None]:
-    """Return the summary that admins see; delays are in seconds, None if there were none."""
+    """Return a summary for admins; delays are in seconds, None if there were no preemptions."""
     known = list(preemptions)
     seconds = [one.delay_s for one in known]
     return {

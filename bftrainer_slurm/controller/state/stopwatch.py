@@ -1,4 +1,4 @@
-"""Measures one trainer by its reports: throughput by number of nodes, costs of rescaling. Pure."""
+"""Measures one trainer's throughput and costs of rescaling from its reports. Pure."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from dataclasses import dataclass
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
 
-_WARM_S = 15.0  # caches, lazy imports, autotuners: the first steps of a generation are slow
+_WARM_S = 15.0  # the first steps of a generation are slow: caches, lazy imports, autotuners
+# One measurement takes a stretch of this length. Stretches grow with the generation: only a few are
+# kept, and a node that is slow for some minutes must not be in most of them.
 _STRETCH_S = 20.0
-# Stretches grow with the generation: only a few are kept, and a node that is slow for some minutes
-# must not be in most of them.
 _LONGEST_S = 80.0
 _SHORTEST_S = 10.0  # the shortest last stretch of a generation
 _MOST_PER_NODE = 1e9  # samples/s
-_UNIX_S = 1e9  # under c10d the number of a generation is the Unix second in which it began
+_UNIX_S = 1e9  # under c10d, a generation's number is the Unix second in which it began
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What a trainer (``array``) did on a number of nodes for so many seconds up to ``time_s``.
+    """The throughput of a trainer (``array``) on a number of nodes.
 
-    ``rate`` is in ``unit`` a second: ``samples``, or ``steps``: steps times nodes, which samples
-    are proportional to as long as the batch of a node stays the same.
+    With the unit "steps", ``rate`` is steps times nodes per second: samples are proportional to
+    that as long as each node's batch stays the same.
     """
 
     array: int
-    unit: str
+    unit: str  # "samples" or "steps"
     nodes: int
-    time_s: float
-    rate: float
-    seconds: float
+    time_s: float  # when the measurement ended (Unix seconds)
+    rate: float  # in ``unit`` per second
+    seconds: float  # how long the measurement took
 
     @property
     def size(self) -> tuple[str, int]:
-        """What it is a throughput of."""
+        """The key by which throughputs are compared."""
         return self.unit, self.nodes
 
 
@@ -48,23 +48,23 @@ class Rescale:
 
     @property
     def kind(self) -> tuple[Runtime, bool]:
-        """What it is compared with."""
+        """The key by which rescales are compared."""
         return self.runtime, self.grew
 
 
 @dataclass(slots=True)
 class _Generation:
-    """The measured generation, since its first report."""
+    """The generation that is being measured."""
 
     number: int | None
     nodes: int
-    since_s: float
-    begin: Report | None = None  # of the stretch
+    since_s: float  # time of its first report
+    begin: Report | None = None  # the first report of the present stretch
     last: Report | None = None
 
     @property
     def stretch_s(self) -> float:
-        """How long a stretch lasts: as long as the measurement before it, within bounds."""
+        """How long the present stretch lasts: as long as all stretches before it, within bounds."""
         if self.begin is None:
             return _STRETCH_S
         before_s = self.begin.time_s - self.since_s - _WARM_S
@@ -92,9 +92,10 @@ class Stopwatch:
         return None if formed is None else formed.runtime
 
     def reformed(self, reform: Reform) -> bool:
-        """Take a note on a new generation; return whether it is the trainer's.
+        """Record a new generation; return whether it counts.
 
-        The agents of an in-process trainer form generations too, before its workers do.
+        The agents of an in-process trainer form generations too, before its workers do; these do
+        not count.
         """
         formed = self.formed
         in_process = formed is not None and formed.runtime is Runtime.WORKER
@@ -111,10 +112,10 @@ class Stopwatch:
     def report(
         self, report: Report, nodes: int, gpus: int = 1
     ) -> tuple[list[Throughput], list[Rescale]]:
-        """Take a report; return what is measured by then, and the cost that it shows.
+        """Add a report; return the throughputs and the cost of a rescale that it completes.
 
-        ``nodes`` is how many nodes the trainer has, if the report does not say. What is measured is
-        by nodes times ``gpus``.
+        ``nodes`` is used if the report does not give the number of nodes. Throughputs are measured
+        over nodes times ``gpus``.
         """
         size = report.nodes or nodes
         if size < 1:
@@ -150,14 +151,14 @@ class Stopwatch:
             unit, amount = "steps", _gained(begin.steps, end.steps)
             amount = None if amount is None else amount * present.nodes
         if not amount:
-            return []  # it stood still, or counts nothing
+            return []  # the trainer stood still, or counts nothing
         rate = amount / seconds
         if rate > _MOST_PER_NODE * present.nodes:
             return []  # no trainer is so fast
         return [Throughput(self._array, unit, present.nodes, end.time_s, rate, seconds)]
 
     def _cost(self, report: Report, nodes: int) -> list[Rescale]:
-        """Return the pause before this generation, once, if the size has changed."""
+        """Return the pause before this generation, only once, if the size has changed."""
         formed, before = self.formed, self._trained_on
         if formed is None or self._paid or report.generation not in (None, formed.generation):
             return []
@@ -173,7 +174,7 @@ class Stopwatch:
 
 
 def _fell(before: Report, after: Report) -> bool:
-    """Whether less is done than before, which is impossible within one generation."""
+    """Whether a count has fallen, which is impossible within one generation."""
     gains = _gained(before.samples, after.samples), _gained(before.steps, after.steps)
     return any(gain is not None and gain < 0 for gain in gains)
 

@@ -1,7 +1,7 @@
-"""What the controller knows of a trainer besides Slurm's data: one record, and how it changes.
+"""What the controller remembers about a trainer besides Slurm's data, and how that changes.
 
-All of it may be lost with the controller without harm, except what the history keeps: why a trainer
-is over, and which elements were asked to leave.
+A restart of the controller may lose all of it without harm, except what the history keeps: why a
+trainer is over, and which elements were asked to leave.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from bftrainer_slurm.model import Element, ElementId, ElementState, Place, nodes
 from bftrainer_slurm.sizes import UNKNOWN, OneSize
 
 UNFIT = "BadConstraints"  # Slurm's reason if a node can never fit; it then holds the job
-_REFUSED_S = 3600.0  # a node may later get the memory or the feature that it lacks
+_REFUSED_S = 3600.0  # not for ever: a node may get the memory or the feature that it lacks
 _WAIT_S = 300.0
 _UNLAUNCHED_REST_S = 5.0
 _STILL = (Phase.RUNNING, Phase.SUSPENDED, Phase.WITHHELD, Phase.DONE)
-_SILENT = (Phase.MUTE, Phase.REVIVED)  # whose good end says nothing
-_AT_ONCE_S = 15.0  # from an element's start until its failure is seen
+_UNRELIABLE = (Phase.MUTE, Phase.REVIVED)  # a successful end in these phases does not count
+_AT_ONCE_S = 15.0  # a script that fails within this time of its start fails "at once"
 BATCH_SCRIPT = (
-    "the batch script, or its node, has failed; its output says more, if its folder is there"
+    "the batch script or its node has failed; the script's output says more, if its folder exists"
 )
-# Reasons for waiting that lie with the trainer or its user, so that no other node helps either.
-# There are hundreds of such limits; all their names begin like these.
+# Slurm's reasons for waiting that lie with the trainer or its user: other nodes do not help. There
+# are hundreds of such limits; all their names begin like these.
 _OWN_REASONS = (
     *("Account", "Assoc", "BurstBuffer", "DeadLine", "Dependency", "InvalidAccount", "InvalidQOS"),
     *("JobArrayTaskLimit", "Licenses", "MaxMemPerLimit", "PartitionConfig", "PartitionNodeLimit"),
@@ -37,65 +37,50 @@ _OWN_REASONS = (
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why Slurm has started no more of a trainer than ``had`` elements, first at ``since_s``.
+    """Why Slurm starts no more elements of a trainer. Times are Unix seconds."""
 
-    It is tried again at ``until_s``, and on nodes of others only after as long again as it has
-    waited by then: so those lose them ever less often.
-    """
-
-    reason: str
-    until_s: float
-    since_s: float
-    had: int
+    reason: str  # Slurm's
+    until_s: float  # when the trainer is tried again
+    since_s: float  # when it began to wait
+    running: int  # how many elements ran; the wait ends when more run
 
     @property
     def displaces_s(self) -> float:
-        """From when on others lose nodes for it."""
+        """When other trainers may lose nodes for it: ever later, because the wait doubles."""
         return 2 * self.until_s - self.since_s
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerState:
-    """One trainer. ``elements`` (by task) leaves out elements that are just held.
+    """One trainer. Times are Unix seconds."""
 
-    ``id`` is its record's, None until it was met. ``begun``: it has had a node, or the history does
-    not tell.
-    ``done`` are tasks that have reported their end; if Slurm has forgotten them since, they ended
-    well. ``over`` says why it is not run any more: given up, or finished, which was first seen at
-    ``finished_s``. ``refused`` are nodes that Slurm says it cannot have, and until when to believe
-    that. ``rests_until_s`` keeps it without nodes after a failure. Until ``paused_until_s`` it
-    stands still because its size has changed. ``submit_s`` is when it was submitted, as far as is
-    known, ``had_nodes_s`` when it last had a node. ``notified``: its output says that its elements
-    do not train together, or why it is kept at one ``size``.
-    """
-
-    elements: Mapping[int, ElementRecord] = field(default_factory=dict)
-    id: str | None = None
-    begun: bool = False
-    done: frozenset[int] = frozenset()
-    over: str | None = None
-    finished_s: float = math.inf
+    elements: Mapping[int, ElementRecord] = field(default_factory=dict)  # by task; not held ones
+    id: str | None = None  # of its record; None until a look could handle the trainer
+    begun: bool = False  # it has had a node, or the history cannot tell
+    done: frozenset[int] = frozenset()  # tasks that reported a successful end
+    over: str | None = None  # why it is not run any more: finished, or the reason for giving it up
+    finished_s: float = math.inf  # when a look first saw that it had finished
     cancelled_s: float = float("-inf")
     failing: Failing | None = None
-    rests_until_s: float = 0.0
-    refused: Mapping[str, float] = field(default_factory=dict)
+    rests_until_s: float = 0.0  # it gets no nodes before this, after a failure
+    refused: Mapping[str, float] = field(default_factory=dict)  # nodes to avoid, and until when
     wait: Wait | None = None
-    paused_until_s: float = 0.0
-    submit_s: float = math.inf
-    had_nodes_s: float = 0.0
-    notified: bool = False
+    paused_until_s: float = 0.0  # it makes no progress before this, because it was rescaled
+    submit_s: float = math.inf  # when it was submitted, as far as is known
+    had_nodes_s: float = 0.0  # when it last had a node
+    notified: bool = False  # its output has a notice: elements do not join, or it is kept at a size
     size: OneSize = UNKNOWN
 
     @property
     def settled(self) -> bool:
-        """Whether time alone changes nothing about its elements."""
+        """Whether its elements stay as they are unless Slurm or the controller changes them."""
         return all(record.phase in _STILL for record in self.elements.values())
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The nodes that its elements have, or may start on."""
+        """The nodes that its elements have or may start on."""
         records = self.elements.values()
-        targets = {one.targets for one in records}  # thousands may have the same
+        targets = {one.targets for one in records}  # thousands of elements may share one set
         own = {one.node for one in records if one.node is not None}
         return frozenset(own).union(*map(nodes_of, targets))
 
@@ -105,15 +90,15 @@ class TrainerState:
 
 
 def differ(id_: str, other: str) -> bool:
-    """Whether the ids of two records show that they are two trainers."""
+    """Whether the ids of two records show that they belong to different trainers."""
     return bool(id_ and other and id_ != other)
 
 
 FINISHED = "finished"
 
 
-def waits_in_vain(reason: str) -> bool:
-    """Whether a released element waits for something other than its node."""
+def is_blocked(reason: str) -> bool:
+    """Whether a released element cannot start, by Slurm's reason, even if its node is free."""
     return reason == UNFIT or reason.startswith(_OWN_REASONS)
 
 
@@ -125,10 +110,10 @@ def advance(
     keep_s: float,
     notes_arrive: bool = False,
 ) -> tuple[TrainerState, list[Event]]:
-    """Return a trainer's state after a look at its elements, and what has happened to them.
+    """Return a trainer's state after a look at its elements, and their events.
 
-    Elements that are held again are remembered for ``keep_s`` seconds. Those that Slurm has
-    forgotten have ended. ``notes_arrive``: whether elements' notes come through.
+    Records of elements that are held again stay for ``keep_s`` seconds. Elements that Slurm has
+    forgotten have ended. ``notes_arrive``: whether the stream of notes is open.
     """
     records: dict[int, ElementRecord] = {}
     events: list[Event] = []
@@ -143,16 +128,16 @@ def advance(
             records[task] = record
         if element is not None and before.phase is Phase.RELEASED:
             state = _note_why(state, before, element.reason, running, now_s)
-    if state.wait is not None and running > state.wait.had:
+    if state.wait is not None and running > state.wait.running:
         state = replace(state, wait=None)
     begun = state.begun or any(isinstance(one, Began) for one in events)
     return finish(replace(state, elements=records, begun=begun), elements, now_s), events
 
 
 def finish(state: TrainerState, elements: Iterable[Element], now_s: float) -> TrainerState:
-    """Return the state, over if one of its elements, as of the last look, has ended well."""
+    """Return the state; it is over if an element has ended successfully by the last look."""
     completed = any(
-        one.state is ElementState.COMPLETED and state.of(one.id.task).phase not in _SILENT
+        one.state is ElementState.COMPLETED and state.of(one.id.task).phase not in _UNRELIABLE
         for one in elements
     )
     if state.over is None and (completed or state.done - {one.id.task for one in elements}):
@@ -163,20 +148,20 @@ def finish(state: TrainerState, elements: Iterable[Element], now_s: float) -> Tr
 def _note_why(
     state: TrainerState, record: ElementRecord, reason: str, running: int, now_s: float
 ) -> TrainerState:
-    """Remember Slurm's reason for a released element that does not start beside the others."""
+    """Record Slurm's reason why a released element does not start."""
     if reason == UNFIT:
         return refuse(state, nodes_of(record.targets), now_s + _REFUSED_S)
-    if waits_in_vain(reason):
+    if is_blocked(reason):
         since_s = now_s if state.wait is None else state.wait.since_s
         return replace(state, wait=Wait(reason, now_s + _WAIT_S, since_s, running))
     return state
 
 
 def note_failed(state: TrainerState, trained: bool, now_s: float) -> TrainerState:
-    """Count the elements that have failed since the last look, and let the trainer rest a while.
+    """Count elements that have failed since the last look, and start the trainer's backoff.
 
-    Those that fail together count once, because peers of a failing element often fail too. But
-    elements that have just started each count as a failure on their node. Elements that Slurm could
+    Elements that fail together count as one failure, because peers of a failing element often fail
+    too. But of elements that have just started, each counts on its node. Elements that Slurm could
     not launch have not failed.
     """
     new = [
@@ -195,7 +180,7 @@ def note_failed(state: TrainerState, trained: bool, now_s: float) -> TrainerStat
 
 
 def refuse(state: TrainerState, nodes: Iterable[str], until_s: float) -> TrainerState:
-    """Give a trainer no element on these nodes until then; others may have them."""
+    """Keep one trainer off these nodes until ``until_s``; other trainers may have them."""
     return replace(state, refused={**state.refused, **dict.fromkeys(nodes, until_s)})
 
 
@@ -216,7 +201,7 @@ def change(
 
 
 def ask(state: TrainerState, tasks: Iterable[int], asked: bool = True) -> TrainerState:
-    """Return the state after these tasks were asked to leave their nodes, or were not."""
+    """Return the state after these tasks were asked to leave, or not asked after all."""
     changed = {task: replace(state.of(task), asked=asked) for task in tasks}
     return replace(state, elements={**state.elements, **changed})
 
@@ -224,7 +209,7 @@ def ask(state: TrainerState, tasks: Iterable[int], asked: bool = True) -> Traine
 def release(
     state: TrainerState, elements: Iterable[ElementId], targets: frozenset[Place], now_s: float
 ) -> TrainerState:
-    """Return the state after elements were released, each into one of the targets."""
+    """Return the state after elements were released, each for one of the targets."""
     record = ElementRecord(Phase.RELEASED, now_s, targets=targets, sent=True)
     released = {id_.task: record for id_ in elements}
     done = state.done - released.keys()
@@ -232,7 +217,7 @@ def release(
 
 
 def hear(state: TrainerState, numbered: NumberedNote) -> TrainerState:
-    """Remember when an element reports that it came up or left; anybody can forge such a note."""
+    """Record when an element reports that it came up or left. Anybody can forge such a note."""
     note, task = numbered.note, numbered.note.task
     if note.kind is NoteKind.UP:
         state = replace(state, done=state.done - {task})
@@ -250,26 +235,28 @@ def hear(state: TrainerState, numbered: NumberedNote) -> TrainerState:
 
 def note_rescale(
     state: TrainerState,
-    had: Set[Place],
-    has: Mapping[Place, float | None],
+    before: Set[Place],
+    starts_s: Mapping[Place, float | None],
     up_s: float,
     down_s: float,
     now_s: float,
 ) -> TrainerState:
-    """Return the state with the pause of a trainer whose places were ``had`` at the last look.
+    """Return the state with the pause after a rescale.
 
-    Of the places that it ``has`` is said when elements started there, as far as known. One may be
-    seen late. One that came as soon as the first ones, for example from another trainer, belongs to
-    the start. A pause is ``up_s`` seconds long after others have joined, else ``down_s``.
+    ``before`` are the trainer's places at the last look. ``starts_s`` has its present places, and
+    when elements started there, as far as known; a look may see a start late. The pause takes
+    ``up_s`` seconds if elements have joined, else ``down_s``. Elements that started no later than
+    the old ones, for example on another trainer's node, belong to the start and cause no pause.
     """
-    if not had or has.keys() == had:
+    if not before or starts_s.keys() == before:
         return state
-    if not has:
+    if not starts_s:
         return replace(state, had_nodes_s=now_s)
     until_s = now_s + down_s
-    if joined := has.keys() - had:
-        known = (start_s for place in joined if (start_s := has[place]) is not None)
+    if joined := starts_s.keys() - before:
+        known = (start_s for place in joined if (start_s := starts_s[place]) is not None)
         joined_s = min(now_s, max(known, default=now_s))
-        together = all((has[place] or -math.inf) >= joined_s for place in has.keys() & had)
+        stayed = starts_s.keys() & before
+        together = all((starts_s[place] or -math.inf) >= joined_s for place in stayed)
         until_s = now_s if together else joined_s + up_s
     return replace(state, paused_until_s=max(state.paused_until_s, until_s))

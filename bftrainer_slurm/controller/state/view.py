@@ -1,6 +1,6 @@
-"""A trainer after a look: the places of its elements, and which of them can be released. Pure.
+"""A trainer after a look: where its elements are, and which of them can be released. Pure.
 
-``decide`` says what to do about it.
+``decide`` decides what to do about it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,13 @@ _FAILED = (*BROKEN, Phase.REVIVED)
 
 @dataclass(frozen=True, slots=True)
 class TrainerView:
-    """A trainer, and what is known of it.
-
-    ``placed`` are the places of its elements that run, or are released and about to run there.
-    ``spare`` can be released. ``surplus`` run, or wait, where others have every place.
-    """
+    """A trainer, its state, and its elements sorted by what they can do."""
 
     trainer: Trainer
     state: TrainerState
-    placed: Mapping[ElementId, Place]
-    spare: tuple[ElementId, ...]
-    surplus: tuple[ElementId, ...] = ()
+    placed: Mapping[ElementId, Place]  # elements that run, or are released and about to run
+    spare: tuple[ElementId, ...]  # elements that can be released
+    surplus: tuple[ElementId, ...] = ()  # they run or wait, but others have all their places
 
     @property
     def array(self) -> int:
@@ -48,14 +44,14 @@ class TrainerView:
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """How many GPUs an element may have of its node, if the plan chooses."""
+        """The numbers of GPUs that an element may have; empty if the plan does not choose."""
         return self.trainer.record.gpus if self.trainer.demands.gpus else ()
 
     @property
     def units(self) -> int:
-        """How much its elements take of their nodes, 0 if they have them for themselves.
+        """How many units each element takes of its node; 0 if elements have whole nodes.
 
-        It is 0, too, as long as none has a place and the plan is to choose.
+        It is also 0 if the plan chooses the number and no element has a place yet.
         """
         if not self.choices:
             return self.trainer.demands.units
@@ -64,51 +60,51 @@ class TrainerView:
 
     @property
     def size_of_node(self) -> int:
-        """How far along its curve a node is: 1, or its GPUs there if the plan chooses them."""
+        """How much one node adds on the trainer's curve: 1, or its GPUs if the plan chooses."""
         return self.units if self.choices else 1
 
     @property
     def above_least(self) -> int:
-        """How many places it can do without, and still has its least size."""
+        """How many places the trainer can lose without falling below its least size."""
         return len(self.placed) - self.trainer.record.min_nodes
 
     def part(self, gpus: int) -> Part | None:
-        """What an element of so many GPUs takes of its node; None for 0: what it asks for."""
+        """Return what an element with ``gpus`` GPUs takes; None for 0: what it asks for."""
         asks = self.trainer.demands
         return Part(gpus, gpus * asks.resources.cpus // (asks.gpus or 1)) if gpus else None
 
     @property
     def submit_s(self) -> float:
-        """When it was submitted: a requeue gives an element a new time of submission."""
+        """When it was submitted first: a requeue gives an element a new time of submission."""
         return min(self.trainer.submit_s, self.state.submit_s)
 
     @property
     def sizes(self) -> Sizes:
-        """The numbers of nodes that it can train on, within its bounds."""
+        """The numbers of nodes on which the trainer can train."""
         return Sizes(self.trainer.record.sizes, self.trainer.record.step)
 
     def sizes_now(self, now_s: float) -> Sizes:
-        """The same, but only one where it has failed on others."""
+        """Return its sizes; only one size if the trainer has failed at others."""
         kept = self.state.size.kept_on(now_s)
         fits = kept and kept in self.sizes.between(kept, self.trainer.record.max_nodes)
         return Sizes((kept,)) if fits else self.sizes
 
     @property
     def finishing(self) -> bool:
-        """Whether an element has ended well: the others are about to."""
+        """Whether an element has ended successfully, so that the others are about to end too."""
         return self.state.over == FINISHED
 
     @property
     def over(self) -> bool:
-        """Whether it is not run any more."""
+        """Whether the trainer is not run any more."""
         return self.state.over is not None
 
     @property
     def abandoned(self) -> bool:
-        """Whether its owner has cancelled all of it, except elements that were just brought back.
+        """Whether its owner has cancelled all of it, except elements that were just requeued.
 
-        scancel skips failed elements, so that these would live on alone. An element that failed
-        later than that was not skipped: its owner had cancelled some of the others only.
+        scancel skips failed elements, so these would live on alone. If an element failed after
+        that, scancel has not skipped it: the owner has cancelled only some of the elements.
         """
         elements = self.trainer.elements
         cancelled = [one for one in elements if one.state is ElementState.CANCELLED]
@@ -120,46 +116,46 @@ class TrainerView:
         return all(self._over_s(one) <= cancelled_s for one in failed)
 
     def _over_s(self, element: Element) -> float:
-        """When it ended: by Slurm (whole seconds) if it tells, as the controller may look later."""
+        """Return when an element ended: Slurm's time (whole seconds) if known; looks are late."""
         end_s = element.end_s
         return self.state.of(element.id.task).since_s if end_s is None else end_s + 1.0
 
     @property
     def all_ended(self) -> bool:
-        """Whether all of its elements are over, and none comes back."""
+        """Whether all elements have ended, and none will be requeued."""
         if not all(one.state.over for one in self.trainer.elements):
             return False
         return self.over or self.abandoned or not any(self.within(*_FAILED))
 
     def rests(self, rested_s: float) -> bool:
-        """Whether it could grow if its elements had not ended after ``rested_s`` (Unix seconds)."""
+        """Whether it cannot grow only because elements ended after ``rested_s`` (Unix seconds)."""
         if self.spare or self.over or self.state.settled:
             return False
         return any(record.since_s > rested_s for _, record in self.within(*CAN_START))
 
     def is_of(self, trainer: Trainer, state: TrainerState) -> bool:
-        """Whether it was made from just these, and time alone changes nothing about them."""
+        """Whether the view was made from these two objects, and time alone does not change it."""
         return self.trainer is trainer and self.state is state and state.settled
 
     def node_s(self, before_s: float, now_s: float) -> float:
-        """Return the node-seconds of its allocations; ``before_s`` are those of ended ones."""
+        """Return the node-seconds of all allocations; ``before_s`` are those that have ended."""
         return before_s + sum(max(0.0, now_s - one) for one in self.starts_s().values())
 
     @property
     def live(self) -> bool:
-        """Whether anything of it runs, ends, or is about to start."""
+        """Whether any element runs, ends, or is about to start."""
         return bool(self.placed) or any(self.within(*OCCUPIES))
 
     @property
     def since_s(self) -> float:
-        """Since when one of its elements may have been on its node all the time; inf: none may."""
+        """Since when it may have had a node without a break (Unix seconds); inf: it has none."""
         records = self.state.elements.values()
         there = (one.start_s or -math.inf for one in records if one.phase in OCCUPIES)
         about_to = (one.since_s for one in records if one.phase is Phase.RELEASED)
         return min(chain(there, about_to), default=math.inf)
 
     def within(self, *phases: Phase) -> Iterator[tuple[ElementId, ElementRecord]]:
-        """Yield its elements in these phases."""
+        """Yield the elements in these phases, and their records."""
         return (
             (ElementId(self.array, task), record)
             for task, record in sorted(self.state.elements.items())
@@ -167,12 +163,12 @@ class TrainerView:
         )
 
     def ids(self, *phases: Phase) -> tuple[ElementId, ...]:
-        """Return its elements in these phases."""
+        """Return the elements in these phases."""
         return tuple(id_ for id_, _ in self.within(*phases))
 
     @property
     def places(self) -> frozenset[Place]:
-        """The places that it has."""
+        """The places of its elements."""
         return frozenset(self.placed.values())
 
     def running(self) -> dict[ElementId, Place]:
@@ -200,12 +196,12 @@ def views_of(
     rested_s: float = math.inf,
     last: Mapping[int, TrainerView] = MappingProxyType({}),
 ) -> tuple[TrainerView, ...]:
-    """Sort the trainers' elements; each place belongs to one element only.
+    """Make the trainers' views; each place belongs to one element only.
 
-    Ordinary jobs come first where elements have nodes for themselves, then running elements, then
-    released ones. Of two that run, the first one there wins. Only elements that ended before
-    ``rested_s`` (Unix seconds) can be released. ``last`` views (by array) are used again if nothing
-    has changed; elements keep their places.
+    Ordinary jobs come before elements with whole nodes, then running elements, then released ones.
+    Of two running elements, the one that started first gets the place. Only elements that ended
+    before ``rested_s`` (Unix seconds) can be released. Views from ``last`` (by array) are reused if
+    nothing has changed; elements keep their places.
     """
     known = list(trainers)
     same = {
@@ -246,7 +242,7 @@ def _placed(
         alone = place.trainer or place.node not in ordinary_nodes
         return bool(alone) and place not in taken
 
-    others: dict[Set[Place], Iterator[Place]] = {}  # thousands may be released for the same places
+    others: dict[Set[Place], Iterator[Place]] = {}  # thousands of elements share a set
     for _, id_, places in sorted(claims, key=itemgetter(0, 1)):
         if places not in others:
             others[places] = filter(free, sorted(places))
@@ -259,7 +255,7 @@ def _placed(
 
 
 def _claims(trainer: Trainer, state: TrainerState) -> Iterator[_Claim]:
-    """Yield the elements that run or may start, since when, and the places that each may have."""
+    """Yield each element that runs or may start: its start, its id, and the places it may have."""
     for task, record in sorted(state.elements.items()):
         if record.phase is Phase.RELEASED:
             yield math.inf, ElementId(trainer.array, task), record.targets
@@ -269,9 +265,9 @@ def _claims(trainer: Trainer, state: TrainerState) -> Iterator[_Claim]:
 
 
 def _before(view: TrainerView | None, id_: ElementId, places: Set[Place]) -> list[Place]:
-    """Return the place that an element had at the last look, or those it was released for since.
+    """Return the place that an element had at the last look, or those for which it was released.
 
-    Only if it is one of the places that it may have now; none if it may have all of them.
+    Only places that it may have now count. The list is empty if it may have all of them.
     """
     if view is None:
         return []
@@ -280,7 +276,7 @@ def _before(view: TrainerView | None, id_: ElementId, places: Set[Place]) -> lis
 
 
 def _spare(trainer: Trainer, state: TrainerState, rested_s: float) -> tuple[ElementId, ...]:
-    """The elements that can be released, the held ones first: Slurm may still end the others."""
+    """Return the elements that can be released, held ones first: Slurm may still end the others."""
     known = ((one.id, state.of(one.id.task)) for one in trainer.elements)
     ready = sorted(
         (record.phase is Phase.RECLAIMED, id_)
@@ -291,7 +287,7 @@ def _spare(trainer: Trainer, state: TrainerState, rested_s: float) -> tuple[Elem
 
 
 def without(view: TrainerView, gone: Set[ElementId]) -> TrainerView:
-    """Return the view as if these elements had left already."""
+    """Return the view as if these elements had already left."""
     if gone.isdisjoint(view.placed) and gone.isdisjoint(view.spare):
         return view
     placed = {id_: place for id_, place in view.placed.items() if id_ not in gone}

@@ -81,9 +81,9 @@ def test_nodes_that_a_trainer_has_at_the_same_time_count_once() -> None:
 
 
 def spent(
-    work: Work | None, had: NodeTime, ended: bool = False, now_s: float = 1100
+    work: Work | None, times: NodeTime, ended: bool = False, now_s: float = 1100
 ) -> dict[str, float | None]:
-    return goodput(work, had, SUBMIT_S, ended=ended, now_s=now_s)
+    return goodput(work, times, SUBMIT_S, ended=ended, now_s=now_s)
 
 
 def test_the_rest_of_the_time_with_nodes_is_lost() -> None:
@@ -99,10 +99,10 @@ def test_the_rest_of_the_time_with_nodes_is_lost() -> None:
 
 
 def test_of_who_reports_nothing_only_its_nodes_are_known_and_after_its_end_no_wait() -> None:
-    had = NodeTime(20, None, 1010, 1030)
-    found = spent(None, had)
+    times = NodeTime(20, None, 1010, 1030)
+    found = spent(None, times)
     assert (found["trained_s"], found["waiting_s"], found["with_nodes_s"]) == (None, 80, 20)
-    assert spent(None, had, ended=True)["waiting_s"] == 10
+    assert spent(None, times, ended=True)["waiting_s"] == 10
 
 
 def test_a_requeue_of_all_elements_does_not_make_a_trainer_younger() -> None:
@@ -117,8 +117,8 @@ TIMES = st.floats(0, 100, allow_nan=False)
 def test_the_parts_are_all_of_the_time(
     allocations: list[list[float]], trained_s: float, rescaling_s: float
 ) -> None:
-    had = node_time([(SUBMIT_S + begin, SUBMIT_S + end) for begin, end in allocations])
-    found = spent(Work(SUBMIT_S, 1099, trained_s, rescaling_s), had)
+    times = node_time([(SUBMIT_S + begin, SUBMIT_S + end) for begin, end in allocations])
+    found = spent(Work(SUBMIT_S, 1099, trained_s, rescaling_s), times)
     parts = [found[name] for name in ("trained_s", "waiting_s", "rescaling_s", "lost_s")]
     assert all(part is not None and part >= -1e-6 for part in parts)
     assert sum(part or 0.0 for part in parts) == pytest.approx(100)
@@ -211,8 +211,8 @@ def test_what_is_trained_again_is_what_the_bench_counts(saves_every: int, again:
             work = worked(work, report, 0.0, -1.0)
             time_s += 1.0
     told = account(*in_the_model(records), samples=20, epochs=1, loss=None)
-    had = NodeTime(time_s - begin_s, first_s=begin_s, last_s=time_s)
-    spent = goodput(work, had, begin_s, ended=True, now_s=time_s)
+    times = NodeTime(time_s - begin_s, first_s=begin_s, last_s=time_s)
+    spent = goodput(work, times, begin_s, ended=True, now_s=time_s)
     assert told.again == again
     # One second more or less: the first report begins the time.
     assert spent["again_s"] == pytest.approx(again, abs=1.0)

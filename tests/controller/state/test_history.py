@@ -35,8 +35,8 @@ def test_allocations_are_counted_by_how_they_ended(path: Path) -> None:
     for how in ("shrank", "reclaimed", "reclaimed", "ended"):
         history.begin_allocation(FIRST, "n1", 100.0)
         history.end_allocation(FIRST, 110.0, how)
-    had = NodeTime(10.0, None, 100.0, 110.0)
-    assert history.tally(12) == Tally(grew=4, shrank=1, reclaimed=2, node_s=40.0, had=had)
+    times = NodeTime(10.0, None, 100.0, 110.0)
+    assert history.tally(12) == Tally(grew=4, shrank=1, reclaimed=2, node_s=40.0, times=times)
 
 
 def test_open_allocations_are_known_after_a_restart(path: Path) -> None:

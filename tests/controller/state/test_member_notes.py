@@ -72,8 +72,8 @@ def test_of_a_keeper_whose_clock_is_ahead_is_said_once(caplog: pytest.LogCapture
     for second in range(75, 80):
         saying.say(NoteKind.PROGRESS, second, heard_after_s=-second, samples=9.0)
     assert caplog.messages == [
-        "the keeper's clock is 75 s ahead of the controller's: what trainers report does not "
-        "count; set both hosts' clocks (NTP)"
+        "the keeper's clock is 75 s ahead of the controller's: trainers' reports are "
+        "ignored; synchronise both hosts' clocks (NTP)"
     ]
 
 

@@ -56,7 +56,7 @@ def test_each_stay_of_an_element_on_a_node_goes_into_the_history() -> None:
     looking = Looking()
     for look in (ON_N1, element(0, "delayed"), replace(ON_N1, start_s=NOW_S + 20)):
         looking.at(trainer(look))
-    assert replace(looking.tally, had=NodeTime()) == Tally(2, 0, 1, node_s=10.0)
+    assert replace(looking.tally, times=NodeTime()) == Tally(2, 0, 1, node_s=10.0)
     assert looking.history.open_allocations() == {FIRST: "n1"}
 
 
@@ -66,7 +66,7 @@ def test_what_the_controller_has_ended_shrank() -> None:
     state = looking.registry.views[0].state
     looking.registry.put({ARRAY: change(state, (FIRST,), Phase.LEAVING, NOW_S)})
     looking.at(trainer(HELD))
-    assert replace(looking.tally, had=NodeTime()) == Tally(1, 1, node_s=10.0)
+    assert replace(looking.tally, times=NodeTime()) == Tally(1, 1, node_s=10.0)
 
 
 def test_a_trainer_that_slurm_has_forgotten_has_left_its_nodes() -> None:
