@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import HashStore, TCPStore, Work  # type: ignore[attr-defined]
+from torch.distributed import HashStore, Store, TCPStore, Work  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import dataloader
 
@@ -190,20 +190,23 @@ def abort_together(groups: Sequence[dist.ProcessGroup]) -> None:
                 backend._group_end()
 
 
-def abort_default() -> None:
-    """Abort all groups of this process, and forget them, without ``shutdown``, which may wait."""
-    dist.distributed_c10d._abort_process_group(dist.group.WORLD)
-
-
 def _on_gpu(group: dist.ProcessGroup) -> Any:
     with suppress(RuntimeError):  # it has none
         return group._get_backend(torch.device("cuda"))
     return None
 
 
-def count_groups_anew() -> None:
-    """Give the next group the same name as on its peers: torch counts groups that failed, too."""
+def make_default(backend: str, store: Store, rank: int, world: int, connect_s: float) -> None:
+    """Make a new default process group in place of the current one."""
+    if dist.is_initialized() and backend == "gloo":
+        dist.distributed_c10d.destroy_process_group()  # not the one of ``keep_groups``
+    elif dist.is_initialized():  # all groups, without ``shutdown``, which may wait
+        dist.distributed_c10d._abort_process_group(dist.group.WORLD)
+    # For the same name as on its peers: torch counts groups that failed, too.
     dist.distributed_c10d._world.group_count = 0
+    timeout = timedelta(seconds=connect_s)
+    dist.init_process_group(backend, None, timeout, world, rank, store)
+    give_torchs_own_time(dist.group.WORLD)  # now that its connections are there
 
 
 def give_torchs_own_time(group: dist.ProcessGroup | None) -> None:

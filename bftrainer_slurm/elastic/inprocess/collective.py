@@ -17,7 +17,7 @@ from typing import TypeGuard
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.futures import Future
 
@@ -25,9 +25,8 @@ from bftrainer_slurm.elastic.inprocess import nccl, phases
 from bftrainer_slurm.elastic.inprocess.gloo import FORM_S, Gloo
 from bftrainer_slurm.elastic.inprocess.phases import Cut, PeerLostError, Phase, Phases
 from bftrainer_slurm.elastic.torch_private import (
-    abort_default,
-    count_groups_anew,
     give_torchs_own_time,
+    make_default,
     open_store,
 )
 from bftrainer_slurm.keeper.messages import Generation
@@ -86,7 +85,7 @@ class Communicator:
                 store.set(f"here/{self.rank}", "")
                 store.wait([f"here/{rank}" for rank in range(self.world)])
             own = PrefixStore(str(generation.number), store)
-            make_default(self.backend, own, generation.rank, generation.world)
+            self.make_default(own)
             if self._nccl is not None:
                 self._nccl.open()
         self.check()
@@ -96,6 +95,10 @@ class Communicator:
     def backend(self) -> str:
         """torch's name of the group's backend."""
         return "gloo" if self._nccl is None else nccl.BACKEND
+
+    def make_default(self, store: Store) -> None:
+        """Make a group of this world torch's default one, in place of the one before."""
+        make_default(self.backend, store, self.rank, self.world, FORM_S)
 
     def _open_store(self, host: str, port: int, hosts: bool) -> TCPStore:
         """Open a store, or connect to one.
@@ -387,24 +390,6 @@ def of_collective(error: object) -> TypeGuard[RuntimeError]:
     """Return whether a failed collective raised this; gloo's errors have no own type."""
     named = isinstance(error, dist.DistError) or any(words in str(error) for words in _GLOOS)
     return named and isinstance(error, RuntimeError)
-
-
-def make_default(backend: str, store: Store, rank: int, world: int) -> None:
-    """Make a new default process group in place of the current one."""
-    if dist.is_initialized() and backend == "gloo":
-        dist.distributed_c10d.destroy_process_group()  # not the one of ``keep_groups``
-    elif dist.is_initialized():
-        abort_default()
-    count_groups_anew()
-    dist.init_process_group(
-        backend, store=store, rank=rank, world_size=world, timeout=timedelta(seconds=FORM_S)
-    )
-    give_torchs_own_time(dist.group.WORLD)  # now that its connections are there
-
-
-def gpu_of(model: nn.Module) -> torch.device | None:
-    """Return the GPU that a model is on; None: it is on the CPU."""
-    return next((one.device for one in model.parameters() if one.is_cuda), None)
 
 
 @contextlib.contextmanager

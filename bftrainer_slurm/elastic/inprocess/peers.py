@@ -15,7 +15,7 @@ from bftrainer_slurm.elastic import memory, saving, steps, torch_private
 from bftrainer_slurm.elastic.changes import given_back
 from bftrainer_slurm.elastic.inprocess import nccl, waits
 from bftrainer_slurm.elastic.inprocess.checkpoint import Version
-from bftrainer_slurm.elastic.inprocess.collective import Communicator, make_default
+from bftrainer_slurm.elastic.inprocess.collective import Communicator
 from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
 from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.log import say
@@ -54,7 +54,7 @@ class Peers:
         self._fixed = fixed
         self._saves = saves
         if fixed.world == 1:
-            make_default(self.group.backend, HashStore(), 0, 1)
+            self.group.make_default(HashStore())
         else:
             os.environ.setdefault("MASTER_ADDR", fixed.master[0])
             os.environ.setdefault("MASTER_PORT", str(fixed.master[1]))
@@ -176,7 +176,7 @@ class ElementPeers(Peers):
         self._sigterm = Sigterm(self._leave)
         if memory.VARIABLE in environment:
             steps.of_this_process().leave_to_trainer()  # else torchrun's agent reports as well
-        make_default(self.group.backend, HashStore(), 0, 1)
+        self.group.make_default(HashStore())
         self._membership.start()
         self._sigterm.watch()
 

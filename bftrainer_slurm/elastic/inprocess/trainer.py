@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.stateful import Stateful
 from torch.nn.parallel import DistributedDataParallel
 
 from bftrainer_slurm.elastic.inprocess.checkpoint import Checkpoints
-from bftrainer_slurm.elastic.inprocess.collective import gpu_of, of_collective
+from bftrainer_slurm.elastic.inprocess.collective import of_collective
 from bftrainer_slurm.elastic.inprocess.gradients import Gradients
 from bftrainer_slurm.elastic.inprocess.peers import find_peers
 from bftrainer_slurm.elastic.inprocess.phases import PeerLostError
@@ -253,6 +253,11 @@ class Trainer(Training):
         if all_ranks[0][0] != _digest(model):
             raise ModelsDifferError("this rank's model has other parameters than rank 0's")
         self._gradients.sum_in_order(any(layout != all_ranks[0][1] for _, layout in all_ranks))
+
+
+def gpu_of(model: nn.Module) -> torch.device | None:
+    """Return the GPU that a model is on; None: it is on the CPU."""
+    return next((one.device for one in model.parameters() if one.is_cuda), None)
 
 
 def _digest(value: object) -> int:
