@@ -33,11 +33,13 @@ def main() -> None:
     for line in sys.stdin.buffer:
         try:
             request = msgspec.json.decode(line, type=Request)
-            problem, optimal, bound = problem_of(request.problem), False, None
+            problem, optimal, bound, sent = problem_of(request.problem), False, None, None
             for found in optimum.incumbents(problem, request.time_limit_s):
                 optimal, bound = found.optimal, found.bound
-                nodes = None if found.nodes is None else numbers_of(found.nodes)
-                _write(answers, Answer(shares=found.shares, nodes=nodes))
+                if (plan := (found.shares, found.nodes)) != sent:
+                    nodes = None if found.nodes is None else numbers_of(found.nodes)
+                    _write(answers, Answer(shares=found.shares, nodes=nodes))
+                sent = plan
             _write(answers, Answer(optimal=optimal, bound=bound))
         except BrokenPipeError:
             return  # the planner has gone

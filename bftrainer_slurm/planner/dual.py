@@ -35,11 +35,14 @@ def solve_dual(relaxation: Relaxation, gap: float, deadline_s: float) -> Dual:
 
     If the time (``time.monotonic``) is over, return the best so far: any prices prove a bound.
     """
-    if len(relaxation.supply) == 1:
-        return _at(relaxation, relaxation.common_price())
+    common = relaxation.common_price()
+    best = tried = _at(relaxation, common.prices)
+    if best.bound - common.least <= gap * abs(best.bound):
+        return best
     master = _Master(relaxation)
-    best = _at(relaxation, relaxation.common_price())
-    tried, low = best, -math.inf
+    for choices in common.choices:
+        master.add(choices)
+    low = -math.inf
     while True:
         best = min(best, tried, key=lambda one: one.bound)
         if not master.add(tried.choices) and low > -math.inf:

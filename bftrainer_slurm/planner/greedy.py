@@ -23,7 +23,7 @@ def greedy_shares(problem: Problem) -> list[Share]:
     if not problem.trainers:
         return []
     relaxation = Relaxation(groups_of(problem), problem)
-    return shares_at(problem, one_by_one(problem, relaxation), relaxation.common_price())
+    return shares_at(problem, one_by_one(problem, relaxation), relaxation.common_price().prices)
 
 
 def one_by_one(problem: Problem, relaxation: Relaxation) -> Relaxation:
@@ -49,7 +49,7 @@ def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) ->
     taken = np.array(shares, np.float64)
     pairs = zip(problem.trainers, shares, strict=True)
     worth = np.array([problem.worth_of(trainer, share) for trainer, share in pairs])
-    left = singles.supply - singles.taken(taken).sum(axis=0)
+    left = singles.left(taken)
     free, per_unit = np.zeros(len(left)), singles.per_unit()
     wanted, reached = np.full_like(taken, np.inf), np.zeros_like(worth)
     while left.any():
@@ -79,7 +79,7 @@ def _first_come(singles: Relaxation, now: Sequence[Share], prices: Reals) -> lis
     No trainer may take nodes that others have and want to keep.
     """
     kept = np.minimum(np.array(now, np.float64), singles.choose(prices).shares)
-    left = singles.supply - singles.taken(kept).sum(axis=0)
+    left = singles.left(kept)
     shares = np.zeros_like(kept)
     waiting = np.ones(len(kept), bool)
     fits = True

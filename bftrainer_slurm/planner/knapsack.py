@@ -8,31 +8,26 @@ few sizes (Pisinger, "A minimal algorithm for the multiple-choice knapsack probl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.planner.dual import Dual
-from bftrainer_slurm.planner.lagrangian import Reals, Relaxation
+from bftrainer_slurm.planner.lagrangian import Reals, Relaxation, ends_of, taken_from
 from bftrainer_slurm.planner.problem import Share
 
-_MOST_CELLS = 50_000_000  # of the table of choices: a byte or two each
+_MOST_CELLS = 100_000_000  # numbers of units, for all options
+_MOST_COUNTS = 5_000_000  # of options, by row
 _ROUNDING = 1e-12  # relative
-_Share: TypeAlias = tuple[Share, NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Options:
-    """What one trainer may have: shares, what they take of the row, and their losses.
+    """What a member of each group may have: shares, what they take of the row, and their losses."""
 
-    A share is a segment's least one, and the rows of its other elements.
-    """
-
-    member: int
-    shares: Sequence[_Share]
+    group: NDArray[np.int64]  # ascending
+    shares: Reals  # [options, rows]
     units: NDArray[np.int64]
     losses: Reals
 
@@ -48,65 +43,61 @@ def best_counts(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[Sh
     row = int(priced[0]) if len(priced) else 0
     if (relaxation.uses[:, row] % 1).any():
         return None
-    # Elements that take least of this row come first; of those the ones that take least of all.
-    order = np.lexsort((relaxation.uses.sum(axis=1), relaxation.uses[:, row]))
-    options = [one for group in range(len(relaxation.groups))
-               for one in _options(relaxation, dual, (row, order), group, most_loss)]  # fmt: skip
-    options.sort(key=lambda one: len(one.shares))
-    base = sum(int(one.units.min()) for one in options)
-    room = int(relaxation.supply[row]) - base
-    spread = sum(int(one.units.max() - one.units.min()) for one in options)
-    width = min(room, spread) + 1
-    if room < 0 or width * len(options) > _MOST_CELLS:
+    options = _options(relaxation, dual, row, most_loss)
+    if options is None:
         return None
-    return _filled(options, width, room, float(dual.prices[row]), len(relaxation.rows))
+    ends = np.searchsorted(options.group, np.arange(len(relaxation.groups) + 1))
+    parts = list(map(slice, ends[:-1].tolist(), ends[1:].tolist()))
+    alone = [(part, member) for part, group in zip(parts, relaxation.groups, strict=True)
+             for member in group.members]  # fmt: skip
+    alone.sort(key=lambda one: one[0].stop - one[0].start)
+    least = np.minimum.reduceat(options.units, ends[:-1])
+    spread = np.maximum.reduceat(options.units, ends[:-1]) - least
+    room = int(relaxation.supply[row]) - int(relaxation.members @ least)
+    width = min(room, int(relaxation.members @ spread)) + 1
+    if room < 0 or width * sum(part.stop - part.start for part, _ in alone) > _MOST_CELLS:
+        return None
+    found = _filled(options, [part for part, _ in alone], width, room, float(dual.prices[row]))
+    shares = options.shares[found].astype(int).tolist()
+    by_member = sorted(zip((member for _, member in alone), map(tuple, shares), strict=True))
+    return [share for _, share in by_member]
 
 
-def _options(
-    relaxation: Relaxation,
-    dual: Dual,
-    by: tuple[int, NDArray[np.int64]],
-    number: int,
-    most_loss: float,
-) -> list[_Options]:
-    """Return the sizes of a group that lose no more than this, for each member.
-
-    ``by`` is the scarce row, and the order in which elements of the rows are taken.
-    """
-    row, order = by
-    group, best = relaxation.groups[number], dual.choices.net[number]
-    first, price, uses = relaxation.first[number], float(dual.prices[row]), relaxation.uses[:, row]
-    nets = dual.choices.of_segments[first : first + len(group.segments)]
-    floor = best - max(most_loss, _ROUNDING * abs(best))
-    shares, units, losses = list[_Share](), [], []
-    for at in np.flatnonzero(nets >= floor).tolist():
-        one = group.segments[at]
-        low, fixed = np.array(one.low), sum(one.low)
-        beyond = np.repeat(order, (np.array(one.high) - low)[order])[: one.most - fixed]
-        taken = low @ uses + np.concatenate(([0.0], uses[beyond].cumsum()))
-        size = np.arange(one.least, one.most + 1)
-        its = taken[size - fixed]
-        loss = np.maximum(0.0, best - (one.start + one.slope * (size - one.least) - price * its))
-        kept = np.flatnonzero(loss <= best - floor)
-        shares += [(one.low, beyond[: count - fixed]) for count in size[kept].tolist()]
-        units.append(its[kept])
-        losses.append(loss[kept])
-    found = (shares, np.concatenate(units).astype(np.int64), np.concatenate(losses))
-    return [_Options(member, *found) for member in group.members]
+def _options(relaxation: Relaxation, dual: Dual, row: int, most_loss: float) -> _Options | None:
+    """Return all sizes that lose no more than this; None if they are too many."""
+    best, uses = dual.choices.net, relaxation.uses
+    floor = best - np.maximum(most_loss, _ROUNDING * np.abs(best))
+    kept = np.flatnonzero(dual.choices.of_segments >= floor[relaxation.group])
+    segments = relaxation.segments.only(kept)
+    counts = (segments.most - segments.least).astype(int) + 1
+    if counts.sum() * len(uses) > _MOST_COUNTS:
+        return None
+    at = np.repeat(np.arange(len(kept)), counts)
+    beyond = np.arange(len(at)) - (counts.cumsum() - counts)[at]
+    # Elements that take least of this row come first; of those the ones that take least of all.
+    order = np.lexsort((uses.sum(axis=1), uses[:, row]))
+    shares = segments.low[at]
+    ends = ends_of(segments.room[:, order])[at]
+    shares[:, order] += taken_from(ends, segments.least[at] + beyond)
+    units, group = shares @ uses[:, row], relaxation.group[kept[at]]
+    worth = segments.start[at] + segments.slope[at] * beyond - float(dual.prices[row]) * units
+    losses = np.maximum(0.0, best[group] - worth)
+    good = np.flatnonzero(losses <= (best - floor)[group])
+    return _Options(group[good], shares[good], units[good].astype(np.int64), losses[good])
 
 
 def _filled(
-    options: list[_Options], width: int, room: int, price: float, rows: int
-) -> list[Share] | None:
-    """Return the combination of the least loss; what is left of the room loses its price."""
+    options: _Options, parts: list[slice], width: int, room: int, price: float
+) -> NDArray[np.int64]:
+    """Return an option of each part: those of the least loss, with the price of what is left."""
     least, reach = np.zeros(1), 1
     choices: list[NDArray[np.int32]] = []
-    for one in options:
-        more = one.units - one.units.min()
+    for part in parts:
+        more = options.units[part] - options.units[part].min()
         reach = min(width, len(least) + int(more.max()))
         after, chosen = np.full(reach, np.inf), np.zeros(reach, np.int32)
         for number, (units, loss) in enumerate(
-            zip(more.tolist(), one.losses.tolist(), strict=True)
+            zip(more.tolist(), options.losses[part].tolist(), strict=True), part.start
         ):
             count = min(len(least), reach - units)
             if count <= 0:
@@ -119,10 +110,8 @@ def _filled(
         choices.append(chosen)
     left = room - np.arange(len(least))
     at = int((least + price * left).argmin())
-    shares: dict[int, Share] = {}
-    for one, chosen in zip(reversed(options), reversed(choices), strict=True):
-        number = int(chosen[at])
-        low, more = one.shares[number]
-        shares[one.member] = tuple((low + np.bincount(more, minlength=rows)).tolist())
-        at -= int(one.units[number] - one.units.min())
-    return [shares[member] for member in range(len(options))]
+    found = np.zeros(len(parts), np.int64)
+    for turn in reversed(range(len(parts))):
+        found[turn] = choices[turn][at]
+        at -= int(options.units[found[turn]] - options.units[parts[turn]].min())
+    return found

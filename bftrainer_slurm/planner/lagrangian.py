@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +41,26 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
+class CommonPrice:
+    """One price for all, by row, and choices at it that take more than there is, or do not.
+
+    No prices have a bound below ``least``; it is -inf if the choices do not tell.
+    """
+
+    prices: Reals
+    choices: tuple[Choices, ...]
+    least: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Tangent:
-    """The bound near a price: what the choices there are worth, and how much they leave."""
+    """The bound near a price: the choices there, what they are worth, and how much they leave."""
 
     price: float
+    choices: Choices
     worth: float
-    left: float
+    rows: Reals  # what is left of each
+    left: float  # of all together
 
     def at(self, price: float) -> float:
         """Its value at another price; no bound there is below."""
@@ -55,8 +71,27 @@ class _Tangent:
         return self.at(self.price)
 
 
+class Segments(NamedTuple):
+    """Segments as arrays, [segments] and [segments, rows].
+
+    ``least`` and ``most`` are the elements beyond ``low``, ``room`` those that it may have of each
+    row.
+    """
+
+    start: Reals
+    slope: Reals
+    least: Reals
+    most: Reals
+    low: Reals
+    room: Reals
+
+    def only(self, kept: NDArray[np.int64]) -> Segments:
+        """Return those at these places."""
+        return Segments(*(one[kept] for one in self))
+
+
 class Relaxation:
-    """All segments of all groups as arrays, [segments] and [segments, rows]."""
+    """All segments of all groups."""
 
     def __init__(self, groups: Sequence[Group], problem: Problem) -> None:
         segments = [segment for group in groups for segment in group.segments]
@@ -71,13 +106,12 @@ class Relaxation:
         self.members = np.array([len(group.members) for group in groups], np.float64)
         self.first = np.cumsum([0, *counts[:-1]])
         self.group = np.repeat(np.arange(len(groups)), counts)
-        self._start = np.array([one.start for one in segments])
-        self._slope = np.array([one.slope for one in segments])
-        self._low = np.array([one.low for one in segments], np.float64)
-        self._high = np.array([one.high for one in segments], np.float64)
-        self._fixed = self._low.sum(axis=1)
-        self._least = np.array([one.least for one in segments]) - self._fixed
-        self._most = np.array([one.most for one in segments]) - self._fixed
+        line = [(one.start, one.slope, one.least, one.most) for one in segments]
+        start, slope, least, most = np.array(line, np.float64).T.copy()
+        low = np.array([one.low for one in segments], np.float64)
+        room = np.array([one.high for one in segments], np.float64) - low
+        fixed = low.sum(axis=1)
+        self.segments = Segments(start, slope, least - fixed, most - fixed, low, room)
 
     def only(self, groups: NDArray[np.bool_]) -> Relaxation:
         """Return the same of some groups."""
@@ -87,11 +121,7 @@ class Relaxation:
         some.members = self.members[groups]
         some.group = (groups.cumsum() - 1)[self.group[kept]]
         some.first = np.searchsorted(some.group, np.arange(len(some.groups)))
-        some._start, some._slope = self._start[kept], self._slope[kept]
-        some._low, some._high = self._low[kept], self._high[kept]
-        some._fixed, some._least, some._most = (
-            one[kept] for one in (self._fixed, self._least, self._most)
-        )
+        some.segments = self.segments.only(kept)
         return some
 
     def choose(self, prices: Reals, there: Reals | None = None) -> Choices:
@@ -99,38 +129,26 @@ class Relaxation:
 
         ``there`` has the available elements of each group, [groups, rows]; None means all.
         """
-        high = self._high if there is None else np.minimum(self._high, there[self.group])
-        shares, worth, net = self._best_of(high, self.prices_of(prices))
+        one, paid = self.segments, self.prices_of(prices)
+        beyond = one.room if there is None else there[self.group] - one.low
+        order = paid.argsort(kind="stable")
+        price = paid[order]
+        ends = ends_of(np.minimum(one.room, beyond.clip(0.0))[:, order])
+        most = np.minimum(one.most, ends[:, -1])
+        wanted = ends[np.arange(len(ends)), price.searchsorted(one.slope)]  # what pays
+        extra = np.minimum(np.maximum(wanted, one.least), most)
+        taken = taken_from(ends, extra)
+        worth = one.start + one.slope * (extra - one.least)
+        net = worth - one.low @ paid - taken @ price
         if there is not None:
-            short = self._most_within(high) < self._least
-            net[short | (high < self._low).any(axis=1)] = -np.inf
+            net[(most < one.least) | (beyond < 0.0).any(axis=1)] = -np.inf
         best = np.maximum.reduceat(net, self.first)
         hits = np.flatnonzero(net == best[self.group])
         # The first of several that are equally good.
         rows = hits[np.searchsorted(self.group[hits], np.arange(len(best)))]
-        return Choices(worth[rows], shares[rows], best, net)
-
-    def _most_within(self, high: Reals) -> Reals:
-        most: Reals = np.minimum(self._most, (high - self._low).clip(0.0).sum(axis=1))
-        return most
-
-    def _best_of(self, high: Reals, prices: Reals) -> tuple[Reals, Reals, Reals]:
-        """Return the best of each segment: shares, worth, and worth after paying.
-
-        ``prices`` are those of an element, by row.
-        """
-        order = prices.argsort(kind="stable")
-        price, low, least = prices[order], self._low, self._least
-        room = (high - low)[:, order].clip(0.0)
-        before = room.cumsum(axis=1) - room
-        most = np.minimum(self._most, room.sum(axis=1))
-        wanted = (room * (price < self._slope[:, None])).sum(axis=1)
-        extra = np.minimum(np.maximum(wanted, least), most)
-        taken = np.minimum((extra[:, None] - before).clip(0.0), room)
-        worth = self._start + self._slope * (extra - least)
-        shares = low.copy()
-        shares[:, order] += taken
-        return shares, worth, worth - low @ prices - taken @ price
+        shares = one.low[rows]
+        shares[:, order] += taken[rows]
+        return Choices(worth[rows], shares, best, net)
 
     def prices_of(self, prices: Reals) -> Reals:
         """What an element pays, by its row."""
@@ -141,6 +159,11 @@ class Relaxation:
         """How much of each row the groups' shares take, [groups, rows]."""
         taken: Reals = shares @ self.uses
         return taken
+
+    def left(self, shares: Reals) -> Reals:
+        """What shares, [trainers, rows], leave of each row."""
+        left: Reals = self.supply - self.taken(shares.sum(axis=0))
+        return left
 
     def elements_in(self, left: Reals) -> Reals:
         """How many new elements of each row fit into what is left of the rows."""
@@ -155,10 +178,10 @@ class Relaxation:
 
     def highest_price(self) -> float:
         """More than any segment is worth: at this price no trainer wants a node."""
-        reach = self._slope.clip(0.0) * self._most
-        return float(np.abs(self._start).max() + reach.max()) or 1.0
+        reach = self.segments.slope.clip(0.0) * self.segments.most
+        return float(np.abs(self.segments.start).max() + reach.max()) or 1.0
 
-    def common_price(self) -> Reals:
+    def common_price(self) -> CommonPrice:
         """One price for all nodes, or all GPUs: that of the least bound.
 
         It is narrowed down from both sides: trainers take more than there is, or not. The bound is
@@ -168,18 +191,20 @@ class Relaxation:
 
         def tangent(price: float) -> _Tangent:
             choices = self.choose(price * per_unit)
-            left = float((self.supply - self.members @ self.taken(choices.shares)) @ per_unit)
-            return _Tangent(price, float(self.members @ choices.worth), left)
+            rows = self.supply - self.members @ self.taken(choices.shares)
+            worth = float(self.members @ choices.worth)
+            return _Tangent(price, choices, worth, rows, float(rows @ per_unit))
 
         low, high = tangent(0.0), tangent(self.highest_price())
         if low.left >= 0:
-            return low.price * per_unit
+            return _common(low, low, low.price * per_unit)
         while True:
             price = (low.worth - high.worth) / (high.left - low.left)
             tried = tangent(price)
             inside = low.price < price < high.price
             if tried.bound - low.at(price) <= _SAME * abs(tried.bound) or not inside:
-                return min(low, high, tried, key=lambda one: one.bound).price * per_unit
+                best = min(low, high, tried, key=lambda one: one.bound)
+                return _common(low, high, best.price * per_unit)
             low, high = (low, tried) if tried.left >= 0 else (tried, high)
 
     def per_unit(self) -> Reals:
@@ -190,3 +215,28 @@ class Relaxation:
             for number, row in enumerate(self.rows)
         ]
         return np.array(units, np.float64)
+
+
+def ends_of(room: Reals) -> Reals:
+    """Return where each row ends if rows are taken in this order, [segments, 1 + rows]; 0 first."""
+    ends = np.zeros((len(room), room.shape[1] + 1))
+    np.cumsum(room, axis=1, out=ends[:, 1:])
+    return ends
+
+
+def taken_from(ends: Reals, count: Reals) -> Reals:
+    """Return what so many elements take of each row, in the order of ``ends_of``."""
+    taken: Reals = np.diff(np.minimum(ends, count[:, None]), axis=1)
+    return taken
+
+
+def _common(low: _Tangent, high: _Tangent, prices: Reals) -> CommonPrice:
+    """Tell whether other prices can have a lower bound.
+
+    If the choices of both sides, mixed so that they leave nothing, leave no row short, then they
+    are a solution of the dual's dual: what they are worth is below the bound at any prices.
+    """
+    part = high.left / (high.left - low.left) if low.left < 0 else 1.0  # of the lower price
+    kept = (part * low.rows + (1 - part) * high.rows >= -ROUNDING).all()
+    least = part * low.worth + (1 - part) * high.worth
+    return CommonPrice(prices, (low.choices, high.choices), least if kept else -math.inf)

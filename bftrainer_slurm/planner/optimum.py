@@ -21,8 +21,9 @@ from bftrainer_slurm.planner.knapsack import best_counts
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.packing import Nodes, pack_most, shares_of
-from bftrainer_slurm.planner.problem import Problem, Share, feasible, settled_by, value
+from bftrainer_slurm.planner.problem import Problem, Share, settled_by, value
 from bftrainer_slurm.planner.segments import groups_of
+from bftrainer_slurm.planner.supply import ROUNDING
 
 GAP = 1e-7  # of the objective; the recorded optima are met to 1e-6
 _OF_A_STAKE = 1e-4  # how much the gap may cost the trainer with the smallest stake
@@ -87,14 +88,14 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     groups = groups_of(problem)
     relaxation = Relaxation(groups, problem)
     dual = solve_dual(relaxation, GAP / 10, deadline_s)
+    exact = _exact(problem, relaxation, dual) if problem.in_parts else None
+    if exact is not None:
+        yield Found(exact, True)
+        return
     singles = one_by_one(problem, relaxation)
     shares = shares_at(problem, singles, dual.prices)
     loss, gap = _loss(problem, relaxation, dual, shares), _gap(relaxation, dual)
     proven = loss <= gap
-    if problem.in_parts and not proven:
-        exact = _exact(problem, relaxation, dual, loss)
-        if exact is not None:
-            shares, proven = exact, True
     yield Found(shares, proven)
     if proven:
         return
@@ -121,23 +122,22 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
     yield Found(shares, proven)
 
 
-def _exact(problem: Problem, relaxation: Relaxation, dual: Dual, loss: float) -> list[Share] | None:
-    """Return the best counts if one row alone is scarce and they lose no more than this, or None.
+def _exact(problem: Problem, relaxation: Relaxation, dual: Dual) -> list[Share] | None:
+    """Return the best counts if one row alone is scarce, or None.
 
     What one trainer loses all lose together: if counts are found that lose no more than each
     trainer might in the search, there are none better.
     """
-    most_loss = min(loss, _WIDER**2 * _first_core(dual, loss))  # rounds are cheaper than for CBC
-    while True:
+    most_loss, loss = _WIDER**2 * _FIRST_LOSS * abs(dual.bound), math.inf  # rounds are cheap here
+    while most_loss < abs(dual.bound):
         found = best_counts(relaxation, dual, most_loss)
-        if found is not None and feasible(problem, found):
-            reached = _loss(problem, relaxation, dual, found)
-            if reached <= most_loss or most_loss >= loss:
-                return found
-            loss = min(loss, reached)
-        elif most_loss >= loss:
-            return None
+        if found is not None:
+            loss = _loss(problem, relaxation, dual, found)
+            if loss <= most_loss:
+                left = relaxation.left(np.array(found, np.float64))
+                return found if (left >= -ROUNDING).all() else None
         most_loss = min(loss, _WIDER**3 * most_loss)
+    return None
 
 
 def _first_core(dual: Dual, loss: float) -> float:
@@ -147,18 +147,15 @@ def _first_core(dual: Dual, loss: float) -> float:
 
 def _loss(problem: Problem, relaxation: Relaxation, dual: Dual, shares: list[Share]) -> float:
     """A plan's distance from the bound, trainer by trainer: huge ones must not hide small ones."""
-    left = relaxation.supply.copy()
-    losses = []
-    prices = relaxation.prices_of(dual.prices).tolist()
-    for group, best in zip(relaxation.groups, dual.choices.net.tolist(), strict=True):
-        for member in group.members:
-            share = shares[member]
-            paid = sum(count * price for count, price in zip(share, prices, strict=True))
-            worth = problem.worth_of(problem.trainers[member], share)
-            losses.append(max(0.0, best - (worth - paid)))
-            left -= np.array(share) @ relaxation.uses
-    losses += (left * dual.prices).tolist()
-    return math.fsum(losses)
+    taken = np.array(shares, np.float64)
+    pairs = zip(problem.trainers, shares, strict=True)
+    worth = np.array([problem.worth_of(trainer, share) for trainer, share in pairs])
+    best = np.empty_like(worth)
+    for group, net in zip(relaxation.groups, dual.choices.net.tolist(), strict=True):
+        best[list(group.members)] = net
+    lost = np.maximum(0.0, best - (worth - taken @ relaxation.prices_of(dual.prices)))
+    unused = relaxation.left(taken) * dual.prices
+    return math.fsum([*lost.tolist(), *unused.tolist()])
 
 
 def _gap(relaxation: Relaxation, dual: Dual) -> float:

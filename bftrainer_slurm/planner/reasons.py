@@ -93,7 +93,7 @@ class _Market:
         self.problem, self.plan = problem, plan
         self._trainers = {one.key: one for one in problem.trainers}
         relaxation = Relaxation(groups_of(problem), problem)
-        self.unit_price = float(relaxation.common_price()[0] / relaxation.per_unit()[0])
+        self.unit_price = float(relaxation.common_price().prices[0] / relaxation.per_unit()[0])
         self._class_of = {node: part for part in problem.all_classes() for node in part.nodes}
         self._left = {node: problem.units_on(node, part) for node, part in self._class_of.items()}
         for one in problem.trainers:
