@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.planner.problem import Problem
+from bftrainer_slurm.planner.problem import Problem, Share
 from bftrainer_slurm.planner.segments import Group
 from bftrainer_slurm.planner.supply import ROUNDING
 
@@ -108,8 +108,8 @@ class Relaxation:
         self.group = np.repeat(np.arange(len(groups)), counts)
         line = [(one.start, one.slope, one.least, one.most) for one in segments]
         start, slope, least, most = np.array(line, np.float64).T.copy()
-        low = np.array([one.low for one in segments], np.float64)
-        room = np.array([one.high for one in segments], np.float64) - low
+        low = _matrix([one.low for one in segments])
+        room = _matrix([one.high for one in segments]) - low
         fixed = low.sum(axis=1)
         self.segments = Segments(start, slope, least - fixed, most - fixed, low, room)
 
@@ -215,6 +215,13 @@ class Relaxation:
             for number, row in enumerate(self.rows)
         ]
         return np.array(units, np.float64)
+
+
+def _matrix(shares: Sequence[Share]) -> Reals:
+    """Return the shares as an array, [shares, rows]; few of them are different."""
+    places = {share: at for at, share in enumerate(dict.fromkeys(shares))}
+    matrix: Reals = np.array(list(places), np.float64)[[places[share] for share in shares]]
+    return matrix
 
 
 def ends_of(room: Reals) -> Reals:

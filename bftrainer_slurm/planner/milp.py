@@ -75,6 +75,15 @@ class _Build:
         for row, taken in self.supply.uses[place]:
             self.used[row].add_expr(elements, taken)
 
+    def use_share(self, share: Share, takers: mip.Var | None, count: int = 1) -> None:
+        """Take this share as often as ``takers`` says, or else ``count`` times."""
+        for place, number in enumerate(share):
+            for row, taken in self.supply.uses[place] if number else ():
+                if takers is None:
+                    self.used[row].add_const(count * number * taken)
+                else:
+                    self.used[row].add_var(takers, number * taken)
+
 
 def solve_core(
     groups: Sequence[CoreGroup], supply: Supply, most_loss: float, gap: float, limit_s: float
@@ -114,9 +123,7 @@ def _settled(build: _Build, group: CoreGroup) -> list[tuple[int, Share]]:
     only = group.segments[0]
     if len(group.segments) > 1 or only.steps or only.rooms:
         return []
-    for place, count in enumerate(only.low):
-        for row, taken in build.supply.uses[place]:
-            build.used[row].add_const(len(group.members) * count * taken)
+    build.use_share(only.low, None, len(group.members))
     build.losses.add_const(len(group.members) * only.loss / build.unit)
     return [(member, only.low) for member in group.members]
 
@@ -127,8 +134,7 @@ def _add_group(build: _Build, group: CoreGroup) -> list[_Choice]:
     choices = [_add_segment(build, segment, members) for segment in group.segments]
     build.model += mip.xsum(choice.takers for choice in choices) == members
     for choice in choices:
-        for place, count in enumerate(choice.segment.low):
-            build.use(place, count * choice.takers)
+        build.use_share(choice.segment.low, choice.takers)
         for place, extra in choice.extras.items():
             build.use(place, extra)
     return choices

@@ -44,8 +44,10 @@ def pack_most(problem: Problem, shares: Sequence[Share]) -> list[Nodes]:
 
 def shares_of(problem: Problem, nodes: Sequence[Nodes]) -> list[Share]:
     """Return how many nodes of each row of the supply each trainer has."""
-    pairs = zip(problem.trainers, nodes, strict=True)
-    return [problem.share(its, one) for one, its in pairs]
+    return [
+        problem.now(one) if its == one.current else problem.share(its, one)
+        for one, its in zip(problem.trainers, nodes, strict=True)
+    ]
 
 
 def is_packed(problem: Problem, nodes: Sequence[Nodes]) -> bool:

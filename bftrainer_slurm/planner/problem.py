@@ -191,10 +191,7 @@ class Problem:
     since_s: Mapping[str, float] = field(default_factory=dict)
     classes: tuple[NodeClass, ...] = ()
     free: Mapping[str, int] = field(default_factory=dict)
-    # How many nodes of each class have so many free GPUs; computed once, as the others.
-    _free_of: tuple[Mapping[int, int], ...] = field(init=False, repr=False, compare=False)
-    _left_of: tuple[Mapping[int, int], ...] = field(init=False, repr=False, compare=False)
-    # What neither ordinary jobs nor trainers have of each node.
+    # What neither ordinary jobs nor trainers have of each node; computed once, as the others.
     left: Mapping[str, int] = field(init=False, repr=False, compare=False)
     _rows: tuple[Row, ...] = field(init=False, repr=False, compare=False)
     _new: Mapping[tuple[int, int, bool], int] = field(init=False, repr=False, compare=False)
@@ -219,13 +216,7 @@ class Problem:
         has = {node: part.gpus for part in self.classes for node in part.nodes}
         if any(not 0 <= count <= has.get(node, 0) for node, count in self.free.items()):
             raise ValueError("free must have 0 to as many GPUs of a node as its class has")
-        free_of = (
-            Counter(self.units_on(node, part) for node in part.nodes) for part in self.all_classes()
-        )
-        object.__setattr__(self, "_free_of", tuple(free_of))
         object.__setattr__(self, "left", self._left())
-        left_of = (Counter(map(self.left.get, part.nodes)) for part in self.classes)
-        object.__setattr__(self, "_left_of", tuple(left_of) if self.in_parts else ())
         rows, held = self._supply()
         object.__setattr__(self, "_rows", tuple(rows))
         new = {
@@ -284,16 +275,19 @@ class Problem:
         rows, held = list[Row](), dict[Element, int]()
         sizes = {gpus for one in self.trainers for gpus in one.choices or (one.gpus,)}
         has: dict[str, list[int]] = defaultdict(list)
-        for one in self.trainers if self.in_parts else ():
+        for one in sorted(self.trainers, key=lambda one: one.gpus) if self.in_parts else ():
             for node in one.current:
                 has[node].append(one.gpus)
         for place, part in enumerate(self.all_classes()):
             if not part.gpus:
-                rows.append(Row(place, 0, len(part.nodes)))
+                rows.append(Row(place, 0, len(part.nodes), len(part.nodes)))
                 continue
-            those = sorted(set(map(part.units_of, sizes)))
-            elements = {node: sorted(map(part.units_of, has[node])) for node in sorted(part.nodes)}
-            supply(rows, held, place, those, self.left, elements)
+            alike: dict[tuple[int, tuple[int, ...]], list[str]] = defaultdict(list)
+            for node in part.nodes:
+                alike[self.left[node], tuple(has.get(node, ()))].append(node)
+            units = part.units_of
+            states = [(left, [*map(units, its)], nodes) for (left, its), nodes in alike.items()]
+            supply(rows, held, place, sorted(set(map(units, sizes))), states)
         return rows, held
 
     def room(self, trainer: PlannedTrainer, number: int, gpus: int | None = None) -> int:
@@ -309,17 +303,13 @@ class Problem:
         if part.name in trainer.barred:
             return 0
         if not part.gpus:
-            return len(part.nodes) if options == (0,) else 0
+            return row.room if options == (0,) else 0
         if row.gpus not in map(part.units_of, options):
             return 0
         if row.frees is not None:
             return its
-        own = [self.left[node] >= row.gpus for node in trainer.current & part.nodes]
-        idle = sum(n for left, n in self._left_of[row.place].items() if left >= row.gpus) - sum(own)
-        if not row.full:
-            return idle
-        fit = sum(count for has, count in self._free_of[row.place].items() if has >= row.gpus)
-        return fit - len(own) - idle
+        own = trainer.current & part.nodes
+        return row.room - sum((self.left[node] < row.gpus) == row.full for node in own)
 
     def may_use(self, trainer: PlannedTrainer, part: NodeClass) -> bool:
         """Whether it may have nodes of this class, or parts of them."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Element: TypeAlias = tuple[str, int]  # its node, and how many units it has
+# Units of a node that nobody has, those of each element on it, and the nodes of which this is true.
+State: TypeAlias = tuple[int, Sequence[int], Sequence[str]]
 _Frees: TypeAlias = tuple[tuple[tuple[int, bool], float], ...]
 _Kinds: TypeAlias = Mapping[tuple[int, _Frees], list[str]]  # of elements: the nodes that have one
 
@@ -23,13 +25,15 @@ class Row:
     """A row of the supply: how many elements of so many ``gpus`` the class at ``place`` may have.
 
     ``gpus`` is 0 if its nodes are not divided. ``full``: only new elements on nodes that have no
-    room for one now. If ``frees`` is set, the row is of elements that are there now. One that stays
-    takes of other rows what it would free for them: by ``gpus`` and ``full``, so many elements.
+    room for one now. ``room`` is on how many nodes a trainer may have new ones. If ``frees`` is
+    set, the row is of elements that are there now. One that stays takes of other rows what it would
+    free for them: by ``gpus`` and ``full``, so many elements.
     """
 
     place: int
     gpus: int
     amount: float
+    room: int = 0
     full: bool = False
     frees: _Frees | None = None
 
@@ -49,34 +53,29 @@ def supply(
     held: dict[Element, int],
     place: int,
     sizes: Sequence[int],
-    left: Mapping[str, int],
-    has: Mapping[str, Sequence[int]],
+    states: Sequence[State],
 ) -> None:
     """Add a class's rows: of new elements by their size, and of the elements there now.
 
-    ``left`` is how many units of a node nobody has, ``has`` how many each element on it has. Say in
-    ``held`` of which row an element is.
+    ``states`` are its nodes, by what they have. Say in ``held`` of which row an element is.
     """
-    levels = Counter(left[node] for node in has)
-    amounts = {
-        (size, False): float(sum(units // size * nodes for units, nodes in levels.items()))
-        for size in sizes
-    }
+    amounts = defaultdict[tuple[int, bool], float](float, {(size, False): 0.0 for size in sizes})
+    rooms = Counter[tuple[int, bool]]()
     kinds = defaultdict[tuple[int, _Frees], list[str]](list)
-    known: dict[tuple[int, tuple[int, ...]], list[_Frees]] = {}
-    for node, elements in has.items():
-        state = left[node], tuple(elements)
-        if state not in known:
-            known[state] = [tuple(_frees(sizes, *state, units)) for units in elements]
-        for units, frees in zip(elements, known[state], strict=True):
-            kinds[units, frees].append(node)
+    for left, elements, nodes in states:
+        for size in sizes:
+            amounts[size, False] += left // size * len(nodes)
+            if size <= left + sum(elements):
+                rooms[size, left < size] += len(nodes)
+        for units in elements:
+            kinds[units, tuple(_frees(sizes, left, elements, units))] += nodes
     told = sorted((kinds if len(kinds) <= MOST_KINDS else _merged(kinds)).items())
     for (_, frees), nodes in told:
         for key, more in frees:
-            amounts[key] = amounts.get(key, 0.0) + more * len(nodes)
+            amounts[key] += more * len(nodes)
     # The solver's child has other names for nodes, and must number the rows alike.
     by_size = sorted(amounts.items(), key=lambda one: (one[0][1], one[0][0]))
-    rows += [Row(place, size, amount, full) for (size, full), amount in by_size]
+    rows += [Row(place, key[0], amount, rooms[key], key[1]) for key, amount in by_size]
     for (units, frees), nodes in told:
         held.update({(node, units): len(rows) for node in nodes})
         rows.append(Row(place, units, len(nodes), frees=frees))
