@@ -13,6 +13,7 @@ import numpy as np
 from bftrainer_slurm.planner.lagrangian import Reals, Relaxation
 from bftrainer_slurm.planner.problem import Problem, Share, feasible, value
 from bftrainer_slurm.planner.segments import groups_of
+from bftrainer_slurm.planner.supply import ROUNDING
 
 _ROUNDING = 1e-9  # relative, of a trainer's gain
 _A_LITTLE_MORE = 1 + 1e-6  # so that trainers take the smaller of two sizes that are equally good
@@ -51,25 +52,25 @@ def with_rest(problem: Problem, singles: Relaxation, shares: Sequence[Share]) ->
     worth = np.array([problem.worth_of(trainer, share) for trainer, share in pairs])
     left = singles.left(taken)
     free, per_unit = np.zeros(len(left)), singles.per_unit()
-    wanted, reached = np.full_like(taken, np.inf), np.zeros_like(worth)
+    wanted, more = np.full_like(taken, np.inf), np.zeros_like(taken)
+    reached, rates = np.zeros_like(worth), np.zeros_like(worth)
     while left.any():
         there = taken + singles.elements_in(left)
         # If there is only less, what was the best choice stays it, as long as it is there.
         gone = np.array((wanted > there).any(axis=1))
         if gone.any():
-            choices = singles.only(gone).choose(free, there[gone])
+            choices, had = singles.only(gone).choose(free, there[gone]), worth[gone]
             wanted[gone], reached[gone] = choices.shares, choices.worth
-        gains = reached - worth
-        more = singles.taken(wanted - taken)
-        gains[(gains <= _ROUNDING * np.abs(worth)) | (more > left + _ROUNDING).any(axis=1)] = 0.0
-        rates = gains / (more @ per_unit).clip(1.0)
-        one = int(rates.argmax())
-        if rates[one] <= 0:
+            more[gone] = its = singles.taken(choices.shares - taken[gone])
+            gains = np.where(choices.worth - had > _ROUNDING * np.abs(had), choices.worth - had, 0)
+            rates[gone] = gains / (its @ per_unit).clip(1.0)
+        possible = rates * (more <= left + ROUNDING).all(axis=1)
+        one = int(possible.argmax())
+        if possible[one] <= 0:
             break
         left -= more[one]
-        gives_back = (more[one] < 0).any()
         taken[one], worth[one] = wanted[one], reached[one]
-        wanted[slice(None) if gives_back else one] = np.inf
+        wanted[slice(None) if (more[one] < 0).any() else one] = np.inf
     return [tuple(share) for share in taken.astype(int).tolist()]
 
 
@@ -88,7 +89,7 @@ def _first_come(singles: Relaxation, now: Sequence[Share], prices: Reals) -> lis
         choices = singles.choose(prices, kept + singles.elements_in(left) if fits else kept)
         more = singles.taken(choices.shares - kept)
         for one in (-choices.net).argsort(kind="stable"):
-            if waiting[one] and (more[one] <= left.clip(0.0) + _ROUNDING).all():
+            if waiting[one] and (more[one] <= left.clip(0.0) + ROUNDING).all():
                 shares[one] = choices.shares[one]
                 left -= more[one]
                 waiting[one] = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -84,16 +84,15 @@ class _Bins:
         for node in sorted(self.left):
             self._with[self.place[node]][self.left[node]][node] = None
 
-    def units(self, trainer: PlannedTrainer, place: int) -> int:
-        """What an element of this trainer takes of a node of this class."""
-        return self._classes[place].units_of(trainer.gpus)
-
-    def take(self, node: str, units: int) -> None:
-        """Put an element of so many units on a node; less than 0 takes one away."""
-        levels, left = self._with[self.place[node]], self.left[node]
-        del levels[left][node]
-        self.left[node] = left - units
-        levels[left - units][node] = None
+    def put(self, nodes: Iterable[str], gpus: int, sign: int = 1) -> None:
+        """Put an element of so many GPUs on each of these nodes; with -1, take it away."""
+        units = [sign * part.units_of(gpus) for part in self._classes]
+        for node in nodes:
+            place, left = self.place[node], self.left[node]
+            levels, now = self._with[place], left - units[place]
+            del levels[left][node]
+            self.left[node] = now
+            levels[now][node] = None
 
     def room(self, units: int, place: int, fullest_first: bool) -> Iterator[str]:
         """Yield the nodes of a class with room for an element; take none while it runs."""
@@ -142,8 +141,12 @@ class _Packing:
                 self._leave(one, number, -more)
         new = [change for change in changes if change[2] > 0]
         new.sort(key=lambda change: (-rows[change[1]].gpus, -change[2]))
-        joined = [self._join(one, rows[number].place, more) for one, number, more in new]
-        return all(joined)
+        found = True
+        for one, number, more in new:
+            nodes = list(islice(self._room(one, rows[number].place), more))
+            self._put(one, nodes)
+            found = found and len(nodes) == more
+        return found
 
     def cut_to_bounds(self) -> None:
         """Let trainers that got less than planned go down to a size that they may have."""
@@ -167,13 +170,12 @@ class _Packing:
 
     def _grow(self, one: _Placed) -> None:
         problem, trainer = self._problem, one.trainer
-        own = one.kept | one.new.keys()
-        kinds: dict[str, list[str]] = defaultdict(list)
         classes = problem.all_classes()
+        kinds: dict[str, list[str]] = defaultdict(list)
         for place, part in enumerate(classes):
             if problem.may_use(trainer, part):
-                room = self._bins.room(part.units_of(trainer.gpus), place, self._fullest_first)
-                kinds[part.hardware] += [node for node in room if node not in own]
+                kinds[part.hardware] += self._room(one, place)
+        own = one.kept | one.new.keys()
         now = {classes[self._bins.place[node]].hardware for node in own}
         best, gain, nodes = one.count, 0.0, list[str]()
         for kind, room_on in kinds.items():
@@ -184,9 +186,7 @@ class _Packing:
                 more = problem.worth(trainer, size) - problem.worth(trainer, one.count)
                 if more > gain:
                     best, gain, nodes = size, more, room_on
-        for node in nodes[: best - one.count]:
-            self._bins.take(node, self._bins.units(trainer, self._bins.place[node]))
-            one.new[node] = None
+        self._put(one, nodes[: best - one.count])
 
     def _leave(self, one: _Placed, number: int, count: int) -> None:
         """Leave the emptiest nodes of a row; of those as empty, the last ones that it got."""
@@ -200,16 +200,17 @@ class _Packing:
             self._drop(one, node)
 
     def _drop(self, one: _Placed, node: str) -> None:
-        self._bins.take(node, -self._bins.units(one.trainer, self._bins.place[node]))
+        self._bins.put([node], one.trainer.gpus, -1)
         one.kept.discard(node)
         one.new.pop(node, None)
 
-    def _join(self, one: _Placed, at: int, count: int) -> bool:
-        units = self._bins.units(one.trainer, at)
-        room = self._bins.room(units, at, self._fullest_first)
-        own = one.trainer.current | one.new.keys()
-        nodes = list(islice((node for node in room if node not in own), count))
-        for node in nodes:
-            self._bins.take(node, units)
+    def _put(self, one: _Placed, nodes: Iterable[str]) -> None:
+        self._bins.put(nodes, one.trainer.gpus)
         one.new.update(dict.fromkeys(nodes))
-        return len(nodes) == count
+
+    def _room(self, one: _Placed, place: int) -> Iterator[str]:
+        """Yield the nodes of a class with room for an element, on which it has none."""
+        own = one.trainer.current | one.new.keys()
+        units = self._problem.all_classes()[place].units_of(one.trainer.gpus)
+        room = self._bins.room(units, place, self._fullest_first)
+        return (node for node in room if node not in own)

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Protocol, TypeAlias
 
 from bftrainer_slurm.model import GPU, ThroughputCurve
-from bftrainer_slurm.planner.supply import ROUNDING, Element, Row, supply
+from bftrainer_slurm.planner.supply import ROUNDING, Held, Row, supply
 from bftrainer_slurm.sizes import Sizes
 
 Share: TypeAlias = tuple[int, ...]  # how many elements of each row of the supply
@@ -195,7 +195,7 @@ class Problem:
     left: Mapping[str, int] = field(init=False, repr=False, compare=False)
     _rows: tuple[Row, ...] = field(init=False, repr=False, compare=False)
     _new: Mapping[tuple[int, int, bool], int] = field(init=False, repr=False, compare=False)
-    _held: Mapping[Element, int] = field(init=False, repr=False, compare=False)
+    _held: Held = field(init=False, repr=False, compare=False)
     _now: Mapping[str, Share] = field(init=False, repr=False, compare=False)  # by key
 
     def __post_init__(self) -> None:
@@ -271,8 +271,8 @@ class Problem:
         """
         return self._rows
 
-    def _supply(self) -> tuple[list[Row], dict[Element, int]]:
-        rows, held = list[Row](), dict[Element, int]()
+    def _supply(self) -> tuple[list[Row], Held]:
+        rows, held = list[Row](), defaultdict[int, dict[str, int]](dict)
         sizes = {gpus for one in self.trainers for gpus in one.choices or (one.gpus,)}
         has: dict[str, list[int]] = defaultdict(list)
         for one in sorted(self.trainers, key=lambda one: one.gpus) if self.in_parts else ():
@@ -328,8 +328,8 @@ class Problem:
                 share[self._new[place, 0, False]] = len(here)
                 continue
             units = part.units_of(trainer.gpus)
-            for node in here & trainer.current:
-                share[self._held[node, units]] += 1
+            for number in map(self._held[units].__getitem__, here & trainer.current):
+                share[number] += 1
             for node in here - trainer.current:
                 share[self._new[place, units, self.left[node] < units]] += 1
         return tuple(share)
@@ -338,7 +338,7 @@ class Problem:
         """Return those of its nodes that are of this row now."""
         row = self._rows[number]
         here = trainer.current & self.all_classes()[row.place].nodes
-        return [node for node in here if self._held.get((node, row.gpus), number) == number]
+        return [node for node in here if self._held[row.gpus].get(node, number) == number]
 
     def by_class(self, share: Share) -> tuple[int, ...]:
         """Return how many nodes of each class are in a share."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Element: TypeAlias = tuple[str, int]  # its node, and how many units it has
+Held: TypeAlias = defaultdict[int, dict[str, int]]  # the rows of elements, by units and node
 # Units of a node that nobody has, those of each element on it, and the nodes of which this is true.
 State: TypeAlias = tuple[int, Sequence[int], Sequence[str]]
 _Frees: TypeAlias = tuple[tuple[tuple[int, bool], float], ...]
@@ -50,7 +50,7 @@ class Row:
 
 def supply(
     rows: list[Row],
-    held: dict[Element, int],
+    held: Held,
     place: int,
     sizes: Sequence[int],
     states: Sequence[State],
@@ -77,7 +77,7 @@ def supply(
     by_size = sorted(amounts.items(), key=lambda one: (one[0][1], one[0][0]))
     rows += [Row(place, key[0], amount, rooms[key], key[1]) for key, amount in by_size]
     for (units, frees), nodes in told:
-        held.update({(node, units): len(rows) for node in nodes})
+        held[units].update(dict.fromkeys(nodes, len(rows)))
         rows.append(Row(place, units, len(nodes), frees=frees))
 
 

@@ -34,14 +34,14 @@ def parts(*gpus: int, held: str = "", free: dict[str, int] | None = None) -> Pro
 
 def test_each_size_of_elements_has_a_row() -> None:
     rows = parts(1, 2, 4, 0).rows()
-    assert rows == (Row(0, 1, 12), Row(0, 2, 5), Row(0, 4, 2), Row(0, 8, 1))
+    assert rows == (Row(0, 1, 12, 3), Row(0, 2, 5, 2), Row(0, 4, 2, 1), Row(0, 8, 1, 1))
     assert [rows[0].taken_by(row) for row in rows] == [1, 2, 4, 8]
     assert [rows[2].taken_by(row) for row in rows] == [0, 0, 1, 2]
 
 
 def test_a_class_that_is_not_divided_has_one_row_as_before() -> None:
     problem = Problem(POOL, 120.0, (planned(),))
-    assert problem.rows() == (Row(0, 0, 3),)
+    assert problem.rows() == (Row(0, 0, 3, 3),)
 
 
 def test_a_whole_node_needs_all_of_its_gpus() -> None:

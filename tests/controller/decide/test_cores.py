@@ -178,7 +178,7 @@ def test_each_size_of_elements_has_a_row_however_many_cores_nodes_have(planner: 
     mine = trainer(5, 2, "n1", more=1), trainer(6, 4, more=2)
     problem = problem_for(seen([node("n1", 5, 0), node("n2", 0, 0)], *mine, busy="n1"))
     new = [row for row in problem.rows() if not (row.full or row.frees)]
-    assert new == [Row(0, 2, 6), Row(0, 4, 3)]
+    assert new == [Row(0, 2, 6, 2), Row(0, 4, 3, 1)]
     assert units_of(problem, planner.plan(problem)) == {CORE: (13, 8)}
 
 
