@@ -85,7 +85,7 @@ class _Master:
             used = np.flatnonzero(rows)
             terms = [self._nets[group], *(self._prices[one] for one in used)]
             factors = [1.0, *rows[used].tolist()]
-            self._model += mip.LinExpr(terms, factors) >= float(worth) / self._unit
+            self._model += mip.LinExpr(terms, factors, -float(worth) / self._unit, ">")
         return len(self._known) > known
 
     def solve(self) -> tuple[Reals, float]:

@@ -130,10 +130,13 @@ class Relaxation:
         ``there`` has the available elements of each group, [groups, rows]; None means all.
         """
         one, paid = self.segments, self.prices_of(prices)
-        beyond = one.room if there is None else there[self.group] - one.low
+        room = one.room
+        if there is not None:
+            beyond = there[self.group] - one.low
+            room = np.minimum(room, beyond.clip(0.0))
         order = paid.argsort(kind="stable")
         price = paid[order]
-        ends = ends_of(np.minimum(one.room, beyond.clip(0.0))[:, order])
+        ends = ends_of(room[:, order])
         most = np.minimum(one.most, ends[:, -1])
         wanted = ends[np.arange(len(ends)), price.searchsorted(one.slope)]  # what pays
         extra = np.minimum(np.maximum(wanted, one.least), most)
@@ -156,7 +159,7 @@ class Relaxation:
         return paid
 
     def taken(self, shares: Reals) -> Reals:
-        """How much of each row the groups' shares take, [groups, rows]."""
+        """How much of each row shares take, [groups, rows] or [rows]."""
         taken: Reals = shares @ self.uses
         return taken
 
@@ -191,7 +194,7 @@ class Relaxation:
 
         def tangent(price: float) -> _Tangent:
             choices = self.choose(price * per_unit)
-            rows = self.supply - self.members @ self.taken(choices.shares)
+            rows = self.supply - self.taken(self.members @ choices.shares)
             worth = float(self.members @ choices.worth)
             return _Tangent(price, choices, worth, rows, float(rows @ per_unit))
 

@@ -161,11 +161,15 @@ class PlannedTrainer:
             rescale_s = self.rescale_up_s if count > now else self.rescale_down_s
             loss_s = self.loss_s
         if costs is Costs.PAPER:
-            return forward_s * rate - self.rate(now) * (rescale_s + loss_s)
+            return forward_s * rate - self._lost(rescale_s + loss_s)
         if now == 0 and count > 0:
             return forward_s * rate - self.start_cost
         pause_s = min(forward_s, max(rescale_s, self.paused_s))
-        return (forward_s - pause_s) * rate - self.rate(now) * loss_s
+        return (forward_s - pause_s) * rate - self._lost(loss_s)
+
+    def _lost(self, seconds: float) -> float:
+        """What it would have trained in this time on its nodes."""
+        return self.rate(len(self.current)) * seconds if seconds and self.current else 0.0
 
     def rescale_cost(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
         """What it loses by going from its current nodes to ``count``, in units of its curve."""
@@ -295,9 +299,7 @@ class Problem:
 
         Elements have so many ``gpus`` where it has choices; None means any that it may have.
         """
-        row, its = self._rows[number], self._now[trainer.key][number]
-        if row.frees is not None and not its:
-            return 0
+        row = self._rows[number]
         part = self.all_classes()[row.place]
         options = trainer.options if gpus is None else (gpus,)
         if part.name in trainer.barred:
@@ -307,7 +309,7 @@ class Problem:
         if row.gpus not in map(part.units_of, options):
             return 0
         if row.frees is not None:
-            return its
+            return self._now[trainer.key][number]
         own = trainer.current & part.nodes
         return row.room - sum((self.left[node] < row.gpus) == row.full for node in own)
 

@@ -81,11 +81,11 @@ def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[tuple[int, Sha
 
     A kind is one of hardware.
     """
-    rows, now = problem.rows(), problem.now(trainer)
+    rows, now, classes = problem.rows(), problem.now(trainer), problem.all_classes()
     usable: dict[str, list[int]] = defaultdict(list)
-    for number, row in enumerate(rows):
-        if row.frees is None or now[number]:
-            usable[problem.all_classes()[row.place].hardware].append(number)
+    for number, (row, had) in enumerate(zip(rows, now, strict=True)):
+        if had or row.frees is None:
+            usable[classes[row.place].hardware].append(number)
     for numbers in usable.values():
         for gpus in trainer.options:
             room = [0] * len(rows)
