@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -13,18 +13,20 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """This machine, today."""
+    """This machine, today; ``yardstick`` is how long fixed pieces of work take (s), by name."""
 
     date: str
     cores: int
     processor: str
     load: float  # average over the last minute
     versions: dict[str, str]
+    yardstick: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
         where = f"{self.cores} cores, {self.processor}, load {self.load:.1f}"
-        return f"{self.date}: {where}, {versions}"
+        took = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in self.yardstick.items())
+        return f"{self.date}: {where}, {versions}" + (f"; yardstick: {took}" if took else "")
 
 
 def this_machine(*packages: str) -> Machine:
