@@ -10,7 +10,14 @@ from typing import Any
 import click
 
 from bftrainer_slurm.cli.chart import draws_blocks, strip
-from bftrainer_slurm.cli.common import changes, fail_where_unreadable, print_either, shown, who
+from bftrainer_slurm.cli.common import (
+    changes,
+    fail_where_unreadable,
+    part_hours,
+    print_either,
+    shown,
+    who,
+)
 from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.past import A_WEEK_S, Since, past_of, the_past
 from bftrainer_slurm.cli.show import spent
@@ -86,7 +93,7 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
         shown(one["user"], 20),
         date(one["submit_s"]),
         ended,
-        f"{one['node_s'] / 3600:.2f}",
+        f"{one['node_s'] / 3600:.2f}{part_hours(one)}",
         *(str(one[key]) for key in ("grew", "shrank", "reclaimed")),
     )
 
@@ -115,7 +122,8 @@ def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "shown", f"{date(one['from_s'])} to {date(one['until_s'])}"
     yield "changes", changes(total)
     most = max([round(max(nodes)), *(change["nodes"] for change in one["changes"])])
-    yield "used", f"{total['node_s'] / 3600:.2f} node-hours, {counted(most, 'node')} at most"
+    hours = f"{total['node_s'] / 3600:.2f} node-hours{part_hours(total)}"
+    yield "used", f"{hours}, {counted(most, 'node')} at most"
     drawn = strip(nodes, min(60, width() - _LABEL), blocks=draws_blocks())
     yield "nodes", drawn.rstrip() or "none"
     if one.get("hidden"):

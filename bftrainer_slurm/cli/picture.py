@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bftrainer_slurm.cli.chart import MARGIN, bars
-from bftrainer_slurm.cli.common import changes, shown, who
+from bftrainer_slurm.cli.common import changes, part_hours, shown, who
 from bftrainer_slurm.cli.terminal import date
 from bftrainer_slurm.words import counted
 
@@ -90,7 +90,7 @@ def title(one: Mapping[str, Any]) -> str:
 def sums(one: Mapping[str, Any]) -> str:
     """Return its totals."""
     total = one["total"]
-    text = f"{total['node_s'] / 3600:.2f} node-hours; {changes(total)}"
+    text = f"{total['node_s'] / 3600:.2f} node-hours{part_hours(total)}; {changes(total)}"
     if seconds := [pause["seconds"] for pause in one.get("rescales", ())]:
         text += f"; {counted(len(seconds), 'pause')} of {sum(seconds):.1f} s in all"
     return text

@@ -35,12 +35,14 @@ _MET = (
     "array, name, user, submit_s, min_nodes, max_nodes, "
     "substr(over, 1, instr(over || char(10), char(10)) - 1) AS over"
 )
+_HAD_S = "coalesce(end_s, :now) - max(start_s, :since)"
 _OF_ALL = f"""
-SELECT {_MET}, grew, shrank, reclaimed, node_s, first_s, last_s FROM (
+SELECT {_MET}, grew, shrank, reclaimed, node_s, gpu_s, core_s, first_s, last_s FROM (
     SELECT array, CAST(total(start_s >= :since) AS INTEGER) AS grew,
     CAST(total(how = 'shrank') AS INTEGER) AS shrank,
     CAST(total(how = 'reclaimed') AS INTEGER) AS reclaimed,
-    max(0.0, total(coalesce(end_s, :now) - max(start_s, :since))) AS node_s,
+    max(0.0, total({_HAD_S})) AS node_s,
+    max(0.0, total(gpus * ({_HAD_S}))) AS gpu_s, max(0.0, total(cores * ({_HAD_S}))) AS core_s,
     min(start_s) AS first_s, iif(count(end_s) = count(*), max(end_s), NULL) AS last_s
     -- +: by way of the index of ends; that of arrays would lead through all 90 days
     FROM allocations WHERE end_s IS NULL OR end_s > :since GROUP BY +array
@@ -51,12 +53,17 @@ ORDER BY submit_s DESC, array DESC LIMIT 2000
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The time of an element on a node. ``end_s`` is None if the element is still there."""
+    """The time of an element on a node, or on ``gpus`` or ``cores`` of it.
+
+    ``end_s`` is None if the element is still there.
+    """
 
     node: str
     start_s: float
     end_s: float | None
     how: str | None
+    gpus: int = 0
+    cores: int = 0
 
 
 def read_history(
@@ -130,7 +137,7 @@ def allocations_of(
 ) -> list[Allocation]:
     """Return a trainer's allocations that ended after ``since_s``: the last ``most`` to end."""
     rows = history.execute(
-        "SELECT node, start_s, end_s, how FROM allocations WHERE array = ? AND "
+        "SELECT node, start_s, end_s, how, gpus, cores FROM allocations WHERE array = ? AND "
         "(end_s IS NULL OR end_s > ?) ORDER BY coalesce(end_s, 9e99) DESC LIMIT ?",
         (array, since_s, most),
     )
@@ -183,14 +190,20 @@ def _goodput(
 
 
 def _total(spans: Sequence[Allocation], since_s: float, until_s: float) -> dict[str, float]:
-    """Return how often a trainer grew, how its allocations ended, and its node-seconds."""
+    """Return how often a trainer grew, how its allocations ended, and how long it had what.
+
+    GPU-seconds and core-seconds are those of parts of nodes only.
+    """
+    had_s = [
+        (one, max(0.0, (until_s if one.end_s is None else one.end_s) - max(one.start_s, since_s)))
+        for one in spans
+    ]
     return {
         "grew": sum(one.start_s >= since_s for one in spans),
         **{how: sum(one.how == how for one in spans) for how in ("shrank", "reclaimed", "ended")},
-        "node_s": sum(
-            max(0.0, (until_s if one.end_s is None else one.end_s) - max(one.start_s, since_s))
-            for one in spans
-        ),
+        "node_s": sum(seconds for _, seconds in had_s),
+        "gpu_s": sum(one.gpus * seconds for one, seconds in had_s),
+        "core_s": sum(one.cores * seconds for one, seconds in had_s),
     }
 
 

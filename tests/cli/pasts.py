@@ -18,7 +18,7 @@ def write_past(folder: Path, name: str = "digits") -> float:
     """Write a trainer's last hour into ``history.sqlite``; return when it was submitted.
 
     12 of alice had nodes n1 and n2 from ten minutes later on, lost n2 to an ordinary job after half
-    an hour, and has n1 still. 13 and 14 of bob, of one name, have ended.
+    an hour, and has n1 still. 13 and 14 of bob, of one name, have ended; they had four GPUs.
     """
     now_s = time.time()
     history, began_s = History(folder / "history.sqlite"), now_s - 3600
@@ -35,7 +35,7 @@ def write_past(folder: Path, name: str = "digits") -> float:
         history.meet(array, "b", now_s)
         bobs = replace(trainer(), array=array, user="bob", name="resnet", submit_s=began_s - 7200)
         history.describe(bobs, now_s)
-        history.begin_allocation(ElementId(array, 0), "n3", began_s - 7100)
+        history.begin_allocation(ElementId(array, 0), "n3", began_s - 7100, gpus=4)
         history.end_allocation(ElementId(array, 0), began_s - 3500, "ended")
         history.end(array, "finished")
     history.close()

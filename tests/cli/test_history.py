@@ -37,6 +37,15 @@ def test_without_a_trainer_all_that_had_nodes_are_listed_also_ended_ones() -> No
     assert counts == ["2", "0", "1"]
 
 
+def test_beside_node_hours_stand_the_gpu_hours_of_parts_of_nodes() -> None:
+    lines = call("history").output.splitlines()
+    assert all("  1.00 (4.00 GPU-hours)  " in line for line in lines[2:])
+    assert "GPU" not in lines[1]
+    lines = call("history", "13").output.splitlines()
+    assert "used        1.00 node-hours (4.00 GPU-hours), 1 node at most" in lines
+    assert "1.00 node-hours (4.00 GPU-hours); grew 1" in call("show", "13", "--plot").output
+
+
 def test_since_leaves_out_who_ended_before() -> None:
     lines = call("history", "--since", "30m").output.splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["12"]

@@ -35,7 +35,7 @@ def made(
         history.executemany("INSERT INTO watches VALUES (?, ?)", watches)
         for task, (node, start_s, end_s, array) in enumerate(rows.get("allocations", ())):
             row = (array, task, node, start_s, end_s)
-            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, '')", row)
+            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, '', 0, 0)", row)
             known = (array, f"user{array}", f"job{array}")
             history.execute(
                 "INSERT OR IGNORE INTO met VALUES (?, 0, ?, ?, 0, 1, 9)",

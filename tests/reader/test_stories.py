@@ -56,7 +56,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     history.set_work(ARRAY, Work(NOW_S - 700, NOW_S, 580.0, 1.5, 3))
     history.meet(13, "b", NOW_S)
     history.describe(replace(alices, array=13, user="bob", name="resnet"), NOW_S)
-    history.begin_allocation(ElementId(13, 0), "n3", NOW_S - 7200)
+    history.begin_allocation(ElementId(13, 0), "n3", NOW_S - 7200, gpus=2)
     history.end_allocation(ElementId(13, 0), NOW_S - 5400, "ended")
     history.end(13, "it failed 3 times\nImportError: bob's secret")
     yield history_closed(history, tmp_path)
@@ -125,6 +125,18 @@ def test_all_trainers_are_listed_newest_first_also_those_that_slurm_has_forgotte
     assert [(one["array"], one["node_s"]) for one in listed] == [(13, 1800.0), (ARRAY, 900.0)]
     assert (listed[0]["last_s"], listed[1]["last_s"]) == (NOW_S - 5400, None)
     assert "secret" not in json.dumps(listed)
+
+
+def test_of_parts_of_nodes_gpus_and_cores_are_counted(path: Path) -> None:
+    history = History(path)
+    history.begin_allocation(ElementId(13, 1), "n4", NOW_S - 100, cores=3)
+    history.close()
+    listed = read_history(path, ALL, 0.0, NOW_S, "alice", private=False)["trainers"]
+    assert [(one["gpu_s"], one["core_s"]) for one in listed] == [(3600.0, 300.0), (0.0, 0.0)]
+    (bobs,) = (one for one in listed if one["array"] == 13)
+    assert bobs["hidden"]
+    total = read_history(path, "13", NOW_S - 6000, NOW_S, None, private=False)["trainer"]["total"]
+    assert (total["node_s"], total["gpu_s"], total["core_s"]) == (700.0, 1200.0, 300.0)
 
 
 def test_only_what_lasted_beyond_the_beginning_counts(path: Path) -> None:

@@ -63,14 +63,17 @@ class History:
         """Why the file cannot be written now; None if it can."""
         return self.database.trouble
 
-    def begin_allocation(self, element: ElementId, node: str, time_s: float) -> None:
-        """Record that an element runs on a node."""
+    def begin_allocation(
+        self, element: ElementId, node: str, time_s: float, gpus: int = 0, cores: int = 0
+    ) -> None:
+        """Record that an element runs on a node, or on so many of its GPUs or cores."""
         self.counts.started += 1
         allocations = self._allocations.get(element.array)
         if allocations is not None and not allocations.begin(element.task, time_s):
             del self._allocations[element.array]
-        begin = "INSERT INTO allocations (array, task, node, start_s) VALUES (?, ?, ?, ?)"
-        self.database.write((begin, (element.array, element.task, node, time_s)))
+        names, values = "array, task, node, start_s, gpus, cores", "?, ?, ?, ?, ?, ?"
+        row = (element.array, element.task, node, time_s, gpus, cores)
+        self.database.write((f"INSERT INTO allocations ({names}) VALUES ({values})", row))
 
     def end_allocation(self, element: ElementId, time_s: float, how: str) -> None:
         """Record that an element has ended; ``how``: "shrank", "reclaimed", "ended" (by itself)."""

@@ -115,11 +115,13 @@ HELD = ElementRecord(Phase.HELD, float("-inf"))
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """An element has come up on a node."""
+    """An element has come up on a node: on all of it, or on so many of its GPUs or cores."""
 
     element: ElementId
     node: str
     time_s: float
+    gpus: int = 0
+    cores: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +165,16 @@ def follow(
     if before.there and after.there and before.node == after.node:
         return after, []
     events: list[Event] = []
+    part = (0, 0) if seen is None else (seen.gpus, seen.cores)
     left = before
     if before.up is not None and before.phase is Phase.RELEASED and after.phase in _MAY_HAVE_RUN:
         left = replace(before, phase=Phase.RUNNING, node=before.up[0])
-        events.append(Began(id_, *before.up))
+        events.append(Began(id_, *before.up, *part))
     if left.there and left.node is not None:
         events.append(_ended(left, left.node, id_, seen, now_s))
     if after.there and after.node is not None:
         start_s = _start_s(before, after, now_s)
-        events.append(Began(id_, after.node, start_s))
+        events.append(Began(id_, after.node, start_s, *part))
         after = replace(after, start_s=start_s, up=None, down_s=None)
     return after, events
 

@@ -243,7 +243,8 @@ class TrainerRegistry:
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, Began):
-                self._history.begin_allocation(event.element, event.node, event.time_s)
+                part = (event.gpus, event.cores)
+                self._history.begin_allocation(event.element, event.node, event.time_s, *part)
             else:
                 self._history.end_allocation(event.element, event.time_s, event.how)
 

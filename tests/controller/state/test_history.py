@@ -141,7 +141,9 @@ def test_a_file_that_cannot_be_opened_is_refused_with_a_remedy(path: Path) -> No
 def test_a_history_of_a_version_before_is_brought_up_to_date(path: Path, version: int) -> None:
     with sqlite3.connect(path) as database:
         database.executescript("".join(schema.UPGRADES[: version - schema.FIRST + 1]))
-        database.execute("INSERT INTO stays VALUES (12, 0, 'n1', 100.0, NULL, NULL)")
+        named = "SELECT name FROM sqlite_master WHERE name IN ('stays', 'allocations')"
+        (table,) = next(database.execute(named))
+        database.execute(f"INSERT INTO {table} VALUES (12, 0, 'n1', 100.0, NULL, NULL)")
         over = "trainers (array, id, time_s, over) VALUES (13, '', 100.0, 'it fails')"
         database.execute(f"INSERT INTO {over}")
         database.execute(f"PRAGMA user_version={version}")
