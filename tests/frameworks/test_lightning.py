@@ -142,3 +142,21 @@ def test_an_average_that_newcomers_would_not_get_is_refused(tmp_path: Path) -> N
     copy = {"__deepcopy__": lambda self, _: self}  # its log cannot be copied
     with pytest.raises(ValueError, match="not in process: averages of weights"):
         fit(tmp_path, methods=copy, callbacks=[average])
+
+
+def test_a_checkpoint_that_is_saved_when_told_leaves_no_mark_of_its_first_name(
+    tmp_path: Path,
+) -> None:
+    from bftrainer_slurm.elastic.callbacks.lightning import Elastic
+    from bftrainer_slurm.elastic.resuming.marks import mark
+
+    class Saves:
+        is_global_zero, world_size = True, 1
+
+        def save_checkpoint(self, path: Path) -> None:
+            path.write_text("a state")
+            mark(path, 1)  # as where ``resuming`` has changed Lightning's
+
+    saves: Any = Saves()
+    Elastic(tmp_path)._save(saves)
+    assert {one.name for one in tmp_path.iterdir()} == {"last.ckpt", "last.ckpt.bftrainer.json"}

@@ -10,7 +10,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from bftrainer_slurm.elastic.resuming.marks import mark
+from bftrainer_slurm.elastic.resuming.marks import mark, unmark
 from bftrainer_slurm.elastic.saving import must_save, saved
 from bftrainer_slurm.elastic.steps import step
 
@@ -64,3 +64,4 @@ class Elastic(Callback):
             beside.replace(last)
             with contextlib.suppress(OSError):
                 mark(last, trainer.world_size)
+                unmark(beside)

@@ -36,6 +36,11 @@ def mark(checkpoint: Path, ranks: int, environment: Mapping[str, str] = os.envir
     beside.replace(path)
 
 
+def unmark(checkpoint: Path) -> None:
+    """Remove the mark of a checkpoint that has another name now. Raises OSError."""
+    _of(checkpoint).unlink(missing_ok=True)
+
+
 def marked(checkpoint: Path) -> Mark | None:
     """Return a checkpoint's mark; None: it has none."""
     try:
