@@ -151,7 +151,7 @@ def test_a_trainer_does_not_begin_before_its_time(site: Site) -> None:
     array = site.submit(IDLE, "3-4", "-C", "red")  # more than there are, until it has a time
     for option in ("StartTime=now+1hour", "Features="):
         site.lab.run("scontrol", "update", f"JobId={array}", option)
-    wait_until(lambda: "it is not to begin before" in says(site, array))
+    wait_until(lambda: "it must not start before" in says(site, array))
     site.lab.run("scontrol", "update", f"JobId={array}", "StartTime=now+5")
     wait_until(lambda: len(nodes_of(site, array)) == 4)
     site.end(array)

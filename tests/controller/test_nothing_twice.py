@@ -111,7 +111,7 @@ def test_a_trainer_of_which_fewer_elements_are_left_than_it_needs_keeps_no_node(
     setting.slurm.put_(element(0, how, "n1"))
     setting.settle()
     assert (setting.on(), setting.shown()["state"]) == ({}, "waiting")
-    assert "needs 4 nodes at a time, and 3 of its elements are left" in str(setting.shown()["why"])
+    assert "but only 3 of its elements can train" in str(setting.shown()["why"])
     if how.over:
         purge(setting, 0)
     setting.settle()

@@ -48,7 +48,7 @@ def test_until_its_user_lets_it_begin() -> None:
     setting = Waiting()
     setting.begins_at(NOW_S + 7200)
     setting.waits()
-    assert "it is not to begin before" in setting.why()
+    assert "it must not start before" in setting.why()
     setting.now_s = NOW_S + 7200
     setting.settle()
     assert len(setting.on()) == 2

@@ -1,1 +1,1 @@
-"""From snapshot and state to actions; pure."""
+"""Turns snapshot and state into actions. Pure."""

@@ -1,4 +1,4 @@
-"""What a turn can decide: actions, which ``act`` carries out, and headroom for ordinary jobs."""
+"""What a turn can decide: actions, which ``act`` executes, and headroom for ordinary jobs."""
 
 from __future__ import annotations
 
@@ -11,29 +11,25 @@ from bftrainer_slurm.model import ElementId, Part, Place, TimeLimit, nodes_of
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """Let elements of one trainer start, one in each of ``places``; Slurm chooses which.
+    """Release elements of one trainer, one for each of ``places``; Slurm chooses which goes where.
 
-    ``others`` are the rest of the partition's nodes, ``excluded`` those that its user excluded.
-    ``first`` is true if nothing of the trainer is alive: it then begins a new rendezvous. ``limit``
-    is the time limit to ask for. ``finished``: the training has ended well, and these end at once.
-    ``new``: the trainer has never had a node. ``part`` is what each takes of its node, None
-    for what it asks for.
+    If ``first``, no element of the trainer is alive, and the release begins a new rendezvous.
     """
 
     elements: tuple[ElementId, ...]
     places: frozenset[Place]
-    others: frozenset[str]
+    others: frozenset[str]  # all other nodes of the partition
     first: bool
-    limit: TimeLimit | None = None
-    excluded: frozenset[str] = frozenset()
-    finished: bool = False
-    new: bool = False
-    part: Part | None = None
+    limit: TimeLimit | None = None  # the time limit to ask for
+    excluded: frozenset[str] = frozenset()  # nodes that the user excluded
+    finished: bool = False  # the training has ended successfully, so these elements end at once
+    new: bool = False  # the trainer has never had a node
+    part: Part | None = None  # what each element takes of its node; None: what it asks for
 
 
 @dataclass(frozen=True, slots=True)
 class EndAt:
-    """Set the time limits of running elements of one trainer to end at this time (Unix seconds)."""
+    """Set the time limits of a trainer's running elements to end at ``end_s`` (Unix seconds)."""
 
     elements: tuple[ElementId, ...]
     end_s: float
@@ -48,7 +44,7 @@ class _OfElements:
 
 
 class Shrink(_OfElements):
-    """End running elements, and hold them."""
+    """Requeue and hold running elements."""
 
 
 class Hold(_OfElements):
@@ -56,16 +52,16 @@ class Hold(_OfElements):
 
 
 class Trim(_OfElements):
-    """Cancel held elements; the trainer goes on with the others."""
+    """Cancel held elements; the trainer keeps the others."""
 
 
 class Revive(_OfElements):
-    """Hold elements that have failed, so that they can start again."""
+    """Requeue and hold elements that have failed, so that they can start again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel the rest of a trainer that has finished, or is given up."""
+    """Cancel the remaining elements of a trainer that has finished or was given up."""
 
     array: int
     why: str
@@ -73,7 +69,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Write the comment of all elements of a trainer again, which its user has replaced."""
+    """Restore the comment of all elements of a trainer, after its user has overwritten it."""
 
     elements: tuple[ElementId, ...]
     comment: str
@@ -81,7 +77,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Write a line into the output of a running element, the only one of ``elements``."""
+    """Write a line into the output of a running element; ``elements`` has exactly one."""
 
     elements: tuple[ElementId, ...]
     text: str
@@ -91,7 +87,7 @@ Action = Grow | Shrink | Revive | Hold | EndAt | Cancel | Trim | Label | Tell
 
 
 def array_of(action: Action) -> int:
-    """Return which trainer an action is about."""
+    """Return the array id of an action's trainer."""
     return action.array if isinstance(action, Cancel) else action.elements[0].array
 
 
@@ -101,10 +97,10 @@ _VERBS: dict[type[Action], str] = {
     Cancel: "cancel the rest of",
     EndAt: "limit",
     Trim: "cancel",
-    Revive: "bring back",
+    Revive: "requeue",
     Grow: "grow",
-    Label: "write the comment again of",
-    Tell: "tell",
+    Label: "restore the comment of",
+    Tell: "notify",
 }
 
 
@@ -127,13 +123,12 @@ def describe(action: Action) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Nodes for jobs that no pass has judged: ``idle`` ones, and nodes of trainers to ``vacate``.
+    """Nodes for waiting jobs that no backfill pass has tried yet.
 
-    Where jobs share nodes, it is ``units`` of each node instead, and ``elements`` that leave. The
-    ``idle`` ones are then those on which nobody is yet: no trainer has one of them for itself.
+    If jobs share nodes, ``units`` and ``elements`` take the place of ``vacate``.
     """
 
-    idle: frozenset[str] = frozenset()
-    vacate: frozenset[str] = frozenset()
-    units: Mapping[str, int] = field(default_factory=dict)
-    elements: frozenset[ElementId] = frozenset()
+    idle: frozenset[str] = frozenset()  # stay idle; if shared: no trainer gets one as a whole node
+    vacate: frozenset[str] = frozenset()  # trainers leave them
+    units: Mapping[str, int] = field(default_factory=dict)  # stay free, by shared node
+    elements: frozenset[ElementId] = frozenset()  # these leave shared nodes

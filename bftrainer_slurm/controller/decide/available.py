@@ -1,12 +1,12 @@
-"""Which places trainers may use, and which nodes ordinary jobs are to find idle. Pure.
+"""Decides which places trainers may use, and which nodes stay idle for ordinary jobs. Pure.
 
-Slurm serves a job at once only from nodes that are idle when a backfill pass begins; if elements
-are on them, the job starts a pass later. We predict Slurm's choice by partition, features, time
-limits and planned starts. If that is wrong, the next pass shows it: trainers do not leave for a
-job that a pass left waiting.
+Slurm starts a job at once only on nodes that are idle when a backfill pass begins. If elements run
+on them, the job starts one pass later. We predict Slurm's choice from partitions, features, time
+limits and planned starts. If the prediction is wrong, the next pass shows it: trainers do not leave
+for a job that a pass left waiting.
 
-While a job waits that the main scheduler cannot start, Slurm starts elements in backfill passes
-only, and there after all ordinary jobs. So nodes that no pass has seen idle need no extra
+While a job waits that the main scheduler cannot start, Slurm starts elements only in backfill
+passes, and there after all ordinary jobs. So nodes that no pass has seen idle need no extra
 protection.
 """
 
@@ -33,12 +33,12 @@ _JOBS = 500  # Slurm's own bf_max_job_test
 
 
 def headroom(cluster: ClusterView) -> Headroom:
-    """Return which nodes to keep idle, and which to empty before the next pass.
+    """Return the nodes to keep idle, and those to empty before the next pass.
 
-    Nodes that elements are leaving count as idle, and so do those on which elements are only about
-    to start: Slurm serves ordinary jobs first.
+    Nodes count as idle if elements are leaving them, or have been released but not started: Slurm
+    starts ordinary jobs first.
 
-    Jobs are served in the order of their priority, each from idle nodes first. If idle nodes and
+    Jobs get nodes in the order of their priority, each from idle nodes first. If idle nodes and
     trainers' nodes together are too few, a job gets none: it waits for other jobs to end.
     """
     jobs = _in_order(cluster)
@@ -53,7 +53,7 @@ def headroom(cluster: ClusterView) -> Headroom:
 
 
 def _in_order(cluster: ClusterView) -> list[WaitingJob]:
-    """The jobs that may be served, in order; as many as a pass of Slurm looks at."""
+    """Return the jobs to serve, highest priority first; as many as one pass of Slurm looks at."""
     left = cluster.forecast.left
     jobs = (
         job for job in cluster.snapshot.queue.asking if job.nodes > 0 and job.job_id not in left
@@ -62,11 +62,11 @@ def _in_order(cluster: ClusterView) -> list[WaitingJob]:
 
 
 class _Choice:
-    """Serves one job after the other."""
+    """Chooses nodes for one job after the other."""
 
     def __init__(self, cluster: ClusterView) -> None:
         nodes, views = cluster.snapshot.by_weight, cluster.views
-        # Of each element on a node, its trainer.
+        # For each node with elements, their trainers (by array).
         self._owners: dict[str, tuple[int, ...]] = {}
         for view in views:
             for place in view.running().values():
@@ -81,9 +81,9 @@ class _Choice:
         self.vacate: set[str] = set()
 
     def serve(self, job: WaitingJob) -> None:
-        """Choose nodes for all tasks that wait in this record, as far as there are enough."""
+        """Choose nodes for as many tasks of this job record as possible."""
         nodes = self._nodes_for(job)
-        if len(nodes) < job.nodes * job.count:  # else it does not need what a pass has planned
+        if len(nodes) < job.nodes * job.count:  # else it does not need the nodes planned for it
             self._claims.add(job, job.expected_nodes)
         self._take(set(nodes or (job.expected_nodes if self._claims.is_due(job) else ())))
 
@@ -96,7 +96,7 @@ class _Choice:
                 self._surplus[array] -= 1
 
     def _nodes_for(self, job: WaitingJob) -> list[str]:
-        """Return nodes for as many of its tasks as possible."""
+        """Return nodes for as many of the job's tasks as possible."""
         in_time = self._claims.in_time(job)
 
         def free(fit: Fit, taken: set[str]) -> Iterator[str]:
@@ -109,7 +109,7 @@ class _Choice:
         return idle[:found] + self._cheapest(ours, max(0, found - len(idle)))
 
     def _cheapest(self, nodes: Iterable[str], count: int) -> list[str]:
-        """Return so many of these nodes, each from the trainer that has most to spare."""
+        """Return ``count`` of these nodes, each from the trainer with the largest surplus."""
         alike: dict[tuple[int, ...], list[str]] = {}
         for node in nodes:
             alike.setdefault(self._owners[node], []).append(node)
@@ -125,9 +125,9 @@ class _Choice:
 
 
 def available(cluster: ClusterView, off: frozenset[str]) -> frozenset[Place]:
-    """Return the places in which an element can start now; nobody may start on nodes ``off``.
+    """Return the places in which an element can start now; nodes ``off`` are barred for all.
 
-    A node that was busy when the nodes were last read counts as idle when no job is on it any more.
+    A node that was busy when the nodes were last read counts as idle if no job runs on it now.
     """
     return _free(_unused(cluster) - off, cluster)
 
@@ -135,7 +135,7 @@ def available(cluster: ClusterView, off: frozenset[str]) -> frozenset[Place]:
 def soon_available(cluster: ClusterView, off: frozenset[str]) -> frozenset[Place]:
     """Return the places that elements are leaving because the controller has ended them.
 
-    Without them the plan would change while its own moves are being made.
+    If the plan did not count on them, it would change while its own moves are under way.
     """
     leaving = frozenset(
         record.node
@@ -147,12 +147,12 @@ def soon_available(cluster: ClusterView, off: frozenset[str]) -> frozenset[Place
 
 
 def idle_nodes(cluster: ClusterView) -> frozenset[str]:
-    """Return the idle nodes, whether an element may start on them or not."""
+    """Return all idle nodes, also those on which no element may start."""
     return nodes_of(_free(_unused(cluster), cluster))
 
 
 def _unused(cluster: ClusterView) -> frozenset[str]:
-    """Return the nodes in holes that no element is leaving, or runs on without a place."""
+    """Return the nodes in holes without elements that are leaving or have no place."""
     return cluster.snapshot.in_holes.difference(
         record.node
         for view in cluster.views
@@ -162,7 +162,7 @@ def _unused(cluster: ClusterView) -> frozenset[str]:
 
 
 def _free(nodes: frozenset[str], cluster: ClusterView) -> frozenset[Place]:
-    """Return the whole nodes of these that are in holes, and of which no element has any."""
+    """Return those of the nodes, as whole places, that are in holes and have no element."""
     there = nodes & cluster.snapshot.in_holes
     taken = nodes_of(place for view in cluster.views for place in view.places)
     return frozenset(place for node in there - taken for place in Place.on(node))
@@ -172,7 +172,7 @@ def growable(free: frozenset[Place], cluster: ClusterView, settings: Settings) -
     """Return the free places into which trainers may grow.
 
     This leaves out nodes kept for jobs, nodes in holes for less than ``min_idle_s``, and the
-    reserve: as many places as it has nodes, those first that are expected to be wanted soonest.
+    reserve. The reserve takes the places that ordinary jobs are expected to need soonest.
     """
     off = nodes_off(bars_for_growth(cluster, settings))
     settled = [place for place in free if place.node not in off]
@@ -183,10 +183,10 @@ def growable(free: frozenset[Place], cluster: ClusterView, settings: Settings) -
 
 
 def refill(free: frozenset[Place], cluster: ClusterView) -> list[Shrink]:
-    """Return what trainers give up if ordinary jobs have taken nodes of the reserve.
+    """Return the elements that leave to refill the reserve after ordinary jobs have used it.
 
-    They give up the nodes that are wanted soonest, but no trainer goes below its least size for
-    that. Nodes that elements are leaving already count as given up.
+    Those on nodes that ordinary jobs need soonest leave first. No trainer shrinks below its least
+    size for the reserve. Nodes that elements are already leaving count as free.
     """
     views = cluster.views
     leaving = sum(len(view.ids(*VACATES)) for view in views)
@@ -195,7 +195,7 @@ def refill(free: frozenset[Place], cluster: ClusterView) -> list[Shrink]:
         place: id_
         for view in views
         for id_, place in view.running().items()
-        if not place.trainer  # an element with a part of a node empties none
+        if not place.trainer  # an element with a part of a node does not empty the node
     }
     going = ((held[place], 1) for place in _soonest_wanted(held, cluster.life_s))
     return give_up(views, going, missing, "its node is kept for ordinary jobs")
@@ -206,7 +206,7 @@ def _soonest_wanted(places: Iterable[Place], life_s: Mapping[str, float]) -> lis
 
 
 def hardware_of(snapshot: Snapshot, settings: Settings) -> dict[str, str]:
-    """Return each node's kind of hardware: the first of the admin's features that it has."""
+    """Return each node's kind of hardware: the first ``hardware`` feature that it has."""
     if not settings.hardware:
         return {}
     return {

@@ -1,7 +1,7 @@
-"""All bars of a turn: on which nodes whose elements may not start, until when, and why. Pure.
+"""All bars of a turn: which nodes are barred for which trainers, until when, and why. Pure.
 
-Those for everybody come first, then those for one trainer: by what it asks for, and what Slurm has
-said. Failures of running elements are in ``verdicts``.
+Bars for all trainers come first, then bars for one trainer: these depend on what it asks for, and
+on Slurm's answers. Bars because of failed elements are made in ``verdicts``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bftrainer_slurm.spec import TrainerRecord
 
 
 def bars_for_all(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
-    """Yield the nodes on which no element may start, idle or not."""
+    """Yield bars for all trainers, on idle and other nodes."""
     now_s, snapshot = cluster.now_s, cluster.snapshot
     bad = [one for one in cluster.bad if one.until_s > now_s]
     last_s = max((one.until_s for one in bad), default=now_s)
@@ -41,25 +41,25 @@ def bars_for_all(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
 
 
 def bars_for_growth(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
-    """Yield the nodes that are left to ordinary jobs; they count as a part of the reserve."""
-    yield Bar("kept for a job that waits", cluster.kept)
+    """Yield bars for nodes that stay idle for ordinary jobs; they count towards the reserve."""
+    yield Bar("kept for a waiting job", cluster.kept)
     yield just_left(cluster, settings)
 
 
 def just_left(cluster: ClusterView, settings: Settings) -> Bar:
-    """Return the nodes that an ordinary job has just left; no part of them is given out either."""
+    """Return a bar for nodes that an ordinary job has just left; it covers parts of them too."""
     rested_s = cluster.now_s - settings.min_idle_s
     fresh = frozenset(node for node, since_s in cluster.since_s.items() if since_s > rested_s)
     return Bar("an ordinary job has just left it (min_idle_s)", fresh)
 
 
 def nodes_off(bars: Iterable[Bar], array: int | None = None) -> frozenset[str]:
-    """Return the nodes on which nobody, or also this trainer, starts an element."""
+    """Return the nodes that are barred for all trainers, or for this one."""
     return frozenset[str]().union(*(one.nodes for one in bars if one.array in (None, array)))
 
 
 def on(bars: Iterable[Bar], nodes: frozenset[str]) -> list[Bar]:
-    """Return the bars of some of these nodes alone; a node may have several."""
+    """Return the bars cut down to these nodes; a node may have several bars."""
     found = (replace(one, nodes=one.nodes & nodes) for one in bars if one.nodes)
     return [one for one in found if one.nodes]
 
@@ -69,24 +69,24 @@ _CANNOT_TRAIN = (
     *(ElementState.CANCELLED, ElementState.LOST),
 )
 
-# Why nobody has so many GPUs, or cores, of a node.
+# Why trainers that ask for GPUs, or for cores, cannot have parts of a node.
 _UNDIVIDED = {
     GPU: "it has no GPUs, or has MIG, MPS, shards or two types of them (whole nodes: --exclusive)",
-    CORE: "it has GPUs, and its cores go with them (whole nodes: --exclusive)",
+    CORE: "it has GPUs, and its cores are allocated with them (whole nodes: --exclusive)",
 }
 _SHOWN = 60  # characters of a list of nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Which trainers (by array) cannot grow now, and why; which nodes the others cannot have."""
+    """Which trainers can grow, and where."""
 
-    stuck: Mapping[int, str] = field(default_factory=dict)
-    bars: tuple[Bar, ...] = ()
+    stuck: Mapping[int, str] = field(default_factory=dict)  # why some (by array) cannot grow now
+    bars: tuple[Bar, ...] = ()  # nodes that the other trainers cannot have
 
     @property
     def barred(self) -> dict[int, frozenset[str]]:
-        """The nodes that trainers cannot have, by array."""
+        """The barred nodes of each trainer, by array."""
         out: dict[int, frozenset[str]] = {}
         for bar in self.bars:
             if bar.array is not None:
@@ -95,7 +95,7 @@ class Eligibility:
 
 
 def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibility:
-    """Return what keeps each trainer from growing. Its own nodes are never among those refused."""
+    """Return what keeps each trainer from growing; a trainer's own nodes are never barred."""
     now_s = snapshot.time_s
     stuck: dict[int, str] = {}
     bars: list[Bar] = []
@@ -135,11 +135,14 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
 
 
 def why_never(demands: Demands) -> str | None:
-    """Say why a trainer that asks for this is not run at all, None if it is run."""
+    """Return why a trainer with these demands can never run; None if it can."""
     if demands.licenses:
-        return f"it asks for licences ({demands.licenses}), which do not come back with its nodes"
+        return (
+            f"it asks for licences ({demands.licenses}), but a reclaim of its nodes would not free "
+            "them"
+        )
     if demands.reservation:
-        return f"it asks for the reservation {demands.reservation}, and runs on idle nodes only"
+        return f"it asks for reservation {demands.reservation}, but can only run on idle nodes"
     try:
         _parsed(demands)
     except ConstraintError as error:
@@ -148,26 +151,26 @@ def why_never(demands: Demands) -> str | None:
 
 
 def too_few_left(view: TrainerView) -> str | None:
-    """Say that too few elements of a trainer are left for its least size: it has no use for nodes.
+    """Return a sentence if too few elements are left for the trainer's least size, else None.
 
-    Those that have failed count: they are brought back.
+    Failed elements count as left, because they are requeued. Others cannot use any nodes.
     """
     least, elements = view.trainer.record.min_nodes, view.trainer.elements
     left = sum(one.state not in _CANNOT_TRAIN for one in elements)
     if left >= least or view.over or view.abandoned:
         return None
     return (
-        f"it needs {least} nodes at a time, and {left} of its elements are left that can train: "
-        "an operator holds or suspends others, or they were cancelled: then submit it again"
+        f"it needs {least} nodes at a time, but only {left} of its elements can train: an operator "
+        "holds or suspends the others, or they were cancelled (then submit it again)"
     )
 
 
 def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
-    """Say that a trainer wants more nodes than there are where it asks, if these are known."""
+    """Return a sentence if fewer nodes match a trainer's request than it needs, else None."""
     if view.placed or not snapshot.all_nodes:
         return None
     record, every, usable = view.trainer.record, snapshot.all_nodes, snapshot.in_service
-    if record.partitions or record.nodes:  # few: else this is asked of hundreds of trainers
+    if record.partitions or record.nodes:  # only for the few trainers that ask for them: it is slow
         every &= _asked(view.trainer.demands, snapshot)
         usable &= every
     count, there = len(every), len(usable)
@@ -184,37 +187,37 @@ def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
 
 
 def _where(record: TrainerRecord) -> str:
-    """Say which nodes a trainer is confined to."""
+    """Return the part of a sentence that names a trainer's partitions and nodes."""
     partitions = f" of partition {' or '.join(record.partitions)}" if record.partitions else ""
     return partitions + (f" among {record.nodes[:_SHOWN]}" if record.nodes else "")
 
 
 def _why_later(view: TrainerView, snapshot: Snapshot) -> str | None:
-    """Say what a trainer waits for, besides nodes, as its user asked."""
+    """Return what a trainer waits for besides nodes, because its user asked for that."""
     if (jobs := snapshot.queue.behind.get(view.array)) is not None:
         return f"it waits for another job ({jobs})"
     begin_s = view.trainer.demands.begin_s
     if begin_s <= snapshot.time_s or view.state.begun:
         return None
     begin = time.strftime("%F %T", time.localtime(begin_s))
-    return f"it is not to begin before {begin} (its StartTime)"
+    return f"it must not start before {begin} (its StartTime)"
 
 
 def _refused(view: TrainerView, own: frozenset[str], now_s: float) -> list[Bar]:
-    """Return the nodes on which a trainer's elements went wrong, or that Slurm refuses it."""
+    """Return a bar for nodes where a trainer's elements failed, or that Slurm refuses it."""
     refused = {node: end_s for node, end_s in view.state.refused.items() if end_s > now_s}
     if not refused:  # most trainers
         return []
-    why = "Slurm refuses it, or the trainer's elements went wrong there"
+    why = "Slurm refuses it, or the trainer's elements failed there"
     return [Bar(why, frozenset(refused) - own, view.array, max(refused.values()))]
 
 
 def _beside_others(
     demands: Demands, array: int, own: frozenset[str], snapshot: Snapshot
 ) -> Iterator[Bar]:
-    """Yield the nodes that a trainer cannot have as other jobs have a part of them, or could.
+    """Yield bars for nodes that a trainer cannot have because other jobs use, or may use, parts.
 
-    What other trainers have there counts as free: the plan may take it from them.
+    Parts of other trainers count as free: the plan may take them away.
     """
     shared, asks, unit = snapshot.shared, demands.resources, demands.unit
     if not demands.units:
@@ -232,13 +235,13 @@ def _beside_others(
 
 
 def _why_not_now(wait: Wait) -> str:
-    return f"Slurm does not start more of it now: {wait.reason}"
+    return f"Slurm starts no more of its elements now: {wait.reason}"
 
 
 def _too_few(view: TrainerView, nodes: frozenset[str], out: frozenset[str]) -> str | None:
     if not out or (fit := len(nodes - out)) >= view.trainer.record.min_nodes:
         return None
-    others = "others lack what it asks for, Slurm refuses them, or its elements went wrong there"
+    others = "others lack what it asks for, Slurm refuses them, or its elements failed there"
     return f"{fit} of {len(nodes)} nodes fit: {others}"
 
 
@@ -258,7 +261,7 @@ def _unfit(demands: Demands, snapshot: Snapshot) -> frozenset[str]:
 
 
 def _asked(demands: Demands, snapshot: Snapshot) -> frozenset[str]:
-    """The nodes of the trainers' partition that are where a trainer asks, by partition or name."""
+    """Return the nodes of the trainers' partition that a trainer asks for by partition or name."""
     asked = snapshot.all_nodes
     if demands.partitions:
         of = snapshot.by_partition

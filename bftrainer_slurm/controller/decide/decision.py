@@ -1,6 +1,6 @@
 """The decision of one turn: upkeep, elements that must leave, the plan, and moves towards it.
 
-Calls nothing but the planner.
+It does no I/O; it only calls the planner.
 """
 
 from __future__ import annotations
@@ -57,38 +57,32 @@ from bftrainer_slurm.model import NodeState, Place, nodes_of
 from bftrainer_slurm.planner.objectives import Objective, find
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 
-_AVOID_S = 60.0  # a node on which an element did not start, though it is not in use
+_AVOID_S = 60.0  # how long to avoid an idle node on which an element did not start
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The actions, and what the next decision has to know.
-
-    ``free`` are places that trainers may grow into, ``left_alone`` counts other idle ones by
-    reason, ``bars`` say which they are. ``bad`` bars nodes where something went wrong;
-    ``states`` are those of the judged trainers (by array), ``stuck`` says why some cannot grow.
-    ``trouble`` says why no plan could be ``standing``.
-    """
+    """The actions of a turn, new states, and what the status and the next turn need."""
 
     actions: tuple[Action, ...] = ()
-    states: Mapping[int, TrainerState] = field(default_factory=dict)
-    bad: tuple[Bar, ...] = ()
-    free: frozenset[Place] = frozenset()
-    left_alone: Mapping[str, int] = field(default_factory=dict)
-    bars: tuple[Bar, ...] = ()
-    stuck: Mapping[int, str] = field(default_factory=dict)
+    states: Mapping[int, TrainerState] = field(default_factory=dict)  # new ones, by array
+    bad: tuple[Bar, ...] = ()  # for nodes where something went wrong
+    free: frozenset[Place] = frozenset()  # into which trainers may grow
+    left_alone: Mapping[str, int] = field(default_factory=dict)  # other idle nodes, by reason
+    bars: tuple[Bar, ...] = ()  # of idle nodes
+    stuck: Mapping[int, str] = field(default_factory=dict)  # why trainers (by array) cannot grow
     standing: StandingPlan | None = None
-    trouble: str | None = None
+    trouble: str | None = None  # why there is no plan
 
     @property
     def plan(self) -> Plan | None:
-        """The plan that stands."""
+        """The current plan."""
         return None if self.standing is None else self.standing.plan
 
 
 @dataclass(slots=True)
 class _Draft:
-    """A decision in the making: the cluster without the elements that leave, and their actions."""
+    """An unfinished decision: the cluster without elements that leave, and the actions so far."""
 
     cluster: ClusterView
     actions: list[Action] = field(default_factory=list)
@@ -99,7 +93,7 @@ class _Draft:
         actions: Sequence[Action],
         states: Mapping[int, TrainerState] = MappingProxyType({}),
     ) -> None:
-        """Make elements leave, and replace the states of trainers."""
+        """Add actions and new states; remove elements that leave from the cluster."""
         self.actions += actions
         self.states |= states
         ends = (action for action in actions if isinstance(action, Shrink))
@@ -111,7 +105,7 @@ class _Draft:
 
 @dataclass(slots=True)
 class Decider:
-    """Decides turn after turn."""
+    """Makes the decision of each turn."""
 
     planner: PlanMaker
     performance: PerformanceModel
@@ -126,8 +120,8 @@ class Decider:
         self._planning = Planning(self.planner, self.history)
 
     def decide(self, cluster: ClusterView) -> Decision:
-        """Return the actions of this turn; a trainer at fault gets its upkeep, and nothing else."""
-        others = _apart(cluster, self.errors.why)
+        """Return this turn's decision; a trainer that causes errors gets only its upkeep."""
+        others = _without_faulty(cluster, self.errors.why)
         try:
             return self._decide(others, cluster.views)
         except Exception:
@@ -146,8 +140,8 @@ class Decider:
         standing = self._planning.answer(build, cluster.now_s)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         moves: list[Action] = []
-        unused = set(decision.free)  # first by those who leave their nodes again at once
-        # Made only if a trainer has parts of nodes.
+        unused = set(decision.free)  # first for finished trainers: their elements end at once
+        # Computed only if a trainer has parts of nodes.
         room = cache(lambda: Room(replace(cluster, kept_units=draft.cluster.kept_units), off))
         for view in everybody:
             with self.errors.of(view.array):
@@ -176,13 +170,13 @@ class Decider:
         return replace(decision, actions=actions, standing=standing, trouble=self._planning.trouble)
 
     def _draft(self, cluster: ClusterView) -> _Draft:
-        """Decide which elements have to leave, whatever the plan will be."""
+        """Decide which elements must leave, whatever the plan will be."""
         snapshot = cluster.snapshot
         late, until_s = list[str](), cluster.now_s + _AVOID_S
         states: dict[int, TrainerState] = {}
         for view in cluster.views:
             nodes = late_nodes(view, snapshot, self.settings)
-            if nodes and view.trainer.demands.units:  # others may still fit there
+            if nodes and view.trainer.demands.units:  # other trainers' elements may still fit there
                 states[view.array] = refuse(view.state, nodes, until_s)
             else:
                 late += nodes
@@ -191,8 +185,8 @@ class Decider:
             cluster = replace(cluster, bad=(*cluster.bad, bar))
         draft = _Draft(cluster)
         draft.end((), states)
-        self._leave(draft)
-        self._give(draft)
+        self._end_elements(draft)
+        self._make_headroom(draft)
         self._judge(draft)
         tally = self.history.tally
         draft.end((), spent(draft.cluster.views, lambda one: tally(one).node_s, cluster.now_s))
@@ -201,9 +195,9 @@ class Decider:
     def _without_plan(
         self, draft: _Draft
     ) -> tuple[Decision, Callable[..., Problem], frozenset[str]]:
-        """Return the decision as far as it needs no plan, and what builds the planning problem.
+        """Return the decision so far, a function that builds the planning problem, and nodes.
 
-        The third are the nodes of which nobody may have a part.
+        Trainers must not get parts of these nodes.
         """
         cluster, settings = draft.cluster, self.settings
         bars, growth = (
@@ -226,11 +220,11 @@ class Decider:
         build = partial(
             problem_of, cluster, by_then, objective, performance, hardware, eligible, parts_off
         )
-        told = on((*bars, *growth, *eligible.bars), unused)
+        shown = on((*bars, *growth, *eligible.bars), unused)
         decision = Decision(
             *((), draft.states, cluster.bad, free),
             left_alone=alone,
-            bars=tuple(told),
+            bars=tuple(shown),
             stuck=eligible.stuck,
         )
         return decision, build, parts_off
@@ -244,24 +238,24 @@ class Decider:
                 actions += decide(view)
         return actions
 
-    def _leave(self, draft: _Draft) -> None:
-        """End elements that may not go on where they are."""
+    def _end_elements(self, draft: _Draft) -> None:
+        """End elements that may not stay where they are."""
         settings, snapshot = self.settings, draft.cluster.snapshot
-        # Their admin waits for jobs to end; elements would be lengthened.
+        # The admin waits for jobs there to end, but elements' limits would be lengthened.
         draining = {node.name for node in snapshot.nodes if node.state is NodeState.DRAINING}
-        drain = partial(leave, nodes=draining, why="its node is to be empty")
+        drain = partial(leave, nodes=draining, why="its node is draining")
         keep = partial(keep_limits, snapshot=snapshot, settings=settings)
 
-        def in_vain(view: TrainerView) -> list[Shrink]:
+        def end_too_few(view: TrainerView) -> list[Shrink]:
             why = too_few_left(view)
             return leave(view, nodes_of(view.places), why) if why else []
 
-        for decide in (end_asked, end_mute, drain, in_vain, keep):
+        for decide in (end_asked, end_mute, drain, end_too_few, keep):
             views = (view for view in draft.cluster.views if not view.over)
             draft.end(self._of_each(views, decide))
 
-    def _give(self, draft: _Draft) -> None:
-        """Empty the nodes that ordinary jobs are to find idle."""
+    def _make_headroom(self, draft: _Draft) -> None:
+        """Empty nodes that ordinary jobs need."""
         cluster = draft.cluster
         room = headroom(cluster)
         draft.cluster = replace(cluster, kept=room.idle, kept_units=room.units)
@@ -275,7 +269,7 @@ class Decider:
             draft.end(refill(self._free(draft.cluster), draft.cluster))
 
     def _judge(self, draft: _Draft) -> None:
-        """End elements that have failed too often on their node, or at all."""
+        """End elements on nodes that may be bad, and give up trainers that fail everywhere."""
         cluster, settings = draft.cluster, self.settings
         if not any(view.state.failing for view in cluster.views):
             return
@@ -287,13 +281,13 @@ class Decider:
         return available(cluster, nodes_off(bars_for_all(cluster, self.settings)))
 
 
-def _apart(cluster: ClusterView, at_fault: Container[int]) -> ClusterView:
-    """Return the cluster without the trainers that are at fault, and without their nodes."""
-    theirs = [view for view in cluster.views if view.array in at_fault]
+def _without_faulty(cluster: ClusterView, faulty: Container[int]) -> ClusterView:
+    """Return the cluster without the trainers that cause errors, and without their nodes."""
+    theirs = [view for view in cluster.views if view.array in faulty]
     if not theirs:
         return cluster
     unhandled_nodes = cluster.unhandled_nodes.union(*(view.state.nodes for view in theirs))
-    views = tuple(view for view in cluster.views if view.array not in at_fault)
+    views = tuple(view for view in cluster.views if view.array not in faulty)
     return replace(cluster, views=views, unhandled_nodes=unhandled_nodes)
 
 

@@ -1,10 +1,10 @@
-"""Which parts of nodes are kept free for ordinary jobs that share nodes with trainers. Pure.
+"""Decides which parts of shared nodes are kept free for ordinary jobs. Pure.
 
-Jobs get the nodes that they would get if there were no trainers, in the order of their priority, as
-``node_choice`` says. So trainers do not scatter ordinary jobs over more nodes, and what is left for
-a large job is the same. Elements leave where jobs need their GPUs, cores or memory; and as Slurm's
-choice depends on what is free elsewhere, more of them leave if a job would otherwise go to another
-node.
+Jobs get the nodes that Slurm would give them if there were no trainers (``node_choice``), in the
+order of their priority. So trainers do not scatter ordinary jobs over more nodes, and large jobs
+find as much room as without them. Elements leave where jobs need their GPUs, cores or memory.
+Slurm's choice also depends on what is free elsewhere, so more elements leave if a job would
+otherwise go to another node.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.model import ElementId, Node, Part, Resources, WaitingJob
 
 _ROUNDS = 8  # an element that leaves for one job may change where earlier jobs go
-_EXTRA = 8  # so many elements leave at most to bring a job to its node
-_MORE = Part(1 << 30, 1 << 30, math.inf)  # than any element has
-_LOOKED_AT = 100_000  # nodes: then jobs find room, but maybe not where they would
+_EXTRA = 8  # at most this many elements leave to bring a job to its node
+_MORE = Part(1 << 30, 1 << 30, math.inf)  # more than any element has
+_LOOKED_AT = 100_000  # nodes to examine; beyond that, jobs find room, but maybe on other nodes
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """A task that could start if there were no trainers: where it may, and where it would."""
+    """A task of a job that could start if there were no trainers."""
 
-    key: tuple[int, int]
+    key: tuple[int, int]  # the job's id, and the task's number
     job: WaitingJob
-    fitting: Sequence[str]
-    nodes: tuple[str, ...]
-    planned: bool = False  # Slurm has said where
+    fitting: Sequence[str]  # nodes on which it may start
+    nodes: tuple[str, ...]  # nodes on which it would start
+    planned: bool = False  # Slurm has planned it for these nodes
 
 
 def make_way(jobs: Sequence[WaitingJob], cluster: ClusterView) -> Headroom:
-    """Return what jobs, in the order of their priority, would get if there were no trainers.
+    """Return what jobs, highest priority first, would get if there were no trainers.
 
-    A job that cannot start on so many nodes gets nothing: it waits for other jobs to end.
+    A job that finds too few nodes gets nothing: it waits for other jobs to end.
     """
     return _Packing(cluster).headroom(jobs)
 
 
 class _Packing:
-    """Gives one job after the other its part. A node that is not divided counts as one GPU."""
+    """Places one job after the other. A node that is not divided counts as one GPU."""
 
     def __init__(self, cluster: ClusterView) -> None:
         snapshot = cluster.snapshot
@@ -63,7 +63,7 @@ class _Packing:
         self._size = {
             name: self._shared[name].gpus if name in self._shared else 1 for name in names
         }
-        # What there is without trainers, and beside the elements that stay.
+        # ``_free`` is what ordinary jobs leave; ``_room`` is what running elements leave of it.
         self._free = {name: self._without_elements(name) for name in names}
         self._held: dict[str, dict[ElementId, Part]] = {}
         self._on: dict[ElementId, str] = {}
@@ -101,10 +101,10 @@ class _Packing:
         return part if part.gpus else part._replace(gpus=self._size[node])
 
     def headroom(self, jobs: Sequence[WaitingJob]) -> Headroom:
-        """Let elements leave until all jobs find their nodes, or it takes too long."""
+        """Let elements leave until all jobs find their nodes, or the search takes too long."""
         elsewhere: dict[tuple[int, int], tuple[str, ...]] = {}
         starts = list(self._without_trainers(jobs, elsewhere))
-        jobs = jobs[: self._jobs]  # for more there is no time
+        jobs = jobs[: self._jobs]  # there was no time for more
         self._looked_at = 0
         for rounds in range(_ROUNDS if self._held else 0):
             if not self._beside_elements(starts, elsewhere, hurried=rounds == _ROUNDS - 1):
@@ -115,13 +115,13 @@ class _Packing:
         for start in starts:
             for node in start.nodes:
                 kept[node] += self._kept(start.job, node)
-        # No trainer may have all of an idle node to which a job comes; ``parts`` offers the rest.
+        # No trainer may have the whole of an idle node that a job gets; ``parts`` offers the rest.
         used = {node for start in starts for node in start.nodes}
         idle = frozenset(node for node in used if node in self._holes and not self._held.get(node))
         return Headroom(idle=idle, units=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
 
     def _kept(self, job: WaitingJob, node: str) -> int:
-        """What no trainer may have: GPUs, or cores, and those that go with the rest it needs."""
+        """Return how many GPUs (or cores) to keep for a job: all that it takes or makes useless."""
         needs, free = self._needs(job, node), self._free[node]
         has = self._table[node][1].resources or Resources()
         cpus = max(1, has.cpus)
@@ -133,9 +133,9 @@ class _Packing:
     def _without_trainers(
         self, jobs: Iterable[WaitingJob], elsewhere: Mapping[tuple[int, int], tuple[str, ...]]
     ) -> Iterator[_Start]:
-        """Yield where tasks would start; those that do it ``elsewhere`` are known."""
+        """Yield where tasks would start without trainers; ``elsewhere`` gives some by key."""
         room, claims = dict(self._free), Claims(self._snapshot)
-        in_vain: set[tuple[object, ...]] = set()  # there is only less for later ones
+        unserved: set[tuple[object, ...]] = set()  # requests without room; later ones find less
         fits: dict[tuple[object, ...], list[str]] = {}
         self._jobs = 0
         for job in jobs:
@@ -149,11 +149,11 @@ class _Packing:
                 there = (node for node in self._fit.nodes_for(job) if self._free[node].cpus > 0)
                 fits[fitting] = [node for node in there if in_time(node)]
             may = fits[fitting]
-            while served < job.count and asks not in in_vain:
+            while served < job.count and asks not in unserved:
                 key = job.job_id, served
                 nodes = elsewhere.get(key) or self._choice(job, may, room)
                 if not nodes:
-                    in_vain.add(asks)
+                    unserved.add(asks)
                     break
                 yield self._taken(_Start(key, job, may, nodes), room)
                 served += 1
@@ -171,36 +171,36 @@ class _Packing:
         elsewhere: dict[tuple[int, int], tuple[str, ...]],
         hurried: bool,
     ) -> bool:
-        """Let elements leave so that each job goes where it would; return whether to look again.
+        """Let elements leave so that each job goes to its nodes; return whether to search again.
 
-        A job that cannot be brought there, or not in time, starts ``elsewhere``.
+        A job that cannot be brought there, or not in time, is added to ``elsewhere``.
         """
         room, before = dict(self._room), len(self._log)
         for start in starts:
-            told = len(self._log)
+            logged = len(self._log)
             simply = start.planned or hurried or self._looked_at > _LOOKED_AT
             goes = () if simply else self._choice(start.job, start.fitting, room)
             if goes != start.nodes:
                 self._make_room(start, room)
                 if not (simply or self._bring(start, room)):
-                    if goes:  # it needs nobody to leave
-                        self._stay(told, room)
+                    if goes:  # no element has to leave for it
+                        self._undo(logged, room)
                     elsewhere[start.key] = goes or self._choice(start.job, start.fitting, room)
                     return True
             self._taken(start, room)
         return len(self._log) > before
 
     def _needs(self, job: WaitingJob, node: str) -> Part:
-        """What it takes of a node."""
+        """Return what a job takes of a node."""
         shared = self._shared.get(node)
         if shared is None or not job.takes_parts:
-            return Part(self._size[node], self._free[node].cpus)  # all of it
+            return Part(self._size[node], self._free[node].cpus)  # the whole node
         return needs_of(job, self._snapshot.configuration)
 
     def _choice(
         self, job: WaitingJob, fitting: Iterable[str], room: Mapping[str, Part]
     ) -> tuple[str, ...]:
-        """Where Slurm puts a job if there is so much room."""
+        """Return the nodes that Slurm gives a job if this room is free."""
         return chosen(job.nodes, self._candidates(job, fitting, room))
 
     def _candidates(
@@ -208,7 +208,7 @@ class _Packing:
     ) -> Iterator[Candidate]:
         parts, shared = job.takes_parts, self._shared
         needs = needs_of(job, self._snapshot.configuration)
-        said = job.gpus > 0 and job.tasks_said
+        counts_own_cpus = job.gpus > 0 and job.tasks_said
         for name in fitting:
             self._looked_at += 1
             has = room[name]
@@ -219,7 +219,8 @@ class _Packing:
             elif not needs.within(has):
                 continue
             position, node = self._table[name]
-            yield Candidate(name, position, node.weight, needs.cpus if said else has.cpus)
+            cpus = needs.cpus if counts_own_cpus else has.cpus
+            yield Candidate(name, position, node.weight, cpus)
 
     def _taken(self, start: _Start, room: dict[str, Part]) -> _Start:
         for node in start.nodes:
@@ -236,7 +237,7 @@ class _Packing:
     def _first_to_leave(
         self, held: Mapping[ElementId, Part], left: Mapping[ElementId, Part]
     ) -> ElementId:
-        """The smallest of those that leave least to do; of equals, who can spare it."""
+        """Return the element that leaves the smallest rest; then the smallest; then by surplus."""
 
         def cost(id_: ElementId) -> tuple[Part, Part, int, ElementId]:
             return left[id_], held[id_], -self._spare[id_.array], id_
@@ -244,25 +245,25 @@ class _Packing:
         return min(held, key=cost)
 
     def _bring(self, start: _Start, room: dict[str, Part]) -> bool:
-        """Make more room where Slurm would put a job, so that it prefers the right node.
+        """Make more room near the nodes of Slurm's choice, so that it prefers the right nodes.
 
-        If that does not help, nobody leaves.
+        If that does not help, no element leaves.
         """
-        told, goes = len(self._log), self._choice(start.job, start.fitting, room)
-        while goes != start.nodes and len(self._log) < told + _EXTRA:
+        logged, goes = len(self._log), self._choice(start.job, start.fitting, room)
+        while goes != start.nodes and len(self._log) < logged + _EXTRA:
             best = self._who_helps(start, goes, room)
             if best is None:
                 break
             self._leave(best, room)
             goes = self._choice(start.job, start.fitting, room)
         if goes != start.nodes:
-            self._stay(told, room)
+            self._undo(logged, room)
         return goes == start.nodes
 
     def _who_helps(
         self, start: _Start, goes: Sequence[str], room: dict[str, Part]
     ) -> ElementId | None:
-        """The smallest element after whose end Slurm chooses rightly, else the largest near by."""
+        """Return the smallest element whose end corrects Slurm's choice, else the largest near."""
         near = self._near(start, goes, room)
         held = {id_: part for node in near for id_, part in self._held.get(node, {}).items()}
         if not held:
@@ -278,7 +279,7 @@ class _Packing:
         return self._first_to_leave(held, {id_: left(id_) for id_ in held})
 
     def _near(self, start: _Start, goes: Sequence[str], room: Mapping[str, Part]) -> set[str]:
-        """The nodes that Slurm prefers wrongly, and those beside their run."""
+        """Return the nodes that Slurm wrongly prefers, and the neighbours of their runs."""
         wrong = set(goes) - set(start.nodes)
         near, may = set(wrong), set(start.fitting)
         for run in runs_of(self._candidates(start.job, start.fitting, room)):
@@ -295,8 +296,8 @@ class _Packing:
         self._log.append((id_, node, part))
         self._spare[id_.array] -= 1
 
-    def _stay(self, since: int, room: dict[str, Part]) -> None:
-        """The elements that were told to leave stay after all, but for the first ones."""
+    def _undo(self, since: int, room: dict[str, Part]) -> None:
+        """Let the elements stay after all that leave by the log's entries from ``since`` on."""
         while len(self._log) > since:
             id_, node, part = self._log.pop()
             self._held[node][id_] = part

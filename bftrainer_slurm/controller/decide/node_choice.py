@@ -1,11 +1,11 @@
-"""Which nodes Slurm gives a job that takes parts of nodes (``select/cons_tres``). Pure.
+"""Predicts which nodes Slurm gives a job that takes parts of nodes (``select/cons_tres``). Pure.
 
-Slurm looks at nodes in the order of its table. Neighbours with enough room and the same weight form
-a run. Of the runs with the lowest weight it takes one with enough nodes, and of these the one with
-the fewest idle processors; in there, a job of one node gets the node with the fewest. So a job may
-go to another node because room was made somewhere else. Read in ``_eval_nodes`` of 22.05 to 26.05,
-and seen in the log of 22.05.8 (``DebugFlags=SelectType``). Not followed: ``CR_LLN``,
-``pack_serial_at_end``, ``--spread-job``, ``--contiguous``, topology.
+Slurm goes through the nodes in the order of its table. Neighbours with enough room and the same
+weight form a run. Of the runs with the lowest weight, Slurm takes those with enough nodes, and of
+these the one with the fewest idle processors. Within it, a job of one node gets the node with the
+fewest idle processors. So a job may go to another node because room was made somewhere else. From
+``_eval_nodes`` of 22.05 to 26.05, and the log of 22.05.8 (``DebugFlags=SelectType``). Not covered:
+``CR_LLN``, ``pack_serial_at_end``, ``--spread-job``, ``--contiguous``, topology.
 """
 
 from __future__ import annotations
@@ -15,19 +15,16 @@ from typing import NamedTuple
 
 
 class Candidate(NamedTuple):
-    """A node with enough room: its position in Slurm's table, and the processors that count.
-
-    Those are all idle ones. If a job of GPUs says how many tasks it has, they are those it needs.
-    """
+    """A node with enough room for the job."""
 
     name: str
-    position: int
+    position: int  # in Slurm's table
     weight: int
-    cpus: int
+    cpus: int  # idle ones; for a job with GPUs and a number of tasks: those that it needs
 
 
 def runs_of(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
-    """Return the runs of neighbours, in the order of the table; so are the ``candidates``."""
+    """Return the runs of neighbours; ``candidates`` and runs are in the order of Slurm's table."""
     runs: list[list[Candidate]] = []
     position, weight = -1, 0
     for one in candidates:
@@ -40,7 +37,7 @@ def runs_of(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
 
 
 def chosen(nodes: int, candidates: Iterable[Candidate]) -> tuple[str, ...]:
-    """Return the nodes that a job of so many gets; none if there are too few."""
+    """Return the nodes that a job of this number of nodes gets; none if there are too few."""
     runs, names = runs_of(candidates), list[str]()
     while runs and len(names) < nodes:
         missing = nodes - len(names)
@@ -53,7 +50,10 @@ def chosen(nodes: int, candidates: Iterable[Candidate]) -> tuple[str, ...]:
 
 
 def _best(runs: Sequence[list[Candidate]], missing: int) -> list[Candidate]:
-    """The run that Slurm takes next. A larger one that does not suffice displaces one that does."""
+    """Return the run that Slurm takes next.
+
+    As in Slurm, a run that is too small but has more processors displaces one that is large enough.
+    """
     best, cpus, suffices = runs[0], sum(one.cpus for one in runs[0]), len(runs[0]) >= missing
     for run in runs[1:]:
         has, enough = sum(one.cpus for one in run), len(run) >= missing

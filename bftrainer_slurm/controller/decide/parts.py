@@ -1,6 +1,6 @@
-"""Parts of nodes: what the plan may give out, and what is left as elements start. Pure.
+"""Parts of shared nodes: what the plan may allocate, and what is left as elements start. Pure.
 
-All is counted in units: the GPUs of a node, or its cores if it has none.
+Everything is counted in units: the GPUs of a node, or its cores if it has no GPUs.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def offered(
 ) -> dict[str, int]:
     """Return how many units of each shared node the ``planned`` trainers may have together.
 
-    ``whole`` are idle nodes that trainers may have for themselves. Nobody may start on nodes
-    ``off``; there, trainers keep what they have. Of an idle node to which a job comes, they may
-    have the rest: they wait for the same pass, which starts the job first.
+    ``whole`` are idle nodes that a trainer may have as whole nodes. No element may start on nodes
+    ``off``, but trainers keep what they have there. If an idle node is kept for a job, trainers may
+    have the rest of it: they start in the same pass, which starts the job first.
     """
     snapshot = cluster.snapshot
     if not snapshot.shared:
@@ -63,7 +63,7 @@ def offered(
 
 
 def _reserve(out: dict[str, int], held: Mapping[str, int], cluster: ClusterView) -> None:
-    """Take the reserve of GPUs from what nobody has, on few nodes."""
+    """Subtract the reserve of GPUs from unused units, on as few nodes as possible."""
     gpus, shared = cluster.reserve_gpus, cluster.snapshot.shared
     having = (node for node in out if shared[node].gpus)
     for node in sorted(having, key=lambda one: (held.get(one, 0) - out[one], one)):
@@ -75,9 +75,9 @@ def _reserve(out: dict[str, int], held: Mapping[str, int], cluster: ClusterView)
 
 
 def refill_gpus(cluster: ClusterView) -> list[Shrink]:
-    """Return what trainers give up if too few GPUs of shared nodes are free for the reserve.
+    """Return the elements that leave if too few GPUs of shared nodes are free for the reserve.
 
-    No trainer goes below its least size for that. First go those on the nodes with most free GPUs.
+    Elements on the nodes with most free GPUs leave first. No trainer shrinks below its least size.
     """
     snapshot, taken = cluster.snapshot, Counter[str](cluster.kept_units)
     held: dict[str, dict[ElementId, int]] = {}
@@ -100,16 +100,16 @@ def refill_gpus(cluster: ClusterView) -> list[Shrink]:
 
 
 def _usable(one: SharedNode, memory_mb: float, least: Resources) -> int:
-    """How many units elements can use there, as they take processors and memory with each.
+    """Return how many units elements can use: each unit needs processors and memory too.
 
-    ``memory_mb`` is what elements have there, ``least`` what any of them takes with a unit.
+    ``memory_mb`` is what elements have there; ``least`` is the least that any takes with a unit.
     """
     by_memory = (one.memory_mb + memory_mb) / least.memory_mb if least.memory_mb else one.units
     return min(one.free, one.free_cpus // max(1, least.cpus), int(by_memory))
 
 
 def _least(planned: Iterable[TrainerView], snapshot: Snapshot, unit: str) -> Resources:
-    """The least that an element of any of these takes with a unit: more fit no node together."""
+    """Return the least memory and processors that any trainer's element takes with a unit."""
     asked = [(asks_of(one, snapshot), one.trainer.demands) for one in planned]
     parts = [(asks, of.units) for asks, of in asked if of.units and of.unit == unit]
     return Resources(
@@ -119,14 +119,14 @@ def _least(planned: Iterable[TrainerView], snapshot: Snapshot, unit: str) -> Res
 
 
 def asks_of(view: TrainerView, snapshot: Snapshot) -> Resources:
-    """What an element takes of its node; Slurm does not say how many processors come with GPUs."""
+    """Return what an element takes; processors that come with GPUs are added: Slurm omits them."""
     demands = view.trainer.demands
     with_them = demands.gpus * snapshot.configuration.cpus_per_gpu
     return replace(demands.resources, cpus=max(demands.resources.cpus, with_them))
 
 
 def _held(view: TrainerView, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
-    """Yield the nodes that a trainer's elements have, or start on, and how much of each."""
+    """Yield the nodes that a trainer's elements have or start on, and the units on each."""
     units = view.trainer.element_units
     nodes = {id_: place.node for id_, place in view.placed.items()}
     nodes |= _occupied(view)
@@ -144,7 +144,7 @@ def _all(node: str, snapshot: Snapshot) -> int:
 
 
 class Room:
-    """What is left of each shared node now, as elements of this turn take their parts."""
+    """What is left of each shared node while the elements of this turn take their parts."""
 
     def __init__(self, cluster: ClusterView, off: Container[str]) -> None:
         self._snapshot = cluster.snapshot
@@ -167,9 +167,9 @@ class Room:
                     self._take(place.node, 0, self._asks(view, gpus))
 
     def places(self, view: TrainerView, nodes: Iterable[str], gpus: int = 0) -> dict[str, Place]:
-        """Take a part of each of these nodes that has room for an element; return the places.
+        """Take a part on each of these nodes that has room for an element; return the places.
 
-        Elements take so many ``gpus``, or as many as each asks for.
+        Each element takes ``gpus`` GPUs, or what it asks for if that is 0.
         """
         asked = view.trainer.element_units
         takes = dict.fromkeys(asked, gpus) if gpus else asked

@@ -1,6 +1,6 @@
-"""From the views of the trainers to the question, and to the plan that answers it.
+"""Builds the planning problem from the trainers' views, and keeps the plan that solves it.
 
-A plan stands until its question changes.
+A plan stays in force until its problem changes.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from bftrainer_slurm.words import counted
 
 logger = logging.getLogger(__name__)
 
-# A start takes time too. Without this cost a trainer that stands still for a moment would lose its
-# last node to one that would start there. It is at most half of the forward time, so that a node
-# that no other trainer wants is always worth a start.
+# A start takes time too. Without this cost, a trainer that stands still for a moment would lose its
+# last node to a trainer that would start there. The cost is at most half of the forward time, so
+# that a start on a node that no other trainer wants always pays off.
 _MOST_OF_FORWARD = 0.5
 
 
@@ -50,8 +50,8 @@ def problem_of(
 ) -> Problem:
     """Return the planning problem: every trainer that can use nodes, over all available places.
 
-    ``hardware`` is by node, empty if kinds are not told apart. No part of a node that is ``off`` is
-    given to anybody. Trainers may have optimistic curves, unless exploring is off.
+    ``hardware`` is each node's kind, empty if the site has no kinds. No trainer gets a part of
+    nodes ``off``. If ``exploring``, trainers may have optimistic curves.
     """
     now_s, life_s = cluster.now_s, cluster.life_s
     chosen = _who_can_use_nodes(cluster, eligible)
@@ -87,7 +87,7 @@ def problem_of(
 
 
 def _who_can_use_nodes(cluster: ClusterView, eligible: Eligibility) -> list[TrainerView]:
-    """Return the trainers that can; those that are stuck keep what they have."""
+    """Return the trainers that can use nodes; stuck trainers can only keep what they have."""
     views = (
         replace(view, spare=()) if view.array in eligible.stuck else view for view in cluster.views
     )
@@ -97,7 +97,7 @@ def _who_can_use_nodes(cluster: ClusterView, eligible: Eligibility) -> list[Trai
 def _barred(
     views: Iterable[TrainerView], eligible: Eligibility, nodes: frozenset[str]
 ) -> dict[int, frozenset[str]]:
-    """Return which of these nodes each of the trainers cannot have, if there are any."""
+    """Return which of these nodes are barred for each trainer, if any are."""
     barred = eligible.barred
     return {one.array: out for one in views if (out := barred.get(one.array, frozenset()) & nodes)}
 
@@ -108,7 +108,7 @@ def _classes(
     barred: Mapping[int, frozenset[str]],
     units: Mapping[str, tuple[int, str]],
 ) -> dict[NodeClass, tuple[int, ...]]:
-    """Split the pool by hardware, what is to share, and the trainers that cannot have a node."""
+    """Split the pool into classes by hardware, shared units, and the trainers that are barred."""
     parts: dict[tuple[str, tuple[int, ...], tuple[int, str]], set[str]] = {}
     for node in pool if hardware or barred or units else ():
         kept_out = tuple(array for array, out in barred.items() if node in out)
@@ -154,7 +154,7 @@ def _planned_trainer(
     sizes = () if allowed == ANY else allowed.between(least, most)
     if sizes:
         least, most = sizes[0], sizes[-1]
-    # Its owner may have given elements another number.
+    # The owner may have given elements another number of GPUs.
     choices = tuple(sorted({*view.choices, view.units} - {0})) if view.choices else ()
     return PlannedTrainer(
         key=str(view.array),
@@ -182,12 +182,12 @@ def _can_use_nodes(view: TrainerView, now_s: float) -> bool:
 
 
 def _elements(view: TrainerView) -> int:
-    """How many of its elements can have a node."""
+    """Return how many of a trainer's elements can have a node."""
     return len(view.placed) + len(view.spare)
 
 
-_GREEDY_S = 60.0  # how long a plan without the solver stands: a try may take seconds
-# Smaller differences of rescaling costs are noise, and make no new plan.
+_GREEDY_S = 60.0  # how long a greedy plan stands: another try of the solver may take seconds
+# Smaller differences of rescaling costs are noise, and cause no new plan.
 _SAME_S = 1.0
 _SAME_SHARE = 1 / 3
 _SAME_LOSS_S = 30.0
@@ -196,20 +196,17 @@ _SAME_LOSS_SHARE = 1 / 2
 
 @dataclass(frozen=True, slots=True)
 class StandingPlan:
-    """A plan, the problem that it solves, and when it was made (Unix seconds).
-
-    ``question`` is what was asked: another problem if a trainer would have stopped to explore.
-    """
+    """The plan in force."""
 
     plan: Plan
-    problem: Problem
-    time_s: float
-    question: Problem
+    problem: Problem  # which the plan solves
+    time_s: float  # when it was made (Unix seconds)
+    question: Problem  # as asked; ``problem`` differs if exploring would have stopped a trainer
 
 
 @dataclass(slots=True)
 class Planning:
-    """Answers question after question; ``trouble`` says why the last one has no plan."""
+    """Keeps a plan up to date; ``trouble`` says why there is none."""
 
     planner: PlanMaker
     history: History
@@ -217,9 +214,9 @@ class Planning:
     trouble: str | None = None
 
     def answer(self, build: Callable[..., Problem], now_s: float) -> StandingPlan | None:
-        """Return the plan that stands, None if none can be made: then no element moves.
+        """Return the plan in force; None if no plan can be made, and then no element moves.
 
-        ``build`` returns the problem, also one in which no trainer explores.
+        ``build`` returns the problem; with ``exploring=False``, one in which no trainer explores.
         """
         question, self.trouble = build(), None
         try:
@@ -231,7 +228,7 @@ class Planning:
         return self.standing
 
     def _plan(self, question: Problem, build: Callable[..., Problem], now_s: float) -> StandingPlan:
-        """Make a new plan, and note it; no trainer stops for exploration."""
+        """Make and record a new plan; no trainer loses all its nodes so that others can explore."""
         problem, plan = question, self.planner.plan(question)
         if stops_a_trainer(problem, plan) and (other := build(exploring=False)) != problem:
             problem, plan = other, self.planner.plan(other)
@@ -242,17 +239,17 @@ class Planning:
 
 
 def still_answers(standing: StandingPlan, question: Problem, now_s: float) -> bool:
-    """Whether a plan still answers the question."""
+    """Whether a plan is still valid for the problem."""
     if standing.plan.status == "greedy" and now_s >= standing.time_s + _GREEDY_S:
         return False
     return same_question(question, standing.question)
 
 
 def same_question(problem: Problem, other: Problem) -> bool:
-    """Whether the plan for one problem still stands for another.
+    """Whether the plan for one problem is still valid for another.
 
-    It stands as long as the same trainers want the same nodes at about the same cost of rescaling:
-    other changes are moves towards that plan, and the passing of time.
+    It is valid if the same trainers want the same nodes at about the same costs of rescaling. Other
+    changes are moves towards that plan, and the passing of time.
     """
     if _wanted(problem) != _wanted(other):
         return False
@@ -278,7 +275,7 @@ def _costs_alike(one: PlannedTrainer, other: PlannedTrainer) -> bool:
 
 
 def _losses_alike(loss_s: float, before_s: float, forward_s: float) -> bool:
-    """Whether a loss has not changed much; one beyond the forward time just goes on growing."""
+    """Whether a loss has changed little. Above the forward time, its size no longer matters."""
     if min(loss_s, before_s) >= forward_s:
         return True
     return abs(loss_s - before_s) <= max(_SAME_LOSS_S, _SAME_LOSS_SHARE * max(loss_s, before_s))

@@ -1,6 +1,6 @@
-"""From observed and planned state to actions: what each phase needs, and moves towards a plan.
+"""Compares the observed and the planned state, and returns the actions that bring them together.
 
-Pure. ``state.phases`` says what an element's phase means.
+Pure. ``state.phases`` explains the phases of elements.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bftrainer_slurm.spec import format_comment, with_own_comment
 
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
 _CANCEL_AGAIN_S = 60.0
-_MOST_LEFT = 64  # elements that a finished trainer has left, for it to count as completed
+_MOST_LEFT = 64  # if a finished trainer has more unused elements, its array is not completed
 _A_MINUTE = TimeLimit(1, 1)
 _CAN_START = (ElementState.HELD, ElementState.DELAYED)
 _WAITS_OR_RUNS = (
@@ -43,7 +43,7 @@ def maintain(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[
     """Return the actions that a trainer's elements need, whatever the plan says."""
     if (anchor := view.trainer.anchor) is not None and view.all_ended:
         if _has_time(view, snapshot.time_s) and _where_it_ended(view):
-            return []  # it ends well too: see ``complete``
+            return []  # ``complete`` lets the anchor end successfully too
         return [Trim((anchor.id,), "all others of its array have ended")]
     if view.abandoned:
         return [Cancel(view.array, "cancelled by its owner")] if view.spare else []
@@ -51,9 +51,9 @@ def maintain(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[
         return cancel
     actions = _holds(view, snapshot, settings)
     if anchor is not None and anchor.state in (ElementState.PENDING, ElementState.DELAYED):
-        actions.append(Hold((anchor.id,), "it is never to start"))
+        actions.append(Hold((anchor.id,), "it must never start"))
     if anchor is not None and anchor.state is ElementState.RUNNING:
-        actions.append(Shrink((anchor.id,), "it is never to start"))
+        actions.append(Shrink((anchor.id,), "it must never start"))
     if view.trainer.overwritten and not view.over:
         every = (*view.trainer.elements, *([anchor] if anchor else ()))
         if live := tuple(one.id for one in every if not one.state.over):
@@ -61,7 +61,7 @@ def maintain(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[
             actions.append(Label(live, with_own_comment(record, view.trainer.comment)))
     running = set(view.ids(Phase.RUNNING))
     if strays := tuple(id_ for id_ in view.surplus if id_ in running):
-        actions.append(Shrink(strays, "its node is another element's"))
+        actions.append(Shrink(strays, "another element has its node"))
     broken = tuple(id_ for id_, one in view.within(*BROKEN) if not one.mute or one.blamed)
     if broken and not view.over:
         actions.append(Revive(broken, "failed"))
@@ -69,13 +69,13 @@ def maintain(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[
 
 
 def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Action]:
-    """Hold pending elements that should be held; each for one reason."""
+    """Hold pending elements that should not start; each gets one reason."""
     released = dict(view.within(Phase.RELEASED))
     why = dict.fromkeys(_late(view, snapshot, settings), "it has not started")
     taken = set(view.surplus).union(_without_room(view, snapshot))
     why |= dict.fromkeys(released.keys() & taken, "its node is taken")
-    vain = (id_ for id_, record in released.items() if is_blocked(record.reason))
-    why |= dict.fromkeys(vain, "Slurm does not start it there")
+    blocked = (id_ for id_, record in released.items() if is_blocked(record.reason))
+    why |= dict.fromkeys(blocked, "Slurm does not start it there")
     if view.over:
         before = (id_ for id_, one in released.items() if one.since_s <= view.state.finished_s)
         why |= dict.fromkeys(before, "the training has finished")
@@ -87,7 +87,7 @@ def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Ac
 
 
 def _without_room(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
-    """Return the elements for whose part ordinary jobs have left too little of the node."""
+    """Return the elements whose parts no longer fit beside the ordinary jobs on their nodes."""
     units = view.trainer.element_units
     return [
         id_
@@ -99,7 +99,7 @@ def _without_room(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
 
 
 def late_nodes(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[str]:
-    """Return the nodes on which elements have not started, though these nodes are not in use."""
+    """Return the nodes on which released elements have not started in time."""
     late = _late(view, snapshot, settings)
     return [view.placed[id_].node for id_ in late if id_ in view.placed]
 
@@ -107,7 +107,7 @@ def late_nodes(view: TrainerView, snapshot: Snapshot, settings: Settings) -> lis
 def _late(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[ElementId]:
     """Return the released elements that have not started in time.
 
-    While a large job waits, only backfill starts them, and may skip them once.
+    While a large job waits, only backfill passes start elements, and one may skip them.
     """
     patience_s = max(settings.start_timeout_s, 3 * (snapshot.configuration.backfill_s or 0.0))
     last_s = snapshot.time_s - patience_s
@@ -115,25 +115,25 @@ def _late(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Ele
 
 
 def end_asked(view: TrainerView) -> list[Shrink]:
-    """End elements that were asked to leave and still run: they train no more, wanted or not."""
+    """End elements that were asked to leave and still run: they have stopped training."""
     asked = {id_ for id_ in view.running() if view.state.of(id_.task).asked}
     return end(view, asked, "it was asked to leave")
 
 
 def end_mute(view: TrainerView) -> list[Shrink]:
-    """End elements that nothing guards: our plugin is not loaded where they run."""
+    """End elements that have no guard, because our plugin is not loaded on their nodes."""
     records = ((id_, view.state.of(id_.task)) for id_ in view.running())
     mute = {id_ for id_, record in records if record.mute and record.blamed}
-    return end(view, mute, "it has never said that it is up")
+    return end(view, mute, "it has never reported that it is up")
 
 
 def leave(view: TrainerView, nodes: Set[str], why: str) -> list[Shrink]:
-    """End elements on these nodes."""
+    """End a trainer's elements on these nodes."""
     return end(view, {id_ for id_, one in view.running().items() if one.node in nodes}, why)
 
 
 def end(view: TrainerView, these: Set[ElementId], why: str) -> list[Shrink]:
-    """End these elements of a trainer, as far as they run."""
+    """End those of these elements that belong to the trainer and run."""
     mine = tuple(id_ for id_ in view.running() if id_ in these) if these else ()
     return [Shrink(mine, why)] if mine else []
 
@@ -141,9 +141,9 @@ def end(view: TrainerView, these: Set[ElementId], why: str) -> list[Shrink]:
 def give_up(
     views: Iterable[TrainerView], held: Iterable[tuple[ElementId, int]], missing: int, why: str
 ) -> list[Shrink]:
-    """Return what trainers give up until so much is there; none goes below its least size for it.
+    """End elements until they have freed ``missing`` units; no trainer falls below its least size.
 
-    ``held`` are elements in the order in which they go, and how much each gives.
+    ``held`` are elements in the order in which they leave, and how much each of them frees.
     """
     spare = {view.array: view.above_least for view in views}
     given: dict[int, list[ElementId]] = {}
@@ -156,9 +156,9 @@ def give_up(
 
 
 def gpus_to_take(view: TrainerView, plan: Plan) -> int:
-    """How many GPUs its next elements take of their nodes, 0 for as many as they ask for.
+    """Return how many GPUs a trainer's next elements take; 0: as many as they ask for.
 
-    Those that it has stay as they are, and all are alike.
+    All elements of a trainer have the same number, so the present one stays.
     """
     return (view.units or plan.gpus.get(str(view.array), 0)) if view.choices else 0
 
@@ -170,11 +170,11 @@ def moves_towards(
     snapshot: Snapshot,
     settings: Settings,
 ) -> list[Action]:
-    """Return the moves of a trainer towards the plan that can be made now.
+    """Return the moves of a trainer towards the plan that are possible now.
 
-    A place that another trainer still has is passed on in a later turn, when it is ``free``; these
-    are given by name. Elements with parts of nodes start one by one: Slurm could put two of them on
-    one node.
+    ``free`` has the free places by name. A place that another trainer still has is used in a later
+    turn, when it is free. Elements with parts of nodes are released one by one: Slurm could put two
+    of them on one node.
     """
     target = plan.assignment.get(str(view.array))
     if target is None:
@@ -202,16 +202,16 @@ def moves_towards(
 
 
 def _at_once(places: frozenset[Place]) -> list[frozenset[Place]]:
-    """Return the places into which elements may start by one request."""
+    """Split places into groups; one request may start elements in all places of a group."""
     parts = sorted(place for place in places if place.trainer)
     return [frozenset({place}) for place in parts] or [places]
 
 
 def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Grow]:
-    """Let the elements that a finished trainer has left start, and end at once and well.
+    """Release the unused elements of a finished trainer: they end at once with success.
 
     Slurm counts an array as completed, for ``--dependency=afterok``, only if all its tasks ran and
-    ended well. They start where others of the trainer did, as far as these nodes are still free.
+    succeeded. They start on nodes where the trainer's other elements ended, if these are free.
     """
     if not view.finishing or view.abandoned or view.state.cancelled_s > view.state.finished_s:
         return []
@@ -235,14 +235,14 @@ def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Gr
 
 
 def _has_time(view: TrainerView, now_s: float) -> bool:
-    """Whether what a finished trainer has left may still end by itself."""
+    """Whether the remaining elements of a finished trainer may still end by themselves."""
     return view.finishing and now_s - view.state.finished_s < _FINISH_TIMEOUT_S
 
 
 def _where_it_ended(view: TrainerView) -> set[str | None]:
-    """The nodes on which elements ended well.
+    """Return the nodes on which elements ended successfully.
 
-    None if others ended otherwise, or too many are left: then the array cannot count as completed.
+    Empty if an element ended otherwise, or too many are unused: then the array cannot be completed.
     """
     ended = [one for one in view.trainer.elements if one.state.over]
     well = all(one.state is ElementState.COMPLETED for one in ended)
@@ -250,7 +250,7 @@ def _where_it_ended(view: TrainerView) -> set[str | None]:
 
 
 def hold_reclaimed(view: TrainerView, actions: Collection[Action]) -> list[Action]:
-    """Hold the reclaimed elements that no move uses, before Slurm starts them by itself."""
+    """Hold reclaimed elements that no move uses, before Slurm starts them by itself."""
     if view.over and not view.finishing:
         return []
     used = {id_ for action in actions if isinstance(action, Grow) for id_ in action.elements}
@@ -259,7 +259,7 @@ def hold_reclaimed(view: TrainerView, actions: Collection[Action]) -> list[Actio
 
 
 def _end(view: TrainerView, now_s: float) -> list[Action]:
-    """Cancel the rest of a trainer that is over; its running elements get time to end."""
+    """Cancel the remaining elements of a trainer that is over; running ones get time to end."""
     if _has_time(view, now_s) and (view.live or (view.spare and _where_it_ended(view))):
         return []
     left = view.spare or view.ids(*_WAITS_OR_RUNS)

@@ -1,7 +1,6 @@
-"""Time limits of elements: which one to ask for at a start, when to change it, when to leave.
+"""Time limits of elements: what to ask for at a start, when to change a limit, when to leave.
 
-And the node-hours that a trainer may use. Pure, and the only place that knows about these. Plans
-are made elsewhere.
+Also checks the node-hours that a trainer may use. Pure. No other module knows about these limits.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, Place, TimeLimit
 
-# slurmctld refuses to reserve a node if a job's limit there is after the reservation's start.
+# slurmctld refuses a new reservation of a node if a job's limit there ends after its start.
 LONGEST_S = 3600.0
-# How long before a reservation limits end: slurmctld ends a job up to 30 s after its limit.
+# Limits end this long before a reservation: slurmctld ends a job up to 30 s after its limit.
 _CLEAR_S = 60.0
-# If a node is reserved sooner than this, no minute is left for an element.
+# If a node's reservation starts sooner than this, an element has less than a minute there.
 SHORTEST_S = _CLEAR_S + 60.0
-# A limit is renewed when less than this is left, so that the controller may be away for so long.
+# A limit is renewed when less than this is left, so that the controller may be down that long.
 _RENEW_S = 1800.0
 # Backfill before 26.05 gives an element only the least time that it asks for (--time-min).
 _LEAST_MINUTES = 10
-# A look, a pass of backfill and its resolution: until Slurm has judged a released element.
+# How long Slurm may take to try a released element: a look, a backfill pass and its resolution.
 _PASS_S = 120.0
 _AHEAD_S = 120.0
-_SLACK_S = 60.0  # no request for such a small change
+_SLACK_S = 60.0  # smaller changes of a limit are not worth a request
 
 
 def limits_at_start(
@@ -38,9 +37,9 @@ def limits_at_start(
 ) -> dict[TimeLimit, frozenset[Place]]:
     """Return which limits to ask for when elements of one trainer start in these places.
 
-    An operator's controller lengthens them later. Otherwise an element gets no more time, so it
-    asks for at least the whole hole, if Slurm says how long that is. ``user_minutes`` is what the
-    trainer's user asked for. Places where a reservation leaves no minute have no limit.
+    An operator's controller lengthens limits later. Other controllers cannot, so an element asks
+    for at least the whole hole, if Slurm tells its length. ``user_minutes`` is what the trainer's
+    user asked for. Places where a reservation leaves less than a minute are left out.
     """
     limits: dict[TimeLimit, set[Place]] = {}
     for place in places:
@@ -51,10 +50,10 @@ def limits_at_start(
 
 
 def keep_limits(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[EndAt | Shrink]:
-    """Return the actions on the time limits of a trainer's running elements.
+    """Return the actions that a trainer's running elements need because of time limits.
 
-    An owner may only shorten them, an operator also lengthen them, up to what the user asked for.
-    Limits that are set at one look get the same end, so that one request is enough.
+    An owner may only shorten limits. An operator may also lengthen them, up to what the user asked
+    for. Limits that are set after one look get the same end, so that one request is enough.
     """
     now_s, running = snapshot.time_s, view.running()
     ends: dict[float, list[ElementId]] = {}
@@ -98,11 +97,11 @@ def _limit(
 
 
 def _ahead_s(element: Element, end_s: float) -> float:
-    """How much sooner than others this element leaves at its limit.
+    """Return how long before the others this element leaves at its limit (seconds).
 
-    The limits of elements that began together end together. Every second element leaves earlier:
-    those that stay hold the trainer's state. If the clock was set back since it began, its end may
-    lie before its start.
+    Elements that began together have limits that end together. Every second element leaves earlier,
+    so that the others keep the trainer's state. The end may lie before the start if the clock was
+    set back.
     """
     if element.id.task % 2 or element.start_s is None:
         return 0.0
@@ -110,13 +109,13 @@ def _ahead_s(element: Element, end_s: float) -> float:
 
 
 def _clear_s(node: str | None, snapshot: Snapshot) -> float:
-    """Return when this node must be free of elements."""
+    """Return when this node must be free of elements (Unix seconds)."""
     reservation = snapshot.reserved.get(node or "")
     return math.inf if reservation is None else reservation.start_s - _CLEAR_S
 
 
 def _user_end_s(element: Element, user_minutes: int | None) -> float:
-    """Return when an element will have run as long as its user asked for."""
+    """Return when an element will have run for the time that its user asked for (Unix seconds)."""
     if user_minutes is None or element.start_s is None:
         return math.inf
     return element.start_s + 60 * user_minutes
@@ -125,9 +124,9 @@ def _user_end_s(element: Element, user_minutes: int | None) -> float:
 def spent(
     views: Iterable[TrainerView], used_s: Callable[[int], float], now_s: float
 ) -> dict[int, TrainerState]:
-    """Return the states of trainers that have used their node-hours: they are over.
+    """Return new states of trainers that have used up their node-hours: they are over.
 
-    ``used_s`` returns the node-seconds of a trainer's (array's) allocations that have ended.
+    ``used_s`` returns the node-seconds of a trainer's ended allocations, by array.
     """
     states: dict[int, TrainerState] = {}
     for view in views:

@@ -1,8 +1,7 @@
-"""Failing trainers, and nodes on which trainers fail: which of them to give up or leave alone.
+"""Decides which failing trainers to give up, and which nodes to avoid because trainers fail there.
 
-No trainer uses a node on which a healthy trainer fails, or trainers of several users. In all other
-cases the trainer itself may be at fault: then only this trainer stays off the node.
-Pure: states and views in, the next states out.
+If a healthy trainer fails on a node, or trainers of several users do, all trainers avoid the node.
+In all other cases the trainer itself may be at fault, so only this trainer avoids the node. Pure.
 """
 
 from __future__ import annotations
@@ -21,28 +20,25 @@ from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Place, nodes_of
 
-_OUTAGE_S = 900.0  # how long a trainer that has trained before may wait for a file system
-_CERTAIN = 3  # failures on different nodes
-_SUSPICIOUS = 2  # failures in a row on the same node
-_ELSEWHERE_S = 60.0  # a trainer stays off a node for so long if no others fail there
+_OUTAGE_S = 900.0  # a trainer that has trained before may fail this long: a file system may be down
+_CERTAIN = 3  # failures on several nodes: the trainer is at fault
+_SUSPICIOUS = 2  # failures in a row on one node: the node may be at fault
+_ELSEWHERE_S = 60.0  # how long a trainer avoids a node on which no others fail
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The consequences of failures: trainers' next states (by array), and the bars for all.
+    """The consequences of failures."""
 
-    ``leaving`` ends elements on nodes that may be bad.
-    """
-
-    states: Mapping[int, TrainerState]
-    bad: tuple[Bar, ...] = ()
-    leaving: tuple[Shrink, ...] = ()
+    states: Mapping[int, TrainerState]  # new ones, by array
+    bad: tuple[Bar, ...] = ()  # for all trainers
+    leaving: tuple[Shrink, ...] = ()  # of elements on nodes that may be bad
 
 
 def judge(cluster: ClusterView, free: frozenset[Place], settings: Settings) -> Verdict:
-    """Give up trainers that fail everywhere, and take others off nodes that may be bad.
+    """Give up trainers that fail everywhere; keep others off nodes that may be bad.
 
-    ``free`` are the places in which trainers could be tried now.
+    ``free`` are the places in which a failing trainer could be tried now.
     """
     now_s, bad, in_service = cluster.now_s, cluster.bad, cluster.snapshot.in_service
     failing = [
@@ -63,7 +59,7 @@ def judge(cluster: ClusterView, free: frozenset[Place], settings: Settings) -> V
             bad = _without(view, bad)
             states[view.array] = replace(view.state, over=_why(mine), failing=None)
         elif mine.node and _may_be_bad(mine, elsewhere, shared, settings):
-            # One at a time for each trainer, so that no user can block many nodes.
+            # Bar one node at a time for each trainer, so that no user can block many nodes.
             bad, state = _without(view, bad), view.state
             evident = _is_well(mine, view) or shared[mine.node] > 1
             if evident and (mine.trained or taken.get(view.trainer.user, view.array) == view.array):
@@ -81,17 +77,17 @@ def judge(cluster: ClusterView, free: frozenset[Place], settings: Settings) -> V
 
 
 def _takers(failing: Iterable[tuple[TrainerView, Failing]], bad: Iterable[Bar]) -> dict[str, int]:
-    """Return for which trainer of each user a node is left alone.
+    """Return, for each user, the trainer whose failures have barred a node.
 
-    Each user counts once, and has one node at a time for all trainers that have never trained: a
-    mistake in several scripts must not take nodes from others.
+    All trainers of a user that have never trained can bar only one node at a time: a mistake in
+    several scripts must not take nodes from other users.
     """
     by = {one.by for one in bad}
     return {view.trainer.user: view.array for view, _ in failing if view.array in by}
 
 
 def _users_by_node(failing: Iterable[tuple[TrainerView, Failing]]) -> Mapping[str, int]:
-    """Return how many users have trainers that failed on a node, and on no other."""
+    """Return, for each node, how many users have trainers that failed there and nowhere else."""
     users = {(one.nodes[0], view.trainer.user) for view, one in failing if len(one.nodes) == 1}
     return Counter(node for node, _ in users)
 
@@ -107,7 +103,7 @@ def _hopeless(
         return False
     if len(failing.nodes) > 1 and failing.count >= _CERTAIN:
         return True
-    # There was only one node to try it on, or the node on which it failed is not known.
+    # All failures were on one node, or their nodes are not known.
     elsewhere = bool(failing.nodes) and bool(in_service.difference(failing.nodes))
     patience = 2 if elsewhere and _is_well(failing, view) else 1
     return failing.count >= patience * settings.max_failures
@@ -122,16 +118,16 @@ def _is_well(failing: Failing, view: TrainerView) -> bool:
 def _may_be_bad(
     failing: Failing, elsewhere: bool, shared: Mapping[str, int], settings: Settings
 ) -> bool:
-    """Whether the node on which it failed last may be the reason.
+    """Whether the node of the last failures may be their cause.
 
-    ``elsewhere``: whether there are others to try, ``shared``: the users who fail on each node.
+    ``elsewhere``: whether there are other nodes to try. ``shared``: users who fail on each node.
     """
     if failing.suspect is not None and failing.suspect.node == failing.node:
-        return failing.on_node > failing.suspect.after  # it came back after all, and failed again
+        return failing.on_node > failing.suspect.after  # it has failed there again since
     if len(failing.nodes) > 1 and not failing.trained:
-        return False  # its script is the more likely reason
+        return False  # its script is the more likely cause
     if shared[failing.node] > 1:
-        return True  # others failed there too
+        return True  # trainers of other users failed there too
     return failing.on_node >= (_SUSPICIOUS if elsewhere else settings.max_failures)
 
 
@@ -141,5 +137,5 @@ def _why(failing: Failing) -> str:
 
 
 def _without(view: TrainerView, bad: Iterable[Bar]) -> tuple[Bar, ...]:
-    """Return the bars without those that are there for this trainer's failures."""
+    """Return the bars without those that this trainer's failures have caused."""
     return tuple(one for one in bad if one.by != view.array)

@@ -267,7 +267,7 @@ def test_a_node_that_an_element_leaves_for_an_admin_goes_to_nobody() -> None:
     draining = snapshot([node("n1", NodeState.DRAINING), node("n2")])
     decision = Deciding()(of=cluster(view(ON_N1), other(HELD), of=draining))
     ended = [action for action in decision.actions if isinstance(action, Shrink)]
-    assert [action.why for action in ended] == ["its node is to be empty"]
+    assert [action.why for action in ended] == ["its node is draining"]
     assert who_grows(decision) == {OTHER}
     assert decision.free == places("n2")
 

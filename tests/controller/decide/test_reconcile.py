@@ -106,7 +106,7 @@ def test_the_task_that_keeps_the_arrays_id_is_held_again_if_somebody_releases_it
     state: str, action: type[Hold | Shrink]
 ) -> None:
     mine = replace(trainer("held", "held"), anchor=element(2, state))
-    assert kept(view_of(mine)) == [action((ANCHOR,), "it is never to start")]
+    assert kept(view_of(mine)) == [action((ANCHOR,), "it must never start")]
 
 
 @pytest.mark.parametrize("over", [None, "finished", "given up"])
@@ -145,7 +145,7 @@ def ended_well(*left: Element, **state: object) -> TrainerView:
     one_beyond_a_limit=(let_go(reason="AssocMaxJobsLimit"), 0, [Hold((FIRST,), REFUSED)]),
     one_that_depends_on_another=(let_go(reason="Dependency"), 0, [Hold((FIRST,), REFUSED)]),
     one_on_a_node_that_another_one_has=(
-        view(ON_N1, LATER), 0, [Shrink((SECOND,), "its node is another element's")]
+        view(ON_N1, LATER), 0, [Shrink((SECOND,), "another element has its node")]
     ),
     one_that_failed_beside_one_that_slurm_has_lost=(
         view(failed(0, "n1"), "lost n2"), 0, [Revive((FIRST,), "failed")]
