@@ -136,9 +136,10 @@ local function shares(options, given)
   if not os.getenv("BFTRAINER_FILTER_SHARE") or given("exclusive") or given("gpus-per-task") then
     return false
   end
-  local gres = given("gres") and options["gres"] or ""
-  return given("gpus-per-node") or given("gpus") or given("cpus-per-task")
-    or string.find("," .. gres .. ",", "[,:/]gpu[,:=]") ~= nil
+  local gres = "," .. (given("gres") and options["gres"] or "") .. ","
+  local each = given("gpus-per-node") and not string.find(":" .. options["gpus-per-node"], ":0+$")
+  return each or given("gpus") or given("cpus-per-task")
+    or string.find(string.gsub(gres, "gpu[:%w]*[:=]0+,", ""), "[,:/]gpu[,:=]") ~= nil
 end
 
 -- Tasks and GPUs are left to the SPANK plugin, which can read the script.

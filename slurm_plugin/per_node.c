@@ -140,8 +140,10 @@ static unsigned count_gpus(slurm_opt_t *options, const char *name, const char *p
 
         if (strncmp(gpus, "gres:", strlen("gres:")) == 0 || strncmp(gpus, "gres/", strlen("gres/")) == 0)
             gpus += strlen("gres:");
-        if (strncmp(gpus, prefix, strlen(prefix)) == 0)
-            sum += read_number(number_of(gpus), &count) ? count : 1;
+        if (strncmp(gpus, prefix, strlen(prefix)) != 0)
+            continue;
+        if (prefix[0] == '\0' || strchr(":=", gpus[strlen(prefix)]) != NULL) /* or nothing follows */
+            sum += read_number(number_of(gpus), &count) ? count : number_of(gpus)[0] != '0';
     }
     return sum;
 }

@@ -297,11 +297,23 @@ static bool format_comment(slurm_opt_t *options, const struct record *record,
                 COMMENT_SIZE - 1, strlen(text) + 1);
 }
 
+/* Whether the first of a list, gpu:a100:0 or 0, is a number of none. */
+static bool is_none(const char *list)
+{
+    size_t length = strcspn(list, ",");
+    size_t rest = length;
+
+    while (rest > 0 && list[rest - 1] == '0')
+        rest--;
+    return rest < length && (rest == 0 || strchr(":=", list[rest - 1]) != NULL);
+}
+
 /* Of --gres, as Slurm shows it: gpu:2, gres:gpu:a100:2, gres/gpu=2. */
 static bool has_gpus(const char *list)
 {
     for (const char *at = list; (at = strstr(at, "gpu")) != NULL; at++)
-        if ((at == list || strchr(",:/", at[-1]) != NULL) && (at[3] == '\0' || strchr(",:=", at[3]) != NULL))
+        if ((at == list || strchr(",:/", at[-1]) != NULL) && (at[3] == '\0' || strchr(",:=", at[3]) != NULL) &&
+            !is_none(at))
             return true;
     return false;
 }
@@ -309,11 +321,13 @@ static bool has_gpus(const char *list)
 const char *rewrite_shares(slurm_opt_t *options, const struct target *target)
 {
     char list[1024];
+    char each[256];
 
     if (!target->share || options_given(options, "exclusive") || options_given(options, "gpus-per-task"))
         return NULL;
     options_get(options, "gres", list, sizeof(list));
-    if (options_given(options, "gpus-per-node") || options_given(options, "gpus") ||
+    options_get(options, "gpus-per-node", each, sizeof(each));
+    if ((options_given(options, "gpus-per-node") && !is_none(each)) || options_given(options, "gpus") ||
         (options_given(options, "gres") && has_gpus(list)))
         return "GPUs";
     return options_given(options, "cpus-per-task") ? "cores" : NULL;

@@ -82,8 +82,7 @@ def shares_node(given: Mapping[str, str]) -> bool:
     """Return whether elements have parts of nodes, if the site lets jobs share nodes."""
     if {"exclusive", "gpus-per-task"} & given.keys():
         return False
-    asked = {"gpus-per-node", "gpus", "cpus-per-task"} & given.keys()
-    return bool(asked or _count(given.get("gres", ""), "gpu"))
+    return bool({"gpus", "cpus-per-task"} & given.keys() or _gpus_of_node(given))
 
 
 def _shares_of_gpus(given: Mapping[str, str], tasks: int) -> list[str]:
@@ -182,5 +181,6 @@ def _number(text: str) -> int:
 def _count(gpus: str, prefix: str = "") -> int:
     """Return how many GPUs a list asks for: ``a100:4``, or ``gpu:a100:4`` in --gres."""
     parts = (re.sub(r"^gres[:/]", "", part) for part in gpus.split(",") if part)
-    ours = (part for part in parts if part.startswith(prefix))
-    return sum(_number(part.rpartition(":")[2]) or 1 for part in ours)
+    ours = (part for part in parts if not prefix or re.match(rf"{prefix}([:=]|$)", part))
+    numbers = (part.rpartition(":")[2] for part in ours)
+    return sum(_number(one) or not one.startswith("0") for one in numbers)

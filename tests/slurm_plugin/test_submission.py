@@ -98,6 +98,8 @@ def test_submitted_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
     [
         (["--gpus-per-node=2"], True),
         (["--gres=gpu:a100:2"], True),
+        (["--gpus-per-node=0"], False),
+        (["--gres=gpu:a100:0"], False),
         (["--gpus-per-node=2", "--exclusive"], False),
         (["--gpus-per-task=1"], False),
         (["--cpus-per-task=2"], True),
