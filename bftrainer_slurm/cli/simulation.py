@@ -152,8 +152,8 @@ def run_live(
     cluster = SimulatedCluster(ordinary, span_s, trainers, at_once, backfill_s=backfill_s)
     settings = Settings(partition=PARTITION)
     with _controller(cluster, planner, settings, ReplayOptions()) as controller:
-        due_s, heard = controller.schedule.due_s, controller.schedule.heard
-        return drive_as_daemon(controller, due_s, partial(heard, NoteKind.GONE), cluster, watch)
+        due_s, hint = controller.schedule.due_s, controller.schedule.hint
+        return drive_as_daemon(controller, due_s, partial(hint, NoteKind.GONE), cluster, watch)
 
 
 @contextmanager

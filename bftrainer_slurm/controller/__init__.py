@@ -1,1 +1,1 @@
-"""The daemon: observe, plan, act; its history (SQLite), and what it publishes."""
+"""The daemon: it observes, plans and acts, keeps a history (SQLite), and publishes its status."""

@@ -1,4 +1,4 @@
-"""The controller as a process: its state folder, its keeper, its signals, and the waiting."""
+"""The controller as a process: its state folder, its keeper, its signals, and its main loop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose trainers this controller runs: ``user`` None means everybody's (site mode)."""
+    """Whose trainers this controller runs; ``user`` None: those of all users (site mode)."""
 
     user: str | None
 
@@ -58,15 +58,16 @@ class Scope:
 def run(
     state: Path, scope: Scope, settings: Settings, gateway: Gateway, reread: Callable[[], Settings]
 ) -> None:
-    """Work until SIGTERM or SIGINT; the trainers go on without us. After SIGHUP a site's
-    settings are ``reread``.
+    """Run until SIGTERM or SIGINT; trainers continue without the controller.
+
+    After SIGHUP a site's settings are ``reread``.
 
     Raises:
         StateError: the state folder is in use, or others can write to it.
         KeeperError: the keeper could not be started.
         HistoryError: the history file cannot be used.
         SettingsError: the site's key cannot be used.
-        KeyboardInterrupt: SIGINT has ended it, as it should.
+        KeyboardInterrupt: SIGINT has ended the controller.
     """
     live = LiveSettings(settings, reread)
     _hear_admin(scope, live)
@@ -81,12 +82,12 @@ def run(
         feed = Feed(find_keeper(), find_keeper)
         history = SharedHistory(state, shared) if shared else History(state / "history.sqlite")
         deps = _dependencies(scope, settings, gateway, planner, history, feed)
-        told = "controller in %s mode, gateway %s, keeper at %s, state in %s"
-        logger.info(told, scope.mode, gateway.name, feed.keeper[1].address, state)
+        text = "controller in %s mode, gateway %s, keeper at %s, state in %s"
+        logger.info(text, scope.mode, gateway.name, feed.keeper[1].address, state)
         feed.start()
         secret = "" if scope.user or not settings.page else key_in(shared or state)
         about, stop = _about(scope, settings, gateway.name), _Stop()
-        Turns(lambda: Controller(deps, live.settings), feed, about, live, secret).go_on(stop)
+        Turns(lambda: Controller(deps, live.settings), feed, about, live, secret).run(stop)
         feed.stop()
         history.close()
     if stop.interrupted:
@@ -94,13 +95,13 @@ def run(
 
 
 def _hear_admin(scope: Scope, live: LiveSettings) -> None:
-    """Read a site's settings again after SIGHUP; a user's own controller ends with its terminal."""
+    """Reload a site's settings on SIGHUP; a user's own controller ends with its terminal."""
     metrics = live.settings.metrics
     if scope.user is None:
         signal.signal(signal.SIGHUP, lambda *_: live.ask())
     elif metrics:
-        told = "metrics=%s: they are the reader's: run 'bftrainer reader --listen %s'"
-        logger.warning(told, metrics, metrics)
+        text = "metrics=%s: only the reader serves them: run 'bftrainer reader --listen %s'"
+        logger.warning(text, metrics, metrics)
 
 
 def _dependencies(
@@ -111,7 +112,7 @@ def _dependencies(
     history: History,
     feed: Feed,
 ) -> Dependencies:
-    """Return what the loop works with, every request counted and paced."""
+    """Return what the loop works with; every request is counted and rate-limited."""
     pacer = Pacer(settings.rpcs_per_s, time.monotonic, time.sleep)
     return Dependencies(
         gateway=metered(gateway, history.counts.note_request, pacer.draw),
@@ -126,7 +127,7 @@ def _dependencies(
 
 
 def _about(scope: Scope, settings: Settings, gateway: str) -> dict[str, Any]:
-    """Return what the status says of this process."""
+    """Return what the status says about this process."""
     return {
         "mode": scope.mode,
         "user": scope.user,
@@ -140,12 +141,12 @@ def _about(scope: Scope, settings: Settings, gateway: str) -> dict[str, Any]:
 
 
 def _waits() -> None:
-    """Tell systemd that the controller is well while it waits for its host's turn."""
+    """Tell systemd that the controller is alive while it waits for the lease."""
     notify("READY=1\nWATCHDOG=1")
 
 
 def _means(scope: Scope, settings: Settings) -> Means:
-    """Return how members prove to the keeper whose they are; warn if they cannot.
+    """Return how members authenticate to the keeper; warn if they cannot.
 
     Raises:
         SettingsError: the site's key cannot be used.
@@ -161,12 +162,12 @@ def _means(scope: Scope, settings: Settings) -> Means:
     except CredentialError as error:
         if means.key_file is not None:
             raise SettingsError(f"key_file: {error}") from error
-        logger.warning("%s: trainers can only use torchrun's own rendezvous", error)
+        logger.warning("%s: trainers can use only torchrun's own rendezvous", error)
     return means
 
 
 class _Stop(threading.Event):
-    """Set by SIGTERM and SIGINT; ``interrupted``: by the latter."""
+    """Set by SIGTERM and SIGINT; ``interrupted`` is true if it was SIGINT."""
 
     interrupted = False
 

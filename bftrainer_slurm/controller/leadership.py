@@ -1,9 +1,10 @@
-"""A controller with a second host: it works while its host has the lease, and shares its results.
+"""Failover between hosts: the controller works while its host has the lease, and shares its state.
 
-``keeper.lease`` holds the lease, and ends the process with it. Each host has a history of its own,
-because two hosts must not write one SQLite file. To the folder that they share it copies rows of
-that: of each trainer whether it is over, has begun or has trained, its generation, and who was
-asked to leave. Curves and costs are measured anew. Rows that make no sense are left out when read.
+``keeper.lease`` holds the lease, and ends the process when it loses it. Each host has its own
+history, because two hosts must not write to one SQLite file. The working host copies some rows to a
+shared folder: for each trainer whether it is over, has begun or has trained, its generation, and
+the elements that were asked to leave. Curves and costs are measured again. Invalid rows are skipped
+when they are read.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ logger = logging.getLogger(__name__)
 
 _WORD = "controller.json"
 _SHARE_EVERY_S = 60.0
-_LAST_S = 5.0  # for the last word, before the process ends
+_LAST_S = 5.0  # how long the end of the process waits for the last write
 _LARGEST = 64 * 2**20  # bytes
 # A slurmctld that has not taken over yet makes a command sleep for half its SlurmctldTimeout.
 _ANSWER_S = 4.0
 _AGAIN_S = 0.5
-_LONGEST_WAIT_S = 600.0  # after this the loop says that slurmctld does not answer
+_LONGEST_WAIT_S = 600.0  # then the loop starts anyway, and reports that slurmctld is silent
 
 
 Row: TypeAlias = tuple[Any, ...]
-Rows: TypeAlias = Mapping[str, list[Row]]  # by table, the newest last
+Rows: TypeAlias = Mapping[str, list[Row]]  # by table, newest last
 
-_MOST_ROWS = 10_000  # of a table; those of all tables are written at once (``Database``)
-_READ_S = 15.0  # for the rows of a history
+_MOST_ROWS = 10_000  # per table; the rows of all tables are written at once (``Database``)
+_READ_S = 15.0  # the deadline for reading the rows of a history
 _Number: TypeAlias = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
 _Id: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 _Generation: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 _Nodes: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 _Runtime: TypeAlias = Literal["c10d", "bftrainer", "in-process"]
 _Unit: TypeAlias = Literal["samples", "steps"]
-_ABOUT = {"array", "task"}  # columns: there is one row of each array, or task that was asked
+_ABOUT = {"array", "task"}  # key columns: one row for each array, or for each asked task
 # The columns of each table.
 _TABLES: Mapping[str, Mapping[str, Any]] = {
     "trainers": {"array": _Id, "id": str, "time_s": _Number, "over": str | None}
@@ -64,23 +65,23 @@ _TABLES: Mapping[str, Mapping[str, Any]] = {
     "asked": {"array": _Id, "task": _Id, "time_s": _Number, "node": str, "start_s": _Number},
 }
 _TYPES = {table: GenericAlias(tuple, tuple(columns.values())) for table, columns in _TABLES.items()}
-# One of the two ids may be empty: not known.
-_LEFT = (
+# One of the two ids may be empty, which means unknown.
+_MERGE = (
     "INSERT INTO trainers (array, id, time_s, over, begun) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET id = max(id, excluded.id), time_s = max(time_s, excluded.time_s), "
     "over = coalesce(over, excluded.over), begun = max(begun, excluded.begun)"
 )
 NO_ROWS: Rows = {table: [] for table in _TABLES}
-_SAID = {
+_EXPRESSIONS = {
     "begun": "begun OR EXISTS (SELECT 1 FROM allocations a WHERE a.array = trainers.array) AS begun"
 }
 _ROWS = """
 SELECT {columns} FROM (
-    SELECT {said}, row_number() OVER (PARTITION BY {about} ORDER BY time_s DESC) AS age
+    SELECT {expressions}, row_number() OVER (PARTITION BY {about} ORDER BY time_s DESC) AS age
     FROM {table} ORDER BY age, time_s DESC LIMIT ?
 ) WHERE age = 1 ORDER BY time_s
 """
-# One that lies in the future is not newer: the clock was wrong when it was written.
+# A row in the future does not count as newer: the clock was wrong when it was written.
 _LATER = """
 INSERT OR REPLACE INTO {table} ({columns}) SELECT {values}
 WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {these} AND time_s BETWEEN :time_s AND :now_s)
@@ -90,10 +91,10 @@ WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {these} AND time_s BETWEEN :time_s
 def take_the_lead(
     shared: Path, state: Path, gateway: Gateway, beat: Callable[[], object] = lambda: None
 ) -> Gateway:
-    """Return when this host's controller is the one that works, with its gateway to Slurm.
+    """Wait until this host has the lease; return the gateway to Slurm for the working controller.
 
     ``shared`` is the folder that all hosts see, ``state`` this host's own. ``beat`` is called
-    again and again meanwhile.
+    repeatedly during the wait.
 
     Raises:
         OSError, StateError: one of the folders cannot be used.
@@ -111,7 +112,7 @@ def _wait_for_slurmctld(detour: Detour, beat: Callable[[], object]) -> None:
     while time.monotonic() < until_s:
         beat()
         detour.before_request()
-        detour.after_request(SLOW_S)  # the host that worked before may be silent
+        detour.after_request(SLOW_S)  # the first host of slurmctld may be silent
         try:
             runner.read("scontrol", "show", "reservation")
         except SlurmUnavailableError:
@@ -121,13 +122,13 @@ def _wait_for_slurmctld(detour: Detour, beat: Callable[[], object]) -> None:
 
 
 class SharedHistory(History):
-    """This host's history, with what controllers have left in the shared folder.
+    """This host's history, with the rows that other controllers have left in the shared folder.
 
-    A thread of its own writes there, once a minute, and when a trainer is over or an element is
-    asked to leave: no turn waits for a slow file system.
+    A thread writes there once a minute, and when a trainer is over or an element is asked to leave.
+    So no turn waits for a slow file system.
 
     Raises:
-        HistoryError: the file cannot be used.
+        HistoryError: the history file cannot be used.
         OSError: the shared folder cannot be read.
     """
 
@@ -144,7 +145,7 @@ class SharedHistory(History):
         self._sharing.start()
 
     def close(self) -> None:
-        """Share the last news, and close the file."""
+        """Write to the shared folder a last time, and close the file."""
         self._closes = True
         self.news.set()
         self._sharing.join(_LAST_S)
@@ -153,14 +154,14 @@ class SharedHistory(History):
     def _share_news(self) -> None:
         closes = False
         while not closes:
-            closes = self._closes  # if so, what comes next is the last
+            closes = self._closes  # if true, the next write is the last
             try:
-                # A file that lacks what was noted must not take the place of what others left.
+                # If rows could not be saved here, do not replace what others have left.
                 if self.trouble is None:
                     self._share()
             except Exception as error:
                 logger.warning(
-                    "%s was not written (%s): the other hosts do not learn what this one does",
+                    "cannot write %s (%s): the other hosts do not get this host's latest state",
                     self._word,
                     error,
                 )
@@ -179,47 +180,47 @@ class SharedHistory(History):
 
 
 def _read(word: Path) -> tuple[str, Rows]:
-    """Return which host has written last, and what it has left; both may be empty."""
+    """Return the host that wrote last, and its rows; both may be empty."""
     try:
         with word.open("rb") as file:
-            said = json.loads(file.read(_LARGEST))
-        host, told = str(said["host"]), said["rows"]
-        rows = valid_rows(told)
-        if left_out := sum(len(told.get(table, ())) - len(rows[table]) for table in rows):
-            logger.warning("%s: rows left out: %d; is it of another version?", word, left_out)
+            document = json.loads(file.read(_LARGEST))
+        host, found = str(document["host"]), document["rows"]
+        rows = valid_rows(found)
+        if skipped := sum(len(found.get(table, ())) - len(rows[table]) for table in rows):
+            logger.warning("%s: invalid rows skipped: %d; is it of another version?", word, skipped)
         return host, rows
     except FileNotFoundError:
         return "", NO_ROWS
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         logger.error(
-            "%s cannot be read (%s): trainers that were given up may be tried again", word, error
+            "cannot read %s (%s): trainers that were given up may be tried again", word, error
         )
         return "", NO_ROWS
 
 
 def rows_of(history: Path) -> Rows:
-    """Return what the controllers of other hosts should know, from a history file.
+    """Return the rows of a history file that the controllers of other hosts need.
 
     Raises:
-        sqlite3.Error: it cannot be read now.
+        sqlite3.Error: the file cannot be read now.
     """
     found: dict[str, list[Row]] = {}
     with reading(history, _READ_S) as database:
         for table, columns in _TABLES.items():
             names, about = ", ".join(columns), ", ".join(_ABOUT & columns.keys())
-            said = ", ".join(_SAID.get(column, column) for column in columns)
-            query = _ROWS.format(table=table, columns=names, said=said, about=about)
+            select = ", ".join(_EXPRESSIONS.get(column, column) for column in columns)
+            query = _ROWS.format(table=table, columns=names, expressions=select, about=about)
             found[table] = database.execute(query, (_MOST_ROWS,)).fetchall()
     return found
 
 
 def valid_rows(rows: Any) -> Rows:
-    """Return those of another host's ``rows_of``, as JSON, that make sense.
+    """Return the valid ones of another host's ``rows_of``, read from JSON.
 
-    A controller of another version may have left fewer tables, or more.
+    A controller of another version may have written fewer tables, or more.
 
     Raises:
-        AttributeError, LookupError, TypeError: these are no rows.
+        AttributeError, LookupError, TypeError: ``rows`` is not a table of rows.
     """
 
     def fitting(table: str) -> Iterator[Row]:
@@ -233,9 +234,9 @@ def valid_rows(rows: Any) -> Rows:
 
 
 def take_over(history: History, rows: Rows) -> None:
-    """Add to a history what is not known there; other trainers are forgotten first.
+    """Add the rows that a history lacks; drop what it has about replaced trainers.
 
-    Of two trainers under one array the one that was met later counts, with what is about it.
+    Of two trainers with the same array id, the one that was seen later stays, with its rows.
     """
     now_s = history.clock()
     found = history.database.read("SELECT array, id, time_s FROM trainers")
@@ -247,7 +248,7 @@ def take_over(history: History, rows: Rows) -> None:
             gone.add(array)
         elif differ(id_, own_id):
             history.forget(array)
-    news: list[Statement] = [(_LEFT, row) for row in rows["trainers"] if row[0] not in gone]
+    news: list[Statement] = [(_MERGE, row) for row in rows["trainers"] if row[0] not in gone]
     for table in ("looks", "reforms", "asked"):
         known = (dict(zip(_TABLES[table], row, strict=True)) for row in rows[table])
         news += (_later(table, one, now_s) for one in known if one["array"] not in gone)
@@ -255,7 +256,7 @@ def take_over(history: History, rows: Rows) -> None:
 
 
 def _later(table: str, row: Mapping[str, Any], now_s: float) -> Statement:
-    """Return the statement that adds a row, unless one about the same is as new."""
+    """Return the statement that adds a row, unless there is a row with its key that is as new."""
     query = _LATER.format(
         table=table,
         columns=", ".join(row),

@@ -1,6 +1,6 @@
-"""One turn of the controller: observe, understand, decide, act. The daemon and a replay share it.
+"""One turn of the controller: observe, update the state, decide, act. Used by daemon and replay.
 
-It gets its gateway, planner, keeper's groups, history and clock from the caller, and never waits.
+The caller provides gateway, planner, keeper's groups, history and clock. The loop never waits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNote
 from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Ended, Event, Phase
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
-from bftrainer_slurm.controller.state.trainer_state import hear, note_rescale
+from bftrainer_slurm.controller.state.trainer_state import apply_note, note_rescale
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, Place, Trainer
@@ -34,16 +34,12 @@ from bftrainer_slurm.slurm.gateway import Gateway
 from bftrainer_slurm.slurm.pacer import Pacer
 
 _DAY_S = 86400.0
-_SURE_S = 3600.0  # then it is not a clock that was wrong at boot
+_SURE_S = 3600.0  # before the first tidying: a clock that was wrong at boot is right by then
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What the loop works with.
-
-    ``mine`` says which trainers this controller runs, and ``notes_arrive`` whether elements' notes
-    come through. ``performance`` says what trainers can do, if their reports are not to teach it.
-    """
+    """What the loop works with."""
 
     gateway: Gateway
     planner: PlanMaker
@@ -51,17 +47,16 @@ class Dependencies:
     groups: Groups
     clock: Callable[[], float]
     pacer: Pacer
-    mine: Callable[[Trainer], bool]
-    notes_arrive: Callable[[], bool] = lambda: False
-    performance: PerformanceModel | None = None
+    mine: Callable[[Trainer], bool]  # whether this controller runs the trainer
+    notes_arrive: Callable[[], bool] = lambda: False  # whether the stream of notes is open
+    performance: PerformanceModel | None = None  # None: a model that learns from reports
 
 
 class Controller:
-    """The loop, with what it knows. All of it may be lost without harm: Slurm and the history tell.
+    """The loop and its state. It can be replaced at any time: Slurm and the history have the rest.
 
-    Notes that come before it has ``looked`` for the first time wait until then. It works with its
-    ``deps``, knows the trainers of its ``registry`` and their ``performance``, and acted on its
-    last ``decision``.
+    Notes that arrive before the first look (``looked``) wait for it. ``registry`` has the trainers,
+    ``performance`` their throughput and costs, and ``decision`` is the last one.
     """
 
     def __init__(self, deps: Dependencies, settings: Settings) -> None:
@@ -84,7 +79,7 @@ class Controller:
         self._tidy_s = deps.clock() + _SURE_S
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
-        """Take notes of elements; they may bring the next look forward."""
+        """Handle notes; they may bring the next look forward."""
         if not self.looked:
             self._early += notes
             return
@@ -99,14 +94,14 @@ class Controller:
                     state = self._members.take(view, reported, numbered, now_s)
                     self.registry.put({view.array: state})
                 if note.kind is NoteKind.FAILED:
-                    self.schedule.heard(NoteKind.FAILED, now_s)
+                    self.schedule.hint(NoteKind.FAILED, now_s)
 
     def turn(self) -> None:
-        """Read Slurm, follow what has happened, expect what comes, decide, and act.
+        """Read Slurm, update the state, schedule the next looks, decide, and act.
 
         Raises:
-            GatewayError: Slurm did not answer, or not as it should.
-            Exception: any other failure. In either case the schedule says when to try again, and
+            GatewayError: Slurm did not answer, or its answer makes no sense.
+            Exception: any other failure. In all cases the schedule says when to try again, and
                 nothing is lost.
         """
         try:
@@ -119,25 +114,25 @@ class Controller:
             events = self._follow(began_s, looked_s)
             self._cluster.look(self._snapshot, self.registry.views, events, looked_s)
             self._schedule_looks(due, began_s, looked_s)
-            self._tell_gone(events, before, looked_s)
+            self._report_gone(events, before, looked_s)
             self.looked, early, self._early = True, self._early, []
             self.take(early)
-            if early:  # some may tell of trainers' ends
+            if early:  # some may report ends of trainers
                 self.registry.finish(self._snapshot.time_s)
             cluster = self._cluster.view(self._snapshot, self.registry)
             self.decision = self._decider.decide(cluster)
             self.registry.bad.bars = self.decision.bad
             self.registry.put(self.decision.states)
             self.introduce()
-            told = self._notify_trainers(set(_ended_by(self.decision.actions)))
-            self._act((*self.decision.actions, *told))
+            notices = self._notify_trainers(set(_ended_by(self.decision.actions)))
+            self._act((*self.decision.actions, *notices))
         except Exception:
             self.schedule.failed(self.deps.clock())
             raise
-        self.schedule.went_well()
+        self.schedule.succeeded()
 
     def introduce(self) -> None:
-        """Tell the keeper whose the trainers are, and how many nodes the plan gives them."""
+        """Tell the keeper who owns each trainer, and how many nodes the plan gives it."""
         plan, now_s = self.decision.plan, self.deps.clock()
         for view in self.registry.views:
             planned = plan.assignment.get(str(view.array)) if plan is not None else None
@@ -145,10 +140,10 @@ class Controller:
             self.deps.groups.own(view.array, view.trainer.user, want, view.sizes_now(now_s))
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
-        """Return the status to publish; ``controller`` says who publishes it."""
+        """Return the status to publish; ``controller`` describes this process."""
         now_s, standing = self.deps.clock(), self.decision.standing
         if standing is not self._explained[0]:
-            self._explained = standing, {}  # should they fail, then once
+            self._explained = standing, {}  # if ``terms_of`` fails, do not try it again
             if standing is not None:
                 self._explained = (
                     standing,
@@ -183,32 +178,32 @@ class Controller:
         self.deps.pacer.limit = self._snapshot.configuration.rate_limit
 
     def _follow(self, began_s: float, looked_s: float) -> list[Event]:
-        """Bring each trainer's record up to date; return what has happened to elements."""
+        """Update each trainer's record; return the events of elements."""
         self.deps.history.counts.looks.add(max(0.0, looked_s - began_s))
         self._errors.begin()
-        had = {view.array: view.places for view in self.registry.views}
+        before = {view.array: view.places for view in self.registry.views}
         events = self.registry.look(self._snapshot, self.deps.notes_arrive())
-        self._note_pauses(had, began_s)
+        self._note_pauses(before, began_s)
         return events
 
     def _schedule_looks(self, due: frozenset[str], began_s: float, looked_s: float) -> None:
-        """Plan the next looks: while elements end, when one has rested, before a backfill pass."""
+        """Schedule the next looks: while elements end, after a backoff, before a backfill pass."""
         ending = any(view.ids(*VACATES) for view in self.registry.views)
         self.schedule.looked(looked_s, due, ending, max(0.0, looked_s - began_s))
         rest_s = self._settings.relaunch_after_s
         for view in self.registry.views:
             if view.rests(began_s - rest_s):
-                self.schedule.again(looked_s + rest_s)
+                self.schedule.look_by(looked_s + rest_s)
             if view.state.rests_until_s > looked_s and not view.over:
-                self.schedule.again(view.state.rests_until_s)
+                self.schedule.look_by(view.state.rests_until_s)
         if self._snapshot.queue.asking and any(view.running() for view in self.registry.views):
             found = self._cluster.forecast(self._snapshot, began_s)
             self.schedule.expect_pass(found, began_s, self.registry.bad.lead_s)
 
-    def _tell_gone(self, events: Iterable[Event], before: frozenset[int], now_s: float) -> None:
-        """Tell the keeper which elements and trainers are gone, until it hears it or they are back.
+    def _report_gone(self, events: Iterable[Event], before: frozenset[int], now_s: float) -> None:
+        """Report gone elements and trainers to the keeper; retry until it answers or they return.
 
-        What is known of trainers is dropped with them, and once a day what is old.
+        Also forget the trainers that are gone, and once a day drop old data.
         """
         deps, registry = self.deps, self.registry
         arrays = frozenset(one.array for one in self._snapshot.queue.trainers)
@@ -217,14 +212,14 @@ class Controller:
         gone: list[ElementId | int] = [one for one in lost if one.array in arrays]
         gone += before - kept
         if not deps.groups.report_gone(gone, lambda one: self._is_back(one, kept)):
-            self.schedule.again(now_s + SILENT_S)
+            self.schedule.look_by(now_s + SILENT_S)
         self.performance.forget(kept)
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
             deps.history.tidy(now_s, arrays)
 
     def _is_back(self, gone: ElementId | int, kept: frozenset[int]) -> bool:
-        """Whether the keeper need not hear that it is gone; nor if its trainer is, too."""
+        """Whether the report is not needed: the element is back, or its whole trainer is gone."""
         if isinstance(gone, int):
             return gone in kept
         view, back = self.registry.view(gone.array), (Phase.RELEASED, *OCCUPIES)
@@ -232,12 +227,12 @@ class Controller:
         return there or gone.array not in kept
 
     def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:
-        """Remember until when trainers stand still, if their places differ from ``before``."""
+        """Record how long trainers pause, if their places differ from ``before``."""
         for view in self.registry.views:
             with self._errors.of(view.array):
-                had, costs = before.get(view.array, set()), self.performance.costs(view, now_s)
+                costs, places = self.performance.costs(view, now_s), before.get(view.array, set())
                 pauses_s = costs.up_s, costs.down_s
-                state = note_rescale(view.state, had, view.since(), *pauses_s, now_s)
+                state = note_rescale(view.state, places, view.since(), *pauses_s, now_s)
                 self.registry.put({view.array: state})
 
     def _act(self, actions: Iterable[Action]) -> None:
@@ -255,14 +250,14 @@ class Controller:
 
         again_in_s = execute(actions, deps.gateway, deps.pacer, deps.groups, began_s, note)
         if again_in_s is not None:
-            self.schedule.again(deps.clock() + again_in_s)
+            self.schedule.look_by(deps.clock() + again_in_s)
         self.schedule.grew(len(grown), deps.clock())
 
     def _notify_trainers(self, ended: Set[ElementId]) -> Iterator[Tell]:
-        """Write into a trainer's output, once, that its elements do not train together.
+        """Write a notice into a trainer's output, once.
 
-        The same for a trainer that is kept at one size. Elements that are ``ended`` in this turn
-        get no line.
+        It says that the elements do not train together, or that the trainer is kept at one size.
+        Elements that ``ended`` in this turn get no notice.
         """
         now_s = self.deps.clock()
         for view in self.registry.views:
@@ -277,7 +272,7 @@ class Controller:
                 elif apart is not None and now_s >= apart.due_s:
                     yield Tell((min(running),), apart.in_output)
                 elif apart is not None:
-                    self.schedule.again(apart.due_s)
+                    self.schedule.look_by(apart.due_s)
 
     def _join_notice(self, view: TrainerView) -> JoinNotice | None:
         joined, reported = self.performance.joined(view), self.registry.reported(view.array)
@@ -290,10 +285,10 @@ class Controller:
             self.registry.bad.mute.forget(note.node)
         if view is not None:
             record = view.state.of(note.task)
-            self.registry.put({view.array: hear(view.state, numbered)})
+            self.registry.put({view.array: apply_note(view.state, numbered)})
             if note.kind is NoteKind.UP and record.may_start_on(note.node):
-                return  # as it should be
-        self.schedule.heard(note.kind, now_s)
+                return  # the element came up where it was sent, so no look is needed
+        self.schedule.hint(note.kind, now_s)
 
 
 def _ended_by(actions: Iterable[Action]) -> Iterator[ElementId]:

@@ -1,4 +1,4 @@
-"""The controller's turns, one after the other, whatever happens in them, and their status."""
+"""Runs the controller's turns one after the other, even if they fail, and publishes the status."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 
 logger = logging.getLogger(__name__)
 
-_BACKLOG_S = 10.0  # a keeper that does not answer must not keep trainers from their nodes
-_COALESCE_S = 0.05  # elements of one reclaim send their notes together
+_BACKLOG_S = 10.0  # how long the first turn waits for old notes: the keeper may not answer
+_COALESCE_S = 0.05  # elements of one reclaim send their notes at about the same time
 _CLOCK_SET_S = 5.0
-_FAILURES_ENOUGH = 3  # failed turns in a row: then the controller's own state may be the reason
+_FAILURES_ENOUGH = 3  # after this many failed turns in a row, the controller's state may be wrong
 PUBLISH_EVERY_S = 2.0
 _LONG_S = 10.0
 
 
 def notify(state: str) -> None:
-    """Send systemd a state such as ``READY=1`` (sd_notify(3)), if it has started us."""
+    """Send systemd a state such as ``READY=1`` (sd_notify(3)), if it has started this process."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -40,9 +40,9 @@ def notify(state: str) -> None:
 
 
 class Publisher:
-    """Publishes the status through the keeper, however long a turn lasts: in a thread of its own.
+    """Publishes the status through the keeper in its own thread, so also during a long turn.
 
-    ``busy_s`` in the status says how long a turn has lasted.
+    Then ``busy_s`` in the status says how long the turn has lasted.
     """
 
     def __init__(self, feed: Feed) -> None:
@@ -54,21 +54,21 @@ class Publisher:
         self._thread = threading.Thread(target=self._run, name="publish", daemon=True)
 
     def start(self) -> None:
-        """Begin to publish."""
+        """Start the thread that publishes."""
         self._thread.start()
 
     @property
     def age_s(self) -> float:
-        """For how long it has published the same status."""
+        """How long the present status has been published."""
         return time.monotonic() - self._shown_s
 
     def show(self, status: dict[str, Any]) -> None:
-        """Publish this from now on."""
+        """Publish this status from now on."""
         self._status, self._shown_s = status, time.monotonic()
         self._changed.set()
 
     def stop(self, last: dict[str, Any]) -> None:
-        """Publish a last status, then stop."""
+        """Publish a final status, then stop."""
         self._stopped = True
         self._changed.set()
         self._thread.join()
@@ -95,10 +95,10 @@ class Publisher:
 
 
 class Turns:
-    """The controller's turns, one after the other, even if they fail.
+    """Runs the controller's turns one after the other, even if they fail.
 
-    It restarts with a fresh state if the clock is set, its settings change, or turn after turn
-    fails: Slurm and its history tell it all that it has to know.
+    The controller starts afresh if the clock was set, its settings change, or three turns in a row
+    fail. It then reads all that it has to know from Slurm and the history.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class Turns:
         self._ahead_s = time.time() - time.monotonic()
         self._keeper = ""
 
-    def go_on(self, stop: threading.Event) -> None:
-        """Work until ``stop`` is set."""
+    def run(self, stop: threading.Event) -> None:
+        """Run turns until ``stop`` is set."""
         self.publisher.start()
         notify("READY=1")
         while not stop.is_set():
             notify("WATCHDOG=1")
             try:
-                self._begin_anew_if_needed()
+                self._restart_if_needed()
                 turned = self._step()
             except Exception as error:
                 turned = True
@@ -139,7 +139,7 @@ class Turns:
         logger.info("stopped; running trainers go on")
 
     def status(self, **changes: str) -> dict[str, Any]:
-        """Return the status, or one that says why it cannot be made."""
+        """Return the status, or a short one that says why there is no status."""
         about = self.about | {"settings": self._settings.trouble} | changes
         try:
             status = self._controller.status(about)
@@ -154,9 +154,10 @@ class Turns:
         return status
 
     def _step(self) -> bool:
-        """Listen to notes for a while; return whether it was time for a turn.
+        """Read notes for a while, then run a turn if it is due; return whether a turn ran.
 
-        The first turn waits for all that the keeper remembers: nothing finished runs again.
+        The first turn waits for all notes that the keeper remembers, so that nothing that has
+        finished runs again.
         """
         controller, until_s = self._controller, time.monotonic() + _BACKLOG_S
         while not self._feed.caught_up and not controller.looked and time.monotonic() < until_s:
@@ -164,7 +165,7 @@ class Turns:
         due_s = controller.schedule.due_s() - time.time()
         controller.take(self._feed.wait(min(due_s, PUBLISH_EVERY_S)))
         identity, _ = self._feed.keeper
-        if identity != self._keeper:  # a keeper that knows nothing yet
+        if identity != self._keeper:  # a new keeper knows nothing yet
             self._keeper = identity
             controller.introduce()
         if not controller.schedule.is_due(time.time()):
@@ -177,7 +178,7 @@ class Turns:
     def _note_failure(self, error: Exception) -> None:
         """Log and publish the failure; the schedule says when the next turn is due.
 
-        It is no failure of ours if slurmctld is away. Any other answer of Slurm may be one.
+        A turn does not count as failed if slurmctld does not answer. All other errors count.
         """
         if not isinstance(error, SlurmUnavailableError):
             self._failed += 1
@@ -189,21 +190,21 @@ class Turns:
         self.about["error"] = f"a turn failed: {type(error).__name__}: {error}"
         logger.exception("a turn failed; trying again")
 
-    def _begin_anew_if_needed(self) -> None:
+    def _restart_if_needed(self) -> None:
         ahead_s = time.time() - time.monotonic()
         set_by_s = ahead_s - self._ahead_s
         clock_was_set = abs(set_by_s) > _CLOCK_SET_S
         if self._settings.asked and self._settings.reload():
-            self._anew()
+            self._restart()
         elif clock_was_set or self._failed >= _FAILURES_ENOUGH:
             why = f"the clock was set by {set_by_s:+.0f} s" if clock_was_set else "turns fail"
-            logger.warning("%s: the controller restarts with a fresh state", why)
+            logger.warning("%s: the controller discards its state and starts afresh", why)
             before = self._controller.schedule
-            self._anew()
+            self._restart()
             if not clock_was_set:
-                self._controller.schedule.go_on_waiting(before)
+                self._controller.schedule.take_backoff(before)
         self._ahead_s = ahead_s
 
-    def _anew(self) -> None:
+    def _restart(self) -> None:
         self._controller, self._failed = self._make(), 0
-        self._feed.again()
+        self._feed.reread()

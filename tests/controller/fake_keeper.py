@@ -89,7 +89,7 @@ class FakeFeed:
     def keeper(self) -> tuple[str, FakeKeeper]:
         return self.of.identity, self.of
 
-    def again(self) -> None:
+    def reread(self) -> None:
         self.reads += 1
 
     def wait(self, timeout_s: float) -> list[NumberedNote]:

@@ -43,7 +43,7 @@ class FakeController:
     def is_due(self, now_s: float) -> bool:
         return True
 
-    def go_on_waiting(self, before: Any) -> None:
+    def take_backoff(self, before: Any) -> None:
         pass
 
     def take(self, notes: Iterable[NumberedNote]) -> None:
@@ -71,7 +71,7 @@ class Working:
         self.made: list[FakeController] = []
         self.make = make
         work = turns_module.Turns(self.another, self.feed, {}, configured)  # type: ignore[arg-type]
-        self.thread = threading.Thread(target=lambda: work.go_on(self.stop), daemon=True)
+        self.thread = threading.Thread(target=lambda: work.run(self.stop), daemon=True)
 
     def another(self) -> Any:
         """Make a controller as the first one was made."""
@@ -154,7 +154,7 @@ class Patient(FakeController):
     def is_due(self, now_s: float) -> bool:
         return now_s >= self.due_at_s
 
-    def go_on_waiting(self, before: Any) -> None:
+    def take_backoff(self, before: Any) -> None:
         self.wait_s, self.due_at_s = before.wait_s, before.due_at_s
 
     def turn(self) -> None:

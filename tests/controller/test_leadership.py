@@ -275,7 +275,8 @@ def test_of_rows_of_another_version_is_said_how_many_are_left_out(
     (shared / WORD).write_text(json.dumps({"host": "b", "rows": rows}))
     with leading(a, shared) as history:
         assert history.meet(7, "id", 6.0) == "given up"
-    assert caplog.messages == [f"{shared / WORD}: rows left out: 1; is it of another version?"]
+    message = f"{shared / WORD}: invalid rows skipped: 1; is it of another version?"
+    assert caplog.messages == [message]
 
 
 def test_a_controller_does_not_begin_without_the_shared_folder(tmp_path: Path) -> None:

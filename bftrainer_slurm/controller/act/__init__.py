@@ -1,1 +1,1 @@
-"""Carrying out decisions."""
+"""Executes decisions."""

@@ -1,7 +1,8 @@
-"""Carrying out a turn's actions, in spite of refusals: requests to Slurm, messages to the keeper.
+"""Executes a turn's actions: sends requests to Slurm and messages to the keeper.
 
-Requests have a budget of time and number. ``after`` returns a trainer's state that follows. Nothing
-waits for a keeper that does not answer: the caller learns of it, and sends the message again later.
+A refused request does not stop the others. Requests have a budget of time and number. ``after``
+returns a trainer's state after an action. Nothing waits for a keeper that does not answer: callers
+learn of it, and send the message again later.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from bftrainer_slurm.slurm.pacer import Pacer
 
 logger = logging.getLogger(__name__)
 
-SILENT_S = 5.0  # a keeper that did not answer is left alone for a moment: the loop must go on
+SILENT_S = 5.0  # no messages this long to a keeper that did not answer: the loop must go on
 _AT_ONCE = 128
 _PATIENCE_S = 2.0  # as long as the keeper waits for elements to leave
-_TASKS_A_LINE = 50  # of the keeper's 512 bytes
-BUDGET_S = 2.0  # after this time the controller listens and looks again before it goes on
-_LEAST_S = 0.5  # for what frees nodes, if those that are asked to leave take all of the budget
+_TASKS_A_LINE = 50  # so that a line fits into the keeper's limit of 512 bytes
+BUDGET_S = 2.0  # after this time the controller reads notes and Slurm before it continues
+_LEAST_S = 0.5  # a minimum, if waiting for elements to leave has used up the budget
 _REFUSED_S = 30.0
-# In this order: first what frees nodes; elements that are held too late start by themselves.
+# The order of execution. What frees nodes comes first; elements held too late start by themselves.
 _ORDER = (Shrink, Hold, Cancel, EndAt, Trim, Revive, Grow, Label, Tell)
 
 
@@ -56,17 +57,17 @@ def execute(
     began_s: float,
     note: Callable[[Action, bool], None],
 ) -> float | None:
-    """Carry out the decision as far as the budget allows, which began then (the pacer's clock).
+    """Execute actions as far as the budget allows; it began at ``began_s`` (the pacer's clock).
 
-    ``note`` is told of each action that was tried, and whether Slurm has refused it. A trainer
+    ``note`` is called with each action that was tried, and whether Slurm has refused it. A trainer
     without live elements begins a new rendezvous with its first element.
 
     Returns:
-        In how many seconds the first action that was not tried can be; None: all were.
+        After how many seconds the first action that was not tried can be tried; None: all were.
 
     Raises:
-        SlurmUnavailableError: slurmctld does not answer; an action that was not noted may have been
-            done.
+        SlurmUnavailableError: slurmctld does not answer; an action may have been executed although
+            ``note`` was not called.
     """
     again_in_s = None
     end_s = max(began_s + BUDGET_S, pacer.clock() + _LEAST_S)
@@ -90,7 +91,7 @@ def execute(
 
 
 def _prepare_keeper(grow: Grow, groups: Groups) -> bool:
-    """Tell the keeper what elements must find when they start; return whether it answered."""
+    """Tell the keeper what new elements need to know; return whether it answered."""
     array = array_of(grow)
     if grow.first and not groups.end(array):
         return False
@@ -100,7 +101,7 @@ def _prepare_keeper(grow: Grow, groups: Groups) -> bool:
 
 
 def _rest(action: Action, error: RefusedError) -> Action | None:
-    """The action for the elements that Slurm did not refuse, if it names those that it did."""
+    """Return the action for the elements that Slurm accepted, if it names those it refused."""
     if isinstance(action, Cancel) or not error.elements:
         return None
     done = tuple(one for one in action.elements if one not in error.elements)
@@ -131,9 +132,9 @@ def _do(action: Action, gateway: Gateway) -> None:
 
 
 def after(state: TrainerState, action: Action, refused: bool, now_s: float) -> TrainerState:
-    """Return the state of its trainer after an action.
+    """Return a trainer's state after an action.
 
-    A refused growth may still have happened, or a part of it: the next look tells.
+    A refused ``Grow`` may still have happened in part; the next look shows it.
     """
     match action:
         case Grow(elements, places):
@@ -153,10 +154,11 @@ def after(state: TrainerState, action: Action, refused: bool, now_s: float) -> T
 
 
 class Groups:
-    """Tells the keeper that ``keeper`` returns: (its identity, its client), as of now.
+    """Sends messages about trainers' groups to the keeper.
 
-    A keeper with a new identity knows nothing, and is told everything again. Without a ``keeper``
-    nothing is told: simulated trainers need none.
+    ``keeper`` returns the identity and the client of the present keeper. A keeper with a new
+    identity knows nothing, so it gets everything again. If ``keeper`` is None, no messages are
+    sent: simulated trainers need no keeper.
     """
 
     def __init__(
@@ -169,14 +171,14 @@ class Groups:
         self._identity = ""
         self._announced: dict[int, tuple[int, int, Sizes]] = {}
         self._uids: dict[str, int] = {}
-        self._unknown: set[str] = set()  # said once
-        self._undelivered: list[ElementId | int] = []  # elements and trainers that are gone
+        self._unknown: set[str] = set()  # users without a uid; each is logged once
+        self._undelivered: list[ElementId | int] = []  # gone elements and trainers, not sent yet
         self._silent_until_s = float("-inf")
 
     def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
-        """Tell whose a trainer is, how many nodes it should have, and the ``sizes`` of its group.
+        """Send a trainer's owner, how many nodes it should have, and the ``sizes`` of its group.
 
-        The keeper is told once, until something changes.
+        The message is sent once, and again when something changes.
         """
         if self._keeper is None:
             return
@@ -187,16 +189,16 @@ class Groups:
             self._announced.clear()
         if uid is None or self._announced.get(array) == (uid, want, sizes):
             return
-        what = f"whose trainer {array} is"
+        what = f"who owns trainer {array}"
         if self._send(lambda keeper: keeper.own(array, uid, want, sizes), what):
             self._announced[array] = uid, want, sizes
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
-        """Ask these tasks (by array) to leave; return those that the keeper could not be told of.
+        """Ask these tasks (by array) to leave; return those for which the message was not sent.
 
-        This takes until they have left, or a moment. All groups are asked at the same time, so that
-        a slow one does not delay the others. A request without an answer in time counts as sent:
-        the keeper may be waiting for the tasks to leave.
+        This waits until they have left, at most 2 s. All groups are asked at the same time, so that
+        a slow group does not delay others. A request without an answer in time counts as sent: the
+        keeper may be waiting for the tasks to leave.
         """
         asked = [
             (array, tasks[begin : begin + _TASKS_A_LINE])
@@ -215,22 +217,23 @@ class Groups:
         threads.shutdown(wait=False, cancel_futures=True)
         failed: dict[int, list[int]] = {}
         for (array, tasks), answer in zip(asked, answers, strict=True):
-            # The result raises what the thread did not expect, so that the turn tells.
+            # ``result`` raises unexpected exceptions of the thread, so that the turn reports them.
             if answer.cancelled() or (answer in done and not answer.result()):
                 failed.setdefault(array, []).extend(tasks)
         return failed
 
     def lost(self, element: ElementId) -> bool:
-        """Tell that an element is gone that was not asked to leave; return whether this arrived."""
+        """Report that an element has left unexpectedly; return whether the report arrived."""
         lost = (element.array, element.task)
         return self._send(lambda keeper: keeper.lost(*lost), f"that {element} is lost")
 
     def report_gone(
         self, new: Iterable[ElementId | int], back: Callable[[ElementId | int], bool]
     ) -> bool:
-        """Tell which elements, and trainers (arrays), are gone; return whether all of it arrived.
+        """Report elements and trainers (arrays) that are gone; return whether all reports arrived.
 
-        What did not arrive earlier is told again, unless the element or trainer is ``back`` since.
+        Earlier reports that did not arrive are sent again, unless ``back`` says that the element or
+        trainer has returned.
         """
         gone = dict.fromkeys([*(one for one in self._undelivered if not back(one)), *new])
         self._undelivered = [
@@ -239,22 +242,22 @@ class Groups:
         return not self._undelivered
 
     def begin(self, array: int) -> bool:
-        """Tell that a trainer's next element is its first; return whether this arrived."""
+        """Report that a trainer's next element is its first; return whether the report arrived."""
         return self._send(lambda keeper: keeper.begin(array), f"that {array} begins")
 
     def finish(self, array: int) -> bool:
-        """Tell that a training has ended well, so that elements that start now end at once.
+        """Report that a training has ended successfully, so that new elements end at once.
 
-        Return whether this arrived. It is told each time: a keeper that has started anew since
+        Return whether the report arrived. It is sent each time, because a keeper that has restarted
         does not know it.
         """
-        told = self._send(lambda keeper: keeper.finish(array), f"that {array} has finished")
-        return told and self._keeper is not None
+        sent = self._send(lambda keeper: keeper.finish(array), f"that {array} has finished")
+        return sent and self._keeper is not None
 
     def end(self, array: int) -> bool:
-        """Tell that a trainer has no live element, so that its next one begins a new run.
+        """Report that a trainer has no live element, so that its next element begins a new run.
 
-        Return whether this arrived. If not, an element must not start: it would join the old run.
+        Return whether the report arrived. If not, no element may start: it would join the old run.
         """
         self._announced.pop(array, None)
         return self._send(lambda keeper: keeper.end_run(array), f"that the run of {array} is over")
@@ -274,7 +277,7 @@ class Groups:
         return True
 
     def _uid(self, user: str) -> int | None:
-        """The user's id; None if this host does not know the user now: no group then."""
+        """Return the user's id; None if this host does not know the user now."""
         if user not in self._uids:
             try:
                 self._uids[user] = pwd.getpwnam(user).pw_uid

@@ -49,7 +49,7 @@ class Feed:
         """Whether the feed has read all notes that the keeper remembers."""
         return self._caught_up.is_set() and not self._again.is_set()
 
-    def again(self) -> None:
+    def reread(self) -> None:
         """Read all notes that the keeper remembers again, because the controller starts afresh."""
         self._again.set()
         self.wait(0.0)  # drop queued notes: the keeper sends them again too

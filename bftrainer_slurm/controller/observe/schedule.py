@@ -103,7 +103,7 @@ class Schedule:
         """Return what this look should read besides the queue: "nodes", "reservations"."""
         return frozenset(what for what, due_s in self._also_due_s.items() if now_s >= due_s)
 
-    def heard(self, kind: NoteKind, now_s: float) -> None:
+    def hint(self, kind: NoteKind, now_s: float) -> None:
         """Look sooner because an element or a submission has sent a note.
 
         A submitted job waits for the look just before the next backfill pass.
@@ -115,14 +115,14 @@ class Schedule:
             delay_s = max(delay_s, _A_HINTED_LOOK_S)
         self._queue_due_s = min(self._queue_due_s, now_s + delay_s)
 
-    def again(self, at_s: float) -> None:
+    def look_by(self, at_s: float) -> None:
         """Look again at ``at_s`` at the latest, because more has to be done."""
         self._queue_due_s = min(self._queue_due_s, at_s)
 
     def grew(self, elements: int, now_s: float) -> None:
         """Look again soon if many elements were released: more nodes may become idle soon."""
         if elements >= _MANY_JOINS:
-            self.again(now_s + _AFTER_JOINS_S)
+            self.look_by(now_s + _AFTER_JOINS_S)
 
     def expect_pass(self, forecast: BackfillForecast, now_s: float, lead_s: float = LEAD_S) -> None:
         """Look early enough to empty nodes before the next backfill pass, and just after it.
@@ -167,7 +167,7 @@ class Schedule:
                 *(self._took_s, self.slowed_to_s),
             )
 
-    def went_well(self) -> None:
+    def succeeded(self) -> None:
         """Reset the backoff: the turn has succeeded."""
         self._backoff_s, self._not_before_s = _FIRST_BACKOFF_S, float("-inf")
 
@@ -177,6 +177,6 @@ class Schedule:
         self._queue_due_s = self._not_before_s = now_s + self._backoff_s
         self._backoff_s = min(_MAX_BACKOFF_S, 2 * self._backoff_s)
 
-    def go_on_waiting(self, before: Schedule) -> None:
+    def take_backoff(self, before: Schedule) -> None:
         """Take over the backoff of an earlier schedule."""
         self._backoff_s, self._not_before_s = before._backoff_s, before._not_before_s

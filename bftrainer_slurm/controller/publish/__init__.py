@@ -1,1 +1,1 @@
-"""What users and admins see."""
+"""Builds what users and admins see."""

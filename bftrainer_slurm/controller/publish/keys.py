@@ -1,7 +1,7 @@
-"""The keys of the page: one for each user, and one that shows everything.
+"""The keys of the web page: one for each user, and one that shows everything.
 
-The keeper gives a user's key to that user only, with the rest of the status. The key in the state
-folder, or in the folder that two hosts share, shows everything.
+The keeper gives a user's key only to that user, with the rest of the status. The key that shows
+everything is in the state folder, or in the folder that two hosts share.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _KEY_FILE = "page.key"
 
 
 def secret_of(folder: Path) -> str:
-    """Return the key that shows everything; make one if there is none.
+    """Return the key that shows everything; create it if there is none.
 
     Raises:
-        OSError, StateError: it cannot be read or made.
+        OSError, StateError: the key cannot be read or created.
     """
     return own_text(folder / _KEY_FILE)
 
 
 def key_in(folder: Path) -> str:
-    """Return the same, empty if it cannot be had: then all see only what is public."""
+    """Return the same key; empty on errors, and then everybody sees only what is public."""
     try:
         return secret_of(folder)
     except (OSError, StateError) as error:
@@ -38,13 +38,13 @@ def key_in(folder: Path) -> str:
 
 
 def key_of(user: str, secret: str) -> str:
-    """Return a user's key."""
+    """Return a user's key, derived from the key that shows everything."""
     return f"{user}.{hmac.new(secret.encode(), user.encode(), hashlib.sha256).hexdigest()}"
 
 
 def link_of(address: str, array: int, user: str, secret: str) -> str:
-    """Return the address where the owner of a trainer sees all of it.
+    """Return the address at which the owner of a trainer sees all its data.
 
-    Browsers do not send what follows the #, so the key gets into no log.
+    Browsers do not send what follows the #, so the key does not get into any log.
     """
     return f"http://{address}/#trainer={array}&key={quote(key_of(user, secret))}"

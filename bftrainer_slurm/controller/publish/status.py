@@ -1,4 +1,4 @@
-"""The status that users see: one JSON document, made after every turn. Pure."""
+"""Builds the status that users see: one JSON document after every turn. Pure."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from bftrainer_slurm.spec import TrainerRecord
 
 SCHEMA = 1  # of the published status
 _DAY_S = 86_400.0
-_SOME = 5  # nodes that are named
-_IN_A_ROW = 2  # failures; a single one may be bad luck
+_SOME = 5  # how many nodes of a bar are named
+_IN_A_ROW = 2  # failures in a row before users are warned; a single one may be bad luck
 _ANEW = (
     "begins at step 0 again after each change of nodes: save checkpoints, and load the newest one "
-    "as the script starts ('bftrainer help frameworks'); until then its size seldom changes"
+    "when the script starts ('bftrainer help frameworks'); until then its size seldom changes"
 )
 
 
@@ -48,8 +48,8 @@ def trainer_status(
 ) -> dict[str, Any]:
     """Return what users see of one trainer.
 
-    ``trouble`` says why it cannot grow, if so; ``known`` has its throughput and its costs as far as
-    they are known; ``apart`` what to say of elements that do not train with the others.
+    ``trouble`` says why it cannot grow, None if it can. ``known`` is what the performance model
+    knows. ``apart`` is a warning about elements that do not train with the others.
     """
     trainer, failing = view.trainer, view.state.failing
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
@@ -83,7 +83,7 @@ def trainer_status(
 
 
 def _asked(record: TrainerRecord) -> dict[str, Any]:
-    """Return what its user has asked for."""
+    """Return what the trainer's user has asked for."""
     return {
         "min_nodes": record.min_nodes,
         "max_nodes": record.max_nodes,
@@ -100,7 +100,7 @@ def _asked(record: TrainerRecord) -> dict[str, Any]:
 
 
 def _reported(reported: ReportedState, now_s: float) -> dict[str, Any]:
-    """Return how far it says that it has come, and what has started it."""
+    """Return a trainer's reported progress, and the program that started it."""
     progress = reported.progress
     report = progress.last or NO_REPORT
     return {
@@ -126,7 +126,7 @@ def cluster_status(
 ) -> dict[str, Any]:
     """Return the whole status.
 
-    ``trainers`` are as users see them; ``faulty`` says which ones the controller cannot handle.
+    ``trainers`` come from ``trainer_status``; ``faulty`` says why some cannot be handled, by array.
     """
     standing, bars = decision.standing, barred(decision.bars, now_s)
     used = nodes_of(place for view in registry.views for place in view.places)
@@ -151,14 +151,14 @@ def cluster_status(
 
 
 def _plan(problem: Problem, plan: Plan) -> dict[str, Any]:
-    """Return what users see of the plan as a whole."""
+    """Return what users see of the whole plan."""
     reason = {"reason": plan.reason} if plan.reason else {}
     about = {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
     return about | reason | planned_units(problem, plan)
 
 
 def planned_units(problem: Problem, plan: Plan) -> dict[str, int]:
-    """Return how many GPUs, and cores, no ordinary job has, and trainers get of shared nodes."""
+    """Return how many GPUs and cores of shared nodes ordinary jobs leave, and trainers get."""
     found: dict[str, int] = {}
     for unit, (has, ours) in units_of(problem, plan).items():
         name = f"{unit.lower()}s"
@@ -167,7 +167,7 @@ def planned_units(problem: Problem, plan: Plan) -> dict[str, int]:
 
 
 def barred(bars: Iterable[Bar], now_s: float) -> dict[int | None, list[dict[str, Any]]]:
-    """Return what bars idle nodes, by trainer; None: for all of them."""
+    """Return the bars of idle nodes by trainer; None: those for all trainers."""
     found: dict[int | None, list[dict[str, Any]]] = {}
     for one in bars:
         for_s = None if math.isinf(one.until_s) else max(0.0, one.until_s - now_s)
@@ -177,7 +177,7 @@ def barred(bars: Iterable[Bar], now_s: float) -> dict[int | None, list[dict[str,
 
 
 def terms_of(problem: Problem, plan: Plan, planned_s: float) -> dict[str, dict[str, Any]]:
-    """Return the terms of all trainers of a plan, by key."""
+    """Return the reasons for each trainer's size in a plan, by the trainer's key."""
     return {
         key: _rounded(asdict(one)) | {"limit": one.limit.value, "time_s": planned_s}
         for key, one in reasons_of(problem, plan).items()
@@ -194,7 +194,7 @@ def _rounded(value: Any) -> Any:
 
 
 def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status of a controller that knows nothing."""
+    """Return the status of a controller that knows nothing yet."""
     return {
         "schema": SCHEMA,
         "time_s": now_s,
@@ -232,7 +232,7 @@ def _suspended(view: TrainerView) -> str | None:
 
 
 def _cancelled(view: TrainerView) -> str | None:
-    """Say that a trainer has fewer elements than its user asked for."""
+    """Return a sentence if a trainer has fewer elements than its user asked for, else None."""
     most = view.trainer.record.max_nodes
     left = sum(one.state is not ElementState.CANCELLED for one in view.trainer.elements)
     if view.over or view.abandoned:

@@ -42,7 +42,7 @@ class ReportedGroup:
 
     nodes: int = 0  # nodes in the group; 0: no report yet
     fell_s: float = -math.inf  # when the group last became smaller
-    heard_s: float = -math.inf  # when the group last reported progress
+    progressed_s: float = -math.inf  # when the group last reported progress
     script: Script | None = None  # it runs in one element; the others wait until it trains
     alone: bool = False  # members have joined, but each reports that it trains by itself
 
@@ -52,11 +52,11 @@ class ReportedGroup:
             self.fell_s = time_s
         self.nodes = nodes
 
-    def hear(self, nodes: int, time_s: float) -> None:
+    def progressed(self, nodes: int, time_s: float) -> None:
         """Record a report from a group of this number of nodes; there may be several groups."""
-        if nodes >= self.nodes or time_s - self.heard_s >= _LAST_S:
+        if nodes >= self.nodes or time_s - self.progressed_s >= _LAST_S:
             self.formed(nodes, time_s)
-            self.heard_s = time_s
+            self.progressed_s = time_s
 
 
 class JoinTimes:
@@ -145,7 +145,7 @@ def join_notice(
             since_both_s + patience_s, f"{_apart(sorted(running), 1)}: {_GROUP}", _ELSE
         )
     due_s = since_both_s + _LATE_S
-    if -math.inf < group.heard_s < due_s:
+    if -math.inf < group.progressed_s < due_s:
         return None  # the whole group stands still, or it is too early
     train = "trains" if nodes == 1 else "train together"
     see = f"see the last lines of each in 'bftrainer logs {view.array}'"

@@ -117,7 +117,7 @@ class MemberNotes:
         if said is None:
             reported.progress.refused += 1
             return view.state
-        reported.group.hear(1 if said.alone else said.nodes or 1, now_s)
+        reported.group.progressed(1 if said.alone else said.nodes or 1, now_s)
         reported.group.alone = bool(said.alone)
         before, submit_s = reported.work, view.submit_s
         reported.work = worked(before, said, submit_s, view.since_s)

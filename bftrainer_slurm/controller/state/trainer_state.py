@@ -216,7 +216,7 @@ def release(
     return replace(state, elements={**state.elements, **released}, done=done)
 
 
-def hear(state: TrainerState, numbered: NumberedNote) -> TrainerState:
+def apply_note(state: TrainerState, numbered: NumberedNote) -> TrainerState:
     """Record when an element reports that it came up or left. Anybody can forge such a note."""
     note, task = numbered.note, numbered.note.task
     if note.kind is NoteKind.UP:

@@ -54,7 +54,7 @@ def test_a_controller_that_begins_anew_is_told_everything_once_more() -> None:
     keeper = FakeKeeper("a", 3)
     feed = started(keeper)
     wait_until(lambda: feed.caught_up)
-    feed.again()
+    feed.reread()
     assert not feed.caught_up
     keeper.hang_up.set()
     wait_until(lambda: feed.caught_up)

@@ -25,7 +25,7 @@ def looking(now_s: float = 0.0, took_s: float = 0.0) -> Schedule:
 def test_it_looks_slowly_by_itself_and_soon_after_an_element_has_said_something() -> None:
     schedule = looking()
     assert schedule.due_s() == 15
-    schedule.heard(NoteKind.GONE, 5.0)
+    schedule.hint(NoteKind.GONE, 5.0)
     assert 5 < schedule.due_s() < 6
 
 
@@ -39,7 +39,7 @@ def test_after_many_elements_were_let_go_it_looks_soon(elements: int, wait_s: fl
 def test_whoever_floods_it_with_hints_makes_it_look_a_few_times_a_minute_at_most() -> None:
     schedule, now_s, looks = Schedule(SETTINGS, 0.0), 0.0, 0
     while now_s < 600:
-        schedule.heard(NoteKind.SUBMITTED, now_s)
+        schedule.hint(NoteKind.SUBMITTED, now_s)
         if schedule.is_due(now_s):
             looked(schedule, now_s)
             looks += 1
@@ -50,12 +50,12 @@ def test_whoever_floods_it_with_hints_makes_it_look_a_few_times_a_minute_at_most
 def test_after_a_quiet_time_hints_are_heard_at_once_again() -> None:
     schedule = Schedule(SETTINGS, 0.0)
     for tenth in range(1000):
-        schedule.heard(NoteKind.SUBMITTED, tenth / 10)
+        schedule.hint(NoteKind.SUBMITTED, tenth / 10)
         if schedule.is_due(tenth / 10):
             looked(schedule, tenth / 10)
     for quarter in range(8):
         looked(schedule, 115.0 + 15 * quarter)
-    schedule.heard(NoteKind.SUBMITTED, 230.0)
+    schedule.hint(NoteKind.SUBMITTED, 230.0)
     assert schedule.due_s() == 230.0
 
 
@@ -64,7 +64,7 @@ def test_looks_that_no_hint_has_brought_hold_up_later_hints_for_a_moment_only() 
     for second in range(300):  # there was more to do each time
         looked(schedule, float(second))
     looked(schedule, 314.0)
-    schedule.heard(NoteKind.SUBMITTED, 320.0)
+    schedule.hint(NoteKind.SUBMITTED, 320.0)
     assert schedule.due_s() == 320.0
 
 
@@ -84,7 +84,7 @@ def test_a_turn_that_fails_after_each_look_is_tried_less_and_less_often_too() ->
         looked(schedule, 0.0)
         schedule.failed(0.0)
         gaps.append(schedule.due_s())
-    schedule.went_well()
+    schedule.succeeded()
     schedule.failed(0.0)
     assert (gaps, schedule.due_s()) == ([2, 4, 8, 16], 2)
 
@@ -93,7 +93,7 @@ def test_one_made_anew_goes_on_waiting_and_reads_everything_first() -> None:
     before, schedule = Schedule(SETTINGS, 0.0), Schedule(SETTINGS, 20.0)
     for _ in range(4):
         before.failed(10.0)
-    schedule.go_on_waiting(before)
+    schedule.take_backoff(before)
     assert schedule.due_s() == 26.0
     assert schedule.also_due(26.0) == {"nodes", "reservations"}
     schedule.failed(26.0)
@@ -103,7 +103,7 @@ def test_one_made_anew_goes_on_waiting_and_reads_everything_first() -> None:
 def test_a_slow_slurmctld_is_asked_less_often() -> None:
     schedule = looking(took_s=2.0)
     assert schedule.due_s() == 60
-    schedule.heard(NoteKind.GONE, 1.0)
+    schedule.hint(NoteKind.GONE, 1.0)
     assert schedule.due_s() == 6
 
 
@@ -179,9 +179,9 @@ def test_it_looks_often_while_a_pass_may_begin_at_any_moment() -> None:
 def test_a_submission_is_looked_at_where_a_pass_may_begin_and_waits_for_one_otherwise() -> None:
     schedule = looking()
     schedule.expect_pass(BackfillForecast(20.0, 20.0, 20.0), 0.0)
-    schedule.heard(NoteKind.ANNOUNCED, 5.0)
+    schedule.hint(NoteKind.ANNOUNCED, 5.0)
     assert schedule.due_s() == 15.0
     looked(schedule, 15.0)
     schedule.expect_pass(BackfillForecast(20.0, 20.0, 16.0), 15.0)
-    schedule.heard(NoteKind.ANNOUNCED, 15.6)
+    schedule.hint(NoteKind.ANNOUNCED, 15.6)
     assert schedule.due_s() == 15.6

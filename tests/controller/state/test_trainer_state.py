@@ -11,8 +11,8 @@ from bftrainer_slurm.controller.state.trainer_state import (
     FINISHED,
     TrainerState,
     advance,
+    apply_note,
     change,
-    hear,
     note_failed,
     release,
 )
@@ -90,18 +90,19 @@ def test_what_the_controller_ends_it_knows_to_have_ended() -> None:
 
 def test_an_element_that_is_up_says_where_it_runs_before_slurm_does() -> None:
     let_go = TrainerState({0: released("n1", "n2")})
-    assert hear(let_go, note(NoteKind.UP, node="n2")).of(0).up == ("n2", NOW_S)
+    assert apply_note(let_go, note(NoteKind.UP, node="n2")).of(0).up == ("n2", NOW_S)
 
 
 def test_nobody_is_up_where_the_controller_has_let_nothing_go() -> None:
     for state in (LET_GO, state_of(trainer(ON_N1))):
-        assert hear(state, note(NoteKind.UP, node="n7")) == state
-    assert hear(TrainerState(), note(NoteKind.UP, node="n1")) == TrainerState()
+        assert apply_note(state, note(NoteKind.UP, node="n7")) == state
+    assert apply_note(TrainerState(), note(NoteKind.UP, node="n1")) == TrainerState()
 
 
 @pytest.mark.parametrize("kind", [NoteKind.LEAVING, NoteKind.GONE])
 def test_an_element_says_when_it_leaves(kind: NoteKind) -> None:
-    assert hear(state_of(trainer(ON_N1)), note(kind, NOW_S + 3, 0, "n1")).of(0).down_s == NOW_S + 3
+    state = apply_note(state_of(trainer(ON_N1)), note(kind, NOW_S + 3, 0, "n1"))
+    assert state.of(0).down_s == NOW_S + 3
 
 
 @pytest.mark.parametrize("said", ["held", "pending"])
