@@ -26,7 +26,7 @@ from bftrainer_slurm.reader.access import Viewer, authenticate
 from bftrainer_slurm.reader.facts import Facts, RequestError
 from bftrainer_slurm.reader.occupancy import Window, nodes_over_time
 from bftrainer_slurm.reader.remarks import remarks
-from bftrainer_slurm.reader.sentences import down, reasons, troubles
+from bftrainer_slurm.reader.sentences import down, in_parts, reasons, size_of, troubles
 from bftrainer_slurm.reader.stories import change_counts, open_history
 
 SCHEMA = 1
@@ -239,6 +239,7 @@ def _list_entry(one: Mapping[str, Any], free: int) -> dict[str, Any]:
         **{name: one.get(name) for name in kept},
         "nodes": len(one["nodes"]),
         "starting": len(one["starting"]),
+        "part": size_of(one, len(one["nodes"])) if in_parts(one) else None,
         "node_s": one.get("node_s"),
         "samples_per_s": one.get("samples_per_s"),
         "goodput": trained_s / all_s if trained_s is not None and all_s else None,

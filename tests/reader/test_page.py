@@ -77,6 +77,18 @@ def test_now_is_the_status_as_everybody_may_see_it(asking: Asking, week: Week) -
     assert all(one["samples_per_s"] is None for one in now["trainers"])
 
 
+def test_a_trainers_gpus_of_shared_nodes_stand_in_the_list(
+    made: Callable[..., Asking], week: Week
+) -> None:
+    whole = status_of(week)["trainers"][0]
+    part = whole | {"array": 1, "nodes": ["n1", "n2"], "gpus": 4}
+    now = made(trainers=[whole, part])("now")
+    assert {one["array"]: one["part"] for one in now["trainers"]} == {
+        whole["array"]: None,
+        1: "8 GPUs",
+    }
+
+
 def test_each_problem_of_the_controller_is_told(made: Callable[..., Asking], week: Week) -> None:
     told = {"error": "no nodes", "history": None, "settings": "weight is wrong", "slurm": ["tier"]}
     status = status_of(week)

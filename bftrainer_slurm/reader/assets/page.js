@@ -2,7 +2,7 @@
 
 import * as charts from "./charts.js";
 import {NodeMap} from "./map.js";
-import {$, ask, chip, COLORS, duration, el, giveColors, moment, nodes, number, percent, seconds, style, table, time, trainerColor,
+import {$, ask, chip, COLORS, counted, duration, el, giveColors, moment, nodes, number, percent, seconds, style, table, time, trainerColor,
   useKey} from "./tools.js";
 
 const HOUR = 3600, SPANS = {"1 h": HOUR, "6 h": 6 * HOUR, "1 day": 24 * HOUR, "7 days": 168 * HOUR};
@@ -92,7 +92,7 @@ function showTrainers() {
   const row = (one) => [
     el("span", {}, chip(trainerColor(one.array)),
       el("button", {type: "button", class: "link", onclick: () => choose(one.array)}, `${one.array} ${one.name}`)),
-    one.user, one.state, `${one.nodes}${one.starting ? `+${one.starting}` : ""} of ${one.min_nodes}–${one.max_nodes}`,
+    one.user, one.state, `${one.nodes}${one.starting ? `+${one.starting}` : ""}${one.nodes && one.part ? ` (${one.part})` : ""} of ${one.min_nodes}–${one.max_nodes}`,
     one.node_s == null ? "–" : number(one.node_s / HOUR, 1), number(one.reclaimed), number(one.samples_per_s),
     one.goodput == null ? "–" : percent(one.goodput), badges(one.notes),
   ];
@@ -260,7 +260,9 @@ async function showStory() {
 }
 
 function facts(one) {
-  const said = [`${one.state}, ${nodes(one.nodes.length)} of ${one.min_nodes} to ${one.max_nodes}`, `submitted ${time(one.submit_s)}`,
+  const count = one.nodes.length, part = one.gpus || one.cores;
+  const has = part ? `${counted(part * count, one.gpus ? "GPU" : "core")} on ${nodes(count)}` : nodes(count);
+  const said = [`${one.state}, ${has} of ${one.min_nodes} to ${one.max_nodes}`, `submitted ${time(one.submit_s)}`,
     `${number(one.node_s / HOUR, 1)} node-hours`];
   if (one.samples_per_s) said.push(`${number(one.samples_per_s)} samples/s`);
   const spent = one.goodput;
