@@ -1,6 +1,6 @@
-"""What an admin (or a user in personal mode) may set, each with its meaning, unit and range.
+"""All settings of an admin (or a user in personal mode), with meaning, unit and range.
 
-``settings_file`` reads the file, and writes an example of it.
+``settings_file`` reads the file, and writes an example file.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.slurm.gateway import CHOICES as GATEWAYS
 
 METRICS = "127.0.0.1:6741"
-# Settings that earlier versions had, and what to do in their place.
+# Settings of earlier versions, and what to do instead.
 REMOVED = {
-    "delay_worth": "set reserve_nodes to the nodes that shall stay idle",
+    "delay_worth": "set reserve_nodes to the number of nodes that should stay idle",
     "job_table_share": "set GrpSubmitJobs of the trainers' QOS: 'bftrainer doctor' prints the line",
 }
 _DAY_S = 86_400.0
 
 
 class SettingsError(ValueError):
-    """A setting that is unknown or impossible; the message names it and the remedy."""
+    """A setting is unknown or its value impossible; the message names it and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From ``least`` to ``most`` of a unit: a check for numbers."""
+    """A check for numbers: from ``least`` to ``most`` of a unit."""
 
     least: float
     most: float
@@ -40,21 +40,18 @@ class Range:
         return f"{self.least:g} to {self.most:,.10g} {self.unit}"
 
     def __call__(self, value: float) -> None:
-        """Raise ValueError for a value outside."""
+        """Raise ValueError for a value outside the range."""
         if not self.least <= value <= self.most:
             raise ValueError(f"must be from {self}")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a setting means; ``check`` raises ValueError for what it may not be.
+    """The meaning and the limits of a setting."""
 
-    ``kept``: a running controller keeps the value it began with.
-    """
-
-    about: str
-    check: Callable[[Any], object] | None = None
-    kept: bool = False
+    about: str  # the meaning, for the example file
+    check: Callable[[Any], object] | None = None  # raises ValueError for a wrong value
+    kept: bool = False  # a change takes effect only after a restart
 
 
 def rules() -> dict[str, tuple[object, Rule]]:
@@ -70,7 +67,7 @@ _AN_HOUR = Range(1, 3600, "seconds")
 def _setting(
     default: object, about: str, check: Callable[[Any], object] | None = None, kept: bool = False
 ) -> Any:
-    """Declare a setting; with no check anything of its default's type is allowed."""
+    """Declare a setting; without a check, every value of its default's type is allowed."""
     return field(default=default, metadata={"rule": Rule(about, check, kept)})
 
 
@@ -104,32 +101,35 @@ def _names(texts: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the controller works. Times in seconds.
+    """How the controller works. Times are in seconds.
 
-    At rest slurmctld gets an RPC each ``queue_interval_s`` (two through squeue), two each
-    ``nodes_interval_s`` and one each ``reservations_interval_s``: the defaults make 7 a minute.
+    If nothing happens, slurmctld gets one RPC every ``queue_interval_s`` (two through squeue), two
+    every ``nodes_interval_s`` and one every ``reservations_interval_s``: 7 a minute by default.
     """
 
     # Addresses and names: the keeper's service reads them too.
     listen: str = _setting(
         "127.0.0.1:0",
-        "Where the keeper listens: HOST:PORT. HOST is a name by which the nodes reach it. With "
-        "'shared' give the addresses of all its hosts, with commas between. If it is not set: "
-        "keeper= of the plugin's line in plugstack.conf.",
+        "Where the keeper listens: HOST:PORT. Nodes must be able to reach it by HOST. With "
+        "'shared', give the addresses of all hosts, separated by commas. If it is not set: "
+        "keeper= in the plugin's line of plugstack.conf.",
         parse_addresses,
         kept=True,
     )
     shared: str = _setting(
         "",
-        "A folder that all hosts of the controller see; empty if there is one host.",
+        "A folder that all hosts of the controller can write to; empty if there is only one host.",
         _path,
         kept=True,
     )
     munge_socket: str = _setting(
-        "", "Where munged listens, if not at the usual place.", _path, kept=True
+        "", "The socket of munged, if it is not the usual one.", _path, kept=True
     )
     key_file: str = _setting(
-        "", "Without MUNGE: the key that root has on the nodes, too.", _path, kept=True
+        "",
+        "Without MUNGE: the file with the key that root also has on the nodes.",
+        _path,
+        kept=True,
     )
     metrics: str = _setting(
         "",
@@ -145,9 +145,9 @@ class Settings:
     )
     share: bool = _setting(
         False,
-        "Whether trainers that ask for GPUs, or for cores by --cpus-per-task, have parts of nodes, "
-        "beside other jobs. If it is not set: share= of the plugin's line. GPUs, cores and memory "
-        "must be confined: ask 'bftrainer doctor'.",
+        "Whether trainers that ask for GPUs, or for cores by --cpus-per-task, get parts of nodes "
+        "that they share with other jobs. If it is not set: share= in the plugin's line. Slurm "
+        "must confine GPUs, cores and memory: 'bftrainer doctor' checks this.",
         kept=True,
     )
     operator: bool = _setting(
@@ -164,34 +164,34 @@ class Settings:
     )
     reserve_nodes: int = _setting(
         0,
-        "How many nodes are kept idle for ordinary jobs. If fewer are idle, trainers give some up.",
+        "How many nodes stay idle for ordinary jobs. If fewer are idle, trainers give nodes up.",
         Range(0, 100_000, "nodes"),
     )
     reserve_gpus: int = _setting(
         0,
-        "How many GPUs of nodes that jobs share are kept free for ordinary jobs, in the same way.",
+        "How many GPUs of shared nodes stay free for ordinary jobs, in the same way.",
         Range(0, 1_000_000, "GPUs"),
     )
     slow_end_s: float = _setting(
         2.0,
-        "A node is bad if its elements take longer than this to end, after their grace.",
+        "A node is bad if its elements take longer than this to end after their grace time.",
         _OFTEN,
     )
     bad_node_s: float = _setting(
         900.0,
-        "How long trainers leave a node alone that is bad, or may be bad.",
+        "How long trainers avoid a node that is bad or may be bad.",
         Range(1, 7 * _DAY_S, "seconds"),
     )
-    # How often slurmctld is asked, and told.
+    # How many requests slurmctld gets.
     queue_interval_s: float = _setting(
         15.0, "How often the queue is read; less often if slurmctld is slow.", _OFTEN
     )
-    nodes_interval_s: float = _setting(60.0, "How often the nodes are read, too.", _OFTEN)
-    reservations_interval_s: float = _setting(60.0, "How often the reservations are read.", _OFTEN)
+    nodes_interval_s: float = _setting(60.0, "How often nodes are read.", _OFTEN)
+    reservations_interval_s: float = _setting(60.0, "How often reservations are read.", _OFTEN)
     rpcs_per_s: float = _setting(
         10.0,
-        "How many requests slurmctld is sent at most, after a burst of 30; looks never wait. If "
-        "slurmctld itself limits the controller's account (rl_enable), that limit holds as well.",
+        "The rate limit of requests to slurmctld, after a burst of 30; reading Slurm never waits. "
+        "If slurmctld limits the controller's account itself (rl_enable), that limit holds too.",
         Range(0.01, 1000, "RPCs a second"),
         kept=True,
     )
@@ -204,16 +204,16 @@ class Settings:
     )
     adapt_forward_time: bool = _setting(
         True,
-        "Whether forward_time_s follows the holes seen lately; false if this file sets it.",
+        "Whether forward_time_s follows the holes seen lately; false if this file sets that.",
     )
     hardware: tuple[str, ...] = _setting(
         (),
-        "Features of nodes that tell kinds of hardware apart: a trainer's nodes are of one kind.",
+        "Node features that name kinds of hardware: all nodes of a trainer are of one kind.",
         _names,
     )
     plan_limit_s: float = _setting(
         5.0,
-        "A plan that takes longer is stopped, and a greedy plan is taken.",
+        "The time limit of the solver; beyond it, the controller takes a greedy plan.",
         Range(0.1, 600, "seconds"),
         kept=True,
     )
@@ -226,30 +226,31 @@ class Settings:
     )
     relaunch_after_s: float = _setting(
         2.0,
-        "The shortest time from an element's end to its next start: up to Slurm 24.11 none starts "
-        "on a node in the second of its preemption there.",
+        "The shortest time from an element's end to its next start: up to Slurm 24.11 no element "
+        "starts on a node in the same second in which it was preempted there.",
         _AN_HOUR,
     )
     limit_margin_s: float = _setting(
         30.0,
-        "How long before its time limit an element is ended, if the limit cannot be lengthened.",
+        "How long before its time limit an element ends, if the limit cannot be lengthened.",
         _AN_HOUR,
     )
     max_failures: int = _setting(
         5,
-        "A trainer with only one node to try is given up after so many failures without progress.",
+        "After this many failures without progress, a trainer with only one node to try is given "
+        "up.",
         Range(1, 1000, "failures"),
     )
 
     @property
     def page(self) -> str | None:
-        """Where the site's reader serves metrics and the page, None: nowhere."""
+        """Where the site's reader serves metrics and the page; None: nowhere."""
         chosen = self.metrics or METRICS
         return None if chosen == "off" else chosen
 
     @property
     def means(self) -> Means:
-        """How members prove to a site's keeper whose they are."""
+        """How members authenticate to a site's keeper."""
         if self.key_file:
             return Means(JOB, key_file=Path(self.key_file))
         return Means(MUNGE, self.munge_socket or None)

@@ -1,6 +1,6 @@
-"""Reads ``bftrainer.toml``, checks every value, and reads it again when the admin asks for it.
+"""Reads ``bftrainer.toml``, checks every value, and reloads the file on request.
 
-``settings`` says what may be set; the example file is made from it.
+``settings`` defines all settings; the example file is made from it.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ _KINDS: dict[type, str] = {
     tuple: "a list of texts",
 }
 _ALL_KEYS = "'bftrainer help admin-guide' has all"
-_LARGEST = 1_000_000  # bytes of a file that is read; /dev/zero has no end
+_LARGEST = 1_000_000  # bytes; larger files are refused, because /dev/zero has no end
 _HEADER = """\
 # Settings of BFTrainer's controller and keeper: /etc/bftrainer/bftrainer.toml, or bftrainer.toml
 # beside slurm.conf, not both. Every line below is a default; remove its '#' to change it.
-#   bftrainer controller --check               says whether the file is right
-#   systemctl reload bftrainer-controller      reads it again; a wrong file changes nothing
-# A running controller keeps the settings marked 'restart' until it is restarted, which costs
-# trainers nothing. The keeper uses the first four, too: restart it as well.
+#   bftrainer controller --check               checks the file
+#   systemctl reload bftrainer-controller      reloads it; a wrong file changes nothing
+# Settings marked 'restart' take effect when the controller restarts, which costs trainers nothing.
+# The keeper uses the first four too: restart it as well.
 """
 
 
 def read_settings(path: Path | None, **overrides: object) -> Settings:
-    """Read a TOML file (None: the defaults); ``overrides`` that are not None win.
+    """Read a TOML file (None: the defaults); ``overrides`` that are not None take precedence.
 
     Raises:
-        SettingsError: in one line, naming the file and the key.
+        SettingsError: the file is wrong; the message is one line with the file and the key.
     """
     return settings_of(read_values(path), **overrides)
 
 
 def read_values(path: Path | None, only: Collection[str] | None = None) -> dict[str, Any]:
-    """Return what a TOML file sets (None: nothing); with ``only``, just these keys.
+    """Return the values in a TOML file (None: no values); with ``only``, just these keys.
 
     Raises:
-        SettingsError: in one line, naming the file and the key.
+        SettingsError: the file is wrong; the message is one line with the file and the key.
     """
     if path is None:
         return {}
@@ -60,10 +60,10 @@ def read_values(path: Path | None, only: Collection[str] | None = None) -> dict[
 
 
 def settings_of(values: Mapping[str, Any], **overrides: object) -> Settings:
-    """Return the settings for these values of a file; ``overrides`` as for a file.
+    """Return the settings for these values; ``overrides`` that are not None take precedence.
 
     Raises:
-        SettingsError: an override is not possible.
+        SettingsError: an override is impossible.
     """
     given = {key: value for key, value in overrides.items() if value is not None}
     found = {**values, **checked("the command line", given)}
@@ -73,16 +73,16 @@ def settings_of(values: Mapping[str, Any], **overrides: object) -> Settings:
 
 
 def checked(source: str, values: Mapping[str, object]) -> dict[str, Any]:
-    """Return values as ``Settings`` has them; those of earlier versions are left out.
+    """Return values in the types of ``Settings``; settings of earlier versions are left out.
 
     Raises:
-        SettingsError: some are not known or not possible; it names them all.
+        SettingsError: some are unknown or impossible; the message names all of them.
     """
     known = rules()
     found, wrong = {}, []
     for key, value in values.items():
         if key in REMOVED:  # an upgrade must not stop a site
-            logger.warning("%s: %s is no setting any more; %s", source, key, REMOVED[key])
+            logger.warning("%s: %s is no longer a setting; %s", source, key, REMOVED[key])
             continue
         try:
             if key not in known:
@@ -99,7 +99,7 @@ def checked(source: str, values: Mapping[str, object]) -> dict[str, Any]:
 
 
 def example() -> str:
-    """Return a commented file of the defaults."""
+    """Return an example file: all defaults, with comments."""
     return _HEADER + "".join(
         "\n" + "\n".join(_entry(name, default, rule)) + "\n"
         for name, (default, rule) in rules().items()
@@ -140,9 +140,9 @@ def _checked(value: object, wanted: type, rule: Rule) -> object:
 
 
 class LiveSettings:
-    """``settings`` are those in use; ``trouble`` says why they differ from the file, if so.
+    """The settings in use. ``trouble`` says why they differ from the file, None if they do not.
 
-    ``asked``: the admin wants the file to be read again.
+    ``asked``: the admin has asked for a reload.
     """
 
     def __init__(self, settings: Settings, reread: Callable[[], Settings]) -> None:
@@ -152,11 +152,11 @@ class LiveSettings:
         self.asked = False
 
     def ask(self) -> None:
-        """Have the file read again; a signal handler may call this at any time."""
+        """Ask for a reload; a signal handler may call this at any time."""
         self.asked = True
 
     def reload(self) -> bool:
-        """Read the file again; return whether a setting changed."""
+        """Reload the file; return whether a setting in use has changed."""
         self.asked = False
         try:
             new = self._reread()
@@ -170,7 +170,7 @@ class LiveSettings:
         live = {name: getattr(new, name) for name in changed if name not in kept}
         self.trouble = f"need a restart: {', '.join(kept)}" if kept else None
         changes = [f"{name} = {value!r}" for name, value in live.items()]
-        logger.info("settings read again: %s", "; ".join(changes) or "nothing that can change now")
+        logger.info("settings reloaded: %s", "; ".join(changes) or "no change without a restart")
         if kept:
             logger.warning("settings that %s", self.trouble)
         self.settings = replace(old, **live)

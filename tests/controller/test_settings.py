@@ -67,7 +67,7 @@ def test_a_setting_of_an_earlier_version_is_told_in_a_line_and_left_out(
     path.write_text(f"reserve_nodes = 2\n{text}\n")
     assert read_settings(path) == Settings(reserve_nodes=2)
     (said,) = caplog.messages
-    assert re.match(rf"{path}: {text.split()[0]} is no setting any more; set ", said)
+    assert re.match(rf"{path}: {text.split()[0]} is no longer a setting; set ", said)
 
 
 def test_kinds_of_hardware_are_a_list(path: Path) -> None:

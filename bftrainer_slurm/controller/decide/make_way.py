@@ -285,8 +285,8 @@ class _Packing:
         for run in runs_of(self._candidates(start.job, start.fitting, room)):
             if wrong & {one.name for one in run}:
                 ends = run[0].position - 1, run[-1].position + 1
-                beside = (self._names[one] for one in ends if 0 <= one < len(self._names))
-                near |= {one for one in beside if one in may} - set(start.nodes)
+                neighbours = (self._names[one] for one in ends if 0 <= one < len(self._names))
+                near |= {one for one in neighbours if one in may} - set(start.nodes)
         return near
 
     def _leave(self, id_: ElementId, room: dict[str, Part]) -> None:

@@ -131,8 +131,8 @@ class Preemptions:
     """
 
     def __init__(self) -> None:
-        # Nodes on which nobody has started yet: since when a job that waits has had them taken, inf
-        # if none waits, and until when they are left to one that nobody has seen (Unix seconds).
+        # Preempted nodes on which no job has started yet (Unix seconds): when the preemption began,
+        # inf if no job waits; and until when the node is kept for a job that no look has shown yet.
         self._taken: dict[str, tuple[float, float]] = {}
 
     @property

@@ -158,11 +158,11 @@ def _unjoined(
     due_s: float, running: Sequence[str], together: int, waiting: Sequence[str]
 ) -> JoinNotice:
     """Warn that no group was formed through the keeper; name the nodes that wait for others."""
-    said = _apart(running, together)
+    summary = _apart(running, together)
     if not waiting:
-        return JoinNotice(due_s, f"{said}: {_WRITE}", _ELSE)
+        return JoinNotice(due_s, f"{summary}: {_WRITE}", _ELSE)
     wait = f"{named(waiting)} wait{'s' if len(waiting) == 1 else ''} for it"
-    return JoinNotice(due_s, f"{said}, and {wait}: {_WRITE}")
+    return JoinNotice(due_s, f"{summary}, and {wait}: {_WRITE}")
 
 
 def _waiting(view: TrainerView, script: Script | None) -> set[str]:
@@ -184,14 +184,14 @@ def _going(view: TrainerView, notes_arrive: bool) -> Iterator[str]:
 def _apart(nodes: Sequence[str], together: int) -> str:
     match together:
         case 0 if len(nodes) == 1:
-            said = "runs, but has not joined"
+            summary = "runs, but has not joined"
         case 0:
-            said = "run, but none has joined"
+            summary = "run, but none has joined"
         case 1:
-            said = "run, but each seems to train alone"
+            summary = "run, but each seems to train alone"
         case _:
-            said = f"run, but no more than {together} seem to train together"
-    return f"{named(nodes)} {said}"
+            summary = f"run, but no more than {together} seem to train together"
+    return f"{named(nodes)} {summary}"
 
 
 def named(nodes: Sequence[str]) -> str:

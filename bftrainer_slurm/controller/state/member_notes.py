@@ -113,27 +113,27 @@ class MemberNotes:
         self, view: TrainerView, reported: ReportedState, numbered: NumberedNote
     ) -> TrainerState:
         now_s = numbered.time_s
-        said = read_report(numbered, view.trainer.record.max_nodes)
-        if said is None:
+        report = read_report(numbered, view.trainer.record.max_nodes)
+        if report is None:
             reported.progress.refused += 1
             return view.state
-        reported.group.progressed(1 if said.alone else said.nodes or 1, now_s)
-        reported.group.alone = bool(said.alone)
+        reported.group.progressed(1 if report.alone else report.nodes or 1, now_s)
+        reported.group.alone = bool(report.alone)
         before, submit_s = reported.work, view.submit_s
-        reported.work = worked(before, said, submit_s, view.since_s)
-        self._performance.progressed(view, said, reported.work.loss)
+        reported.work = worked(before, report, submit_s, view.since_s)
+        self._performance.progressed(view, report, reported.work.loss)
         if before and (pause_s := reported.work.rescaling_s - before.rescaling_s) > 0:
-            nodes = said.nodes or len(view.placed)
+            nodes = report.nodes or len(view.placed)
             self._history.add_pause(view.array, now_s, nodes, pause_s)
             reported.saved_s = -math.inf  # save the work at once, so that the pause counts once
-        self._save(view, reported, reported.progress.add(said))
+        self._save(view, reported, reported.progress.add(report))
         reported.began_s = now_s if reported.began_s is None else reported.began_s
         if now_s - reported.began_s < _TRAINS_S:
             return view.state
         reported.trained = True
         state, size = view.state, view.state.size.trains()
         left = state.failing and recovered(
-            state.failing, _nodes_in(view, said, reported.began_s), now_s
+            state.failing, _nodes_in(view, report, reported.began_s), now_s
         )
         if left == state.failing and size is state.size:
             return state

@@ -81,10 +81,10 @@ class Passes:
         if self._left and freed:
             self._try_again(waiting, Fit(snapshot.by_weight, every, snapshot))
         of_parts = parts and any(job.takes_parts for job in waiting.values())
-        beside = Fit((), parts, snapshot) if of_parts else None
+        parts_fit = Fit((), parts, snapshot) if of_parts else None
 
         def room(job: WaitingJob) -> int:
-            return beside.count(job) if beside and job.takes_parts else len(pool)
+            return parts_fit.count(job) if parts_fit and job.takes_parts else len(pool)
 
         self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > room(job)}
         self._looked_s = now_s
