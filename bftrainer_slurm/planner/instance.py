@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -214,20 +215,22 @@ def anonymous(problem: Problem) -> Instance:
 
 def _instance(problem: Problem, nodes: Sequence[str], classes: Sequence[str]) -> Instance:
     """Return the problem with its nodes in this order, and with these names of its classes."""
-    has = {node: place for place, one in enumerate(problem.trainers) for node in one.current}
     part = {node: place for place, one in enumerate(problem.classes) for node in one.nodes}
     called = {one.name: name for one, name in zip(problem.classes, classes, strict=True)}
-    rows: Iterable[tuple[PlannedTrainer, tuple[int, ...] | None]]
-    rows = ((one, None) for one in problem.trainers)
+    held: Iterable[tuple[int, ...] | None] = repeat(None)
+    trainer_of: tuple[int, ...] | None = None
     if problem.in_parts:
         at = {node: place for place, node in enumerate(nodes)}
-        rows = ((one, tuple(sorted(at[node] for node in one.current))) for one in problem.trainers)
+        held = (tuple(sorted(map(at.__getitem__, one.current))) for one in problem.trainers)
+    else:
+        has = {node: place for place, one in enumerate(problem.trainers) for node in one.current}
+        trainer_of = tuple(has.get(node, -1) for node in nodes)
     return Instance(
         forward_time_s=problem.forward_time_s,
         costs=problem.costs,
         nodes=len(nodes),
-        node_trainer=None if problem.in_parts else tuple(has.get(node, -1) for node in nodes),
-        trainers=tuple(_trainer_data(one, called, held) for one, held in rows),
+        node_trainer=trainer_of,
+        trainers=tuple(map(_trainer_data, problem.trainers, repeat(called), held)),
         classes=tuple(
             ClassData(called[one.name], one.hardware, one.gpus, one.unit) for one in problem.classes
         )

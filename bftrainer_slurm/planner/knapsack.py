@@ -8,6 +8,7 @@ few sizes (Pisinger, "A minimal algorithm for the multiple-choice knapsack probl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +58,8 @@ def best_counts(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[Sh
     width = min(room, int(relaxation.members @ spread)) + 1
     if room < 0 or width * sum(part.stop - part.start for part, _ in alone) > _MOST_CELLS:
         return None
-    found = _filled(options, [part for part, _ in alone], width, room, float(dual.prices[row]))
+    price = float(dual.prices[row])
+    found = _filled(options, [part for part, _ in alone], room, price, most_loss)
     shares = options.shares[found].astype(int).tolist()
     by_member = sorted(zip((member for _, member in alone), map(tuple, shares), strict=True))
     return [share for _, share in by_member]
@@ -87,31 +89,30 @@ def _options(relaxation: Relaxation, dual: Dual, row: int, most_loss: float) -> 
 
 
 def _filled(
-    options: _Options, parts: list[slice], width: int, room: int, price: float
+    options: _Options, parts: Sequence[slice], room: int, price: float, most_loss: float
 ) -> NDArray[np.int64]:
-    """Return an option of each part: those of the least loss, with the price of what is left."""
-    least, reach = np.zeros(1), 1
-    choices: list[NDArray[np.int32]] = []
+    """Return an option of each part: those of the least loss, with the price of what is left.
+
+    Numbers of units whose least loss exceeds that of others by more than ``most_loss`` are dropped.
+    """
+    least, low = np.zeros(1), 0  # by numbers of units from ``low``
+    steps: list[tuple[int, NDArray[np.int64], NDArray[np.int64]]] = []
     for part in parts:
         more = options.units[part] - options.units[part].min()
-        reach = min(width, len(least) + int(more.max()))
-        after, chosen = np.full(reach, np.inf), np.zeros(reach, np.int32)
-        for number, (units, loss) in enumerate(
-            zip(more.tolist(), options.losses[part].tolist(), strict=True), part.start
-        ):
-            count = min(len(least), reach - units)
-            if count <= 0:
-                continue
-            tried, here = least[:count] + loss, slice(units, units + count)
-            better = tried < after[here]
-            after[here][better] = tried[better]
-            chosen[here][better] = number
-        least = after
-        choices.append(chosen)
-    left = room - np.arange(len(least))
-    at = int((least + price * left).argmin())
+        most = int(more.max())
+        reached = np.arange(min(len(least) + most, room + 1 - low))
+        before = np.full(len(least) + 2 * most, np.inf)
+        before[most : most + len(least)] = least
+        tried = before[most + reached - more[:, None]] + options.losses[part][:, None]
+        chosen = tried.argmin(axis=0)
+        steps.append((low, chosen, more))
+        least = tried[chosen, reached]
+        kept = np.flatnonzero(least <= least.min() + most_loss)
+        low, least = low + int(kept[0]), least[kept[0] : kept[-1] + 1]
+    at = low + int((least + price * (room - low - np.arange(len(least)))).argmin())
     found = np.zeros(len(parts), np.int64)
-    for turn in reversed(range(len(parts))):
-        found[turn] = choices[turn][at]
-        at -= int(options.units[found[turn]] - options.units[parts[turn]].min())
+    for turn, (first, chosen, more) in reversed(list(enumerate(steps))):
+        number = chosen[at - first]
+        found[turn] = parts[turn].start + number
+        at -= int(more[number])
     return found

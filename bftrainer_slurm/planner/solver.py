@@ -238,7 +238,7 @@ def _nodes(problem: Problem, places: list[list[int]] | None) -> list[Nodes]:
     names = sorted(problem.pool)
     if places is None or len(places) != len(problem.trainers):
         raise WorkerError("sends something that is not a plan")
-    if not all(0 <= at < len(names) for each in places for at in each):
+    if any(each and not 0 <= min(each) <= max(each) < len(names) for each in places):
         raise WorkerError("sends a plan that breaks a bound")
     nodes = [frozenset(names[at] for at in each) for each in places]
     if not is_packed(problem, nodes):
