@@ -14,9 +14,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from bftrainer_slurm import __version__
-from bftrainer_slurm.cli.common import BAD_INPUT, cannot_print, say_error
+from bftrainer_slurm.cli.common import BAD_INPUT, output_failed, say_error
 
-# Loaded when asked for: `bftrainer status` must not wait for what only the controller imports.
+# Each is imported only when it runs: `bftrainer status` must not wait for the controller's imports.
 COMMANDS = {
     "submit": "Submit an elastic training job.",
     "status": "Show the pool and every trainer.",
@@ -35,16 +35,16 @@ COMMANDS = {
     "help": "Show a page of the documentation.",
 }
 
-# What a command needs besides; the keeper and users' commands need nothing more.
+# The extra that a command needs; the keeper and users' commands need none.
 _EXTRAS = {"show": "plot", "assess": "replay", "replay": "replay"}
-_OTHERWISE = "controller"
-_CALLED = "bftrainer_slurm.command"
+_DEFAULT_EXTRA = "controller"
+_COMMAND = "bftrainer_slurm.command"
 _FAILED = 1
 _INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 
 @contextmanager
-def _bad_usage_in_one_line() -> Iterator[None]:
+def _usage_errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
@@ -62,27 +62,27 @@ class _Group(click.Group):
         try:
             return super().main(*arguments, **options)
         except OSError as error:
-            if not cannot_print(error):
+            if not output_failed(error):
                 raise
             say_error(f"standard output: {error.strerror}")
-            # What is left of the output must not fail again as Python ends.
+            # Python flushes the rest of the output as it ends: that must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(_FAILED) from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        with _bad_usage_in_one_line():
+        with _usage_errors_in_one_line():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with _bad_usage_in_one_line():
+            with _usage_errors_in_one_line():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(_INTERRUPTED)
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("bftrainer_slurm"):
                 raise
-            extra = _EXTRAS.get(ctx.meta[_CALLED], _OTHERWISE)
+            extra = _EXTRAS.get(ctx.meta[_COMMAND], _DEFAULT_EXTRA)
             remedy = f"install bftrainer-slurm[{extra}], in a clone: pip install '.[{extra}]'"
             say_error(f"{error.name} is missing: {remedy}")
             ctx.exit(BAD_INPUT)
@@ -100,13 +100,13 @@ class _Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        ctx.meta[_CALLED] = cmd_name
+        ctx.meta[_COMMAND] = cmd_name
         module = importlib.import_module(f"bftrainer_slurm.cli.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the names of commands without loading them; click would load them all."""
+        """Complete the names of commands without importing them, unlike click."""
         commands = [
             CompletionItem(name, help=text)
             for name, text in COMMANDS.items()

@@ -1,4 +1,4 @@
-"""What a user can do about a failing script, judged by the script's last output. Pure."""
+"""Advice on a failing script, by the script's last output. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 _SEEN_BY_NODES = "keep it in a folder that all nodes see"
 _SMALLER = "use a smaller batch on each process, or a node with more memory"
-# The first match counts: causes come before what follows from them.
+# The first match counts: causes come before their consequences.
 _ADVICE: tuple[tuple[str, str], ...] = (
     (
         r"torchrun: (?:command not found|No such file)|activate: No such file",
@@ -48,7 +48,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
 
 
 def advice(last_words: Sequence[str]) -> str | None:
-    """Return what to do, in a sentence; None if these words say nothing that is known."""
+    """Return what to do, in a sentence; None if nothing in these lines is known."""
     for pattern, remedy in _ADVICE:
         for line in last_words:
             if match := re.search(pattern, line):

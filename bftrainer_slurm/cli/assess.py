@@ -1,4 +1,4 @@
-"""``bftrainer assess``: what a cluster's holes are worth, from its own log."""
+"""``bftrainer assess``: the worth of a cluster's holes, from its own log."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow
 from pyarrow import csv, parquet
 
-from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, shown
-from bftrainer_slurm.cli.files import check_file, check_folder, written
+from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, safe
+from bftrainer_slurm.cli.files import check_file, check_folder, write_output
 from bftrainer_slurm.cli.gpus import (
     check_gpus,
     check_jobs_like,
@@ -25,12 +25,12 @@ from bftrainer_slurm.cli.gpus import (
     jobs_like_option,
     parts_planner,
 )
-from bftrainer_slurm.cli.joblogs import made, progress, read, running, tell
+from bftrainer_slurm.cli.joblogs import ask_slurm, print_notes, progress, read_file, synthetic_log
 from bftrainer_slurm.cli.options import (
     FILE,
     FOLDER,
     count,
-    given,
+    given_options,
     json_option,
     number,
     time_zone_option,
@@ -50,35 +50,35 @@ from bftrainer_slurm.replay.trainers import (
 
 SCHEMA = 1
 _DATE_DIGITS = 8  # 20240301 is a date: as Unix seconds it would be in 1970
-_LOG, _MADE, _LIVE = "a LOG", "--synthetic", "no LOG"
+_LOG, _SYNTHETIC, _LIVE = "a LOG", "--synthetic", "no LOG"
 _GOES_WITH = {
-    "days": (_MADE, _LIVE),
+    "days": (_SYNTHETIC, _LIVE),
     "nodes": (_LOG,),
     "node_list": (_LOG,),
     "down": (_LOG,),
     "reservations": (_LOG,),
     "node_types": (_LOG, _LIVE),
-    "jobs_like": (_MADE,),
+    "jobs_like": (_SYNTHETIC,),
     "cpus_per_node": (_LOG,),
     "begin": (_LOG,),
     "end": (_LOG,),
 }
 
-_OF_REPLAYS = {
+_REPLAY_OPTIONS = {
     *("trainers", "at_once", "bf_interval", "samples", "sample_hours"),
     *("price", "watts", "csv_file", "parquet_file", "element_gpus"),
 }
 
 
-def _price(
+def _parse_price(
     _: click.Context, parameter: click.Parameter, text: str | None
 ) -> tuple[float | None, str]:
-    """Return a number and what follows it; "" without a currency."""
+    """Return a number and its currency, "" without one."""
     if text is None:
         return None, ""
     read = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([^\W\d_]{0,12}|[^\w\s<>&])", text)
     if read is None:
-        raise click.BadParameter(f"{shown(text)} is not a price such as 2.5EUR", param=parameter)
+        raise click.BadParameter(f"{safe(text)} is not a price such as 2.5EUR", param=parameter)
     return float(read[1]), read[2]
 
 
@@ -152,7 +152,7 @@ def _price(
 @click.option(
     "--price",
     metavar="PRICE",
-    callback=_price,
+    callback=_parse_price,
     help="Price of a node-hour, with its currency: 2.5EUR.",
 )
 @click.option(
@@ -222,11 +222,11 @@ def assess(
       bftrainer assess --synthetic 1000:0.9 --days 2
       bftrainer assess --synthetic 50 --gpus-per-node 8 --element-gpus 1 --element-gpus 4
     """
-    from_s, to_s = _time("--from", begin, zone), _time("--to", end, zone)
+    from_s, to_s = _parse_time("--from", begin, zone), _parse_time("--to", end, zone)
     options = LogOptions(from_s=from_s, to_s=to_s, zone=zone, **of_log)
     if log is not None and synthetic is not None:
         fail("give either a LOG or --synthetic NODES")
-    _refuse_idle_options(_LOG if log else _MADE if synthetic else _LIVE, no_replay, report)
+    _refuse_unused_options(_LOG if log else _SYNTHETIC if synthetic else _LIVE, no_replay, report)
     if csv_file is not None and csv_file == parquet_file:
         fail("--csv and --parquet name the same file")
     check_file("--csv", csv_file, reads=log)
@@ -236,14 +236,14 @@ def assess(
     replays = None if no_replay else _replays(trainers, planned, sample_hours, samples)
     check_jobs_like(options.gpus_per_node)
     if log is not None:
-        source, holes = log.name, read(log, options)
+        source, holes = log.name, read_file(log, options)
     elif synthetic is not None:
         gpus = options.gpus_per_node
-        holes = made(synthetic, days, options.min_hole_s, gpus, jobs_like)
+        holes = synthetic_log(synthetic, days, options.min_hole_s, gpus, jobs_like)
         source = "a made-up cluster"
     else:
-        source, holes = "this cluster", running(options, days)
-    tell(holes.notes)
+        source, holes = "this cluster", ask_slurm(options, days)
+    print_notes(holes.notes)
     check_gpus(holes, element_gpus)
     with parts_planner(element_gpus) as planner:
         if replays is not None:
@@ -254,22 +254,22 @@ def assess(
     found = replace(found, rates=Rates(*price, watts), name=name)
     over_time = _over_time(found)
     files_written = [
-        written("--csv", csv_file, partial(_write, over_time, csv.write_csv)),
-        written("--parquet", parquet_file, partial(_write, over_time, parquet.write_table)),
-        written("--report", report, partial(write_report, found)),
+        write_output("--csv", csv_file, partial(_write, over_time, csv.write_csv)),
+        write_output("--parquet", parquet_file, partial(_write, over_time, parquet.write_table)),
+        write_output("--report", report, partial(write_report, found)),
     ]
     _print(found, report if files_written[-1] else None, as_json)
     if not all(files_written):
         raise SystemExit(BAD_INPUT)
 
 
-def _refuse_idle_options(place: str, no_replay: bool, report: Path | None) -> None:
+def _refuse_unused_options(place: str, no_replay: bool, report: Path | None) -> None:
     """Refuse options that would change nothing; ``place`` is where the jobs come from."""
-    for name, option in given().items():
+    for name, option in given_options().items():
         goes_with = _GOES_WITH.get(name, (place,))
         if place not in goes_with:
             fail(f"{option} goes with {' or '.join(goes_with)} only; leave it out")
-        if no_replay and name in _OF_REPLAYS:
+        if no_replay and name in _REPLAY_OPTIONS:
             fail(f"{option} is about what is replayed; leave out either it or --no-replay")
         if report is None and name == "name":
             fail("--name goes with --report only; leave it out")
@@ -281,7 +281,7 @@ def _write(table: pyarrow.Table, write: Callable[..., None], path: Path) -> None
 
 
 def _over_time(found: Assessment) -> pyarrow.Table:
-    """How many nodes were idle, and used, when (Unix seconds), in each replay."""
+    """Return the numbers of idle and used nodes over time (Unix seconds), in each replay."""
     rows = [
         (one.options.at_once, round(now.time_s, 3), now.pool, now.used)
         for one in found.replayed
@@ -302,7 +302,7 @@ def _print(found: Assessment, report: Path | None, as_json: bool) -> None:
     for caveat in found.log.caveats:
         click.echo(f"note: {caveat}", err=True)
     if report is not None:
-        click.echo(f"report: {shown(report / 'assessment.html', 400)}")
+        click.echo(f"report: {safe(report / 'assessment.html', 400)}")
 
 
 def _replays(
@@ -318,16 +318,16 @@ def _replays(
         with fail_on(TrainersError, begin="--trainers "):
             wanted = read_trainers(trainers)
         described = f"the {len(wanted):,} of {trainers.name}"
-    return Replays(_harvest(), wanted, described, planned, hours, samples)
+    return Replays(_load_harvest(), wanted, described, planned, hours, samples)
 
 
-def _harvest() -> Harvest:
-    from bftrainer_slurm.cli.simulation import harvest  # loads the controller: only where asked
+def _load_harvest() -> Harvest:
+    from bftrainer_slurm.cli.simulation import harvest  # imports the controller
 
     return harvest
 
 
-def _time(option: str, text: str | None, zone: tzinfo) -> float | None:
+def _parse_time(option: str, text: str | None, zone: tzinfo) -> float | None:
     if text is None:
         return None
     try:
@@ -336,4 +336,4 @@ def _time(option: str, text: str | None, zone: tzinfo) -> float | None:
         time = datetime.fromisoformat(text)
         return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
-        fail(f"{option} {shown(text)}: write 2024-03-01, 2024-03-01T12:00 or Unix seconds")
+        fail(f"{option} {safe(text)}: write 2024-03-01, 2024-03-01T12:00 or Unix seconds")

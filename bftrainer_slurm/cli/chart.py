@@ -1,6 +1,6 @@
-"""Numbers in plain characters. Pure.
+"""Draws numbers in plain characters. Pure.
 
-Over time: a strip in one line, or bars with their scale. A throughput curve: a plot.
+Values over time become a strip in one line, or bars with a scale; a throughput curve a plot.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def draws_blocks() -> bool:
 
 
 def strip(values: Sequence[float], columns: int, *, blocks: bool = True) -> str:
-    """Return a line of so many characters; the highest value fills one."""
+    """Return a line of ``columns`` characters; the highest value fills a character."""
     levels = _BLOCKS if blocks else _PLAIN
-    return "".join(levels[one] for one in _eighths(fitted(values, columns), 1))
+    return "".join(levels[one] for one in _eighths(resampled(values, columns), 1))
 
 
 def bars(values: Sequence[float], columns: int, unit: str, *, blocks: bool = True) -> list[str]:
-    """Return bars in five lines of so many columns, their scale and unit in ``MARGIN`` before."""
-    levels, drawn = _BLOCKS if blocks else " " + "#" * 8, fitted(values, columns)
+    """Return bars in five lines of ``columns``, after scale and unit in ``MARGIN`` columns."""
+    levels, drawn = _BLOCKS if blocks else " " + "#" * 8, resampled(values, columns)
     labels = {_ROWS - 1: number(max(values, default=0.0)), _ROWS // 2: unit, 0: "0"}
     lines = []
     heights = _eighths(drawn, _ROWS)
@@ -43,7 +43,7 @@ def bars(values: Sequence[float], columns: int, unit: str, *, blocks: bool = Tru
     return lines
 
 
-def fitted(values: Sequence[float], columns: int) -> list[float]:
+def resampled(values: Sequence[float], columns: int) -> list[float]:
     """Return one value for each column: means of neighbours, or values repeated."""
     count = len(values)
     if not count:
@@ -67,7 +67,7 @@ def _eighths(values: Sequence[float], rows: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a trainer does on so many nodes, ``measured`` or derived from measurements."""
+    """A trainer's rate on a number of nodes, ``measured`` or derived from measurements."""
 
     nodes: int
     rate: float
@@ -75,8 +75,8 @@ class Point:
 
 
 def plot(points: Sequence[Point], unit: str, over: str = "nodes") -> list[str]:
-    """Return at most 12 lines; columns are sizes, not to scale: ``nodes``, or GPUs."""
-    chosen = _chosen(points)
+    """Return at most 12 lines; the columns are sizes, not to scale, counted in ``over``."""
+    chosen = _selected_points(points)
     most = max(one.rate for one in chosen)
     if most <= 0:
         return []
@@ -106,20 +106,20 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _chosen(points: Sequence[Point]) -> list[Point]:
-    """At most eight: the ends, then measured ones, evenly among them."""
+def _selected_points(points: Sequence[Point]) -> list[Point]:
+    """Return at most eight points: both ends, then measured ones, then others, evenly spaced."""
     if len(points) <= _MOST_POINTS:
         return list(points)
     inner = points[1:-1]
     measured = [one for one in inner if one.measured]
     others = [one for one in inner if not one.measured]
     room = _MOST_POINTS - 2
-    kept = _spread(measured, room)
-    kept += _spread(others, room - len(kept))
+    kept = _evenly_spaced(measured, room)
+    kept += _evenly_spaced(others, room - len(kept))
     return [points[0], *sorted(kept, key=lambda one: one.nodes), points[-1]]
 
 
-def _spread(points: list[Point], count: int) -> list[Point]:
+def _evenly_spaced(points: list[Point], count: int) -> list[Point]:
     if len(points) <= count:
         return points
     return [points[len(points) * place // count] for place in range(count)]

@@ -1,4 +1,4 @@
-"""What the commands share: how their errors end them, and how they print what others wrote."""
+"""What commands share: how errors end them, and how they print texts of others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bftrainer_slurm.cli.terminal import Heading, styled
 from bftrainer_slurm.words import counted
 
 BAD_INPUT = 2
-NOT_THERE = 3  # the controller's side, or Slurm, does not answer
-_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
+NO_ANSWER = 3  # the controller, or Slurm, does not answer
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 _LONGEST_LINE = 4_000  # characters
 
 
@@ -27,12 +27,12 @@ def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
 
 def say_error(message: str, begin: str = "bftrainer") -> None:
     """Write one line on stderr, safe for a terminal whatever the message quotes."""
-    click.echo(f"{begin}: {shown(' '.join(message.split()), _LONGEST_LINE)}", err=True)
+    click.echo(f"{begin}: {safe(' '.join(message.split()), _LONGEST_LINE)}", err=True)
 
 
 @contextmanager
 def fail_on(*errors: type[Exception], code: int = BAD_INPUT, begin: str = "") -> Iterator[None]:
-    """End the command with the message of such an error; ``begin`` is put before it."""
+    """End the command with the message of one of these errors, after ``begin``."""
     try:
         yield
     except errors as error:
@@ -40,34 +40,34 @@ def fail_on(*errors: type[Exception], code: int = BAD_INPUT, begin: str = "") ->
 
 
 @contextmanager
-def fail_where_unreadable() -> Iterator[None]:
-    """End the command in one line if a status is not what a controller of ours publishes."""
+def fail_if_unreadable() -> Iterator[None]:
+    """End the command with one line if a status is not in our format."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-        if cannot_print(error):
+        if output_failed(error):
             raise
-        what = f"{type(error).__name__}: {shown(error)}"
-        fail(f"the status cannot be read; is it of another version? ({what})", NOT_THERE)
+        what = f"{type(error).__name__}: {safe(error)}"
+        fail(f"the status cannot be read; is it of another version? ({what})", NO_ANSWER)
 
 
-def cannot_print(error: Exception) -> bool:
-    """Whether standard output takes no more: a full disk, or a reader that has gone.
+def output_failed(error: Exception) -> bool:
+    """Return whether this is an error of standard output: a full disk, or a closed pipe.
 
-    Commands handle the errors of files by themselves.
+    Commands handle errors of files themselves.
     """
-    return isinstance(error, OSError) and error.errno in _TAKES_NO_MORE
+    return isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS
 
 
 def safe_lines(text: str) -> str:
-    """Make lines safe for a terminal, also if they hold users' texts."""
-    return "\n".join(shown(line, _LONGEST_LINE) for line in text.split("\n"))
+    """Make lines with users' texts safe for a terminal."""
+    return "\n".join(safe(line, _LONGEST_LINE) for line in text.split("\n"))
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines, all or none, safe for a terminal also if they hold users' texts."""
+    """Print all lines, or none; users' texts in them are made safe for a terminal."""
     for line in list(lines):
-        text = shown(line, _LONGEST_LINE)
+        text = safe(line, _LONGEST_LINE)
         click.echo(styled(text, bold=True) if isinstance(line, Heading) else text)
 
 
@@ -77,23 +77,23 @@ def print_json(document: object) -> None:
 
 
 def print_either(document: object, lines: Iterable[str], as_json: bool) -> None:
-    """Print a document as JSON, or the lines that a person reads."""
+    """Print a document as JSON, or the lines for people."""
     if as_json:
         print_json(document)
     else:
         print_lines(lines)
 
 
-def who(one: Mapping[str, Any]) -> str:
+def identity(one: Mapping[str, Any]) -> str:
     """Return the trainer's id, name and user."""
-    return f"{one['array']} {shown(one['name'])} of {shown(one['user'])}"
+    return f"{one['array']} {safe(one['name'])} of {safe(one['user'])}"
 
 
-def cells(one: Mapping[str, Any], *most: int) -> tuple[str, ...]:
-    """Return what tables begin with: the trainer's id, name, user, state, nodes, and MIN-MAX.
+def row_cells(one: Mapping[str, Any], *most: int) -> tuple[str, ...]:
+    """Return the first cells of a trainer's row: id, name, user, state, nodes, and MIN-MAX.
 
-    Behind its nodes stand the GPUs or cores that it has of them, if it has parts of nodes.
-    ``most`` are how many characters of name, user and state are shown.
+    After the nodes come its GPUs or cores, if it has parts of nodes. ``most`` limits the
+    characters of name, user and state.
     """
     from bftrainer_slurm.reader.sentences import in_parts, size_of  # help does without
 
@@ -101,7 +101,7 @@ def cells(one: Mapping[str, Any], *most: int) -> tuple[str, ...]:
     texts = zip((one["name"], one["user"], one["state"]), most or (60, 60, 60), strict=True)
     part = f" ({size_of(one, count)})" if (count := len(one["nodes"])) and in_parts(one) else ""
     nodes, bounds = f"{count}{starting}{part}", f"{one['min_nodes']}-{one['max_nodes']}"
-    return (str(one["array"]), *(shown(text, room) for text, room in texts), nodes, bounds)
+    return (str(one["array"]), *(safe(text, room) for text, room in texts), nodes, bounds)
 
 
 def part_hours(total: Mapping[str, Any]) -> str:
@@ -111,12 +111,12 @@ def part_hours(total: Mapping[str, Any]) -> str:
     return f" ({said})" if said else ""
 
 
-def changes(total: Mapping[str, Any]) -> str:
+def change_counts(total: Mapping[str, Any]) -> str:
     """Return how often a trainer's nodes changed."""
     grew, shrank, reclaimed = (total[key] for key in ("grew", "shrank", "reclaimed"))
     return f"grew {grew}, shrank {shrank}, reclaimed {counted(reclaimed, 'time')}"
 
 
-def shown(text: object, most: int = 60) -> str:
+def safe(text: object, most: int = 60) -> str:
     """Make text from outside safe for a terminal: no control characters, and not too long."""
     return "".join(char if char.isprintable() else "?" for char in str(text)[:most])

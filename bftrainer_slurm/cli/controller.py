@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on
+from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_on
+from bftrainer_slurm.cli.endpoint import personal_state, state_option
 from bftrainer_slurm.cli.options import FILE
-from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.cli.site import site_file, site_files, site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
 from bftrainer_slurm.controller.settings_file import example, read_settings
@@ -21,14 +21,14 @@ from bftrainer_slurm.slurm.gateway import CHOICES
 SITE_STATE = Path("/var/lib/bftrainer")
 
 
-def _example(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+def _print_example(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         click.echo(example(), nl=False)
         context.exit()
 
 
-def _check(config: Path | None) -> None:
-    """Say that the settings are right, and which of them differ from the defaults."""
+def _check_settings(config: Path | None) -> None:
+    """Check the settings, and print those that differ from the defaults."""
     with fail_on(SettingsError):
         path = config or site_file()
         settings = site_settings(path)
@@ -39,7 +39,7 @@ def _check(config: Path | None) -> None:
             click.echo(f"{name} = {json.dumps(value)}")
 
 
-def unusable(error: OSError, state: Path | None, shared: str) -> str:
+def oserror_message(error: OSError, state: Path | None, shared: str) -> str:
     """Say which file or folder cannot be used, and what to do about it."""
     path = str(error.filename or state)
     remedy = "choose another folder with --state"
@@ -81,7 +81,7 @@ def unusable(error: OSError, state: Path | None, shared: str) -> str:
 @click.option(
     "--example",
     is_flag=True,
-    callback=_example,
+    callback=_print_example,
     expose_value=False,
     is_eager=True,
     help="Print a commented settings file.",
@@ -109,7 +109,7 @@ def controller(
       bftrainer controller --check --config bftrainer.toml
     """
     if check:
-        _check(config)
+        _check_settings(config)
         return
     from bftrainer_slurm.controller.daemon import Scope, run
     from bftrainer_slurm.controller.state.history import HistoryError
@@ -147,6 +147,6 @@ def controller(
     except (SettingsError, HistoryError, StateError) as error:
         fail(str(error))
     except OSError as error:
-        fail(unusable(error, state, shared))
+        fail(oserror_message(error, state, shared))
     except (GatewayError, KeeperError) as error:
-        fail(str(error), NOT_THERE)
+        fail(str(error), NO_ANSWER)

@@ -1,4 +1,4 @@
-"""``bftrainer doctor``: which of a cluster's settings do not fit trainers, and what to change."""
+"""``bftrainer doctor``: checks a cluster's settings for trainers, and says what to change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on, print_json, safe_lines
+from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_on, print_json, safe_lines
 from bftrainer_slurm.cli.options import FILE, json_option
 from bftrainer_slurm.cli.site import site_file, site_settings
 from bftrainer_slurm.cli.terminal import styled, wrapped
@@ -88,9 +88,9 @@ def doctor(
     if ordinary and not attempt:
         fail("--ordinary goes with --try")
     if attempt:
-        _try(ordinary, as_json)
+        _run_trial(ordinary, as_json)
         return
-    with fail_on(SettingsError), fail_on(GatewayError, code=NOT_THERE):
+    with fail_on(SettingsError), fail_on(GatewayError, code=NO_ANSWER):
         config = config or site_file()
         facts, files = gather(SlurmRunner(), site_settings(config, partition=partition), config)
     findings = checkup(facts)
@@ -104,18 +104,18 @@ def doctor(
         raise SystemExit(_SOMETHING_TO_CHANGE)
 
 
-def _try(ordinary: str | None, as_json: bool) -> None:
+def _run_trial(ordinary: str | None, as_json: bool) -> None:
     from bftrainer_slurm.doctor.trial import Trial, TrialError, run
 
     if "SLURM_JOB_ID" in os.environ:
         fail("the trial cannot run inside a job: run it on a login node")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as after Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up
     runner = SlurmRunner(_TRIAL_PATIENCE_S)
     say = partial(click.echo, err=as_json)
     try:
         outcome = run(Trial(runner, say, ordinary, _TRIAL_PATIENCE_S))
     except (NoCommandError, SlurmUnavailableError) as error:
-        fail(str(error), NOT_THERE)
+        fail(str(error), NO_ANSWER)
     except (TrialError, GatewayError) as error:
         fail(str(error), _SOMETHING_TO_CHANGE)
     if as_json:
@@ -148,7 +148,7 @@ def document(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def table(findings: Sequence[Finding]) -> Iterator[str]:
-    """Return the lines that a person reads, the most serious findings first."""
+    """Return the lines for people, the most serious findings first."""
     order = list(Level)
     for one in sorted(findings, key=lambda finding: order.index(finding.level)):
         word = styled(one.level.value.ljust(_MARGIN), **_LEVELS[one.level][1])

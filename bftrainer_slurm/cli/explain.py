@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import fail, fail_where_unreadable, print_either, shown, who
+from bftrainer_slurm.cli.common import fail, fail_if_unreadable, identity, print_either, safe
+from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options, find_trainer
 from bftrainer_slurm.cli.options import count, json_option
-from bftrainer_slurm.cli.side import Side, complete, side_options, the_one
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
 from bftrainer_slurm.reader.sentences import (
@@ -37,9 +37,9 @@ _PLAN_LIMIT_S = 60.0
     help="Solve the plan of N plans ago again; you must be able to read its --state.",
     **count("N", 1, 100),
 )
-@side_options
+@endpoint_options
 @json_option
-def explain(trainer: str, back: int | None, side: Side, as_json: bool) -> None:
+def explain(trainer: str, back: int | None, endpoint: Endpoint, as_json: bool) -> None:
     """Say why TRAINER has as many nodes as it has, or why it waits.
 
     The words and numbers are those of the controller's last plan: what the trainer asked for, which
@@ -54,12 +54,12 @@ def explain(trainer: str, back: int | None, side: Side, as_json: bool) -> None:
       bftrainer explain 4711 --from-history 5 --state /var/lib/bftrainer
     """
     if back is not None:
-        one, document = _of_the_past(trainer, back, side.folder)
+        one, document = _plan_again(trainer, back, endpoint.folder)
         print_either(as_document(one, document), _past_lines(one, document, back), as_json)
         return
-    with fail_where_unreadable():
-        document = current_status(side)
-        one = the_one(document["trainers"], trainer)
+    with fail_if_unreadable():
+        document = current_status(endpoint)
+        one = find_trainer(document["trainers"], trainer)
         print_either(as_document(one, document), lines(one, document, time.time()), as_json)
 
 
@@ -82,25 +82,25 @@ def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
 
 
 def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> Iterator[str]:
-    """Return what a person reads."""
-    yield f"trainer {who(one)}: {one['state']}, {allocation(one)}, wants {size_range(one)}"
+    """Return the lines for people."""
+    yield f"trainer {identity(one)}: {one['state']}, {allocation(one)}, wants {size_range(one)}"
     if one.get("notice"):
-        yield from wrapped(f"{shown(one['notice'], 200)}.", 2)
+        yield from wrapped(f"{safe(one['notice'], 200)}.", 2)
     ago_s = max(0.0, now_s - one["plan"]["time_s"]) if one.get("plan") else 0.0
-    yield from _body(one, document, f"planned {ago_s:.0f} s ago")
+    yield from _terms(one, document, f"planned {ago_s:.0f} s ago")
 
 
 def _past_lines(one: Mapping[str, Any], document: Mapping[str, Any], back: int) -> Iterator[str]:
-    """Return what a person reads of an earlier plan."""
+    """Return the lines for people about an earlier plan."""
     ago = f"{counted(back, 'plan')} ago"
-    yield f"trainer {shown(one['array'])}, {ago}: {size_of(one['plan'], one['plan']['nodes'])}"
-    yield from _body(one, document, "planned again now")
+    yield f"trainer {safe(one['array'])}, {ago}: {size_of(one['plan'], one['plan']['nodes'])}"
+    yield from _terms(one, document, "planned again now")
 
 
-def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> Iterator[str]:
+def _terms(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> Iterator[str]:
     """Return the reasons, and the plan's terms as a table."""
     for reason in reasons(one, document):
-        yield from wrapped(shown(reason, 500), 2)
+        yield from wrapped(safe(reason, 500), 2)
     plan = one.get("plan")
     if not plan:
         return
@@ -122,19 +122,19 @@ def _body(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> 
     yield from wrapped(remark, 2)
 
 
-def _of_the_past(trainer: str, back: int, state: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _plan_again(trainer: str, back: int, state: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Solve an earlier plan again; return the trainer and the cluster as they were then."""
-    from bftrainer_slurm.cli.plan import given_problem
+    from bftrainer_slurm.cli.plan import load_problem
     from bftrainer_slurm.controller.publish.status import planned_units, terms_of
     from bftrainer_slurm.planner.solver import Planner
 
-    problem = given_problem(None, back, state)
+    problem = load_problem(None, back, state)
     with Planner(time_limit_s=_PLAN_LIMIT_S) as planner:
         planner.warm_up()
         plan = planner.plan(problem)
     terms = terms_of(problem, plan, time.time())
     if trainer not in terms:
-        fail(f"no trainer '{shown(trainer)}' in that plan; it has: {', '.join(terms) or 'none'}")
+        fail(f"no trainer '{safe(trainer)}' in that plan; it has: {', '.join(terms) or 'none'}")
     own, used = terms[trainer], frozenset[str]().union(*plan.assignment.values())
     one = {
         "array": int(trainer) if trainer.isdigit() else trainer,

@@ -1,4 +1,4 @@
-"""Files that a command writes at the end of long work: checked before it, and never a traceback."""
+"""Files that a command writes after long work: checked before it, and errors without traceback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bftrainer_slurm.cli.common import fail, say_error
 
 
 def check_file(option: str, path: Path | None, reads: Path | None = None) -> None:
-    """End the command if it cannot write this file, or ``reads`` it; leave what is in the file."""
+    """End the command if it cannot write this file, or also ``reads`` it; leave its content."""
     if path is None:
         return
     try:
@@ -22,7 +22,7 @@ def check_file(option: str, path: Path | None, reads: Path | None = None) -> Non
         if is_new:
             path.unlink()
     except OSError as error:
-        fail(f"{_why(option, path, error)}; name a file that you may write")
+        fail(f"{_message(option, path, error)}; name a file that you may write")
 
 
 def check_folder(option: str, folder: Path | None) -> None:
@@ -33,20 +33,20 @@ def check_folder(option: str, folder: Path | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
     except OSError as error:
-        fail(f"{_why(option, folder, error)}; name a folder that you may write")
+        fail(f"{_message(option, folder, error)}; name a folder that you may write")
 
 
-def written(option: str, path: Path | None, write: Callable[[Path], object]) -> bool:
-    """Write a file or folder if one is named; say in a line on stderr if that fails."""
+def write_output(option: str, path: Path | None, write: Callable[[Path], object]) -> bool:
+    """Write a file or folder if one is named; after an error print a line and return False."""
     if path is None:
         return True
     try:
         write(path)
     except OSError as error:
-        say_error(f"{_why(option, path, error)}; it was not written")
+        say_error(f"{_message(option, path, error)}; it was not written")
         return False
     return True
 
 
-def _why(option: str, path: Path, error: OSError) -> str:
+def _message(option: str, path: Path, error: OSError) -> str:
     return f"{option} {path}: {error.strerror or error}"

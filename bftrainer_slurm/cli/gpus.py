@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from bftrainer_slurm.cli.common import fail, fail_on
-from bftrainer_slurm.cli.options import count, given
+from bftrainer_slurm.cli.options import count, given_options
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.synthetic.gpus import TRACES
@@ -18,10 +18,10 @@ from bftrainer_slurm.words import counted
 _PLAN_LIMIT_S = 120.0  # no plan is cut off: the same log gives the same figures
 
 
-def _sizes(
+def _parse_sizes(
     _: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[tuple[int, ...], ...]:
-    """Read what an element may have, as ``gpus=`` says it."""
+    """Read the GPUs of an element, written as in ``gpus=``."""
     with fail_on(SpecError, begin="--element-gpus: "):
         return tuple(map(parse_gpus, texts))
 
@@ -43,7 +43,7 @@ element_gpus_option = click.option(
     "--element-gpus",
     multiple=True,
     metavar="N[:N...]",
-    callback=_sizes,
+    callback=_parse_sizes,
     help="Replay trainers on parts of nodes too, with so many GPUs of each node, beside the same "
     "on whole nodes. 1:2:4: the plan chooses one while a trainer has no node. Given several times: "
     "in turn.",
@@ -51,13 +51,13 @@ element_gpus_option = click.option(
 
 
 def check_jobs_like(gpus_per_node: int | None) -> None:
-    """Refuse ``--jobs-like`` where no GPU cluster is made up."""
-    if "jobs_like" in given() and gpus_per_node is None:
+    """Refuse ``--jobs-like`` without a made-up GPU cluster."""
+    if "jobs_like" in given_options() and gpus_per_node is None:
         fail("--jobs-like is about a made-up GPU cluster; give its --gpus-per-node too")
 
 
 def check_gpus(log: Log, element_gpus: tuple[tuple[int, ...], ...]) -> None:
-    """Refuse elements that fit on no node."""
+    """Refuse elements that fit on no node of the log."""
     if not element_gpus:
         return
     if log.free_gpus is None:
@@ -78,7 +78,7 @@ def parts_planner(element_gpus: tuple[tuple[int, ...], ...]) -> Iterator[PlanMak
     if not element_gpus:
         yield None
         return
-    from bftrainer_slurm.planner.solver import Planner  # loads the solver: only where asked
+    from bftrainer_slurm.planner.solver import Planner  # imports the solver
 
     with Planner(time_limit_s=_PLAN_LIMIT_S) as planner:
         planner.warm_up()

@@ -1,4 +1,4 @@
-"""``bftrainer help``: the pages of the documentation that came with this program, in a terminal."""
+"""``bftrainer help``: shows this program's documentation in a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOR_DEVELOPERS = "internals"
 
 
 def pages() -> dict[str, Path]:
-    """Return the pages that are here, by topic, those for developers last.
+    """Return the installed pages by topic, those for developers last.
 
     A folder's first page has the folder's name.
     """

@@ -11,17 +11,17 @@ import click
 
 from bftrainer_slurm.cli.chart import draws_blocks, strip
 from bftrainer_slurm.cli.common import (
-    changes,
-    fail_where_unreadable,
+    change_counts,
+    fail_if_unreadable,
+    identity,
     part_hours,
     print_either,
-    shown,
-    who,
+    safe,
 )
+from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options
 from bftrainer_slurm.cli.options import json_option
-from bftrainer_slurm.cli.past import A_WEEK_S, Since, past_of, the_past
-from bftrainer_slurm.cli.show import spent
-from bftrainer_slurm.cli.side import Side, complete, side_options
+from bftrainer_slurm.cli.past import A_WEEK_S, Since, history_or_fail, trainer_history
+from bftrainer_slurm.cli.show import time_rows
 from bftrainer_slurm.cli.terminal import date, table, width
 from bftrainer_slurm.slurm.nodelists import fold
 from bftrainer_slurm.words import ARE, counted
@@ -51,9 +51,11 @@ _LABEL = 12  # columns
     metavar="N",
     help="Show the last N changes of a trainer. [default: 20; with --json all that are kept]",
 )
-@side_options
+@endpoint_options
 @json_option
-def history(trainer: str | None, since: float | None, last: int, side: Side, as_json: bool) -> None:
+def history(
+    trainer: str | None, since: float | None, last: int, endpoint: Endpoint, as_json: bool
+) -> None:
     """Say what TRAINER had, gained and lost. Without TRAINER list all trainers that had nodes.
 
     The controller keeps the history for 90 days, so you find trainers that have ended, too.
@@ -66,17 +68,17 @@ def history(trainer: str | None, since: float | None, last: int, side: Side, as_
       bftrainer history 4711 --since 2h
       bftrainer history resnet --json
     """
-    with fail_where_unreadable():
+    with fail_if_unreadable():
         if trainer is None:
             since_s = time.time() - A_WEEK_S if since is None else since
-            document = the_past("all", since_s, side)
-            print_either(document, listed(document), as_json)
+            document = history_or_fail("all", since_s, endpoint)
+            print_either(document, list_lines(document), as_json)
         else:
-            document = past_of(trainer, since or 0.0, side)
-            print_either(document, story(document, last), as_json)
+            document = trainer_history(trainer, since or 0.0, endpoint)
+            print_either(document, story_lines(document, last), as_json)
 
 
-def listed(document: Mapping[str, Any]) -> Iterator[str]:
+def list_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Give a line for each trainer."""
     trainers = document["trainers"]
     if not trainers:
@@ -89,8 +91,8 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
     ended = "has nodes" if one["last_s"] is None else date(one["last_s"])
     return (
         str(one["array"]),
-        shown(one["name"], 20),
-        shown(one["user"], 20),
+        safe(one["name"], 20),
+        safe(one["user"], 20),
         date(one["submit_s"]),
         ended,
         f"{one['node_s'] / 3600:.2f}{part_hours(one)}",
@@ -98,8 +100,8 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def story(document: Mapping[str, Any], last: int) -> Iterator[str]:
-    """Give the history of one trainer: sums first, then the last changes."""
+def story_lines(document: Mapping[str, Any], last: int) -> Iterator[str]:
+    """Give the history of one trainer: totals first, then the last changes."""
     one = document["trainer"]
     for label, text in _facts(one):
         yield f"{label:<{_LABEL}}{text}"
@@ -115,25 +117,25 @@ def story(document: Mapping[str, Any], last: int) -> Iterator[str]:
 
 def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     total, nodes = one["total"], one["course"]["nodes"]
-    yield "trainer", who(one)
+    yield "trainer", identity(one)
     if one.get("over"):
-        yield "ended", shown(one["over"], 200)
+        yield "ended", safe(one["over"], 200)
     yield "submitted", date(one["submit_s"])
     yield "shown", f"{date(one['from_s'])} to {date(one['until_s'])}"
-    yield "changes", changes(total)
+    yield "changes", change_counts(total)
     most = max([round(max(nodes)), *(change["nodes"] for change in one["changes"])])
     hours = f"{total['node_s'] / 3600:.2f} node-hours{part_hours(total)}"
     yield "used", f"{hours}, {counted(most, 'node')} at most"
     drawn = strip(nodes, min(60, width() - _LABEL), blocks=draws_blocks())
     yield "nodes", drawn.rstrip() or "none"
     if one.get("hidden"):
-        yield "progress", f"only {shown(one['user'])} sees it"
+        yield "progress", f"only {safe(one['user'])} sees it"
         return
     if one["samples"]:
         gained = one["samples"][-1]["samples"] - one["samples"][0]["samples"]
         yield "samples", f"{one['samples'][-1]['samples']:,.0f}, {gained:,.0f} of them shown here"
     yield "rescaling", _rescaling(one["rescales"])
-    yield from spent(one)
+    yield from time_rows(one)
 
 
 def _rescaling(rescales: Sequence[Mapping[str, Any]]) -> str:
@@ -147,9 +149,9 @@ def _rescaling(rescales: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _events(one: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return changes of nodes, and pauses, in the order of time."""
+    """Return changes of nodes, and pauses, ordered by time."""
     events = [
-        (change["time_s"], str(change["nodes"]), _change(change)) for change in one["changes"]
+        (change["time_s"], str(change["nodes"]), _change_text(change)) for change in one["changes"]
     ]
     events += [
         (pause["time_s"], str(pause["nodes"]), f"trains again after {pause['seconds']:.2f} s")
@@ -158,10 +160,10 @@ def _events(one: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return [(date(time_s), nodes, text) for time_s, nodes, text in sorted(events)]
 
 
-def _change(change: Mapping[str, Any]) -> str:
+def _change_text(change: Mapping[str, Any]) -> str:
     ways = (("gained", "+", ""), ("lost", "-", ""), ("reclaimed", "-", " reclaimed"))
     return ", ".join(
-        f"{sign}{len(change[way])} {shown(fold(change[way]), 200)}{remark}"
+        f"{sign}{len(change[way])} {safe(fold(change[way]), 200)}{remark}"
         for way, sign, remark in ways
         if change[way]
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on, shown
+from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_on, safe
 from bftrainer_slurm.replay.logs.jobs import LogError, Notes
 from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
 from bftrainer_slurm.replay.logs.sacct import COLUMNS, FLAGS
@@ -25,7 +25,7 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.words import counted
 
 
-def read(log: Path, options: LogOptions) -> Log:
+def read_file(log: Path, options: LogOptions) -> Log:
     """Read a file; end the command if it holds no log."""
     try:
         with fail_on(LogError), progress("reading", log.stat().st_size) as bar:
@@ -34,8 +34,8 @@ def read(log: Path, options: LogOptions) -> Log:
         fail(f"{error.filename or log}: {error.strerror or error}")
 
 
-def running(options: LogOptions, days: float) -> Log:
-    """Ask the accounting of this cluster."""
+def ask_slurm(options: LogOptions, days: float) -> Log:
+    """Return the log of this cluster, from Slurm's accounting."""
     runner, hours = SlurmRunner(timeout_s=accounting.PATIENCE_S), max(1, round(24 * days))
     now_s = time.time()
     with TemporaryDirectory() as folder:
@@ -46,13 +46,13 @@ def running(options: LogOptions, days: float) -> Log:
             reserved.write_text(accounting.reservations(runner, hours))
             nodes = accounting.node_names(runner)
         except GatewayError as error:
-            fail(f"{error}; give a LOG, see 'bftrainer help planner-guide'", NOT_THERE)
+            fail(f"{error}; give a LOG, see 'bftrainer help planner-guide'", NO_ANSWER)
         from_s = now_s - 3600.0 * hours
         asked = replace(options, node_list=nodes, down=down, reservations=reserved)
-        return read(jobs, replace(asked, from_s=from_s, to_s=now_s))
+        return read_file(jobs, replace(asked, from_s=from_s, to_s=now_s))
 
 
-def made(text: str, days: float, min_hole_s: float, gpus: int | None, trace: str) -> Log:
+def synthetic_log(text: str, days: float, min_hole_s: float, gpus: int | None, trace: str) -> Log:
     """Return the log of a made-up cluster; with GPUs, its jobs are like those of a trace."""
     try:
         workload = parse_synthetic(text, days)
@@ -60,21 +60,21 @@ def made(text: str, days: float, min_hole_s: float, gpus: int | None, trace: str
             return simulate_gpus(workload, gpus, trace, min_hole_s)
         return simulate(workload, min_hole_s)
     except WorkloadError as error:
-        fail(f"--synthetic {shown(text)}: {error}")
+        fail(f"--synthetic {safe(text)}: {error}")
 
 
-def tell(notes: Notes | None) -> None:
-    """Say which lines could not be read."""
+def print_notes(notes: Notes | None) -> None:
+    """Print which lines could not be read."""
     if notes is None or not notes.malformed:
         return
     click.echo(f"skipped {counted(notes.malformed, 'line')} that could not be read:", err=True)
     for line in notes.bad_lines:
-        click.echo(f"  line {line.number}: {shown(line.why)}: {shown(line.text)}", err=True)
+        click.echo(f"  line {line.number}: {safe(line.why)}: {safe(line.text)}", err=True)
     if notes.malformed > len(notes.bad_lines):
         click.echo(f"  and {notes.malformed - len(notes.bad_lines):,} more", err=True)
 
 
 def progress(label: str, length: int) -> AbstractContextManager[Any]:
-    """Return click's bar for a long piece of work; it is shown if a person looks on."""
+    """Return click's bar for a long piece of work; only a terminal shows it."""
     hidden = not (length and sys.stderr.isatty())
     return click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden)

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from bftrainer_slurm.cli.common import fail, fail_on
-from bftrainer_slurm.cli.options import FILE, FOLDER, given
-from bftrainer_slurm.cli.side import addresses, personal_state, state_option
+from bftrainer_slurm.cli.endpoint import check_addresses, personal_state, state_option
+from bftrainer_slurm.cli.options import FILE, FOLDER, given_options
 from bftrainer_slurm.cli.site import site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
@@ -26,7 +26,7 @@ from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
     default="127.0.0.1:0",
     show_default=True,
     metavar="HOST:PORT",
-    callback=addresses,
+    callback=check_addresses,
     help="Where nodes reach it; with --shared the addresses of all hosts, separated by commas.",
 )
 @click.option(
@@ -76,14 +76,14 @@ def keeper(
 
     means = Means(method, munge_socket, key_file)
     if site:
-        others = given().keys() & {"listen", "shared", "method", "munge_socket", "key_file"}
-        if others:  # the site's settings say what they say
-            fail(f"--site or {given()[min(others)]}, not both")
-        listen, means, shared = _of_site()
+        others = given_options().keys() & {"listen", "shared", "method", "munge_socket", "key_file"}
+        if others:  # the site's settings have these
+            fail(f"--site or {given_options()[min(others)]}, not both")
+        listen, means, shared = _site_options()
     raise SystemExit(serve(state or personal_state(), listen, means, shared))
 
 
-def _of_site() -> tuple[str, Means, Path | None]:
+def _site_options() -> tuple[str, Means, Path | None]:
     with fail_on(SettingsError):
         settings = site_settings()
     if settings.listen == Settings().listen:

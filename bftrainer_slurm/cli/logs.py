@@ -12,10 +12,10 @@ from pathlib import Path
 
 import click
 
-from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_where_unreadable, shown
-from bftrainer_slurm.cli.side import Side, complete, side_options, the_one
+from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_if_unreadable, safe
+from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options, find_trainer
 from bftrainer_slurm.cli.status import current_status
-from bftrainer_slurm.cli.story import Line, Log, merged
+from bftrainer_slurm.cli.story import Line, Log, merge
 from bftrainer_slurm.cli.tail import Tail
 from bftrainer_slurm.cli.terminal import styled
 from bftrainer_slurm.slurm.gateway import GatewayError, NoCommandError, SlurmUnavailableError
@@ -35,8 +35,8 @@ _LONGEST = 4_000  # characters of a line in a terminal
     "-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each line.")
-@side_options
-def logs(trainer: str, follow: bool, lines: int | None, as_json: bool, side: Side) -> None:
+@endpoint_options
+def logs(trainer: str, follow: bool, lines: int | None, as_json: bool, endpoint: Endpoint) -> None:
     """Show what all elements of TRAINER have written, sorted by time, each line with its node.
 
     TRAINER is a job id, or a name that only one trainer has. The files are those of --output and
@@ -48,58 +48,58 @@ def logs(trainer: str, follow: bool, lines: int | None, as_json: bool, side: Sid
       bftrainer logs 4711 -f
       bftrainer logs resnet -n 50
     """
-    array = _array(trainer, side)
-    story = _Story(_outputs(array), as_json)
-    told = list(story.so_far(last=not follow or story.over))
-    story.tell(told if lines is None else told[len(told) - min(lines, len(told)) :])
-    if story.unreadable and not told:
-        fail(story.unreadable[0], NOT_THERE)
+    array = _find_array(trainer, endpoint)
+    story = _MergedLog(_outputs(array), as_json)
+    written = list(story.written_lines(last=not follow or story.over))
+    story.print(written if lines is None else written[len(written) - min(lines, len(written)) :])
+    if story.unreadable and not written:
+        fail(story.unreadable[0], NO_ANSWER)
     for trouble in story.unreadable:
         click.echo(f"bftrainer: {trouble}", err=True)
     if follow:
-        _go_on(story, array)
+        _follow(story, array)
 
 
-def _array(trainer: str, side: Side) -> int:
+def _find_array(trainer: str, endpoint: Endpoint) -> int:
     if trainer.isascii() and trainer.isdigit() and len(trainer) < 10:
         return int(trainer)
-    with fail_where_unreadable():
-        return int(the_one(current_status(side)["trainers"], trainer)["array"])
+    with fail_if_unreadable():
+        return int(find_trainer(current_status(endpoint)["trainers"], trainer)["array"])
 
 
 def _outputs(array: int) -> Sequence[Output]:
-    """Return the elements' files: Slurm names them, else they are found by their usual names."""
+    """Return the elements' files: from Slurm, or by their usual names if it has forgotten them."""
     try:
         found: Sequence[Output] = outputs_of(SlurmRunner(), array)
     except SlurmUnavailableError as error:
-        fail(str(error), NOT_THERE)
+        fail(str(error), NO_ANSWER)
     except GatewayError as error:
         found = [
             Output(None, (path,), over=True) for path in sorted(Path().glob(f"slurm-{array}_*.out"))
         ]
         if not found and isinstance(error, NoCommandError):
-            fail(str(error), NOT_THERE)
+            fail(str(error), NO_ANSWER)
     if not found:
         fail(f"no trainer {array} that Slurm remembers, and no slurm-{array}_*.out in this folder")
     return found
 
 
-def _go_on(story: _Story, array: int) -> None:
+def _follow(story: _MergedLog, array: int) -> None:
     """Print new lines until all elements have ended and nothing more comes."""
     asked_s = time.monotonic()
     while True:
         time.sleep(_LOOK_EVERY_S)
-        new = story.news()
-        story.tell(new)
+        new = story.new_lines()
+        story.print(new)
         if not new and story.over:
             return
         if time.monotonic() - asked_s > _ASK_EVERY_S:
             asked_s = time.monotonic()
             with contextlib.suppress(GatewayError):
-                story.look(outputs_of(SlurmRunner(), array))
+                story.update(outputs_of(SlurmRunner(), array))
 
 
-class _Story:
+class _MergedLog:
     """The elements' files, and how far they have been read."""
 
     def __init__(self, outputs: Sequence[Output], as_json: bool) -> None:
@@ -110,22 +110,22 @@ class _Story:
 
     @property
     def over(self) -> bool:
-        """Whether nothing of the trainer runs or waits."""
+        """Whether no element of the trainer runs or waits."""
         return all(one.over for one in self._outputs)
 
-    def look(self, outputs: Sequence[Output]) -> None:
-        """Take in where elements are now."""
+    def update(self, outputs: Sequence[Output]) -> None:
+        """Note where the elements are now."""
         self._outputs = outputs or self._outputs
 
-    def so_far(self, *, last: bool) -> Iterator[Line]:
-        """Give what was written until now, by time; with the ``last`` line even if unfinished."""
-        return merged(
+    def written_lines(self, *, last: bool) -> Iterator[Line]:
+        """Yield the lines until now, by time; with ``last`` also an unfinished last line."""
+        return merge(
             Log(lines, output.task, output.node, output.start_s, tail.changed_s)
             for output, tail, lines in self._read(self._outputs, last=last)
         )
 
-    def news(self) -> list[Line]:
-        """Return what was written since, in the order in which it came.
+    def new_lines(self) -> list[Line]:
+        """Return the lines written since the last call, in the order in which they came.
 
         Elements that have not run yet are left out: a large trainer has many of them.
         """
@@ -140,7 +140,7 @@ class _Story:
             for text in lines
         ]
 
-    def tell(self, lines: Iterable[Line]) -> None:
+    def print(self, lines: Iterable[Line]) -> None:
         """Print lines."""
         for line in lines:
             click.echo(_as_json(line) if self._as_json else _as_text(line))
@@ -154,7 +154,7 @@ class _Story:
                 try:
                     lines = tail.lines(last=last)
                 except OSError as error:
-                    trouble = f"{shown(path, 200)}: {error.strerror}"
+                    trouble = f"{safe(path, 200)}: {error.strerror}"
                     if trouble not in self.unreadable:
                         self.unreadable.append(trouble)
                     continue
@@ -169,8 +169,8 @@ def _as_json(line: Line) -> str:
 
 def _as_text(line: Line) -> str:
     """Return a line with its node, made safe for a terminal."""
-    label = shown(line.node) or ("?" if line.task is None else f"#{line.task}")
+    label = safe(line.node) or ("?" if line.task is None else f"#{line.task}")
     text = line.text
     if sys.stdout.isatty():
-        text = shown(text.rstrip("\r").rpartition("\r")[2].expandtabs(), _LONGEST)
+        text = safe(text.rstrip("\r").rpartition("\r")[2].expandtabs(), _LONGEST)
     return f"{styled(label.ljust(8), fg='cyan')} {text}".rstrip()

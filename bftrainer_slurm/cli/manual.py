@@ -1,6 +1,6 @@
-"""Man pages and shell completion, from the help that the commands print.
+"""Makes man pages and shell completion from the commands' help.
 
-``python -m bftrainer_slurm.cli.manual FOLDER`` writes them as they lie below a prefix. ``make man``
+``python -m bftrainer_slurm.cli.manual FOLDER`` writes them in the layout of a prefix. ``make man``
 writes those in the repository, which ``make install-man`` and the wheel install.
 """
 
@@ -35,7 +35,7 @@ _EXAMPLES = ("Example:", "Examples:")
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Give the name of each page, and its text."""
+    """Yield name and text of each page."""
     context = click.Context(main, info_name=_NAME, **main.context_settings)
     names = [f"{_NAME}-{name}" for name in COMMANDS]
     yield _page(_NAME, (main.help or "").strip(), context, names)
@@ -50,7 +50,7 @@ def write(folder: Path) -> None:
     """Write all pages and completions below a folder.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: a file cannot be written.
     """
     for name, text in pages():
         _put(folder / "share" / "man" / "man1" / name, text)
@@ -104,7 +104,7 @@ def _parts(text: str) -> tuple[list[str], list[str]]:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
-    """Give each option with its value's name, and its help."""
+    """Yield each option with its value's name, and its help."""
     for option in command.get_params(context):
         if isinstance(option, click.Option) and not option.hidden:
             names = ", ".join(option.opts) + "".join(f" / {one}" for one in option.secondary_opts)

@@ -1,4 +1,4 @@
-"""Kinds of options, for all commands: files, and numbers that are finite and within bounds."""
+"""Types of options for all commands: files, and finite numbers within bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import click
 from click.core import ParameterSource
 
-from bftrainer_slurm.cli.common import shown
+from bftrainer_slurm.cli.common import safe
 
 _FC = TypeVar("_FC", bound=Callable[..., Any] | click.Command)
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -21,8 +21,8 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def given() -> dict[str, str]:
-    """Return the options that the user gave to this command: by name, as they are written."""
+def given_options() -> dict[str, str]:
+    """Return the options that the user gave to this command: how each is written, by name."""
     context = click.get_current_context()
     return {
         str(option.name): option.opts[0]
@@ -32,8 +32,8 @@ def given() -> dict[str, str]:
 
 
 def count(unit: str, least: int, most: int | None = None, default: object = None) -> dict[str, Any]:
-    """Return what click needs to know of an option that is a whole number of a unit."""
-    return _shown(unit, default) | {"type": click.IntRange(least, most)}
+    """Return click's arguments for an option that is a whole number of ``unit``."""
+    return _metavar(unit, default) | {"type": click.IntRange(least, most)}
 
 
 def number(
@@ -44,12 +44,12 @@ def number(
     *,
     min_open: bool = False,
 ) -> dict[str, Any]:
-    """Return what click needs to know of an option that is a finite number of a unit."""
+    """Return click's arguments for an option that is a finite number of ``unit``."""
     kind = click.FloatRange(least, most, min_open)
-    return _shown(unit, default) | {"type": kind, "callback": _finite}
+    return _metavar(unit, default) | {"type": kind, "callback": _finite}
 
 
-def _shown(unit: str, default: object) -> dict[str, Any]:
+def _metavar(unit: str, default: object) -> dict[str, Any]:
     known = {} if default is None else {"default": default, "show_default": True}
     return {"metavar": unit, **known}
 
@@ -62,7 +62,7 @@ def _finite(_: click.Context, parameter: click.Parameter, value: float | None) -
 
 
 def time_zone_option(of: str) -> Callable[[_FC], _FC]:
-    """Return the option ``--time-zone``, which is the zone ``of`` some times."""
+    """Return the option ``--time-zone``; ``of`` says which times are in this zone."""
     return click.option(
         "--time-zone",
         "zone",
@@ -79,7 +79,7 @@ def _time_zone(_: click.Context, parameter: click.Parameter, value: str) -> tzin
     try:
         return ZoneInfo(value)
     except (KeyError, ValueError, OSError):
-        name = shown(value)
+        name = safe(value)
         raise click.BadParameter(
             f"'{name}' is not a time zone; write for example Europe/Berlin.", param=parameter
         ) from None

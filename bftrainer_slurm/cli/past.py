@@ -1,4 +1,4 @@
-"""Reads the controller's history: from the keeper, or else from the file itself."""
+"""Reads the controller's history: from the keeper, or else from its file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on, shown
-from bftrainer_slurm.cli.side import Side
+from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_on, safe
+from bftrainer_slurm.cli.endpoint import Endpoint
 from bftrainer_slurm.keeper.client import KeeperError
 
 A_WEEK_S = 7 * 86400.0
@@ -36,30 +36,30 @@ class Since(click.ParamType[float]):
             return max(0.0, datetime.fromisoformat(value).timestamp())
         except (ValueError, OverflowError):
             self.fail(
-                f"'{shown(value)}' is not a time; write 2h, 7d, or 2026-11-23T14:00", param, ctx
+                f"'{safe(value)}' is not a time; write 2h, 7d, or 2026-11-23T14:00", param, ctx
             )
 
 
-def the_past(what: str, since_s: float, side: Side) -> dict[str, Any]:
-    """Return a document of ``reader.stories``; end the command if there is none."""
-    with fail_on(KeeperError, code=NOT_THERE):
-        return past_or_none(what, since_s, side)
+def history_or_fail(what: str, since_s: float, endpoint: Endpoint) -> dict[str, Any]:
+    """Return a document of ``reader.stories``; end the command without one."""
+    with fail_on(KeeperError, code=NO_ANSWER):
+        return read_history(what, since_s, endpoint)
 
 
-def past_or_none(what: str, since_s: float, side: Side) -> dict[str, Any]:
+def read_history(what: str, since_s: float, endpoint: Endpoint) -> dict[str, Any]:
     """Return a document of ``reader.stories``.
 
-    The keeper asks the reader beside it. Who may read the state folder needs neither.
+    The keeper asks its reader. A user who may read the state folder needs neither.
 
     Raises:
-        KeeperError: neither the reader nor a file has it.
+        KeeperError: neither the reader nor the file has the document.
     """
     try:
-        document = side.ask(lambda keeper, proof: keeper.history(what, since_s, proof))
+        document = endpoint.ask(lambda keeper, proof: keeper.history(what, since_s, proof))
     except KeeperError as error:
         document = {"error": str(error)}
-    if "error" in document and side.owns_folder:
-        document = _from_file(side.folder, what, since_s) or document
+    if "error" in document and endpoint.owns_folder:
+        document = _from_file(endpoint.folder, what, since_s) or document
     if "error" in document:
         raise KeeperError(str(document["error"]))
     return document
@@ -77,24 +77,24 @@ def _from_file(state: Path, what: str, since_s: float) -> dict[str, Any] | None:
         return None
 
 
-def past_of(trainer: str, since_s: float, side: Side) -> dict[str, Any]:
-    """Return the history of one trainer, by its job id, or a name that only one trainer has."""
-    array = trainer if re.fullmatch(r"[0-9]{1,15}", trainer) else _named(trainer, side)
-    document = the_past(array, since_s, side)
+def trainer_history(trainer: str, since_s: float, endpoint: Endpoint) -> dict[str, Any]:
+    """Return one trainer's history, by its job id, or by a name that only one trainer has."""
+    array = trainer if re.fullmatch(r"[0-9]{1,15}", trainer) else _find_array(trainer, endpoint)
+    document = history_or_fail(array, since_s, endpoint)
     if document["trainer"] is None:
-        fail(f"no trainer '{shown(trainer)}' in the history that you may see")
+        fail(f"no trainer '{safe(trainer)}' in the history that you may see")
     return document
 
 
-def _named(name: str, side: Side) -> str:
+def _find_array(name: str, endpoint: Endpoint) -> str:
     """Return the id of the trainer with this name: in the last week, or else at any time."""
     for since_s in (time.time() - A_WEEK_S, 0.0):
-        known = the_past("all", since_s, side)["trainers"]
+        known = history_or_fail("all", since_s, endpoint)["trainers"]
         found = [str(one["array"]) for one in known if one["name"] == name]
         if found:
             break
     if len(found) > 1:
-        fail(f"{len(found)} trainers were named '{shown(name)}'; say which: {', '.join(found)}")
+        fail(f"{len(found)} trainers were named '{safe(name)}'; say which: {', '.join(found)}")
     if not found:
-        fail(f"no trainer '{shown(name)}' in the history; 'bftrainer history' lists them all")
+        fail(f"no trainer '{safe(name)}' in the history; 'bftrainer history' lists them all")
     return found[0]

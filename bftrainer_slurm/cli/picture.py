@@ -1,6 +1,6 @@
-"""One trainer's story as a picture: in the terminal, as PNG, or as an HTML page with SVG in it.
+"""Draws one trainer's history: in the terminal, as PNG, or as an HTML page with SVG.
 
-Shows the document of ``publish.stories``: nodes over time, samples, reclaims, what rescaling cost.
+It draws a document of ``reader.stories``: nodes over time, samples, reclaims, rescale costs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bftrainer_slurm.cli.chart import MARGIN, bars
-from bftrainer_slurm.cli.common import changes, part_hours, shown, who
+from bftrainer_slurm.cli.common import change_counts, part_hours, safe, identity
 from bftrainer_slurm.cli.terminal import date
 from bftrainer_slurm.words import counted
 
@@ -40,10 +40,10 @@ svg {{ width: 100%; height: auto; background: white }}
 """
 
 
-def in_terminal(one: Mapping[str, Any], columns: int, *, blocks: bool = True) -> Iterator[str]:
+def terminal_lines(one: Mapping[str, Any], columns: int, *, blocks: bool = True) -> Iterator[str]:
     """Give lines of at most so many columns."""
     yield title(one)
-    yield sums(one)
+    yield totals(one)
     room = max(20, columns - MARGIN)
     over_time = partial(_in_parts, one["from_s"], one["until_s"], room)
     yield from bars(one["course"]["nodes"], room, "nodes", blocks=blocks)
@@ -62,11 +62,11 @@ def in_terminal(one: Mapping[str, Any], columns: int, *, blocks: bool = True) ->
     yield f"{'':{MARGIN}}{begin}{end:>{max(len(end) + 1, room - len(begin))}}"
 
 
-def written(one: Mapping[str, Any], path: Path) -> None:
+def write_picture(one: Mapping[str, Any], path: Path) -> None:
     """Write a PNG or an HTML file, by the ending of its name.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     from bftrainer_slurm.pictures import style, svg
 
@@ -76,21 +76,21 @@ def written(one: Mapping[str, Any], path: Path) -> None:
             figure.savefig(path, format="png", dpi=150)
             return
         text = svg(figure)
-    heading, below = html.escape(title(one)), html.escape(sums(one))
+    heading, below = html.escape(title(one)), html.escape(totals(one))
     page = _PAGE.format(title=heading, sums=below, svg=text[text.index("<svg") :])
     path.write_text(page, encoding="utf-8")
 
 
 def title(one: Mapping[str, Any]) -> str:
     """Return the trainer's id, name and user."""
-    over = f": {shown(one['over'], 100)}" if one.get("over") else ""
-    return f"trainer {who(one)}{over}"
+    over = f": {safe(one['over'], 100)}" if one.get("over") else ""
+    return f"trainer {identity(one)}{over}"
 
 
-def sums(one: Mapping[str, Any]) -> str:
-    """Return its totals."""
+def totals(one: Mapping[str, Any]) -> str:
+    """Return the trainer's totals."""
     total = one["total"]
-    text = f"{total['node_s'] / 3600:.2f} node-hours{part_hours(total)}; {changes(total)}"
+    text = f"{total['node_s'] / 3600:.2f} node-hours{part_hours(total)}; {change_counts(total)}"
     if seconds := [pause["seconds"] for pause in one.get("rescales", ())]:
         text += f"; {counted(len(seconds), 'pause')} of {sum(seconds):.1f} s in all"
     return text
@@ -142,7 +142,7 @@ def _times(seconds: Sequence[float]) -> list[datetime]:
 def _in_parts(
     from_s: float, until_s: float, parts: int, events: Iterable[tuple[float, float]]
 ) -> list[float]:
-    """Return the sum of what happened (pairs of when and how much) in each part of the time."""
+    """Return the sum of events (pairs of time and amount) in each part of the time."""
     sums = [0.0] * parts
     for time_s, amount in events:
         place = int(parts * (time_s - from_s) / max(1.0, until_s - from_s))
@@ -151,9 +151,9 @@ def _in_parts(
 
 
 def _samples_at(one: Mapping[str, Any], ends: Sequence[float]) -> list[float]:
-    """Return how many samples it had by the end of each part; at first as many as it tells first.
+    """Return how many samples the trainer had at the end of each part.
 
-    Unless its whole life is shown: then it had none.
+    Before its first report that is 0 if its whole life is shown, else the number in that report.
     """
     times = [point["time_s"] for point in one["samples"]]
     so_far = [point["samples"] for point in one["samples"]]

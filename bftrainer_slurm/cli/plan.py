@@ -1,4 +1,4 @@
-"""``bftrainer plan``: one planning problem from a file, solved and explained."""
+"""``bftrainer plan``: solves and explains one planning problem."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from bftrainer_slurm.cli.common import fail, print_json
+from bftrainer_slurm.cli.endpoint import personal_state, state_option
 from bftrainer_slurm.cli.options import count, json_option, number
-from bftrainer_slurm.cli.side import personal_state, state_option
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
 from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, settled, units_of
@@ -61,7 +61,7 @@ def plan(
     """
     from bftrainer_slurm.planner.solver import Planner
 
-    problem = given_problem(file, back, state or personal_state())
+    problem = load_problem(file, back, state or personal_state())
     if shown:
         print_json(document_of(problem))
         return
@@ -74,8 +74,8 @@ def plan(
         click.echo("\n".join(_lines(problem, found)))
 
 
-def given_problem(file: Path | None, back: int | None, state: Path) -> Problem:
-    """Return the problem in a file, or one of the controller's; end the command without one."""
+def load_problem(file: Path | None, back: int | None, state: Path) -> Problem:
+    """Return the problem in a file or in the controller's history; end the command without one."""
     if (file is None) == (back is None):
         fail("give either a FILE or --from-history N")
     try:
@@ -108,7 +108,7 @@ def _document(problem: Problem, found: Plan) -> dict[str, Any]:
 
 
 def _lines(problem: Problem, found: Plan) -> Iterator[str]:
-    """Give what a person reads."""
+    """Yield the lines for people."""
     used = len(frozenset[str]().union(*found.assignment.values()))
     made = f"{found.status}, {found.solve_s:.3f} s"
     yield f"objective {found.objective:.6g} ({made}), {used} of {nodes(len(problem.pool))} used"
@@ -123,11 +123,11 @@ def _lines(problem: Problem, found: Plan) -> Iterator[str]:
     chosen = [found.gpus.get(trainer.key, trainer.gpus) for trainer in problem.trainers]
     for trainer in settled(problem, chosen).trainers:
         now, count = len(trainer.current), len(found.assignment[trainer.key])
-        why = _why(trainer, count, problem.forward_time_s)
+        why = _reason(trainer, count, problem.forward_time_s)
         yield f"{trainer.key:<9}{f'{now} -> {count}':<12}{_change(now, count):<11}{why}".rstrip()
 
 
-def _why(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
+def _reason(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
     now = len(trainer.current)
     if count == now:
         return ""

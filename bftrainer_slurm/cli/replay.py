@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, shown
-from bftrainer_slurm.cli.files import check_folder, written
+from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, safe
+from bftrainer_slurm.cli.files import check_folder, write_output
 from bftrainer_slurm.cli.gpus import (
     check_gpus,
     check_jobs_like,
@@ -23,17 +23,17 @@ from bftrainer_slurm.cli.gpus import (
     jobs_like_option,
     parts_planner,
 )
-from bftrainer_slurm.cli.joblogs import made, progress, read, tell
+from bftrainer_slurm.cli.joblogs import print_notes, progress, read_file, synthetic_log
 from bftrainer_slurm.cli.options import (
     FILE,
     FOLDER,
     count,
-    given,
+    given_options,
     json_option,
     number,
     time_zone_option,
 )
-from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, Watched
+from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, TimedPlanner
 from bftrainer_slurm.cli.simulation import replay as replay_trace
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.planner.problem import Plan
@@ -58,7 +58,7 @@ from bftrainer_slurm.words import counted
 
 SCHEMA = 1
 _MOST = 10_000
-_LOOK_S = 30.0  # on parts of nodes, if --look-every does not say so; as assess does
+_LOOK_S = 30.0  # on parts of nodes without --look-every; as in assess
 
 
 @click.command()
@@ -194,14 +194,14 @@ def replay(
         find(options.objective)
     with fail_on(TrainersError, begin="--trainers "):
         listed = read_trainers(trainers) if trainers else typical_trainers(options.at_once)
-    _refuse_idle_options(events, synthetic, log)
+    _refuse_unused_options(events, synthetic, log)
     check_jobs_like(gpus_per_node)
     asked = LogOptions(gpus_per_node=gpus_per_node, zone=zone, from_s=from_s)
-    of_log = None if events is not None else _log(log, synthetic, hours, asked, jobs_like)
+    of_log = None if events is not None else _read_log(log, synthetic, hours, asked, jobs_like)
     if of_log is not None:
         check_gpus(of_log, element_gpus)
-    trace = _trace(events, of_log, nodes, *((None, None) if log else (from_s, hours)))
-    wanted = _submitted(listed, trainers, trace, backlog) * repeat
+    trace = _read_trace(events, of_log, nodes, *((None, None) if log else (from_s, hours)))
+    wanted = _with_submit_times(listed, trainers, trace, backlog) * repeat
     check_folder("--report", report)
     timeline = Timeline()
     greedy: list[str] = []  # why a plan was made without the solver
@@ -211,20 +211,22 @@ def replay(
             greedy.append(plan.reason)
 
     length = max(1, int(trace.end_s - trace.start_s))
-    with _quiet(), Planner() as planner, progress("replaying", length) as bar:
+    with _without_warnings(), Planner() as planner, progress("replaying", length) as bar:
         planner.warm_up()
 
         def watch(moment: Moment) -> None:
             timeline.add(moment)
             bar.update(int(moment.time_s - trace.start_s) - bar.pos)
 
-        found = replay_trace(trace, wanted, options, Watched(planner, judge), watch)
+        found = replay_trace(trace, wanted, options, TimedPlanner(planner, judge), watch)
     if greedy:
         click.echo(f"note: {counted(len(greedy), 'greedy plan')}: {greedy[-1]}", err=True)
     if found.outcome.trainers_done == len(wanted):
         click.echo("note: all trainers ended too early, so U says little; see --repeat", err=True)
     log_of_gpus = None if nodes else of_log
-    of_gpus = _gpus(log_of_gpus, listed[: options.at_once], element_gpus, options.look_every_s)
+    of_gpus = _compare_gpus(
+        log_of_gpus, listed[: options.at_once], element_gpus, options.look_every_s
+    )
     figures = document(found) | {"gpus": gpus_document(*of_gpus)}
     rows = [*rows_of(found), *gpus_rows(*of_gpus)]
     if as_json:
@@ -234,20 +236,20 @@ def replay(
     for caveat in () if of_log is None else of_log.caveats:
         click.echo(f"note: {caveat}", err=True)
     if report is not None:
-        from bftrainer_slurm.replay.page import write_page  # loads matplotlib: only where asked
+        from bftrainer_slurm.replay.page import write_page  # imports matplotlib
 
         seen, span_s = timeline.moments, (trace.start_s, trace.end_s)
         write = partial(write_page, document=figures, rows=rows, moments=seen, span_s=span_s)
-        if not written("--report", report, write):
+        if not write_output("--report", report, write):
             raise SystemExit(BAD_INPUT)
-        click.echo(f"report: {shown(report / 'replay.html', 400)}", err=True)
+        click.echo(f"report: {safe(report / 'replay.html', 400)}", err=True)
 
 
-def _refuse_idle_options(events: Path | None, synthetic: str | None, log: Path | None) -> None:
-    """Refuse options that would change nothing, or what they would change cannot be seen."""
+def _refuse_unused_options(events: Path | None, synthetic: str | None, log: Path | None) -> None:
+    """Refuse options that would change nothing in the output."""
     if sum(one is not None for one in (events, synthetic, log)) != 1:
         fail("give either --events FILE, --log FILE or --synthetic NODES")
-    options = given().keys()
+    options = given_options().keys()
     gpus = "gpus_per_node" in options
     if events is not None and options & {"gpus_per_node", "element_gpus"}:
         fail("events say nothing of GPUs; give a --log, or leave out the options about GPUs")
@@ -263,31 +265,31 @@ def _refuse_idle_options(events: Path | None, synthetic: str | None, log: Path |
         fail("--element-gpus counts the GPUs of all nodes; leave out --nodes")
 
 
-def _log(
+def _read_log(
     log: Path | None, synthetic: str | None, hours: float | None, asked: LogOptions, jobs_like: str
 ) -> Log:
-    """Return the log whose idle nodes are the holes: so many hours of a file, or a made-up one."""
+    """Return the log whose idle nodes are the holes: some hours of a file, or a made-up log."""
     if log is None:
         days = (hours or 24.0) / 24
-        return made(str(synthetic), days, asked.min_hole_s, asked.gpus_per_node, jobs_like)
+        return synthetic_log(str(synthetic), days, asked.min_hole_s, asked.gpus_per_node, jobs_like)
     if hours is not None and asked.from_s is not None:
         asked = replace(asked, to_s=asked.from_s + 3600.0 * hours)
-    found = read(log, asked)
-    if hours is not None and asked.from_s is None:  # its begin was not known before
+    found = read_file(log, asked)
+    if hours is not None and asked.from_s is None:  # only the log itself says when it begins
         begin_s, end_s = found.from_s, min(found.to_s, found.from_s + 3600.0 * hours)
-        found = read(log, replace(asked, from_s=begin_s, to_s=end_s))
-    tell(found.notes)
+        found = read_file(log, replace(asked, from_s=begin_s, to_s=end_s))
+    print_notes(found.notes)
     return found
 
 
-def _trace(
+def _read_trace(
     events: Path | None,
     log: Log | None,
     nodes: int | None,
     from_s: float | None,
     hours: float | None,
 ) -> Trace:
-    """Return what is replayed of the events, or of the log's idle nodes."""
+    """Return the replayed part of the events, or of the log's idle nodes."""
     with fail_on(TraceError, begin="--events "):  # it names the file
         found = None if events is None else read_events(events)
     if found is None:
@@ -299,13 +301,13 @@ def _trace(
         return select(found, nodes, from_s, hours)
 
 
-def _gpus(
+def _compare_gpus(
     log: Log | None,
     trainers: tuple[TrainerSpec, ...],
     element_gpus: tuple[tuple[int, ...], ...],
     look_every_s: float,
 ) -> tuple[GpuUse | None, FreeHours | None, Compared | None]:
-    """Return what GPUs do, and the same trainers on whole nodes and on parts of nodes."""
+    """Return the use of GPUs, and figures of the trainers on whole nodes and on parts of nodes."""
     if log is None or log.free_gpus is None:
         return None, None, None
     compared, gpus = None, log.free_gpus
@@ -317,10 +319,10 @@ def _gpus(
     return log.gpu_use, free_hours(gpus), compared
 
 
-def _submitted(
+def _with_submit_times(
     listed: tuple[TrainerSpec, ...], path: Path | None, trace: Trace, backlog: bool
 ) -> tuple[TrainerSpec, ...]:
-    """Return the trainers with the times at which they come; end the command if all are late."""
+    """Return the trainers with their submit times; end the command if all come after the trace."""
     if path is None:
         return listed
     if backlog:
@@ -335,8 +337,8 @@ def _submitted(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence warnings: one line for each plan is too many, and greedy plans are counted."""
+def _without_warnings() -> Iterator[None]:
+    """Silence warnings, which would be one line a plan; greedy plans are counted instead."""
     logger = logging.getLogger("bftrainer_slurm")
     level = logger.level
     logger.setLevel(logging.ERROR)

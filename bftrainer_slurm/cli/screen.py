@@ -1,4 +1,4 @@
-"""What ``bftrainer top`` shows: a document and a view in, lines out. Pure; ``top`` draws them."""
+"""Makes the screen of ``bftrainer top``: a document and a view in, lines out. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 from bftrainer_slurm.cli.chart import number, strip
-from bftrainer_slurm.cli.common import cells, shown
+from bftrainer_slurm.cli.common import row_cells, safe
 from bftrainer_slurm.cli.explain import lines as explained
 from bftrainer_slurm.cli.show import lines as all_known
-from bftrainer_slurm.cli.status import notice, summary
-from bftrainer_slurm.cli.terminal import Heading, aligned, cut, padded, wide
+from bftrainer_slurm.cli.status import notice_lines, summary
+from bftrainer_slurm.cli.terminal import Heading, aligned, cut, padded, text_width
 
 _HEADING = ("TRAINER", "NAME", "USER", "STATE", "NODES", "WANTS", "SAMPLES/S")
 _SPARE = tuple(map(_HEADING.index, ("USER", "SAMPLES/S", "NAME")))
@@ -40,7 +40,7 @@ costs slurmctld nothing. While the controller is down, Slurm is asked every
 
 
 class Key(Enum):
-    """What a key means, whatever it is called on a keyboard."""
+    """The meaning of a key; several keys may have the same."""
 
     UP = "up"
     DOWN = "down"
@@ -53,12 +53,12 @@ class Key(Enum):
     OTHER = "other"
 
 
-class Chosen(str):
+class SelectedLine(str):
     """The line of the chosen trainer, which a terminal shows in reverse."""
 
 
 class Page(Enum):
-    """What is looked at."""
+    """A page of the screen."""
 
     LIST = "list"
     TRAINER = "trainer"
@@ -66,8 +66,8 @@ class Page(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A status, the nodes of the last hour by trainer, and the ``trouble`` of the last request."""
+class Snapshot:
+    """A status, each trainer's nodes in the last hour, and the ``trouble`` of the last request."""
 
     document: dict[str, Any]
     strips: Mapping[str, Sequence[float]]
@@ -76,11 +76,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is looked at: ``chosen`` is a trainer's id; ``first`` is the first line of a page."""
+    """What the user sees: ``selected`` is a trainer's id, ``first`` the first line of a page."""
 
     page: Page = Page.LIST
     sort: int = 0
-    chosen: int | None = None
+    selected: int | None = None
     first: int = 0
 
 
@@ -93,7 +93,7 @@ _SORTS: tuple[tuple[str, Callable[[Mapping[str, Any]], Any]], ...] = (
 )
 
 
-def pressed(view: View, key: Key, seen: Seen, rows: int) -> View:
+def handle_key(view: View, key: Key, seen: Snapshot, rows: int) -> View:
     """Return the view after a key; ``rows`` is how many lines the screen has."""
     step = {Key.UP: -1, Key.DOWN: 1, Key.PAGE_UP: 4 - rows, Key.PAGE_DOWN: rows - 4}.get(key, 0)
     if view.page is Page.HELP:
@@ -110,15 +110,15 @@ def pressed(view: View, key: Key, seen: Seen, rows: int) -> View:
     if not arrays:
         return view
     if key is Key.ENTER:
-        return replace(view, page=Page.TRAINER, chosen=_chosen(arrays, view), first=0)
-    place = arrays.index(_chosen(arrays, view)) + step
-    return replace(view, chosen=arrays[min(len(arrays) - 1, max(0, place))])
+        return replace(view, page=Page.TRAINER, selected=_selected(arrays, view), first=0)
+    place = arrays.index(_selected(arrays, view)) + step
+    return replace(view, selected=arrays[min(len(arrays) - 1, max(0, place))])
 
 
 def frame(
-    seen: Seen, view: View, columns: int, rows: int, now_s: float, *, blocks: bool = True
+    seen: Snapshot, view: View, columns: int, rows: int, now_s: float, *, blocks: bool = True
 ) -> list[str]:
-    """Return the screen: at most so many lines, of at most so many columns."""
+    """Return the screen: at most ``rows`` lines of at most ``columns``."""
     match view.page:
         case Page.LIST:
             hint = f"q end  s sort: {_SORTS[view.sort][0]}  enter details  ? help"
@@ -132,10 +132,10 @@ def frame(
     clock = time.strftime("%H:%M:%S", time.localtime(seen.document["time_s"]))
     head = padded(f"bftrainer top  {hint}", columns - len(clock) - 1)
     found = [Heading(f"{head} {clock}"), *lines][:rows]
-    return [type(line)(cut(shown(line, 1000), columns)) for line in found]
+    return [type(line)(cut(safe(line, 1000), columns)) for line in found]
 
 
-def _list(seen: Seen, view: View, columns: int, rows: int, blocks: bool) -> list[str]:
+def _list(seen: Snapshot, view: View, columns: int, rows: int, blocks: bool) -> list[str]:
     trainers = _sorted(seen, view)
     trouble = [seen.trouble] if seen.trouble else []
     lines = _wrapped([*trouble, *summary(seen.document)], columns)
@@ -148,10 +148,10 @@ def _list(seen: Seen, view: View, columns: int, rows: int, blocks: bool) -> list
     if not trainers:
         return [*lines, "no trainers; sbatch --bftrainer -N 2-16 train.sh"]
     arrays = [one["array"] for one in trainers]
-    place = arrays.index(_chosen(arrays, view))
+    place = arrays.index(_selected(arrays, view))
     heading, *table = _table(trainers, seen.strips, columns, blocks)
-    table[place] = Chosen(table[place])
-    said = notice(trainers[place])  # what its user should know
+    table[place] = SelectedLine(table[place])
+    said = notice_lines(trainers[place])  # what its user should know
     note = ["", *_wrapped(said, columns, 2)] if said else []
     room = max(1, rows - len(lines) - 1 - len(note))
     first = max(0, min(place - room // 2, len(trainers) - room))
@@ -159,11 +159,11 @@ def _list(seen: Seen, view: View, columns: int, rows: int, blocks: bool) -> list
 
 
 def _trainer(
-    seen: Seen, view: View, columns: int, rows: int, now_s: float, blocks: bool
+    seen: Snapshot, view: View, columns: int, rows: int, now_s: float, blocks: bool
 ) -> list[str]:
-    one = next((one for one in seen.document["trainers"] if one["array"] == view.chosen), None)
+    one = next((one for one in seen.document["trainers"] if one["array"] == view.selected), None)
     if one is None:
-        return [f"trainer {view.chosen} is gone; see 'bftrainer history'"]
+        return [f"trainer {view.selected} is gone; see 'bftrainer history'"]
     values = seen.strips.get(str(one["array"]), ())
     lines = list(all_known(one))
     if values:
@@ -175,12 +175,12 @@ def _trainer(
     return wrapped[first : first + rows]
 
 
-def _sorted(seen: Seen, view: View) -> list[dict[str, Any]]:
+def _sorted(seen: Snapshot, view: View) -> list[dict[str, Any]]:
     return sorted(seen.document["trainers"], key=_SORTS[view.sort][1])
 
 
-def _chosen(arrays: Sequence[int], view: View) -> int:
-    return arrays[arrays.index(view.chosen)] if view.chosen in arrays else arrays[0]
+def _selected(arrays: Sequence[int], view: View) -> int:
+    return arrays[arrays.index(view.selected)] if view.selected in arrays else arrays[0]
 
 
 def _table(
@@ -191,18 +191,18 @@ def _table(
 ) -> list[str]:
     """Return a heading and a line for each trainer, each with its strip in the space left."""
     texts = aligned([_HEADING, *map(_row, trainers)], room - 2 - _LEAST_STRIP, _SPARE)
-    left = min(_MOST_STRIP, max(0, room - 2 - wide(texts[0])))
+    left = min(_MOST_STRIP, max(0, room - 2 - text_width(texts[0])))
     drawn = (strip(strips.get(str(one["array"]), ()), left, blocks=blocks) for one in trainers)
     return [f"{text}  {more}" for text, more in zip(texts, (_STRIP, *drawn), strict=True)]
 
 
 def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
     rate = one.get("samples_per_s")
-    return (*cells(one, 14, 10, 9), "-" if rate is None else number(rate))
+    return (*row_cells(one, 14, 10, 9), "-" if rate is None else number(rate))
 
 
 def _wrapped(lines: Iterable[str], columns: int, indent: int = 0) -> list[str]:
-    """Return lines split into such as fit; drawings are cut."""
+    """Return the lines wrapped to ``columns``; drawings have no blanks, and are cut."""
     wrap = partial(textwrap.wrap, subsequent_indent=" " * indent, break_on_hyphens=False)
     return [
         text for line in lines for text in ([line] if len(line) <= columns else wrap(line, columns))

@@ -13,20 +13,20 @@ import click
 from bftrainer_slurm.cli.advice import advice
 from bftrainer_slurm.cli.chart import Point, draws_blocks, plot
 from bftrainer_slurm.cli.common import (
-    changes,
+    change_counts,
     fail,
-    fail_where_unreadable,
+    fail_if_unreadable,
+    identity,
     print_either,
     print_lines,
-    shown,
-    who,
+    safe,
 )
+from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options, find_trainer
 from bftrainer_slurm.cli.options import json_option
-from bftrainer_slurm.cli.past import Since, past_of
-from bftrainer_slurm.cli.picture import SUFFIXES, in_terminal, written
-from bftrainer_slurm.cli.side import Side, complete, side_options, the_one
+from bftrainer_slurm.cli.past import Since, trainer_history
+from bftrainer_slurm.cli.picture import SUFFIXES, terminal_lines, write_picture
 from bftrainer_slurm.cli.status import current_status
-from bftrainer_slurm.cli.tail import folder_there, last_output
+from bftrainer_slurm.cli.tail import folder_exists, last_output
 from bftrainer_slurm.cli.terminal import date, width
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.planner.limit import Limit
@@ -37,13 +37,13 @@ SCHEMA = 1
 _ERROR_LINES = 12
 _COST, _NO_GAIN = Limit.COST.value, Limit.NO_GAIN.value
 _IN_SECONDS = 60.0  # a longer time is shown as H:MM:SS
-# What a curve counts, as the controller says it. Steps times nodes: only proportional to samples.
+# The unit of a curve, by the controller's word. Steps times nodes are only proportional to samples.
 _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
 
 
 @click.command()
 @click.argument("trainer", shell_complete=complete)
-@side_options
+@endpoint_options
 @json_option
 @click.option(
     "--plot",
@@ -57,7 +57,9 @@ _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
 @click.option(
     "--since", type=Since(), metavar="WHEN", help="With --plot: begin so long ago, 2h or 7d."
 )
-def show(trainer: str, side: Side, as_json: bool, picture: str | None, since: float | None) -> None:
+def show(
+    trainer: str, endpoint: Endpoint, as_json: bool, picture: str | None, since: float | None
+) -> None:
     """Show one trainer. TRAINER is its job id, or its name if no other trainer has that name.
 
     --plot also draws a trainer that ended long ago; 'bftrainer history' has the numbers.
@@ -74,11 +76,11 @@ def show(trainer: str, side: Side, as_json: bool, picture: str | None, since: fl
     if picture is not None and as_json:
         fail("--plot or --json, not both; 'bftrainer history --json' has what is drawn")
     if picture is not None:
-        _draw(trainer, picture, since or 0.0, side)
+        _draw(trainer, picture, since or 0.0, endpoint)
         return
-    with fail_where_unreadable():
-        document = current_status(side)
-        one = the_one(document["trainers"], trainer)
+    with fail_if_unreadable():
+        document = current_status(endpoint)
+        one = find_trainer(document["trainers"], trainer)
         if one.get("error") and (output := last_output(one["array"])):
             one |= {"output": asdict(output)}
         down = document["down"]
@@ -86,25 +88,25 @@ def show(trainer: str, side: Side, as_json: bool, picture: str | None, since: fl
         print_either({"schema": SCHEMA, **one, "down": down}, chain(known, lines(one)), as_json)
 
 
-def _draw(trainer: str, picture: str, since_s: float, side: Side) -> None:
+def _draw(trainer: str, picture: str, since_s: float, endpoint: Endpoint) -> None:
     """Draw a trainer's past, on the terminal or into a file."""
     path = None if picture == "-" else Path(picture)
     if path is not None and path.suffix.lower() not in SUFFIXES:
-        fail(f"--plot '{shown(picture)}': its name must end in .png or .html, or be '-'")
-    with fail_where_unreadable():
-        one = past_of(trainer, since_s, side)["trainer"]
+        fail(f"--plot '{safe(picture)}': its name must end in .png or .html, or be '-'")
+    with fail_if_unreadable():
+        one = trainer_history(trainer, since_s, endpoint)["trainer"]
         if path is None:
-            print_lines(in_terminal(one, width(), blocks=draws_blocks()))
+            print_lines(terminal_lines(one, width(), blocks=draws_blocks()))
             return
         try:
-            written(one, path)
+            write_picture(one, path)
         except OSError as error:
-            fail(f"{shown(picture, 200)}: {error.strerror}")
-        click.echo(f"wrote {shown(picture, 200)}")
+            fail(f"{safe(picture, 200)}: {error.strerror}")
+        click.echo(f"wrote {safe(picture, 200)}")
 
 
 def lines(one: dict[str, Any]) -> Iterator[str]:
-    """Give all that is known of a trainer."""
+    """Yield all that is known of a trainer."""
     yield from (f"{label:<12}{value}" for label, value in _facts(one))
     curve = one.get("curve")
     if curve and any(point["measured"] for point in curve["points"]):
@@ -114,23 +116,23 @@ def lines(one: dict[str, Any]) -> Iterator[str]:
 
 
 def _last_words(one: dict[str, Any]) -> list[str]:
-    """What members of the trainer have reported, or else the end of its output."""
+    """Return the error that members of the trainer have reported, or else the end of its output."""
     told: str = one.get("error") or ""
     printed = one.get("output", {}).get("lines", ())
     words = printed if told == BATCH_SCRIPT and printed else told.splitlines()
-    return [shown(line, 200) for line in words if line.strip()]
+    return [safe(line, 200) for line in words if line.strip()]
 
 
 def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "trainer", who(one)
-    yield "state", one["state"] + (f": {shown(one['why'], 200)}" if one.get("why") else "")
+    yield "trainer", identity(one)
+    yield "state", one["state"] + (f": {safe(one['why'], 200)}" if one.get("why") else "")
     yield from _trouble(one)
     yield "submitted", date(one["submit_s"])
     yield "wants", f"{size_range(one)}, weight {one['weight']:g}"
     if one.get("partitions"):
-        yield "partition", f"only nodes of {' or '.join(map(shown, one['partitions']))}"
+        yield "partition", f"only nodes of {' or '.join(map(safe, one['partitions']))}"
     if one.get("node_list"):
-        yield "node list", f"only {shown(one['node_list'], 200)}"
+        yield "node list", f"only {safe(one['node_list'], 200)}"
     yield "grace", f"{one['grace_s']:g} s to end when reclaimed"
     if minutes := one.get("start_minutes"):
         yield "limit", f"{counted(minutes, 'minute')} each start on a node (-t), not in all"
@@ -138,42 +140,42 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "ends", f"after {one['node_hours']:g} node-hours"
     if (unit := unit_of(one)) != "node":
         yield f"{unit}s", f"{_part(one)}; other jobs may have the rest"
-    yield "nodes", ", ".join(map(shown, one["nodes"])) or "none"
+    yield "nodes", ", ".join(map(safe, one["nodes"])) or "none"
     if one["starting"]:
-        yield "starting", ", ".join(map(shown, one["starting"]))
+        yield "starting", ", ".join(map(safe, one["starting"]))
     if "grew" in one:
-        yield "changes", changes(one)
+        yield "changes", change_counts(one)
         yield "used", f"{one['node_s'] / 3600:.2f} node-hours"
-    yield from spent(one)
+    yield from time_rows(one)
     if one.get("launcher"):
-        yield "launcher", shown(one["launcher"])
+        yield "launcher", safe(one["launcher"])
     if "runtime" in one:
         yield "rendezvous", one["runtime"] or "not known yet"
     if one.get("rescale"):
         costs = one["rescale"]
         yield "rescaling", f"up {_cost(costs['up'])}, down {_cost(costs['down'])}"
-    if growing := _growing(one):
+    if growing := _growth_limit(one):
         yield "growing", growing
     if one.get("page"):  # the link shows all of the user's trainers
-        yield "page", shown(one["page"], 400)
+        yield "page", safe(one["page"], 400)
     if one.get("hidden"):
-        yield "progress", f"only {shown(one['user'])} sees it"
+        yield "progress", f"only {safe(one['user'])} sees it"
     yield from _progress(one)
 
 
 def _trouble(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Give what is wrong, and what to do about it: users look for that first."""
+    """Yield what is wrong, and what to do about it: users look for that first."""
     if one.get("notice"):
-        yield "notice", shown(one["notice"], 200)
+        yield "notice", safe(one["notice"], 200)
     if one.get("failures"):
-        nodes = f", on {', '.join(map(shown, one['failed_on']))}" if one["failed_on"] else ""
+        nodes = f", on {', '.join(map(safe, one['failed_on']))}" if one["failed_on"] else ""
         yield "failed", f"{counted(one['failures'], 'time')} in a row{nodes}"
     if remedy := advice(_last_words(one)):
         yield "try", remedy
     if one.get("output"):
         path = one["output"]["path"]
-        missing = "" if folder_there(path) else " (that folder is not there: mkdir -p it)"
-        yield "output", shown(path, 400) + missing
+        missing = "" if folder_exists(path) else " (that folder is not there: mkdir -p it)"
+        yield "output", safe(path, 400) + missing
 
 
 def _progress(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -182,13 +184,13 @@ def _progress(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "samples", f"{one['samples']:,.0f}" + (f", {rate:,.0f} a second" if rate else "")
     elif one.get("steps") is not None:
         yield "steps", f"{one['steps']:,.0f}, of an unknown number of samples"
-    yield from ((shown(name), f"{value:.4g}") for name, value in one.get("measures", {}).items())
+    yield from ((safe(name), f"{value:.4g}") for name, value in one.get("measures", {}).items())
     if one.get("refused_reports"):
         yield "refused", f"{counted(one['refused_reports'], 'impossible report')} of progress"
 
 
-def _growing(one: dict[str, Any]) -> str:
-    """Say what keeps it from growing onto idle nodes; ``bftrainer explain`` says more."""
+def _growth_limit(one: dict[str, Any]) -> str:
+    """Say what keeps a trainer from growing onto idle nodes; ``bftrainer explain`` says more."""
     plan = one.get("plan")
     if plan and plan["limit"] == _COST:
         loss = one.get("loss") or {"seconds": 0.0}
@@ -200,8 +202,8 @@ def _growing(one: dict[str, Any]) -> str:
     return "more nodes would not make it faster" if plan and plan["limit"] == _NO_GAIN else ""
 
 
-def spent(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Say where a trainer's time went, as far as it is known."""
+def time_rows(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield how a trainer spent its time, as far as it is known."""
     if one.get("goodput"):
         yield "time", _times(one["goodput"])
         if good := _goodput(one["goodput"]):
@@ -209,7 +211,7 @@ def spent(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _times(spent: dict[str, Any]) -> str:
-    """Where a trainer's time went; if it reports nothing, only when it had nodes is known."""
+    """Return how a trainer spent its time; without reports only the time with nodes is known."""
     waited = f"waiting {_duration(spent['waiting_s'])}"
     if spent["trained_s"] is None:
         return f"{waited}, with nodes {_duration(spent['with_nodes_s'])}"
@@ -219,7 +221,7 @@ def _times(spent: dict[str, Any]) -> str:
 
 
 def _goodput(spent: dict[str, Any]) -> str:
-    """How much of its time with nodes a trainer trained, and what became of the rest."""
+    """Return the shares of the time with nodes: trained, trained again, starts and restarts."""
     with_nodes_s = spent["with_nodes_s"]
     if spent["trained_s"] is None or not with_nodes_s:
         return ""
@@ -245,7 +247,7 @@ def _cost(cost: dict[str, Any]) -> str:
 
 
 def _part(one: Mapping[str, Any]) -> str:
-    """Say how many GPUs or cores of its nodes it has, or may have."""
+    """Say how many GPUs or cores of its nodes a trainer has, or may have."""
     if not (choices := one.get("gpu_choices")):
         return f"{amount(one, 1)} of each of its nodes"
     every = f"{either(choices)} of each of its nodes, as the plan chooses"

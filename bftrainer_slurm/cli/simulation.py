@@ -1,6 +1,6 @@
-"""The controller's loop on a simulated cluster: where the two meet, for every command that replays.
+"""Runs the controller's loop on a simulated cluster, for every command that replays.
 
-``replay`` knows no controller and ``controller`` no replay; this module hands one to the other.
+``replay`` knows no controller and ``controller`` no replay; only this module imports both.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ Watch = Callable[[Moment], None]
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How to replay. ``forward_time_s`` is None if it follows the holes seen lately.
+    """How to replay. ``forward_time_s`` None adapts it to recent holes.
 
-    With ``learn_curves`` plans know only the throughput that a trainer has shown so far.
+    With ``learn_curves`` plans use only the throughput that a trainer has shown so far.
     """
 
     policy: str = "milp"
@@ -74,7 +74,7 @@ def replay(
     """Replay a trace, then twice more for the references of U."""
     outcome, plan_s = run(trace, trainers, options, planner, watch)
     dedicated = _dedicated(trace, trainers, options, planner, outcome)
-    free = run(trace, trainers, _free(options), planner)[0]
+    free = run(trace, trainers, _without_costs(options), planner)[0]
     return Replayed(outcome, dedicated, free.samples, plan_s)
 
 
@@ -85,7 +85,7 @@ def harvest(
     span_s = (sample.from_s, sample.to_s)
     timeline = Timeline()
     trace, play, backfill_s = sample.trace, sample.play, wanted.backfill_s
-    jobs = None if play is None else played_back(trace, play, backfill_s)[1]
+    jobs = None if play is None else play_back(trace, play, backfill_s)[1]
     with Planner() as planner:
         planner.warm_up()
         ordinary = jobs or OrdinaryJobs(trace)
@@ -102,10 +102,10 @@ def harvest(
     )
 
 
-def played_back(
+def play_back(
     trace: Trace, play: Play, backfill_s: float, kind: type[OrdinaryJobs] = OrdinaryJobs
 ) -> tuple[list[Pass], OrdinaryJobs]:
-    """Return the passes of backfill in a trace, and its ordinary jobs to be played back."""
+    """Return the backfill passes in a trace, and the playback of its ordinary jobs."""
     starts_s = (one.start_s for one in play.jobs if one.backfilled)
     passes = passes_of(starts_s, trace.start_s, trace.end_s, backfill_s)
     return passes, kind(trace, play.jobs, passes, play.kinds)
@@ -118,21 +118,21 @@ def run(
     planner: PlanMaker,
     watch: Watch = lambda moment: None,
 ) -> tuple[Outcome, Sequence[float]]:
-    """Replay a trace once; return what came of it, and how long each plan took (s)."""
+    """Replay a trace once; return the outcome, and how long each plan took (s)."""
     span_s = (trace.start_s, trace.end_s)
     cluster = SimulatedCluster(
         OrdinaryJobs(trace), span_s, trainers, options.at_once, options.rescale_scale
     )
     plan_s: list[float] = []
     policy = _policy(options.policy, planner, cluster, trace)
-    timed = Watched(policy, lambda plan, took_s: plan_s.append(took_s))
+    timed = TimedPlanner(policy, lambda plan, took_s: plan_s.append(took_s))
     settings = Settings(
         partition=PARTITION,
         objective=options.objective,
         forward_time_s=options.forward_time_s or Settings().forward_time_s,
         adapt_forward_time=options.forward_time_s is None,
         relaunch_after_s=0.0,  # simulated elements start and end at once
-        rpcs_per_s=1e9,  # and the paper's slurmctld takes all commands of a moment
+        rpcs_per_s=1e9,  # the paper's slurmctld takes any number of commands at once
     )
     with _controller(cluster, timed, settings, options) as controller:
         outcome = drive(controller, cluster, options.look_every_s, watch)
@@ -148,7 +148,7 @@ def run_live(
     planner: PlanMaker,
     watch: Watch = lambda moment: None,
 ) -> Outcome:
-    """Replay as the daemon works with its defaults, beside ordinary jobs if they are known."""
+    """Replay with the daemon's default settings, beside ordinary jobs if the log has them."""
     cluster = SimulatedCluster(ordinary, span_s, trainers, at_once, backfill_s=backfill_s)
     settings = Settings(partition=PARTITION)
     with _controller(cluster, planner, settings, ReplayOptions()) as controller:
@@ -169,7 +169,7 @@ def _controller(
         clock=lambda: cluster.now_s,
         pacer=Pacer(settings.rpcs_per_s, lambda: cluster.now_s, lambda seconds: None),
         mine=lambda trainer: True,
-        performance=_Known(cluster, options),
+        performance=_ExactModel(cluster, options),
     )
     try:
         yield Controller(deps, settings)
@@ -177,8 +177,8 @@ def _controller(
         history.close()
 
 
-def _free(options: ReplayOptions) -> ReplayOptions:
-    """The same, but rescaling is free, and everything is seen at once and known."""
+def _without_costs(options: ReplayOptions) -> ReplayOptions:
+    """Return the options with free rescaling, immediate looks and known curves."""
     return replace(options, rescale_scale=0.0, look_every_s=0.0, learn_curves=False)
 
 
@@ -192,12 +192,12 @@ def _dedicated(
     return dedicated_samples(
         trace,
         outcome.mean_pool_nodes,
-        lambda other: run(other, trainers, _free(options), planner)[0],
+        lambda other: run(other, trainers, _without_costs(options), planner)[0],
     )
 
 
-class Watched:
-    """Makes plans as another one does; tells of each, and how long it took (s)."""
+class TimedPlanner:
+    """Makes plans with another planner; calls ``tell`` with each, and how long it took (s)."""
 
     def __init__(self, maker: PlanMaker, tell: Callable[[Plan, float], None]) -> None:
         self._maker, self._tell = maker, tell
@@ -223,8 +223,8 @@ def _policy(name: str, planner: PlanMaker, cluster: SimulatedCluster, trace: Tra
     raise ValueError(f"no policy {name}")
 
 
-class _Known(PerformanceModel):
-    """Knows everything about simulated trainers, except their curves if these are learnt.
+class _ExactModel(PerformanceModel):
+    """Takes curves and costs from the simulated trainers themselves, or learns the curves.
 
     Simulated trainers report nothing.
     """
@@ -235,7 +235,7 @@ class _Known(PerformanceModel):
         self._learning = Learning() if options.learn_curves else None
 
     def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
-        """Return what each of the trainers is to be planned with."""
+        """Return each trainer's curve, costs and progress for the plan."""
         trainers = [self._cluster.at_work[view.array] for view in views]
         curves = self._curves(trainers, now_s)
         expected = {} if self._learning is None else self._learning.expected
@@ -250,7 +250,7 @@ class _Known(PerformanceModel):
         ]
 
     def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
-        """Return what a change of size costs this trainer."""
+        """Return the trainer's rescale costs."""
         spec = self._cluster.at_work[view.array].spec
         up_s, down_s = self._scale * spec.rescale_up_s, self._scale * spec.rescale_down_s
         return RescaleCosts(up_s, down_s, start_s=self._scale * spec.start_s)

@@ -1,6 +1,6 @@
-"""Where a site's settings stand: ``bftrainer.toml``, and the plugin's line in plugstack.conf.
+"""Reads a site's settings from ``bftrainer.toml``, and from the plugin's line in plugstack.conf.
 
-The line has some of them in any case; they need not be repeated in the file.
+What the line has need not be repeated in the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK
 from bftrainer_slurm.doctor.plugstack import our_lines, with_included
 
 _ETC = Path("/etc/bftrainer")
-# Slurm's own place for its files, and the place on hosts that got them from slurmctld.
+# Slurm's own place for its files, and the place on configless hosts.
 _SLURM_CONFS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
 _USERS = ("listen", "munge_socket")
 _IN_THE_LINE = {
@@ -28,15 +28,15 @@ _IN_THE_LINE = {
 
 
 def site_files() -> list[str]:
-    """Return where a site's settings file may be."""
+    """Return the possible paths of a site's settings file."""
     return list(dict.fromkeys([str(_slurm_folder() / OURS), str(_ETC / OURS)]))
 
 
 def site_file() -> Path | None:
-    """Return the site's settings file, None if there is none here.
+    """Return the site's settings file, None if this host has none.
 
     Raises:
-        SettingsError: there are two of them.
+        SettingsError: there are two files.
     """
     found = [place for place in map(Path, site_files()) if _is_file(place)]
     if len(found) > 1:
@@ -45,30 +45,30 @@ def site_file() -> Path | None:
 
 
 def site_settings(path: Path | None = None, **overrides: object) -> Settings:
-    """Read the site's settings: from this file or the site's own, then from the plugin's line.
+    """Read the site's settings: the plugin's line, overridden by ``path`` or the site's own file.
 
     Raises:
         SettingsError: in one line, naming the file and the key.
     """
-    return settings_of(_line() | read_values(path or site_file()), **overrides)
+    return settings_of(_plugin_settings() | read_values(path or site_file()), **overrides)
 
 
 def site_keeper() -> Settings | None:
-    """Return where the site's keeper and munged are, for users' commands; None if there is none.
+    """Return the settings with the site's keeper and munged, None if there is no keeper.
 
-    They work even if the controller's settings in the same file are wrong.
+    For users' commands: they work even if other settings in the same file are wrong.
 
     Raises:
         SettingsError: in one line, naming the file and the key.
     """
-    path, line = site_file(), _line()
+    path, line = site_file(), _plugin_settings()
     if path is None and "listen" not in line:
         return None
     return settings_of(line | read_values(path, _USERS))
 
 
-def _line() -> dict[str, Any]:
-    """Return the settings that the plugin's line has, as ``bftrainer.toml`` calls them."""
+def _plugin_settings() -> dict[str, Any]:
+    """Return the settings in the plugin's line, by their names in ``bftrainer.toml``."""
     plugstack = _slurm_folder() / PLUGSTACK
     texts: list[str] = []
     with contextlib.suppress(OSError):
@@ -86,7 +86,7 @@ def _line() -> dict[str, Any]:
 
 
 def _slurm_folder() -> Path:
-    """Return the folder of the slurm.conf that is named, or else of the first one that exists."""
+    """Return the folder of $SLURM_CONF, or else of the first slurm.conf that exists."""
     if said := os.environ.get("SLURM_CONF"):
         return Path(said).parent
     places = [Path(place) for place in _SLURM_CONFS]

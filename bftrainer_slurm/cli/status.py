@@ -10,15 +10,15 @@ import click
 
 from bftrainer_slurm.cli.advice import advice
 from bftrainer_slurm.cli.common import (
-    NOT_THERE,
-    cells,
+    NO_ANSWER,
     fail,
-    fail_where_unreadable,
+    fail_if_unreadable,
     print_either,
-    shown,
+    row_cells,
+    safe,
 )
+from bftrainer_slurm.cli.endpoint import Endpoint, endpoint_options
 from bftrainer_slurm.cli.options import json_option
-from bftrainer_slurm.cli.side import Side, side_options
 from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.controller.state.bad_nodes import mute_sentence
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
@@ -37,9 +37,9 @@ _SOME = 5
 
 
 @click.command()
-@side_options
+@endpoint_options
 @json_option
-def status(side: Side, as_json: bool) -> None:
+def status(endpoint: Endpoint, as_json: bool) -> None:
     """Show the pool, how much of it is used, and every trainer.
 
     Works for any user. While the controller is down it says so, and shows what Slurm knows.
@@ -48,39 +48,39 @@ def status(side: Side, as_json: bool) -> None:
     Example:
       bftrainer status --json
     """
-    with fail_where_unreadable():
-        document = current_status(side)
-        print_either({"schema": SCHEMA, **document}, shown_lines(document), as_json)
+    with fail_if_unreadable():
+        document = current_status(endpoint)
+        print_either({"schema": SCHEMA, **document}, status_lines(document), as_json)
 
 
-def current_status(side: Side) -> dict[str, Any]:
+def current_status(endpoint: Endpoint) -> dict[str, Any]:
     """Return the controller's status, or what Slurm knows if it is down (``down`` says why)."""
     try:
-        return status_now(side, from_slurm)
+        return status_now(endpoint, status_from_slurm)
     except GatewayError as error:
-        fail(f"{silent(side)}{error}", NOT_THERE)
+        fail(f"{no_answer(endpoint)}{error}", NO_ANSWER)
 
 
-def silent(side: Side) -> str:
-    """Begin to say that nothing is known."""
-    if side.address or side.state:
-        return f"{side.why_silent}, and Slurm does not answer: "
+def no_answer(endpoint: Endpoint) -> str:
+    """Return the beginning of a message that neither the controller nor Slurm answers."""
+    if endpoint.address or endpoint.state:
+        return f"{endpoint.silence_reason}, and Slurm does not answer: "
     return "neither the controller nor Slurm answers: "
 
 
-def status_now(side: Side, otherwise: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the controller's status, or ``otherwise`` if it is down, and why in ``down``."""
-    age_s, document = side.published()
+def status_now(endpoint: Endpoint, otherwise: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the controller's status, or ``otherwise`` if it is down; ``down`` says why."""
+    age_s, document = endpoint.read_status()
     why: str | None
     if document is None:
-        why = side.why_silent
+        why = endpoint.silence_reason
     elif (why := down(document, age_s)) is None:
         return document | {"down": None}
     return otherwise() | {"down": why}
 
 
-def shown_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Give the pool, the table of trainers, and what else should be known."""
+def status_lines(document: dict[str, Any]) -> Iterator[str]:
+    """Yield the pool, the table of trainers, and problems."""
     trainers = document["trainers"]
     yield from summary(document)
     if trainers:
@@ -89,40 +89,40 @@ def shown_lines(document: dict[str, Any]) -> Iterator[str]:
         yield "no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh"
     troubled = [one for one in trainers if one.get("notice") or one.get("why")]
     for one in troubled[:_SOME]:
-        yield from notice(one)
+        yield from notice_lines(one)
     if (more := len(troubled) - _SOME) > 0:
         yield f"{counted(more, 'more trainer', HAVE)} problems: see 'bftrainer show TRAINER'"
     if document.get("mute_nodes"):
-        yield shown(mute_sentence(document["mute_nodes"]), 400)
+        yield safe(mute_sentence(document["mute_nodes"]), 400)
     left_alone = sorted(document["malformed"].items(), key=lambda pair: int(pair[0]))
     for array, why in left_alone[:_SOME]:
-        yield f"job {array} is left alone: {shown(why, 120)}"
+        yield f"job {array} is left alone: {safe(why, 120)}"
     if (more := len(left_alone) - _SOME) > 0:
         yield f"{counted(more, 'more job', ARE)} left alone"
     if refused := document.get("keeper", {}).get("refused", {}):
-        kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(refused.items()))
+        kinds = ", ".join(f"{safe(kind)} {count}" for kind, count in sorted(refused.items()))
         yield f"the keeper refused: {kinds}"
 
 
-def notice(one: dict[str, Any]) -> list[str]:
-    """Return what the user of a trainer should know: the problem, its last output, what to do."""
+def notice_lines(one: dict[str, Any]) -> list[str]:
+    """Return a trainer's problem, its last output, and what to do; empty without a problem."""
     text = one.get("notice") or one.get("why")
-    lines = [f"trainer {one['array']}: {shown(text, 200)}"] if text else []
+    lines = [f"trainer {one['array']}: {safe(text, 200)}"] if text else []
     if lines and one.get("error") == BATCH_SCRIPT:
         return [*lines, f"  'bftrainer show {one['array']}' has the end of its output"]
     said = [line for line in (one.get("error") or "").splitlines() if line.strip()]
     if lines and said:
-        lines.append(f"  its last output: {shown(said[-1].strip(), 150)}")
+        lines.append(f"  its last output: {safe(said[-1].strip(), 150)}")
         lines += [f"  try: {remedy}" for remedy in (advice(said),) if remedy]
     return lines
 
 
 def summary(document: dict[str, Any]) -> Iterator[str]:
-    """Give what concerns the whole cluster: problems, the pool, what ordinary jobs felt."""
+    """Give what concerns the whole cluster: problems, the pool, the delays of ordinary jobs."""
     if document["down"]:
         yield f"{document['down']}; this is what Slurm knows:"
     else:
-        yield from (f"trouble: {shown(trouble, 250)}" for trouble in troubles(document))
+        yield from (f"trouble: {safe(trouble, 250)}" for trouble in troubles(document))
     pool = document["pool"]
     if pool is not None:
         left = sum(document.get("left_alone", {}).values())
@@ -131,42 +131,42 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
         free = f"pool: {nodes(pool['nodes'])} free of ordinary jobs"
         yield f"{free}, {pool['used']} used by trainers{units_planned(document)}{more}"
     if document.get("preempted"):
-        yield _preempted(document["preempted"])
+        yield _preemption_line(document["preempted"])
 
 
-def _preempted(felt: dict[str, Any]) -> str:
-    """What ordinary jobs felt of trainers in the last 24 hours."""
-    started = f"{felt['started']:,} started, " if felt.get("started") else ""
-    if not felt["jobs"]:
+def _preemption_line(sums: dict[str, Any]) -> str:
+    """Say how trainers delayed ordinary jobs in the last 24 hours."""
+    started = f"{sums['started']:,} started, " if sums.get("started") else ""
+    if not sums["jobs"]:
         return f"ordinary jobs, last 24 h: {started}none had to preempt a trainer"
-    usual, most = (_waited(felt[f"delay_{of}_s"]) for of in ("median", "max"))
+    usual, most = (_waited(sums[f"delay_{of}_s"]) for of in ("median", "max"))
     text = (
-        f"ordinary jobs, last 24 h: {started}{felt['jobs']} had to preempt, and waited {usual} for "
+        f"ordinary jobs, last 24 h: {started}{sums['jobs']} had to preempt, and waited {usual} for "
         f"that (median; {most} at most)"
     )
-    return text + (f"; {felt['late_jobs']} missed a backfill pass" if felt["late_jobs"] else "")
+    return text + (f"; {sums['late_jobs']} missed a backfill pass" if sums["late_jobs"] else "")
 
 
 def _waited(seconds: float) -> str:
-    """Slurm tells of these times in whole seconds."""
+    """Return a delay in words; Slurm gives whole seconds."""
     return "less than 1 s" if seconds < 1.0 else f"{seconds:.0f} s"
 
 
 def _row(trainer: dict[str, Any]) -> tuple[str, ...]:
     forms = dict.fromkeys(("samples", "samples_per_s"), ",.0f")
     forms |= dict.fromkeys(("grew", "shrank", "reclaimed"), "d")
-    return (*cells(trainer), *(_number(trainer.get(key), form) for key, form in forms.items()))
+    return (*row_cells(trainer), *(_number(trainer.get(key), form) for key, form in forms.items()))
 
 
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def from_slurm() -> dict[str, Any]:
-    """Return what Slurm knows; costs slurmctld one request.
+def status_from_slurm() -> dict[str, Any]:
+    """Return a status of what Slurm knows; costs slurmctld one request.
 
     Raises:
-        GatewayError: it does not answer.
+        GatewayError: Slurm does not answer.
     """
     from bftrainer_slurm.slurm.open import open_gateway
 
@@ -179,15 +179,15 @@ def from_slurm() -> dict[str, Any]:
         "preempted": None,
         "malformed": {str(array): why for array, why in queue.malformed.items()},
         "trainers": [
-            known_to_slurm(one)
+            entry_from_slurm(one)
             for one in queue.trainers
             if not all(element.state.over for element in one.elements)
         ],
     }
 
 
-def known_to_slurm(trainer: Trainer) -> dict[str, Any]:
-    """Return what can be shown of a trainer without its controller."""
+def entry_from_slurm(trainer: Trainer) -> dict[str, Any]:
+    """Return a trainer's entry in the status, without its controller."""
     nodes = [
         element.node
         for element in trainer.elements

@@ -1,6 +1,6 @@
-"""Many logs merged into one: their lines by time, with the nodes that wrote them. Pure.
+"""Merges many logs into one: lines by time, each with the node that wrote it. Pure.
 
-If a file has lines of several nodes, Slurm's own lines separate them: it writes a line with node
+If a file has lines of several nodes, Slurm's own lines separate them: Slurm writes a line with node
 and time when it takes an element off a node, and srun's last lines name the node.
 """
 
@@ -26,7 +26,7 @@ _TORCH = re.compile(r"\[?[DIWEF](\d\d)(\d\d) (\d\d:\d\d:\d\d)\.(\d{1,9}) ")  # g
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of an element's log; ``time_s`` is its own, or that of the last line before it."""
+    """A line of an element's log; ``time_s`` is its own time, or that of the line before."""
 
     time_s: float
     node: str
@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What one element has written: its lines, and where it runs now or ran last."""
+    """What one element has written, and the node on which it runs or ran last."""
 
     lines: Sequence[str]
     task: int | None = None
@@ -45,13 +45,13 @@ class Log:
     changed_s: float = 0.0  # when the file was written last: for times without a year
 
 
-def merged(logs: Iterable[Log]) -> Iterator[Line]:
-    """Give the lines of all logs by time; each log's own order stays."""
-    return heapq.merge(*map(_timed, logs), key=lambda line: line.time_s)
+def merge(logs: Iterable[Log]) -> Iterator[Line]:
+    """Yield the lines of all logs by time; each log keeps its order."""
+    return heapq.merge(*map(_with_times, logs), key=lambda line: line.time_s)
 
 
-def _timed(log: Log) -> list[Line]:
-    """Give each line its node, and a time that never falls."""
+def _with_times(log: Log) -> list[Line]:
+    """Return the lines, each with its node and a time that never decreases."""
     nodes = _nodes(log)
     times = [time_of(text, log.changed_s) for text in log.lines]
     times = [one if one is not None and one < log.changed_s + _DAY_S else None for one in times]
@@ -72,12 +72,12 @@ def _nodes(log: Log) -> list[str]:
         match = taken or _NAMES_ITS_NODE.match(text)
         if match is None or place < len(nodes):
             continue
-        end = _end(log.lines, place, taken["node"]) if taken else place
+        end = _last_line(log.lines, place, taken["node"]) if taken else place
         nodes += [match["node"]] * (end + 1 - len(nodes))
     return nodes + [log.node] * (len(log.lines) - len(nodes))
 
 
-def _end(lines: Sequence[str], place: int, node: str) -> int:
+def _last_line(lines: Sequence[str], place: int, node: str) -> int:
     """Return the place of the last line of the element that ended here, on this node."""
     end = place
     for later in range(place + 1, min(len(lines), place + _LAST_LINES)):
@@ -92,8 +92,8 @@ def _end(lines: Sequence[str], place: int, node: str) -> int:
 def time_of(text: str, about_s: float) -> float | None:
     """Return the time that a line begins with (Unix seconds), None if it has none.
 
-    It is local time if the line names no zone. A time without a year is taken as the last such
-    time before ``about_s``, or shortly after it.
+    Without a zone it is local time. A time without a year is the last such time before, or shortly
+    after, ``about_s``.
     """
     match = _ISO.match(text) or (_ENDED.search(text) and _ISO.search(text))
     if match:

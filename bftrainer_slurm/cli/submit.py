@@ -1,4 +1,4 @@
-"""``bftrainer submit``: rewrites a submission as ``sbatch --bftrainer`` does, without a plugin."""
+"""``bftrainer submit``: submits a trainer as ``sbatch --bftrainer`` does, without the plugin."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on, print_json
+from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_on, print_json
+from bftrainer_slurm.cli.endpoint import Endpoint, is_working, state_option
 from bftrainer_slurm.cli.options import json_option
-from bftrainer_slurm.cli.side import Side, state_option, works
 from bftrainer_slurm.cli.site import site_file, site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
@@ -43,7 +43,7 @@ from bftrainer_slurm.slurm.user_array import UserArray, read_array
 from bftrainer_slurm.spec import format_comment
 
 SCHEMA = 1
-_LARGEST = 4 * 2**20  # of a script: Slurm takes no larger ones, and /dev/zero has no end
+_LARGEST = 4 * 2**20  # Slurm takes no larger script, and /dev/zero has no end
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -89,15 +89,15 @@ def submit(
       bftrainer submit -N 2-16 -p preempt --gpus-per-node=4 train.sh
     """
     options, script, arguments = _split(words)
-    side = Side(state)
+    endpoint = Endpoint(state)
     settings = _site_settings(site, state)
     done: list[dict[str, Any]] = []
     try:
-        text = _read(script)
+        text = _read_script(script)
         directives = read_directives(text)
         environment = read_environment(os.environ)
         asked = directives | environment | read_options(options)
-        given["partition"] = given["partition"] or (None if settings else _own_partition(side))
+        given["partition"] = given["partition"] or (None if settings else _own_partition(endpoint))
         submission = compose(
             script.name,
             directives,
@@ -111,28 +111,28 @@ def submit(
             time=given["time"],
         )
         array = read_array(asked["array"]) if "array" in asked else None
-        for task, one, variables in _each(submission, array, asked):
-            wrapped = wrap_script(text, _element_command(one, settings, side.folder, variables))
+        for task, one, variables in _submissions(submission, array, asked):
+            wrapped = wrap_script(text, _element_command(one, settings, endpoint.folder, variables))
             job = submit_script(SlurmRunner(), one, wrapped, arguments)
             done.append({"array": job, "comment": format_comment(one.record), "task": task})
             if not as_json:
                 of = "" if task is None else f" for task {task}"
                 click.echo(f"Submitted trainer {job}{of}")
     except (SubmissionError, RefusedError) as error:
-        fail(f"{error}{_besides(done)}")
+        fail(f"{error}{_submitted_so_far(done)}")
     except GatewayError as error:
-        fail(f"{error}{_besides(done)}", NOT_THERE)
-    own = None if settings else read_address(side.folder)
+        fail(f"{error}{_submitted_so_far(done)}", NO_ANSWER)
+    own = None if settings else read_address(endpoint.folder)
     _announce(own)
     if as_json:
         first = {key: done[0][key] for key in ("array", "comment")}
         print_json({"schema": SCHEMA, **first, "trainers": done})
         return
-    for said in (*submission.notes, *_of_array(array), *warnings(text, srun_restores=False)):
+    for said in (*submission.notes, *_array_notes(array), *warnings(text, srun_restores=False)):
         click.echo(f"bftrainer: {said}", err=True)
     for missing in missing_folders(directives, options):
         click.echo(missing, err=True)
-    if not settings and (own is None or not works(*Side(state, own).published())):
+    if not settings and (own is None or not is_working(*Endpoint(state, own).read_status())):
         click.echo(
             "it is held until your controller runs; start it with: "
             f"bftrainer controller --partition {submission.partition}",
@@ -140,19 +140,19 @@ def submit(
         )
 
 
-def _own_partition(side: Side) -> str | None:
-    """Return where the user's own controller runs trainers, None if it does not run."""
-    address = read_address(side.folder)
-    age_s, document = Side(side.state, address).published() if address else (0.0, None)
-    if document is None or not works(age_s, document):
+def _own_partition(endpoint: Endpoint) -> str | None:
+    """Return the partition of the user's own controller, None if that does not run."""
+    address = read_address(endpoint.folder)
+    age_s, document = Endpoint(endpoint.state, address).read_status() if address else (0.0, None)
+    if document is None or not is_working(age_s, document):
         return None
     return str(document["controller"].get("partition") or "") or None
 
 
-def _each(
+def _submissions(
     submission: Submission, array: UserArray | None, asked: Mapping[str, str]
 ) -> Iterator[tuple[int | None, Submission, dict[str, str]]]:
-    """Give each trainer to submit: its task, if it is of an array, and variables of its script."""
+    """Yield each trainer to submit: its task of the user's array, and variables of its script."""
     own = {"PET_RDZV_BACKEND": "c10d"} if submission.own_rendezvous else {}
     if submission.no_resume:
         own["BFTRAINER_RESUME"] = "no"
@@ -163,7 +163,7 @@ def _each(
         yield task, for_task(submission, asked, task), own | array.environment(task)
 
 
-def _of_array(array: UserArray | None) -> Iterator[str]:
+def _array_notes(array: UserArray | None) -> Iterator[str]:
     if array is None or len(array.tasks) == 1:
         return
     yield f"each of the {len(array.tasks)} tasks of --array is a trainer by itself"
@@ -171,8 +171,8 @@ def _of_array(array: UserArray | None) -> Iterator[str]:
         yield f"%{array.throttle[:10]} of --array does not hold: the plan shares the idle nodes"
 
 
-def _besides(done: list[dict[str, Any]]) -> str:
-    """Say what of an array had been submitted when a task was refused."""
+def _submitted_so_far(done: list[dict[str, Any]]) -> str:
+    """Say which tasks of an array were submitted before Slurm refused one."""
     jobs = " ".join(str(one["array"]) for one in done)
     return f"; those before are submitted, to undo that: scancel {jobs}" if done else ""
 
@@ -185,7 +185,7 @@ def _split(words: tuple[str, ...]) -> tuple[list[str], Path, list[str]]:
     return list(words[:at]), Path(words[at]), list(words[at + 1 :])
 
 
-def _read(script: Path) -> str:
+def _read_script(script: Path) -> str:
     try:
         with script.open() as file:
             text = file.read(_LARGEST + 1)
@@ -207,7 +207,7 @@ def _element_command(
     state: Path,
     variables: Mapping[str, str],
 ) -> str:
-    """Return what each element runs first: our Python, which then runs the user's script."""
+    """Return the first command of each element: our Python, which then runs the user's script."""
     if settings:
         where = ["--keeper", settings.listen, "--keeper-uid", str(_uid_of_keeper())]
         if settings.munge_socket:

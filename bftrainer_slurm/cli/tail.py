@@ -1,6 +1,6 @@
-"""Reads what a trainer's elements write, as far as the reader may see it.
+"""Reads the output of a trainer's elements with the user's own rights.
 
-Whole lines, as they come, for ``logs``; for ``show`` the end of the file that was written last.
+``logs`` reads whole lines as they come, ``show`` the end of the file that was written last.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Tail:
         self._begun = b""  # a line that has no end yet
 
     def lines(self, *, last: bool = False) -> list[str]:
-        """Return the new lines, none if there is no file; with the ``last`` one even if unfinished.
+        """Return the new lines, none without a file; with ``last`` also an unfinished last line.
 
         Raises:
-            OSError: it cannot be read, or is no plain file.
+            OSError: the file cannot be read, or is no plain file.
         """
         try:
             # Without waiting: a pipe that nobody writes to would never open.
@@ -78,13 +78,13 @@ def last_output(array: int) -> LastOutput | None:
     Costs slurmctld one RPC.
     """
     try:
-        return newest(outputs_of(SlurmRunner(_PATIENCE_S), array))
+        return newest_output(outputs_of(SlurmRunner(_PATIENCE_S), array))
     except GatewayError:
         return None
 
 
-def folder_there(path: str) -> bool:
-    """Whether a file's folder exists, as far as this user can see."""
+def folder_exists(path: str) -> bool:
+    """Return whether a file's folder exists, as far as this user can see."""
     try:
         Path(path).parent.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -94,11 +94,11 @@ def folder_there(path: str) -> bool:
     return True
 
 
-def newest(outputs: Sequence[Output]) -> LastOutput | None:
+def newest_output(outputs: Sequence[Output]) -> LastOutput | None:
     """Return the file that was written last; if none can be read, any that was written to.
 
-    What a node says that waits is left out: it says nothing of the script. A file with nothing but
-    lines of ours counts only if there is no other.
+    Lines about waiting nodes are left out: they say nothing about the script. A file with only our
+    own lines counts only if there is no other.
     """
     found: list[tuple[tuple[bool, float], LastOutput]] = []
     for path in dict.fromkeys(path for one in outputs for path in one.paths):

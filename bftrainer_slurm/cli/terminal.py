@@ -1,4 +1,4 @@
-"""How to write to a terminal: its width, and colour if it is wanted."""
+"""Formats text for a terminal: width, tables, and colour if it is wanted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Heading(str):
 
 
 def width() -> int:
-    """Return how many columns there are."""
+    """Return the number of columns of the terminal."""
     if not sys.stdout.isatty():
         return _IN_A_PIPE
     return max(40, shutil.get_terminal_size((80, 24)).columns)
@@ -47,10 +47,10 @@ def cut(text: str, columns: float) -> str:
 
 def padded(text: str, columns: int) -> str:
     """Return a text with blanks after it, so that it takes at least so many columns."""
-    return text + " " * (columns - wide(text))
+    return text + " " * (columns - text_width(text))
 
 
-def wide(text: str) -> int:
+def text_width(text: str) -> int:
     """Return how many columns a text takes."""
     return sum(map(_columns, text))
 
@@ -64,9 +64,9 @@ def _columns(char: str) -> int:
 def aligned(rows: Sequence[Sequence[str]], room: float, spare: Sequence[int] = ()) -> list[str]:
     """Return rows as lines, column below column.
 
-    If there is too little room, ``spare`` columns are left out, in this order.
+    If they do not fit, ``spare`` columns are left out, in this order.
     """
-    widths = [max(map(wide, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(text_width, column)) for column in zip(*rows, strict=True)]
     kept, going = list(range(len(widths))), list(spare)
     while going and sum(widths[one] + 2 for one in kept) - 2 > room:
         kept.remove(going.pop(0))

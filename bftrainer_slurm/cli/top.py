@@ -1,6 +1,6 @@
-"""``bftrainer top``: the pool and every trainer, live in a terminal.
+"""``bftrainer top``: shows the pool and every trainer, live in a terminal.
 
-Drawn by Python's own curses, which sends a terminal only what has changed.
+Python's curses draws, and sends a terminal only what has changed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bftrainer_slurm.cli.chart import draws_blocks
-from bftrainer_slurm.cli.common import NOT_THERE, fail, fail_on, fail_where_unreadable, shown
-from bftrainer_slurm.cli.past import past_or_none
-from bftrainer_slurm.cli.screen import Chosen, Key, Seen, View, frame, pressed
-from bftrainer_slurm.cli.side import Side, side_options
-from bftrainer_slurm.cli.status import from_slurm, silent, status_now
+from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_if_unreadable, fail_on, safe
+from bftrainer_slurm.cli.endpoint import Endpoint, endpoint_options
+from bftrainer_slurm.cli.past import read_history
+from bftrainer_slurm.cli.screen import Key, SelectedLine, Snapshot, View, frame, handle_key
+from bftrainer_slurm.cli.status import no_answer, status_from_slurm, status_now
 from bftrainer_slurm.cli.terminal import Heading
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.slurm.gateway import GatewayError
@@ -44,8 +44,8 @@ _NO_TERMINALS = ("", "dumb", "unknown")
     metavar="SECONDS",
     help="How often to ask for the controller's status. [default: 5]",
 )
-@side_options
-def top(every_s: float, side: Side) -> None:
+@endpoint_options
+def top(every_s: float, endpoint: Endpoint) -> None:
     """Watch the pool and every trainer, with its nodes in the last hour. 'q' quits, '?' helps.
 
     This costs slurmctld nothing: you see what the controller has published. It works at 80
@@ -59,12 +59,12 @@ def top(every_s: float, side: Side) -> None:
         sys.stdin.isatty() and sys.stdout.isatty()
     ):
         fail("top needs a terminal; 'bftrainer status' prints the same once")
-    with fail_where_unreadable(), fail_on(GatewayError, code=NOT_THERE, begin=silent(side)):
-        watch = _Watch(side, every_s)
+    with fail_if_unreadable(), fail_on(GatewayError, code=NO_ANSWER, begin=no_answer(endpoint)):
+        watch = _Poller(endpoint, every_s)
     _on_screen(watch)
 
 
-def _on_screen(watch: _Watch) -> None:
+def _on_screen(watch: _Poller) -> None:
     import curses
 
     with contextlib.suppress(locale.Error):
@@ -73,11 +73,11 @@ def _on_screen(watch: _Watch) -> None:
     try:
         curses.setupterm()
     except curses.error:
-        fail(f"top does not know a terminal like TERM={shown(os.environ['TERM'])}")
+        fail(f"top does not know a terminal like TERM={safe(os.environ['TERM'])}")
     curses.wrapper(lambda screen: _loop(screen, watch))
 
 
-def _loop(screen: window, watch: _Watch) -> None:
+def _loop(screen: window, watch: _Poller) -> None:
     """Draw and listen until the user quits."""
     import curses
 
@@ -111,18 +111,18 @@ def _loop(screen: window, watch: _Watch) -> None:
         if code in (ord("q"), ord("Q")):
             return
         if code == ord("r"):
-            watch.now()
+            watch.refresh()
         elif code == curses.KEY_RESIZE:
             screen.clear()
         elif code != -1:
-            view = pressed(view, keys.get(code, Key.OTHER), seen, rows)
+            view = handle_key(view, keys.get(code, Key.OTHER), seen, rows)
 
 
 def _draw(screen: window, lines: list[str]) -> None:
-    """Draw everything: curses finds out what is new."""
+    """Draw everything; curses sends only what is new."""
     import curses
 
-    looks = {Heading: curses.A_BOLD, Chosen: curses.A_REVERSE}
+    looks = {Heading: curses.A_BOLD, SelectedLine: curses.A_REVERSE}
     screen.erase()
     for row, line in enumerate(lines):
         with contextlib.suppress(curses.error):  # the last place of the screen
@@ -130,56 +130,56 @@ def _draw(screen: window, lines: list[str]) -> None:
     screen.refresh()
 
 
-class _Watch:
-    """Asks again and again in a thread of its own, so that keys never wait.
+class _Poller:
+    """Asks for the status regularly, in its own thread, so that keys never wait.
 
     Raises:
         GatewayError: neither the controller nor Slurm answers at the beginning.
     """
 
-    def __init__(self, side: Side, every_s: float) -> None:
-        self._side = side
+    def __init__(self, endpoint: Endpoint, every_s: float) -> None:
+        self._endpoint = endpoint
         self._every_s = every_s
         self._wake = threading.Event()
         self._strips_s = self._slurm_s = float("-inf")
         self._of_slurm: dict[str, Any] = {}
-        self.seen = Seen(status_now(side, self._ask_slurm), {})
+        self.seen = Snapshot(status_now(endpoint, self._ask_slurm), {})
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start the thread."""
         threading.Thread(target=self._run, name="watch", daemon=True).start()
 
-    def now(self) -> None:
+    def refresh(self) -> None:
         """Ask at once."""
         self._wake.set()
 
     def _run(self) -> None:
         while True:
-            self.seen = self._ask()
+            self.seen = self._poll()
             self._wake.wait(self._every_s)
             self._wake.clear()
 
-    def _ask(self) -> Seen:
-        """Return what is new; if nobody answers, what was seen last."""
+    def _poll(self) -> Snapshot:
+        """Return the new status; the last one if nobody answers."""
         try:
-            document = status_now(self._side, self._ask_slurm)
-            return Seen(document, self._strips())
+            document = status_now(self._endpoint, self._ask_slurm)
+            return Snapshot(document, self._strips())
         except GatewayError as error:
-            trouble = f"{silent(self._side)}{shown(error, 200)}"
+            trouble = f"{no_answer(self._endpoint)}{safe(error, 200)}"
         except (SystemExit, ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
             trouble = f"the status cannot be read ({type(error).__name__})"
-        return Seen(self.seen.document, self.seen.strips, trouble)
+        return Snapshot(self.seen.document, self.seen.strips, trouble)
 
     def _strips(self) -> Any:
         if time.monotonic() - self._strips_s < _STRIPS_EVERY_S:
             return self.seen.strips
         self._strips_s = time.monotonic()
         try:
-            return past_or_none("strips", 0.0, self._side)["strips"]
+            return read_history("strips", 0.0, self._endpoint)["strips"]
         except KeeperError:
             return {}  # an older keeper, or no history yet
 
     def _ask_slurm(self) -> dict[str, Any]:
         if time.monotonic() - self._slurm_s > _SLURM_EVERY_S:
-            self._of_slurm, self._slurm_s = from_slurm(), time.monotonic()
+            self._of_slurm, self._slurm_s = status_from_slurm(), time.monotonic()
         return self._of_slurm

@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_harvest", lambda: equal_shares)
+    monkeypatch.setattr(module, "_load_harvest", lambda: equal_shares)
 
 
 def assess(*arguments: str | Path) -> Result:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.cli.chart import MARGIN, bars, fitted, strip
+from bftrainer_slurm.cli.chart import MARGIN, bars, resampled, strip
 
 VALUES = st.lists(st.floats(0, 1e9), max_size=200)
 
@@ -23,7 +23,7 @@ def test_a_strip_has_as_many_characters_as_there_is_room(values: list[float], ro
 
 @given(VALUES, st.integers(1, 200))
 def test_fitted_values_lie_within_the_given_ones(values: list[float], room: int) -> None:
-    assert all(0 <= one <= max(values, default=0) * 1.001 for one in fitted(values, room))
+    assert all(0 <= one <= max(values, default=0) * 1.001 for one in resampled(values, room))
 
 
 @pytest.mark.parametrize("values", [[], [0.0], [3.0] * 500])

@@ -15,11 +15,11 @@ from click.testing import CliRunner, Result
 import bftrainer_slurm
 from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.chart import Point, plot
-from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
-from bftrainer_slurm.cli.controller import unusable
+from bftrainer_slurm.cli.common import fail_if_unreadable, safe_lines
+from bftrainer_slurm.cli.controller import oserror_message
 from bftrainer_slurm.cli.help import pages
 from bftrainer_slurm.cli.show import lines as lines_of_trainer
-from bftrainer_slurm.cli.status import shown_lines
+from bftrainer_slurm.cli.status import status_lines
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 
 TRAINER = {
@@ -92,7 +92,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def render(document: dict[str, Any]) -> str:
-    return "\n".join(shown_lines(document))
+    return "\n".join(status_lines(document))
 
 
 def render_trainer(one: dict[str, Any]) -> str:
@@ -191,7 +191,7 @@ def test_a_full_disk_at_standard_output_is_said_in_a_line(words: str) -> None:
 
 
 def test_a_full_disk_is_not_taken_for_a_status_of_another_version() -> None:
-    with pytest.raises(OSError, match="full"), fail_where_unreadable():
+    with pytest.raises(OSError, match="full"), fail_if_unreadable():
         raise OSError(errno.ENOSPC, "full")
 
 
@@ -490,7 +490,7 @@ UNREADABLE = [
 def test_a_status_that_cannot_be_read_is_said_in_a_line(
     changed: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended, fail_where_unreadable():
+    with pytest.raises(SystemExit) as ended, fail_if_unreadable():
         document: dict[str, Any] = DOCUMENT | changed
         render(document)
         render_trainer(document["trainers"][0])
@@ -523,7 +523,9 @@ def test_a_bad_settings_file_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_the_remedy(path: str | None, remedy: str) -> None:
-    said = unusable(OSError(13, "Permission denied", path), Path("/var/lib/bf"), "/shared/bf")
+    said = oserror_message(
+        OSError(13, "Permission denied", path), Path("/var/lib/bf"), "/shared/bf"
+    )
     assert said.startswith(f"{path or '/var/lib/bf'}: Permission denied; ")
     assert remedy in said
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from bftrainer_slurm.cli import assess, main
 from bftrainer_slurm.cli.doctor import document as findings_document
 from bftrainer_slurm.cli.explain import as_document
-from bftrainer_slurm.cli.status import known_to_slurm
+from bftrainer_slurm.cli.status import entry_from_slurm
 from bftrainer_slurm.doctor.finding import Change, must
 from bftrainer_slurm.doctor.trial import Outcome
 from tests.cli.documented import PAGE, differences, documented
@@ -39,7 +39,7 @@ DOWN: dict[str, Any] = {
     "plan": None,
     "preempted": None,
     "malformed": {"7": "no spec"},
-    "trainers": [known_to_slurm(trainer())],
+    "trainers": [entry_from_slurm(trainer())],
 }
 
 
@@ -133,7 +133,7 @@ def test_of_a_replay(tmp_path: Path) -> None:
 
 
 def test_of_an_assessment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assess, "_harvest", lambda: equal_shares)
+    monkeypatch.setattr(assess, "_load_harvest", lambda: equal_shares)
     log = tmp_path / "jobs.txt"
     log.write_text(GPU_JOBS)
     told = (

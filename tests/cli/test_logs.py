@@ -78,18 +78,18 @@ def test_follow_ends_when_all_elements_are_over(folder: Path) -> None:
 
 
 def test_what_comes_while_it_follows_is_told_in_the_order_of_its_coming(folder: Path) -> None:
-    story = command._Story(command._outputs(70), as_json=False)
-    assert len(list(story.so_far(last=False))) == 2
-    assert story.news() == []
+    story = command._MergedLog(command._outputs(70), as_json=False)
+    assert len(list(story.written_lines(last=False))) == 2
+    assert story.new_lines() == []
     with (folder / "slurm-70_0.out").open("a") as file:
         file.write(" now\n2026-11-23T20:30:00 an older time\n")
     (folder / "slurm-70_2.out").write_text("of an element that has not run yet\n")
-    assert [(line.node, line.text) for line in story.news()] == [
+    assert [(line.node, line.text) for line in story.new_lines()] == [
         ("n3", "no end now"),
         ("n3", "2026-11-23T20:30:00 an older time"),
     ]
     story.look([Output(2, (folder / "slurm-70_2.out",), "n4")])
-    assert [line.node for line in story.news()] == ["n4"]
+    assert [line.node for line in story.new_lines()] == ["n4"]
 
 
 def test_what_slurm_has_forgotten_is_found_by_the_usual_names(folder: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.cli.show import lines
-from bftrainer_slurm.cli.status import known_to_slurm
-from bftrainer_slurm.cli.tail import LastOutput, folder_there, last_output, newest
+from bftrainer_slurm.cli.status import entry_from_slurm
+from bftrainer_slurm.cli.tail import LastOutput, folder_exists, last_output, newest_output
 from bftrainer_slurm.elastic.log import WAITS
 from bftrainer_slurm.slurm.outputs import Output
 from tests.controller.worlds import trainer
@@ -26,7 +26,7 @@ def test_the_file_that_was_written_last_counts(tmp_path: Path) -> None:
     older = written(tmp_path / "0.out", "older\n", 1000)
     newer = written(tmp_path / "1.out", "starting\n\nno such file\n", 2000)
     found = LastOutput(str(tmp_path / "1.out"), ("starting", "no such file"))
-    assert newest([newer, older]) == newest([older, newer]) == found
+    assert newest_output([newer, older]) == newest_output([older, newer]) == found
 
 
 def test_what_a_node_that_waits_says_is_not_the_scripts(tmp_path: Path) -> None:
@@ -35,28 +35,30 @@ def test_what_a_node_that_waits_says_is_not_the_scripts(tmp_path: Path) -> None:
     ours = written(tmp_path / "1.out", f"bftrainer: no launcher\n{waiting}", 2000)
     waits = written(tmp_path / "2.out", waiting, 3000)
     found = LastOutput(str(tmp_path / "0.out"), ("no such file",))
-    assert newest([waits, ours, script]) == found
-    assert newest([waits, ours]) == LastOutput(str(tmp_path / "1.out"), ("bftrainer: no launcher",))
-    assert newest([waits]) == LastOutput(str(tmp_path / "2.out"), ())
+    assert newest_output([waits, ours, script]) == found
+    assert newest_output([waits, ours]) == LastOutput(
+        str(tmp_path / "1.out"), ("bftrainer: no launcher",)
+    )
+    assert newest_output([waits]) == LastOutput(str(tmp_path / "2.out"), ())
 
 
 def test_of_a_long_output_only_the_end_is_kept(tmp_path: Path) -> None:
-    found = newest([written(tmp_path / "0.out", "x\n" * 10**5 + "no such file\n", 1000)])
+    found = newest_output([written(tmp_path / "0.out", "x\n" * 10**5 + "no such file\n", 1000)])
     assert found is not None
     assert (found.lines[-1], len(found.lines)) == ("no such file", 20)
 
 
 def test_where_nothing_can_be_read_a_path_is_said_all_the_same(tmp_path: Path) -> None:
     waits, ran = Output(0, (tmp_path / "0.out",)), Output(1, (tmp_path / "1.out",), "n1")
-    assert newest([waits, ran]) == LastOutput(str(tmp_path / "1.out"), ())
-    assert newest([]) is None
+    assert newest_output([waits, ran]) == LastOutput(str(tmp_path / "1.out"), ())
+    assert newest_output([]) is None
 
 
 def test_a_pipe_or_a_device_named_as_output_keeps_nobody_waiting(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, Path("/dev/zero"), tmp_path):
-        assert newest([Output(0, (path,), "n1")]) == LastOutput(str(path), ())
+        assert newest_output([Output(0, (path,), "n1")]) == LastOutput(str(path), ())
 
 
 def test_where_slurm_does_not_answer_there_is_nothing_to_show(
@@ -69,19 +71,19 @@ def test_where_slurm_does_not_answer_there_is_nothing_to_show(
 def test_a_folder_that_is_not_there_is_told_from_one_that_this_user_may_not_see(
     tmp_path: Path,
 ) -> None:
-    assert folder_there(str(tmp_path / "7.out"))
-    assert not folder_there(str(tmp_path / "logs" / "7.out"))
-    assert folder_there("/" + "x" * 300 + "/7.out")  # it cannot be known
+    assert folder_exists(str(tmp_path / "7.out"))
+    assert not folder_exists(str(tmp_path / "logs" / "7.out"))
+    assert folder_exists("/" + "x" * 300 + "/7.out")  # it cannot be known
 
 
 def test_show_says_that_the_folder_for_output_is_not_there(tmp_path: Path) -> None:
     path = str(tmp_path / "logs" / "7.out")
-    one = known_to_slurm(trainer()) | {"output": {"path": path, "lines": ()}}
+    one = entry_from_slurm(trainer()) | {"output": {"path": path, "lines": ()}}
     assert f"output      {path} (that folder is not there: mkdir -p it)" in list(lines(one))
 
 
 def test_show_says_what_a_time_limit_limits_and_when_the_trainer_ends() -> None:
-    one = known_to_slurm(trainer(minutes=90)) | {"node_hours": 100.0}
+    one = entry_from_slurm(trainer(minutes=90)) | {"node_hours": 100.0}
     said = list(lines(one))
     assert "limit       90 minutes each start on a node (-t), not in all" in said
     assert "ends        after 100 node-hours" in said
@@ -90,6 +92,6 @@ def test_show_says_what_a_time_limit_limits_and_when_the_trainer_ends() -> None:
 def test_show_says_which_nodes_alone_a_trainer_may_have() -> None:
     one = trainer()
     record = replace(one.record, partitions=("gpu", "long"), nodes="n[1-3]")
-    said = list(lines(known_to_slurm(replace(one, record=record))))
+    said = list(lines(entry_from_slurm(replace(one, record=record))))
     assert "partition   only nodes of gpu or long" in said
     assert "node list   only n[1-3]" in said

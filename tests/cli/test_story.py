@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.cli.story import Log, merged, time_of
+from bftrainer_slurm.cli.story import Log, merge, time_of
 
 NOW_S = datetime(2026, 11, 23, 20, 40).timestamp()
 LOST = "ON n1 CANCELLED AT 2026-11-23T20:30:11 DUE TO PREEMPTION ***"
@@ -29,7 +29,7 @@ seen=4711 world=1
 
 
 def told(*logs: Log) -> list[tuple[str, str]]:
-    return [(line.node, line.text) for line in merged(logs)]
+    return [(line.node, line.text) for line in merge(logs)]
 
 
 def log(*lines: str, node: str = "n1", changed_s: float = NOW_S) -> Log:
@@ -105,7 +105,7 @@ def test_a_zone_counts() -> None:
 @given(st.lists(st.lists(st.text() | st.sampled_from(MOVED), max_size=12), max_size=4))
 def test_no_line_is_lost_and_each_file_keeps_its_order(files: list[list[str]]) -> None:
     logs = [Log(lines, task, "n1", None, NOW_S) for task, lines in enumerate(files)]
-    found = list(merged(logs))
+    found = list(merge(logs))
     for task, lines in enumerate(files):
         assert [line.text for line in found if line.task == task] == lines
     assert all(one.time_s <= other.time_s for one, other in pairwise(found))

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.cli.screen import Chosen, Key, Page, Seen, View, frame, pressed
-from bftrainer_slurm.cli.status import shown_lines
+from bftrainer_slurm.cli.screen import Key, Page, SelectedLine, Snapshot, View, frame, handle_key
+from bftrainer_slurm.cli.status import status_lines
 from scripts.labcluster.keeper import Keeper, started_keeper
 from tests.cli.test_commands import DOCUMENT, SHOWN
 
@@ -32,16 +32,16 @@ def one(array: int, **more: Any) -> dict[str, Any]:
     return SHOWN | {"array": array, "name": f"job{array}", "goodput": None, "plan": None} | more
 
 
-def seen(*trainers: dict[str, Any], **more: Any) -> Seen:
+def seen(*trainers: dict[str, Any], **more: Any) -> Snapshot:
     strips = {str(each["array"]): [0.0] * 30 + [4.0] * 30 for each in trainers}
     document = DOCUMENT | {"time_s": NOW_S, "trainers": list(trainers)} | more
-    return Seen(document, strips)
+    return Snapshot(document, strips)
 
 
 MANY = seen(*(one(array, nodes=["n1"] * (array % 7)) for array in range(1, 51)))
 
 
-def texts(known: Seen, view: View = View(), columns: int = 80, rows: int = 24) -> list[str]:  # noqa: B008
+def texts(known: Snapshot, view: View = View(), columns: int = 80, rows: int = 24) -> list[str]:  # noqa: B008
     return frame(known, view, columns, rows, NOW_S)
 
 
@@ -62,7 +62,7 @@ def test_beside_its_nodes_stands_how_much_it_has_of_them(part: dict[str, int], s
     shared = one(12, **part)
     (line,) = [line for line in texts(seen(shared), columns=120) if line.startswith("12 ")]
     assert f"  {said}  " in line
-    assert f"  {said}  " in "\n".join(shown_lines(DOCUMENT | {"trainers": [shared]}))
+    assert f"  {said}  " in "\n".join(status_lines(DOCUMENT | {"trainers": [shared]}))
 
 
 def test_the_pool_and_what_ordinary_jobs_felt_stand_above() -> None:
@@ -74,7 +74,7 @@ def test_the_pool_and_what_ordinary_jobs_felt_stand_above() -> None:
 @pytest.mark.parametrize("page", Page)
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 10), (200, 60), (20, 5), (1, 1)])
 def test_every_page_fits_the_terminal(page: Page, columns: int, rows: int) -> None:
-    lines = texts(MANY, View(page, chosen=3), columns, rows)
+    lines = texts(MANY, View(page, selected=3), columns, rows)
     assert len(lines) <= rows
     assert all(len(line) <= columns for line in lines)
 
@@ -89,15 +89,17 @@ def test_names_that_are_wide_or_hostile_break_no_line() -> None:
 def test_the_chosen_trainer_stays_on_the_screen_however_many_there_are() -> None:
     view = View()
     for _ in range(60):
-        view = pressed(view, Key.DOWN, MANY, 24)
-        (chosen,) = [line for line in frame(MANY, view, 80, 24, NOW_S) if isinstance(line, Chosen)]
-        assert chosen.startswith(f"{view.chosen} ")
-    assert view.chosen == 49  # the last by the number of its nodes
+        view = handle_key(view, Key.DOWN, MANY, 24)
+        (chosen,) = [
+            line for line in frame(MANY, view, 80, 24, NOW_S) if isinstance(line, SelectedLine)
+        ]
+        assert chosen.startswith(f"{view.selected} ")
+    assert view.selected == 49  # the last by the number of its nodes
 
 
 def test_the_chosen_trainer_stays_chosen_however_it_is_sorted() -> None:
-    view = pressed(View(), Key.DOWN, MANY, 24)
-    assert pressed(view, Key.SORT, MANY, 24).chosen == view.chosen
+    view = handle_key(View(), Key.DOWN, MANY, 24)
+    assert handle_key(view, Key.SORT, MANY, 24).selected == view.selected
 
 
 def test_trainers_are_sorted_by_nodes_and_then_as_is_wished() -> None:
@@ -107,41 +109,41 @@ def test_trainers_are_sorted_by_nodes_and_then_as_is_wished() -> None:
         return [line.split()[0] for line in texts(known, view) if line[:2] in ("1 ", "2 ", "3 ")]
 
     assert order(View()) == ["2", "1", "3"]
-    assert order(pressed(View(), Key.SORT, known, 24)) == ["1", "2", "3"]
+    assert order(handle_key(View(), Key.SORT, known, 24)) == ["1", "2", "3"]
 
 
 def test_enter_shows_all_that_is_known_and_enter_goes_back() -> None:
     known = seen(one(12))
-    inside = pressed(View(), Key.ENTER, known, 24)
+    inside = handle_key(View(), Key.ENTER, known, 24)
     lines = texts(known, inside, rows=60)
     assert any(line.startswith("trainer     12 job12 of alice") for line in lines)
     assert any(line.startswith("last hour") for line in lines)
     assert any("more is starting" in line for line in lines)
-    assert pressed(inside, Key.ENTER, known, 24).page is Page.LIST
+    assert handle_key(inside, Key.ENTER, known, 24).page is Page.LIST
 
 
 def test_a_trainer_that_has_gone_while_it_is_looked_at_is_no_error() -> None:
-    assert "trainer 99 is gone" in texts(seen(one(12)), View(Page.TRAINER, chosen=99))[1]
+    assert "trainer 99 is gone" in texts(seen(one(12)), View(Page.TRAINER, selected=99))[1]
 
 
 def test_any_key_leaves_the_help() -> None:
-    view = pressed(View(), Key.HELP, MANY, 24)
+    view = handle_key(View(), Key.HELP, MANY, 24)
     assert view.page is Page.HELP
-    assert pressed(view, Key.OTHER, MANY, 24).page is Page.LIST
+    assert handle_key(view, Key.OTHER, MANY, 24).page is Page.LIST
 
 
 @pytest.mark.parametrize("page", Page)
 @pytest.mark.parametrize("key", Key)
 def test_without_trainers_no_key_harms(page: Page, key: Key) -> None:
     nothing = seen()
-    assert texts(nothing, pressed(View(page), key, nothing, 24))
+    assert texts(nothing, handle_key(View(page), key, nothing, 24))
 
 
 def test_what_slurm_alone_knows_is_shown_too() -> None:
     names = ("array", "name", "user", "state", "nodes", "starting", "min_nodes", "max_nodes")
     known = {key: SHOWN[key] for key in (*names, "submit_s", "weight", "grace_s")}
     down = {"down": "the controller is down", "controller": None, "pool": None, "preempted": None}
-    for view in (View(), View(Page.TRAINER, chosen=12)):
+    for view in (View(), View(Page.TRAINER, selected=12)):
         assert texts(seen(known, **down), view)
 
 

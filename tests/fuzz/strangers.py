@@ -17,7 +17,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from bftrainer_slurm.cli import explain, show, status
-from bftrainer_slurm.cli.common import fail_where_unreadable, safe_lines
+from bftrainer_slurm.cli.common import fail_if_unreadable, safe_lines
 from bftrainer_slurm.controller.decide.bars import why_never
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance
 from bftrainer_slurm.controller.state.view import views_of
@@ -121,7 +121,7 @@ def queue(data: bytes) -> None:
         why_never(trainer.demands)
         promise(trainer.array in range(1, _RECORDS + 1), "an array that squeue has not named")
         promise(trainer.user == "alice", "somebody else's")
-    known = [status.known_to_slurm(trainer) for trainer in found.trainers]
+    known = [status.entry_from_slurm(trainer) for trainer in found.trainers]
     _show(
         {
             "down": "down",
@@ -202,12 +202,12 @@ def _who_says(data: bytes) -> Any:
 
 def _show(found: dict[str, Any]) -> None:
     with contextlib.suppress(SystemExit), contextlib.redirect_stderr(None):
-        with fail_where_unreadable():
-            _promise_clean(safe_lines("\n".join(status.shown_lines(found))))
+        with fail_if_unreadable():
+            _promise_clean(safe_lines("\n".join(status.status_lines(found))))
         for one in found["trainers"]:
-            with fail_where_unreadable():
+            with fail_if_unreadable():
                 _promise_clean(safe_lines("\n".join(show.lines(one))))
-            with fail_where_unreadable():
+            with fail_if_unreadable():
                 _promise_clean(safe_lines("\n".join(explain.lines(one, found, now_s=0.0))))
 
 

@@ -17,7 +17,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.cli.simulation import played_back, run_live
+from bftrainer_slurm.cli.simulation import play_back, run_live
 from bftrainer_slurm.model import ThroughputCurve, WaitingJob
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.assessment.statistics import Felt, felt
@@ -86,7 +86,7 @@ def _replay(log: Log, kind: type[OrdinaryJobs]) -> Replayed:
     play = play_of(log, log.holes, log.from_s, log.to_s)
     assert play is not None
     trace = trace_of_holes(log.holes, log.from_s, log.to_s)
-    passes, ordinary = played_back(trace, play, INTERVAL_S, kind)
+    passes, ordinary = play_back(trace, play, INTERVAL_S, kind)
     trainers = [_trainer(f"t{number}", log.nodes) for number in range(2)]
     with Planner() as planner:
         span_s = (log.from_s, log.to_s)

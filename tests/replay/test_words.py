@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer_slurm.cli.joblogs import tell
+from bftrainer_slurm.cli.joblogs import print_notes
 from bftrainer_slurm.reader.sentences import allocation, nodes
 from bftrainer_slurm.replay.assessment.gpus import gpus_rows
 from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours
@@ -58,5 +58,5 @@ def test_a_replay(count: int, said: str) -> None:
 def test_lines_that_cannot_be_read(
     count: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tell(Notes(malformed=count))
+    print_notes(Notes(malformed=count))
     assert capsys.readouterr().err.startswith(f"skipped {said} could not be read:\n")

@@ -1,6 +1,6 @@
-"""Which controller a command asks, its keeper and its state folder; and which trainer it is about.
+"""The controller that a command asks: its keeper and its state folder. Also finds trainers by name.
 
-``status`` and ``past`` do the asking.
+``status`` and ``past`` send the requests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from bftrainer_slurm.cli.common import fail, fail_on, shown
+from bftrainer_slurm.cli.common import fail, fail_on, safe
 from bftrainer_slurm.cli.options import FOLDER
 from bftrainer_slurm.cli.site import site_keeper
 from bftrainer_slurm.controller.settings import SettingsError
@@ -38,7 +38,7 @@ def personal_state() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Endpoint:
     """A controller's state folder and its keeper's HOST:PORT, as far as the user gave them."""
 
     state: Path | None = None
@@ -51,26 +51,26 @@ class Side:
 
     @property
     def owns_folder(self) -> bool:
-        """Whether the state folder is of the controller that is asked."""
+        """Whether the state folder belongs to the controller that is asked."""
         return self.state is not None or self.keeper() in (None, read_address(self.folder))
 
     def keeper(self) -> str | None:
         """Return HOST:PORT of the keeper to ask: as given, else the user's own, else the site's.
 
-        The user's own does not count if its controller has ended and the site has one.
+        The user's own keeper does not count if its controller has ended and the site has a keeper.
         """
         if self.address:
             return self.address
         own = read_address(self.folder)
-        if self.state or (own and works(*Side(address=own).published())):
+        if self.state or (own and is_working(*Endpoint(address=own).read_status())):
             return own
         with fail_on(SettingsError):
             site = site_keeper()
         return own if site is None else site.listen
 
     @property
-    def why_silent(self) -> str:
-        """Say why nobody may have answered; what the user gave is named."""
+    def silence_reason(self) -> str:
+        """Say why perhaps nobody answered, with the options that the user gave."""
         if self.address:
             return f"no controller answers at {self.address} (--keeper)"
         if self.state and read_address(self.state) is None:
@@ -79,10 +79,10 @@ class Side:
             return f"the controller of {self.state} (--state) is not running"
         return "the controller is not running, or not where this command looks for it"
 
-    def published(self) -> tuple[float, dict[str, Any] | None]:
-        """Return age (seconds) and content of the last published status, None if there is none.
+    def read_status(self) -> tuple[float, dict[str, Any] | None]:
+        """Return age (seconds) and content of the last published status, None without a status.
 
-        It holds what its reader may see: all of it with the token in the state folder.
+        It has what this user may see: everything with the token in the state folder.
         """
         try:
             return self.ask(KeeperClient.status)
@@ -90,10 +90,10 @@ class Side:
             return 0.0, None
 
     def ask(self, ask: Callable[[KeeperClient, str], _T]) -> _T:
-        """Return what the keeper answers to a client, and a proof of who we are.
+        """Call ``ask`` with a client of the keeper and our credential; return its result.
 
         Raises:
-            KeeperError: there is none, it does not answer, or not as it should.
+            KeeperError: there is no keeper, it does not answer, or its answer is wrong.
         """
         address = self.keeper()
         if address is None and self.state:
@@ -107,15 +107,15 @@ class Side:
         except (KeeperError, ValueError) as error:
             if not (token or credential):
                 raise KeeperError(str(error)) from error
-        # It does not take the proof: ask for what everybody may see.
+        # The keeper refuses the credential: ask for what everybody may see.
         try:
             return ask(KeeperClient(address), "")
         except ValueError as error:
             raise KeeperError(str(error)) from error
 
 
-def works(age_s: float, document: dict[str, Any] | None) -> bool:
-    """Whether the controller that published this so long ago works now."""
+def is_working(age_s: float, document: dict[str, Any] | None) -> bool:
+    """Return whether the controller works now, by the age and content of its last status."""
     return document is not None and down(document, age_s) is None
 
 
@@ -127,8 +127,8 @@ def _credential() -> str:
         return ""
 
 
-def addresses(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse anything but HOST:PORT, or several of them with commas between."""
+def check_addresses(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse anything but HOST:PORT, or several of them separated by commas."""
     try:
         for one in value.split(",") if value else ():
             parse_address(one)
@@ -148,48 +148,48 @@ _keeper_option = click.option(
     "address",
     metavar="HOST:PORT",
     envvar="BFTRAINER_KEEPER",
-    callback=addresses,
+    callback=check_addresses,
     help="Where the controller's keeper listens. [default: from --state or the site's file]",
 )
 
 
-def side_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options --state and --keeper; it is called with ``side``."""
+def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options --state and --keeper; it gets an ``endpoint``."""
 
     @wraps(command)
     def called(state: Path | None, address: str | None, **others: Any) -> None:
-        command(side=Side(state, address), **others)
+        command(endpoint=Endpoint(state, address), **others)
 
     return state_option(_keeper_option(called))
 
 
-_SAFE = re.compile(r"[\w.+-]+")  # a name that no shell takes for more than a word
+_SAFE = re.compile(r"[\w.+-]+")  # names that every shell takes as one word
 
 
-def the_one(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
-    """Return the trainer that is meant; end the command if there is none, or more than one."""
+def find_trainer(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
+    """Return the trainer with this id or name; end the command unless there is exactly one."""
     found = [one for one in trainers if said in (str(one["array"]), one["name"])]
     if not found:
         fail(
-            f"no trainer '{shown(said)}'; 'bftrainer status' lists them all, 'bftrainer history' "
+            f"no trainer '{safe(said)}'; 'bftrainer status' lists them all, 'bftrainer history' "
             "those that have ended, too"
         )
     if len(found) > 1:
         ids = ", ".join(str(one["array"]) for one in found)
-        fail(f"{len(found)} trainers are named '{shown(said)}'; say which: {ids}")
+        fail(f"{len(found)} trainers are named '{safe(said)}'; say which: {ids}")
     return found[0]
 
 
 def complete(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the job ids and names that begin so, as published; Slurm is not asked.
+    """Return the published job ids and names that begin with ``begun``; Slurm is not asked.
 
-    After any error nothing is completed.
+    After any error there are no completions.
     """
-    side = Side(context.params.get("state"), context.params.get("address"))
+    endpoint = Endpoint(context.params.get("state"), context.params.get("address"))
     with contextlib.suppress(Exception, SystemExit):
-        trainers = (side.published()[1] or {})["trainers"]
+        trainers = (endpoint.read_status()[1] or {})["trainers"]
         words = [
-            (str(one[key]), shown(one["state"])) for one in trainers for key in ("array", "name")
+            (str(one[key]), safe(one["state"])) for one in trainers for key in ("array", "name")
         ]
         return [
             CompletionItem(word, help=state)
