@@ -236,7 +236,7 @@ class _ExactModel(PerformanceModel):
 
     def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
         """Return each trainer's curve, costs and progress for the plan."""
-        trainers = [self._cluster.at_work[view.array] for view in views]
+        trainers = [self._cluster.active[view.array] for view in views]
         curves = self._curves(trainers, now_s)
         expected = {} if self._learning is None else self._learning.expected
         return [
@@ -251,7 +251,7 @@ class _ExactModel(PerformanceModel):
 
     def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
         """Return the trainer's rescale costs."""
-        spec = self._cluster.at_work[view.array].spec
+        spec = self._cluster.active[view.array].spec
         up_s, down_s = self._scale * spec.rescale_up_s, self._scale * spec.rescale_down_s
         return RescaleCosts(up_s, down_s, start_s=self._scale * spec.start_s)
 

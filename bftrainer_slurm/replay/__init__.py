@@ -1,1 +1,1 @@
-"""What a cluster would harvest: traces of holes, a simulated cluster, and its figures."""
+"""Replays: traces of holes, a simulated cluster, and figures of what trainers harvest there."""

@@ -1,7 +1,7 @@
-"""A simulated cluster: what the controller's loop sees as Slurm, and its clock.
+"""A simulated cluster with its own clock; the controller's loop uses it in place of Slurm.
 
-Elements end at once, and start as soon as Slurm would start them; the trainers' rescale costs say
-what a change costs. ``ordinary`` says what ordinary jobs do.
+Elements end at once, and start as soon as Slurm would start them; a change costs a trainer its
+rescale costs. ``playback`` simulates the ordinary jobs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARTITION = "bftrainer"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The state from a time on (Unix s): nodes in holes, those used, samples/s."""
+    """The state from ``time_s`` on (Unix): nodes in holes, nodes used by trainers, samples/s."""
 
     time_s: float
     pool: int
@@ -42,9 +42,9 @@ class Moment:
 
 
 class SimulatedCluster:
-    """Has the methods of the controller's gateway; trainers are served first come, first served.
+    """Has the methods of the controller's gateway.
 
-    ``at_once`` of them are submitted at a time: the next one when one is done.
+    ``at_once`` trainers are submitted at a time, by submit time; the next when one is done.
     """
 
     name = "simulated"
@@ -61,8 +61,8 @@ class SimulatedCluster:
     ) -> None:
         self.now_s, self.end_s = span_s
         self.changes = 0  # how often the controller has given up nodes
-        self.told = True  # whether elements have news for the controller
-        self.gone = False  # whether elements that it has ended are gone
+        self.has_news = True  # whether elements have news for the controller
+        self.elements_gone = False  # whether elements that the controller has ended are gone
         self.done: list[SimulatedTrainer] = []
         self.idle_node_s = 0.0
         self.used_node_s = 0.0
@@ -77,7 +77,7 @@ class SimulatedCluster:
             for number, spec in sorted(enumerate(trainers), key=lambda pair: pair[1].submit_s)
         ][::-1]
         self._active: dict[int, SimulatedTrainer] = {}
-        self._seen: dict[int, Trainer] = {}  # as the controller sees them, where still right
+        self._seen: dict[int, Trainer] = {}  # the controller's view of unchanged trainers
         self._owner: dict[str, ElementId] = {}  # the element that runs, by node
         self._nodes = tuple(
             Node(name, NodeState.IDLE, kind | {PARTITION})
@@ -96,7 +96,7 @@ class SimulatedCluster:
         return [*self.done, *self._active.values()]
 
     @property
-    def at_work(self) -> dict[int, SimulatedTrainer]:
+    def active(self) -> dict[int, SimulatedTrainer]:
         """The trainers that are submitted and not done, by array."""
         return self._active
 
@@ -110,10 +110,10 @@ class SimulatedCluster:
         )
 
     def next_s(self) -> float:
-        """When something happens next: to an ordinary job or a trainer, or the end."""
+        """Return when the next event is: of an ordinary job, of a trainer, or the end."""
         times = [self._ordinary.next_s(), self.end_s]
         for trainer in self._active.values():
-            times += (trainer.finishes_s(self.now_s), trainer.ready_s())
+            times += (trainer.finish_s(self.now_s), trainer.ready_s())
         if self._waiting and len(self._active) < self._at_once:
             times.append(self._waiting[-1].spec.submit_s)
         return max(self.now_s, min(times))
@@ -141,7 +141,7 @@ class SimulatedCluster:
         """Return the trainers with their elements, and the nodes of ordinary jobs."""
         for array, trainer in self._active.items():
             if array not in self._seen:
-                self._seen[array] = _as_seen(trainer)
+                self._seen[array] = _trainer_view(trainer)
         in_order = tuple(self._seen[array] for array in self._active)
         return Queue(in_order, self._ordinary.waiting(), self._frozen_busy)
 
@@ -150,7 +150,7 @@ class SimulatedCluster:
         return ()
 
     def configuration(self, partition: str) -> Configuration:
-        """Return how often backfill looks, if there are jobs."""
+        """Return the backfill interval, if there are jobs."""
         return self._configuration
 
     def last_pass(self) -> BackfillPass | None:
@@ -167,14 +167,14 @@ class SimulatedCluster:
         excluded: frozenset[str],
         part: Part | None = None,
     ) -> None:
-        """Release elements onto idle nodes; if jobs wait, a pass of backfill starts them."""
+        """Release elements onto idle nodes; if jobs wait, only a backfill pass starts them."""
         if taken := nodes & (self._busy | self._owner.keys()):
             raise AssertionError(f"{elements[0]} shall start on {min(taken)}, which is not free")
         trainer = self._active[elements[0].array]
         trainer.pending.update(element.task for element in elements)
         self._pending.update(dict.fromkeys(elements, nodes))
         self._changed(trainer.array)
-        if self._ordinary.lets_elements_start(self.now_s, self.now_s):
+        if self._ordinary.starts_elements(self.now_s, self.now_s):
             self._start_pending()
 
     def shrink(self, elements: Sequence[ElementId]) -> None:
@@ -186,7 +186,7 @@ class SimulatedCluster:
         trainer.leave(tasks, self.now_s)
         self._changed(trainer.array)
         self.changes += 1
-        self.gone = True
+        self.elements_gone = True
 
     def revive(self, elements: Sequence[ElementId]) -> None:
         """Not needed: simulated elements do not fail."""
@@ -222,14 +222,14 @@ class SimulatedCluster:
     # Inside.
 
     def _take_events(self) -> None:
-        change = self._ordinary.until(self.now_s, self._owner.keys())
+        change = self._ordinary.advance(self.now_s, self._owner.keys())
         self.events += change.times
         if change.freed or change.taken:
             self._busy -= change.freed
             self._busy |= change.taken
             self._frozen_busy = frozenset(self._busy)
         self._reclaim((change.taken | change.cleared) & self._owner.keys())
-        if self._pending and self._ordinary.lets_elements_start(self._looked_s, self.now_s):
+        if self._pending and self._ordinary.starts_elements(self._looked_s, self.now_s):
             self._start_pending()
         self._looked_s = self.now_s
 
@@ -239,9 +239,9 @@ class SimulatedCluster:
             element = self._owner.pop(node)
             lost.setdefault(element.array, set()).add(element.task)
         for array, tasks in lost.items():
-            self._active[array].reclaimed(tasks, self.now_s)
+            self._active[array].reclaim(tasks, self.now_s)
             self._changed(array)
-            self.told = True
+            self.has_news = True
 
     def _start_pending(self) -> None:
         """Start each released element on one of its nodes that is still idle, as Slurm does."""
@@ -266,7 +266,7 @@ class SimulatedCluster:
                 return
             trainer = self._waiting.pop()
             self._active[trainer.array] = trainer
-            self.told = True
+            self.has_news = True
 
     def _finish(self, trainer: SimulatedTrainer) -> None:
         for node in trainer.nodes.values():
@@ -276,13 +276,13 @@ class SimulatedCluster:
         del self._active[trainer.array]
         self._changed(trainer.array)
         self.done.append(trainer)
-        self.told = True
+        self.has_news = True
 
     def _changed(self, array: int) -> None:
         self._seen.pop(array, None)
 
 
-def _as_seen(trainer: SimulatedTrainer) -> Trainer:
+def _trainer_view(trainer: SimulatedTrainer) -> Trainer:
     spec = trainer.spec
     elements = tuple(_element(trainer, task) for task in range(spec.max_nodes))
     record = TrainerRecord(spec.min_nodes, spec.max_nodes)

@@ -1,7 +1,7 @@
-"""Drives the controller's loop through a trace, and counts the results: also U and U_free.
+"""Drives the controller's loop through a trace, and sums up the results.
 
-These compare the samples reached with those on dedicated nodes. The course over time is kept in no
-more points than a picture shows.
+U and U_free compare the samples with those on dedicated nodes. A timeline keeps no more moments
+than a picture shows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Loop(Protocol):
 class Outcome:
     """The result of a replay. ``events`` counts the times at which the trace changed.
 
-    ``samples`` is the sum over all trainers. The lost ones are those that the trainers would have
+    ``samples`` is the sum over all trainers. Lost samples are those that the trainers would have
     reached in their pauses, on the nodes that they had then.
     """
 
@@ -53,7 +53,7 @@ def drive(
 ) -> Outcome:
     """Run to the end of the trace.
 
-    The loop hears at once when a trainer loses a node or ends, because elements tell the daemon. If
+    The loop runs at once when a trainer loses a node or ends, because elements tell the daemon. If
     ``look_every_s`` is 0 it also sees new holes at once, as in the paper. Otherwise it sees them
     when it looks, at least that often, like the daemon.
 
@@ -63,7 +63,7 @@ def drive(
     begin_s = cluster.now_s
     look_s = begin_s
     while True:
-        if cluster.told or look_every_s == 0 or cluster.now_s >= look_s:
+        if cluster.has_news or look_every_s == 0 or cluster.now_s >= look_s:
             _settle(loop, cluster)
             look_s = cluster.now_s + look_every_s
         watch(cluster.moment())
@@ -80,16 +80,16 @@ def drive_as_daemon(
     cluster: SimulatedCluster,
     watch: Callable[[Moment], None],
 ) -> Outcome:
-    """Run to the end, and look when the daemon would.
+    """Run to the end of the trace, and look when the daemon would.
 
-    ``due_s`` says when its next look is due; ``gone`` is told when elements are gone, or a trainer
-    is new.
+    ``due_s`` returns when the next look is due. ``gone`` is called with the time when elements are
+    gone, or a trainer is new.
     """
     begin_s = cluster.now_s
     while True:
-        if cluster.told or cluster.gone:
+        if cluster.has_news or cluster.elements_gone:
             gone(cluster.now_s)
-        cluster.told = cluster.gone = False
+        cluster.has_news = cluster.elements_gone = False
         if cluster.now_s >= due_s():
             loop.turn()
             continue
@@ -103,7 +103,7 @@ def _settle(loop: Loop, cluster: SimulatedCluster) -> None:
     """Run turns of the loop until it gives up no more nodes for other trainers."""
     for _ in range(_MOST_TURNS):
         changes = cluster.changes
-        cluster.told = False
+        cluster.has_news = False
         loop.turn()
         if cluster.changes == changes:
             return
@@ -130,7 +130,7 @@ _MOST_POINTS = 4000
 
 @dataclass(slots=True)
 class Timeline:
-    """Moments of a replay; if there are too many, every second one is dropped."""
+    """Moments of a replay; if there are too many, every second moment is dropped."""
 
     moments: list[Moment] = field(default_factory=list)
     _every: int = 1
@@ -152,22 +152,22 @@ RunFree = Callable[[Trace], Outcome]  # replays a trace with rescaling free of c
 def dedicated_samples(trace: Trace, mean_pool_nodes: float, run_free: RunFree) -> float:
     """Return the samples of these trainers on as many dedicated nodes as the pool has on average.
 
-    In the same time, without any rescaling cost, planned by the same planner with the same
-    objective. A mean between two whole numbers of nodes lies between their samples in proportion.
+    The time, the planner and the objective are the same, and rescaling costs nothing. For a mean
+    between two whole numbers of nodes their samples are interpolated.
 
     U = samples / this; U_free is the same with rescaling free of cost in the replay too.
     """
     low = math.floor(mean_pool_nodes)
     share = mean_pool_nodes - low
     return sum(
-        part * run_free(_dedicated(nodes, trace.start_s, trace.end_s)).samples
+        part * run_free(_dedicated_trace(nodes, trace.start_s, trace.end_s)).samples
         for nodes, part in ((low, 1 - share), (low + 1, share))
         if nodes and part
     )
 
 
-def _dedicated(nodes: int, start_s: float, end_s: float) -> Trace:
-    """Nodes that are idle all the time."""
+def _dedicated_trace(nodes: int, start_s: float, end_s: float) -> Trace:
+    """Return a trace of nodes that are idle all the time."""
     width = len(str(nodes))
     return Trace(
         nodes=tuple(f"d{number:0{width}}" for number in range(nodes)),

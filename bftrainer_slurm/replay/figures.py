@@ -27,12 +27,12 @@ class Replayed:
     @property
     def efficiency(self) -> float:
         """U."""
-        return _share(self.outcome.samples, self.dedicated_samples)
+        return _ratio(self.outcome.samples, self.dedicated_samples)
 
     @property
     def free_efficiency(self) -> float:
         """U_free."""
-        return _share(self.free_samples, self.dedicated_samples)
+        return _ratio(self.free_samples, self.dedicated_samples)
 
 
 def document(found: Replayed) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def rows(found: Replayed) -> list[tuple[str, str]]:
     """Return the figures for people: names and texts."""
     outcome, times = found.outcome, _plan_ms(found.plan_s)
     dedicated = found.dedicated_samples
-    used = _share(outcome.used_node_hours, outcome.idle_node_hours)
+    used = _ratio(outcome.used_node_hours, outcome.idle_node_hours)
     return [
         ("time", f"{outcome.hours:.1f} hours, {counted(outcome.events, 'event')}"),
         ("nodes in holes", f"{outcome.mean_pool_nodes:.1f} on average"),
@@ -70,7 +70,7 @@ def rows(found: Replayed) -> list[tuple[str, str]]:
 
 
 def _lost(samples: float, dedicated: float) -> str:
-    return f"{samples:,.0f} samples, {_share(samples, dedicated):.4f} of U"
+    return f"{samples:,.0f} samples, {_ratio(samples, dedicated):.4f} of U"
 
 
 def _plan_ms(seconds: Sequence[float]) -> dict[str, float]:
@@ -81,5 +81,5 @@ def _plan_ms(seconds: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _share(part: float, whole: float) -> float:
+def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 0.0

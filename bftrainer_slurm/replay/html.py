@@ -1,4 +1,4 @@
-"""Code of both reports: one self-contained HTML file, and its JSON beside it."""
+"""What both reports share: one self-contained HTML file, and its JSON beside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bftrainer_slurm.replay.trace import HOUR_S
 def write_pages(folder: Path, name: str, page: str, figures: dict[str, Any]) -> Path:
     """Write ``NAME.html`` and ``NAME.json`` into a folder; return the former.
 
-    It makes the folder if necessary, and replaces earlier files. Raises OSError.
+    Makes the folder if necessary, and replaces earlier files. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{name}.html"
@@ -31,8 +31,8 @@ def write_pages(folder: Path, name: str, page: str, figures: dict[str, Any]) -> 
     return target
 
 
-def rendered(template: str, filters: dict[str, Callable[..., str]], **values: Any) -> str:
-    """Return a page; all users' texts in it are escaped."""
+def render(template: str, filters: dict[str, Callable[..., str]], **values: Any) -> str:
+    """Return a page, with all values escaped."""
     environment = Environment(
         loader=PackageLoader("bftrainer_slurm.replay", "templates"),
         autoescape=True,
@@ -44,13 +44,13 @@ def rendered(template: str, filters: dict[str, Callable[..., str]], **values: An
     return environment.get_template(template).render(**values)
 
 
-def picture(figure: Figure) -> str:
-    """Return a picture as an address: it cannot affect the page, and two pictures cannot clash."""
+def data_url(figure: Figure) -> str:
+    """Return a picture as a data URL: it cannot affect the page or clash with another picture."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg(figure).encode()).decode()
 
 
 def draw_use(axes: Axes, moments: Sequence[Moment], from_s: float, to_s: float) -> None:
-    """Draw nodes idle, and those that trainers used, over the hours of a time."""
+    """Draw the numbers of idle nodes, and of nodes used by trainers, over hours."""
     edges_h = (np.array([*(now.time_s for now in moments), to_s]) - from_s) / HOUR_S
     axes.stairs([now.pool for now in moments], edges_h, fill=True, color="#cfe0ee", label="idle")
     used = [now.used for now in moments]

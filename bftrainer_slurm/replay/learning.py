@@ -1,4 +1,4 @@
-"""Trainers of unknown throughput: planned with curves fitted to what they have done."""
+"""Curves for trainers of unknown throughput, fitted to what they have done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bftrainer_slurm.replay.progress import SimulatedTrainer
 
 
 class Learning:
-    """Curves of all trainers at work, fitted again only if there is news."""
+    """The curves of all active trainers, fitted again only after new measurements."""
 
     def __init__(self) -> None:
         self._fits: Fits[int] = Fits()
@@ -19,7 +19,7 @@ class Learning:
     def curves(
         self, trainers: Sequence[SimulatedTrainer], now_s: float
     ) -> dict[int, ThroughputCurve]:
-        """Return the curve to plan each one with, by array."""
+        """Return the curve for each trainer's plan, by array."""
         standings = {
             one.array: Standing(
                 self._fits.update(one.array, _measurements(one)),
@@ -33,7 +33,7 @@ class Learning:
 
     @property
     def expected(self) -> dict[int, ThroughputCurve]:
-        """The curves returned last, without explorers."""
+        """The curves returned last, without the bonus of trainers that explore."""
         return self._exploration.expected
 
 
@@ -45,6 +45,6 @@ def _measurements(trainer: SimulatedTrainer) -> list[Measurement]:
 
 
 def _remaining_s(trainer: SimulatedTrainer) -> float | None:
-    """How long it will still run at its present pace, None if it stands still."""
+    """Return how long a trainer will still run at its present rate, None if it stands still."""
     left = max(0.0, trainer.spec.total_samples - trainer.samples)
     return left / trainer.rate if trainer.rate else None

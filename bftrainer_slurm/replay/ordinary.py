@@ -1,4 +1,4 @@
-"""What ordinary jobs do with nodes at a moment, and when backfill looked, as far as a log shows it.
+"""Changes of nodes by ordinary jobs, and the backfill passes that a log shows.
 
 ``playback`` plays the jobs back.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 class Change:
     """What ordinary jobs do with nodes at one moment.
 
-    They leave ``freed`` nodes and take ``taken`` ones. On ``cleared`` nodes Slurm ends elements,
-    and these nodes stay idle. ``times`` counts moments of the log.
+    They leave the nodes ``freed`` and take ``taken``. On ``cleared`` nodes Slurm ends elements,
+    and the nodes stay idle. ``times`` counts moments of the log.
     """
 
     freed: set[str] = field(default_factory=set)
@@ -24,12 +24,12 @@ class Change:
     times: int = 0
 
 
-_SAME_PASS = 0.9  # share of an interval: backfilled starts so close together are of one pass
+_SAME_PASS = 0.9  # starts within this share of an interval belong to one pass
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A pass of backfill; its last job starts as it ends."""
+    """A backfill pass; its last job starts as the pass ends."""
 
     began_s: float
     ended_s: float
@@ -38,10 +38,10 @@ class Pass:
 def passes_of(
     starts_s: Iterable[float], from_s: float, to_s: float, interval_s: float
 ) -> list[Pass]:
-    """Return the passes of backfill in a time: each of these starts of jobs is in one.
+    """Return the backfill passes in a time: each of these starts of jobs is in a pass.
 
-    Between those that the log shows, they come as regularly as possible, at least ``interval_s``
-    apart.
+    Passes that the log does not show are added as regularly as possible, ``interval_s`` apart or
+    more.
     """
     seen: list[Pass] = []
     for start_s in sorted({one for one in starts_s if one <= to_s}):
@@ -50,10 +50,10 @@ def passes_of(
         else:
             seen.append(Pass(start_s, start_s))
     if not seen:
-        return _regular(from_s, to_s + interval_s, interval_s)
+        return _regular_passes(from_s, to_s + interval_s, interval_s)
     first_s = seen[0].began_s
     before = int(max(0.0, first_s - from_s) // interval_s)
-    passes = _regular(first_s - before * interval_s, first_s, interval_s)
+    passes = _regular_passes(first_s - before * interval_s, first_s, interval_s)
     for one, following in zip(seen, [*seen[1:], None], strict=True):
         passes.append(one)
         if following is not None:
@@ -62,10 +62,10 @@ def passes_of(
             between = (one.began_s + gap_s * number for number in range(1, count))
             passes += [Pass(at_s, at_s) for at_s in between if at_s > one.ended_s]
     last_s = seen[-1].began_s
-    return passes + _regular(last_s + interval_s, to_s + interval_s, interval_s)
+    return passes + _regular_passes(last_s + interval_s, to_s + interval_s, interval_s)
 
 
-def _regular(from_s: float, to_s: float, interval_s: float) -> list[Pass]:
+def _regular_passes(from_s: float, to_s: float, interval_s: float) -> list[Pass]:
     count = math.ceil((to_s - from_s) / interval_s - 1e-9)
     times = (from_s + interval_s * number for number in range(max(0, count)))
     return [Pass(at_s, at_s) for at_s in times]

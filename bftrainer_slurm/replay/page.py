@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from bftrainer_slurm.pictures import style
 from bftrainer_slurm.replay.cluster import Moment
-from bftrainer_slurm.replay.html import draw_use, picture, rendered, write_pages
+from bftrainer_slurm.replay.html import data_url, draw_use, render, write_pages
 
 
 def write_page(
@@ -22,10 +22,10 @@ def write_page(
 ) -> Path:
     """Write ``replay.html`` and ``replay.json`` into a folder; return the first.
 
-    ``rows`` are the figures in words, ``span_s`` (Unix seconds) is the time that was replayed.
+    ``rows`` are the figures in words, ``span_s`` is the replayed time (Unix seconds).
 
     Raises:
-        OSError: it cannot be written.
+        OSError: a file cannot be written.
     """
     with style():
         figure = Figure(figsize=(10, 3.5), layout="constrained")
@@ -33,6 +33,6 @@ def write_page(
         draw_use(axes, moments, *span_s)
         axes.set(xlabel="hours", ylabel="nodes")
         figure.legend(loc="outside upper right", ncols=2, frameon=False)
-        address = picture(figure)
-    page = rendered("replay.html", {}, figures=document, rows=rows, picture=address)
+        address = data_url(figure)
+    page = render("replay.html", {}, figures=document, rows=rows, picture=address)
     return write_pages(folder, "replay", page, document)

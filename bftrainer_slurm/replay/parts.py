@@ -1,8 +1,8 @@
 """Trainers on the free GPUs of a log: on whole nodes, or on parts of them. Pure.
 
-Each ``every_s`` the planner plans anew if anything has changed. Ordinary jobs run where and when
-the log has them: elements that are in their way end at once. The controller's loop has no part in
-it, as it takes whole nodes only; so these figures compare the two, and do not replace its replay.
+Every ``every_s`` the planner makes a new plan if anything has changed. Ordinary jobs run where and
+when the log has them: elements on their GPUs end at once. The controller's loop takes no part. So
+these figures compare parts with whole nodes, and do not replace the loop's replay.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORWARD_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class PartsResult:
-    """GPU-hours that were free, and that trainers had; what they trained, in samples."""
+    """GPU-hours that were free, GPU-hours that trainers had, and their samples."""
 
     free_hours: float
     used_hours: float
@@ -34,7 +34,7 @@ class PartsResult:
 
 
 def over_gpus(spec: TrainerSpec, whole: int) -> TrainerSpec:
-    """Return a trainer whose curve is over GPUs; ``whole`` of them train as a node does."""
+    """Return a trainer whose curve is over GPUs; ``whole`` GPUs train like a node."""
     gpus = tuple(whole * nodes for nodes in spec.curve.nodes)
     return replace(spec, curve=ThroughputCurve(gpus, spec.curve.values))
 
@@ -48,14 +48,14 @@ def replay_parts(
 ) -> PartsResult:
     """Replay a part of a log.
 
-    Trainer k has as many GPUs of each of its nodes as the plan chooses of ``choices[k]`` while it
-    has none, and its curve is then over GPUs; without choices it has whole nodes.
+    While trainer k has no node, the plan chooses from ``choices[k]`` how many GPUs of each node it
+    gets; its curve is then over GPUs. Without choices it gets whole nodes.
     """
-    played = _Played(gpus, trainers, choices)
+    played = _Playback(gpus, trainers, choices)
     tick_s, row = gpus.from_s, 0
     while played.now_s < gpus.to_s:
         while row < len(gpus.time_s) and gpus.time_s[row] <= played.now_s:
-            played.becomes(int(gpus.node[row]), int(gpus.free[row]))
+            played.set_free(int(gpus.node[row]), int(gpus.free[row]))
             row += 1
         if played.now_s >= tick_s:
             played.plan(planner)
@@ -65,7 +65,7 @@ def replay_parts(
     return played.result
 
 
-class _Played:
+class _Playback:
     """The state: free GPUs of each node, and the trainers with their elements."""
 
     def __init__(
@@ -90,13 +90,13 @@ class _Played:
 
     @property
     def result(self) -> PartsResult:
-        """What has come of it."""
+        """The result so far."""
         samples = sum(one.samples for one in self._work)
         free_hours, used_hours = self._free_s / HOUR_S, self._used_s / HOUR_S
         return PartsResult(free_hours, used_hours, samples, self._plans, self._reclaimed)
 
     def ready_s(self) -> float:
-        """When the next element begins to train."""
+        """Return when the next element begins to train."""
         return min((one.ready_s() for one in self._work), default=math.inf)
 
     def advance(self, to_s: float) -> None:
@@ -107,8 +107,8 @@ class _Played:
         self._used_s += self._used * (to_s - self.now_s)
         self.now_s = to_s
 
-    def becomes(self, node: int, free: int) -> None:
-        """So many GPUs of a node are free now; elements for which there are none end."""
+    def set_free(self, node: int, free: int) -> None:
+        """Set the number of a node's free GPUs; end elements that no longer fit."""
         self._total_free += free - self._free[node]
         self._free[node] = free
         self._changed = True
@@ -127,7 +127,7 @@ class _Played:
             here.remove(victim)
             used -= victim[0]
             self._used -= victim[0]
-            self._work[victim[1]].reclaimed({victim[2]}, self.now_s)
+            self._work[victim[1]].reclaim({victim[2]}, self.now_s)
             self._reclaimed += 1
 
     def plan(self, planner: PlanMaker) -> None:

@@ -1,9 +1,9 @@
-"""Ordinary jobs as a log has them, played back beside trainers: which wait or start, how late.
+"""Plays back a log's ordinary jobs beside trainers: which wait or start, and how late.
 
-The log says when Slurm started each job. Here it starts then if enough nodes are idle. If trainers
-have its nodes, it starts as in Slurm: a moment later by the main scheduler, a pass later by
-backfill. A late job also ends that much later, and the next jobs on its nodes may wait for that.
-The order of the log stays, even if Slurm would find a better one.
+The log says when Slurm started each job. Here the job starts then if enough nodes are idle. If
+trainers have its nodes, it starts as in Slurm: a moment later by the main scheduler, a pass later
+by backfill. A late job also ends that much later, and the next jobs on its nodes may wait for it.
+The order of the log stays, even if Slurm would find a better order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PlayedJob:
     """A job of the log. Times are Unix seconds; ``start_s`` is infinite if it never started.
 
     It waits from ``eligible_s`` on and leaves the queue at ``gone_s``. ``takes`` are the nodes
-    (numbers in the trace) whose holes end when it starts; its other nodes had no trainer.
+    (numbers in the trace) whose holes end when it starts; its other nodes were in no hole.
     """
 
     eligible_s: float
@@ -44,10 +44,10 @@ class PlayedJob:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A job that the log has started in this time, and how much later it starts beside trainers.
+    """A job that started in the log, and how much later it starts beside trainers.
 
-    ``missed`` counts passes that began while it waited for trainers. A job that still waits at the
-    end has waited until then.
+    ``missed`` counts passes that began while it waited for trainers. If it still waits at the end,
+    it counts as late until then.
     """
 
     late_s: float
@@ -70,9 +70,9 @@ class OrdinaryJobs:
         passes: Sequence[Pass] = (),
         kinds: Sequence[frozenset[str]] = (),
     ) -> None:
-        """``kinds`` are the partitions of each node of the trace, which must be told apart.
+        """Take a trace and its jobs; ``kinds`` are the partitions of each node of the trace.
 
-        Without jobs nothing but the holes is known: a node is taken at once when its hole ends.
+        Without jobs only the holes are known: a node is taken at once when its hole ends.
         """
         self.names, self._jobs = trace.nodes, jobs
         self.kinds = kinds or (frozenset[str](),) * len(trace.nodes)
@@ -83,9 +83,13 @@ class OrdinaryJobs:
         self._free: set[int] = set()  # nodes of the cluster that no ordinary job has
         self._holes: dict[frozenset[str], set[int]] = defaultdict(set)  # the log's, by kind
         self._late_s = [0.0] * len(trace.nodes)  # how much later the log's nodes are freed
-        self._returning: list[tuple[float, int]] = []  # a heap: when late jobs leave which nodes
+        self._returning: list[
+            tuple[float, int]
+        ] = []  # a heap: when a late job leaves, and its node
         self._ready: list[int] = []  # jobs that the log has started, and that wait
-        self._over_s: dict[int, float] = {}  # when the log's job left a node that it waits for
+        self._over_s: dict[
+            int, float
+        ] = {}  # nodes that the log's job left while it still waits here
         self._preempted: set[int] = set()
         self._promised: set[str] = set()
         self._waiting: dict[int, WaitingJob] = {}
@@ -98,7 +102,7 @@ class OrdinaryJobs:
     # What the simulated cluster asks.
 
     def next_s(self) -> float:
-        """Return when something happens next."""
+        """Return when the next event is."""
         event_s = self._events[self._next][0] if self._next < len(self._events) else math.inf
         returning_s = self._returning[0][0] if self._returning else math.inf
         return min(event_s, returning_s, self._next_look_s())
@@ -118,13 +122,13 @@ class OrdinaryJobs:
         """Return the nodes of jobs for which the last pass has preempted elements."""
         return self._promised
 
-    def lets_elements_start(self, from_s: float, to_s: float) -> bool:
-        """Whether Slurm starts elements then: at the end of a pass, or if no job waits."""
+    def starts_elements(self, from_s: float, to_s: float) -> bool:
+        """Return whether Slurm starts elements then: at the end of a pass, or if no job waits."""
         ended = bisect_right(self._ended_s, to_s) > bisect_right(self._ended_s, from_s)
         return ended or not self._waiting
 
-    def until(self, now_s: float, harvested: Set[str]) -> Change:
-        """Do all that happens up to now, beside elements on the ``harvested`` nodes."""
+    def advance(self, now_s: float, harvested: Set[str]) -> Change:
+        """Apply all events up to ``now_s``; elements run on the ``harvested`` nodes."""
         before_s, self._now_s = self._now_s, now_s
         change, waited = Change(), set(self._ready)
         while self._returning and self._returning[0][0] <= now_s:
@@ -134,7 +138,7 @@ class OrdinaryJobs:
             at_s, kind, number = self._events[self._next]
             self._next += 1
             moments.add(at_s)
-            self._happens(kind, number, at_s, change)
+            self._apply(kind, number, at_s, change)
         change.times = len(moments)
         backfill = bisect_right(self._began_s, now_s) > bisect_right(self._began_s, before_s)
         if backfill:
@@ -144,26 +148,26 @@ class OrdinaryJobs:
         for number in in_order:
             again = backfill or (change.freed and not self._jobs[number].backfilled)
             if again or number not in waited:
-                self._try(number, change, left)
+                self._try_to_start(number, change, left)
         return change
 
     def close(self, end_s: float) -> list[Started]:
-        """Return how each job fared that the log has started up to the end."""
+        """Return the delays of all jobs that the log has started up to ``end_s``."""
         for number in self._ready:
-            self._note(number, end_s - self._jobs[number].start_s)
+            self._record_start(number, end_s - self._jobs[number].start_s)
         return list(self.started.values())
 
     # Inside.
 
     def _next_look_s(self) -> float:
-        """When backfill looks again, if that can matter."""
+        """Return when the next backfill pass begins or ends, if a job waits."""
         if not self._ready and not self._waiting:
             return math.inf
         looks = (self._began_s, self._ended_s)
         places = ((times, bisect_right(times, self._now_s)) for times in looks)
         return min((times[at] for times, at in places if at < len(times)), default=math.inf)
 
-    def _happens(self, kind: int, number: int, at_s: float, change: Change) -> None:
+    def _apply(self, kind: int, number: int, at_s: float, change: Change) -> None:
         if kind == _HOLE and self._is_claimed(number):
             self._over_s[number] = at_s
         elif kind == _HOLE:
@@ -182,8 +186,8 @@ class OrdinaryJobs:
             if self._place[number] in self._free:
                 self._take([number], change)
 
-    def _try(self, number: int, change: Change, left: set[str]) -> None:
-        """Start a job if its nodes are idle, or have elements and the main scheduler looks."""
+    def _try_to_start(self, number: int, change: Change, left: set[str]) -> None:
+        """Start a job if its nodes are idle, or if the main scheduler can preempt elements there."""
         job = self._jobs[number]
         chosen, cleared = self._choose(job.takes, left)
         if len(chosen) < len(job.takes):
@@ -206,10 +210,10 @@ class OrdinaryJobs:
                 self._holes[self.kinds[node]].add(node)
                 self._return(node, self._over_s.pop(node), change)
         self._unqueue(number)
-        self._note(number, late_s)
+        self._record_start(number, late_s)
 
     def _return(self, node: int, at_s: float, change: Change) -> None:
-        """Free one of the log's nodes that is free from then on, later if its job came late."""
+        """Free one of the log's nodes at ``at_s``, or later if its job started late."""
         late_s, self._late_s[node] = self._late_s[node], 0.0
         if late_s > 0:
             heappush(self._returning, (at_s + late_s, self._place[node]))
@@ -220,7 +224,7 @@ class OrdinaryJobs:
         return any(node in self._jobs[number].takes for number in self._ready)
 
     def _choose(self, takes: Sequence[int], harvested: Set[str]) -> tuple[list[int], list[int]]:
-        """Return the log's nodes that a job gets, and those among them that elements are on."""
+        """Return the log's nodes that a job gets, and which of them have elements."""
         idle: list[int] = []
         ours: list[int] = []
         self._sort(takes, harvested, idle, ours)
@@ -256,7 +260,7 @@ class OrdinaryJobs:
     def _leave(self, place: int, change: Change) -> None:
         origin = self._origin[place]
         if origin not in self._holes[self.kinds[origin]] and not self._is_claimed(origin):
-            return  # it is down by now
+            return  # the node is down by now
         self._free.add(place)
         change.freed.add(self.names[place])
         change.taken.discard(self.names[place])
@@ -277,13 +281,13 @@ class OrdinaryJobs:
         if self._waiting.pop(number, None) is not None:
             self._seen = None
 
-    def _note(self, number: int, late_s: float) -> None:
+    def _record_start(self, number: int, late_s: float) -> None:
         start_s = self._jobs[number].start_s
         began = bisect_right(self._began_s, start_s + late_s) - bisect_right(self._began_s, start_s)
         self.started[number] = Started(late_s, began, number in self._preempted)
 
 
-# In the order in which they happen at one moment; what a trace has of one moment, in its order.
+# In the order in which they happen at one moment; a trace's events of one moment keep their order.
 _DOWN, _HOLE, _QUEUED, _GONE, _STARTED = range(5)
 
 

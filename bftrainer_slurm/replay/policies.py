@@ -1,4 +1,4 @@
-"""Other ways to answer a planning problem than the product's own, to compare it with."""
+"""Other planners, to compare the product's planner with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bftrainer_slurm.replay.trace import Trace
 
 
 class EqualShare:
-    """Every trainer gets the same number of nodes, any of them: the paper's baseline."""
+    """Gives every trainer the same number of nodes, any nodes: the paper's baseline."""
 
     def plan(self, problem: Problem) -> Plan:
         """Return the equal-share plan."""
@@ -25,7 +25,7 @@ class EqualShare:
 
 
 def equal_shares(problem: Problem) -> list[Share]:
-    """Hand nodes out in turn, in the order of the trainers; throughput plays no part.
+    """Hand out nodes in turn, in the order of the trainers, whatever their throughput.
 
     A trainer whose minimum no longer fits gets none. All nodes are alike.
     """
@@ -50,28 +50,28 @@ def equal_shares(problem: Problem) -> list[Share]:
 
 
 class PaperModel:
-    """The paper's model: its rescale costs, any node as good as any other."""
+    """Plans by the paper's model: its rescale costs, and all nodes alike."""
 
     def __init__(self, planner: PlanMaker) -> None:
         self._planner = planner
 
     def plan(self, problem: Problem) -> Plan:
-        """Return the planner's plan for the plainer problem."""
+        """Return the planner's plan for the simpler problem."""
         return self._planner.plan(replace(any_node(problem), costs=Costs.PAPER))
 
 
 def any_node(problem: Problem) -> Problem:
-    """Return the problem with any node as good as any other.
+    """Return the problem with all nodes alike.
 
-    The choice is random, as with the paper's solver. An order by name would add knowledge, because
-    schedulers take nodes in some order of their own.
+    The choice among them is random, as with the paper's solver. An order by name would add
+    knowledge, because schedulers take nodes in an order of their own.
     """
     chance = {node: float(zlib.crc32(node.encode())) for node in problem.pool}
     return replace(problem, life_s=chance)
 
 
 class Oracle:
-    """Knows the true end of every hole: an upper bound on what better estimates can gain."""
+    """Plans with the true end of every hole: an upper bound on the gain of better estimates."""
 
     def __init__(self, planner: PlanMaker, trace: Trace, clock: Callable[[], float]) -> None:
         self._planner = planner

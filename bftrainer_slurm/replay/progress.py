@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
-_DONE_WITHIN_S = 1e-6  # a smaller rest is rounding
+_DONE_WITHIN_S = 1e-6  # less remaining time is a rounding error
 
 
 @dataclass(slots=True)
@@ -17,25 +17,25 @@ class SimulatedTrainer:
     A node trains from ``start_s`` after it has joined. A change of size stops the whole trainer for
     its rescale cost, counted from the change. A trainer without nodes starts without that cost, as
     in the paper, where the cost is in units of its earlier speed; but this does not end a pause.
-    Reclaimed nodes lose the work since the last step, and the last nodes lose the work since the
-    last checkpoint: on average, half of the time between two. Its curve is over nodes, or over GPUs
-    of which it has ``per_node`` of each node.
+    When nodes are reclaimed, the work since the last step is lost; when the last nodes are, the
+    work since the last checkpoint: on average half of the time between two. The curve is over
+    nodes, or over GPUs, of which the trainer has ``per_node`` of each node.
     """
 
     array: int
     spec: TrainerSpec
     scale: float  # what to multiply the rescale costs by
     nodes: dict[int, str] = field(default_factory=dict)  # by the element's task
-    joined_s: dict[int, float] = field(default_factory=dict)  # by task: since when it has it
+    joined_s: dict[int, float] = field(default_factory=dict)  # by task: when it got its node
     delayed: set[int] = field(default_factory=set)  # elements that were reclaimed
-    pending: set[int] = field(default_factory=set)  # and those that Slurm has not started yet
+    pending: set[int] = field(default_factory=set)  # elements that Slurm has not started yet
     measured: dict[int, tuple[float, float]] = field(default_factory=dict)
     per_node: int = 1
     samples: float = 0.0
     lost_to_rescaling: float = 0.0
     lost_to_reclaims: float = 0.0
     started_s: float = -math.inf  # since when it has had nodes
-    _starting_s: dict[int, float] = field(default_factory=dict)  # by task: when it is ready
+    _starting_s: dict[int, float] = field(default_factory=dict)  # by task: when its node is ready
     _rescaled_until_s: float = -math.inf
     _reclaimed_until_s: float = -math.inf
 
@@ -51,8 +51,8 @@ class SimulatedTrainer:
         count = len(self.nodes) - len(self._starting_s)
         return self.spec.curve.at(count * self.per_node) if count >= self.spec.min_nodes else 0.0
 
-    def finishes_s(self, now_s: float) -> float:
-        """When it will have all its samples if nothing changes."""
+    def finish_s(self, now_s: float) -> float:
+        """Return when it will have all its samples if nothing changes."""
         rate = self.rate
         if rate == 0:
             return math.inf
@@ -60,11 +60,11 @@ class SimulatedTrainer:
         return max(now_s, self._paused_until_s) + left / rate
 
     def ready_s(self) -> float:
-        """When the next of its nodes begins to train."""
+        """Return when the next of its nodes begins to train."""
         return min(self._starting_s.values(), default=math.inf)
 
     def advance(self, now_s: float, to_s: float) -> None:
-        """Train, or stand still, from now to then, which is no later than ``ready_s``."""
+        """Train, or stand still, until ``to_s``, which is no later than ``ready_s``."""
         rate = self.rate
         reclaimed_s = _overlap(now_s, to_s, self._reclaimed_until_s)
         paused_s = _overlap(now_s, to_s, self._paused_until_s)
@@ -89,7 +89,7 @@ class SimulatedTrainer:
             self._begin([task], now_s)
 
     def _begin(self, tasks: list[int], now_s: float) -> None:
-        """Train with these nodes too."""
+        """Begin to train with these nodes too."""
         if not tasks:
             return
         if len(self.nodes) == len(self._starting_s):
@@ -101,14 +101,14 @@ class SimulatedTrainer:
             del self._starting_s[task]
 
     def leave(self, tasks: set[int], now_s: float) -> None:
-        """Give nodes up, as the plan wants."""
+        """Give up nodes by the plan."""
         self._lose(tasks)
         if not self.nodes:
             return
         cost_s = self.scale * self.spec.rescale_down_s
         self._rescaled_until_s = max(self._rescaled_until_s, now_s + cost_s)
 
-    def reclaimed(self, tasks: set[int], now_s: float) -> None:
+    def reclaim(self, tasks: set[int], now_s: float) -> None:
         """Lose nodes to an ordinary job."""
         since_s = self.spec.step_s if tasks < self.nodes.keys() else self.spec.checkpoint_s
         undone = min(self.samples, self.rate * self.scale * since_s / 2)

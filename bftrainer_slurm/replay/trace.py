@@ -1,6 +1,6 @@
-"""A trace, which says when each node was in a hole, and the files that hold one.
+"""Traces, which say when each node was in a hole, and their files.
 
-Files come from outside: anything but a number, a name or a truth value is refused with its place.
+Files come from outside: values of a wrong type are refused, and the message names the column.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ COLUMNS = ("time", "node", "idle")
 PARQUET_MAGIC = b"PAR1"
 _PIECE_BYTES = 2**20
 _MOST_BYTES = 4 * 2**30  # unzipped
-_LATEST_S = 32503680000.0  # the year 3000: beyond it a time is in another unit
+_LATEST_S = 32503680000.0  # the year 3000: a later time is in another unit
 
 
 class TraceError(ValueError):
-    """A file that holds no trace, or a part of one that does not exist; in one line."""
+    """A file has no trace, or the trace lacks the requested part; in one line."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,12 +53,12 @@ def read_events(path: Path) -> Trace:
     The events may be in any order.
 
     Raises:
-        TraceError: it cannot be read, a column is missing, or a value is not possible.
+        TraceError: the file cannot be read, a column is missing, or a value is impossible.
     """
     try:
         table = _read_table(path)
         time_s, names, idle = (_column(table, name) for name in COLUMNS)
-        return _checked(np.asarray(time_s, np.float64), names, idle, _vocabulary(table))
+        return _make_trace(np.asarray(time_s, np.float64), names, idle, _dictionary_names(table))
     except ValueError as error:  # also Arrow's: names of columns that are not UTF-8
         raise TraceError(f"{path}: {_one_line(error)}") from error
 
@@ -81,8 +81,8 @@ def _read_table(path: Path) -> pyarrow.Table:
 def _content(path: Path) -> pyarrow.Buffer:
     """Return a file in Arrow's own memory.
 
-    Arrow's threads may hold it a moment longer than we do. Were it an object of Python, and the
-    interpreter gone by then, the process would abort.
+    Arrow's threads may hold it a moment longer than we do. If it were a Python object and the
+    interpreter had ended, the process would abort.
     """
     import pyarrow
 
@@ -115,13 +115,13 @@ def _column(table: pyarrow.Table, name: str) -> NDArray[np.generic]:
     return found
 
 
-def _vocabulary(table: pyarrow.Table) -> list[str]:
-    """The names of a dictionary-encoded column: all nodes, also those without an event."""
+def _dictionary_names(table: pyarrow.Table) -> list[str]:
+    """Return the dictionary of the column of nodes: it also has nodes without events."""
     column = table["node"].combine_chunks()
     return [str(name) for name in getattr(column, "dictionary", [])]
 
 
-def _checked(
+def _make_trace(
     time_s: NDArray[np.float64],
     names: NDArray[np.generic],
     idle: NDArray[np.generic],

@@ -1,6 +1,6 @@
-"""The trainers of a replay, as a JSON file lists them; every value in it is checked.
+"""Reads the trainers of a replay from a JSON file; every value is checked.
 
-For users who do not describe their own there is a typical one.
+There is a typical trainer for users who do not describe their own.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class TrainersError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TrainerSpec:
-    """One trainer: when it is submitted (Unix s), what it can use, and what it brings.
+    """One trainer: when it is submitted (Unix s), the nodes it can use, and its throughput.
 
-    ``curve`` is its throughput in samples/s; the rescale costs are seconds without progress after
-    it grew or shrank. A node trains ``start_s`` after it has joined; a step takes ``step_s``, and
-    ``checkpoint_s`` pass between two checkpoints.
+    ``curve`` is in samples/s; the rescale costs are seconds without progress after growing or
+    shrinking. A node trains ``start_s`` after it has joined. A step takes ``step_s``; there are
+    ``checkpoint_s`` between two checkpoints.
     """
 
     name: str
@@ -46,7 +46,7 @@ class TrainerSpec:
 
 
 class TrainerData(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A trainer as a file has it."""
+    """A trainer in the file."""
 
     name: str
     submit_s: Amount = msgspec.field(name="submit")
@@ -89,13 +89,13 @@ def read_trainers(path: Path) -> tuple[TrainerSpec, ...]:
     trainers = []
     for index, entry in enumerate(entries):
         try:
-            trainers.append(_spec(entry))
+            trainers.append(_trainer_spec(entry))
         except ValueError as error:
             raise TrainersError(f"{path}: trainer {index}: {error}") from error
     return tuple(trainers)
 
 
-def _spec(data: TrainerData) -> TrainerSpec:
+def _trainer_spec(data: TrainerData) -> TrainerSpec:
     if not data.min_nodes <= data.max_nodes:
         raise ValueError("needs 1 <= min_nodes <= max_nodes")
     curve = ThroughputCurve(data.curve_nodes, data.curve_throughput)
@@ -108,7 +108,7 @@ def _spec(data: TrainerData) -> TrainerSpec:
 _SERIAL = 0.01
 _NODES = (1, 2, 4, 8, 16, 32, 64)
 _ONE_NODE_SAMPLES_S = 1000.0
-_NEVER_DONE = 1e15  # samples: more than any cluster gives in a year
+_NEVER_DONE = 1e15  # samples, more than any cluster trains in a year
 DESCRIPTION = (
     "1 to 64 nodes; 1 % of each step does not scale (64 nodes are 39 times as fast as one); "
     "a new node trains after 3 s, the others pause for 0.2 s when a node joins or leaves; steps of "
@@ -117,7 +117,7 @@ DESCRIPTION = (
 
 
 def typical_trainers(count: int) -> tuple[TrainerSpec, ...]:
-    """Return so many equal trainers that never end.
+    """Return ``count`` equal trainers that never end.
 
     A vision model with data parallelism: Amdahl's law with 1 % of a step serial (64 nodes give 39
     times one node's speed), up to 64 nodes. Its pauses are those of the project's own runtime with

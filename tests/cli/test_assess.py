@@ -94,7 +94,7 @@ def full_disk(*_: object) -> None:
 def test_files_that_cannot_be_written_are_told_before_the_log_is_read(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "read", lambda *_: pytest.fail("the log was read"))
+    monkeypatch.setattr(module, "read_file", lambda *_: pytest.fail("the log was read"))
     result = assess(log, *WINDOW, "--csv", tmp_path / "no" / "use.csv")
     assert result.exit_code == 2
     assert f"--csv {tmp_path}/no/use.csv: No such file or directory; name" in result.stderr

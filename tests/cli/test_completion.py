@@ -73,7 +73,7 @@ def completed(begun: str) -> list[str]:
 def test_trainers_are_completed_by_job_id_and_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ((12, "digits"), (13, "resnet 50"), (25, "dig-deeper"))
     trainers = [{"array": array, "name": name, "state": "running"} for array, name in names]
-    monkeypatch.setattr(Endpoint, "published", lambda _: (0.0, {"trainers": trainers}))
+    monkeypatch.setattr(Endpoint, "read_status", lambda _: (0.0, {"trainers": trainers}))
     assert (completed("1"), completed("dig")) == (["12", "13"], ["digits", "dig-deeper"])
     assert completed("res") == []  # a name with a blank is several words to a shell
 
@@ -82,5 +82,5 @@ def test_trainers_are_completed_by_job_id_and_by_name(monkeypatch: pytest.Monkey
 def test_where_nobody_answers_nothing_is_completed(
     told: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Endpoint, "published", lambda _: told)
+    monkeypatch.setattr(Endpoint, "read_status", lambda _: told)
     assert completed("") == []

@@ -22,7 +22,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     published: list[Any] = [WORKING]
     monkeypatch.setattr(endpoint, "read_address", lambda _: "own:1")
     monkeypatch.setattr(endpoint, "site_keeper", lambda: Settings(listen="site:2"))
-    monkeypatch.setattr(Endpoint, "published", lambda _: published[0])
+    monkeypatch.setattr(Endpoint, "read_status", lambda _: published[0])
     return published
 
 

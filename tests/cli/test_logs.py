@@ -88,7 +88,7 @@ def test_what_comes_while_it_follows_is_told_in_the_order_of_its_coming(folder: 
         ("n3", "no end now"),
         ("n3", "2026-11-23T20:30:00 an older time"),
     ]
-    story.look([Output(2, (folder / "slurm-70_2.out",), "n4")])
+    story.update([Output(2, (folder / "slurm-70_2.out",), "n4")])
     assert [line.node for line in story.new_lines()] == ["n4"]
 
 

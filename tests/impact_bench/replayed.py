@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bftrainer_slurm.cli.simulation import play_back, run_live
 from bftrainer_slurm.model import ThroughputCurve, WaitingJob
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.assessment.statistics import Felt, felt
+from bftrainer_slurm.replay.assessment.statistics import JobDelays, job_delays
 from bftrainer_slurm.replay.logs.holes import HoleTable, trace_of_holes
 from bftrainer_slurm.replay.logs.jobs import Job, JobTable
 from bftrainer_slurm.replay.logs.log import Log
@@ -46,7 +46,7 @@ _IN_PASS_S = 1.2
 class Replayed:
     """What jobs felt, and what trainers used of the node-seconds that were idle after a pass."""
 
-    felt: Felt
+    felt: JobDelays
     used: float
 
 
@@ -91,7 +91,7 @@ def _replay(log: Log, kind: type[OrdinaryJobs]) -> Replayed:
     with Planner() as planner:
         span_s = (log.from_s, log.to_s)
         outcome = run_live(ordinary, span_s, trainers, len(trainers), INTERVAL_S, planner)
-    found = felt(ordinary.close(log.to_s))
+    found = job_delays(ordinary.close(log.to_s))
     assert found is not None
     used = 3600 * outcome.used_node_hours / _idle_after_pass_s(log.holes, passes)
     return Replayed(found, used)

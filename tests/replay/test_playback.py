@@ -47,7 +47,7 @@ def until(ordinary: OrdinaryJobs, seconds: float, *harvested: str) -> Change:
     """Play up to a second of the trace, moment by moment; trainers keep the same nodes."""
     change = Change()
     while (next_s := ordinary.next_s()) <= T0 + seconds:
-        here = ordinary.until(next_s, set(harvested) - change.taken - change.cleared)
+        here = ordinary.advance(next_s, set(harvested) - change.taken - change.cleared)
         change.taken = (change.taken | here.taken) - here.freed
         change.cleared |= here.cleared
     return change
@@ -88,7 +88,7 @@ def test_a_job_takes_another_idle_node_that_looks_alike() -> None:
 def test_and_leaves_the_one_that_it_took() -> None:
     ordinary = played([("a", 0, 60), ("a", 120, 300), ("b", 0, 200)], job(60, [0]))
     until(ordinary, 119, "a")
-    assert ordinary.until(T0 + 120, {"a"}).freed == {"b"}
+    assert ordinary.advance(T0 + 120, {"a"}).freed == {"b"}
 
 
 def test_a_node_of_another_partition_does_not_look_alike() -> None:
@@ -109,7 +109,7 @@ def test_a_late_job_ends_as_much_later() -> None:
     ordinary = played(rows, job(60, [0], eligible=10))
     until(ordinary, 60, "a")
     assert "a" in until(ordinary, 229).taken
-    assert ordinary.until(T0 + 230, set()).freed == {"a"}
+    assert ordinary.advance(T0 + 230, set()).freed == {"a"}
 
 
 def test_who_gets_its_nodes_waits_for_that() -> None:
@@ -124,7 +124,7 @@ def test_a_job_shorter_than_its_delay_still_has_its_time() -> None:
     ordinary = played([("a", 0, 60), ("a", 70, 300)], job(60, [0], eligible=10))
     until(ordinary, 60, "a")
     assert until(ordinary, 99).taken == {"a"}
-    assert ordinary.until(T0 + 100, set()).freed == {"a"}
+    assert ordinary.advance(T0 + 100, set()).freed == {"a"}
 
 
 def test_a_job_of_higher_priority_comes_first() -> None:
@@ -145,18 +145,18 @@ def test_jobs_wait_from_when_they_are_eligible_until_they_start() -> None:
     ordinary = played([("a", 0, 60)], job(60, [0], eligible=20), gone)
     seen = {}
     for at in (0, 5, 20, 40, 60):
-        ordinary.until(T0 + at, set())
+        ordinary.advance(T0 + at, set())
         seen[at] = [one.job_id for one in ordinary.waiting()]
     assert seen == {0: [], 5: [1], 20: [1, 0], 40: [0], 60: []}
 
 
 def test_elements_start_in_passes_while_a_job_waits() -> None:
     ordinary = played([("a", 0, 60)], job(60, [0], eligible=20))
-    ordinary.until(T0, set())
-    assert ordinary.lets_elements_start(T0, T0 + 1)
-    ordinary.until(T0 + 20, set())
-    assert not ordinary.lets_elements_start(T0 + 20, T0 + 29)
-    assert ordinary.lets_elements_start(T0 + 20, T0 + 30)
+    ordinary.advance(T0, set())
+    assert ordinary.starts_elements(T0, T0 + 1)
+    ordinary.advance(T0 + 20, set())
+    assert not ordinary.starts_elements(T0 + 20, T0 + 29)
+    assert ordinary.starts_elements(T0 + 20, T0 + 30)
 
 
 def test_sdiag_tells_the_last_pass() -> None:

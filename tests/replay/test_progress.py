@@ -42,7 +42,7 @@ def test_shrinking_costs_less() -> None:
 
 def test_a_reclaim_is_counted_apart() -> None:
     one = running("a", "b")
-    one.reclaimed({1}, 0.0)
+    one.reclaim({1}, 0.0)
     one.advance(0, 40)
     assert (one.samples, one.lost_to_reclaims, one.lost_to_rescaling) == (300, 100, 0)
     assert one.delayed == {1}
@@ -50,7 +50,7 @@ def test_a_reclaim_is_counted_apart() -> None:
 
 def test_a_change_during_a_pause_does_not_add_up() -> None:
     one = running("a", "b")
-    one.reclaimed({1}, 0.0)
+    one.reclaim({1}, 0.0)
     one.join(1, "c", 0.0001)
     one.join(2, "d", 5.0)
     one.advance(5, 105)
@@ -61,7 +61,7 @@ def test_a_change_during_a_pause_does_not_add_up() -> None:
 
 def test_who_loses_everything_starts_anew_free_of_cost() -> None:
     one = running("a")
-    one.reclaimed({0}, 0.0)
+    one.reclaim({0}, 0.0)
     one.join(1, "b", 1.0)
     one.advance(1, 11)
     assert one.samples == 100
@@ -79,7 +79,7 @@ def test_a_stop_is_no_way_out_of_a_pause() -> None:
 def test_below_its_least_number_of_nodes_it_stands_still() -> None:
     one = running("a", bounds=(2, 8))
     one.advance(0, 100)
-    assert (one.samples, one.finishes_s(100)) == (0, math.inf)
+    assert (one.samples, one.finish_s(100)) == (0, math.inf)
 
 
 @pytest.mark.parametrize(("scale", "paused_s"), [(0.0, 0), (0.5, 10), (2.0, 40)])
@@ -93,8 +93,8 @@ def test_rescale_costs_can_be_scaled(scale: float, paused_s: float) -> None:
 def test_knows_when_it_will_be_done() -> None:
     one = running("a", "b")
     one.join(2, "c", 100.0)
-    assert one.finishes_s(100.0) == pytest.approx(120 + 10_000 / 30)
-    one.advance(100.0, one.finishes_s(100.0))
+    assert one.finish_s(100.0) == pytest.approx(120 + 10_000 / 30)
+    one.advance(100.0, one.finish_s(100.0))
     assert one.done
 
 
@@ -102,7 +102,7 @@ def test_is_done_also_where_more_nodes_bring_nothing() -> None:
     curve = ThroughputCurve((0, 1, 2), (0.0, 97.3, 0.0))
     one = SimulatedTrainer(1, trainer(bounds=(1, 2), total=12_345.678, curve=curve), 1.0)
     one.join(0, "a", 1.6e9)
-    one.advance(1.6e9, one.finishes_s(1.6e9))
+    one.advance(1.6e9, one.finish_s(1.6e9))
     assert one.done
 
 
@@ -133,10 +133,10 @@ def test_the_others_train_on_until_a_new_one_has_started() -> None:
 def test_a_reclaim_takes_half_a_step_with_it_and_the_last_one_half_a_checkpoint() -> None:
     one = starting("a", "b")
     one.advance(8.0, 208.0)
-    one.reclaimed({1}, 208.0)
+    one.reclaim({1}, 208.0)
     assert one.samples == 200 * 20 - 20
     one.advance(208.0, 218.0)
-    one.reclaimed({0}, 218.0)
+    one.reclaim({0}, 218.0)
     assert one.samples == 200 * 20 - 20 - 50 * 10
     assert one.lost_to_reclaims == 20 + 10 * 10 + 50 * 10
 

@@ -18,7 +18,7 @@ from bftrainer_slurm.replay.assessment.harvest import (
 )
 from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours, compare, free_hours
 from bftrainer_slurm.replay.assessment.reasons import Reasons, reasons_of
-from bftrainer_slurm.replay.assessment.statistics import Felt, Statistics, describe, felt
+from bftrainer_slurm.replay.assessment.statistics import JobDelays, Statistics, describe, job_delays
 from bftrainer_slurm.replay.assessment.words import WEEKDAYS
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.trace import HOUR_S
@@ -48,7 +48,7 @@ class Summary:
     used_share: Range
     efficiency: Range
     equivalent_nodes: Range
-    felt: Felt | None
+    felt: JobDelays | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Assessment:
             _range([one.used_share for one in done]),
             efficiency,
             Range(nodes * efficiency.least, nodes * efficiency.mean, nodes * efficiency.most),
-            felt(list(chain.from_iterable(known))),
+            job_delays(list(chain.from_iterable(known))),
         )
 
 

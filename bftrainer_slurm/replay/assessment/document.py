@@ -12,7 +12,7 @@ from bftrainer_slurm.replay.assessment.gpus import gpus_document, gpus_rows
 from bftrainer_slurm.replay.assessment.harvest import Replayed
 from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours
 from bftrainer_slurm.replay.assessment.reasons import Reasons
-from bftrainer_slurm.replay.assessment.statistics import Felt, felt
+from bftrainer_slurm.replay.assessment.statistics import JobDelays, job_delays
 from bftrainer_slurm.replay.assessment.words import (
     amount,
     between,
@@ -42,7 +42,7 @@ def document(assessment: Assessment) -> dict[str, Any]:
         "lengths": [asdict(one) | {"to_s": _number(one.to_s)} for one in figures.lengths],
         "mean_idle_nodes_by_hour": [list(map(_number, day)) for day in figures.by_hour.tolist()],
         "reasons": None if assessment.reasons is None else asdict(assessment.reasons),
-        "gpus": gpus_document(*_of_gpus(assessment)),
+        "gpus": gpus_document(*_gpu_lines(assessment)),
         "summaries": [
             asdict(one) | {"worth": asdict(assessment.worth(one))} for one in assessment.summaries
         ],
@@ -52,14 +52,14 @@ def document(assessment: Assessment) -> dict[str, Any]:
     }
 
 
-def _of_gpus(
+def _gpu_lines(
     assessment: Assessment,
 ) -> tuple[GpuUse | None, FreeHours | None, Compared | None]:
     return assessment.log.gpu_use, assessment.free_gpus, assessment.compared
 
 
 def _replay(one: Replayed) -> dict[str, Any]:
-    sample, found = one.sample, felt(one.result.started)
+    sample, found = one.sample, job_delays(one.result.started)
     return {
         "at_once": one.options.at_once,
         "from_s": sample.from_s,
@@ -108,7 +108,7 @@ def table(assessment: Assessment) -> str:
             f"{between(one.from_s, one.to_s):<20}{one.holes:>10,}"
             f"{amount(one.node_hours):>13}{percent(share):>9}"
         )
-    gpus = [f"{name:<17}{text}" for name, text in gpus_rows(*_of_gpus(assessment))]
+    gpus = [f"{name:<17}{text}" for name, text in gpus_rows(*_gpu_lines(assessment))]
     known = (*_reasons(assessment.reasons), *(("", *gpus) if gpus else ()))
     return "\n".join([*lines, *known, *_harvested(assessment)])
 
@@ -141,7 +141,7 @@ def _harvested(assessment: Assessment) -> list[str]:
         lines.append(
             f"{moment(one.sample.from_s, assessment.zone):<22}{one.options.at_once:>8}"
             f"{amount(one.sample.mean_pool_nodes):>7}{percent(one.used_share):>9}"
-            f"{one.result.efficiency:>7.3f}{_feeling(felt(one.result.started))}"
+            f"{one.result.efficiency:>7.3f}{_delay_columns(job_delays(one.result.started))}"
         )
     for summary in assessment.summaries:
         lines += [
@@ -152,7 +152,7 @@ def _harvested(assessment: Assessment) -> list[str]:
     return lines
 
 
-def _feeling(found: Felt | None) -> str:
+def _delay_columns(found: JobDelays | None) -> str:
     if found is None:
         return f"{'-':>8}"
     times = (found.median_s, found.p95_s, found.p99_s, found.most_s, found.mean_s)

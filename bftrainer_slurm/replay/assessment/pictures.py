@@ -14,7 +14,7 @@ from bftrainer_slurm.pictures import BLUE, style
 from bftrainer_slurm.replay.assessment.harvest import Replayed
 from bftrainer_slurm.replay.assessment.statistics import Statistics
 from bftrainer_slurm.replay.assessment.words import WEEKDAYS, between, moment
-from bftrainer_slurm.replay.html import draw_use, picture
+from bftrainer_slurm.replay.html import data_url, draw_use
 from bftrainer_slurm.replay.logs.holes import Columns, idle_seconds
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.words import natural
@@ -52,7 +52,7 @@ def used_over_time(replayed: Sequence[Replayed], zone: tzinfo) -> str:
         panels[0].set_ylabel("nodes")
         labelled = panels[0].get_legend_handles_labels()
         figure.legend(*labelled, loc="outside upper right", ncols=2, frameon=False)
-        return picture(figure)
+        return data_url(figure)
 
 
 def _over_time(log: Log, zone: tzinfo) -> str:
@@ -63,7 +63,7 @@ def _over_time(log: Log, zone: tzinfo) -> str:
     axes.stairs(idle, edges / _DAY_S, fill=True, color=BLUE)
     axes.set(ylabel="idle nodes", ylim=(0, None))
     _time_axis(axes, log, zone)
-    return picture(figure)
+    return data_url(figure)
 
 
 def _holes(log: Log, zone: tzinfo) -> str:
@@ -87,7 +87,7 @@ def _holes(log: Log, zone: tzinfo) -> str:
     axes.set(ylabel="nodes, by name")
     _time_axis(axes, log, zone)
     figure.colorbar(image, label="share of the time idle", pad=0.01)
-    return picture(figure)
+    return data_url(figure)
 
 
 def _lengths(statistics: Statistics) -> str:
@@ -103,7 +103,7 @@ def _lengths(statistics: Statistics) -> str:
     axes.set_xticks(place, [between(one.from_s, one.to_s) for one in classes], rotation=20)
     axes.set(ylabel="per cent", xlabel="length of the hole")
     axes.legend(frameon=False)
-    return picture(figure)
+    return data_url(figure)
 
 
 def _by_hour(mean: NDArray[np.float64]) -> str:
@@ -113,7 +113,7 @@ def _by_hour(mean: NDArray[np.float64]) -> str:
     axes.set_xticks(range(0, 24, 3))
     axes.set(xlabel="hour of the day")
     figure.colorbar(image, label="idle nodes, mean", pad=0.01)
-    return picture(figure)
+    return data_url(figure)
 
 
 def _figure(height: float) -> tuple[Figure, Axes]:

@@ -10,8 +10,8 @@ from bftrainer_slurm.replay.assessment import words
 from bftrainer_slurm.replay.assessment.assess import Assessment
 from bftrainer_slurm.replay.assessment.document import document
 from bftrainer_slurm.replay.assessment.pictures import pictures, used_over_time
-from bftrainer_slurm.replay.assessment.statistics import DELAYS_S, felt
-from bftrainer_slurm.replay.html import rendered, write_pages
+from bftrainer_slurm.replay.assessment.statistics import DELAYS_S, job_delays
+from bftrainer_slurm.replay.html import render, write_pages
 from bftrainer_slurm.words import counted
 
 _FILTERS = (words.duration, words.amount, words.printable, words.percent, words.whole, counted)
@@ -24,13 +24,13 @@ def write_report(assessment: Assessment, folder: Path) -> Path:
 
 def render(assessment: Assessment) -> str:
     """Return the report as one HTML page."""
-    return rendered(
+    return render(
         "assessment.html",
         {one.__name__: one for one in _FILTERS},
         assessment=assessment,
         log=assessment.log,
         figures=assessment.statistics,
-        felt=felt,
+        felt=job_delays,
         delays=_delays(),
         used_over_time=used_over_time(assessment.replayed, assessment.zone),
         pictures=pictures(assessment.log, assessment.statistics, assessment.zone),

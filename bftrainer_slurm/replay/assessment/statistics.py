@@ -101,7 +101,7 @@ DELAYS_S = (0.0, AT_ONCE_S, 1.0, 10.0, 30.0, 60.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Felt:
+class JobDelays:
     """For so many jobs: added start delay in seconds, and how many missed a pass or preempted.
 
     ``later`` started later at all; ``delays`` counts jobs by the classes that ``DELAYS_S`` begin.
@@ -119,13 +119,13 @@ class Felt:
     preempted: int
 
 
-def felt(started: Sequence[Started] | None) -> Felt | None:
+def job_delays(started: Sequence[Started] | None) -> JobDelays | None:
     """Return the distribution; None if no job started, or nothing is known."""
     if not started:
         return None
     late_s = np.array([one.late_s for one in started])
     median_s, p95_s, p99_s = np.quantile(late_s, (0.5, 0.95, 0.99)).tolist()
-    return Felt(
+    return JobDelays(
         jobs=len(started),
         later=int((late_s >= AT_ONCE_S).sum()),
         delays=tuple(np.histogram(late_s.clip(0.0), (*DELAYS_S, np.inf))[0].tolist()),

@@ -129,7 +129,7 @@ def _from_jobs(lines: Lines, first: str, options: LogOptions) -> Log:
 def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> Log:
     if options.nodes or options.cpus_per_node:
         raise LogError("the log has node lists: leave out --nodes and --cpus-per-node")
-    numbers = NodeNumbers(_named(options.node_list))
+    numbers = NodeNumbers(_expand_list(options.node_list))
     occupancy, partitions = Occupancy(options.min_hole_s), Partitions()
     allocations, counts = Allocations(), []
     for job in jobs:
@@ -162,7 +162,7 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
         )
     holes, unusable = _usable(without_job, occupancy, numbers, (from_s, to_s), options)
     edges = _edges(started, notes, (from_s, to_s), options)
-    caveats = (*_unknown(options), caveats_of.UNSEEN, *edges, *_told(notes, options))
+    caveats = (*_unknown(options), caveats_of.UNSEEN, *edges, *_caveats(notes, options))
     return Log(
         kind,
         between(holes, from_s, to_s),
@@ -262,7 +262,7 @@ def _by_counts(
         )
     if peak > nodes:
         caveats.append(caveats_of.OVERFULL.format(peak=peak, nodes=nodes))
-    caveats += [*_edges(started, notes, (from_s, to_s), options), *_told(notes, options)]
+    caveats += [*_edges(started, notes, (from_s, to_s), options), *_caveats(notes, options)]
     inside, kinds = between(holes, from_s, to_s), (frozenset({""}),) * nodes
     return Log(kind, inside, nodes, from_s, to_s, notes, tuple(caveats), jobs, kinds)
 
@@ -291,7 +291,7 @@ def _from_holes(
     return Log(kind, inside, nodes, from_s, to_s, caveats=caveats)
 
 
-def _named(node_list: str) -> tuple[str, ...]:
+def _expand_list(node_list: str) -> tuple[str, ...]:
     try:
         return tuple(expand(node_list)) if node_list else ()
     except ValueError as error:
@@ -314,7 +314,7 @@ def _window(started: JobTable, notes: Notes, options: LogOptions) -> tuple[float
                 started.rows(started.nodes > 0), notes.last_submit_s
             )
         except ValueError as error:
-            held = _in_words(_span(started, notes), options.zone)
+            held = _span_text(_span(started, notes), options.zone)
             raise LogError(f"{error}; give --from and --to (the log holds {held})") from error
         from_s = trusted_from_s if from_s is None else from_s
         to_s = trusted_to_s if to_s is None else to_s
@@ -332,7 +332,7 @@ def _span(started: JobTable, notes: Notes) -> tuple[float, float]:
 def _check_window(from_s: float, to_s: float, span_s: tuple[float, float], zone: tzinfo) -> None:
     """Refuse a time outside the log, and one that reaches far beyond: it would count as idle."""
     first_s, last_s = span_s
-    held = _in_words(span_s, zone)
+    held = _span_text(span_s, zone)
     if not max(from_s, first_s) < min(to_s, last_s):
         raise LogError(f"nothing is left between --from and --to: the log holds {held}")
     beyond_s = max(last_s - first_s, _BEYOND_S)
@@ -340,7 +340,7 @@ def _check_window(from_s: float, to_s: float, span_s: tuple[float, float], zone:
         raise LogError(f"the log holds only {held}; ask for less by --from, --to or --days")
 
 
-def _in_words(span_s: tuple[float, float], zone: tzinfo) -> str:
+def _span_text(span_s: tuple[float, float], zone: tzinfo) -> str:
     return " to ".join(f"{datetime.fromtimestamp(s, zone):%Y-%m-%d %H:%M}" for s in span_s)
 
 
@@ -368,12 +368,12 @@ def _edges(
     (first_s, last_s), (from_s, to_s) = _span(started, notes), window_s
     unknown_s = max(0.0, first_s - from_s) + max(0.0, to_s - last_s)
     if unknown_s > _MOST_UNKNOWN * (to_s - from_s):
-        yield caveats_of.BEYOND.format(held=_in_words((first_s, last_s), options.zone))
+        yield caveats_of.BEYOND.format(held=_span_text((first_s, last_s), options.zone))
     if options.from_s is None or options.to_s is None:
         yield caveats_of.EDGES
 
 
-def _told(notes: Notes, options: LogOptions) -> Iterator[str]:
+def _caveats(notes: Notes, options: LogOptions) -> Iterator[str]:
     """What the reader noticed about times and GPUs."""
     if notes.local_times:
         yield caveats_of.LOCAL.format(zone=options.zone)

@@ -121,9 +121,9 @@ def _checked(rows: Rows, start_s: Reals, end_s: Reals, eligible_s: Reals, notes:
     # If the nodes are listed, their number may be wrong.
     nodes, why_nodes = np.where(listed == "", nodes, 1.0), np.where(listed == "", why_nodes, "")
     cpus, why_cpus = rows.numbers("ncpus" if "nodelist" not in rows.columns else "", _whole)
-    gpus, why_gpus = _had(rows, _gpus)
+    gpus, why_gpus = _allocated_or_asked(rows, _gpus)
     notes.slices = notes.slices or _slices(rows)
-    memory_mb, why_memory = _had(rows, _memory_mb)
+    memory_mb, why_memory = _allocated_or_asked(rows, _memory_mb)
     scheduler = rows.numbers("flags", _scheduler, 2)[0].astype(int)
     jobs = JobTable.made(
         line=rows.line,
@@ -145,7 +145,7 @@ def _checked(rows: Rows, start_s: Reals, end_s: Reals, eligible_s: Reals, notes:
     return jobs.rows(rows.readable(why, notes))
 
 
-def _had(rows: Rows, parse: Parse) -> tuple[Reals, Objects]:
+def _allocated_or_asked(rows: Rows, parse: Parse) -> tuple[Reals, Objects]:
     """Return what each job had, or else asked for."""
     had, why_had = rows.numbers("alloctres", parse, math.nan)
     asked, why_asked = rows.numbers("reqtres", parse)
