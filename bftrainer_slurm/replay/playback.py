@@ -187,7 +187,7 @@ class OrdinaryJobs:
                 self._take([number], change)
 
     def _try_to_start(self, number: int, change: Change, left: set[str]) -> None:
-        """Start a job if its nodes are idle, or if the main scheduler can preempt elements there."""
+        """Start a job if its nodes are idle, or if the main scheduler can preempt elements."""
         job = self._jobs[number]
         chosen, cleared = self._choose(job.takes, left)
         if len(chosen) < len(job.takes):
