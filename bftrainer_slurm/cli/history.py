@@ -11,12 +11,12 @@ import click
 
 from bftrainer_slurm.cli.chart import draws_blocks, strip
 from bftrainer_slurm.cli.common import (
-    change_counts,
     fail_if_unreadable,
     identity,
     part_hours,
     print_either,
     safe,
+    size_changes,
 )
 from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options
 from bftrainer_slurm.cli.options import json_option
@@ -122,7 +122,7 @@ def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "ended", safe(one["over"], 200)
     yield "submitted", date(one["submit_s"])
     yield "shown", f"{date(one['from_s'])} to {date(one['until_s'])}"
-    yield "changes", change_counts(total)
+    yield "changes", size_changes(total)
     most = max([round(max(nodes)), *(change["nodes"] for change in one["changes"])])
     hours = f"{total['node_s'] / 3600:.2f} node-hours{part_hours(total)}"
     yield "used", f"{hours}, {counted(most, 'node')} at most"

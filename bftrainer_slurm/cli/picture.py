@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bftrainer_slurm.cli.chart import MARGIN, bars
-from bftrainer_slurm.cli.common import change_counts, part_hours, safe, identity
+from bftrainer_slurm.cli.common import identity, part_hours, safe, size_changes
 from bftrainer_slurm.cli.terminal import date
 from bftrainer_slurm.words import counted
 
@@ -90,7 +90,7 @@ def title(one: Mapping[str, Any]) -> str:
 def totals(one: Mapping[str, Any]) -> str:
     """Return the trainer's totals."""
     total = one["total"]
-    text = f"{total['node_s'] / 3600:.2f} node-hours{part_hours(total)}; {change_counts(total)}"
+    text = f"{total['node_s'] / 3600:.2f} node-hours{part_hours(total)}; {size_changes(total)}"
     if seconds := [pause["seconds"] for pause in one.get("rescales", ())]:
         text += f"; {counted(len(seconds), 'pause')} of {sum(seconds):.1f} s in all"
     return text

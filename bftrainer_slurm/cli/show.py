@@ -13,13 +13,13 @@ import click
 from bftrainer_slurm.cli.advice import advice
 from bftrainer_slurm.cli.chart import Point, draws_blocks, plot
 from bftrainer_slurm.cli.common import (
-    change_counts,
     fail,
     fail_if_unreadable,
     identity,
     print_either,
     print_lines,
     safe,
+    size_changes,
 )
 from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options, find_trainer
 from bftrainer_slurm.cli.options import json_option
@@ -144,7 +144,7 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if one["starting"]:
         yield "starting", ", ".join(map(safe, one["starting"]))
     if "grew" in one:
-        yield "changes", change_counts(one)
+        yield "changes", size_changes(one)
         yield "used", f"{one['node_s'] / 3600:.2f} node-hours"
     yield from time_rows(one)
     if one.get("launcher"):

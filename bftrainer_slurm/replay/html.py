@@ -31,7 +31,7 @@ def write_pages(folder: Path, name: str, page: str, figures: dict[str, Any]) -> 
     return target
 
 
-def render(template: str, filters: dict[str, Callable[..., str]], **values: Any) -> str:
+def render_template(template: str, filters: dict[str, Callable[..., str]], **values: Any) -> str:
     """Return a page, with all values escaped."""
     environment = Environment(
         loader=PackageLoader("bftrainer_slurm.replay", "templates"),

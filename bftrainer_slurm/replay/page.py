@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from bftrainer_slurm.pictures import style
 from bftrainer_slurm.replay.cluster import Moment
-from bftrainer_slurm.replay.html import data_url, draw_use, render, write_pages
+from bftrainer_slurm.replay.html import data_url, draw_use, render_template, write_pages
 
 
 def write_page(
@@ -34,5 +34,5 @@ def write_page(
         axes.set(xlabel="hours", ylabel="nodes")
         figure.legend(loc="outside upper right", ncols=2, frameon=False)
         address = data_url(figure)
-    page = render("replay.html", {}, figures=document, rows=rows, picture=address)
+    page = render_template("replay.html", {}, figures=document, rows=rows, picture=address)
     return write_pages(folder, "replay", page, document)

@@ -28,9 +28,9 @@ class Pacer:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     limit: RateLimit | None = None
-    # RPCs spent of our burst and of slurmctld's; they come back with time.
+    # RPCs spent of our burst, and counted by slurmctld; both decrease with time.
     _spent: float = field(default=0.0, init=False)
-    _spent_slurmctld: float = field(default=0.0, init=False)
+    _counted: float = field(default=0.0, init=False)
     _last_s: float = field(default=math.inf, init=False)
 
     @property
@@ -45,7 +45,7 @@ class Pacer:
         self._recover()
         due_s = (self._spent + rpcs - BURST) / self.most_per_s
         if self.limit is not None:
-            limit, spent = self._effective_limit, self._spent_slurmctld + rpcs + look_rpcs
+            limit, spent = self._effective_limit, self._counted + rpcs + look_rpcs
             due_s = max(due_s, (spent - limit.burst) / limit.per_s)
         return max(0.0, due_s)
 
@@ -57,7 +57,7 @@ class Pacer:
         if wait_s > 0:
             self.sleep(wait_s)
         self._spent += rpcs
-        self._spent_slurmctld += rpcs
+        self._counted += rpcs
         return True
 
     def draw(self, rpcs: int) -> None:
@@ -65,13 +65,11 @@ class Pacer:
         self._recover()
         self._spent += max(0.0, min(rpcs, BURST - _FOR_CHANGES - self._spent))
         most = self._effective_limit.burst + _SPARE_RPCS  # refused requests cost nothing
-        self._spent_slurmctld = min(most, self._spent_slurmctld + rpcs)
+        self._counted = min(most, self._counted + rpcs)
 
     def _recover(self) -> None:
         now_s = self.clock()
         passed_s = max(0.0, now_s - self._last_s)
         self._spent = max(0.0, self._spent - passed_s * self.most_per_s)
-        self._spent_slurmctld = max(
-            0.0, self._spent_slurmctld - passed_s * self._effective_limit.per_s
-        )
+        self._counted = max(0.0, self._counted - passed_s * self._effective_limit.per_s)
         self._last_s = now_s

@@ -14,7 +14,7 @@ _CHANGES_NOTHING = ("nodes", "queue", "reservations", "configuration", "last_pas
 _LOOK_RPCS = {"nodes": 2, "reservations": 1, "last_pass": 1, "configuration": 3}
 
 
-class _GatewayProxy:
+class _Proxy:
     """Calls ``before`` with the name of a request, ``after`` also with its seconds and failure."""
 
     def __init__(
@@ -55,7 +55,7 @@ def metered(
     def before(name: str) -> None:
         draw(gateway.queue_rpcs if name == "queue" else _LOOK_RPCS.get(name, 0))
 
-    return cast(Gateway, _GatewayProxy(gateway, before, note))
+    return cast(Gateway, _Proxy(gateway, before, note))
 
 
 def leader_only(gateway: Gateway, leads: Callable[[], bool], detour: Detour) -> Gateway:
@@ -70,7 +70,4 @@ def leader_only(gateway: Gateway, leads: Callable[[], bool], detour: Detour) -> 
             raise SlurmUnavailableError("another host's controller may be at work: nothing changed")
         detour.before_request()
 
-    return cast(
-        Gateway,
-        _GatewayProxy(gateway, before, lambda _, took_s, failed: detour.after_request(took_s)),
-    )
+    return cast(Gateway, _Proxy(gateway, before, lambda _, s, failed: detour.after_request(s)))

@@ -11,7 +11,7 @@ from bftrainer_slurm.replay.assessment.assess import Assessment
 from bftrainer_slurm.replay.assessment.document import document
 from bftrainer_slurm.replay.assessment.pictures import pictures, used_over_time
 from bftrainer_slurm.replay.assessment.statistics import DELAYS_S, job_delays
-from bftrainer_slurm.replay.html import render, write_pages
+from bftrainer_slurm.replay.html import render_template, write_pages
 from bftrainer_slurm.words import counted
 
 _FILTERS = (words.duration, words.amount, words.printable, words.percent, words.whole, counted)
@@ -24,7 +24,7 @@ def write_report(assessment: Assessment, folder: Path) -> Path:
 
 def render(assessment: Assessment) -> str:
     """Return the report as one HTML page."""
-    return render(
+    return render_template(
         "assessment.html",
         {one.__name__: one for one in _FILTERS},
         assessment=assessment,
