@@ -8,7 +8,7 @@
 
 #define TEXT "announced\n"
 
-/* Numbers only: a name server could delay a submission. */
+/* Takes only numeric addresses: a name server could delay a submission. */
 static struct addrinfo *find(const char *address, size_t length)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC,
@@ -38,7 +38,7 @@ static void send_to(const struct addrinfo *address)
     close(out);
 }
 
-/* Sends to each address if `sends`; false if one of them is not an address. */
+/* Sends to each address if `sends`. Returns false if a text is not an address. */
 static bool each(const char *addresses, bool sends)
 {
     do {

@@ -1,12 +1,12 @@
 /*
- * One datagram that says that something was submitted. Nobody waits for it, and none answers.
+ * Sends one datagram that announces a submission. Nothing waits for it or answers it.
  */
 #ifndef BFTRAINER_ANNOUNCE_H
 #define BFTRAINER_ANNOUNCE_H
 
 #include <stdbool.h>
 
-/* `addresses` is IP:PORT, or several with commas between. Names are not taken: see announce.c. */
+/* `addresses` is IP:PORT, or several separated by commas; host names are refused, see announce.c. */
 bool announce_is_valid(const char *addresses);
 
 void announce_submission(const char *addresses);

@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 #define START "/bftrainer_slurm/elastic/batch/start"
-#define PYTHON "/usr/bin/python3" /* as START says */
+#define PYTHON "/usr/bin/python3" /* as in START */
 #define ANSWER_S 5
 
-/* Its user may decide otherwise than the site, for which the script has to be one that can. */
+/* The user's choice wins over the site's; the site's needs a script that can run once. */
 static bool runs_once(spank_t spank, const struct site *site, const char *script, bool tell)
 {
     char said[BATCH_SIZE];
@@ -32,7 +32,7 @@ static bool runs_once(spank_t spank, const struct site *site, const char *script
     return site->batch_once && why == NULL;
 }
 
-/* slurmstepd goes on with whatever this array has: no hook has to start anything. */
+/* slurmstepd executes what this array holds: no hook needs to start a process. */
 void batch_take_place(spank_t spank, const struct site *site, bool tell)
 {
     char start[PATH_MAX];
@@ -49,7 +49,7 @@ void batch_take_place(spank_t spank, const struct site *site, bool tell)
     words[0] = strdup(start);
 }
 
-/* Until srun ends, this stays open: so its end is heard of, even if it is killed. */
+/* This stays open until srun ends, so that its end is noticed, even if it is killed. */
 static int listener = -1;
 
 static void tell_end(int code, void *nothing)

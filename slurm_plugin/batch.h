@@ -1,6 +1,6 @@
 /*
- * A batch script that runs on one of a trainer's nodes while its steps run on all: here is only what
- * needs Slurm. Everything else does bftrainer_slurm/elastic/batch, which takes the script's place.
+ * A batch script that runs on one of a trainer's nodes while its steps run on all: this file has
+ * only what needs Slurm. bftrainer_slurm/elastic/batch does the rest; it runs in place of the script.
  */
 #ifndef BFTRAINER_BATCH_H
 #define BFTRAINER_BATCH_H
@@ -9,11 +9,11 @@
 
 #include <slurm/spank.h>
 
-/* In a batch script's task, before it becomes the script; changes nothing where that cannot work. With
- * `tell` the output says why the script runs on each node. */
+/* Call in a batch script's task before it executes the script; changes nothing if that cannot work.
+ * With `tell` the output says why the script runs on each node. */
 void batch_take_place(spank_t spank, const struct site *site, bool tell);
 
-/* In an srun, before it does anything: says so to the script's place, and may end here. */
+/* Call first in an srun: tells the process in the script's place, and may end the srun. */
 void batch_tell_step(void);
 
 #endif

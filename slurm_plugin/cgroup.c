@@ -60,7 +60,7 @@ static bool find_mount(int version, char root[PATH_MAX], char where[PATH_MAX])
     return found;
 }
 
-/* A line is NUMBER:CONTROLLERS:PATH, with version 2 that is 0::PATH. */
+/* A line is NUMBER:CONTROLLERS:PATH; in version 2 it is 0::PATH. */
 static bool read_membership(int version, pid_t pid, char path[PATH_MAX])
 {
     char name[64];
@@ -94,7 +94,7 @@ bool cgroup_of(int version, pid_t pid, char path[PATH_MAX])
 
     if (!find_mount(version, root, where) || !read_membership(version, pid, member))
         return false;
-    /* In a container without cgroups of its own only a part of them is mounted. */
+    /* In a container without its own cgroups only a part of the host's is mounted. */
     shared = strcmp(root, "/") == 0 || strncmp(member, root, strlen(root)) != 0 ? 0 : strlen(root);
     return snprintf(path, PATH_MAX, "%s%s", where, member + shared) < PATH_MAX;
 }
@@ -164,7 +164,7 @@ static unsigned signal_below(int folder, int number)
     return found;
 }
 
-/* Returns how many there are. A process of a namespace that we cannot see is listed as 0. */
+/* Returns the number of processes. One in a namespace that we cannot see is listed as 0. */
 static unsigned signal_in(int folder, int number)
 {
     int file = openat(folder, "cgroup.procs", O_RDONLY | O_CLOEXEC);

@@ -1,6 +1,6 @@
 /*
- * One folder of cgroups, of version 1 (the freezer's) or 2, by its open file: finding it, and ending
- * what is in it. Which folder is an element's is container.h's matter.
+ * One cgroup folder, of version 1 (freezer) or 2, by its open file: finds it, and ends
+ * the processes in it. container.h knows which folder belongs to an element.
  */
 #ifndef BFTRAINER_CGROUP_H
 #define BFTRAINER_CGROUP_H
@@ -9,10 +9,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Where this process sees the cgroup of `pid`; false where there are no cgroups of this version. */
+/* The path of the cgroup of `pid` for this process; false if this version has no cgroups here. */
 bool cgroup_of(int version, pid_t pid, char path[PATH_MAX]);
 
-/* Opens the folder, -1 and errno where that fails. */
+/* Opens the folder; -1 and errno if that fails. */
 int cgroup_open(const char *path);
 
 /* Moves a process (0: the caller) into the folder at this path. */
@@ -22,8 +22,8 @@ bool cgroup_add(const char *path, pid_t pid);
 bool cgroup_is_empty(int folder);
 
 /*
- * Ends all processes in the folder and below it, but for the caller, and waits until it is empty;
- * false: some would not go. Nothing escapes by forking, and nobody else is hit.
+ * Ends all processes in the folder and below it, except the caller, and waits until it is empty.
+ * Returns false if some processes remain. No process escapes by forking, and no other is killed.
  */
 bool cgroup_kill(int folder);
 

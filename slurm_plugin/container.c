@@ -15,14 +15,14 @@
 #include <unistd.h>
 
 #define STEP "step_"
-#define STEPS_END_MS 1000 /* a dead step's slurmstepd has so long to tell its srun */
+#define STEPS_END_MS 1000 /* how long a dead step's slurmstepd may take to tell its srun */
 #define LOOK_MS 4
-#define CONTINUE_LOOKS 25 /* between two times that what is stopped is let go on */
+#define CONTINUE_LOOKS 25 /* between two times at which stopped processes are continued */
 #define HELPERS_END_MS 200
 
 /*
- * The processes of a step: slurmstepd is not among them. With version 2 Slurm has a folder for it,
- * with version 1 it is in the job's.
+ * The folder of a step's processes, without slurmstepd. In version 2 Slurm has another folder for
+ * slurmstepd; in version 1 it is in the job's folder.
  */
 static int open_processes(int job, const char *step)
 {
@@ -104,7 +104,7 @@ void container_add_task(const struct container *container, pid_t task)
         cgroup_add(container->tasks_path, task);
 }
 
-/* Slurm signals all that descends from slurmstepd, or its children in its own cgroups. */
+/* Slurm signals slurmstepd's descendants or, with its own cgroups, slurmstepd's children. */
 bool container_add_sentinel(const struct container *container)
 {
     return container->job < 0 || container->is_ours ||
@@ -117,7 +117,7 @@ void container_spare_sentinel(const struct container *container)
         cgroup_add(container->home_path, container->sentinel);
 }
 
-/* Returns the name of the next step's folder, without this step's own; NULL at the end. */
+/* Returns the folder's name of the next other step; NULL at the end. */
 static const char *next_other_step(const struct container *container, DIR *job)
 {
     struct dirent *entry;

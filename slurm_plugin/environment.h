@@ -4,7 +4,7 @@
 #ifndef BFTRAINER_ENVIRONMENT_H
 #define BFTRAINER_ENVIRONMENT_H
 
-/* In an element: ARRAY_TASK. Also how an sbatch or srun knows that it runs inside one. */
+/* In an element: ARRAY_TASK. By it an sbatch or srun knows that it runs in an element. */
 #define ENV_ELEMENT "BFTRAINER_ELEMENT"
 #define ENV_FIRST "BFTRAINER_FIRST" /* 1 at the trainer's first start, else 0 */
 #define ENV_KEEPER "BFTRAINER_KEEPER"
@@ -13,7 +13,7 @@
 #define ENV_KEEPER_UID "BFTRAINER_KEEPER_UID"
 #define ENV_JOB_SECRET "BFTRAINER_JOB_SECRET"
 
-/* A batch script that runs on one node, see batch.h: which it is; where its sruns say so; a step's
+/* For a batch script that runs on one node (batch.h): its name; the socket for its sruns; a step's
  * number. */
 #define ENV_SCRIPT "BFTRAINER_SCRIPT"
 #define ENV_SRUNS "BFTRAINER_SRUNS"

@@ -14,7 +14,7 @@
 #define GUARD_NAME "bftrainer-guard"
 #define SENTINEL_NAME "bftrainer-term"
 #define UNSIGNALED_NAME "slurmstepd" /* proctrack/linuxproc signals nothing of this name */
-#define FIRST (-20)                  /* before all that an element starts */
+#define FIRST (-20)                  /* before all processes of an element */
 
 static micros_t monotonic_now(void)
 {
@@ -24,7 +24,7 @@ static micros_t monotonic_now(void)
     return (micros_t)now.tv_sec * MICROS + now.tv_nsec / 1000;
 }
 
-/* Here, as a process for it could outlive the guard. The keeper has at most the grace to answer. */
+/* Not in a process of its own, which could outlive the guard. The keeper may take the grace. */
 static void tell_keeper(const struct guard *guard, int sentinel)
 {
     struct keeper_calls calls;
@@ -59,9 +59,9 @@ static void end_all(const struct guard *guard)
 }
 
 /*
- * The process that Slurm's SIGTERM to the step reaches, which Slurm sends to slurmstepd's own children.
- * It tells the guard, and stays as long as slurmstepd (see container_spare_sentinel). It ignores all
- * other signals that can be blocked: those of scancel --signal are not for us.
+ * Slurm sends SIGTERM to slurmstepd's own children: this process receives it, and tells the guard. It
+ * stays as long as slurmstepd (see container_spare_sentinel). It blocks all other signals that can be
+ * blocked: those of scancel --signal are not for us.
  */
 static void sentinel_main(int guard, pid_t slurmstepd)
 {
@@ -77,7 +77,7 @@ static void sentinel_main(int guard, pid_t slurmstepd)
     _exit(0);
 }
 
-/* False: the sentinel was killed. Slurm kills the whole step, or slurmstepd has ended. */
+/* Returns false if the sentinel was killed: Slurm kills the whole step, or slurmstepd has ended. */
 static bool wait_for_reclaim(int sentinel)
 {
     char word;

@@ -1,9 +1,9 @@
 /*
- * A process beside each task set of an element, and of whatever else is in the trainers' partition, that keeps the promise to ordinary jobs: when Slurm
- * sends SIGTERM, everything of the element is gone within its grace, however it takes the signal.
- * It is slurmstepd's child and, as slurmstepd, root's: what the user's processes do, it does not feel.
- * It is where slurmstepd is, not with the tasks. Slurm's signals to them reach a sentinel beside them,
- * and the guard sees its end.
+ * A process beside the tasks of each element, and of any other job in the trainers' partition. It keeps
+ * the promise to ordinary jobs: after Slurm's SIGTERM all processes of the element end within its grace,
+ * even if they ignore the signal. The guard is slurmstepd's child and runs as root, like slurmstepd, so
+ * the user's processes cannot affect it. It is in slurmstepd's cgroup, not in the tasks'. Slurm's
+ * signals to the tasks reach a sentinel beside them, and the guard notices the sentinel's end.
  */
 #ifndef BFTRAINER_GUARD_H
 #define BFTRAINER_GUARD_H
@@ -14,11 +14,11 @@
 
 #include <stdbool.h>
 
-/* In memory that slurmstepd, its tasks and their guard share. */
+/* Memory that slurmstepd, its tasks and their guard share. */
 struct element_life {
     volatile bool is_reclaimed;     /* Slurm's SIGTERM has come */
-    volatile bool is_over;          /* its tasks have ended: there is nothing left to guard */
-    struct keeper_addresses keeper; /* as the task has found them */
+    volatile bool is_over;          /* the tasks have ended: nothing is left to guard */
+    struct keeper_addresses keeper; /* the task has looked them up */
 };
 
 struct guard {
@@ -29,7 +29,7 @@ struct guard {
     struct element_life *life;
 };
 
-/* To be called in slurmstepd before its tasks become the user's programs; false and errno. */
+/* Call in slurmstepd before its tasks execute the user's programs; false and errno on failure. */
 bool guard_start(const struct guard *guard);
 
 #endif

@@ -19,8 +19,8 @@ typedef unsigned char *hmac_function(const void *hash, const void *key, int key_
                                      unsigned int *result_size);
 
 /*
- * From OpenSSL, loaded only when an element starts. If the plugin were linked with it, an sbatch or
- * an ordinary job that cannot load it would fail.
+ * OpenSSL is loaded only when an element starts. If the plugin were linked with it, an sbatch or an
+ * ordinary job that cannot load it would fail.
  */
 static const char *const LIBRARIES[] = {"libcrypto.so.3", "libcrypto.so.4", "libcrypto.so.1.1"};
 
@@ -44,7 +44,7 @@ static bool hmac_sha256(const char *key, size_t key_size, const char *text,
            size == HASH_SIZE;
 }
 
-/* As read_secret() in Python: white space around it does not count. 0: `errno` says why. */
+/* Like read_secret() in Python: ignores white space around the key. Returns 0 and errno on failure. */
 static size_t read_key(const char *path, uid_t keeper, char text[LONGEST_KEY], const char **key)
 {
     struct stat about;

@@ -1,7 +1,7 @@
 /*
- * One line to the keeper and one line back, in a short-lived process of its own, so that neither a
- * slow keeper nor a slow name server can hold Slurm up; or one line from slurmstepd or a guard, with
- * no process and no waiting.
+ * Sends one line to the keeper and reads one line, in a short-lived process of its own, so that neither
+ * a slow keeper nor a slow name server can delay Slurm; or sends one line from slurmstepd or a guard,
+ * without a process and without waiting.
  */
 #ifndef BFTRAINER_KEEPER_NOTE_H
 #define BFTRAINER_KEEPER_NOTE_H
@@ -16,7 +16,7 @@
 #define KEEPER_HOSTS 4
 #define KEEPER_ADDRESSES 8
 
-/* Where the keeper may be: on one of the site's hosts, in the order to ask. */
+/* The possible addresses of the keeper: the site's hosts, in the order to ask. */
 struct keeper_addresses {
     unsigned count;    /* 0: not known */
     unsigned answered; /* which host did, counted from 0 */
@@ -33,7 +33,7 @@ struct keeper_calls {
     struct pollfd all[KEEPER_ADDRESSES + 1]; /* and what ends the waiting */
 };
 
-/* `keeper` is HOST:PORT, or at most KEEPER_HOSTS of them with commas between. */
+/* `keeper` is HOST:PORT, or at most KEEPER_HOSTS of them separated by commas. */
 bool keeper_is_valid(const char *keeper);
 
 /* Copies `keeper` with the host numbered `first` at its beginning: `ordered` is as large. */
@@ -53,8 +53,8 @@ void keeper_tell(const char *keeper, const char *line);
 void keeper_call(const struct keeper_addresses *keeper, struct keeper_calls *calls);
 
 /*
- * Sends the line wherever a connection comes about within `limit_ms`, and closes all. It is not sent
- * any more when `end` (-1: nothing) says something or closes.
+ * Sends the line over each connection that is made within `limit_ms`, and closes all. Stops sending
+ * when `end` (-1: none) becomes readable or is closed.
  */
 void keeper_say(struct keeper_calls *calls, const char *line, int limit_ms, int end);
 

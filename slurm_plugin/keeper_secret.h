@@ -1,7 +1,7 @@
 /*
- * The trainer's secret from the keeper, for processes in a container: libmunge and munged's socket are
- * not there. A credential proves whose the trainer is, and covers the answer with a key that only the
- * keeper's user can read in it (keeper/gate.py, ByMunge.secret).
+ * Gets the trainer's secret from the keeper, for processes in a container, which has no libmunge and no
+ * socket of munged. A credential proves the trainer's user. It also has a key, which only the keeper's
+ * user can read, and which covers the answer (keeper/gate.py, ByMunge.secret).
  */
 #ifndef BFTRAINER_KEEPER_SECRET_H
 #define BFTRAINER_KEEPER_SECRET_H
@@ -11,17 +11,17 @@
 
 #define SECRET_BYTES ((JOB_SECRET_SIZE - 1) / 2)
 
-/* What asks for it: made on the node, before anything can have entered a container. */
+/* The request: made on the node, before any process can be in a container. */
 struct secret_request {
     char line[KEEPER_LINE]; /* empty: there is no MUNGE here */
     unsigned char key[SECRET_BYTES];
 };
 
-/* In a process of the trainer's user. `socket`: munged's, empty: its usual one. */
+/* Call in a process of the trainer's user. `socket` is munged's; empty: the usual one. */
 bool secret_request_make(struct secret_request *request, const char *socket, uid_t keeper_user,
                          uint32_t array);
 
-/* False: the keeper gives no secret for it; outside of containers nothing needs one. */
+/* Returns false if the keeper gives no secret; outside containers no process needs it. */
 bool secret_ask(const char *keeper, const struct secret_request *request,
                 char secret[JOB_SECRET_SIZE]);
 

@@ -1,11 +1,11 @@
 /*
- * bftrainer-look jobs|nodes|shared [SINCE]: prints all jobs or nodes, if any of them changed since
- * SINCE. For "shared", nodes come with what jobs have of each.
+ * bftrainer-look jobs|nodes|shared [SINCE]: prints all jobs or nodes if any has changed since SINCE.
+ * With "shared" each node also has what jobs have allocated on it.
  *
  * The first line is the SINCE of the next call. Without a change nothing is printed, and slurmctld
  * has sent nothing. Each further line is a job or a node, its fields separated by tabs. Tabs,
  * newlines and backslashes in fields are escaped, so that a user's text cannot look like a record.
- * A clock that was set back can hide changes: now and then ask without SINCE.
+ * If a clock is set back, changes can be missed: ask without SINCE now and then.
  */
 #include <errno.h>
 #include <pwd.h>
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* In libslurm, and in none of its headers. */
+/* libslurm exports it, but no header declares it. */
 extern const char *slurm_job_state_string(uint32_t state);
 extern const char *slurm_node_state_string(uint32_t state);
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 5, 0)
@@ -58,7 +58,7 @@ static void put_text(const char *text)
     put_text_until(text, '\0');
 }
 
-/* Cut off what may follow: "ReqNodeNotAvail, UnavailableNodes:" and 10,000 names. */
+/* Without the list that may follow: "ReqNodeNotAvail, UnavailableNodes:" and 10,000 names. */
 static void put_reason(const job_info_t *job)
 {
     if (job->state_desc != NULL)
@@ -81,7 +81,7 @@ static void put_time(time_t time)
         put_text(NULL);
 }
 
-/* The names of the users seen so far: without it, 300 trainers are thousands of look-ups. */
+/* The user names so far: without this cache 300 trainers need thousands of look-ups. */
 static const char *user_name(uint32_t uid)
 {
     static struct user {
@@ -115,7 +115,7 @@ static void put_tasks(const job_info_t *job)
         put_text(NULL);
 }
 
-/* In minutes; nothing for a job that has none, or only that of its partition. */
+/* The time limit in minutes; empty if the job has none, or only its partition's. */
 static void put_limit(uint32_t minutes)
 {
     if (minutes != INFINITE && minutes != NO_VAL)
@@ -124,13 +124,13 @@ static void put_limit(uint32_t minutes)
         put_text(NULL);
 }
 
-/* As in a shell: 128 plus the signal, if a signal ended the process. */
+/* The exit status as in a shell: 128 plus the signal, if a signal ended the process. */
 static void put_exit_status(uint32_t status)
 {
     put_number(WIFSIGNALED(status) ? 128u + WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/* What it asks of a node, in MB; with a "c": for each processor of a node that it has for itself. */
+/* The memory that a job asks of a node, in MB; with a "c": of each processor of a whole node. */
 static void put_memory(const job_info_t *job)
 {
     uint64_t memory = job->pn_min_memory & ~MEM_PER_CPU;
@@ -146,8 +146,8 @@ static void put_memory(const job_info_t *job)
 }
 
 /*
- * Of each node: what a job of one node got of it, or else what a waiting one asks for, for each
- * processor ("/cpu") or GPU ("/gpu") where it says so. Nothing if that is not known: 0 is all memory.
+ * Memory of each node: what a running job of one node got, or what a waiting job asks for, also for each
+ * processor ("/cpu") or GPU ("/gpu"). Empty if it is unknown: 0 would be all memory.
  */
 static void put_node_memory(const job_info_t *job)
 {
@@ -167,7 +167,7 @@ static void put_node_memory(const job_info_t *job)
         put_text(NULL);
 }
 
-/* An element has one node: whatever is asked for must be there. */
+/* An element has one node, which must have all that the element asks for. */
 static void put_gres(const job_info_t *job)
 {
     const char *asked[] = {job->tres_per_node, job->tres_per_job, job->tres_per_task,
@@ -192,7 +192,7 @@ static void put_job(const job_info_t *job, time_t now)
     put_number(job->priority);
     put_time(job->submit_time);
     put_time(job->start_time);
-    put_time(unlimited ? 0 : job->end_time); /* Slurm says one a year ahead */
+    put_time(unlimited ? 0 : job->end_time); /* Slurm shows an end a year ahead */
     put_text(job->nodes);
     put_text(job->req_nodes);
     put_text(job->sched_nodes);
@@ -230,7 +230,7 @@ static int look_at_jobs(time_t since)
     return 0;
 }
 
-/* A node's partitions are those that list it. What did not change is asked for again in full. */
+/* A node's partitions are those that list it; so also ask for the part that has not changed. */
 static int load_nodes(time_t since, uint16_t flags, node_info_msg_t **nodes,
                       partition_info_msg_t **partitions)
 {
@@ -249,7 +249,7 @@ static int load_nodes(time_t since, uint16_t flags, node_info_msg_t **nodes,
     return 0;
 }
 
-/* What jobs have of a node: memory in MB, processors, GRES. */
+/* What jobs have on a node: memory in MB, processors, GRES. */
 static void put_used(const node_info_t *node)
 {
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
@@ -284,7 +284,7 @@ static int look_at_nodes(time_t since, bool shared)
         const node_info_t *node = &nodes->node_array[i];
 
         if (node->name == NULL || node->name[0] == '\0')
-            continue; /* a place in the table that no node has */
+            continue; /* an empty row of the table */
         put_text(node->name);
         put_text(slurm_node_state_string(node->node_state));
         put_text(node->features_act);

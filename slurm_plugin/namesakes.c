@@ -10,7 +10,7 @@
 #define NAME_SIZE 1024
 #define SINGLETON "singleton"
 #define AFTER "afterany"
-#define SBATCHS_OWN_NAME "sbatch" /* of a script that came through a pipe */
+#define SBATCHS_OWN_NAME "sbatch" /* the job name of a script from a pipe */
 
 #define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
 
@@ -33,7 +33,7 @@ static bool is_live(const job_info_t *job)
     return (job->job_state & JOB_STATE_BASE) < JOB_COMPLETE;
 }
 
-/* The jobs of this name as :1:2:3, each array once. */
+/* Writes the jobs of this name as :1:2:3, each array once. */
 static bool find(const char *name, char list[LIST_SIZE])
 {
     job_info_msg_t *jobs;

@@ -1,6 +1,6 @@
 /*
- * --dependency=singleton: this job waits for those of its user and its name that are there. As Slurm
- * reads it, each element of a trainer would wait for the others.
+ * --dependency=singleton: this job waits for its user's present jobs of the same name. With Slurm's own
+ * singleton the elements of a trainer would also wait for each other.
  */
 #ifndef BFTRAINER_NAMESAKES_H
 #define BFTRAINER_NAMESAKES_H
@@ -8,7 +8,7 @@
 #include "options.h"
 #include "rewrite.h"
 
-/* Puts "afterany" and these jobs in its place. */
+/* Replaces the singleton by "afterany" and these jobs. */
 bool namesakes_wait(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE]);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-/* Weak, so that a Slurm without them still loads the plugin and gets a message instead. */
+/* Weak, so that a Slurm without these functions still loads the plugin, and gets a message. */
 #pragma weak slurm_option_get
 #pragma weak slurm_option_set
 #pragma weak slurm_option_isset
@@ -18,7 +18,7 @@ extern bool slurm_option_isset(slurm_opt_t *options, const char *name);
 extern bool slurm_option_reset(slurm_opt_t *options, const char *name);
 extern void slurm_xfree_ptr(void *pointer);
 
-/* A library may have this name too, but only sbatch's own counts. */
+/* A library may have a symbol of this name; only sbatch's own counts. */
 static void *symbol_of_program(const char *name)
 {
     void *symbol = dlsym(RTLD_DEFAULT, name);

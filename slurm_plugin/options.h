@@ -10,24 +10,24 @@
 
 typedef struct slurm_options slurm_opt_t;
 
-/* The options of the sbatch or salloc that this process is; NULL where they cannot be reached. */
+/* The options of this sbatch or salloc; NULL if they cannot be reached. */
 slurm_opt_t *options_of_process(void);
 
-/* Only sbatch knows job arrays, which tells it from salloc and srun. */
+/* Whether this is sbatch: salloc and srun know no job arrays. */
 bool options_are_of_sbatch(slurm_opt_t *options);
 
 bool options_given(slurm_opt_t *options, const char *name);
 
-/* Leaves the empty text where the option has no value, and where it has a longer one: then false. */
+/* Writes an empty text if the option has no value; also, and returns false, if it is too long. */
 bool options_get(slurm_opt_t *options, const char *name, char *value, size_t size);
 
 /* `value` is NULL for an option that takes none; false when Slurm does not take it. */
 bool options_set(slurm_opt_t *options, const char *name, const char *value);
 
-/* As if it had not been given; false where Slurm has no such function. */
+/* Resets the option; false if this Slurm has no function for it. */
 bool options_reset(slurm_opt_t *options, const char *name);
 
-/* MaxArraySize and MaxJobCount of slurm.conf; 0 where they cannot be known. */
+/* MaxArraySize and MaxJobCount of slurm.conf; 0 if they are unknown. */
 unsigned options_max_array_size(void);
 unsigned options_max_job_count(void);
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The file that an option names, from the root; false if it names none. */
+/* The absolute path of an option's file; false if the option names no file. */
 static bool file_of(slurm_opt_t *options, const char *name, char path[PATH_MAX])
 {
     char said[PATH_MAX];
@@ -39,7 +39,7 @@ static void check(slurm_opt_t *options, const char *name)
     if (end == NULL || end == path)
         return;
     *end = '\0';
-    if (strchr(path, '%') != NULL) /* only Slurm knows what it will be */
+    if (strchr(path, '%') != NULL) /* only Slurm can expand it */
         return;
     if (stat(path, &found) != 0 && (errno == ENOENT || errno == ENOTDIR))
         slurm_info("bftrainer: --%s: there is no folder %s on this host; without it no node can "
@@ -56,7 +56,7 @@ void output_folder_check(slurm_opt_t *options)
 void output_folder_tell(slurm_opt_t *options)
 {
     char path[PATH_MAX];
-    char said[8]; /* for these srun has no file */
+    char said[8]; /* srun has no file for these values */
 
     options_get(options, "output", said, sizeof(said));
     if (strcmp(said, "all") != 0 && strcmp(said, "none") != 0 &&

@@ -1,15 +1,15 @@
 /*
- * Slurm makes no folder for a job's output, and ends a job that has none without a word to its user.
+ * Slurm makes no folder for a job's output. It ends a job without this folder, and does not tell the user.
  */
 #ifndef BFTRAINER_OUTPUT_FOLDER_H
 #define BFTRAINER_OUTPUT_FOLDER_H
 
 #include "options.h"
 
-/* In sbatch: says which folder of --output or --error is not on this host. */
+/* Call in sbatch: warns of a folder of --output or --error that this host lacks. */
 void output_folder_check(slurm_opt_t *options);
 
-/* In an srun: says where the step's output goes, if not where the script's goes. */
+/* Call in an srun: prints where the step's output goes, if not to the script's file. */
 void output_folder_tell(slurm_opt_t *options);
 
 #endif

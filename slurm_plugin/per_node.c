@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define LIST_SIZE 256
-#define ONE_NODE 1 /* what counts for the whole job was meant for one */
+#define ONE_NODE 1 /* without -N a number for the whole job is for one node */
 
 #define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
 
@@ -16,7 +16,7 @@ static bool read_number(const char *text, unsigned *number)
     return sscanf(text, "%7u%c", number, &rest) == 1 && *number > 0;
 }
 
-/* N and N-N are one number, 2-4 is not. */
+/* N and N-N stand for one number, 2-4 does not. */
 static bool is_one_number(const char *nodes, unsigned *number)
 {
     unsigned most;
@@ -28,8 +28,8 @@ static bool is_one_number(const char *nodes, unsigned *number)
 }
 
 /*
- * For how many nodes a number of the whole job is: for those of the place where it stands, or else for
- * those of the other place. A range on the command line says nothing of a script without a number.
+ * For how many nodes a whole job's number is: the -N beside it counts, in the script or on the command
+ * line; without one the other -N. A range on the command line does not count for a number in the script.
  */
 static bool find_nodes(const struct written *written, enum written_option option, unsigned *nodes)
 {
@@ -45,7 +45,7 @@ static bool find_nodes(const struct written *written, enum written_option option
     return there[0] == '\0' || (place == SCRIPT && written->has_script);
 }
 
-/* One node's share of `count`, which `said` (as "--ntasks=8") asks for all nodes together. */
+/* One node's share of `count`, which the option `said` ("--ntasks=8") is for all nodes. */
 static bool divide(const struct written *written, enum written_option option, const char *said,
                    const char *instead, unsigned *count, char error[REWRITE_ERROR_SIZE])
 {
@@ -70,7 +70,7 @@ static const char *number_of(const char *gpus)
     return colon != NULL ? colon + 1 : gpus;
 }
 
-/* --gpus=a100:8,h100:4 of the whole job as a node's list. */
+/* A node's share of a whole job's --gpus=a100:8,h100:4. */
 static bool divide_gpus(const struct written *written, char *list, char share[LIST_SIZE],
                         char error[REWRITE_ERROR_SIZE])
 {
@@ -125,7 +125,7 @@ static bool set_gpus(slurm_opt_t *options, const struct written *written,
     return reset(options, "gpus", error);
 }
 
-/* How many GPUs a list like a100:4 or, of --gres, gpu:a100:4 asks for on a node. */
+/* How many GPUs of a node a list asks for: a100:4, or gpu:a100:4 in --gres. */
 static unsigned count_gpus(slurm_opt_t *options, const char *name, const char *prefix)
 {
     char list[LIST_SIZE];
@@ -157,7 +157,7 @@ static unsigned given_number(slurm_opt_t *options, const char *name)
     return options_given(options, name) && read_number(text, &number) ? number : 0;
 }
 
-/* How many GPUs a node's tasks have, as far as the options say it. */
+/* How many GPUs a node's tasks have, as far as the options tell. */
 static unsigned gpus_of_node(slurm_opt_t *options, unsigned tasks)
 {
     unsigned gpus = count_gpus(options, "gpus-per-node", "");
@@ -167,7 +167,7 @@ static unsigned gpus_of_node(slurm_opt_t *options, unsigned tasks)
     return gpus > 0 ? gpus : tasks * count_gpus(options, "gpus-per-task", "");
 }
 
-/* A node's number of tasks. What sbatch itself thinks of --ntasks-per-node fits its own -N. */
+/* A node's number of tasks. sbatch has already adjusted --ntasks-per-node to its own -N. */
 static bool read_tasks(slurm_opt_t *options, const struct written *written, unsigned *tasks,
                        char error[REWRITE_ERROR_SIZE])
 {
@@ -190,7 +190,7 @@ static bool read_tasks(slurm_opt_t *options, const struct written *written, unsi
     return divide(written, NTASKS, said, "--ntasks-per-node", tasks, error);
 }
 
-/* srun in the element reads these, which sbatch has set for the whole job. */
+/* srun in the element reads these; sbatch has set them for the whole job. */
 static void tell_srun(const char *tasks)
 {
     setenv("SLURM_NTASKS_PER_NODE", tasks, 1);
@@ -215,8 +215,8 @@ static bool set_tasks(slurm_opt_t *options, unsigned tasks, char error[REWRITE_E
 }
 
 /*
- * Slurm would count these for all GPUs of the node, as an element has them all: it is exclusive. Where
- * the plan chooses how many it has, the controller asks for the cores, and Slurm counts the memory.
+ * An exclusive element has all GPUs of its node, and Slurm would count these for all. If the plan
+ * chooses the GPUs, the controller asks for the cores, and Slurm counts the memory.
  */
 static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks, bool chosen,
                                char error[REWRITE_ERROR_SIZE])

@@ -1,5 +1,5 @@
 /*
- * --ntasks and --gpus count for the whole job, and an element has one node's share of them. That needs
+ * --ntasks and --gpus are for the whole job; an element gets one node's share of them. The share needs
  * the script's own number of nodes: `sbatch --bftrainer -N 1-3` over a script with --nodes=4 --ntasks=8
  * means two tasks a node.
  */
@@ -10,8 +10,8 @@
 #include "written.h"
 
 /*
- * Sets one node's tasks and GPUs; `chosen`: the plan chooses how many GPUs. False: `error` says in one
- * line, with the numbers, what to write.
+ * Sets one node's tasks and GPUs; `chosen`: the plan chooses how many GPUs. On failure returns false; one
+ * line in `error` says, with the numbers, what to write.
  */
 bool per_node_set(slurm_opt_t *options, const struct written *written, bool chosen,
                   char error[REWRITE_ERROR_SIZE]);

@@ -22,7 +22,7 @@ static void close_all_but(const int *kept, size_t count)
     DIR *folder = opendir("/proc/self/fd");
     struct dirent *entry;
 
-    if (folder == NULL) { /* no /proc: all that there may be */
+    if (folder == NULL) { /* no /proc: close all possible descriptors */
         for (long file = sysconf(_SC_OPEN_MAX); file > STDERR_FILENO; file--)
             if (!is_in((int)file, kept, count))
                 close((int)file);

@@ -7,9 +7,9 @@
 #include <stddef.h>
 
 /*
- * Makes the calling, just forked process a helper: a name of its own (proctrack/linuxproc never
- * signals a "slurmstepd"), default signal handlers (the mask stays), /dev/null for its standard
- * streams, and no other files but those `kept`.
+ * Makes the calling process, just forked, a helper: with another name (proctrack/linuxproc never signals
+ * a "slurmstepd"), default signal handlers (the mask stays), /dev/null as its standard streams, and no
+ * open files except those `kept`.
  */
 void process_become_helper(const char *name, const int *kept, size_t count);
 

@@ -25,7 +25,7 @@ static const struct {
 #include "refusals.inc"
 };
 
-/* N or N-N; how many of one may run at once says nothing more. */
+/* N or N-N; a limit (%) on one task changes nothing. */
 bool rewrite_one_task(slurm_opt_t *options, unsigned *task)
 {
     char array[64];
@@ -178,7 +178,7 @@ static bool choose_nodes(slurm_opt_t *options, const struct request *request,
     return keep_multiples(request->sizes.step, record, error);
 }
 
-/* What contradicts gpus=, where the plan chooses how many GPUs of a node an element has. */
+/* These contradict gpus=, with which the plan chooses how many GPUs of a node an element has. */
 static bool read_gpus(slurm_opt_t *options, const struct request *request,
                       const struct target *target, struct record *record,
                       char error[REWRITE_ERROR_SIZE])
@@ -202,7 +202,7 @@ static bool read_gpus(slurm_opt_t *options, const struct request *request,
     return true;
 }
 
-/* Whether a list with commas between has this name. */
+/* Whether a list, separated by commas, has this name. */
 static bool has_name(const char *list, const char *name)
 {
     size_t length = strlen(name);
@@ -213,7 +213,7 @@ static bool has_name(const char *list, const char *name)
     return false;
 }
 
-/* On which nodes: those of the user's partitions, of which trainers' own has any, and those named. */
+/* The allowed nodes: those of the user's partitions, and those that the user names. */
 static bool read_places(slurm_opt_t *options, const struct target *target, struct record *record,
                         char error[REWRITE_ERROR_SIZE])
 {
@@ -260,7 +260,7 @@ static bool read_time(slurm_opt_t *options, struct record *record, char error[RE
     return true;
 }
 
-/* Tells this job from an earlier one of the same number; a trainer without one is served too. */
+/* Distinguishes this job from an earlier job of the same number; a trainer also runs without an id. */
 static void draw_id(struct record *record)
 {
     unsigned drawn;
@@ -270,15 +270,15 @@ static void draw_id(struct record *record)
 }
 
 /*
- * The last task of an array that starts has the array's own job id: a requeue by that id is one of all
- * tasks. So there is one more than nodes, which never starts.
+ * The last task of an array to start gets the array's own job id: a requeue by this id would requeue all
+ * tasks. So the array has one more task than nodes, and this task never starts.
  */
 static void format_array(const struct record *record, char array[ARRAY_SIZE])
 {
     snprintf(array, ARRAY_SIZE, "0-%u", record->max_nodes);
 }
 
-/* The record, and behind it the user's own comment. */
+/* The record, and after it the user's own comment. */
 static bool format_comment(slurm_opt_t *options, const struct record *record,
                            char comment[COMMENT_SIZE], char error[REWRITE_ERROR_SIZE])
 {
@@ -365,13 +365,13 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
         if (settings[i].name != NULL &&
             !options_set(options, settings[i].name, settings[i].value))
             return FAIL("this Slurm does not let --%s be set; tell your admin", settings[i].name);
-    /* The record has them; sbatch would not take several nodes for a job of one. */
+    /* The record has them; sbatch refuses a list of several nodes for a job of one node. */
     if (options_given(options, "nodelist") && !options_reset(options, "nodelist"))
         return FAIL("this Slurm does not let --nodelist be taken away; write --exclude instead");
     return true;
 }
 
-/* Before the rewriting, while --comment is the user's: the id that will be drawn counts too. */
+/* Before the rewriting, while --comment is the user's; the later id counts too. */
 static bool check_comment(slurm_opt_t *options, const struct record *record,
                           char error[REWRITE_ERROR_SIZE])
 {

@@ -1,6 +1,6 @@
 /*
- * Turns a tagged submission into a held job array of one-node elements: the one rewriting, linked
- * by the SPANK plugin and by the cli_filter.
+ * Rewrites a tagged submission into a held job array of one-node elements. The SPANK plugin and the
+ * cli_filter share this code.
  */
 #ifndef BFTRAINER_REWRITE_H
 #define BFTRAINER_REWRITE_H
@@ -10,38 +10,38 @@
 
 #define REWRITE_ERROR_SIZE 640
 
-/* Where the site wants trainers. */
+/* Where the site runs trainers. */
 struct target {
     const char *partition;
     const char *qos; /* empty: whatever the user has */
     bool share;      /* elements that ask for GPUs, or for cores, have parts of nodes */
 };
 
-/* The names of the options that are refused whatever they say, each followed by a space. */
+/* The names of the options that are always refused, each followed by a space. */
 extern const char rewrite_refused_names[];
 
 /* Of --time-min, which the rewriting sets itself. */
 #define TIME_MIN_IS_OURS "--time-min is left out: Slurm may cut a run short anyway"
 
-/* Whether --array has one task alone, which a trainer can be. */
+/* Whether --array has exactly one task, which can be a trainer. */
 bool rewrite_one_task(slurm_opt_t *options, unsigned *task);
 
 /*
- * What elements have of a node, if they have a part of it: "GPUs", with their cores and memory, or
- * "cores", with their memory. NULL: they have whole nodes.
+ * What elements have if they have a part of a node: "GPUs", with their cores and memory, or "cores",
+ * with their memory. NULL: they have whole nodes.
  */
 const char *rewrite_shares(slurm_opt_t *options, const struct target *target);
 
-/* Reads what a submission that may be rewritten says; otherwise false, and `error` says what to
- * write instead, in one line. */
+/* Reads a submission; if it cannot be rewritten, returns false, and one line in `error` says what to
+ * write instead. */
 bool rewrite_may(slurm_opt_t *options, const struct request *request, const struct target *target,
                  struct record *record, char error[REWRITE_ERROR_SIZE]);
 
-/* False: nothing may be submitted, and `error` says what to write instead, in one line. */
+/* On failure returns false: nothing may be submitted; one line in `error` says what to write. */
 bool rewrite_submission(slurm_opt_t *options, const struct request *request,
                         const struct target *target, char error[REWRITE_ERROR_SIZE]);
 
-/* Reads back what a rewriting has left; false when this submission has not been rewritten. */
+/* Reads a rewritten submission back; false if it has not been rewritten. */
 bool rewrite_read_back(slurm_opt_t *options, const struct request *request,
                        const struct target *target, struct record *record,
                        char error[REWRITE_ERROR_SIZE]);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAX_SCRIPT (1 << 20) /* bytes; the rest is not looked at */
+#define MAX_SCRIPT (1 << 20) /* bytes; the rest is ignored */
 
 static bool is_of_word(char byte)
 {
@@ -24,7 +24,7 @@ static bool has_word(const char *line, const char *word)
     return false;
 }
 
-/* Where a node has room of its own, and how scripts name that. */
+/* A node's own disks and memory, and how scripts name them. */
 static const struct {
     const char *word;
     const char *folder;
@@ -36,7 +36,7 @@ static const struct {
     {"/local_scratch", "/local_scratch"},
 };
 
-/* The job's working folder is where all nodes see it, and with it all that is on the same file system. */
+/* All nodes see the job's working folder, and so everything on the same file system. */
 static bool is_own(const char *folder)
 {
     struct stat there;
@@ -53,7 +53,7 @@ static bool uses_own(const char *text)
     return false;
 }
 
-/* The text without the lines that are remarks, for the caller to free; NULL: it cannot be read. */
+/* The text without comment lines, for the caller to free; NULL: it cannot be read. */
 static char *read_without_remarks(const char *path)
 {
     FILE *file = fopen(path, "re");

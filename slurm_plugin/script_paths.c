@@ -47,7 +47,7 @@ static bool is_time(const char *at)
     return behind_word(at + strspn(at, BLANKS), "date") != NULL;
 }
 
-/* The first thing in a word that changes; CHANGING_KINDS: nothing does. */
+/* The kind of the first part of a word that changes; CHANGING_KINDS: none does. */
 static enum changing find_changing(const char *word)
 {
     for (const char *at = word; at[0] != '\0'; at++)
@@ -58,7 +58,7 @@ static enum changing find_changing(const char *word)
     return CHANGING_KINDS;
 }
 
-/* The node's own disk or memory: nobody resumes from there. */
+/* The node's own disk or memory: no script resumes from there. */
 static bool is_on_the_node(const char *word)
 {
     static const char *const FOLDERS[] = {"/tmp", "/var/tmp", "/dev/shm", NULL};
@@ -105,7 +105,7 @@ static bool is_name_of_a_run(const char *word)
     return strstr(word, "://") != NULL;
 }
 
-/* What a word of a shell may hold: quoted parts and $(...) with spaces in them too. */
+/* One word of a shell, with quoted parts and $(...), which may have spaces in them. */
 static size_t word_length(const char *text)
 {
     const char *at = text;
@@ -122,7 +122,7 @@ static size_t word_length(const char *text)
     return (size_t)(at - text);
 }
 
-/* Takes a remark off a line; true where it only prints. */
+/* Removes a comment from a line; returns true if the line only prints. */
 static bool prints_only(char *line)
 {
     static const char *const PRINTING[] = {"echo",  "printf", "logger",  "scontrol", "squeue",
@@ -154,7 +154,7 @@ static void look_at(char *line, unsigned number, unsigned lines[CHANGING_KINDS])
     }
 }
 
-/* Where the line sets PYTHONPATH without what it was; NULL: nowhere. */
+/* Where the line sets PYTHONPATH without its old value; NULL: nowhere. */
 static const char *sets_python_path_anew(const char *line)
 {
     for (const char *at = line; (at = strstr(at, "PYTHONPATH=")) != NULL; at++) {
@@ -179,7 +179,7 @@ static const char *find_srun(const char *line)
     return NULL;
 }
 
-/* What srun starts has us in PYTHONPATH again, unless that is set behind it. */
+/* srun puts our package into PYTHONPATH again, unless PYTHONPATH is set after it. */
 struct python_path {
     unsigned behind_srun;
     unsigned elsewhere;

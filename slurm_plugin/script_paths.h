@@ -1,6 +1,6 @@
 /*
- * Paths in a script that differ from node to node of a trainer, and from start to start: each element has
- * a job id of its own, and runs the script at a time of its own. The same rules as script_paths.py.
+ * Finds paths in a script that differ on each node and at each start of a trainer: each element has its
+ * own job id, and runs the script at its own time. The rules are those of script_paths.py.
  */
 #ifndef BFTRAINER_SCRIPT_PATHS_H
 #define BFTRAINER_SCRIPT_PATHS_H
@@ -9,7 +9,7 @@
 
 enum changing { JOB_ID, THE_TIME, PYTHON_PATH, CHANGING_KINDS };
 
-/* Where it is set so that Python does not find us any more, though srun puts us back. */
+/* Where it is set so that Python no longer finds our package, although srun restores it. */
 #define SAYS_PYTHON_PATH                                                                               \
     "line %u sets PYTHONPATH anew, which hides BFTrainer from torchrun and Python there: they end, or "   \
     "each node trains alone; write PYTHONPATH=...:$PYTHONPATH"

@@ -1,6 +1,6 @@
 /*
- * What the site says in the plugin's plugstack line: KEY=VALUE words, see the README.
- * A mistake there must not touch ordinary jobs: it is kept and told to who uses --bftrainer.
+ * Reads the site's settings in the plugin's plugstack line: KEY=VALUE words, see the README.
+ * A mistake there must not affect ordinary jobs: only users of --bftrainer are told.
  */
 #ifndef BFTRAINER_SITE_H
 #define BFTRAINER_SITE_H
@@ -10,14 +10,14 @@
 #define SITE_TEXT 256
 
 struct site {
-    char keeper[SITE_TEXT]; /* HOST:PORT, or several with commas between */
-    char announce[SITE_TEXT]; /* IP:PORT, likewise, told of all submissions; empty: nobody is */
+    char keeper[SITE_TEXT]; /* HOST:PORT, or several separated by commas */
+    char announce[SITE_TEXT]; /* IP:PORT, likewise; gets all submissions; empty: none */
     char partition[SITE_TEXT];
     char qos[SITE_TEXT]; /* empty: whatever the user has */
     char local_addr[SITE_TEXT]; /* empty: torchrun finds its own address */
     char python[SITE_TEXT];       /* folder of our Python package; empty: users install it */
     char munge_socket[SITE_TEXT]; /* empty: munge's own */
-    char key_file[SITE_TEXT];     /* empty: MUNGE says who is who */
+    char key_file[SITE_TEXT];     /* empty: MUNGE authenticates users */
     char keeper_user[SITE_TEXT];  /* name or uid of the account that the keeper runs as; empty: SlurmUser */
     micros_t max_grace;
     unsigned max_elements; /* of one trainer; 0: a tenth of MaxJobCount */

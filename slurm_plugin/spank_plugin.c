@@ -1,6 +1,6 @@
 /*
- * The SPANK plugin's entry points. They do nothing but choose by spank_context(): sbatch, salloc
- * and srun are served by spank_submit.c, slurmstepd by spank_element.c.
+ * The SPANK plugin's entry points. They only dispatch by spank_context(): sbatch, salloc and srun to
+ * spank_submit.c, slurmstepd to spank_element.c.
  */
 #include "contexts.h"
 
@@ -14,7 +14,7 @@ static struct site site;
 static int take_option(int value, const char *text, int remote)
 {
     (void)value;
-    /* Inside the job the record in its environment says more than the option does. */
+    /* In the job the record in its environment has more than the option. */
     return remote ? 0 : submit_take_option(&site, text);
 }
 

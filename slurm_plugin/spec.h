@@ -55,7 +55,7 @@ struct record {
     unsigned max_nodes;
     unsigned minutes; /* 0: the partition's limit */
     bool personal;
-    char partitions[RECORD_SIZE]; /* with colons between; empty: any */
+    char partitions[RECORD_SIZE]; /* separated by colons; empty: any */
     char nodes[RECORD_SIZE];      /* Slurm's list with colons for commas; empty: any */
     struct sizes sizes;
     struct sizes gpus; /* of a node: it has as many as one of these; or none */
@@ -71,18 +71,18 @@ struct shown {
 };
 struct shown shown(const char *text);
 
-/* All of these return false and leave one line in `error` when the text is not as it should be. */
+/* All of these return false, with one line in `error`, if the text is wrong. */
 bool spec_parse(const char *text, micros_t max_grace, struct request *request,
                 char error[SPEC_ERROR_SIZE]);
 bool record_parse(const char *text, struct record *record, char error[SPEC_ERROR_SIZE]);
 bool record_take_partitions(const char *list, struct record *record, char error[SPEC_ERROR_SIZE]);
 bool record_take_nodes(const char *list, struct record *record, char error[SPEC_ERROR_SIZE]);
 bool micros_parse(const char *text, micros_t *number);
-/* Returns what stands behind a whole number of 7 digits at most; NULL where there is none. */
+/* Returns the text after a whole number of at most 7 digits; NULL if there is no number. */
 const char *number_read(const char *at, unsigned *number);
 
 void spec_format(const struct request *request, char *text, size_t size);
-/* False where the record is too long. */
+/* Returns false if the record is too long. */
 bool record_format(const struct record *record, char text[RECORD_SIZE]);
 void micros_format(micros_t number, char *text, size_t size);
 

@@ -11,7 +11,7 @@
 #define MAX_LINE_OPTIONS 64
 #define MAGIC "#SBATCH"
 #define BLANKS " \t\r\n"
-/* sbatch's short options without a value, which may stand before the N, as in -QN2-4. */
+/* sbatch's short options without a value; N may follow in the same word: -QN2-4. */
 #define FLAGS "HOQWhksuv"
 
 static const struct {
@@ -97,7 +97,7 @@ static void read_script(FILE *script, char values[WRITTEN_OPTIONS][WRITTEN_SIZE]
     free(line);
 }
 
-/* sbatch has read its standard input; a file there can be read once more from its beginning. */
+/* sbatch has read its standard input; if that is a file, it can be read again. */
 static FILE *open_script(const char *path)
 {
     struct stat status;
@@ -109,7 +109,7 @@ static FILE *open_script(const char *path)
     return fopen("/proc/self/fd/0", "re");
 }
 
-/* This process's arguments, as one block that the list points into; NULL when unreadable. */
+/* This process's arguments: one block, into which the list points; NULL if unreadable. */
 static char *read_arguments(char *arguments[MAX_ARGUMENTS + 1], int *count)
 {
     FILE *file = fopen("/proc/self/cmdline", "re");
@@ -128,7 +128,7 @@ static char *read_arguments(char *arguments[MAX_ARGUMENTS + 1], int *count)
     return block;
 }
 
-/* getopt has left optind at the script's name, or behind the last option. */
+/* getopt has left optind at the script's name, or after the last option. */
 static bool is_parsed(int count)
 {
     return optind >= 1 && optind <= count;
@@ -169,7 +169,7 @@ const char *written_value(const struct written *written, enum written_option opt
     return first[0] != '\0' ? first : written->value[SCRIPT][option];
 }
 
-/* A shell reads it as one word, as it is or in single quotes; "": neither. */
+/* The word as a shell reads it, plain or in single quotes; "" if neither works. */
 static const char *quotes_of(const char *word)
 {
     const char *quotes = word[0] == '\0' ? "'" : NULL;
@@ -187,7 +187,7 @@ bool written_as_submit(char *command, size_t size)
     char *arguments[MAX_ARGUMENTS + 1];
     int count;
     char *block = read_arguments(arguments, &count);
-    /* Without a script's name it came by a pipe. */
+    /* Without a script's name the script came from a pipe. */
     bool is_known = block != NULL && is_parsed(count) && optind < count && count < MAX_ARGUMENTS;
     size_t length = (size_t)snprintf(command, size, "bftrainer submit");
 
