@@ -1,6 +1,6 @@
 /*
- * The plugin in slurmstepd: the guard, for all batch scripts and steps in the trainers' partition;
- * torchrun's environment and the note that an element has ended, for a trainer's elements only.
+ * The plugin in slurmstepd. It guards all batch scripts and steps in the trainers' partition. For a
+ * trainer's elements it also sets torchrun's environment, and tells the keeper that an element has ended.
  */
 #include "batch.h"
 #include "container.h"
@@ -33,12 +33,12 @@
 _Static_assert(JOB_NAME <= NAME_MAX, "a folder may have no such name");
 #define MARKS "/run/bftrainer-guarded/"
 
-/* What user_init finds out once, for the task that it forks and for the end of the step. */
+/* What user_init reads once, for the task that it forks and for the end of the step. */
 static struct {
     bool is_guarded;
     bool is_element; /* guarded too */
     bool is_batch;
-    char refusal[512]; /* why it cannot run here; empty: it can */
+    char refusal[512]; /* why it cannot run here; empty if it can */
     struct record record; /* an element's */
     micros_t grace;
     uint32_t job;
@@ -48,25 +48,25 @@ static struct {
     uint32_t tasks_left;
     char node[NODE_NAME];
     char job_name[JOB_NAME];
-    char mark[sizeof(MARKS) + JOB_NAME]; /* there while a guarded batch script of the job runs here */
-    char secret[JOB_SECRET_SIZE]; /* of the site's key; empty where MUNGE says who is who */
+    char mark[sizeof(MARKS) + JOB_NAME]; /* exists while a guarded batch script of the job runs here */
+    char secret[JOB_SECRET_SIZE]; /* from the site's key; empty with MUNGE */
     uid_t keeper_user;
     struct secret_request request; /* with MUNGE: asks for the secret */
     struct element_life *life;
     struct container container;
-    struct keeper_calls gone; /* for the line that it has ended */
+    struct keeper_calls gone; /* for the line that the element has ended */
 } element;
 
-#define GONE_MS 50        /* for a connection to the keeper that was begun when the script ended */
-#define STEPS_END_MS 1000 /* after the grace, for what is left of them to end */
+#define GONE_MS 50        /* for a connection to the keeper that began when the script ended */
+#define STEPS_END_MS 1000 /* after the grace, for the remaining steps to end */
 
 static void note(char line[KEEPER_LINE], const char *kind)
 {
     snprintf(line, KEEPER_LINE, "%s %u %u %s", kind, element.array, element.task, element.node);
 }
 
-/* Still as root: only root may read the site's key. An environment that falsely claims to be an
- * element's gets only the secret of its own user's array. */
+/* Still as root: only root may read the site's key. A user who fakes an element's environment gets only
+ * the secret of the user's own array. */
 void element_make_secret(spank_t spank, const struct site *site)
 {
     char record[RECORD_SIZE];
@@ -94,8 +94,8 @@ static bool variable_is(spank_t spank, const char *name, const char *wanted)
            strcmp(value, wanted) == 0;
 }
 
-/* A host may run nodes of several clusters, which all have a job 7. A folder's name is no longer than
- * NAME_MAX, and a keeper's addresses may be: FNV-1a stands for them. */
+/* A host may run nodes of several clusters, each with a job 7. The keeper's addresses distinguish them,
+ * but may be longer than NAME_MAX: so the name has their FNV-1a hash. */
 static void name_job(const struct site *site)
 {
     uint64_t hash = 14695981039346656037u;
@@ -108,10 +108,9 @@ static void name_job(const struct site *site)
 }
 
 /*
- * By partition, or by QOS where the site preempts by that. In a batch script these variables are
- * slurmctld's word: slurmd sets them after its user's. A step's environment is what its srun has sent,
- * so a user can deny the partition there. But where a batch script of the job is guarded, so are its
- * steps.
+ * By partition, or by QOS if the site preempts by QOS. In a batch script these variables come from
+ * slurmctld: slurmd sets them after the user's. A step's environment comes from its srun, so a user can
+ * hide the partition there. But if the job's batch script is guarded, its steps are, too.
  */
 static bool is_where_trainers_are(spank_t spank, const struct site *site)
 {
@@ -121,7 +120,7 @@ static bool is_where_trainers_are(spank_t spank, const struct site *site)
     return !element.is_batch && access(element.mark, F_OK) == 0;
 }
 
-/* Unguarded and without the keeper nothing of a trainer may run: see element_start_task. */
+/* No process of a trainer may run unguarded or without the keeper: see element_start_task. */
 static void refuse(const char *why, const char *what)
 {
     snprintf(element.refusal, sizeof(element.refusal), why, what);
@@ -151,7 +150,7 @@ static bool has_record(spank_t spank, const struct site *site)
     return element.refusal[0] == '\0';
 }
 
-/* A record's, or what `bftrainer submit` or another user asks for without one. */
+/* The grace in the record, or what `bftrainer submit` or another user asks for without a record. */
 static micros_t allowed_grace(spank_t spank, const struct site *site)
 {
     char text[32];
@@ -168,7 +167,7 @@ static micros_t allowed_grace(spank_t spank, const struct site *site)
     return grace < site->max_grace ? grace : site->max_grace;
 }
 
-/* Whether a step has its element's environment from the batch script. */
+/* Whether a step got its element's environment from the batch script. */
 static bool has_environment(spank_t spank)
 {
     char id[32];
@@ -205,7 +204,7 @@ void element_recognise(spank_t spank, const struct site *site)
         refuse("its guard gets no memory: %s", strerror(errno));
         element.is_element = element.is_guarded = false;
     }
-    /* Whatever the user's processes do, they stay below this slurmstepd and can be found. */
+    /* So all of the user's processes stay descendants of this slurmstepd. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
@@ -220,8 +219,8 @@ static bool read_run(const char *answer, char run[RUN_SIZE], bool *is_first)
     return read == 1 || *is_first;
 }
 
-/* Without a keeper nothing can train, so ask again until it answers. A finished training is not
- * begun again: its last elements start so that Slurm sees each of them end well. */
+/* Nothing can train without the keeper, so ask until it answers. A finished training does not begin
+ * again: its last elements start only so that Slurm sees each of them complete. */
 static bool ask_for_run(const struct site *site, char run[RUN_SIZE])
 {
     char line[KEEPER_LINE];
@@ -244,8 +243,8 @@ static bool ask_for_run(const struct site *site, char run[RUN_SIZE])
     return is_first;
 }
 
-/* A task may be in a container already, without munged's socket: then the request that is there must do.
- * One that has waited for a keeper too long is made anew. */
+/* A task may be in a container already, without munged's socket: then the existing request must do.
+ * A request that has waited too long for the keeper is made anew. */
 static void set_secret(spank_t spank, const struct site *site, const char *keeper)
 {
     if (element.secret[0] != '\0' || secret_ask(keeper, &element.request, element.secret) ||
@@ -256,8 +255,8 @@ static void set_secret(spank_t spank, const struct site *site, const char *keepe
         spank_setenv(spank, ENV_JOB_SECRET, element.secret, 1);
 }
 
-/* Variables of sbatch, or of the step that called it, that are wrong in an element. A step's own
- * --output must not begin anew at each start of an element. */
+/* Variables of sbatch, or of a step that called sbatch, which are wrong in an element. The file of a
+ * step's own --output must not be truncated at each start of an element. */
 static void correct_batch_environment(spank_t spank)
 {
     char tasks[32];
@@ -273,7 +272,7 @@ static void correct_batch_environment(spank_t spank)
     spank_setenv(spank, "SLURM_NPROCS", tasks, 1);
 }
 
-/* What Slurm would tell the one task of the user's own array, which this trainer is. */
+/* The variables of the user's own array task, which this trainer is. */
 static void set_user_task(spank_t spank)
 {
     static const char *const SAME[] = {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN",
@@ -291,7 +290,7 @@ static void set_user_task(spank_t spank)
     spank_setenv(spank, "SLURM_ARRAY_TASK_STEP", "1", 1);
 }
 
-/* In the output too: what sbatch has said is gone where a program has called it. */
+/* In the output too: if a program has called sbatch, nobody has seen sbatch's message. */
 static void tell_hidden_python_path(spank_t spank)
 {
     unsigned lines[CHANGING_KINDS];
@@ -318,7 +317,7 @@ static void open_container(pid_t task)
     container_open(&element.container, task, element.job_name, step);
 }
 
-/* Only root can make it or take it away: without root a step is what it says. */
+/* Only root can make or remove it: without root we trust a step's environment. */
 static void make_mark(void)
 {
     int file;
@@ -344,7 +343,7 @@ static bool start_guard(void)
     return guard_start(&guard);
 }
 
-/* In slurmstepd, before its tasks go on to become the user's programs. */
+/* Runs in slurmstepd, before its tasks execute the user's programs. */
 void element_guard_task(spank_t spank)
 {
     pid_t task;
@@ -364,7 +363,7 @@ void element_guard_task(spank_t spank)
     container_kill_step(&element.container);
 }
 
-/* srun and scripts read it; sbatch has set it for the fewest GPUs that the element may have. */
+/* srun and scripts read it; sbatch has set it for the smallest number of GPUs. */
 static void set_cores_of_task(spank_t spank)
 {
     char cores[32];
@@ -376,7 +375,7 @@ static void set_cores_of_task(spank_t spank)
     spank_unsetenv(spank, "SRUN_CPUS_PER_TASK");
 }
 
-/* In the task's own process, as the user, just before it becomes the user's program. */
+/* Runs in the task's own process, as the user, just before it executes the user's program. */
 void element_start_task(spank_t spank, const struct site *site)
 {
     char id[32];
@@ -438,9 +437,9 @@ static bool was_signaled(spank_t spank)
 }
 
 /*
- * In slurmstepd, which will now SIGKILL the processes of the step that it still knows. Others would
- * go on running on a node that the next job has for itself. A batch script that has died of SIGTERM
- * leaves sruns whose steps still use their grace.
+ * Runs in slurmstepd, which will now SIGKILL the processes of the step that it still knows. Others would
+ * go on running on a node that belongs to the next job. When a batch script dies of SIGTERM, the steps
+ * of its sruns still use their grace.
  */
 void element_end_task(spank_t spank)
 {

@@ -1,6 +1,6 @@
 /*
  * The plugin in sbatch, salloc and srun: takes the option, and in sbatch rewrites the submission.
- * Any error ends the command: a tagged job is never submitted as anything but a trainer.
+ * Any error ends the command: a tagged job is submitted only as a trainer.
  */
 #include "announce.h"
 #include "batch.h"
@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_EXPORT 65536 /* of what --export says */
+#define MAX_EXPORT 65536 /* of the value of --export */
 
 static struct request request;
 static bool tagged;
@@ -35,7 +35,7 @@ static void refuse(const char *why)
     exit(1);
 }
 
-/* What a cli_filter in this process learns about a tagged submission. */
+/* What a cli_filter in this process reads about a tagged submission. */
 static void tell_filter(const struct site *site)
 {
     char canonical[SPEC_SIZE];
@@ -58,7 +58,7 @@ static void forget_filter(void)
     unsetenv(ENV_FILTER_REFUSED);
 }
 
-/* A job that is submitted inside an element is an ordinary one, and a step there just a step. */
+/* A job that is submitted in an element is an ordinary job, and a step there just a step. */
 void submit_init(const struct site *site)
 {
     bool in_element = getenv(ENV_ELEMENT) != NULL;
@@ -89,7 +89,7 @@ int submit_take_option(const struct site *site, const char *text)
 {
     char error[SPEC_ERROR_SIZE] = "";
 
-    tagged = false; /* it may be said twice: then the last one counts */
+    tagged = false; /* it may be given twice: the last one counts */
     if (spank_context() == S_CTX_LOCAL)
         slurm_error("bftrainer: srun cannot start a trainer; write sbatch --bftrainer -N MIN-MAX");
     else if (site->mistake[0] != '\0')
@@ -105,7 +105,7 @@ int submit_take_option(const struct site *site, const char *text)
     return 0;
 }
 
-/* Slurm would take a list of node counts, and show it as if it were a range. */
+/* Slurm would take a list of node counts, and show it as a range. */
 static void check_no_list(const struct written *written)
 {
     if (strpbrk(written_value(written, NODES), ",:") != NULL)
@@ -114,8 +114,8 @@ static void check_no_list(const struct written *written)
 }
 
 /*
- * sbatch has meanwhile lowered -N to --ntasks. Where the script can no longer be read, what is left is
- * what Slurm shows, and after a filter nothing.
+ * sbatch has meanwhile lowered -N to --ntasks. If the script can no longer be read, only the value that
+ * Slurm shows is left, and none after a filter.
  */
 static void restore_nodes(slurm_opt_t *options, const struct site *site, struct written *written)
 {
@@ -129,14 +129,14 @@ static void restore_nodes(slurm_opt_t *options, const struct site *site, struct 
         options_set(options, "nodes", nodes);
 }
 
-/* Options that would contradict what an element is, and of which a trainer needs nothing. */
+/* Options that would contradict an element; a trainer does not need them. */
 static void drop_options(slurm_opt_t *options)
 {
     static const struct {
         const char *name;
         const char *why; /* NULL: said before */
     } DROPPED[] = {
-        {"nodelist", NULL}, /* the record has it, and of a filter in Lua an empty one is left */
+        {"nodelist", NULL}, /* the record has it; a filter in Lua leaves an empty one */
         {"prefer", "the plan chooses the nodes"},
         {"reservation", "a trainer runs on idle nodes, which belong to no reservation"},
     };
@@ -159,7 +159,7 @@ static void drop_options(slurm_opt_t *options)
 static void check_size(const struct record *record, const struct site *site)
 {
     unsigned size = options_max_array_size();
-    unsigned array = size > 0 ? size - 1 : 0; /* without the one that never starts */
+    unsigned array = size > 0 ? size - 1 : 0; /* without the task that never starts */
     unsigned share = site->max_elements > 0 ? site->max_elements : options_max_job_count() / 10;
     bool by_array = array > 0 && (share == 0 || array < share);
     unsigned limit = by_array ? array : share;
@@ -174,7 +174,7 @@ static void check_size(const struct record *record, const struct site *site)
     exit(1);
 }
 
-/* What the table of refusals says of it, with the command to type. */
+/* The text of the table of refusals, with the command to type. */
 static void check_no_array(slurm_opt_t *options)
 {
     char command[REWRITE_ERROR_SIZE / 2];
@@ -215,7 +215,7 @@ static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struc
     exit(1);
 }
 
-/* A list of the record, for people to read: with commas. */
+/* A list of the record with commas, for people. */
 static void add_list(char *line, size_t size, const char *before, const char *list)
 {
     size_t length = strlen(line);
@@ -238,7 +238,7 @@ static void add_counts(char *line, size_t size, const struct sizes *counts)
     }
 }
 
-/* What this trainer may have, as it was understood. */
+/* Prints which nodes this trainer may have. */
 static void tell_nodes(const struct record *record)
 {
     char line[3 * RECORD_SIZE] = "";
@@ -269,7 +269,7 @@ static void tell_nodes(const struct record *record)
     slurm_info("bftrainer: %s", line);
 }
 
-/* A file name of the user's, where %a is the number of their task: Slurm's would be the element's. */
+/* A file name in which %a becomes the user's task: Slurm would put the element's task there. */
 static bool name_task(const char *name, unsigned task, char *file, size_t size)
 {
     size_t length = 0;
@@ -294,7 +294,7 @@ static bool name_task(const char *name, unsigned task, char *file, size_t size)
     return true;
 }
 
-/* The trainer is the one task of the user's own array: its script and its files say so. */
+/* The trainer is the one task of the user's own array; its script and files get this task. */
 static void be_task(slurm_opt_t *options, const struct record *record)
 {
     static const char *const FILES[] = {"input", "output", "error"};
@@ -313,7 +313,7 @@ static void be_task(slurm_opt_t *options, const struct record *record)
     }
 }
 
-/* Who resumes from such a path finds nothing there. */
+/* A script that resumes from such a path finds nothing there. */
 static void tell_changing_paths(void)
 {
     unsigned lines[CHANGING_KINDS];
@@ -336,8 +336,8 @@ static void tell_changing_paths(void)
         slurm_info("bftrainer: " SAYS_PYTHON_PATH, lines[PYTHON_PATH]);
 }
 
-/* --export=NONE, or a list without ALL, takes along only what it names: then it names this one too.
- * (NIL is left as it is: it also says that no login environment is read on the node.) */
+/* --export=NONE, or a list without ALL, exports only the variables that it names: add this one.
+ * (NIL stays unchanged: with it the node also reads no login environment.) */
 static void export_no_backend(slurm_opt_t *options)
 {
     char given[MAX_EXPORT];
@@ -427,10 +427,10 @@ void submit_announce(const struct site *site)
         announce_submission(site->announce);
 }
 
-/* A controller that hears of a submission at once need not wait for its next look at the queue. */
+/* So the controller need not wait for its next look at the queue. */
 void submit_exit(const struct site *site)
 {
-    /* sbatch gets here after a refusal too; Slurm's own words do not say that each element counts. */
+    /* sbatch gets here after a refusal too; Slurm's message does not say that each element counts. */
     if (rewritten && errno == ESLURM_ACCOUNTING_POLICY)
         slurm_error("bftrainer: limits on jobs (MaxSubmitJobs) count each of a trainer's MAX nodes, "
                     "and one more; write a smaller MAX, or ask your admin for a higher limit");

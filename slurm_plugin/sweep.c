@@ -12,7 +12,7 @@
 
 #define ROUNDS 200
 #define PAUSE_MS 10       /* between two of them */
-#define LONGEST_LINE 1000 /* of ancestors: a user may make it as long as he likes */
+#define LONGEST_LINE 1000 /* of ancestors: a user may make the line of any length */
 
 struct state {
     char letter; /* as ps shows it: R, S, D, T, Z */
@@ -42,7 +42,7 @@ static bool read_state(pid_t pid, struct state *state)
                   &state->letter, &state->parent, &state->threads) == 3;
 }
 
-/* Whether it is alive, and this signal is for it (0: any). */
+/* Whether the process is alive, and may get this signal (0: any). */
 static bool is_target(pid_t pid, pid_t slurmstepd, int number)
 {
     struct state state;
@@ -58,8 +58,8 @@ static bool is_target(pid_t pid, pid_t slurmstepd, int number)
 }
 
 /*
- * The kernel may give a number to another process between a look and a signal. So first get a
- * reference to the process, if the kernel can (Linux 5.3).
+ * Between a look and a signal the number may get to another process. So first get a reference to the
+ * process, if the kernel can (Linux 5.3).
  */
 bool sweep_signal(pid_t pid, pid_t slurmstepd, int number)
 {

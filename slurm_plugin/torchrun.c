@@ -24,14 +24,14 @@ struct variable {
 };
 
 /*
- * The conf and the last one are for users who choose torchrun's own c10d: in the script, or by
- * --bftrainer=rendezvous=own. By default it waits 30 s
- * for a last call and 15 s for a dead peer, and a joining agent kills the others.
+ * The conf and the last one are for users who choose torchrun's own c10d, in the script or by
+ * --bftrainer=rendezvous=own. By default c10d waits 30 s for a last call and 15 s for a dead peer, and
+ * a joining agent kills the others.
  */
 static const struct variable ALWAYS[] = {
     {ENV_BACKEND, "bftrainer"},
     {"PET_RDZV_CONF", "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"},
-    {"PET_MAX_RESTARTS", "1000000"}, /* every node lost costs each survivor one */
+    {"PET_MAX_RESTARTS", "1000000"}, /* each lost node costs each survivor one restart */
     {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"},
 };
 
@@ -86,7 +86,7 @@ static void put_folder(spank_t spank, const char *folder)
  */
 static const char *const BINDS[] = {"APPTAINER_BINDPATH", "SINGULARITY_BINDPATH"};
 
-/* Whether the last of what is mounted is the folder. */
+/* Whether the folder is mounted last. */
 static bool ends_with(const char *binds, const char *folder)
 {
     size_t length = strlen(binds);
@@ -96,7 +96,7 @@ static bool ends_with(const char *binds, const char *folder)
            (length == own || binds[length - own - 1] == ',');
 }
 
-/* With it apptainer and singularity mount our folder, behind what their user mounts. */
+/* With it apptainer and singularity mount our folder, after the user's mounts. */
 static void mount_folder(spank_t spank, const char *folder)
 {
     char *binds = malloc(MAX_VARIABLE);
@@ -155,7 +155,7 @@ bool torchrun_keeper_user(const char *user, uid_t *found)
     return account != NULL;
 }
 
-/* The keeper's user: members prove themselves to no process of another user. */
+/* The keeper's user: members give no proof to a process of another user. */
 static void set_keeper_uid(spank_t spank, const char *user)
 {
     char text[32];
