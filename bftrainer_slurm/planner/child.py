@@ -7,6 +7,7 @@ It ends when stdin ends, so it outlives the planner that started it by at most o
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import BinaryIO
@@ -29,6 +30,7 @@ def main() -> None:
         why = f"{error}; install bftrainer-slurm with its extra 'controller'"
         _write(answers, Answer(error=why))
         return
+    gc.freeze()  # what was imported stays: a collection in the midst of a plan is not to look at it
     _write(answers, Answer(ready=True))
     for line in sys.stdin.buffer:
         try:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.instance import anonymous, document_of, parse, problem_of
+from bftrainer_slurm.planner.instance import Request, anonymous, document_of, parse, problem_of
 from bftrainer_slurm.planner.packing import is_packed, pack_most
 from bftrainer_slurm.planner.problem import NodeClass, PlannedTrainer, Problem, units_of
-from bftrainer_slurm.planner.solver import Planner
+from bftrainer_slurm.planner.solver import CHILD, Planner
 from bftrainer_slurm.planner.supply import Row
 from tests.planner.problems import planned
 
@@ -129,3 +131,10 @@ def test_a_trainer_keeps_its_size_while_it_has_nodes(planner: Planner) -> None:
 def test_choices_ascend_and_a_size_is_one_of_them(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="choices"):
         replace(planned("a"), **wrong)
+
+
+def test_the_child_sends_each_plan_once() -> None:
+    request = msgspec.json.encode(Request(anonymous(parse(EXAMPLE.read_bytes())), 50.0))
+    said = subprocess.run(CHILD, input=request + b"\n", capture_output=True, check=True, timeout=60)
+    plans = [line for line in said.stdout.splitlines() if b"shares" in line]
+    assert len(plans) == len(set(plans)) >= 1
