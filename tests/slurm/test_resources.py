@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, divided, shared_nodes
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, divisible_unit, shared_nodes
 from bftrainer_slurm.model import Element, ElementId, ElementState, Node, NodeState, Resources
 from bftrainer_slurm.slurm.configuration import cpus_per_gpu
 from bftrainer_slurm.slurm.resources import gres_of_job, memory_asked, read_resources, read_used
@@ -125,7 +125,7 @@ def test_a_text_of_an_operator_changes_nothing() -> None:
 def test_gpus_are_given_out_one_by_one_where_they_are_alike_and_whole_and_cores_without_gpus(
     gres: str, unit: str | None
 ) -> None:
-    assert divided(read_resources("", ("8",), gres)) == unit
+    assert divisible_unit(read_resources("", ("8",), gres)) == unit
 
 
 def test_a_node_without_gres_says_nothing_of_those_in_use() -> None:

@@ -58,7 +58,7 @@ def nodes_off(bars: Iterable[Bar], array: int | None = None) -> frozenset[str]:
     return frozenset[str]().union(*(one.nodes for one in bars if one.array in (None, array)))
 
 
-def on(bars: Iterable[Bar], nodes: frozenset[str]) -> list[Bar]:
+def bars_on(bars: Iterable[Bar], nodes: frozenset[str]) -> list[Bar]:
     """Return the bars cut down to these nodes; a node may have several bars."""
     found = (replace(one, nodes=one.nodes & nodes) for one in bars if one.nodes)
     return [one for one in found if one.nodes]

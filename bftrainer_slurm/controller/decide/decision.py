@@ -23,10 +23,10 @@ from bftrainer_slurm.controller.decide.available import (
 from bftrainer_slurm.controller.decide.bars import (
     bars_for_all,
     bars_for_growth,
+    bars_on,
     eligibility,
     just_left,
     nodes_off,
-    on,
     too_few_left,
 )
 from bftrainer_slurm.controller.decide.parts import Room, refill_gpus
@@ -43,7 +43,7 @@ from bftrainer_slurm.controller.decide.reconcile import (
     maintain,
     moves_towards,
 )
-from bftrainer_slurm.controller.decide.time_limits import keep_limits, spent
+from bftrainer_slurm.controller.decide.time_limits import keep_limits, out_of_node_hours
 from bftrainer_slurm.controller.decide.verdicts import judge
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
@@ -188,8 +188,8 @@ class Decider:
         self._end_elements(draft)
         self._make_headroom(draft)
         self._judge(draft)
-        tally = self.history.tally
-        draft.end((), spent(draft.cluster.views, lambda one: tally(one).node_s, cluster.now_s))
+        views, tally = draft.cluster.views, self.history.tally
+        draft.end((), out_of_node_hours(views, lambda one: tally(one).node_s, cluster.now_s))
         return draft
 
     def _without_plan(
@@ -220,7 +220,7 @@ class Decider:
         build = partial(
             problem_of, cluster, by_then, objective, performance, hardware, eligible, parts_off
         )
-        shown = on((*bars, *growth, *eligible.bars), unused)
+        shown = bars_on((*bars, *growth, *eligible.bars), unused)
         decision = Decision(
             *((), draft.states, cluster.bad, free),
             left_alone=alone,

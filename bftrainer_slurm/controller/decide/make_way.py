@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bftrainer_slurm.controller.decide.actions import Headroom
-from bftrainer_slurm.controller.decide.node_choice import Candidate, chosen, runs_of
+from bftrainer_slurm.controller.decide.node_choice import Candidate, predict_nodes, runs_of
 from bftrainer_slurm.controller.observe.shared_nodes import cpus_of, needs_of
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.fitting import Fit
@@ -201,7 +201,7 @@ class _Packing:
         self, job: WaitingJob, fitting: Iterable[str], room: Mapping[str, Part]
     ) -> tuple[str, ...]:
         """Return the nodes that Slurm gives a job if this room is free."""
-        return chosen(job.nodes, self._candidates(job, fitting, room))
+        return predict_nodes(job.nodes, self._candidates(job, fitting, room))
 
     def _candidates(
         self, job: WaitingJob, fitting: Iterable[str], room: Mapping[str, Part]

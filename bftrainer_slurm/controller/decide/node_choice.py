@@ -36,7 +36,7 @@ def runs_of(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
     return runs
 
 
-def chosen(nodes: int, candidates: Iterable[Candidate]) -> tuple[str, ...]:
+def predict_nodes(nodes: int, candidates: Iterable[Candidate]) -> tuple[str, ...]:
     """Return the nodes that a job of this number of nodes gets; none if there are too few."""
     runs, names = runs_of(candidates), list[str]()
     while runs and len(names) < nodes:

@@ -121,7 +121,7 @@ def _user_end_s(element: Element, user_minutes: int | None) -> float:
     return element.start_s + 60 * user_minutes
 
 
-def spent(
+def out_of_node_hours(
     views: Iterable[TrainerView], used_s: Callable[[int], float], now_s: float
 ) -> dict[int, TrainerState]:
     """Return new states of trainers that have used up their node-hours: they are over.

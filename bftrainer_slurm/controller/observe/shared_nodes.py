@@ -67,7 +67,7 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
     found = {}
     for node in nodes:
         has = node.resources
-        if has is None or not (unit := divided(has)):
+        if has is None or not (unit := divisible_unit(has)):
             continue
         mine = has.gpus if node.name in alone else own[node.name]
         used = node.used or Resources(has.memory_mb, has.cpus, has.gres)
@@ -87,7 +87,7 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
     return found
 
 
-def divided(has: Resources) -> str | None:
+def divisible_unit(has: Resources) -> str | None:
     """Return the unit of a node: GPUs if all are of one type and allocated whole, or cores.
 
     None: the node has MIG, MPS or shards, which NCCL does not work across, or nothing to divide.

@@ -15,7 +15,7 @@ from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.goodput import Tally, goodput
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.join_notice import JoinNotice, named, since_s
+from bftrainer_slurm.controller.state.join_notice import JoinNotice, node_names, since_s
 from bftrainer_slurm.controller.state.member_notes import ReportedState
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
@@ -43,18 +43,18 @@ def trainer_status(
     reported: ReportedState,
     trouble: str | None,
     known: Mapping[str, Any],
-    apart: JoinNotice | None,
+    warning: JoinNotice | None,
     now_s: float,
 ) -> dict[str, Any]:
     """Return what users see of one trainer.
 
     ``trouble`` says why it cannot grow, None if it can. ``known`` is what the performance model
-    knows. ``apart`` is a warning about elements that do not train with the others.
+    knows. ``warning`` is about elements that do not train with the others.
     """
     trainer, failing = view.trainer, view.state.failing
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
     running, ended = since_s(view), not view.live and not view.spare
-    notice = _anew(known) if apart is None or now_s < apart.due_s else apart.notice
+    notice = _restart_notice(known) if warning is None or now_s < warning.due_s else warning.notice
     return {
         "array": view.array,
         "name": trainer.name,
@@ -212,11 +212,11 @@ def no_status(now_s: float, controller: Mapping[str, Any]) -> dict[str, Any]:
 def _failing(failing: Failing | None) -> str | None:
     if failing is None or failing.in_a_row < _IN_A_ROW:
         return None
-    nodes = f" on {named(failing.failed_on)}" if failing.failed_on else ""
+    nodes = f" on {node_names(failing.failed_on)}" if failing.failed_on else ""
     return f"failed {failing.in_a_row} times in a row{nodes}: 'bftrainer show' has its last output"
 
 
-def _anew(known: Mapping[str, Any]) -> str | None:
+def _restart_notice(known: Mapping[str, Any]) -> str | None:
     return _ANEW if known.get("loss", {}).get("from_start") else None
 
 
@@ -228,7 +228,7 @@ def _suspended(view: TrainerView) -> str | None:
     nodes = [record.node for _, record in view.within(Phase.SUSPENDED) if record.node]
     if not nodes:
         return None
-    return f"suspended on {named(nodes)}, where its processes stand still: see 'scontrol resume'"
+    return f"suspended on {node_names(nodes)}: its processes stand still (scontrol resume)"
 
 
 def _cancelled(view: TrainerView) -> str | None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from bftrainer_slurm.controller.observe.schedule import lead_s
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.join_notice import named
+from bftrainer_slurm.controller.state.join_notice import node_names
 from bftrainer_slurm.controller.state.phases import ElementRecord, Ended, Event, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.model import Trainer
@@ -144,7 +144,7 @@ _SURE_S = {Phase.MUTE: 5.0, Phase.RUNNING: 120.0}
 def mute_sentence(nodes: Sequence[str]) -> str:
     """Tell the admin what is wrong with these nodes, and where to look."""
     return (
-        f"{named(nodes)}: elements ran there and never said that they were up. Is BFTrainer's "
+        f"{node_names(nodes)}: elements ran there and never said that they were up. Is BFTrainer's "
         "plugin installed, listed in the node's own plugstack.conf, and built for its Slurm? Can "
         "the node reach the keeper? slurmd's log may say more"
     )

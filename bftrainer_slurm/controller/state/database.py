@@ -32,7 +32,7 @@ def put(table: str, *values: Any) -> Statement:
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values
 
 
-def newest(table: str, count: int, **values: Any) -> Statement:
+def keep_newest(table: str, count: int, **values: Any) -> Statement:
     """Return a statement that deletes all but the ``count`` newest rows with these column values.
 
     The newest rows are those that were written last.

@@ -54,7 +54,7 @@ class Failing:
         return _REST_S * float(2 ** min(self.count - 1, most))
 
 
-def failed(
+def add_failure(
     before: Failing | None,
     nodes: Sequence[str],
     text: str,
@@ -86,12 +86,12 @@ def failed(
     )
 
 
-def blameless(failing: Failing) -> Failing:
+def without_nodes(failing: Failing) -> Failing:
     """Return the failures without the nodes on which they happened."""
     return replace(failing, node="", on_node=0, nodes=(), suspect=None)
 
 
-def recovered(failing: Failing, nodes: Set[str], now_s: float) -> Failing | None:
+def after_progress(failing: Failing, nodes: Set[str], now_s: float) -> Failing | None:
     """Return the failures that still count after the trainer has made progress on ``nodes``.
 
     Failures on a node are forgotten when the trainer trains on that node, or after an hour.

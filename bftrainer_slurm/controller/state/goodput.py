@@ -27,14 +27,14 @@ class Loss:
     other_ranks: bool = False  # see ``Report.other_ranks``; true if this ever happened
 
     @property
-    def begins_anew(self) -> bool:
+    def restarts_at_zero(self) -> bool:
         """Whether each restart seems to begin at step 0."""
         return self.from_start >= OFTEN
 
     @property
     def seconds(self) -> float:
         """The seconds of training that a restart now would lose."""
-        lost_s = self.present_s if self.begins_anew else min(self.present_s, self.unsaved_s)
+        lost_s = self.present_s if self.restarts_at_zero else min(self.present_s, self.unsaved_s)
         return min(lost_s, MOST_S)
 
     def trained(self, seconds: float, report: Report) -> Loss:
@@ -55,7 +55,7 @@ class Loss:
         after = self._after(report, count, 0.0)
         if report.again_s:
             return after, 0.0
-        if report.from_start or after.begins_anew:
+        if report.from_start or after.restarts_at_zero:
             return after, self.present_s + seconds
         return after, min(self.present_s, self.unsaved_s)
 
@@ -108,7 +108,7 @@ class NodeTime:
     last_s: float | None = None  # end of the last allocation
 
 
-def worked(before: Work | None, report: Report, submit_s: float, there_s: float) -> Work:
+def add_report(before: Work | None, report: Report, submit_s: float, there_s: float) -> Work:
     """Return the work with one more report; a repeated report changes nothing.
 
     The trainer has had a node without a break since ``there_s``. Before that it has not trained,

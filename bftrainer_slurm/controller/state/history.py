@@ -16,10 +16,10 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.state.database import Database, Spans, Statement, newest, put
+from bftrainer_slurm.controller.state.database import Database, Spans, Statement, keep_newest, put
 from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Allocations, Tally, Work
 from bftrainer_slurm.controller.state.measurements import Measurements
-from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, old, tables_with
+from bftrainer_slurm.controller.state.schema import FIRST, UPGRADES, delete_old, tables_with
 from bftrainer_slurm.controller.state.statistics import LATE_S, Counts, Preemption
 from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.model import Element, ElementId, Trainer
@@ -170,7 +170,7 @@ class History:
         if not self._in_file or self.trouble is not None:
             return
         text = zlib.compress(json.dumps(document_of()).encode(), level=1)
-        self.database.write(put("problems", time_s, text), newest("problems", _PROBLEMS_KEPT))
+        self.database.write(put("problems", time_s, text), keep_newest("problems", _PROBLEMS_KEPT))
 
     def add_progress(self, array: int, time_s: float, samples: float) -> None:
         """Record the total of samples that a trainer has reported."""
@@ -180,7 +180,7 @@ class History:
         """Record how long a trainer made no progress before it resumed on ``nodes`` nodes."""
         self.database.write(
             put("pauses", array, time_s, nodes, seconds),
-            newest("pauses", _PAUSES_KEPT, array=array),
+            keep_newest("pauses", _PAUSES_KEPT, array=array),
         )
 
     def samples(self, array: int) -> tuple[float, float] | None:
@@ -269,7 +269,7 @@ class History:
 
     def forget_old(self, now_s: float, living: Iterable[int] = ()) -> None:
         """Drop data older than 90 days, except about ``living`` trainers (array ids)."""
-        self.database.write(*old(now_s, living))
+        self.database.write(*delete_old(now_s, living))
         self._allocations.clear()
         self._preemptions = None
 

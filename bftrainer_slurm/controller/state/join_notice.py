@@ -150,7 +150,7 @@ def join_notice(
     train = "trains" if nodes == 1 else "train together"
     see = f"see the last lines of each in 'bftrainer logs {view.array}'"
     return JoinNotice(
-        due_s, f"{named(sorted(running))} run, but only {nodes} of them {train}: {see}"
+        due_s, f"{node_names(sorted(running))} run, but only {nodes} of them {train}: {see}"
     )
 
 
@@ -161,7 +161,7 @@ def _unjoined(
     summary = _apart(running, together)
     if not waiting:
         return JoinNotice(due_s, f"{summary}: {_WRITE}", _ELSE)
-    wait = f"{named(waiting)} wait{'s' if len(waiting) == 1 else ''} for it"
+    wait = f"{node_names(waiting)} wait{'s' if len(waiting) == 1 else ''} for it"
     return JoinNotice(due_s, f"{summary}, and {wait}: {_WRITE}")
 
 
@@ -191,10 +191,10 @@ def _apart(nodes: Sequence[str], together: int) -> str:
             summary = "run, but each seems to train alone"
         case _:
             summary = f"run, but no more than {together} seem to train together"
-    return f"{named(nodes)} {summary}"
+    return f"{node_names(nodes)} {summary}"
 
 
-def named(nodes: Sequence[str]) -> str:
+def node_names(nodes: Sequence[str]) -> str:
     """Name the first of these nodes, and say how many more there are."""
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     return ", ".join(nodes[:_NAMED]) + more

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
-from bftrainer_slurm.controller.state.database import Database, newest, put
+from bftrainer_slurm.controller.state.database import Database, keep_newest, put
 from bftrainer_slurm.controller.state.statistics import Durations
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
 
@@ -62,8 +62,8 @@ class Measurements:
         size = {**array, "unit": throughput.unit, "nodes": throughput.nodes}
         self._database.write(
             put("looks", *size.values(), throughput.time_s, throughput.rate, throughput.seconds),
-            newest("looks", THROUGHPUTS_A_SIZE, **size),
-            newest("looks", THROUGHPUTS_AN_ARRAY, **array),
+            keep_newest("looks", THROUGHPUTS_A_SIZE, **size),
+            keep_newest("looks", THROUGHPUTS_AN_ARRAY, **array),
         )
 
     def throughputs(self, job: Job) -> list[Throughput]:
@@ -82,7 +82,7 @@ class Measurements:
         kind = {"user": job.user, "name": job.name, "runtime": runtime, "grew": grew}
         self._database.write(
             put("rescales", *kind.values(), rescale.time_s, rescale.seconds),
-            newest("rescales", RESCALES_A_KIND, **kind),
+            keep_newest("rescales", RESCALES_A_KIND, **kind),
         )
 
     def rescales(self, job: Job) -> list[Rescale]:

@@ -17,8 +17,8 @@ from bftrainer_slurm.controller.observe.reports import (
     read_report,
     read_script,
 )
-from bftrainer_slurm.controller.state.failing import blameless, failed, recovered
-from bftrainer_slurm.controller.state.goodput import Work, worked
+from bftrainer_slurm.controller.state.failing import add_failure, after_progress, without_nodes
+from bftrainer_slurm.controller.state.goodput import Work, add_report
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinTimes, ReportedGroup
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
@@ -120,7 +120,7 @@ class MemberNotes:
         reported.group.progressed(1 if report.alone else report.nodes or 1, now_s)
         reported.group.alone = bool(report.alone)
         before, submit_s = reported.work, view.submit_s
-        reported.work = worked(before, report, submit_s, view.since_s)
+        reported.work = add_report(before, report, submit_s, view.since_s)
         self._performance.progressed(view, report, reported.work.loss)
         if before and (pause_s := reported.work.rescaling_s - before.rescaling_s) > 0:
             nodes = report.nodes or len(view.placed)
@@ -132,7 +132,7 @@ class MemberNotes:
             return view.state
         reported.trained = True
         state, size = view.state, view.state.size.trains()
-        left = state.failing and recovered(
+        left = state.failing and after_progress(
             state.failing, _nodes_in(view, report, reported.began_s), now_s
         )
         if left == state.failing and size is state.size:
@@ -153,10 +153,10 @@ class MemberNotes:
 def _failed(view: TrainerView, numbered: NumberedNote, trained: bool, now_s: float) -> TrainerState:
     """Return the state after a member has reported that its script failed."""
     state, note = view.state, numbered.note
-    failing = failed(state.failing, _own_node(view, note), note.text, trained, numbered.time_s)
+    failing = add_failure(state.failing, _own_node(view, note), note.text, trained, numbered.time_s)
     size, notified = state.size.failed(now_s), state.notified
     if size is not state.size and size.kept_on(now_s):
-        failing = blameless(failing)
+        failing = without_nodes(failing)
         notified = notified and state.size.kept_on(now_s) > 0
     return replace(state, failing=failing, size=size, notified=notified)
 

@@ -202,7 +202,7 @@ class PerformanceModel:
                 for name, seconds, grew in (("up", costs.up_s, True), ("down", costs.down_s, False))
             },
             "loss": {
-                "from_start": known.loss.begins_anew,
+                "from_start": known.loss.restarts_at_zero,
                 "seconds": known.loss.seconds,
                 "other_ranks": bool(known.loss.other_ranks),
             },

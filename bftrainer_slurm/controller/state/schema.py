@@ -12,7 +12,7 @@ from bftrainer_slurm.controller.state.database import Statement
 _KEEP_S = 90 * 86400.0
 
 
-def old(now_s: float, living: Iterable[int]) -> list[Statement]:
+def delete_old(now_s: float, living: Iterable[int]) -> list[Statement]:
     """Return statements that delete data older than 90 days, except about ``living`` trainers.
 
     Those are given by array id.

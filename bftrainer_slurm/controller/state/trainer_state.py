@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from bftrainer_slurm.controller.state.failing import Failing, failed
+from bftrainer_slurm.controller.state.failing import Failing, add_failure
 from bftrainer_slurm.controller.state.phases import HELD, Began, ElementRecord, Event, Phase, follow
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState, Place, nodes_of
@@ -175,7 +175,7 @@ def note_failed(state: TrainerState, trained: bool, now_s: float) -> TrainerStat
         return replace(state, rests_until_s=max(state.rests_until_s, now_s + _UNLAUNCHED_REST_S))
     at_once = all(now_s - (record.start_s or -math.inf) <= _AT_ONCE_S for record in new)
     nodes = [one.node for one in new if one.node is not None] if at_once or len(new) == 1 else []
-    failing = failed(state.failing, nodes, BATCH_SCRIPT, trained, now_s, at_once)
+    failing = add_failure(state.failing, nodes, BATCH_SCRIPT, trained, now_s, at_once)
     return replace(state, failing=failing, rests_until_s=now_s + failing.rest_s)
 
 

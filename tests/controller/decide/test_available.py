@@ -15,7 +15,7 @@ from bftrainer_slurm.controller.decide.available import (
     idle_nodes,
     refill,
 )
-from bftrainer_slurm.controller.decide.bars import bars_for_all, nodes_off, on
+from bftrainer_slurm.controller.decide.bars import bars_for_all, bars_on, nodes_off
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.publish.status import barred
 from bftrainer_slurm.controller.settings import Settings
@@ -107,7 +107,7 @@ def test_nor_is_a_node_of_an_element(mine: TrainerView) -> None:
 def test_where_ordinary_jobs_could_not_take_it_back_at_once_no_node_is(settings: Any) -> None:
     seen = replace(BOTH, configuration=Configuration(**settings))
     assert free(seen) == set()
-    (bar,) = on(bars_for_all(cluster(of=seen), SETTINGS), idle_nodes(cluster(of=seen)))
+    (bar,) = bars_on(bars_for_all(cluster(of=seen), SETTINGS), idle_nodes(cluster(of=seen)))
     assert (bar.why, bar.nodes) == ("ordinary jobs could not preempt elements", {"n1", "n2"})
 
 
@@ -130,14 +130,14 @@ def test_idle_nodes_that_are_left_alone_are_told_by_why() -> None:
     soon = Reservation("maintenance", NOW_S + 60, NOW_S + 600, ("n2", "n9"))
     seen = replace(BOTH, reservations=(soon,))
     now = cluster(of=seen, bad=bad("n1", NOW_S + 60))
-    found = on(bars_for_all(now, SETTINGS), idle_nodes(now))
+    found = bars_on(bars_for_all(now, SETTINGS), idle_nodes(now))
     assert {one.why: set(one.nodes) for one in found} == {WENT_WRONG: {"n1"}, "reserved": {"n2"}}
 
 
 def test_what_bars_idle_nodes_is_told_for_all_and_for_one_trainer() -> None:
     now = cluster(of=BOTH, bad=bad("n1", NOW_S + 60))
     bars = [*bars_for_all(now, SETTINGS), Bar("it lacks a feature", frozenset({"n1", "n2"}), ARRAY)]
-    told = barred(on(bars, frozenset({"n1"})), NOW_S)
+    told = barred(bars_on(bars, frozenset({"n1"})), NOW_S)
     assert told == {
         None: [{"why": WENT_WRONG, "nodes": 1, "some": ["n1"], "for_s": 60.0}],
         ARRAY: [{"why": "it lacks a feature", "nodes": 1, "some": ["n1"], "for_s": None}],

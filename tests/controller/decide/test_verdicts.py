@@ -9,7 +9,7 @@ import pytest
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.verdicts import Verdict, judge
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.failing import Failing, failed
+from bftrainer_slurm.controller.state.failing import Failing, add_failure
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import (
@@ -38,7 +38,9 @@ OTHER = 99
 def after(*nodes: str | None, trained: bool = False, before: Failing | None = None) -> Failing:
     """The failures after one on each of these nodes, a second apart."""
     for second, on in enumerate(nodes):
-        before = failed(before, [on] if on else [], "no module named toch", trained, NOW_S + second)
+        before = add_failure(
+            before, [on] if on else [], "no module named toch", trained, NOW_S + second
+        )
     assert before is not None
     return before
 
@@ -96,7 +98,7 @@ def test_one_that_fails_at_once_wherever_it_is_tried_is_given_up_at_the_third_tr
     failing: Failing | None = None
     for second in range(3):
         assert failing is None or not over(judged(failing, BOTH))
-        failing = failed(failing, ["n1", "n2"], "no venv", False, NOW_S + second, at_once=True)
+        failing = add_failure(failing, ["n1", "n2"], "no venv", False, NOW_S + second, at_once=True)
     assert failing is not None
     assert over(judged(failing, BOTH)) == "failed 3 times without progress on n1, n2\nno venv"
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.controller.state.failing import Failing, Suspect, failed, recovered
+from bftrainer_slurm.controller.state.failing import Failing, Suspect, add_failure, after_progress
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.sizes import ANY, OneSize, Sizes, why_kept
@@ -20,7 +20,8 @@ from tests.controller.worlds import NOW_S, cases, trainer, view_of
 def after(*nodes: str | None, before: Failing | None = None, at_s: float = NOW_S) -> Failing:
     """The failures after one on each of these nodes, a second apart."""
     for second, node in enumerate(nodes):
-        before = failed(before, [node] if node else [], f"said at {second}", False, at_s + second)
+        where, text = [node] if node else [], f"said at {second}"
+        before = add_failure(before, where, text, False, at_s + second)
     assert before is not None
     return before
 
@@ -44,26 +45,26 @@ def test_counted_are(failing: Failing, count: int, node: str, on_node: int) -> N
 
 def test_failures_are_forgotten_once_a_trainer_trains_on_their_node_or_that_is_unknown() -> None:
     for before in (after("n2", "n1", "n1"), after("n1", None), after(None, None)):
-        assert recovered(before, frozenset({"n1"}), NOW_S + 9) is None
+        assert after_progress(before, frozenset({"n1"}), NOW_S + 9) is None
 
 
 def test_those_on_a_node_on_which_it_does_not_train_are_kept_for_an_hour() -> None:
     failing = after("n2", "n1", "n1")
-    kept = recovered(failing, frozenset({"n2"}), NOW_S + 9)
+    kept = after_progress(failing, frozenset({"n2"}), NOW_S + 9)
     assert kept is not None
     assert (kept.count, kept.in_a_row, kept.failed_on) == (0, 2, ("n1",))
     again = after("n1", before=kept, at_s=NOW_S + 60)
     assert (again.count, again.in_a_row, again.since_s) == (1, 3, NOW_S + 60)
-    assert recovered(kept, frozenset({"n2"}), NOW_S + 3605) is None
+    assert after_progress(kept, frozenset({"n2"}), NOW_S + 3605) is None
 
 
 def test_a_suspect_is_kept_with_its_failures() -> None:
     suspect = Suspect("n1", 2)
     mine = replace(after("n1", "n1"), suspect=suspect)
-    kept = recovered(mine, frozenset({"n2"}), NOW_S + 9)
+    kept = after_progress(mine, frozenset({"n2"}), NOW_S + 9)
     assert kept is not None
     assert kept.suspect == suspect
-    other = recovered(after("n3", before=mine), frozenset({"n2"}), NOW_S + 9)
+    other = after_progress(after("n3", before=mine), frozenset({"n2"}), NOW_S + 9)
     assert other is not None
     assert (other.failed_on, other.suspect) == (("n3",), None)  # n1 is not released for n3's sake
 

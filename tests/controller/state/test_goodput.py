@@ -21,9 +21,9 @@ from bftrainer_slurm.controller.state.goodput import (
     Loss,
     NodeTime,
     Work,
+    add_report,
     goodput,
     node_time,
-    worked,
 )
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import ElementId
@@ -35,7 +35,7 @@ SUBMIT_S = 1000.0
 
 def after(*reports: Report, before: Work | None = None, there_s: float = SUBMIT_S) -> Work:
     for report in reports:
-        before = worked(before, report, SUBMIT_S, there_s)
+        before = add_report(before, report, SUBMIT_S, there_s)
     assert before is not None
     return before
 
@@ -172,16 +172,16 @@ def test_what_a_change_loses(life: tuple[list[Told], float, float]) -> None:
         pause_s = 10.0 if work and generation != work.generation else None
         told_last = {"pause_s": pause_s, "from_start": from_start, "unsaved_s": unsaved_s}
         report = Report(time_s, steps=1, generation=generation, **told_last)  # type: ignore[arg-type]
-        work = worked(work, report, 0.0, -1.0)
+        work = add_report(work, report, 0.0, -1.0)
     assert work is not None
     assert (work.loss.seconds, work.again_s) == (lost_s, thrown_s)
 
 
 def test_steps_with_numbers_are_told_as_trained_again_once() -> None:
-    work = worked(None, Report(0.0, steps=1, generation=1), 0.0, -1.0)
-    work = worked(work, Report(50.0, steps=9, generation=1), 0.0, -1.0)
+    work = add_report(None, Report(0.0, steps=1, generation=1), 0.0, -1.0)
+    work = add_report(work, Report(50.0, steps=9, generation=1), 0.0, -1.0)
     again = Report(100.0, steps=10, generation=2, pause_s=45.0, again_s=40.0, from_start=1)
-    work = worked(work, again, 0.0, -1.0)
+    work = add_report(work, again, 0.0, -1.0)
     assert (work.trained_s, work.rescaling_s, work.again_s) == (55, 5, 40)
 
 
@@ -208,7 +208,7 @@ def test_what_is_trained_again_is_what_the_bench_counts(saves_every: int, again:
                 from_start=0 if saves_every else generation - 1,
                 unsaved_s=float(step % saves_every) + 1 if saves_every else None,
             )
-            work = worked(work, report, 0.0, -1.0)
+            work = add_report(work, report, 0.0, -1.0)
             time_s += 1.0
     told = account(*in_the_model(records), samples=20, epochs=1, loss=None)
     times = NodeTime(time_s - begin_s, first_s=begin_s, last_s=time_s)
