@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.grid import coverage
-from bftrainer_slurm.reader.past import MaySee, owner_of
+from bftrainer_slurm.reader.past import NODE_SHARE, MaySee, owner_of
 from bftrainer_slurm.words import natural
 
 _MOST_INTERVALS = 200_000  # of each kind; if there are more, the earliest are left out
@@ -58,7 +58,14 @@ class _Intervals:
     begin: _Floats
     end: _Floats
     array: _Whole
+    share: _Floats  # of its node
     cut_s: float  # earlier intervals were left out
+
+    @property
+    def node_columns(self) -> _Floats:
+        """How long each is, in columns, as its share of a node."""
+        length: _Floats = (self.end - self.begin) * self.share
+        return length
 
 
 def nodes_over_time(
@@ -66,7 +73,8 @@ def nodes_over_time(
 ) -> dict[str, Any]:
     """Return what nodes were used for: shares for each row and column, and the sums over all rows.
 
-    Time belongs to ordinary jobs unless trainers had the node, it was idle or out of service.
+    Time belongs to ordinary jobs unless trainers had the node, it was idle or out of service. A
+    part of a node counts as its share; beside it, idle is what is left of a node without a job.
     """
     names = _node_names(history)
     shown = names[window.first : window.last]
@@ -74,11 +82,12 @@ def nodes_over_time(
     sizes = [len(shown[start : start + each]) for start in range(0, len(shown), each)]
     row_of = {name: place // each for place, name in enumerate(shown)}
 
-    def cover(table: str, array: str = "0") -> tuple[_Intervals, _Floats]:
-        found = _intervals(history, table, array, window, now_s, row_of)
-        return found, coverage(found.row, found.begin, found.end, len(sizes), window.columns)
+    def cover(table: str, array: str = "0", share: str = "1") -> tuple[_Intervals, _Floats]:
+        found = _intervals(history, table, array, share, window, now_s, row_of)
+        shape = len(sizes), window.columns
+        return found, coverage(found.row, found.begin, found.end, *shape, found.share)
 
-    allocations, trained = cover("allocations", "array")
+    allocations, trained = cover("allocations LEFT JOIN nodes USING (node)", "array", NODE_SHARE)
     holes, open_ = cover("holes")
     outages, out = cover("outages")
     most = np.array(sizes, dtype=float).reshape(-1, 1)
@@ -118,23 +127,25 @@ def _intervals(
     history: sqlite3.Connection,
     table: str,
     array: str,
+    share: str,
     window: Window,
     now_s: float,
     row_of: dict[str, int],
 ) -> _Intervals:
     """Return the last intervals of a table in a window, as numbers."""
     rows = history.execute(
-        f"SELECT node, start_s, coalesce(end_s, ?), {array} FROM {table} "
+        f"SELECT node, start_s, coalesce(end_s, ?), {array}, {share} FROM {table} "
         "WHERE (end_s > ? OR end_s IS NULL) AND start_s < ? "
         "ORDER BY coalesce(end_s, 9e99) DESC LIMIT ?",
         (now_s, window.from_s, window.to_s, _MOST_INTERVALS),
     )
-    kind = np.dtype([("row", "i8"), ("begin", "f8"), ("end", "f8"), ("array", "i8")])
+    fields = ("row", "i8"), ("begin", "f8"), ("end", "f8"), ("array", "i8"), ("share", "f8")
+    kind = np.dtype([*fields])
     found = np.fromiter(((row_of.get(node, -1), *more) for node, *more in rows), dtype=kind)
     cut_s = float(found["end"].min()) if len(found) == _MOST_INTERVALS else 0.0
     found = found[(found["row"] >= 0) & (found["end"] > found["begin"])]
     begin, end = window.column(found["begin"]), window.column(found["end"])
-    return _Intervals(found["row"], begin, end, found["array"], cut_s)
+    return _Intervals(found["row"], begin, end, found["array"], found["share"], cut_s)
 
 
 def _legend(
@@ -142,7 +153,7 @@ def _legend(
 ) -> tuple[dict[int, int], list[dict[str, Any]]]:
     """Return the code of each trainer, those with most nodes first, and the legend of the codes."""
     arrays, places = np.unique(allocations.array, return_inverse=True)
-    weights = np.bincount(places, allocations.end - allocations.begin, minlength=len(arrays))
+    weights = np.bincount(places, allocations.node_columns, minlength=len(arrays))
     codes: dict[int, int] = {}
     legend = []
     for place in np.argsort(-weights, kind="stable").tolist():

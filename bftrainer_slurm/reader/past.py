@@ -48,19 +48,28 @@ def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str,
     }
 
 
+# How much of its node an allocation is, where ``allocations`` are joined with ``nodes``.
+NODE_SHARE = (
+    "CASE WHEN gpus + cores AND units THEN min(1.0, 1.0 * (gpus + cores) / units) ELSE 1.0 END"
+)
+
+
 def day_of_harvest(
     history: sqlite3.Connection, begin_s: float, end_s: float, now_s: float
 ) -> tuple[dict[str, float], float]:
-    """Return the node-hours of each user's trainers in a day, and all node-hours in holes."""
-    part = "total(max(0, min(coalesce(end_s, :now), :end) - max(start_s, :begin))) / 3600"
+    """Return the node-hours of each user's trainers in a day, and all node-hours in holes.
+
+    A part of a node counts as its share of the node.
+    """
+    hours = "max(0, min(coalesce(end_s, :now), :end) - max(start_s, :begin)) / 3600"
     during = "(end_s > :begin OR end_s IS NULL) AND start_s < :end"
     values = {"now": now_s, "begin": begin_s, "end": end_s}
     users = history.execute(
-        f"SELECT coalesce(user, ''), {part} FROM allocations LEFT JOIN met USING (array) "
-        f"WHERE {during} GROUP BY 1",
+        f"SELECT coalesce(user, ''), total({hours} * {NODE_SHARE}) FROM allocations "
+        f"LEFT JOIN met USING (array) LEFT JOIN nodes USING (node) WHERE {during} GROUP BY 1",
         values,
     )
-    ((holes,),) = history.execute(f"SELECT {part} FROM holes WHERE {during}", values)
+    ((holes,),) = history.execute(f"SELECT total({hours}) FROM holes WHERE {during}", values)
     return dict(users.fetchall()), holes
 
 

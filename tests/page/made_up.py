@@ -153,7 +153,7 @@ def write_history(week: Week, path: Path) -> None:
     """Write it as a controller would have."""
     History(path).close()  # which makes the tables
     with closing(sqlite3.connect(path)) as history, history:
-        history.executemany("INSERT INTO nodes VALUES (?)", ((name,) for name in week.names))
+        history.executemany("INSERT INTO nodes VALUES (?, 0)", ((name,) for name in week.names))
         for table, holes in (("holes", week.holes), ("outages", week.outages)):
             rows = ((week.names[one.node], one.start_s, one.end_s) for one in holes)
             history.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?, ?)", rows)

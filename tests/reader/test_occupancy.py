@@ -26,16 +26,22 @@ TABLES = ("allocations", "holes", "outages")
 
 @contextmanager
 def made(
-    nodes: list[str] = NODES, watches: tuple[tuple[float, float], ...] = ((0, END_S),), **rows: Any
+    nodes: list[str] = NODES,
+    watches: tuple[tuple[float, float], ...] = ((0, END_S),),
+    gpus: int = 0,
+    **rows: Any,
 ) -> Iterator[sqlite3.Connection]:
-    """A history of rows: node, start, end (None: open), and of allocations the array."""
+    """A history of rows: node, start, end (None: open), and of allocations array and GPUs.
+
+    Jobs share the ``gpus`` of each node, if it has any.
+    """
     with closing(sqlite3.connect(":memory:")) as history:
         history.executescript("".join(UPGRADES))
-        history.executemany("INSERT INTO nodes VALUES (?)", [(node,) for node in nodes])
+        history.executemany("INSERT INTO nodes VALUES (?, ?)", [(node, gpus) for node in nodes])
         history.executemany("INSERT INTO watches VALUES (?, ?)", watches)
-        for task, (node, start_s, end_s, array) in enumerate(rows.get("allocations", ())):
-            row = (array, task, node, start_s, end_s)
-            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, '', 0, 0)", row)
+        for task, (node, start_s, end_s, array, *part) in enumerate(rows.get("allocations", ())):
+            row = (array, task, node, start_s, end_s, *(part or [0]))
+            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, '', ?, 0)", row)
             known = (array, f"user{array}", f"job{array}")
             history.execute(
                 "INSERT OR IGNORE INTO met VALUES (?, 0, ?, ?, 0, 1, 9)",
@@ -120,6 +126,18 @@ def test_a_trainers_time_is_not_idle_and_an_open_stretch_lasts_until_now() -> No
     assert document["trainers"] == [
         {"array": 7, "user": "user7", "name": "job7", "node_h": pytest.approx(50 / 3600, abs=1e-3)}
     ]
+
+
+def test_a_part_of_a_node_counts_as_its_share() -> None:
+    """n1 has no ordinary job for 50 s, and n2 always has one; two trainers have parts of both."""
+    parts = [("n1", 0, 50, 7, 2), ("n1", 0, 50, 8, 1), ("n2", 0, None, 8, 4)]
+    with made(["n1", "n2"], gpus=8, holes=[("n1", 0, 50)], allocations=parts) as history:
+        document = told(history, Window(0, END_S, columns=2, rows=2))
+    assert plane(document, "trainers").tolist() == [[96, 0], [128, 128]]  # of 255
+    assert plane(document, "idle").tolist() == [[159, 0], [0, 0]]
+    assert document["sums"]["ordinary"] == [0.5, 1.5]
+    hours = {one["array"]: one["node_h"] * 3600 for one in document["trainers"]}
+    assert hours == pytest.approx({7: 50 * 2 / 8, 8: 50 / 8 + 50}, abs=2)
 
 
 def test_nodes_out_of_service_are_told_from_ordinary_jobs() -> None:
