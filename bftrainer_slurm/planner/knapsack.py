@@ -18,9 +18,15 @@ from bftrainer_slurm.planner.dual import Dual
 from bftrainer_slurm.planner.lagrangian import Reals, Relaxation, ends_of, taken_from
 from bftrainer_slurm.planner.problem import Share
 
-_MOST_CELLS = 100_000_000  # numbers of units, for all options
-_MOST_COUNTS = 5_000_000  # of options, by row
+_MOST_CELLS = 400_000_000  # numbers of units, for all options: some seconds
+_MOST_CHOICES = 50_000_000  # numbers of units, for all trainers: four bytes each
+_MOST_COUNTS = 100_000_000  # counts by row, for all options before their losses are known
+_AT_ONCE = 2_000_000  # of these, so that they need little memory
 _ROUNDING = 1e-12  # relative
+
+
+class TooLargeError(Exception):
+    """There are too many options or units: this would take too long, or too much memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,20 +39,29 @@ class _Options:
     losses: Reals
 
 
-def best_counts(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[Share] | None:
-    """Return the counts of the least loss, at most ``most_loss``, if one row alone is scarce.
+def scarce_row(relaxation: Relaxation, dual: Dual) -> int | None:
+    """Return the row that alone has a price, None if it cannot be filled by ``best_counts``.
 
-    Other rows are not looked at. None if several rows have a price, or there are several classes.
+    It cannot if there are several classes, or elements that take fractions of it.
     """
-    priced = np.flatnonzero(dual.prices)
-    if len(priced) > 1 or len({row.place for row in relaxation.rows}) > 1:
+    priced = np.flatnonzero(dual.prices).tolist()
+    if len(priced) != 1 or len({row.place for row in relaxation.rows}) > 1:
         return None
-    row = int(priced[0]) if len(priced) else 0
-    if (relaxation.uses[:, row] % 1).any():
-        return None
+    return None if (relaxation.uses[:, priced] % 1).any() else int(priced[0])
+
+
+def best_counts(
+    relaxation: Relaxation, dual: Dual, row: int, most_loss: float
+) -> list[Share] | None:
+    """Return the counts of the least loss where this row alone is scarce.
+
+    No trainer loses more than ``most_loss``; None if no such counts fit. Other rows are not looked
+    at.
+
+    Raises:
+        TooLargeError: there are too many.
+    """
     options = _options(relaxation, dual, row, most_loss)
-    if options is None:
-        return None
     ends = np.searchsorted(options.group, np.arange(len(relaxation.groups) + 1))
     parts = list(map(slice, ends[:-1].tolist(), ends[1:].tolist()))
     alone = [(part, member) for part, group in zip(parts, relaxation.groups, strict=True)
@@ -56,8 +71,11 @@ def best_counts(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[Sh
     spread = np.maximum.reduceat(options.units, ends[:-1]) - least
     room = int(relaxation.supply[row]) - int(relaxation.members @ least)
     width = min(room, int(relaxation.members @ spread)) + 1
-    if room < 0 or width * sum(part.stop - part.start for part, _ in alone) > _MOST_CELLS:
+    if room < 0:
         return None
+    cells = width * sum(part.stop - part.start for part, _ in alone)
+    if cells > _MOST_CELLS or width * len(alone) > _MOST_CHOICES:
+        raise TooLargeError
     price = float(dual.prices[row])
     found = _filled(options, [part for part, _ in alone], room, price, most_loss)
     shares = options.shares[found].astype(int).tolist()
@@ -65,15 +83,28 @@ def best_counts(relaxation: Relaxation, dual: Dual, most_loss: float) -> list[Sh
     return [share for _, share in by_member]
 
 
-def _options(relaxation: Relaxation, dual: Dual, row: int, most_loss: float) -> _Options | None:
-    """Return all sizes that lose no more than this; None if they are too many."""
-    best, uses = dual.choices.net, relaxation.uses
+def _options(relaxation: Relaxation, dual: Dual, row: int, most_loss: float) -> _Options:
+    """Return all sizes that lose no more than this. Raises TooLargeError."""
+    best, segments = dual.choices.net, relaxation.segments
     floor = best - np.maximum(most_loss, _ROUNDING * np.abs(best))
     kept = np.flatnonzero(dual.choices.of_segments >= floor[relaxation.group])
+    ends = np.cumsum(segments.most[kept] - segments.least[kept] + 1) * len(relaxation.rows)
+    if ends[-1] > _MOST_COUNTS:
+        raise TooLargeError
+    cuts = np.unique(np.searchsorted(ends, np.arange(_AT_ONCE, ends[-1], _AT_ONCE)))
+    parts = [_of_segments(relaxation, dual, row, floor, one) for one in np.split(kept, cuts)]
+    columns = zip(*((one.group, one.shares, one.units, one.losses) for one in parts), strict=True)
+    group, shares, units, losses = map(np.concatenate, columns)
+    return _Options(group, shares, units, losses)
+
+
+def _of_segments(
+    relaxation: Relaxation, dual: Dual, row: int, floor: Reals, kept: NDArray[np.int64]
+) -> _Options:
+    """Return the sizes of these segments whose net worth is not below their group's floor."""
+    best, uses = dual.choices.net, relaxation.uses
     segments = relaxation.segments.only(kept)
     counts = (segments.most - segments.least).astype(int) + 1
-    if counts.sum() * len(uses) > _MOST_COUNTS:
-        return None
     at = np.repeat(np.arange(len(kept)), counts)
     beyond = np.arange(len(at)) - (counts.cumsum() - counts)[at]
     # Elements that take least of this row come first; of those the ones that take least of all.
@@ -96,7 +127,7 @@ def _filled(
     Numbers of units whose least loss exceeds that of others by more than ``most_loss`` are dropped.
     """
     least, low = np.zeros(1), 0  # by numbers of units from ``low``
-    steps: list[tuple[int, NDArray[np.int64], NDArray[np.int64]]] = []
+    steps: list[tuple[int, NDArray[np.int32], NDArray[np.int64]]] = []
     for part in parts:
         more = options.units[part] - options.units[part].min()
         most = int(more.max())
@@ -105,7 +136,7 @@ def _filled(
         before[most : most + len(least)] = least
         tried = before[most + reached - more[:, None]] + options.losses[part][:, None]
         chosen = tried.argmin(axis=0)
-        steps.append((low, chosen, more))
+        steps.append((low, chosen.astype(np.int32), more))
         least = tried[chosen, reached]
         kept = np.flatnonzero(least <= least.min() + most_loss)
         low, least = low + int(kept[0]), least[kept[0] : kept[-1] + 1]

@@ -42,7 +42,9 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class CommonPrice:
-    """One price for all, by row, and choices at it that take more than there is, or do not.
+    """One price for all, by row, and the choices just below and just above it.
+
+    Those below take more than there is, those above do not.
 
     No prices have a bound below ``least``; it is -inf if the choices do not tell.
     """

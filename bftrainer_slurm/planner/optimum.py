@@ -1,5 +1,7 @@
 """The optimum, incumbent by incumbent: bound, heuristic, reduced-cost fixing, and CBC on the core.
 
+With parts of nodes where one row alone is scarce, a knapsack takes the place of the last three.
+
 Runs in the child process only (``child``).
 """
 
@@ -17,7 +19,7 @@ from bftrainer_slurm.planner.core import core_of
 from bftrainer_slurm.planner.dual import Dual, solve_dual
 from bftrainer_slurm.planner.greedy import one_by_one, shares_at, with_rest
 from bftrainer_slurm.planner.held_and_idle import divided, few_are_idle, undivided
-from bftrainer_slurm.planner.knapsack import best_counts
+from bftrainer_slurm.planner.knapsack import TooLargeError, best_counts, scarce_row
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.packing import Nodes, pack_most, shares_of
@@ -123,14 +125,18 @@ def _incumbents(problem: Problem, deadline_s: float) -> Iterator[Found]:
 
 
 def _exact(problem: Problem, relaxation: Relaxation, dual: Dual) -> list[Share] | None:
-    """Return the best counts if one row alone is scarce, or None.
+    """Return the best counts if one row alone is scarce, and they are not too many; else None.
 
     What one trainer loses all lose together: if counts are found that lose no more than each
     trainer might in the search, there are none better.
     """
+    row = scarce_row(relaxation, dual)
     most_loss, loss = _WIDER**2 * _FIRST_LOSS * abs(dual.bound), math.inf  # rounds are cheap here
-    while most_loss < abs(dual.bound):
-        found = best_counts(relaxation, dual, most_loss)
+    while row is not None and most_loss < abs(dual.bound):
+        try:
+            found = best_counts(relaxation, dual, row, most_loss)
+        except TooLargeError:
+            return None
         if found is not None:
             loss = _loss(problem, relaxation, dual, found)
             if loss <= most_loss:

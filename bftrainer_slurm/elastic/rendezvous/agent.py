@@ -244,14 +244,14 @@ class AgentRendezvous(RendezvousHandler):
         self._changes.began(era, self._membership.why, tells)
         self._memory.past.generation = generation.number
         self._memory.tell_nodes([node for _, node in generation.places])
-        if generation.rank == 0:
-            self._reporting.begin()
         workers = RendezvousStoreInfo(host, port)
         if not self.use_agent_store:
             try:
                 workers = RendezvousStoreInfo.build(generation.rank, self._store, self._address)
             except ValueError:  # the answer is not a port: the generation has ended
                 return None
+        if generation.rank == 0:
+            self._reporting.begin()
         return RendezvousInfo(self._store, generation.rank, generation.world, workers)
 
     def _has_ended(self) -> bool:
