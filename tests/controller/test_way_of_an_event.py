@@ -65,7 +65,7 @@ def daemon(slurm: MadeUpSlurm, feed: FakeFeed, tracer: Tracer) -> Iterator[None]
         history = History(":memory:")  # only this thread can use it
         about = (slurm, Planner(), history, time.time, settings)
         live = LiveSettings(settings, lambda: settings)
-        Turns(lambda: started(*about, notes_arrive=lambda: True), feed, {}, live).go_on(stop)  # type: ignore[arg-type]
+        Turns(lambda: started(*about, notes_arrive=lambda: True), feed, {}, live).run(stop)  # type: ignore[arg-type]
 
     thread = threading.Thread(target=go_on, daemon=True)
     thread.start()
