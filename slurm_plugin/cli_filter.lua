@@ -131,15 +131,25 @@ local function draw_id()
   return drawn and string.format(",id=%02x%02x%02x%02x", string.byte(drawn, 1, 4)) or ""
 end
 
+-- Whether a list asks for a GPU: gpu:a100:2, or a100:2 where the kind is "".
+local function asks(list, kind)
+  for one in string.gmatch(list, "[^,]+") do
+    local asked = string.gsub(one, "^gres[:/]", "")
+    if (kind == "" or string.find(asked .. ":", "^" .. kind .. "[:=]")) and not string.find(":" .. asked, "[:=]0+$") then
+      return true
+    end
+  end
+  return false
+end
+
 -- Whether elements have a part of a node: their GPUs of it, or their cores, with their memory.
 local function shares(options, given)
   if not os.getenv("BFTRAINER_FILTER_SHARE") or given("exclusive") or given("gpus-per-task") then
     return false
   end
-  local gres = "," .. (given("gres") and options["gres"] or "") .. ","
-  local each = given("gpus-per-node") and not string.find(":" .. options["gpus-per-node"], ":0+$")
-  return each or given("gpus") or given("cpus-per-task")
-    or string.find(string.gsub(gres, "gpu[:%w]*[:=]0+,", ""), "[,:/]gpu[,:=]") ~= nil
+  return given("gpus") or given("cpus-per-task")
+    or given("gpus-per-node") and asks(options["gpus-per-node"], "")
+    or given("gres") and asks(options["gres"], "gpu")
 end
 
 -- Tasks and GPUs are left to the SPANK plugin, which can read the script.

@@ -308,6 +308,18 @@ static bool is_none(const char *list)
     return rest < length && (rest == 0 || strchr(":=", list[rest - 1]) != NULL);
 }
 
+/* Whether a list of GPUs, a100:2,v100:0 or 4, asks for one. */
+static bool has_any(const char *list)
+{
+    while (is_none(list)) {
+        list = strchr(list, ',');
+        if (list == NULL)
+            return false;
+        list++;
+    }
+    return true;
+}
+
 /* Of --gres, as Slurm shows it: gpu:2, gres:gpu:a100:2, gres/gpu=2. */
 static bool has_gpus(const char *list)
 {
@@ -327,7 +339,7 @@ const char *rewrite_shares(slurm_opt_t *options, const struct target *target)
         return NULL;
     options_get(options, "gres", list, sizeof(list));
     options_get(options, "gpus-per-node", each, sizeof(each));
-    if ((options_given(options, "gpus-per-node") && !is_none(each)) || options_given(options, "gpus") ||
+    if ((options_given(options, "gpus-per-node") && has_any(each)) || options_given(options, "gpus") ||
         (options_given(options, "gres") && has_gpus(list)))
         return "GPUs";
     return options_given(options, "cpus-per-task") ? "cores" : NULL;

@@ -87,7 +87,7 @@ def nodes_over_time(
         shape = len(sizes), window.columns
         return found, coverage(found.row, found.begin, found.end, *shape, found.share)
 
-    allocations, trained = cover("allocations LEFT JOIN nodes USING (node)", "array", NODE_SHARE)
+    allocations, trained = cover("allocations", "array", NODE_SHARE)
     holes, open_ = cover("holes")
     outages, out = cover("outages")
     most = np.array(sizes, dtype=float).reshape(-1, 1)

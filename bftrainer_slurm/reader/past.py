@@ -48,7 +48,7 @@ def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str,
     }
 
 
-# How much of its node an allocation is, where ``allocations`` are joined with ``nodes``.
+# How much of its node an allocation is.
 NODE_SHARE = (
     "CASE WHEN gpus + cores AND units THEN min(1.0, 1.0 * (gpus + cores) / units) ELSE 1.0 END"
 )
@@ -66,7 +66,7 @@ def day_of_harvest(
     values = {"now": now_s, "begin": begin_s, "end": end_s}
     users = history.execute(
         f"SELECT coalesce(user, ''), total({hours} * {NODE_SHARE}) FROM allocations "
-        f"LEFT JOIN met USING (array) LEFT JOIN nodes USING (node) WHERE {during} GROUP BY 1",
+        f"LEFT JOIN met USING (array) WHERE {during} GROUP BY 1",
         values,
     )
     ((holes,),) = history.execute(f"SELECT total({hours}) FROM holes WHERE {during}", values)

@@ -182,5 +182,5 @@ def _count(gpus: str, prefix: str = "") -> int:
     """Return how many GPUs a list asks for: ``a100:4``, or ``gpu:a100:4`` in --gres."""
     parts = (re.sub(r"^gres[:/]", "", part) for part in gpus.split(",") if part)
     ours = (part for part in parts if not prefix or re.match(rf"{prefix}([:=]|$)", part))
-    numbers = (part.rpartition(":")[2] for part in ours)
+    numbers = (re.split("[:=]", part)[-1] for part in ours)
     return sum(_number(one) or not one.startswith("0") for one in numbers)

@@ -153,7 +153,7 @@ def write_history(week: Week, path: Path) -> None:
     """Write it as a controller would have."""
     History(path).close()  # which makes the tables
     with closing(sqlite3.connect(path)) as history, history:
-        history.executemany("INSERT INTO nodes VALUES (?, 0)", ((name,) for name in week.names))
+        history.executemany("INSERT INTO nodes VALUES (?)", ((name,) for name in week.names))
         for table, holes in (("holes", week.holes), ("outages", week.outages)):
             rows = ((week.names[one.node], one.start_s, one.end_s) for one in holes)
             history.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?, ?)", rows)
@@ -161,7 +161,7 @@ def write_history(week: Week, path: Path) -> None:
         for trainer, stay, how in week.allocations:
             task = tasks[trainer.array] = tasks.get(trainer.array, -1) + 1
             row = (trainer.array, task, week.names[stay.node], stay.start_s, stay.end_s, how)
-            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, ?, 0, 0)", row)
+            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0)", row)
         for one in week.trainers:
             history.execute(
                 "INSERT INTO met VALUES (?, ?, ?, ?, ?, 2, ?)",

@@ -37,11 +37,11 @@ def made(
     """
     with closing(sqlite3.connect(":memory:")) as history:
         history.executescript("".join(UPGRADES))
-        history.executemany("INSERT INTO nodes VALUES (?, ?)", [(node, gpus) for node in nodes])
+        history.executemany("INSERT INTO nodes VALUES (?)", [(node,) for node in nodes])
         history.executemany("INSERT INTO watches VALUES (?, ?)", watches)
         for task, (node, start_s, end_s, array, *part) in enumerate(rows.get("allocations", ())):
-            row = (array, task, node, start_s, end_s, *(part or [0]))
-            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, '', ?, 0)", row)
+            row = (array, task, node, start_s, end_s, *(part or [0]), gpus)
+            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, '', ?, 0, ?)", row)
             known = (array, f"user{array}", f"job{array}")
             history.execute(
                 "INSERT OR IGNORE INTO met VALUES (?, 0, ?, ?, 0, 1, 9)",

@@ -62,7 +62,7 @@ def looks(site: Site) -> None:
 
 
 def test_hostile_records_are_left_alone_counted_and_logged_once(site: Site, victim: Victim) -> None:
-    lines_before = site.controller.log.read_text().count("left alone")
+    lines_before = site.controller.log.read_text().count("is not a valid trainer")
     options = ("--array=0-1", "--hold", "-N1", "-p", "bftrainer", "-o", "/dev/null")
     jobs = [
         site.lab.sbatch(*options, f"--comment={comment}", "-J", NAME, script=HOLDS, user="bob")
@@ -78,7 +78,7 @@ def test_hostile_records_are_left_alone_counted_and_logged_once(site: Site, vict
         assert f"job {jobs[0]} is left alone: " in shown
         assert shown.replace("\n", "").isprintable()
         # One line each time that there are more of them, at the most: not one at each look.
-        said = site.controller.log.read_text().count("left alone") - lines_before
+        said = site.controller.log.read_text().count("is not a valid trainer") - lines_before
         assert 1 <= said <= len(HOSTILE)
     finally:
         site.end(*jobs)

@@ -180,8 +180,7 @@ class Inventory:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._outages = Spans(database, "outages")
-        # All nodes with the units that jobs may share; those out of service.
-        self._known: tuple[dict[str, int], frozenset[str]] | None = None
+        self._known: tuple[frozenset[str], frozenset[str]] | None = None  # all, out of service
         self._read: tuple[Node, ...] = ()
         self._began_s = self._noted_s = -math.inf
 
@@ -199,22 +198,20 @@ class Inventory:
         self._database.write(put("watches", self._began_s, now_s))
 
     def _note_changes(self, snapshot: Snapshot) -> None:
-        before, out = self._known or self._from_history()
-        units = {name: one.units for name, one in snapshot.shared.items()}
-        nodes = {name: units.get(name, 0) for name in snapshot.all_nodes}
-        outside = snapshot.all_nodes - snapshot.in_service
-        self._known = nodes, outside
-        gone = before.keys() - nodes.keys()
+        nodes, out = self._known or self._from_history()
+        names = snapshot.all_nodes
+        outside = names - snapshot.in_service
+        self._known = names, outside
         self._database.write(
-            *(("DELETE FROM nodes WHERE node = ?", (node,)) for node in gone),
-            *(put("nodes", *node) for node in nodes.items() - before.items()),
+            *(("DELETE FROM nodes WHERE node = ?", (node,)) for node in nodes - names),
+            *(put("nodes", node) for node in names - nodes),
         )
         self._outages.change(out - outside, outside - out, snapshot.time_s)
 
-    def _from_history(self) -> tuple[dict[str, int], frozenset[str]]:
+    def _from_history(self) -> tuple[frozenset[str], frozenset[str]]:
         """Return all nodes and those out of service, as the previous controller wrote them."""
-        nodes = dict(self._database.read("SELECT node, units FROM nodes"))
-        return nodes, frozenset(self._outages.open())
+        nodes = self._database.read("SELECT node FROM nodes")
+        return frozenset(node for (node,) in nodes), frozenset(self._outages.open())
 
 
 class ClusterState:

@@ -172,7 +172,7 @@ class TrainerRegistry:
         """
         now_s, trainers = snapshot.time_s, snapshot.queue.trainers
         events = self._forget(trainers, now_s)
-        self._write(events)
+        self._write(events, snapshot)
         states: dict[int, TrainerState] = {}
         for trainer in trainers:
             with self._errors.of(trainer.array):
@@ -184,7 +184,7 @@ class TrainerRegistry:
                 state, happened = self._follow(trainer, now_s, notes_arrive)
                 if over:  # the training has ended, so a start does not count
                     happened = [one for one in happened if not isinstance(one, Began)]
-                self._write(happened)
+                self._write(happened, snapshot)
                 events += happened
                 trained = self.reported(trainer.array).trained
                 states[trainer.array] = note_failed(state, trained, now_s)
@@ -240,10 +240,11 @@ class TrainerRegistry:
         )
         return record
 
-    def _write(self, events: Iterable[Event]) -> None:
+    def _write(self, events: Iterable[Event], snapshot: Snapshot) -> None:
         for event in events:
             if isinstance(event, Began):
-                part = (event.gpus, event.cores)
+                node = snapshot.shared.get(event.node)
+                part = (event.gpus, event.cores, 0 if node is None else node.units)
                 self._history.begin_allocation(event.element, event.node, event.time_s, *part)
             else:
                 self._history.end_allocation(event.element, event.time_s, event.how)

@@ -127,12 +127,12 @@ CREATE INDEX allocations_by_end ON allocations (end_s);
 DROP INDEX one_stay_at_a_time;
 CREATE UNIQUE INDEX one_allocation_at_a_time ON allocations (array, task) WHERE end_s IS NULL;
 """,
-    # Of a node that jobs share: how many of its GPUs or cores; both 0: the whole node. And how many
-    # such ``units`` a node has; 0: nobody has a part of it.
+    # Of a node that jobs share: how many of its GPUs or cores, and of how many (``units``); gpus and
+    # cores both 0: the whole node.
     """
 ALTER TABLE allocations ADD COLUMN gpus INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE allocations ADD COLUMN cores INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE nodes ADD COLUMN units INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE allocations ADD COLUMN units INTEGER NOT NULL DEFAULT 0;
 """,
 )
 VERSION = FIRST + len(UPGRADES) - 1

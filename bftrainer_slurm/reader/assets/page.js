@@ -261,7 +261,7 @@ async function showStory() {
 
 function facts(one) {
   const count = one.nodes.length, part = one.gpus || one.cores;
-  const has = part ? `${counted(part * count, one.gpus ? "GPU" : "core")} on ${nodes(count)}` : nodes(count);
+  const has = part && count ? `${counted(part * count, one.gpus ? "GPU" : "core")} on ${nodes(count)}` : nodes(count);
   const said = [`${one.state}, ${has} of ${one.min_nodes} to ${one.max_nodes}`, `submitted ${time(one.submit_s)}`,
     `${number(one.node_s / HOUR, 1)} node-hours`];
   if (one.samples_per_s) said.push(`${number(one.samples_per_s)} samples/s`);

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.observe.shared_nodes import shared_nodes
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.cluster import Inventory
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.model import Node, NodeState, Resources
+from bftrainer_slurm.model import Node, NodeState
 from tests.controller.worlds import NOW_S, cases, node, snapshot
 
 DOWN = NodeState.UNAVAILABLE
@@ -52,17 +51,9 @@ def rows(path: Path, table: str) -> list[tuple[Any, ...]]:
 def test_the_partitions_nodes_are_known_as_they_come_and_go(path: Path) -> None:
     other = node("x1", partition="other")
     watched(path, seen(0, (*BOTH, other)))
-    assert rows(path, "nodes") == [("n1", 0), ("n2", 0)]
+    assert rows(path, "nodes") == [("n1",), ("n2",)]
     watched(path, seen(60, (BOTH[1], node("n3"))))
-    assert rows(path, "nodes") == [("n2", 0), ("n3", 0)]
-
-
-def test_it_is_known_what_jobs_may_share_of_each_node(path: Path) -> None:
-    gpus = Resources(cpus=64, gres=frozenset({("gpu", 8)}))
-    divided = (BOTH[0], replace(BOTH[1], resources=gpus))
-    watched(path, seen(0, BOTH))
-    watched(path, replace(seen(60, divided), shared=shared_nodes(divided, ())))
-    assert rows(path, "nodes") == [("n1", 0), ("n2", 8)]
+    assert rows(path, "nodes") == [("n2",), ("n3",)]
 
 
 DRAINS_AND_BUSY = (node("n1", NodeState.DRAINING), node("n2", NodeState.BUSY))
@@ -114,7 +105,7 @@ def test_what_is_older_than_90_days_is_dropped(path: Path) -> None:
     history.forget_old(NOW_S + later_s + 3600)
     history.close()
     assert (rows(path, "outages"), rows(path, "watches")) == ([], [(later_s, later_s + 3600)])
-    assert rows(path, "nodes") == [("n1", 0), ("n2", 0)]
+    assert rows(path, "nodes") == [("n1",), ("n2",)]
 
 
 def test_an_outage_that_ended_while_another_host_worked_ends_at_no_time_that_is_known(
