@@ -138,8 +138,8 @@ def barred_in(nodes: str) -> frozenset[str]:
 def node_state(text: str) -> NodeState:
     """Read a node's state as ``sinfo`` (``idle*``) or ``scontrol`` (``IDLE+DRAIN``) writes it.
 
-    A node is unavailable unless it is clearly idle or busy: so it is with a suffix (not responding
-    ``*``, powered down ``~``, rebooting ``^``, under maintenance ``$``, ...) or an unknown word. A
+    A node is unavailable unless it is clearly idle or busy. A suffix (not responding ``*``, powered
+    down ``~``, rebooting ``^``, under maintenance ``$``, ...) or an unknown word make it so. A
     trailing ``-`` means planned by backfill; an idle node then still counts as idle.
     """
     plain = text.upper().removesuffix("-")

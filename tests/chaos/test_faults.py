@@ -13,11 +13,13 @@ def test_a_node_that_is_removed_is_struck_with_the_jobs_on_it(tmp_path: Path) ->
     conf = tmp_path / "slurm.conf"
     conf.write_text("NodeName=n1 NodeAddr=10.0.0.1 Port=6818 CPUs=16\n")
     world = Mock(folder=tmp_path, nodes=["n1"], struck=set[str](), silent=set[str]())
-    world.lab = Mock(nodes=1, daemons={}, add_host=Mock(return_value="10.0.0.2"))
+    at_its_end: list[set[str]] = []
+    end = Mock(side_effect=lambda *_: at_its_end.append(set(world.struck)))
+    world.lab = Mock(nodes=1, daemons={}, add_host=Mock(return_value="10.0.0.2"), kill_host=end)
     course = FAULTS["node-added"](world)
     next(course)
     assert not world.struck
     assert "NodeName=n2 NodeAddr=10.0.0.2" in conf.read_text()
     assert list(course) == []
-    assert world.struck == {"n2"}
+    assert at_its_end == [{"n2"}]
     assert "NodeName=n2" not in conf.read_text()

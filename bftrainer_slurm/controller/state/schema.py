@@ -127,8 +127,8 @@ CREATE INDEX allocations_by_end ON allocations (end_s);
 DROP INDEX one_stay_at_a_time;
 CREATE UNIQUE INDEX one_allocation_at_a_time ON allocations (array, task) WHERE end_s IS NULL;
 """,
-    # Of a node that jobs share: how many of its GPUs or cores, and of how many (``units``); gpus and
-    # cores both 0: the whole node.
+    # On a node that jobs share: how many of its GPUs or cores, and of how many (``units``). Neither
+    # GPUs nor cores: the whole node.
     """
 ALTER TABLE allocations ADD COLUMN gpus INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE allocations ADD COLUMN cores INTEGER NOT NULL DEFAULT 0;
