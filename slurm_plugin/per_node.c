@@ -1,3 +1,4 @@
+#include "numbers.h"
 #include "per_node.h"
 
 #include <stdio.h>
@@ -9,20 +10,13 @@
 
 #define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
 
-static bool read_number(const char *text, unsigned *number)
-{
-    char rest;
-
-    return sscanf(text, "%7u%c", number, &rest) == 1 && *number > 0;
-}
-
 /* N and N-N stand for one number, 2-4 does not. */
 static bool is_one_number(const char *nodes, unsigned *number)
 {
     unsigned most;
     char rest;
 
-    if (read_number(nodes, number))
+    if (numbers_read(nodes, number))
         return true;
     return sscanf(nodes, "%7u-%7u%c", number, &most, &rest) == 2 && *number == most && most > 0;
 }
@@ -62,14 +56,6 @@ static bool divide(const struct written *written, enum written_option option, co
     return true;
 }
 
-/* The number at the end of TYPE:NUMBER, which begins at the number itself or behind the last colon. */
-static const char *number_of(const char *gpus)
-{
-    const char *colon = strrchr(gpus, ':');
-
-    return colon != NULL ? colon + 1 : gpus;
-}
-
 /* A node's share of a whole job's --gpus=a100:8,h100:4. */
 static bool divide_gpus(const struct written *written, char *list, char share[LIST_SIZE],
                         char error[REWRITE_ERROR_SIZE])
@@ -83,12 +69,12 @@ static bool divide_gpus(const struct written *written, char *list, char share[LI
     for (char *gpus = strtok_r(list, ",", &rest); gpus != NULL; gpus = strtok_r(NULL, ",", &rest)) {
         unsigned count;
 
-        if (!read_number(number_of(gpus), &count))
+        if (!numbers_read(numbers_last(gpus), &count))
             return FAIL("%s is not a number of GPUs; write --gpus-per-node", said);
         if (!divide(written, GPUS, said, "--gpus-per-node", &count, error))
             return false;
         length += (size_t)snprintf(share + length, LIST_SIZE - length, "%s%.*s%u",
-                                   length > 0 ? "," : "", (int)(number_of(gpus) - gpus), gpus, count);
+                                   length > 0 ? "," : "", (int)(numbers_last(gpus) - gpus), gpus, count);
         if (length >= LIST_SIZE)
             return FAIL("%s is too long; write --gpus-per-node", said);
     }
@@ -125,46 +111,23 @@ static bool set_gpus(slurm_opt_t *options, const struct written *written,
     return reset(options, "gpus", error);
 }
 
-/* How many GPUs of a node a list asks for: a100:4, or gpu:a100:4 in --gres. */
-static unsigned count_gpus(slurm_opt_t *options, const char *name, const char *prefix)
-{
-    char list[LIST_SIZE];
-    char *rest = NULL;
-    unsigned sum = 0;
-
-    if (!options_given(options, name))
-        return 0;
-    options_get(options, name, list, sizeof(list));
-    for (char *gpus = strtok_r(list, ",", &rest); gpus != NULL; gpus = strtok_r(NULL, ",", &rest)) {
-        unsigned count;
-
-        if (strncmp(gpus, "gres:", strlen("gres:")) == 0 || strncmp(gpus, "gres/", strlen("gres/")) == 0)
-            gpus += strlen("gres:");
-        if (strncmp(gpus, prefix, strlen(prefix)) != 0)
-            continue;
-        if (prefix[0] == '\0' || strchr(":=", gpus[strlen(prefix)]) != NULL) /* or nothing follows */
-            sum += read_number(number_of(gpus), &count) ? count : number_of(gpus)[0] != '0';
-    }
-    return sum;
-}
-
 static unsigned given_number(slurm_opt_t *options, const char *name)
 {
     char text[32];
     unsigned number;
 
     options_get(options, name, text, sizeof(text));
-    return options_given(options, name) && read_number(text, &number) ? number : 0;
+    return options_given(options, name) && numbers_read(text, &number) ? number : 0;
 }
 
 /* How many GPUs a node's tasks have, as far as the options tell. */
 static unsigned gpus_of_node(slurm_opt_t *options, unsigned tasks)
 {
-    unsigned gpus = count_gpus(options, "gpus-per-node", "");
+    unsigned gpus = numbers_gpus(options, "gpus-per-node", "");
 
     if (gpus == 0)
-        gpus = count_gpus(options, "gres", "gpu");
-    return gpus > 0 ? gpus : tasks * count_gpus(options, "gpus-per-task", "");
+        gpus = numbers_gpus(options, "gres", "gpu");
+    return gpus > 0 ? gpus : tasks * numbers_gpus(options, "gpus-per-task", "");
 }
 
 /* A node's number of tasks. sbatch has already adjusted --ntasks-per-node to its own -N. */
@@ -174,7 +137,7 @@ static bool read_tasks(slurm_opt_t *options, const struct written *written, unsi
     unsigned all = given_number(options, "ntasks");
     char said[32];
 
-    if (!read_number(written_value(written, NTASKS_PER_NODE), tasks))
+    if (!numbers_read(written_value(written, NTASKS_PER_NODE), tasks))
         *tasks = given_number(options, "ntasks-per-node");
     if (*tasks > 0) {
         if (all > 0 && all < *tasks)

@@ -1,3 +1,4 @@
+#include "numbers.h"
 #include "rewrite.h"
 
 #include <stdio.h>
@@ -297,50 +298,12 @@ static bool format_comment(slurm_opt_t *options, const struct record *record,
                 COMMENT_SIZE - 1, strlen(text) + 1);
 }
 
-/* Whether the first of a list, gpu:a100:0 or 0, is a number of none. */
-static bool is_none(const char *list)
-{
-    size_t length = strcspn(list, ",");
-    size_t rest = length;
-
-    while (rest > 0 && list[rest - 1] == '0')
-        rest--;
-    return rest < length && (rest == 0 || strchr(":=", list[rest - 1]) != NULL);
-}
-
-/* Whether a list of GPUs, a100:2,v100:0 or 4, asks for one. */
-static bool has_any(const char *list)
-{
-    while (is_none(list)) {
-        list = strchr(list, ',');
-        if (list == NULL)
-            return false;
-        list++;
-    }
-    return true;
-}
-
-/* Of --gres, as Slurm shows it: gpu:2, gres:gpu:a100:2, gres/gpu=2. */
-static bool has_gpus(const char *list)
-{
-    for (const char *at = list; (at = strstr(at, "gpu")) != NULL; at++)
-        if ((at == list || strchr(",:/", at[-1]) != NULL) && (at[3] == '\0' || strchr(",:=", at[3]) != NULL) &&
-            !is_none(at))
-            return true;
-    return false;
-}
-
 const char *rewrite_shares(slurm_opt_t *options, const struct target *target)
 {
-    char list[1024];
-    char each[256];
-
     if (!target->share || options_given(options, "exclusive") || options_given(options, "gpus-per-task"))
         return NULL;
-    options_get(options, "gres", list, sizeof(list));
-    options_get(options, "gpus-per-node", each, sizeof(each));
-    if ((options_given(options, "gpus-per-node") && has_any(each)) || options_given(options, "gpus") ||
-        (options_given(options, "gres") && has_gpus(list)))
+    if (options_given(options, "gpus") || numbers_gpus(options, "gpus-per-node", "") > 0 ||
+        numbers_gpus(options, "gres", "gpu") > 0)
         return "GPUs";
     return options_given(options, "cpus-per-task") ? "cores" : NULL;
 }
