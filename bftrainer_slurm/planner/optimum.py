@@ -131,8 +131,10 @@ def _exact(problem: Problem, relaxation: Relaxation, dual: Dual) -> list[Share] 
     trainer might in the search, there are none better.
     """
     row = scarce_row(relaxation, dual)
+    if row is None:
+        return None
     most_loss, loss = _WIDER**2 * _FIRST_LOSS * abs(dual.bound), math.inf  # rounds are cheap here
-    while row is not None and most_loss < abs(dual.bound):
+    while most_loss < abs(dual.bound):
         try:
             found = best_counts(relaxation, dual, row, most_loss)
         except TooLargeError:
