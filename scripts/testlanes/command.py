@@ -61,6 +61,7 @@ _PLANNER = tuple(
 # Each test is in one of the lanes of this host, and in no other one; 'make frameworks' has 15
 # minutes more on a cluster.
 LANES = (
+    _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
     _here("site", _TRAINING, _SITE),
     _here("controller", _TRAINING, _CONTROLLER, without=(_SITE,)),
     _here("agents", _TORCH, *_AGENTS),
@@ -68,7 +69,6 @@ LANES = (
     _newer("forky", "forky", "not torch"),
     _here("training", _TRAINING, without=(_CONTROLLER,)),
     _here("chaos", "chaos and not load"),
-    _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
     _here("elastic", _TORCH, _ELASTIC, without=_AGENTS),
     _here("units-elastic", _UNITS, _ELASTIC),
     Lane("packages", ("sh", "-c", _PACKAGES), tests=False, matrix=True),
@@ -86,7 +86,7 @@ LANES = (
 
 @bench_command()
 @click.argument("names", nargs=-1, type=click.Choice([*(lane.name for lane in LANES), "all"]))
-@click.option("--at-once", type=click.IntRange(min=1), default=7, help="How many run side by side.")
+@click.option("--at-once", type=click.IntRange(min=1), default=8, help="How many run side by side.")
 @click.option(
     "--within",
     type=click.FloatRange(min=0, min_open=True),
