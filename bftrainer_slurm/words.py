@@ -1,4 +1,4 @@
-"""Numbers in sentences: ``1 node``, ``2 nodes``, ``1,000 nodes are``; and in names."""
+"""Numbers and times in sentences: ``1 node``, ``1,000 nodes are``, ``12 min``; and in names."""
 
 from __future__ import annotations
 
@@ -24,3 +24,18 @@ def natural(name: str) -> list[str]:
     """Return what names are sorted by, so that n2 comes before n10."""
     parts = re.split("([0-9]+)", name)
     return [part.zfill(20) if part.isdigit() else part for part in parts]
+
+
+def number(value: float) -> str:
+    """Return a number in few characters: ``0.123``, ``12.3``, ``1,234``, ``1.23e+07``."""
+    return f"{value:,.0f}" if 100 <= abs(value) < 1e7 else f"{value:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it: ``1.8 s``, ``90 s``, ``12 min``, ``5.2 h``, ``3.1 days``."""
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    hours = seconds / 3600
+    if hours < 2:
+        return f"{seconds / 60:.0f} min"
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"

@@ -36,7 +36,7 @@ COMMANDS = {
 }
 
 # The extra that a command needs; the keeper and users' commands need none.
-_EXTRAS = {"show": "plot", "assess": "replay", "replay": "replay"}
+_EXTRAS = {"history": "plot", "assess": "replay", "replay": "replay"}
 _DEFAULT_EXTRA = "controller"
 _COMMAND = "bftrainer_slurm.command"
 _FAILED = 1

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+import csv
 from dataclasses import replace
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-import pyarrow
-from pyarrow import csv, parquet
 
-from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, safe
+from bftrainer_slurm.cli.common import BAD_INPUT, fail, print_json, safe
 from bftrainer_slurm.cli.files import check_file, check_folder, write_output
 from bftrainer_slurm.cli.gpus import (
     check_gpus,
@@ -25,7 +21,14 @@ from bftrainer_slurm.cli.gpus import (
     jobs_like_option,
     parts_planner,
 )
-from bftrainer_slurm.cli.joblogs import ask_slurm, print_notes, progress, read_file, synthetic_log
+from bftrainer_slurm.cli.joblogs import (
+    ask_slurm,
+    print_notes,
+    progress,
+    read_file,
+    read_listed,
+    synthetic_log,
+)
 from bftrainer_slurm.cli.options import (
     FILE,
     FOLDER,
@@ -33,23 +36,20 @@ from bftrainer_slurm.cli.options import (
     given_options,
     json_option,
     number,
+    parse_price,
+    refuse_unused,
     time_zone_option,
+    unix_time,
 )
 from bftrainer_slurm.replay.assessment.assess import Assessment, Rates, Replays
 from bftrainer_slurm.replay.assessment.assess import assess as assess_log
 from bftrainer_slurm.replay.assessment.document import document, table
-from bftrainer_slurm.replay.assessment.harvest import SAMPLES, Harvest, HarvestOptions
+from bftrainer_slurm.replay.assessment.harvest import SAMPLES, HarvestOptions
 from bftrainer_slurm.replay.assessment.report import write_report
 from bftrainer_slurm.replay.logs.log import LogOptions
-from bftrainer_slurm.replay.trainers import (
-    DESCRIPTION,
-    TrainersError,
-    read_trainers,
-    typical_trainers,
-)
+from bftrainer_slurm.replay.trainers import DESCRIPTION
 
 SCHEMA = 1
-_DATE_DIGITS = 8  # 20240301 is a date: as Unix seconds it would be in 1970
 _LOG, _SYNTHETIC, _LIVE = "a LOG", "--synthetic", "no LOG"
 _GOES_WITH = {
     "days": (_SYNTHETIC, _LIVE),
@@ -66,20 +66,8 @@ _GOES_WITH = {
 
 _REPLAY_OPTIONS = {
     *("trainers", "at_once", "bf_interval", "samples", "sample_hours"),
-    *("price", "watts", "csv_file", "parquet_file", "element_gpus"),
+    *("price", "watts", "csv_file", "element_gpus"),
 }
-
-
-def _parse_price(
-    _: click.Context, parameter: click.Parameter, text: str | None
-) -> tuple[float | None, str]:
-    """Return a number and its currency, "" without one."""
-    if text is None:
-        return None, ""
-    read = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([^\W\d_]{0,12}|[^\w\s<>&])", text)
-    if read is None:
-        raise click.BadParameter(f"{safe(text)} is not a price such as 2.5EUR", param=parameter)
-    return float(read[1]), read[2]
 
 
 @click.command()
@@ -152,7 +140,7 @@ def _parse_price(
 @click.option(
     "--price",
     metavar="PRICE",
-    callback=_parse_price,
+    callback=parse_price,
     help="Price of a node-hour, with its currency: 2.5EUR.",
 )
 @click.option(
@@ -166,9 +154,6 @@ def _parse_price(
     type=FILE,
     metavar="FILE",
     help="Write idle and used nodes over time, for each replayed part.",
-)
-@click.option(
-    "--parquet", "parquet_file", type=FILE, metavar="FILE", help="Write the same as parquet."
 )
 @click.option(
     "--name",
@@ -202,7 +187,6 @@ def assess(
     price: tuple[float | None, str],
     watts: float | None,
     csv_file: Path | None,
-    parquet_file: Path | None,
     name: str,
     report: Path | None,
     as_json: bool,
@@ -222,15 +206,13 @@ def assess(
       bftrainer assess --synthetic 1000:0.9 --days 2
       bftrainer assess --synthetic 50 --gpus-per-node 8 --element-gpus 1 --element-gpus 4
     """
-    from_s, to_s = _parse_time("--from", begin, zone), _parse_time("--to", end, zone)
+    from_s, to_s = unix_time("--from", begin, zone), unix_time("--to", end, zone)
     options = LogOptions(from_s=from_s, to_s=to_s, zone=zone, **of_log)
     if log is not None and synthetic is not None:
         fail("give either a LOG or --synthetic NODES")
-    _refuse_unused_options(_LOG if log else _SYNTHETIC if synthetic else _LIVE, no_replay, report)
-    if csv_file is not None and csv_file == parquet_file:
-        fail("--csv and --parquet name the same file")
+    refuse_unused(_LOG if log else _SYNTHETIC if synthetic else _LIVE, _GOES_WITH)
+    _refuse_unused_options(no_replay, report)
     check_file("--csv", csv_file, reads=log)
-    check_file("--parquet", parquet_file, reads=log)
     check_folder("--report", report)
     planned = tuple(HarvestOptions(count, bf_interval) for count in at_once)
     replays = None if no_replay else _replays(trainers, planned, sample_hours, samples)
@@ -252,10 +234,8 @@ def assess(
         with progress("replaying", rounds * samples) as bar:
             found = assess_log(source, holes, zone, replays, bar.update)
     found = replace(found, rates=Rates(*price, watts), name=name)
-    over_time = _over_time(found)
     files_written = [
-        write_output("--csv", csv_file, partial(_write, over_time, csv.write_csv)),
-        write_output("--parquet", parquet_file, partial(_write, over_time, parquet.write_table)),
+        write_output("--csv", csv_file, partial(_write_over_time, found)),
         write_output("--report", report, partial(write_report, found)),
     ]
     _print(found, report if files_written[-1] else None, as_json)
@@ -263,35 +243,25 @@ def assess(
         raise SystemExit(BAD_INPUT)
 
 
-def _refuse_unused_options(place: str, no_replay: bool, report: Path | None) -> None:
-    """Refuse options that would change nothing; ``place`` is where the jobs come from."""
-    for name, option in given_options().items():
-        goes_with = _GOES_WITH.get(name, (place,))
-        if place not in goes_with:
-            fail(f"{option} goes with {' or '.join(goes_with)} only; leave it out")
-        if no_replay and name in _REPLAY_OPTIONS:
-            fail(f"{option} is about what is replayed; leave out either it or --no-replay")
-        if report is None and name == "name":
-            fail("--name goes with --report only; leave it out")
+def _refuse_unused_options(no_replay: bool, report: Path | None) -> None:
+    options = given_options()
+    if no_replay and (unused := _REPLAY_OPTIONS & options.keys()):
+        option = options[min(unused)]
+        fail(f"{option} is about what is replayed; leave out either it or --no-replay")
+    if report is None and "name" in options:
+        fail("--name goes with --report only; leave it out")
 
 
-def _write(table: pyarrow.Table, write: Callable[..., None], path: Path) -> None:
-    with path.open("wb") as file:  # pyarrow would remove a path that it cannot write
-        write(table, file)
-
-
-def _over_time(found: Assessment) -> pyarrow.Table:
-    """Return the numbers of idle and used nodes over time (Unix seconds), in each replay."""
-    rows = [
-        (one.options.at_once, round(now.time_s, 3), now.pool, now.used)
-        for one in found.replayed
-        for now in one.result.moments
-    ]
-    columns = np.array(rows, float).reshape(-1, 4).T
-    types = {"trainers": int, "time": float, "idle_nodes": int, "used_nodes": int}
-    return pyarrow.table(
-        {name: one.astype(type_) for one, (name, type_) in zip(columns, types.items(), strict=True)}
-    )
+def _write_over_time(found: Assessment, path: Path) -> None:
+    """Write the numbers of idle and used nodes over time (Unix seconds), in each replay, as CSV."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(("trainers", "time", "idle_nodes", "used_nodes"))
+        for one in found.replayed:
+            rows.writerows(
+                (one.options.at_once, round(now.time_s, 3), now.pool, now.used)
+                for now in one.result.moments
+            )
 
 
 def _print(found: Assessment, report: Path | None, as_json: bool) -> None:
@@ -311,29 +281,8 @@ def _replays(
     hours: float | None,
     samples: int,
 ) -> Replays:
-    if trainers is None:
-        wanted = typical_trainers(max(one.at_once for one in planned))
-        described = DESCRIPTION
-    else:
-        with fail_on(TrainersError, begin="--trainers "):
-            wanted = read_trainers(trainers)
-        described = f"the {len(wanted):,} of {trainers.name}"
-    return Replays(_load_harvest(), wanted, described, planned, hours, samples)
-
-
-def _load_harvest() -> Harvest:
     from bftrainer_slurm.cli.simulation import harvest  # imports the controller
 
-    return harvest
-
-
-def _parse_time(option: str, text: str | None, zone: tzinfo) -> float | None:
-    if text is None:
-        return None
-    try:
-        if text.isdecimal() and len(text) != _DATE_DIGITS:
-            return float(text)
-        time = datetime.fromisoformat(text)
-        return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
-    except (ValueError, OverflowError):
-        fail(f"{option} {safe(text)}: write 2024-03-01, 2024-03-01T12:00 or Unix seconds")
+    wanted = read_listed(trainers, max(one.at_once for one in planned))
+    described = DESCRIPTION if trainers is None else f"the {len(wanted):,} of {trainers.name}"
+    return Replays(harvest, wanted, described, planned, hours, samples)

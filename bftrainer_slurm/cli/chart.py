@@ -1,18 +1,20 @@
 """Draws numbers in plain characters. Pure.
 
-Values over time become a strip in one line, or bars with a scale; a throughput curve a plot.
+Values over time become a strip in one line, or bars with a scale; a throughput curve a table.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bftrainer_slurm.words import number
 
 _BLOCKS, _PLAIN = " ▁▂▃▄▅▆▇█", " .:-=+*%#"  # as many eighths of a character's height
 _ROWS = 5  # of bars
 MARGIN = 12  # columns before bars
-_PLOT_ROWS, _MOST_POINTS = 7, 8
+_CURVE_COLUMNS, _MOST_POINTS = 50, 8
 _MEASURED, _EXPECTED = "#", "o"
 
 
@@ -65,61 +67,33 @@ def _eighths(values: Sequence[float], rows: int) -> list[int]:
     return [0 if one <= 0 else min(whole, max(1, round(whole * one / top))) for one in values]
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A trainer's rate on a number of nodes, ``measured`` or derived from measurements."""
+def curve(points: Sequence[Mapping[str, Any]], unit: str, over: str = "nodes") -> list[str]:
+    """Return a heading, and a line for each of at most eight sizes: its rate, also as a bar.
 
-    nodes: int
-    rate: float
-    measured: bool
-
-
-def plot(points: Sequence[Point], unit: str, over: str = "nodes") -> list[str]:
-    """Return at most 12 lines; the columns are sizes, not to scale, counted in ``over``."""
+    A point has ``nodes`` (or GPUs, see ``over``), its ``rate``, and whether that was ``measured``.
+    """
     chosen = _selected_points(points)
-    most = max(one.rate for one in chosen)
-    if most <= 0:
-        return []
-    rates = [number(one.rate) for one in chosen]
-    width = 2 + max(len(text) for text in (*rates, str(chosen[-1].nodes)))
-    margin = max(len(unit), len(over))
-    heights = [round((_PLOT_ROWS - 1) * one.rate / most) for one in chosen]
-    marks = [_MEASURED if one.measured else _EXPECTED for one in chosen]
-    lines = []
-    for row in range(_PLOT_ROWS - 1, -1, -1):
-        cells = (
-            (mark if height == row else " ").rjust(width)
-            for mark, height in zip(marks, heights, strict=True)
-        )
-        lines.append(f"{'':<{margin}} |{''.join(cells)}".rstrip())
-    lines.append(f"{'':<{margin}} +{'-' * (width * len(chosen))}")
-    for label, texts in ((over, [str(one.nodes) for one in chosen]), (unit, rates)):
-        lines.append(f"{label:<{margin}}  {''.join(text.rjust(width) for text in texts)}")
-    lines.append(f"{'':<{margin}}  {_MEASURED} measured, {_EXPECTED} expected")
+    most = max(one["rate"] for one in chosen) or 1.0
+    lines = [f"{over:>7} {unit:>11}  {_MEASURED} measured, {_EXPECTED} expected"]
+    for one in chosen:
+        mark = _MEASURED if one["measured"] else _EXPECTED
+        bar = mark * round(_CURVE_COLUMNS * one["rate"] / most)
+        lines.append(f"{one['nodes']:>7} {number(one['rate']):>11}  {bar}".rstrip())
     return lines
 
 
-def number(value: float) -> str:
-    """Return a number in few characters."""
-    if value >= 1e7:
-        return f"{value:.1e}"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _selected_points(points: Sequence[Point]) -> list[Point]:
+def _selected_points(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return at most eight points: both ends, then measured ones, then others, evenly spaced."""
     if len(points) <= _MOST_POINTS:
         return list(points)
     inner = points[1:-1]
-    measured = [one for one in inner if one.measured]
-    others = [one for one in inner if not one.measured]
     room = _MOST_POINTS - 2
-    kept = _evenly_spaced(measured, room)
-    kept += _evenly_spaced(others, room - len(kept))
-    return [points[0], *sorted(kept, key=lambda one: one.nodes), points[-1]]
+    kept = _evenly_spaced([one for one in inner if one["measured"]], room)
+    kept += _evenly_spaced([one for one in inner if not one["measured"]], room - len(kept))
+    return [points[0], *sorted(kept, key=lambda one: one["nodes"]), points[-1]]
 
 
-def _evenly_spaced(points: list[Point], count: int) -> list[Point]:
+def _evenly_spaced(points: list[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
     if len(points) <= count:
         return points
     return [points[len(points) * place // count] for place in range(count)]

@@ -104,13 +104,6 @@ def row_cells(one: Mapping[str, Any], *most: int) -> tuple[str, ...]:
     return (str(one["array"]), *(safe(text, room) for text, room in texts), nodes, bounds)
 
 
-def part_hours(total: Mapping[str, Any]) -> str:
-    """Return the GPU-hours and core-hours of a trainer that had parts of nodes, in parentheses."""
-    parts = (("GPU", total.get("gpu_s")), ("core", total.get("core_s")))
-    text = ", ".join(f"{seconds / 3600:.2f} {unit}-hours" for unit, seconds in parts if seconds)
-    return f" ({text})" if text else ""
-
-
 def size_changes(total: Mapping[str, Any]) -> str:
     """Return how often a trainer's nodes changed."""
     grew, shrank, reclaimed = (total[key] for key in ("grew", "shrank", "reclaimed"))

@@ -14,11 +14,9 @@ from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_on
 from bftrainer_slurm.cli.endpoint import personal_state, state_option
 from bftrainer_slurm.cli.options import FILE
 from bftrainer_slurm.cli.site import site_file, site_files, site_settings
-from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
+from bftrainer_slurm.controller.settings import SITE_STATE, Settings, SettingsError, rules
 from bftrainer_slurm.controller.settings_file import example, read_settings
 from bftrainer_slurm.slurm.gateway import CHOICES
-
-SITE_STATE = Path("/var/lib/bftrainer")
 
 
 def _print_example(context: click.Context, _: click.Parameter, wanted: bool) -> None:

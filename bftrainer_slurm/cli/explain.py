@@ -17,13 +17,12 @@ from bftrainer_slurm.cli.terminal import wrapped
 from bftrainer_slurm.reader.sentences import (
     allocation,
     amount,
-    number,
     reasons,
     size_of,
     size_range,
     unit_of,
 )
-from bftrainer_slurm.words import counted
+from bftrainer_slurm.words import counted, number
 
 SCHEMA = 1
 _PLAN_LIMIT_S = 60.0

@@ -10,12 +10,16 @@ import click
 from bftrainer_slurm.cli.common import fail, fail_on
 from bftrainer_slurm.cli.options import count, given_options
 from bftrainer_slurm.planner.problem import PlanMaker
+from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours, compare, free_hours
+from bftrainer_slurm.replay.logs.hardware import GpuUse
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.synthetic.gpus import TRACES
+from bftrainer_slurm.replay.trainers import TrainerSpec
 from bftrainer_slurm.spec import SpecError, parse_gpus
 from bftrainer_slurm.words import counted
 
 _PLAN_LIMIT_S = 120.0  # no plan is cut off: the same log gives the same figures
+_LOOK_S = 30.0  # on parts of nodes without --look-every; as in assess
 
 
 def _parse_sizes(
@@ -83,3 +87,21 @@ def parts_planner(element_gpus: tuple[tuple[int, ...], ...]) -> Iterator[PlanMak
     with Planner(time_limit_s=_PLAN_LIMIT_S) as planner:
         planner.warm_up()
         yield planner
+
+
+def compare_gpus(
+    log: Log | None,
+    trainers: tuple[TrainerSpec, ...],
+    element_gpus: tuple[tuple[int, ...], ...],
+    look_every_s: float,
+) -> tuple[GpuUse | None, FreeHours | None, Compared | None]:
+    """Return the use of GPUs, and figures of the trainers on whole nodes and on parts of nodes."""
+    if log is None or log.free_gpus is None:
+        return None, None, None
+    compared, gpus = None, log.free_gpus
+    with parts_planner(element_gpus) as planner:
+        if planner is not None:
+            every_s = look_every_s or _LOOK_S
+            spans = [(gpus.from_s, gpus.to_s)]
+            compared = compare(gpus, spans, trainers, element_gpus, planner, every_s)
+    return log.gpu_use, free_hours(gpus), compared

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import chain
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -11,16 +14,20 @@ import click
 
 from bftrainer_slurm.cli.chart import draws_blocks, strip
 from bftrainer_slurm.cli.common import (
+    BAD_INPUT,
+    fail,
     fail_if_unreadable,
     identity,
-    part_hours,
     print_either,
+    print_lines,
     safe,
     size_changes,
 )
 from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options
-from bftrainer_slurm.cli.options import json_option
+from bftrainer_slurm.cli.files import write_output
+from bftrainer_slurm.cli.options import given_options, json_option
 from bftrainer_slurm.cli.past import A_WEEK_S, Since, history_or_fail, trainer_history
+from bftrainer_slurm.cli.picture import SUFFIXES, drawn, write_picture
 from bftrainer_slurm.cli.show import time_rows
 from bftrainer_slurm.cli.terminal import date, table, width
 from bftrainer_slurm.slurm.nodelists import fold
@@ -51,31 +58,74 @@ _LABEL = 12  # columns
     metavar="N",
     help="Show the last N changes of a trainer. [default: 20; with --json all that are kept]",
 )
+@click.option(
+    "--plot",
+    "picture",
+    is_flag=False,
+    flag_value="-",
+    metavar="[FILE]",
+    help="Draw nodes, samples, reclaims and pauses over time in place of the changes: FILE.png, "
+    "FILE.svg, or '-' for the terminal.",
+)
 @endpoint_options
 @json_option
 def history(
-    trainer: str | None, since: float | None, last: int, endpoint: Endpoint, as_json: bool
+    trainer: str | None,
+    since: float | None,
+    last: int,
+    picture: str | None,
+    endpoint: Endpoint,
+    as_json: bool,
 ) -> None:
     """Say what TRAINER had, gained and lost. Without TRAINER list all trainers that had nodes.
 
     The controller keeps the history for 90 days, so you find trainers that have ended, too.
     TRAINER is a job id, or a name that only one trainer had in the last week, or ever. Of other
-    users' trainers only the nodes are shown. 'bftrainer show TRAINER --plot' draws the same.
+    users' trainers only the nodes are shown.
 
     \b
     Examples:
       bftrainer history
       bftrainer history 4711 --since 2h
       bftrainer history resnet --json
+      bftrainer history 4711 --plot
+      bftrainer history 4711 --plot story.png
     """
+    path = _picture_file(trainer, picture, as_json)
     with fail_if_unreadable():
         if trainer is None:
             since_s = time.time() - A_WEEK_S if since is None else since
             document = history_or_fail("all", since_s, endpoint)
             print_either(document, list_lines(document), as_json)
+            return
+        document = trainer_history(trainer, since or 0.0, endpoint)
+        one = document["trainer"]
+        if path is not None:
+            if not write_output("--plot", path, partial(write_picture, one)):
+                raise SystemExit(BAD_INPUT)
+            click.echo(f"wrote {safe(path, 200)}")
+        elif picture is not None:
+            print_lines(chain(facts(one), [""], drawn(one, width(), blocks=draws_blocks())))
         else:
-            document = trainer_history(trainer, since or 0.0, endpoint)
-            print_either(document, story_lines(document, last), as_json)
+            print_either(document, chain(facts(one), changes(one, last)), as_json)
+
+
+def _picture_file(trainer: str | None, picture: str | None, as_json: bool) -> Path | None:
+    """Return the file of ``--plot``, None for the terminal; refuse what it cannot go with."""
+    if picture is None:
+        return None
+    if trainer is None:
+        fail("--plot draws one trainer: bftrainer history TRAINER --plot")
+    if as_json:
+        fail("--plot or --json, not both; --json has what is drawn")
+    if "last" in given_options():
+        fail("--plot or -n, not both")
+    if picture == "-":
+        return None
+    path = Path(picture)
+    if path.suffix.lower() not in SUFFIXES:
+        fail(f"--plot '{safe(picture)}': its name must end in .png or .svg, or be '-'")
+    return path
 
 
 def list_lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -95,27 +145,25 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
         safe(one["user"], 20),
         date(one["submit_s"]),
         ended,
-        f"{one['node_s'] / 3600:.2f}{part_hours(one)}",
+        f"{one['node_s'] / 3600:.2f}{_part_hours(one)}",
         *(str(one[key]) for key in ("grew", "shrank", "reclaimed")),
     )
 
 
-def story_lines(document: Mapping[str, Any], last: int) -> Iterator[str]:
-    """Give the history of one trainer: totals first, then the last changes."""
-    one = document["trainer"]
-    for label, text in _facts(one):
+def _part_hours(total: Mapping[str, Any]) -> str:
+    """Return the GPU-hours and core-hours of a trainer that had parts of nodes, in parentheses."""
+    parts = (("GPU", total.get("gpu_s")), ("core", total.get("core_s")))
+    text = ", ".join(f"{seconds / 3600:.2f} {unit}-hours" for unit, seconds in parts if seconds)
+    return f" ({text})" if text else ""
+
+
+def facts(one: Mapping[str, Any]) -> Iterator[str]:
+    """Give one trainer's totals, a line for each."""
+    for label, text in _totals(one):
         yield f"{label:<{_LABEL}}{text}"
-    rows = _events(one)
-    if not rows or not last:
-        return
-    left_out = one["earlier_changes"] + len(rows) - len(rows[-last:])
-    yield ""
-    yield from table([("TIME", "NODES", "WHAT"), *rows[-last:]])
-    if left_out > 0:
-        yield f"{counted(left_out, 'earlier change', ARE)} not shown; see -n and --since"
 
 
-def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _totals(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     total, nodes = one["total"], one["course"]["nodes"]
     yield "trainer", identity(one)
     if one.get("over"):
@@ -124,28 +172,39 @@ def _facts(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "shown", f"{date(one['from_s'])} to {date(one['until_s'])}"
     yield "changes", size_changes(total)
     most = max([round(max(nodes)), *(change["nodes"] for change in one["changes"])])
-    hours = f"{total['node_s'] / 3600:.2f} node-hours{part_hours(total)}"
+    hours = f"{total['node_s'] / 3600:.2f} node-hours{_part_hours(total)}"
     yield "used", f"{hours}, {counted(most, 'node')} at most"
-    drawn = strip(nodes, min(60, width() - _LABEL), blocks=draws_blocks())
-    yield "nodes", drawn.rstrip() or "none"
+    course = strip(nodes, min(60, width() - _LABEL), blocks=draws_blocks())
+    yield "nodes", course.rstrip() or "none"
     if one.get("hidden"):
         yield "progress", f"only {safe(one['user'])} sees it"
         return
     if one["samples"]:
         gained = one["samples"][-1]["samples"] - one["samples"][0]["samples"]
         yield "samples", f"{one['samples'][-1]['samples']:,.0f}, {gained:,.0f} of them shown here"
-    yield "rescaling", _rescaling(one["rescales"])
+    seconds = [pause["seconds"] for pause in one["rescales"]]
+    yield (
+        "rescaling",
+        "no pause was measured"
+        if not seconds
+        else (
+            f"{counted(len(seconds), 'pause')}, {median(seconds):.2f} s in the median, "
+            f"{max(seconds):.2f} s at most, {sum(seconds):.1f} s in all"
+        ),
+    )
     yield from time_rows(one)
 
 
-def _rescaling(rescales: Sequence[Mapping[str, Any]]) -> str:
-    if not rescales:
-        return "no pause was measured"
-    seconds = [one["seconds"] for one in rescales]
-    return (
-        f"{counted(len(seconds), 'pause')}, {median(seconds):.2f} s in the median, "
-        f"{max(seconds):.2f} s at most, {sum(seconds):.1f} s in all"
-    )
+def changes(one: Mapping[str, Any], last: int) -> Iterator[str]:
+    """Give the last changes of one trainer's nodes, and its pauses, as a table."""
+    rows = _events(one)
+    if not rows or not last:
+        return
+    left_out = one["earlier_changes"] + len(rows) - len(rows[-last:])
+    yield ""
+    yield from table([("TIME", "NODES", "WHAT"), *rows[-last:]])
+    if left_out > 0:
+        yield f"{counted(left_out, 'earlier change', ARE)} not shown; see -n and --since"
 
 
 def _events(one: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""The log of ``bftrainer assess``: from a file, Slurm's accounting, or a made-up cluster."""
+"""What ``assess`` and ``replay`` read: a log, made up or not, and trainers; how far they are."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ from bftrainer_slurm.replay.logs.sacct import COLUMNS, FLAGS
 from bftrainer_slurm.replay.synthetic.gpus import simulate_gpus
 from bftrainer_slurm.replay.synthetic.schedule import simulate
 from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
+from bftrainer_slurm.replay.trainers import (
+    TrainersError,
+    TrainerSpec,
+    read_trainers,
+    typical_trainers,
+)
 from bftrainer_slurm.slurm import accounting
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -78,3 +84,9 @@ def progress(label: str, length: int) -> AbstractContextManager[Any]:
     """Return click's bar for a long piece of work; only a terminal shows it."""
     hidden = not (length and sys.stderr.isatty())
     return click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden)
+
+
+def read_listed(path: Path | None, at_once: int) -> tuple[TrainerSpec, ...]:
+    """Return the trainers in a file; without a file typical ones, ``at_once`` of them."""
+    with fail_on(TrainersError, begin="--trainers "):
+        return read_trainers(path) if path else typical_trainers(at_once)

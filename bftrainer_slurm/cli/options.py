@@ -1,10 +1,11 @@
-"""Types of options for all commands: files, and finite numbers within bounds."""
+"""Options of all commands: files, finite numbers within bounds, times; and which go together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from datetime import tzinfo
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -12,11 +13,13 @@ from zoneinfo import ZoneInfo
 import click
 from click.core import ParameterSource
 
-from bftrainer_slurm.cli.common import safe
+from bftrainer_slurm.cli.common import fail, safe
 
 _FC = TypeVar("_FC", bound=Callable[..., Any] | click.Command)
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
+
+_DATE_DIGITS = 8  # 20240301 is a date: as Unix seconds it would be in 1970
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -83,3 +86,40 @@ def _time_zone(_: click.Context, parameter: click.Parameter, value: str) -> tzin
         raise click.BadParameter(
             f"'{name}' is not a time zone; write for example Europe/Berlin.", param=parameter
         ) from None
+
+
+def refuse_unused(place: str, goes_with: Mapping[str, tuple[str, ...]]) -> None:
+    """End the command if an option was given that would change nothing.
+
+    ``place`` is where the holes come from. ``goes_with`` has, by name, the options that count for
+    some places only: ``--days goes with --synthetic only``.
+    """
+    for name, option in given_options().items():
+        places = goes_with.get(name, (place,))
+        if place not in places:
+            fail(f"{option} goes with {' or '.join(places)} only; leave it out")
+
+
+def parse_price(
+    _: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[float | None, str]:
+    """Return a number and its currency, "" without one: a callback of click."""
+    if text is None:
+        return None, ""
+    read = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([^\W\d_]{0,12}|[^\w\s<>&])", text)
+    if read is None:
+        raise click.BadParameter(f"{safe(text)} is not a price such as 2.5EUR", param=parameter)
+    return float(read[1]), read[2]
+
+
+def unix_time(option: str, text: str | None, zone: tzinfo) -> float | None:
+    """Return the time that an option has, as Unix seconds; end the command if it is none."""
+    if text is None:
+        return None
+    try:
+        if text.isdecimal() and len(text) != _DATE_DIGITS:
+            return float(text)
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError):
+        fail(f"{option} {safe(text)}: write 2024-03-01, 2024-03-01T12:00 or Unix seconds")

@@ -1,11 +1,10 @@
-"""Draws one trainer's history: in the terminal, as PNG, or as an HTML page with SVG.
+"""Draws one trainer's history: in the terminal, as PNG or as SVG.
 
 It draws a document of ``reader.stories``: nodes over time, samples, reclaims, rescale costs.
 """
 
 from __future__ import annotations
 
-import html
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -14,36 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bftrainer_slurm.cli.chart import MARGIN, bars
-from bftrainer_slurm.cli.common import identity, part_hours, safe, size_changes
+from bftrainer_slurm.cli.common import identity
 from bftrainer_slurm.cli.terminal import date
-from bftrainer_slurm.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SUFFIXES = (".png", ".html")
+SUFFIXES = (".png", ".svg")
 _NODES, _SAMPLES, _LOSS = "#2a78b5", "#3a7d44", "#c0392b"
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>
-body {{ font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222 }}
-svg {{ width: 100%; height: auto; background: white }}
-</style>
-<h1>{title}</h1>
-<p>{sums}</p>
-{svg}
-</html>
-"""
 
 
-def terminal_lines(one: Mapping[str, Any], columns: int, *, blocks: bool = True) -> Iterator[str]:
+def drawn(one: Mapping[str, Any], columns: int, *, blocks: bool = True) -> Iterator[str]:
     """Give lines of at most so many columns."""
-    yield title(one)
-    yield totals(one)
     room = max(20, columns - MARGIN)
     over_time = partial(_in_parts, one["from_s"], one["until_s"], room)
     yield from bars(one["course"]["nodes"], room, "nodes", blocks=blocks)
@@ -63,7 +45,7 @@ def terminal_lines(one: Mapping[str, Any], columns: int, *, blocks: bool = True)
 
 
 def write_picture(one: Mapping[str, Any], path: Path) -> None:
-    """Write a PNG or an HTML file, by the ending of its name.
+    """Write a PNG or SVG file, by the ending of its name.
 
     Raises:
         OSError: the file cannot be written.
@@ -72,28 +54,10 @@ def write_picture(one: Mapping[str, Any], path: Path) -> None:
 
     with style():
         figure = _figure(one)
-        if path.suffix.lower() == ".png":
+        if path.suffix.lower() == ".svg":
+            path.write_text(svg(figure), encoding="utf-8")
+        else:
             figure.savefig(path, format="png", dpi=150)
-            return
-        text = svg(figure)
-    heading, below = html.escape(title(one)), html.escape(totals(one))
-    page = _PAGE.format(title=heading, sums=below, svg=text[text.index("<svg") :])
-    path.write_text(page, encoding="utf-8")
-
-
-def title(one: Mapping[str, Any]) -> str:
-    """Return the trainer's id, name and user."""
-    over = f": {safe(one['over'], 100)}" if one.get("over") else ""
-    return f"trainer {identity(one)}{over}"
-
-
-def totals(one: Mapping[str, Any]) -> str:
-    """Return the trainer's totals."""
-    total = one["total"]
-    text = f"{total['node_s'] / 3600:.2f} node-hours{part_hours(total)}; {size_changes(total)}"
-    if seconds := [pause["seconds"] for pause in one.get("rescales", ())]:
-        text += f"; {counted(len(seconds), 'pause')} of {sum(seconds):.1f} s in all"
-    return text
 
 
 def _figure(one: Mapping[str, Any]) -> Figure:
@@ -103,7 +67,7 @@ def _figure(one: Mapping[str, Any]) -> Figure:
     kinds = [name for name in ("samples", "rescales") if one.get(name)]
     figure = Figure(figsize=(9, 2.2 + 1.8 * len(kinds)), layout="constrained")
     axes = figure.subplots(1 + len(kinds), 1, sharex=True, squeeze=False)[:, 0]
-    figure.suptitle(title(one))
+    figure.suptitle(f"trainer {identity(one)}")
     _draw_nodes(axes[0], one)
     for axis, name in zip(axes[1:], kinds, strict=True):
         times = _times([each["time_s"] for each in one[name]])

@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from bftrainer_slurm.cli.common import fail, fail_on
-from bftrainer_slurm.cli.controller import SITE_STATE
 from bftrainer_slurm.cli.endpoint import personal_state, state_option
 from bftrainer_slurm.cli.site import site_settings
-from bftrainer_slurm.controller.settings import SettingsError
+from bftrainer_slurm.controller.settings import SITE_STATE, SettingsError
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
 
 _ANY_PORT = "127.0.0.1:0"

@@ -18,12 +18,13 @@ from bftrainer_slurm.cli.files import check_folder, write_output
 from bftrainer_slurm.cli.gpus import (
     check_gpus,
     check_jobs_like,
+    compare_gpus,
     element_gpus_option,
     gpus_per_node_option,
     jobs_like_option,
-    parts_planner,
 )
-from bftrainer_slurm.cli.joblogs import print_notes, progress, read_file, synthetic_log
+from bftrainer_slurm.cli.holes import LOG, SYNTHETIC, read_holes
+from bftrainer_slurm.cli.joblogs import progress, read_listed
 from bftrainer_slurm.cli.options import (
     FILE,
     FOLDER,
@@ -31,6 +32,7 @@ from bftrainer_slurm.cli.options import (
     given_options,
     json_option,
     number,
+    refuse_unused,
     time_zone_option,
 )
 from bftrainer_slurm.cli.simulation import POLICIES, ReplayOptions, TimedPlanner
@@ -39,33 +41,29 @@ from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.planner.problem import Plan
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.assessment.gpus import gpus_document, gpus_rows
-from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours, compare, free_hours
 from bftrainer_slurm.replay.cluster import Moment
 from bftrainer_slurm.replay.drive import Timeline
 from bftrainer_slurm.replay.figures import document
 from bftrainer_slurm.replay.figures import rows as rows_of
-from bftrainer_slurm.replay.logs.hardware import GpuUse
-from bftrainer_slurm.replay.logs.holes import select, trace_of_holes
-from bftrainer_slurm.replay.logs.log import Log, LogOptions
-from bftrainer_slurm.replay.trace import Trace, TraceError, read_events
-from bftrainer_slurm.replay.trainers import (
-    TrainersError,
-    TrainerSpec,
-    read_trainers,
-    typical_trainers,
-)
+from bftrainer_slurm.replay.logs.log import LogOptions
+from bftrainer_slurm.replay.trace import Trace
+from bftrainer_slurm.replay.trainers import TrainerSpec
 from bftrainer_slurm.words import counted
 
 SCHEMA = 1
 _MOST = 10_000
-_LOOK_S = 30.0  # on parts of nodes without --look-every; as in assess
+_GOES_WITH = {
+    "gpus_per_node": (LOG, SYNTHETIC),
+    "element_gpus": (LOG, SYNTHETIC),
+    "jobs_like": (SYNTHETIC,),
+    "zone": (LOG,),
+}
 
 
 @click.command()
 @click.option(
     "--events",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Node events: parquet or CSV with the columns time, node, idle; plain or gzipped.",
 )
 @click.option(
@@ -73,8 +71,7 @@ _LOOK_S = 30.0  # on parts of nodes without --look-every; as in assess
 )
 @click.option(
     "--trainers",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Trainers in JSON, see 'bftrainer help files'. [default: made-up ones that never end]",
 )
 @click.option(
@@ -192,15 +189,13 @@ def replay(
     options = ReplayOptions(**how)
     with fail_on(ObjectiveError, begin="--objective: "):
         find(options.objective)
-    with fail_on(TrainersError, begin="--trainers "):
-        listed = read_trainers(trainers) if trainers else typical_trainers(options.at_once)
-    _refuse_unused_options(events, synthetic, log)
+    listed = read_listed(trainers, options.at_once)
+    source, said = _source(events=events, log=log, synthetic=synthetic)
     check_jobs_like(gpus_per_node)
     asked = LogOptions(gpus_per_node=gpus_per_node, zone=zone, from_s=from_s)
-    of_log = None if events is not None else _read_log(log, synthetic, hours, asked, jobs_like)
+    trace, of_log = read_holes(source, said, asked, hours, nodes, jobs_like)
     if of_log is not None:
         check_gpus(of_log, element_gpus)
-    trace = _read_trace(events, of_log, nodes, *((None, None) if log else (from_s, hours)))
     wanted = _with_submit_times(listed, trainers, trace, backlog) * repeat
     check_folder("--report", report)
     timeline = Timeline()
@@ -223,10 +218,9 @@ def replay(
         click.echo(f"note: {counted(len(greedy), 'greedy plan')}: {greedy[-1]}", err=True)
     if found.outcome.trainers_done == len(wanted):
         click.echo("note: all trainers ended too early, so U says little; see --repeat", err=True)
+    first = listed[: options.at_once]
     log_of_gpus = None if nodes else of_log
-    of_gpus = _compare_gpus(
-        log_of_gpus, listed[: options.at_once], element_gpus, options.look_every_s
-    )
+    of_gpus = compare_gpus(log_of_gpus, first, element_gpus, options.look_every_s)
     figures = document(found) | {"gpus": gpus_document(*of_gpus)}
     rows = [*rows_of(found), *gpus_rows(*of_gpus)]
     if as_json:
@@ -245,78 +239,19 @@ def replay(
         click.echo(f"report: {safe(report / 'replay.html', 400)}", err=True)
 
 
-def _refuse_unused_options(events: Path | None, synthetic: str | None, log: Path | None) -> None:
-    """Refuse options that would change nothing in the output."""
-    if sum(one is not None for one in (events, synthetic, log)) != 1:
+def _source(**given: Path | str | None) -> tuple[str, Path | str]:
+    """Return the option that names the holes, and its value; refuse what would change nothing."""
+    named = [(f"--{name}", value) for name, value in given.items() if value is not None]
+    if len(named) != 1:
         fail("give either --events FILE, --log FILE or --synthetic NODES")
+    ((source, said),) = named
+    refuse_unused(source, _GOES_WITH)
     options = given_options().keys()
-    gpus = "gpus_per_node" in options
-    if events is not None and options & {"gpus_per_node", "element_gpus"}:
-        fail("events say nothing of GPUs; give a --log, or leave out the options about GPUs")
-    if synthetic is None and "jobs_like" in options:
-        fail("--jobs-like goes with --synthetic only; leave it out")
-    if synthetic is not None and "element_gpus" in options and not gpus:
-        fail("--element-gpus: the made-up cluster has no GPUs; give its --gpus-per-node too")
-    if log is None and "zone" in options:
-        fail("--time-zone goes with --log only; leave it out")
-    if synthetic is not None and gpus and "from_s" in options:
+    if source == SYNTHETIC and {"gpus_per_node", "from_s"} <= options:
         fail("--from: a made-up GPU cluster has no earlier part; leave it out")
-    if "element_gpus" in options and "nodes" in options:
+    if {"element_gpus", "nodes"} <= options:
         fail("--element-gpus counts the GPUs of all nodes; leave out --nodes")
-
-
-def _read_log(
-    log: Path | None, synthetic: str | None, hours: float | None, asked: LogOptions, jobs_like: str
-) -> Log:
-    """Return the log whose idle nodes are the holes: some hours of a file, or a made-up log."""
-    if log is None:
-        days = (hours or 24.0) / 24
-        return synthetic_log(str(synthetic), days, asked.min_hole_s, asked.gpus_per_node, jobs_like)
-    if hours is not None and asked.from_s is not None:
-        asked = replace(asked, to_s=asked.from_s + 3600.0 * hours)
-    found = read_file(log, asked)
-    if hours is not None and asked.from_s is None:  # only the log itself says when it begins
-        begin_s, end_s = found.from_s, min(found.to_s, found.from_s + 3600.0 * hours)
-        found = read_file(log, replace(asked, from_s=begin_s, to_s=end_s))
-    print_notes(found.notes)
-    return found
-
-
-def _read_trace(
-    events: Path | None,
-    log: Log | None,
-    nodes: int | None,
-    from_s: float | None,
-    hours: float | None,
-) -> Trace:
-    """Return the replayed part of the events, or of the log's idle nodes."""
-    with fail_on(TraceError, begin="--events "):  # it names the file
-        found = None if events is None else read_events(events)
-    if found is None:
-        assert log is not None
-        found = trace_of_holes(log.holes, log.from_s, log.to_s)
-    said = click.get_current_context().params
-    source = next(name for name in ("events", "log", "synthetic") if said[name] is not None)
-    with fail_on(TraceError, begin=f"--{source} {said[source]}: "):
-        return select(found, nodes, from_s, hours)
-
-
-def _compare_gpus(
-    log: Log | None,
-    trainers: tuple[TrainerSpec, ...],
-    element_gpus: tuple[tuple[int, ...], ...],
-    look_every_s: float,
-) -> tuple[GpuUse | None, FreeHours | None, Compared | None]:
-    """Return the use of GPUs, and figures of the trainers on whole nodes and on parts of nodes."""
-    if log is None or log.free_gpus is None:
-        return None, None, None
-    compared, gpus = None, log.free_gpus
-    with parts_planner(element_gpus) as planner:
-        if planner is not None:
-            every_s = look_every_s or _LOOK_S
-            spans = [(gpus.from_s, gpus.to_s)]
-            compared = compare(gpus, spans, trainers, element_gpus, planner, every_s)
-    return log.gpu_use, free_hours(gpus), compared
+    return source, said
 
 
 def _with_submit_times(

@@ -10,12 +10,13 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from bftrainer_slurm.cli.chart import number, strip
+from bftrainer_slurm.cli.chart import strip
 from bftrainer_slurm.cli.common import row_cells, safe
 from bftrainer_slurm.cli.explain import lines as explained
 from bftrainer_slurm.cli.show import lines as all_known
 from bftrainer_slurm.cli.status import notice_lines, summary
 from bftrainer_slurm.cli.terminal import Heading, aligned, cut, padded, text_width
+from bftrainer_slurm.words import number
 
 _HEADING = ("TRAINER", "NAME", "USER", "STATE", "NODES", "WANTS", "SAMPLES/S")
 _SPARE = tuple(map(_HEADING.index, ("USER", "SAMPLES/S", "NAME")))

@@ -1,42 +1,34 @@
-"""``bftrainer show``: all that is known of one trainer."""
+"""``bftrainer show``: all that is known of one trainer now; ``history`` has its past."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import click
 
 from bftrainer_slurm.cli.advice import advice
-from bftrainer_slurm.cli.chart import Point, draws_blocks, plot
+from bftrainer_slurm.cli.chart import curve
 from bftrainer_slurm.cli.common import (
-    fail,
     fail_if_unreadable,
     identity,
     print_either,
-    print_lines,
     safe,
     size_changes,
 )
 from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options, find_trainer
 from bftrainer_slurm.cli.options import json_option
-from bftrainer_slurm.cli.past import Since, trainer_history
-from bftrainer_slurm.cli.picture import SUFFIXES, terminal_lines, write_picture
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.tail import folder_exists, last_output
-from bftrainer_slurm.cli.terminal import date, width
+from bftrainer_slurm.cli.terminal import date
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
-from bftrainer_slurm.planner.limit import Limit
-from bftrainer_slurm.reader.sentences import amount, duration, size_range, unit_of
-from bftrainer_slurm.words import counted, either
+from bftrainer_slurm.reader.sentences import amount, size_range, unit_of
+from bftrainer_slurm.words import counted, duration, either
 
 SCHEMA = 1
 _ERROR_LINES = 12
-_COST, _NO_GAIN = Limit.COST.value, Limit.NO_GAIN.value
-_IN_SECONDS = 60.0  # a longer time is shown as H:MM:SS
 # The unit of a curve, by the controller's word. Steps times nodes are only proportional to samples.
 _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
 
@@ -45,39 +37,16 @@ _UNITS = {"samples": "samples/s", "steps": "relative", None: "speed-up"}
 @click.argument("trainer", shell_complete=complete)
 @endpoint_options
 @json_option
-@click.option(
-    "--plot",
-    "picture",
-    is_flag=False,
-    flag_value="-",
-    metavar="[FILE]",
-    help="Draw nodes, samples, reclaims and pauses over time: FILE.png, FILE.html, or '-' for the "
-    "terminal.",
-)
-@click.option(
-    "--since", type=Since(), metavar="WHEN", help="With --plot: begin so long ago, 2h or 7d."
-)
-def show(
-    trainer: str, endpoint: Endpoint, as_json: bool, picture: str | None, since: float | None
-) -> None:
+def show(trainer: str, endpoint: Endpoint, as_json: bool) -> None:
     """Show one trainer. TRAINER is its job id, or its name if no other trainer has that name.
 
-    --plot also draws a trainer that ended long ago; 'bftrainer history' has the numbers.
+    'bftrainer history' shows its past, 'bftrainer explain' why it has so many nodes.
 
     \b
     Examples:
       bftrainer show 4711
       bftrainer show resnet --json
-      bftrainer show 4711 --plot
-      bftrainer show 4711 --plot story.png --since 2h
     """
-    if picture is None and since is not None:
-        fail("--since goes with --plot; 'bftrainer history' has it too")
-    if picture is not None and as_json:
-        fail("--plot or --json, not both; 'bftrainer history --json' has what is drawn")
-    if picture is not None:
-        _draw(trainer, picture, since or 0.0, endpoint)
-        return
     with fail_if_unreadable():
         document = current_status(endpoint)
         one = find_trainer(document["trainers"], trainer)
@@ -88,29 +57,13 @@ def show(
         print_either({"schema": SCHEMA, **one, "down": down}, chain(known, lines(one)), as_json)
 
 
-def _draw(trainer: str, picture: str, since_s: float, endpoint: Endpoint) -> None:
-    """Draw a trainer's past, on the terminal or into a file."""
-    path = None if picture == "-" else Path(picture)
-    if path is not None and path.suffix.lower() not in SUFFIXES:
-        fail(f"--plot '{safe(picture)}': its name must end in .png or .html, or be '-'")
-    with fail_if_unreadable():
-        one = trainer_history(trainer, since_s, endpoint)["trainer"]
-        if path is None:
-            print_lines(terminal_lines(one, width(), blocks=draws_blocks()))
-            return
-        try:
-            write_picture(one, path)
-        except OSError as error:
-            fail(f"{safe(picture, 200)}: {error.strerror}")
-        click.echo(f"wrote {safe(picture, 200)}")
-
-
 def lines(one: dict[str, Any]) -> Iterator[str]:
     """Yield all that is known of a trainer."""
     yield from (f"{label:<12}{value}" for label, value in _facts(one))
-    curve = one.get("curve")
-    if curve and any(point["measured"] for point in curve["points"]):
-        yield from ("", *_curve(curve))
+    known = one.get("curve")
+    if known and any(point["measured"] for point in known["points"]):
+        yield ""
+        yield from curve(known["points"], _UNITS[known["unit"]], known.get("over", "nodes"))
     if said := _last_words(one):
         yield from ("", "its last output:", *(f"  {line}" for line in said[-_ERROR_LINES:]))
 
@@ -154,8 +107,6 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if one.get("rescale"):
         costs = one["rescale"]
         yield "rescaling", f"up {_cost(costs['up'])}, down {_cost(costs['down'])}"
-    if growing := _growth_limit(one):
-        yield "growing", growing
     if one.get("page"):  # the link shows all of the user's trainers
         yield "page", safe(one["page"], 400)
     if one.get("hidden"):
@@ -189,56 +140,27 @@ def _progress(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "refused", f"{counted(one['refused_reports'], 'impossible report')} of progress"
 
 
-def _growth_limit(one: dict[str, Any]) -> str:
-    """Say what keeps a trainer from growing onto idle nodes; ``bftrainer explain`` says more."""
-    plan = one.get("plan")
-    if plan and plan["limit"] == _COST:
-        loss = one.get("loss") or {"seconds": 0.0}
-        if loss["seconds"] >= 1.0:
-            within = f"gains less within {plan['forward_s']:.0f} s"
-            return f"a change would lose {duration(loss['seconds'])} of training, {within}"
-        up_s = one["rescale"]["up"]["seconds"]
-        return f"costs {up_s:.1f} s, gains less within {plan['forward_s']:.0f} s"
-    return "more nodes would not make it faster" if plan and plan["limit"] == _NO_GAIN else ""
-
-
 def time_rows(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield how a trainer spent its time, as far as it is known."""
-    if one.get("goodput"):
-        yield "time", _times(one["goodput"])
-        if good := _goodput(one["goodput"]):
-            yield "goodput", good
+    """Yield how a trainer spent its time, and the shares of its time with nodes.
 
-
-def _times(spent: dict[str, Any]) -> str:
-    """Return how a trainer spent its time; without reports only the time with nodes is known."""
-    waited = f"waiting {_duration(spent['waiting_s'])}"
-    if spent["trained_s"] is None:
-        return f"{waited}, with nodes {_duration(spent['with_nodes_s'])}"
-    names = {"trained": "trained_s", "rescaling": "rescaling_s", "lost": "lost_s"}
-    parts = [f"{name} {_duration(spent[key])}" for name, key in names.items()]
-    return ", ".join([parts[0], waited, *parts[1:]])
-
-
-def _goodput(spent: dict[str, Any]) -> str:
-    """Return the shares of the time with nodes: trained, trained again, starts and restarts."""
-    with_nodes_s = spent["with_nodes_s"]
-    if spent["trained_s"] is None or not with_nodes_s:
-        return ""
+    Of a trainer that reports nothing only the waiting and the time with nodes are known.
+    """
+    spent = one.get("goodput")
+    if not spent:
+        return
+    reports, with_nodes_s = spent["trained_s"] is not None, spent["with_nodes_s"]
+    kinds = ("trained", "waiting", "rescaling", "lost") if reports else ("waiting", "with nodes")
+    times = [f"{kind} {duration(spent[kind.replace(' ', '_') + '_s'])}" for kind in kinds]
+    yield "time", ", ".join(times)
+    if not reports or not with_nodes_s:
+        return
     again_s = spent.get("again_s") or 0.0
     restarts_s = spent["rescaling_s"] + spent["lost_s"] - again_s
     good, again, restarts = (
         f"{part / with_nodes_s:.0%}" for part in (spent["trained_s"], again_s, restarts_s)
     )
-    return f"{good} of the time with nodes: {again} trained again, {restarts} starts and restarts"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < _IN_SECONDS:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
+    shares = f"{again} trained again, {restarts} starts and restarts"
+    yield "goodput", f"{good} of the time with nodes: {shares}"
 
 
 def _cost(cost: dict[str, Any]) -> str:
@@ -252,8 +174,3 @@ def _part(one: Mapping[str, Any]) -> str:
         return f"{amount(one, 1)} of each of its nodes"
     every = f"{either(choices)} of each of its nodes, as the plan chooses"
     return f"{every}; {one['gpus']} now" if one["nodes"] or one["starting"] else every
-
-
-def _curve(curve: dict[str, Any]) -> list[str]:
-    points = [Point(one["nodes"], one["rate"], one["measured"]) for one in curve["points"]]
-    return plot(points, _UNITS[curve["unit"]], curve.get("over", "nodes"))

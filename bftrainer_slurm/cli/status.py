@@ -20,10 +20,11 @@ from bftrainer_slurm.cli.common import (
 from bftrainer_slurm.cli.endpoint import Endpoint, endpoint_options
 from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.terminal import table
+from bftrainer_slurm.controller.publish.asked import asked
 from bftrainer_slurm.controller.state.bad_nodes import mute_sentence
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
-from bftrainer_slurm.reader.sentences import down, nodes, troubles, units_planned
+from bftrainer_slurm.reader.sentences import down, pool_sentence, troubles
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.words import ARE, HAVE, counted
 
@@ -123,13 +124,8 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
         yield f"{document['down']}; this is what Slurm knows:"
     else:
         yield from (f"trouble: {safe(trouble, 250)}" for trouble in troubles(document))
-    pool = document["pool"]
-    if pool is not None:
-        left = sum(document.get("left_alone", {}).values())
-        why = "'bftrainer explain TRAINER' says why"
-        more = f"; {left} idle, but left alone ({why})" if left else ""
-        free = f"pool: {nodes(pool['nodes'])} free of ordinary jobs"
-        yield f"{free}, {pool['used']} used by trainers{units_planned(document)}{more}"
+    if document["pool"] is not None:
+        yield pool_sentence(document)
     if document.get("preempted"):
         yield _preemption_line(document["preempted"])
 
@@ -198,17 +194,7 @@ def entry_from_slurm(trainer: Trainer) -> dict[str, Any]:
         "name": trainer.name,
         "user": trainer.user,
         "state": "running" if nodes else "waiting",
-        "min_nodes": trainer.record.min_nodes,
-        "max_nodes": trainer.record.max_nodes,
-        "sizes": list(trainer.record.sizes),
-        "gpu_choices": list(trainer.record.gpus),
-        "step": trainer.record.step,
-        "weight": trainer.record.spec.weight,
-        "grace_s": trainer.record.spec.grace_s,
-        "node_hours": trainer.record.spec.node_hours,
-        "start_minutes": trainer.record.minutes,
-        "partitions": list(trainer.record.partitions),
-        "node_list": trainer.record.nodes,
+        **asked(trainer.record),
         "submit_s": trainer.submit_s,
         "nodes": sorted(nodes),
         "starting": [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bftrainer_slurm.controller.settings import SITE_STATE
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import OURS, Change, Finding, consider, must, ok, shell, unknown
 
@@ -42,7 +43,7 @@ def _account(facts: Facts) -> Finding:
 
 
 def _state(facts: Facts) -> Iterator[Finding]:
-    folder, holder = "/var/lib/bftrainer", facts.host.state_owner
+    folder, holder = SITE_STATE, facts.host.state_owner
     if holder is None:
         return
     title = "state folder"

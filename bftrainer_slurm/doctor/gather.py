@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.settings import SITE_STATE, Settings
 from bftrainer_slurm.doctor.facts import Answer, ConfigFile, Facts, HostFacts, Network, Plugin
 from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK, SLURM_CONF
 from bftrainer_slurm.doctor.plugstack import (
@@ -33,7 +33,6 @@ from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.open import GROW, LOOK, find_program
 from bftrainer_slurm.slurm.run import SlurmRunner
 
-_STATE = Path("/var/lib/bftrainer")
 _NOW = re.compile(r"^Configuration data as of (\d+)$", re.MULTILINE)
 _METADATA = re.compile(r"bftrainer_slurm-(.+)\.dist-info")
 
@@ -203,7 +202,7 @@ def _host_facts(
 ) -> HostFacts:
     owner, mode = None, 0o755
     with contextlib.suppress(OSError, KeyError):
-        status = _STATE.stat()
+        status = SITE_STATE.stat()
         owner, mode = pwd.getpwuid(status.st_uid).pw_name, status.st_mode
     user = getpass.getuser()
     programs = tuple(name for name in (GROW, LOOK) if find_program(name))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.facts import Answer, Facts
 from bftrainer_slurm.doctor.finding import OURS, Change, Finding, consider, must, ok, shell, unknown
 
 _RESTD = 6820  # slurmrestd's usual port, which slurm.conf does not name
-_UNSET = "127.0.0.1:0"
+_UNSET = Settings().listen
 
 
 def check(facts: Facts) -> Iterator[Finding]:

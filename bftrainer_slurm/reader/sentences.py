@@ -10,7 +10,7 @@ from typing import Any
 
 from bftrainer_slurm.model import CORE, GPU
 from bftrainer_slurm.planner.limit import Limit
-from bftrainer_slurm.words import ARE, counted, either
+from bftrainer_slurm.words import ARE, counted, duration, either, number
 
 _OVER = {
     "given up": "It was given up",
@@ -19,7 +19,6 @@ _OVER = {
     "cancelled": "It was cancelled",
     "withheld": "An operator holds it",
 }
-_IN_SECONDS = 120.0  # a longer time is given in minutes
 _OLD_S = 15.0  # a controller that works publishes every two seconds
 
 
@@ -57,7 +56,7 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
             _limit(plan),
             *_loss(one),
             *_usable(one, plan),
-            _pool(document),
+            pool_sentence(document),
             *_barred(one, document),
         ]
         if len(one["nodes"]) + len(one["starting"]) != plan["nodes"]:
@@ -65,7 +64,7 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
                 f"The plan gives it {size_of(plan, plan['nodes'])}; it is on its way there."
             )
     elif one.get("hidden"):
-        found += [f"Only {one['user']} sees what the plan says about it.", _pool(document)]
+        found += [f"Only {one['user']} sees what the plan says about it.", pool_sentence(document)]
     elif not found:
         found.append(
             "It is in no plan now: it is new, it waits after a failure, or it has fewer elements "
@@ -114,16 +113,16 @@ def _gpu_choice(one: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _pool(document: Mapping[str, Any]) -> str:
+def pool_sentence(document: Mapping[str, Any]) -> str:
     """Say how many nodes there are, and which of them trainers may not use now."""
     pool = document["pool"]
     left = [f"{count} ({why})" for why, count in document.get("left_alone", {}).items() if count]
     more = f" Idle, but left alone: {', '.join(left)}." if left else ""
     used = f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} without ordinary jobs"
-    return f"{used}{units_planned(document)}.{more}"
+    return f"{used}{_units_planned(document)}.{more}"
 
 
-def units_planned(document: Mapping[str, Any]) -> str:
+def _units_planned(document: Mapping[str, Any]) -> str:
     """Continue a sentence: how many GPUs or cores the plan gives to trainers on shared nodes."""
     plan = document.get("plan") or {}
     said = [
@@ -252,13 +251,3 @@ def allocation(one: Mapping[str, Any]) -> str:
 def nodes(count: int) -> str:
     """Return a number of nodes in words."""
     return counted(count, "node")
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words."""
-    return f"{seconds:.0f} s" if seconds < _IN_SECONDS else f"{seconds / 60:.0f} min"
-
-
-def number(value: float) -> str:
-    """Return a value of the plan in three digits; from a thousand on as a whole number."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -35,14 +35,19 @@ _MET = (
     "array, name, user, submit_s, min_nodes, max_nodes, "
     "substr(over, 1, instr(over || char(10), char(10)) - 1) AS over"
 )
+# GPU-seconds and core-seconds are those of parts of nodes only.
 _HAD_S = "coalesce(end_s, :now) - max(start_s, :since)"
+_TOTALS = f"""
+CAST(total(start_s >= :since) AS INTEGER) AS grew,
+CAST(total(how = 'shrank') AS INTEGER) AS shrank,
+CAST(total(how = 'reclaimed') AS INTEGER) AS reclaimed,
+CAST(total(how = 'ended') AS INTEGER) AS ended,
+max(0.0, total({_HAD_S})) AS node_s,
+max(0.0, total(gpus * ({_HAD_S}))) AS gpu_s, max(0.0, total(cores * ({_HAD_S}))) AS core_s
+"""
 _OF_ALL = f"""
 SELECT {_MET}, grew, shrank, reclaimed, node_s, gpu_s, core_s, first_s, last_s FROM (
-    SELECT array, CAST(total(start_s >= :since) AS INTEGER) AS grew,
-    CAST(total(how = 'shrank') AS INTEGER) AS shrank,
-    CAST(total(how = 'reclaimed') AS INTEGER) AS reclaimed,
-    max(0.0, total({_HAD_S})) AS node_s,
-    max(0.0, total(gpus * ({_HAD_S}))) AS gpu_s, max(0.0, total(cores * ({_HAD_S}))) AS core_s,
+    SELECT array, {_TOTALS},
     min(start_s) AS first_s, iif(count(end_s) = count(*), max(end_s), NULL) AS last_s
     -- +: by way of the index of ends; that of arrays would lead through all 90 days
     FROM allocations WHERE end_s IS NULL OR end_s > :since GROUP BY +array
@@ -159,6 +164,9 @@ def _one_trainer(
     until_s = now_s if running else max((one.end_s or 0.0 for one in spans), default=now_s)
     part_s = max(1.0, (until_s - since_s) / _COURSE_PARTS)
     parts = max(1, min(_COURSE_PARTS, round((until_s - since_s) / part_s)))
+    of_one = "FROM allocations WHERE array = :array AND (end_s IS NULL OR end_s > :since)"
+    values = {"array": array, "since": ours[1], "now": until_s}
+    (total,) = history.execute(f"SELECT {_TOTALS} {of_one}", values)
     changes = [_change_document(*one) for one in _changes(spans)]
     samples = (
         "SELECT time_s, samples FROM progress WHERE array = ? AND time_s > ? "
@@ -168,7 +176,7 @@ def _one_trainer(
     return met | {
         "from_s": since_s,
         "until_s": until_s,
-        "total": _total(spans, since_s, until_s),
+        "total": dict(total),
         "course": {"part_s": part_s, "nodes": mean_nodes(spans, since_s, part_s, parts, until_s)},
         "changes": changes[-_MOST_CHANGES:],
         "earlier_changes": max(0, len(changes) - _MOST_CHANGES),
@@ -189,29 +197,11 @@ def _goodput(
     return goodput(work, had, met["submit_s"], ended=ended, now_s=now_s)
 
 
-def _total(spans: Sequence[Allocation], since_s: float, until_s: float) -> dict[str, float]:
-    """Return how often a trainer grew, how its allocations ended, and how long it had what.
-
-    GPU-seconds and core-seconds are those of parts of nodes only.
-    """
-    had_s = [
-        (one, max(0.0, (until_s if one.end_s is None else one.end_s) - max(one.start_s, since_s)))
-        for one in spans
-    ]
-    return {
-        "grew": sum(one.start_s >= since_s for one in spans),
-        **{how: sum(one.how == how for one in spans) for how in ("shrank", "reclaimed", "ended")},
-        "node_s": sum(seconds for _, seconds in had_s),
-        "gpu_s": sum(one.gpus * seconds for one, seconds in had_s),
-        "core_s": sum(one.cores * seconds for one, seconds in had_s),
-    }
-
-
 def mean_nodes(
     spans: Sequence[Allocation], since_s: float, part_s: float, parts: int, now_s: float
 ) -> list[float]:
     """Return the mean number of nodes in each of ``parts`` of time from ``since_s`` on."""
-    # Without numpy: a user's `show --plot` has none of the extras.
+    # Without numpy: a user's `history` has none of the extras.
     node_s = [0.0] * (parts + 1)  # in the parts in which an allocation begins or ends
     whole = [0] * (parts + 2)  # change of the number of nodes that are held for a whole part
     for one in spans:

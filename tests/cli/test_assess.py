@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from pyarrow.parquet import read_table
 
 from bftrainer_slurm.cli import assess as module
-from bftrainer_slurm.cli import files
+from bftrainer_slurm.cli import files, simulation
 from tests.replay.assessment.standin import equal_shares
 
 CIRRUS = Path(__file__).parents[3] / "shared" / "data" / "cirrus-2024q1" / "sacct-subset.csv"
@@ -35,7 +34,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_load_harvest", lambda: equal_shares)
+    monkeypatch.setattr(simulation, "harvest", equal_shares)
 
 
 def assess(*arguments: str | Path) -> Result:
@@ -98,7 +97,7 @@ def test_files_that_cannot_be_written_are_told_before_the_log_is_read(
     result = assess(log, *WINDOW, "--csv", tmp_path / "no" / "use.csv")
     assert result.exit_code == 2
     assert f"--csv {tmp_path}/no/use.csv: No such file or directory; name" in result.stderr
-    assert "this is the file to read" in assess(log, *WINDOW, "--parquet", log).stderr
+    assert "this is the file to read" in assess(log, *WINDOW, "--csv", log).stderr
     (tmp_path / "full").mkdir()
     monkeypatch.setattr(files, "TemporaryFile", lambda **_: full_disk())
     assert "No space left" in assess(log, *WINDOW, "--report", tmp_path / "full").stderr
@@ -132,15 +131,13 @@ def test_idle_and_used_nodes_over_time_are_a_table(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()  # the product's own replay
-    files = ("--csv", tmp_path / "use.csv", "--parquet", tmp_path / "use.parquet")
-    result = assess(log, *WINDOW, *files)
+    result = assess(log, *WINDOW, "--csv", tmp_path / "use.csv")
     assert result.exit_code == 0
     with (tmp_path / "use.csv").open() as file:
         rows = [{name: float(text) for name, text in row.items()} for row in csv.DictReader(file)]
     assert list(rows[0]) == ["trainers", "time", "idle_nodes", "used_nodes"]
     assert (rows[0]["trainers"], rows[0]["time"]) == (10, 1000)
     assert any(row["used_nodes"] > 0 for row in rows)
-    assert read_table(tmp_path / "use.parquet").to_pylist() == rows
 
 
 def test_a_date_may_be_written_without_hyphens(tmp_path: Path) -> None:
@@ -238,14 +235,9 @@ def test_where_accounting_does_not_answer_the_remedy_is_said(
         (["log", "--nodes", "5"], "the log has node lists"),
         (["log", "--report", "log"], "--report"),
         (["log", "--csv", "/"], "--csv"),
-        (["log", "--csv", "a", "--parquet", "a"], "--csv and --parquet name the same file"),
         (["log", "--time-zone", ""], "'' is not a time zone"),
         (["log", *WINDOW, "--csv", "no/where"], "--csv no/where: No such file"),
         (["log", "--no-replay", "--csv", "idle.csv"], "leave out either it or --no-replay"),
-        (
-            ["log", "--no-replay", "--parquet", "idle.parquet"],
-            "--parquet is about what is replayed",
-        ),
         (["log", "--no-replay", "--price", "2"], "--price is about what is replayed"),
         (["log", "--price", "two"], "two is not a price such as 2.5EUR"),
         (["log", "--price", "2<b>"], "2<b> is not a price such as 2.5EUR"),

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 import bftrainer_slurm
 from bftrainer_slurm.cli import main
-from bftrainer_slurm.cli.chart import Point, plot
+from bftrainer_slurm.cli.chart import curve
 from bftrainer_slurm.cli.common import fail_if_unreadable, safe_lines
 from bftrainer_slurm.cli.controller import oserror_message
 from bftrainer_slurm.cli.help import pages
@@ -206,7 +206,7 @@ def test_ctrl_c_ends_a_command_without_a_word(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_table_shows_a_trainer_in_a_line() -> None:
     lines = render(DOCUMENT).splitlines()
-    assert lines[0] == "pool: 5 nodes free of ordinary jobs, 3 used by trainers"
+    assert lines[0] == "Trainers use 3 of the 5 nodes without ordinary jobs."
     assert lines[2].split() == (
         ["12", "digits", "alice", "running", "2+1", "1-4", "81,234", "1,234", "3", "0", "1"]
     )
@@ -247,16 +247,14 @@ def test_a_hostile_name_cannot_write_to_the_terminal() -> None:
     assert len(shown.splitlines()) == 3
 
 
-def test_show_has_the_curve_as_a_plot_and_as_numbers() -> None:
+def test_show_has_the_curve_as_numbers_and_as_bars() -> None:
     lines = render_trainer(SHOWN).splitlines()
-    (nodes,) = [line for line in lines if line.split()[:2] == ["nodes", "1"]]
-    (rates,) = [line for line in lines if line.startswith("samples/s ")]
-    assert (nodes.split(), rates.split()) == (
-        ["nodes", "1", "2", "4"],
-        ["samples/s", "410", "800", "1,500"],
-    )
-    marks = "".join("".join(line.partition("|")[2].split()) for line in lines if "|" in line)
-    assert sorted(marks) == ["#", "o", "o"]
+    (above,) = [at for at, line in enumerate(lines) if line.endswith("# measured, o expected")]
+    assert lines[above].split()[:2] == ["nodes", "samples/s"]
+    rows = [line.split() for line in lines[above + 1 : above + 4]]
+    assert [row[:2] for row in rows] == [["1", "410"], ["2", "800"], ["4", "1,500"]]
+    assert [set(row[2]) for row in rows] == [{"o"}, {"#"}, {"o"}]
+    assert len(rows[0][2]) < len(rows[1][2]) < len(rows[2][2])
 
 
 def test_an_owner_is_shown_the_link_to_the_page() -> None:
@@ -271,13 +269,13 @@ def test_show_says_what_changes_of_size_cost_and_how_that_is_known() -> None:
 
 
 def test_a_curve_without_samples_is_said_to_be_relative() -> None:
-    curve = {"unit": "steps", "points": SHOWN["curve"]["points"]}  # type: ignore[index]
-    assert "\nrelative " in render_trainer(SHOWN | {"curve": curve})
+    by_steps = {"unit": "steps", "points": SHOWN["curve"]["points"]}  # type: ignore[index]
+    assert "nodes    relative  # measured" in render_trainer(SHOWN | {"curve": by_steps})
 
 
 def test_a_curve_of_which_nothing_was_measured_is_not_shown() -> None:
     points = [{"nodes": nodes, "rate": 1.0, "measured": False} for nodes in (1, 2)]
-    assert "|" not in render_trainer(SHOWN | {"curve": {"unit": None, "points": points}})
+    assert "speed-up" not in render_trainer(SHOWN | {"curve": {"unit": None, "points": points}})
 
 
 def test_trouble_comes_first_with_what_to_do_about_it() -> None:
@@ -295,8 +293,7 @@ def test_trouble_comes_first_with_what_to_do_about_it() -> None:
 
 def test_idle_nodes_that_no_trainer_may_have_are_counted() -> None:
     line = render(DOCUMENT | {"left_alone": {"reserved": 2, "failed there": 1}}).splitlines()[0]
-    left = "3 idle, but left alone ('bftrainer explain TRAINER' says why)"
-    assert line.endswith(f"3 used by trainers; {left}")
+    assert line.endswith("ordinary jobs. Idle, but left alone: 2 (reserved), 1 (failed there).")
 
 
 def test_show_has_the_last_lines_of_a_failed_trainer_safe_for_the_terminal() -> None:
@@ -335,13 +332,13 @@ def test_what_a_member_has_told_of_its_failure_says_more_than_the_output() -> No
     [
         (
             (3600.0, 59.94, 12.3, 387.7, 4000.0, 240.0),
-            "trained 1:00:00, waiting 59.9 s, rescaling 12.3 s, lost 0:06:28\n"
+            "trained 60 min, waiting 60 s, rescaling 12 s, lost 6 min\n"
             "goodput     90% of the time with nodes: 6% trained again, 4% starts and restarts",
         ),
-        ((None, 30.0, None, None, 7325.0, None), "waiting 30.0 s, with nodes 2:02:05"),
+        ((None, 30.0, None, None, 7325.0, None), "waiting 30 s, with nodes 2.0 h"),
         (
             (0.0, 30.0, 0.0, 0.0, 0.0, 0.0),
-            "trained 0.0 s, waiting 30.0 s, rescaling 0.0 s, lost 0.0 s",
+            "trained 0 s, waiting 30 s, rescaling 0 s, lost 0 s",
         ),
     ],
 )
@@ -352,18 +349,6 @@ def test_show_says_where_a_trainers_time_went(spent: tuple[float | None, ...], l
     assert ("goodput" in shown) == ("goodput" in line)
 
 
-@pytest.mark.parametrize(
-    ("limit", "line"),
-    [
-        ("cost", "\ngrowing     costs 0.1 s, gains less within 30 s"),
-        ("no gain", "\ngrowing     more nodes would not make it faster"),
-    ],
-)
-def test_show_says_why_a_trainer_does_not_grow_onto_idle_nodes(limit: str, line: str) -> None:
-    assert line in render_trainer(SHOWN | {"plan": {"limit": limit, "forward_s": 30.0}})
-    assert "growing" not in render_trainer(SHOWN | {"plan": {"limit": "most", "forward_s": 30.0}})
-
-
 def test_show_works_with_what_slurm_alone_knows() -> None:
     names = ("array", "name", "user", "state", "nodes", "starting", "min_nodes", "max_nodes")
     known = {name: SHOWN[name] for name in (*names, "submit_s", "weight", "grace_s")}
@@ -372,10 +357,12 @@ def test_show_works_with_what_slurm_alone_knows() -> None:
 
 @pytest.mark.parametrize("sizes", [1, 2, 10, 40])
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e12])
-def test_a_plot_fits_a_terminal(sizes: int, unit: float) -> None:
-    points = [Point(2 * n + 1, unit * (n + 1), measured=n % 3 == 0) for n in range(sizes)]
-    lines = plot(points, "samples/s")
-    assert len(lines) <= 12
+def test_a_curve_fits_a_terminal(sizes: int, unit: float) -> None:
+    points = [
+        {"nodes": 2 * n + 1, "rate": unit * (n + 1), "measured": n % 3 == 0} for n in range(sizes)
+    ]
+    lines = curve(points, "samples/s")
+    assert len(lines) == 1 + min(8, sizes)
     assert all(len(line) <= 90 and line.isprintable() for line in lines)
 
 

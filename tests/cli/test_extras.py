@@ -67,7 +67,7 @@ def test_a_command_that_needs_an_extra_names_it_in_one_line(
 
 def test_of_a_trainers_pictures_only_those_in_files_need_an_extra(tmp_path: Path) -> None:
     write_past(tmp_path)
-    words = ("show", "12", "--state", str(tmp_path), "--plot")
+    words = ("history", "12", "--state", str(tmp_path), "--plot")
     assert call(*words, "-").returncode == 0
     done = call(*words, str(tmp_path / "story.png"))
     assert done.returncode == 2

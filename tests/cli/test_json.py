@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bftrainer_slurm.cli import assess, main
+from bftrainer_slurm.cli import main, simulation
 from bftrainer_slurm.cli.doctor import document as findings_document
 from bftrainer_slurm.cli.explain import as_document
 from bftrainer_slurm.cli.status import entry_from_slurm
@@ -133,7 +133,7 @@ def test_of_a_replay(tmp_path: Path) -> None:
 
 
 def test_of_an_assessment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assess, "_load_harvest", lambda: equal_shares)
+    monkeypatch.setattr(simulation, "harvest", equal_shares)
     log = tmp_path / "jobs.txt"
     log.write_text(GPU_JOBS)
     told = (

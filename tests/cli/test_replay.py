@@ -92,8 +92,11 @@ BAD = {
     "nobody at once": (["--synthetic", "5", "--at-once", "0"], "--at-once"),
     "no time": (["--synthetic", "5", "--hours", "0"], "--hours"),
     "a log that is none": (["--log", "EVENTS.none"], "No such file"),
-    "GPUs of events": (["--events", "EVENTS", "--element-gpus", "1"], "events say nothing of GPUs"),
-    "parts of no GPUs": (["--synthetic", "5", "--element-gpus", "1"], "give its --gpus-per-node"),
+    "GPUs of events": (
+        ["--events", "EVENTS", "--element-gpus", "1"],
+        "goes with --log or --synthetic only",
+    ),
+    "parts of no GPUs": (["--synthetic", "5", "--element-gpus", "1"], "cluster: --gpus-per-node)"),
     "jobs like those of GPUs": (["--synthetic", "5", "--jobs-like", "philly"], "--jobs-like is"),
     "jobs like those of a log": (["--log", "LOG", "--jobs-like", "philly"], "--synthetic only"),
     "parts of some nodes": (

@@ -67,7 +67,7 @@ def test_beside_its_nodes_stands_how_much_it_has_of_them(part: dict[str, int], s
 
 def test_the_pool_and_what_ordinary_jobs_felt_stand_above() -> None:
     lines = texts(seen(one(12), preempted={"jobs": 0}))
-    assert lines[1] == "pool: 5 nodes free of ordinary jobs, 3 used by trainers"
+    assert lines[1] == "Trainers use 3 of the 5 nodes without ordinary jobs."
     assert lines[2] == "ordinary jobs, last 24 h: none had to preempt a trainer"
 
 

@@ -390,7 +390,7 @@ def test_anybody_sees_the_status(site: Site) -> None:
     with trainer(site, "1-2") as array:
         wait_until(lambda: nodes_of(site, array) == 2)
         shown = site.run("bftrainer", "status", user="carol").stdout
-        assert "pool: 4 nodes free of ordinary jobs, 2 used by trainers" in shown
+        assert "Trainers use 2 of the 4 nodes without ordinary jobs." in shown
         document = json.loads(site.run("bftrainer", "status", "--json", user="carol").stdout)
         assert array in [one["array"] for one in document["trainers"]]
         assert surprises("status", document) == []

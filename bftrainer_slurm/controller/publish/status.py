@@ -11,6 +11,7 @@ from typing import Any
 from bftrainer_slurm.controller.decide.decision import Decision
 from bftrainer_slurm.controller.observe.reports import NO_REPORT
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.publish.asked import asked
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.goodput import Tally, goodput
@@ -25,7 +26,6 @@ from bftrainer_slurm.model import ElementState, nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem, units_of
 from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.sizes import why_kept
-from bftrainer_slurm.spec import TrainerRecord
 
 SCHEMA = 1  # of the published status
 _DAY_S = 86_400.0
@@ -65,7 +65,7 @@ def trainer_status(
         "failed_on": list(failing.failed_on) if failing else [],
         "notice": _kept(view, now_s) or _failing(failing) or _suspended(view) or notice,
         "error": (failing.text if failing else error) or None,
-        **_asked(trainer.record),
+        **asked(trainer.record),
         "gpus": 0 if trainer.demands.cores else view.units or trainer.demands.gpus,
         "cores": trainer.demands.cores,
         "submit_s": view.submit_s,
@@ -79,23 +79,6 @@ def trainer_status(
         **_reported(reported, now_s),
         "goodput": goodput(reported.work, tally.times, view.submit_s, ended=ended, now_s=now_s),
         **known,
-    }
-
-
-def _asked(record: TrainerRecord) -> dict[str, Any]:
-    """Return what the trainer's user has asked for."""
-    return {
-        "min_nodes": record.min_nodes,
-        "max_nodes": record.max_nodes,
-        "sizes": list(record.sizes),
-        "step": record.step,
-        "gpu_choices": list(record.gpus),
-        "weight": record.spec.weight,
-        "grace_s": record.spec.grace_s,
-        "node_hours": record.spec.node_hours,
-        "start_minutes": record.minutes,
-        "partitions": list(record.partitions),
-        "node_list": record.nodes,
     }
 
 
