@@ -1,7 +1,7 @@
-# Sourced by what runs in a rootfs of Debian, of the suite $SUITE, which is made at the first use.
-# The rootfs lies in .cache/matrix and is never changed: all is written into overlays, so that many use it at
-# once. Layers with more packages of Debian's, and what pip fetched, are kept in .cache/packages for the next
-# run; $scratch goes with this one. Root only.
+# Sourced by scripts that run in a rootfs of Debian's suite $SUITE. The first use makes the rootfs.
+# It lies in .cache/matrix and never changes: everything is written into overlays, so that many runs can use
+# it at once. Layers with more Debian packages, and pip's downloads, stay in .cache/packages for the next
+# run; $scratch is removed at the end of this one. Root only.
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 suite=${SUITE:-trixie}
 root=$repo/.cache/matrix/$suite
@@ -9,16 +9,16 @@ kept=$repo/.cache/packages/$suite
 bound=() # further paths of the host that are the same inside
 die() { echo "${0#"$repo"/}: $*" >&2; exit 2; }
 [ "$(id -u)" -eq 0 ] || die "needs root: it mounts, and changes its root folder"
-umask 022 # users of the clusters enter what is made here
+umask 022 # users of the clusters must be able to read what is made here
 mkdir -p "$kept/out" "${root%/*}"
-exec 8> "$root.users" # held by all who use the rootfs; what has been killed left its scratch
+exec 8> "$root.users" # locked by all users of the rootfs; without any, scratch folders of killed runs can go
 ! flock -n 8 || rm -rf "$kept"/run.*
 flock -s 8
 scratch=$(mktemp -d "$kept/run.XXXXXX") # beside the layers: an overlay's work folder is on their disk
 trap 'rm -rf "$scratch"' EXIT
 
-# once FOLDER WHAT COMMAND...: has the command make the folder, unless it has been made of just WHAT. Who makes
-# the same one at that time is waited for.
+# once FOLDER WHAT COMMAND...: lets the command make the folder, unless it was made from the same WHAT. If
+# another process is making it now, waits for that process.
 once() {
     local folder=$1 what=$2
     shift 2
@@ -32,8 +32,8 @@ once() {
     ) 9> "$folder.lock"
 }
 
-# over LAYERS UPPER COMMAND...: runs it here, with the rootfs below these layers in $merged, and what is
-# written there in UPPER.
+# over LAYERS UPPER COMMAND...: runs the command here, with these layers over the rootfs mounted at $merged.
+# What is written there goes to UPPER.
 over() {
     local layers=$1 upper=$2
     shift 2
@@ -47,8 +47,8 @@ over() {
     ' over "$layers" "$upper" "$@"
 }
 
-# inside LAYERS UPPER COMMAND...: runs it in that rootfs. Mounts and processes are private to it and vanish
-# with it.
+# inside LAYERS UPPER COMMAND...: runs the command in that rootfs. Its mounts and processes are private and
+# end with it.
 inside() {
     local layers=$1 upper=$2
     shift 2
@@ -67,16 +67,16 @@ inside() {
         mount --bind "$kept/out" "$merged/tmp/packages"
         printf "#!/bin/sh\nexit 101\n" > "$merged/usr/sbin/policy-rc.d"
         chmod +x "$merged/usr/sbin/policy-rc.d"
-        # Users of the clusters reach the clone here, so that tests need no copy of it for them.
+        # Here users of the clusters can read the clone, so tests need no copy for them.
         above=$repo
         while above=$(dirname "$above"); [ "$above" != / ]; do chmod a+rx "$merged$above"; done
-        mkdir "$merged/.host" # pivot_root, as a process in a chroot may make no user namespaces
+        mkdir "$merged/.host" # pivot_root, because a process in a chroot may not make user namespaces
         cd "$merged" && pivot_root . .host && umount --lazy /.host && rmdir /.host
         env HOME=/root DEBIAN_FRONTEND=noninteractive "$@"
     ' inside "${#bound[@]}" "${bound[@]}" "$@"
 }
 
-# layer NAME PACKAGE...: makes, where it is not there yet, the layer $kept/NAME with these packages.
+# layer NAME PACKAGE...: makes the layer $kept/NAME with these packages, if it is not there yet.
 layer() {
     local name=$1
     shift
@@ -86,7 +86,7 @@ layer() {
 
 make_rootfs() {
     local script=/usr/share/debootstrap/scripts/$suite
-    [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # younger than our debootstrap
+    [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # the suite is newer than our debootstrap
     mkdir -p "$root"
     debootstrap --variant=minbase --include="$packages" "$suite" "$root" '' "$script"
 }
@@ -97,4 +97,4 @@ packages+=,gcc,libc6-dev,make,iproute2,nftables,ca-certificates
 packages+=,libexpat1,libsqlite3-0,libffi8,liblzma5,libbz2-1.0 # the host's Python
 case $suite in bookworm) packages+=,libssl3 ;; *) packages+=,libssl3t64 ;; esac
 once "$root" "$packages" make_rootfs
-made=$(stat -c %Y "$root.complete") # a layer fits no other rootfs
+made=$(stat -c %Y "$root.complete") # a layer fits only this rootfs

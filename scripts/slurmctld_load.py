@@ -84,7 +84,7 @@ def main(nodes: int, jobs: int, minutes: float) -> Findings:
                 lambda: site.controller.status().get("pool", {}).get("used", 0) == REAL_NODES,
                 otherwise="the trainers do not get all nodes",
             )
-            time.sleep(10)  # for all that follows from the joins
+            time.sleep(10)  # until the joins cause no more requests
             tell(f"with a controller and {REAL_NODES // 4} trainers, {minutes:g} min")
             loads["with"] = _observe(site, minutes)
     return Findings(rendered(loads), loads)

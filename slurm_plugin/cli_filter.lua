@@ -12,7 +12,7 @@ local function given_options(options)
   end
 end
 
--- The one task of --array, which a trainer can be: N or N-N, and how many may run at once; else nil.
+-- The only task of --array (N or N-N, a limit like %2 is ignored), which a trainer can be; else nil.
 local function one_task(options, given)
   local array = given("array") and string.gsub(options["array"], "%%%d+$", "") or ""
   local first, last = string.match(array, "^(%d+)%-?(%d*)$")
@@ -23,7 +23,7 @@ local function one_task(options, given)
   return (last == "" or tonumber(last) == task) and task or nil
 end
 
--- Whether every option that the rewriting sets is free for it.
+-- Whether the user has given no option that contradicts the rewriting.
 local function may_rewrite(options, given, qos)
   for name in string.gmatch(os.getenv("BFTRAINER_FILTER_REFUSED"), "%S+") do
     if given(name) and not (name == "array" and one_task(options, given)) then
@@ -33,7 +33,7 @@ local function may_rewrite(options, given, qos)
   return qos == "" or not given("qos") or options["qos"] == qos
 end
 
--- gpus= as the record has it, and the fewest; nil where something contradicts it, see rewrite.c.
+-- gpus= as the record has it, and its smallest number; nil if an option contradicts it, see rewrite.c.
 local function read_gpus(given, spec)
   local gpus = string.match("," .. spec, ",gpus=([^,]+)")
   if not gpus then
@@ -86,7 +86,7 @@ local function read_nodes(options, given, spec)
   return tonumber(kept[1]), tonumber(kept[#kept]), ",sizes=" .. table.concat(kept, ":")
 end
 
--- A list of Slurm's as a field of the record, which has colons for its commas; nil if it is none.
+-- A list of Slurm's as a field of the record, with colons for its commas; nil if it is not a valid list.
 local function list_field(name, list, bytes)
   if list == "" then
     return ""
@@ -94,7 +94,7 @@ local function list_field(name, list, bytes)
   return string.match(list, bytes) and string.format(",%s=%s", name, (string.gsub(list, ",", ":")))
 end
 
--- The user's partitions, if trainers' own is not among them, and nodes.
+-- The user's nodes, and the user's partitions unless the trainers' partition is one of them.
 local function read_places(options, given, partition)
   local partitions = given("partition") and options["partition"] or ""
   if string.find("," .. partitions .. ",", "," .. partition .. ",", 1, true) then
@@ -116,12 +116,12 @@ local function read_minutes(options, given)
   end
   local total = ((tonumber(days) or 0) * 24 + tonumber(hours)) * 60 + tonumber(minutes)
   if total > 1000000 then
-    return nil -- more than a record says
+    return nil -- more than a record can have
   end
   return total > 0 and string.format(",minutes=%d", total) or ""
 end
 
--- Tells this job from an earlier one of the same number; a trainer without one is served too.
+-- Distinguishes this job from an earlier job of the same number; a trainer also runs without an id.
 local function draw_id()
   local random = io.open("/dev/urandom", "rb")
   local drawn = random and random:read(4)
@@ -131,7 +131,7 @@ local function draw_id()
   return drawn and string.format(",id=%02x%02x%02x%02x", string.byte(drawn, 1, 4)) or ""
 end
 
--- Whether a list asks for a GPU: gpu:a100:2, or a100:2 where the kind is "".
+-- Whether a list asks for a GPU: gpu:a100:2, or a100:2 if the kind is "".
 local function asks(list, kind)
   for one in string.gmatch(list, "[^,]+") do
     local asked = string.gsub(one, "^gres[:/]", "")
@@ -142,7 +142,7 @@ local function asks(list, kind)
   return false
 end
 
--- Whether elements have a part of a node: their GPUs of it, or their cores, with their memory.
+-- Whether elements have only a part of a node: GPUs or cores, with their memory.
 local function shares(options, given)
   if not os.getenv("BFTRAINER_FILTER_SHARE") or given("exclusive") or given("gpus-per-task") then
     return false
@@ -155,7 +155,7 @@ end
 -- Tasks and GPUs are left to the SPANK plugin, which can read the script.
 local function set_all(options, given, max, comment, partition, qos, fewest)
   options["nodes"] = "1"
-  options["array"] = string.format("0-%d", max) -- with one that never starts: see rewrite.c
+  options["array"] = string.format("0-%d", max) -- one task never starts: see rewrite.c
   options["hold"] = ""
   options["partition"] = partition
   options["requeue"] = "" -- the one value that 22.05, 24.11 and 26.05 all take
@@ -207,7 +207,7 @@ function bftrainer_rewrite(options)
     .. draw_id()
   local own = given("comment") and options["comment"] or ""
   local comment = own ~= "" and record .. " " .. own or record
-  if #comment <= 1024 then -- more than that Slurm refuses, and the plugin says so
+  if #comment <= 1024 then -- Slurm refuses longer ones, and the plugin says so
     set_all(options, given, max, comment, partition, qos, fewest)
   end
 end
@@ -216,7 +216,7 @@ function slurm_cli_setup_defaults(options, early)
   return slurm.SUCCESS
 end
 
--- An error that Lua itself raised would let the job through as it is: catch every one.
+-- After an error in Lua, Slurm would submit the job unchanged: so catch every error.
 function slurm_cli_pre_submit(options, offset)
   if offset > 0 then
     return slurm.SUCCESS -- a heterogeneous job: the SPANK plugin refuses it when it is tagged

@@ -23,31 +23,32 @@
 #define JOB_CONTROL_RECORD "BFTRAINER"
 #define ENV_RECORD "SLURM_SPANK_BFTRAINER"
 
-/* "own" where torchrun keeps its own rendezvous (--bftrainer=rendezvous=own), carried likewise. */
+/* "own" if torchrun keeps its own rendezvous (--bftrainer=rendezvous=own), passed on in the same way. */
 #define JOB_CONTROL_RENDEZVOUS "BFTRAINER_RENDEZVOUS"
 #define ENV_RENDEZVOUS "SLURM_SPANK_BFTRAINER_RENDEZVOUS"
 #define OWN_RENDEZVOUS "own"
 
-/* "no" where no framework is made to go on from its newest checkpoint, carried likewise; the script's
- * processes have it under the first name. */
+/* "no" if BFTrainer does not make frameworks resume (--bftrainer=resume=no), passed on in the same way;
+ * the script's processes have it under the first name. */
 #define ENV_RESUME "BFTRAINER_RESUME"
 #define ENV_CARRIED_RESUME "SLURM_SPANK_BFTRAINER_RESUME"
 #define NO_RESUME "no"
 
-/* "once" or "each" where the user says where the batch script runs (--bftrainer=batch=), likewise. */
+/* "once" or "each": where the batch script runs, if the user says it (--bftrainer=batch=), likewise. */
 #define JOB_CONTROL_BATCH "BFTRAINER_BATCH"
 #define ENV_BATCH "SLURM_SPANK_BFTRAINER_BATCH"
 
-/* The element's own task where the script sees the user's, from the batch task to its steps: there
+/* The element's own task, if the script sees the user's. The batch task passes it to its steps, in which
  * Slurm takes the task from the environment. */
 #define ENV_TASK "SLURM_SPANK_BFTRAINER_TASK"
 
-/* How Slurm hands a SPANK option on to whatever starts inside the job. */
+/* Slurm passes a SPANK option in this variable to what starts inside the job. */
 #define ENV_OPTION "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"
 
 /*
- * What torchrun reads, from the submission on. Only the plugin on the node replaces it: where it is
- * not loaded, torchrun says that it knows no such backend, and trains nothing apart from the others.
+ * The submission sets this variable of torchrun's to a backend that does not exist, and the plugin on the
+ * node replaces it. If that plugin is not loaded, torchrun ends with an error that names the backend, and
+ * the node does not train by itself.
  */
 #define ENV_BACKEND "PET_RDZV_BACKEND"
 #define NO_BACKEND "bftrainer-plugin-missing-on-this-node"
@@ -56,7 +57,7 @@
 #define ENV_FILTER_SPEC "BFTRAINER_FILTER_SPEC"
 #define ENV_FILTER_PARTITION "BFTRAINER_FILTER_PARTITION"
 #define ENV_FILTER_QOS "BFTRAINER_FILTER_QOS"
-#define ENV_FILTER_SHARE "BFTRAINER_FILTER_SHARE" /* set: elements may have parts of nodes */
+#define ENV_FILTER_SHARE "BFTRAINER_FILTER_SHARE" /* if set, elements may have parts of nodes */
 #define ENV_FILTER_REFUSED "BFTRAINER_FILTER_REFUSED"
 
 #endif

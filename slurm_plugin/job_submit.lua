@@ -2,8 +2,8 @@
 -- In slurm.conf: JobSubmitPlugins=lua, and MaxNodes=1 on the partition; this file beside it. A site
 -- that has a job_submit.lua of its own calls the two functions below in it.
 --
--- The plugin guards a job's steps on a node by the word of its batch script there, which slurmctld
--- has sent. Of a job without one on a node it knows only what the user's own srun says.
+-- On a node with the job's batch script, slurmctld tells the plugin the job's partition. On a node
+-- without it the plugin knows only what the user's own srun says.
 
 local TRAINERS = "bftrainer"
 
@@ -25,7 +25,7 @@ function bftrainer_may_submit(job)
   return false
 end
 
--- Whether a job may be changed: moved there by its user, it may be one of salloc.
+-- Whether a job may be changed: a user could move a job of salloc there.
 function bftrainer_may_modify(job, user)
   if not names_trainers(job.partition) or user == 0 then
     return true

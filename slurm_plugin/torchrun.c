@@ -10,8 +10,8 @@
 #include <string.h>
 
 /*
- * slurmstepd's own; Slurm declares it nowhere for plugins. In all micro releases from 22.05 to 26.05
- * the type is what it was in the first of that series.
+ * slurmstepd's configuration; Slurm does not declare it for plugins. From 22.05 to 26.05 no micro release
+ * has changed the type of its x.y.
  */
 extern slurm_conf_t slurm_conf __attribute__((weak));
 
@@ -35,7 +35,7 @@ static const struct variable ALWAYS[] = {
     {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"},
 };
 
-/* The others in an element; the last five are set by our rendezvous, in torchrun. */
+/* The element's other variables; our rendezvous in torchrun sets some of them. */
 static const char *const OTHERS[] = {
     "PET_NNODES",     "PET_NPROC_PER_NODE", "PET_RDZV_ID",      "PET_LOCAL_ADDR",
     ENV_MUNGE_SOCKET, ENV_JOB_SECRET,       ENV_KEEPER_UID,     "PET_RUN_PATH",
@@ -80,9 +80,9 @@ static void put_folder(spank_t spank, const char *folder)
 }
 
 /*
- * Where what is mounted into a container is named. apptainer reads all four variables of its own and
- * of singularity, but a SINGULARITY_X only where there is no APPTAINER_X: so that none of the user's is
- * lost, ours is the older one, if they have not set the other. Scripts mostly set the shorter names.
+ * The variables that list a container's mounts. apptainer reads SINGULARITY_X only if there is no
+ * APPTAINER_X. So we use the older name, unless the user has set the newer one: otherwise mounts of the
+ * user's would be lost. (Both also have a shorter name, which most scripts set.)
  */
 static const char *const BINDS[] = {"APPTAINER_BINDPATH", "SINGULARITY_BINDPATH"};
 

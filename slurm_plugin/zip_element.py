@@ -1,6 +1,6 @@
 """Packs what an element needs of our package into one file: ``zip_element.py FOLDER FILE``.
 
-Not compressed, as every import reads it; and without times, so that it is always the same.
+It is not compressed, because every import reads it. It has no times, so that it is always the same.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from scripts.elastic_bench import forming, report
 from scripts.elastic_bench.fleet import SETUPS, Training
 from scripts.elastic_bench.measure import NotSettledError, measure
 
-# The processor is free for so long in each step, as beside an accelerator.
+# In each step the processor is idle for so long, as if an accelerator did the work.
 _COMPUTE_S = 0.02
 # Seconds between the unchanged script's checkpoints: a small one costs next to nothing.
 _TRAININGS = {
@@ -26,7 +26,7 @@ _TRAININGS = {
 @number(
     "--repeat",
     *(10, 1, 1000),
-    "How often a node is killed, leaves and is reclaimed (one joins after each); group's rounds.",
+    "How often a node is killed, leaves and is reclaimed (one joins each time), or a group forms.",
 )
 def main(
     models: Sequence[str],

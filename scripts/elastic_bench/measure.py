@@ -115,5 +115,5 @@ def settle(fleet: Fleet) -> None:
     if ended is not None:
         raise NotSettledError(f"an agent ended by itself; it says: {fleet.messages(ended)}")
     if not in_time:
-        words = f"{len(fleet.nodes)} nodes do not train together within {PATIENCE_S:g} s"
+        words = f"{len(fleet.nodes)} nodes did not train together within {PATIENCE_S:g} s"
         raise NotSettledError(f"{words}; one says: {fleet.messages(fleet.nodes[0])}")

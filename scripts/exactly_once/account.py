@@ -34,7 +34,7 @@ class Account:
     lost: int  # of those asked for: not in the model
     twice: int  # in the model more often than asked for
     again: int  # trained, thrown away by a restart, and trained again
-    planned: int  # of these: at a change that the plan made
+    planned: int  # of ``again``: at a change that the plan made
     rate_off: float  # largest distance from the unchanged run's rate, of the highest rate
     loss: float | None  # at the end; None: the training has not ended
     steps: int  # of the optimizer, in the model
@@ -43,9 +43,9 @@ class Account:
 def in_the_model(
     records: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> tuple[list[Step], dict[float, int]]:
-    """Return the steps that the model has been through, and how many samples were thrown away.
+    """Return the steps that are in the model, and how many samples restarts have thrown away.
 
-    These are told by when the first step was made of those that trained on.
+    The latter have as key when the first step after the restart was made, in Unix seconds.
 
     Args:
         records: the lines of each process, see ``programs.recording``.
@@ -54,8 +54,8 @@ def in_the_model(
     committed = {_place(line) for line, after in pairs if "done" in (after or {})}
     lives: dict[str, dict[int, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for line, after in pairs:
-        # Who did not commit a step that others did has taken their state. After its last line a
-        # process ended as it committed; if it did not, a later life repeats that step.
+        # A process that did not commit a step that others committed has taken their state. If a
+        # process's last line is a step, it may have committed it; if not, a later life repeats it.
         if not committed or after is None or _place(line) in committed:
             lives[line["life"]][line["step"]].append(line)
     model: dict[int, list[Mapping[str, Any]]] = {}
@@ -102,8 +102,8 @@ def account(
     """Return what became of the samples of a training of ``epochs`` over ``samples``.
 
     Args:
-        steps: those that the model has been through.
-        thrown_away: samples that restarts have thrown away, by when each trained on.
+        steps: those in the model.
+        thrown_away: samples that restarts have thrown away, by when training continued.
         samples: of an epoch.
         epochs: that were asked for.
         loss: at the end.
@@ -136,7 +136,7 @@ def account(
 
 
 def _before(steps: Sequence[Step]) -> list[int]:
-    """Return how many samples the model had been through before each step."""
+    """Return how many samples were trained before each step."""
     return [0, *accumulate(len(step.numbers) for step in steps)][: len(steps)]
 
 
@@ -146,7 +146,7 @@ def _of_highest(steps: Sequence[Step]) -> list[float]:
 
 
 def _rates(course: Sequence[Step]) -> list[tuple[float, float]]:
-    """Return a run's rate, of its highest, by the part of its samples that was trained before."""
+    """Return a run's rate as a share of its highest, by the share of its samples trained before."""
     if not course:
         return [(0.0, 1.0), (1.0, 0.0)]
     samples = sum(len(step.numbers) for step in course)
@@ -155,7 +155,7 @@ def _rates(course: Sequence[Step]) -> list[tuple[float, float]]:
 
 
 def _off(found: Sequence[tuple[float, float]], should: Sequence[tuple[float, float]]) -> float:
-    """Return the largest distance of a rate from the one that it should be at its place."""
+    """Return the largest distance of a rate from the right one at its place."""
     if not found:
         return 0.0
     places, rates = np.array(found).T

@@ -29,7 +29,7 @@ from scripts.exactly_once.ways import CHANGES, MOST_NODES, UNCHANGED, WAYS, Chan
 @bench_command(TimeoutError)
 @several("--way", "names", WAYS, "Try only this way of training.")
 @several("--change", "kinds", CHANGES, "Let only these changes come.")
-@folder("--records", "records", "Keep there what the processes write down and print.")
+@folder("--records", "records", "Where to keep what the processes write down and print.")
 @click.option(
     "--page",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -93,18 +93,18 @@ def _result(
     course: Sequence[Step],
     records: Path | None,
 ) -> tuple[Result, list[Step]]:
-    """Train one way; ``course``: the steps of the run without changes. Return its own too."""
+    """Train one way, and return its own steps too; ``course``: those of the unchanged run."""
     tell = progress(f"{way.name}: ")
     try:
         found = train(way, size, changes, tell, records and records / way.name)
     except StuckError as error:
         return Result(way, [], None, wrong=str(error)), []
     asked_steps = size.steps // 2 if way.steps else 0
-    told = account(
+    outcome = account(
         *(found.steps, found.thrown_away, size.samples, size.epochs, found.loss),
         *(course, asked_steps, found.planned),
     )
     global_batch = MOST_NODES * size.batch
     changes_made = [kind for _, kind in found.changes]
-    result = Result(way, changes_made, told, found.said, "", asked_steps, global_batch)
+    result = Result(way, changes_made, outcome, found.said, "", asked_steps, global_batch)
     return result, found.steps

@@ -58,7 +58,7 @@ def _row(one: Result) -> list[str]:
     if found is None:
         return [one.way.title, *"------", one.ended, "-", "-"]
     numbers = (found.lost, found.twice, found.again, found.planned, found.trained, found.asked)
-    if one.asked_steps:  # it is for no epoch to say which samples it gets
+    if one.asked_steps:  # without epochs no sample is lost or trained twice
         cells = ["-", "-", *(f"{number:,}" for number in numbers[2:5]), "-"]
     else:
         cells = [f"{number:,}" for number in numbers]

@@ -18,7 +18,7 @@ from scripts.impact_bench.course import run_jobs
 from scripts.impact_bench.figures import Measured, Side
 from scripts.impact_bench.looks import common_begin, next_pass_s, set_looks, slurmctld_log
 from scripts.impact_bench.slurmlog import BACKFILL, LOOK, read_log, read_looks
-from scripts.impact_bench.told import read_offers, read_told
+from scripts.impact_bench.controllerlog import read_offers, read_controller
 from scripts.impact_bench.trainers import Work, training
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.processes import send_all
@@ -36,7 +36,7 @@ _CONF = (
 )
 KILL_WAIT_S = 30
 _REORDERED_S = 7.0  # before some passes, but not before each
-_LEFT_S = 5.0  # a process still there this long after the last element is left behind
+_LEFT_S = 5.0  # a process that is there for longer after the last element was left behind
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def measure(
             if side.work is not None and gpus:
                 said = site.controller.log.read_text().splitlines()
                 offers = read_offers(site.controller.state / "history.sqlite")
-                side.told = read_told(said, read_looks(lines, LOOK), offers)
+                side.controller = read_controller(said, read_looks(lines, LOOK), offers)
     return measured
 
 

@@ -53,7 +53,7 @@ def parsed_settings(
     "--trainers",
     type=click.Choice(list(SCRIPTS)),
     default="polite",
-    help="Elements that sleep, that resist being ended, or that train and rest after each step.",
+    help="Whether elements sleep, resist being ended, or train and rest after each step.",
 )
 @click.option(
     "--null", is_flag=True, help="No trainers on either side: how far two equal sides differ."
@@ -61,7 +61,7 @@ def parsed_settings(
 @click.option(
     "--reordered",
     is_flag=True,
-    help="No trainers, and one side prefers other nodes every 7 s: what Slurm's choice does alone.",
+    help="No trainers; one side prefers other nodes every 7 s: what Slurm's choice of nodes does.",
 )
 @click.option(
     "--set",
@@ -74,7 +74,7 @@ def parsed_settings(
 @click.option(
     "--quick",
     is_flag=True,
-    help="Schedulers and jobs thirty times as fast as at a site: a try, of no great precision.",
+    help="Schedulers and jobs thirty times as fast as at a site: a quick, less precise try.",
 )
 @folder(
     "--out",

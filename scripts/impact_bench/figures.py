@@ -12,7 +12,7 @@ from typing import TypeAlias
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
 from scripts.impact_bench.course import Start
 from scripts.impact_bench.slurmlog import Log, Span, elements
-from scripts.impact_bench.told import Told
+from scripts.impact_bench.controllerlog import ControllerRecord
 from scripts.impact_bench.trainers import Work
 
 MEDIAN_TARGET_S, P95_TARGET_S, MEAN_TARGET_S = 0.05, 0.5, 0.3
@@ -36,7 +36,7 @@ class Side:
     log: Log = field(default_factory=dict)  # slurmctld's
     left_behind: int = 0  # processes of trainers that outlived them
     work: Work | None = None  # what the trainers did meanwhile
-    told: Told = field(default_factory=Told)  # what the controller left
+    controller: ControllerRecord = field(default_factory=ControllerRecord)
 
     @property
     def elements(self) -> Iterator[Span]:

@@ -15,19 +15,19 @@ from itertools import pairwise
 
 from scripts.impact_bench.figures import Measured, Side
 from scripts.impact_bench.slurmlog import Span
-from scripts.impact_bench.told import Key, Told
+from scripts.impact_bench.controllerlog import Key, ControllerRecord
 
 # The causes, in the order in which they are looked for.
-STARTING = "Slurm had given it to a job, whose first line had not run"
+STARTING = "Slurm had given it to a job, whose first line had not run yet"
 ENDING = "an element there was ending: Slurm starts nothing on that node meanwhile"
 AHEAD = "elements had left it ahead of the next pass, which gave it to a job"
 PASSED_OVER = "an element waited there, and a pass did not start it: a job was planned there soon"
 UNSEEN = "the controller had not looked since it was left there"
 TOO_SMALL = "smaller than the elements of the trainers that had none there"
-NOT_YET = "offered to the plan: an element was let go there later"
+NOT_YET = "offered to the plan: an element was released there later"
 NOT_WORTH = "offered to the plan: it gave the place to nobody"
 LEFT = "not offered to the plan: left to jobs beside elements"
-BARRED = "not offered to the plan: nothing of that node"
+BARRED = "not offered to the plan: no GPU of that node was"
 CAUSES = (
     STARTING,
     ENDING,
@@ -47,9 +47,9 @@ _LEAD_S = 4.0  # from when elements leave until a pass has given their GPUs to a
 
 @dataclass(frozen=True)
 class Account:
-    """GPU-seconds that were idle after a pass: all, those that elements had, others by cause.
+    """GPU-seconds that were idle after a pass: all, those that elements used, others by cause.
 
-    Elements had ``sooner`` more of them, before any pass had seen them idle.
+    ``sooner_s`` are GPU-seconds that elements used before any pass had seen them idle.
     """
 
     idle_s: float = 0.0
@@ -96,10 +96,10 @@ class _Node:
     def __init__(
         self, name: str, side: Side, elements: Sequence[Span], gpus: int, end_s: float
     ) -> None:
-        told = side.told
+        record = side.controller
         self._name, self._gpus = name, gpus
         self._parts = {} if side.work is None else side.work.parts
-        self._passes_s, self._looks_s = side.passes_s, told.looks_s
+        self._passes_s, self._looks_s = side.passes_s, record.looks_s
         self._begin_s, self._end_s = side.begin_s, end_s
         given = {job: when[0][0] for (kind, job), when in side.log.items() if kind == "allocated"}
         self._jobs = [
@@ -114,16 +114,16 @@ class _Node:
         self._here = [one for one in elements if one.node == name]
         over_s = (*(one.end_s for one in self._jobs), *(one.until_s for one in self._here))
         self._left_s = sorted(over_s)  # when somebody left something
-        self._offers = [(at_s, nodes.get(name, 0)) for at_s, nodes in told.offers]
+        self._offers = [(at_s, nodes.get(name, 0)) for at_s, nodes in record.offers]
         self._offered_s = [at_s for at_s, _ in self._offers]
-        self._waits = list(self._waiting(told))
+        self._waits = list(self._waiting(record))
 
-    def _waiting(self, told: Told) -> Iterator[Span]:
+    def _waiting(self, record: ControllerRecord) -> Iterator[Span]:
         """Yield how long elements waited here until they started, or were held again."""
         held: dict[Key, list[float]] = defaultdict(list)
-        for at_s, key in told.held:
+        for at_s, key in record.held:
             held[key].append(at_s)
-        for at_s, (array, node) in told.let_go:
+        for at_s, (array, node) in record.released:
             if node == self._name:
                 began = [one.from_s for one in self._here if one.array == array]
                 ends = (one for one in (*began, *held[array, node]) if one >= at_s)

@@ -24,7 +24,7 @@ def document(measured: Measured, found: Figures) -> dict[str, Any]:
     by_side = ("failed", "makespan_s", "passes_s", "begin_s")
     return {
         **vars(found),
-        "account": account(measured) if measured.on.told.offers else None,
+        "account": account(measured) if measured.on.controller.offers else None,
         **{what: {side.name: getattr(side, what) for side in sides} for what in by_side},
         "left_behind": measured.on.left_behind,
         "trainers": measured.on.work,
@@ -45,7 +45,7 @@ def rendered(measured: Measured, found: Figures) -> list[str]:
         f"{found.out_of_phase_s:.3f} s out of phase at most",
         f"makespan: {off.makespan_s:.1f} s without trainers, {on.makespan_s:.1f} s with\n"
         f"jobs failed: {off.failed} without trainers, {on.failed} with{_work(measured)}",
-        *([_account(measured)] if measured.on.told.offers else []),
+        *([_account(measured)] if measured.on.controller.offers else []),
         late_jobs(measured),
     ]
 

@@ -40,7 +40,7 @@ Log: TypeAlias = Mapping[tuple[str, int], Sequence[tuple[float, str]]]
 class Span:
     """From when to when an element had a node, or waited for it; Unix seconds.
 
-    From ``ending_s`` on it was ending. Of one that had not ended, ``until_s`` is inf, and the log
+    From ``ending_s`` on it was ending. If it had not ended, ``until_s`` is inf, and the log
     does not tell the node.
     """
 

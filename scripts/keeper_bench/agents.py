@@ -34,7 +34,7 @@ class Entrance:
 
 
 def by_job(keeper: str, key: bytes, uid: int) -> Entrance:
-    """Return the entrance for one user's agents, at a site without MUNGE."""
+    """Return how one user's agents reach the keeper, at a site without MUNGE."""
 
     def prover(array: int) -> Prove:
         return prover_from({JOB_SECRET: secret_of_job(key, array, uid).decode()})

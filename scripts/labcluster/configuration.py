@@ -132,7 +132,7 @@ def _sharing(gpus: int, cpus: int) -> dict[str, str]:
 
 def gres_conf(gpus: Sequence[Path]) -> str:
     """Return gres.conf for nodes that all have these files as their GPUs."""
-    # slurmd only looks whether they are there.
+    # slurmd only checks that they exist.
     return "AutoDetect=off\n" + "".join(f"Name=gpu Type=a100 File={gpu}\n" for gpu in gpus)
 
 

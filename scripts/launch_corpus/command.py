@@ -20,11 +20,11 @@ _SHAPES = shapes()
 @click.argument("names", nargs=-1, type=click.Choice(list(_SHAPES)), metavar="[SHAPE]...")
 @number("--nodes", 3, 2, 8, "Nodes of the cluster, and of each trainer.")
 def main(names: Sequence[str], nodes: int) -> Findings:
-    """Start batch scripts as people write them as trainers on a private Slurm cluster.
+    """Run batch scripts, as people write them, as trainers on a private Slurm cluster.
 
     Each must form one group on all nodes, and go on as one group when an ordinary job takes the
-    node of rank 0; what never can be elastic must be told so. All shapes unless some are named:
-    scripts/launch_corpus/corpus.
+    node of rank 0. The output of a script that can never be elastic must say why. Runs all
+    scripts of scripts/launch_corpus/corpus unless some are named.
     """
     chosen = [_SHAPES[name] for name in names or _SHAPES]
     machine = this_machine("torch", "accelerate", "lightning")
@@ -46,11 +46,11 @@ def table(outcomes: Sequence[Outcome]) -> str:
         (
             ("launcher", lambda one: one.shape.launcher),
             ("shape", lambda one: one.shape.name),
-            ("", lambda one: one.wrong or ("told" if one.shape.told else "one group")),
+            ("", lambda one: one.wrong or ("message" if one.shape.message else "one group")),
             ("processes", lambda one: str(one.processes or "")),
             ("joined", lambda one: seconds(one.joined_s)),
             ("went on", lambda one: seconds(one.went_on_s)),
-            ("told", lambda one: seconds(one.told_s)),
+            ("message", lambda one: seconds(one.message_s)),
         ),
         align="<<<",
     )

@@ -1,6 +1,6 @@
-"""The scripts in ``corpus`` and what each is to come to: each is run, loses a node, and is judged.
+"""Runs each script of ``corpus`` as a trainer on a private cluster, and checks what becomes of it.
 
-It is submitted on a private cluster as its owner would.
+It must form one group and survive the loss of a node, or say why it cannot be elastic.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from scripts.labcluster.site import QUICK, Site
 from scripts.labcluster.users import give
 from scripts.labcluster.waiting import wait_until
 
-# Shapes must not learn from each other, nor wait for a node on which one has failed.
+# The controller must not carry what it learnt, or a node's failure, from one shape to the next.
 SETTINGS = {**QUICK, "bad_node_s": 1, "adapt_forward_time": False, "forward_time_s": 600}
-# Nodes are this host's processors: with other work on it a start takes its time.
+# All nodes share this host's processors, so a start may take minutes.
 PATIENCE_S = 400.0
 _FRESH_S = 5.0  # a process that has not reported for so long does not train
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a shape. Times in seconds; None: it did not come so far."""
+    """What became of a shape. Times are in seconds; None: it did not get that far."""
 
     shape: Shape
     wrong: str = ""
     processes: int | None = None  # in the group, on all nodes
-    joined_s: float | None = None  # from the start of its last node on
-    went_on_s: float | None = None  # from the start of the ordinary job on
-    told_s: float | None = None  # from the start of its last node on
+    joined_s: float | None = None  # since the start of its last node
+    went_on_s: float | None = None  # since the start of the ordinary job
+    message_s: float | None = None  # since the start of its last node
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ def _judge(site: Site, shape: Shape, array: int, folder: Path, nodes: int) -> Ou
 
     wait_until(all_run, PATIENCE_S, f"it does not run on {nodes} nodes")
     began_s = time.time()
-    if shape.told:
-        wait_until(lambda: shape.told in said(folder), PATIENCE_S, "it was not told what it is")
-        return Outcome(shape, told_s=time.time() - began_s)
+    if shape.message:
+        wait_until(lambda: shape.message in said(folder), PATIENCE_S, "no message says why")
+        return Outcome(shape, message_s=time.time() - began_s)
     group = _wait_for_group(folder, running, 0.0)
     joined_s = time.time() - began_s
     assert group.first is not None
@@ -138,13 +138,13 @@ def run_all(
     """Run shapes one after the other.
 
     Raises:
-        LabError: the cluster is no longer in order.
+        LabError: the cluster can no longer be used.
     """
     outcomes = []
     for shape in chosen:
         try:
             outcomes.append(run(site, shape, nodes))
-        except TimeoutError as error:  # something of it is left
+        except TimeoutError as error:  # a part of it still runs
             raise LabError(f"{shape.name} does not end: {error}") from error
         tell(f"{shape.name}: {outcomes[-1].wrong or 'as it should be'}")
     return outcomes
@@ -155,11 +155,11 @@ FOLDER = Path(__file__).resolve().parent / "corpus"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A batch script: what starts its training, and what is said if that cannot be elastic."""
+    """A batch script: what starts its training, and the message if that cannot be elastic."""
 
     name: str
     launcher: str
-    told: str = ""  # in its output; empty: its nodes form one group
+    message: str = ""  # that its output must contain; empty: its nodes form one group
 
     @property
     def file(self) -> str:
@@ -168,17 +168,19 @@ class Shape:
 
 
 def _read(path: Path) -> Shape | None:
-    """Return the shape that a script's first comments describe; None: others call this script."""
+    """Return the shape that a script's first comments describe; None: other scripts call it."""
     said = dict[str, str]()
     for line in path.read_text().splitlines()[1:]:
         key, colon, value = line.removeprefix("# ").partition(": ")
         if not line.startswith("# ") or not colon:
             break
         said[key] = value
-    return Shape(path.stem, said["launcher"], said.get("told", "")) if "launcher" in said else None
+    if "launcher" not in said:
+        return None
+    return Shape(path.stem, said["launcher"], said.get("message", ""))
 
 
 def shapes() -> dict[str, Shape]:
     """Return all shapes by name, those that form one group first."""
     found = filter(None, map(_read, sorted(FOLDER.glob("*.sh"))))
-    return {one.name: one for one in sorted(found, key=lambda one: bool(one.told))}
+    return {one.name: one for one in sorted(found, key=lambda one: bool(one.message))}

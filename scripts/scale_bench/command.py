@@ -18,14 +18,14 @@ from scripts.scale_bench.report import SIMULATED, tables, targets
 @number(
     "--elements",
     *(Size().elements, 10, 50_000),
-    "That run while nothing changes; a fifth is reclaimed at once, a tenth joins.",
+    "How many run while nothing changes; a fifth is reclaimed at once, a tenth joins.",
 )
 @number(
     "--minutes",
     *(Size().minutes, 0.1, 600),
-    "With a change a second; as long again takes what comes before and after.",
+    "How long there is a change a second; the other phases take as long again.",
 )
-@click.option("--seed", type=int, default=0, help="Of what is drawn.")
+@click.option("--seed", type=int, default=0, help="Of all random choices.")
 @click.option(
     "--rl-enable",
     is_flag=True,

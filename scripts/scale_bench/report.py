@@ -11,8 +11,8 @@ from scripts.scale_bench.course import Phase
 from scripts.scale_bench.measure import Found
 
 SIMULATED = (
-    "slurmctld, its nodes and the elements are simulated: a real one of this size cannot be had "
-    "here.\nThe controller's daemon, its keeper, its planner and the clock are real."
+    "slurmctld, its nodes and the elements are simulated, because this host cannot run so many.\n"
+    "The controller's daemon, its keeper, its planner and the clock are real."
 )
 
 
@@ -22,7 +22,7 @@ def phase(found: Found, name: str) -> Phase:
 
 
 def after_s(one: Phase) -> float:
-    """Return the time from a burst to its last action; infinite: not all was dealt with."""
+    """Return the time from a burst to its last action; infinite if a part was not dealt with."""
     dealt_with = len(one.reactions_s) == len(one.changes) > 0
     return max(one.reactions_s) if dealt_with else math.inf
 
@@ -88,7 +88,7 @@ def _read_mb(one: Phase) -> Summary:
 
 
 def _reaction(what: str) -> Callable[[Phase], str]:
-    """Return what says one figure of how soon a phase's changes were dealt with."""
+    """Return a function that formats one figure of a phase's reaction times."""
 
     def text(one: Phase) -> str:
         took_s = one.reactions_s

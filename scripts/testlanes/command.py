@@ -15,16 +15,17 @@ from scripts.testlanes.run import Lane, Run, clock, run
 
 _LOGS = REPO / "build" / "lanes"
 _PYTEST = (".venv/bin/python", "-m", "pytest", "-p", "no:cacheprovider")
-# Where a cluster is broken, each test waits its minutes for nothing.
+# If a cluster is broken, each test waits for minutes in vain: so stop after some failures.
 _SHORT = ("-q", "--durations=30", "--maxfail=15")
-# What rests most on torch, of what runs in jobs. The lane "torch" has all of it, with a newer one.
+# Tests of what runs in jobs that depend most on torch's version. Other lanes run all of them, with
+# a newer torch.
 _OF_JOBS = (
     *(f"tests/elastic/test_{name}.py" for name in ("rendezvous", "trainer", "torch_private")),
     *("tests/elastic/test_forming.py", "tests/elastic/test_warm_fork_server.py"),
     "tests/elastic/test_saving.py::test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed",
     "tests/elastic/test_saving.py::test_a_process_alone_needs_no_process_group",
 )
-_LINES, _LINES_ABOVE = 60, 20  # that are shown of each failure
+_LINES, _LINES_ABOVE = 60, 20  # shown of each failure
 _PACKAGES = "packaging/try && packaging/try --rpm"
 
 
@@ -41,24 +42,24 @@ def _newer(name: str, suite: str, which: str) -> Lane:
 
 
 _TORCH = "torch and not slurm and not chaos and not load"
-_ELASTIC = "tests/elastic"  # has most of these, and of what waits without a processor
-# Those that start torchruns, or what stands for them: about half of these.
+_ELASTIC = "tests/elastic"  # has most of these tests, and those that mostly wait
+# The tests that start torchruns, or stand-ins for them: about half of these.
 _AGENTS = tuple(
     f"tests/elastic/test_{name}.py"
     for name in ("hanging", "launchers", "rendezvous", "saving", "stuck", "tasks")
 )
 _TRAINING = "slurm and torch and not chaos and not load"
 _UNITS = "not slurm and not torch and not chaos and not load and not frameworks"
-_CONTROLLER = "tests/controller"  # has half of both
-_SITE = "tests/controller/test_site.py"  # of those on a cluster it waits as long as all others
+_CONTROLLER = "tests/controller"  # has half of both kinds of tests
+_SITE = "tests/controller/test_site.py"  # takes as long as all its other tests on a cluster
 _PLANNER = tuple(
     f"tests/{name}" for name in ("planner", "planner_bench", "reader", "replay", "scale_bench")
 )
 
-# Those that wait longest, for Slurm or torchruns, come first: they take their time however quiet
-# the machine is, and none is to be left over at the end. What needs but processors comes last;
+# The lanes that wait longest, for Slurm or torchruns, come first: they take as long on a quiet
+# machine, and must not be alone at the end. Lanes that need only processors come last;
 # packages wait for downloads and disks.
-# Each test is in one of the lanes of this host, and in no other one; 'make frameworks' has 15
+# Each test is in exactly one of the lanes of this host; 'make frameworks' has 15
 # minutes more on a cluster.
 LANES = (
     _here("slurm", "slurm and not torch and not chaos and not load and not frameworks"),
@@ -92,13 +93,13 @@ LANES = (
     type=click.FloatRange(min=0, min_open=True),
     default=80.0,
     metavar="MINUTES",
-    help="Lanes that still run then are ended, and have failed.",
+    help="After this time the lanes that still run are ended, and count as failed.",
     show_default=True,
 )
 def main(names: Sequence[str], at_once: int, within: float) -> Findings:
     """Run the checks and tests in lanes, side by side and apart from each other.
 
-    All that need no more than this host's Slurm, unless lanes are named; 'all' are those and the
+    Without names it runs the lanes that need no other Slurm than this host's; 'all' adds the
     newer Slurms. The output of a lane is shown when it ends.
     """
     if os.getuid() != 0:
@@ -140,9 +141,10 @@ def table(done: Sequence[Run], wall_s: float) -> str:
 
 
 def why(done: Sequence[Run]) -> list[str]:
-    """Return why tests failed: it stands last, as CI keeps only the last of what is printed.
+    """Return why tests failed. It is printed last, because CI keeps only the end of the output.
 
-    Of each the last lines, and before them what pytest says of the error, if that is further up.
+    For each failure it has the last lines, and before them pytest's lines about the error if
+    these are further up.
     """
     said = []
     for one in done:

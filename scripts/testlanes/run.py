@@ -17,8 +17,8 @@ from pathlib import Path
 NO_TEST = 5  # pytest's own exit code where there was none
 
 _CGROUPS = Path("/sys/fs/cgroup")
-_MEMORY_BYTES = 4 << 30  # a lane that takes more is ended, and no other one
-_PATIENCE_S = 60.0  # for what is interrupted to end by itself
+_MEMORY_BYTES = 4 << 30  # only the lane that takes more is ended
+_PATIENCE_S = 60.0  # that an interrupted lane has to end by itself
 _ENTER = 'for group in $1; do echo 0 > "$group/cgroup.procs"; done; shift; exec "$@"'
 _RESULTS = re.compile(r"^([.FEsxX]+)(?= |$)", re.MULTILINE)
 _FAILURES = re.compile(r"^=+ (?:ERRORS|FAILURES) =+\n(?s:.*?)(?=^=+ .* =+$|\Z)", re.MULTILINE)
@@ -30,7 +30,8 @@ _LAST_LINE = re.compile(r"^(\d+ \w+(?:, \d+ \w+)*) in [\d.]+s", re.MULTILINE)
 class Lane:
     """A command that runs beside others, or ``alone``, when all others have ended.
 
-    Its tests are counted where it ``tests``; the ``matrix`` needs more than this host's Slurm.
+    ``tests``: it runs pytest, and its tests are counted. ``matrix``: it needs another Slurm, or
+    another system, than this host's.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Run:
 
     @property
     def text(self) -> str:
-        """What it has said so far."""
+        """Its output so far."""
         return self.log.read_text(errors="replace")
 
     @property
@@ -73,7 +74,7 @@ class Run:
 
     @property
     def failures(self) -> list[str]:
-        """What pytest says of each test that failed; the output, where it says nothing."""
+        """pytest's text about each test that failed; if it has none, the whole output."""
         chapters = _FAILURES.findall(self.text)
         said = [one for chapter in chapters for one in _FAILURE.findall(chapter)]
         return said or ([self.text] if self.code else [])
@@ -87,7 +88,7 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """What became of it, in words; nothing to say where it passed."""
+        """What became of it, in words; empty if it passed."""
         return f"FAILED with exit code {self.code}" if self.code else ""
 
     def ended(self) -> bool:
@@ -99,7 +100,7 @@ class Run:
             return False
         self.process.returncode = os.waitstatus_to_exitcode(status)
         self.wall_s = time.monotonic() - self.begin_s
-        # Groups know of those too for which nobody waits, as of what others are forked from.
+        # Groups also count processes for which nobody waits, such as fork servers.
         of_waited_for_s = usage.ru_utime + usage.ru_stime
         self.processor_s = max([of_waited_for_s, *map(_used_s, self.groups)])
         for group in self.groups:
@@ -108,7 +109,7 @@ class Run:
 
 
 def _end(runs: Sequence[Run]) -> None:
-    """Interrupt them as a person does, and kill what does not end by that."""
+    """Interrupt them as a person does, and kill those that do not end."""
     for one in runs:
         if not one.ended():
             os.killpg(one.process.pid, signal.SIGINT)
@@ -129,8 +130,8 @@ def run(
 ) -> list[Run]:
     """Run lanes in this order, ``at_once`` at a time; whatever happens, none outlives this call.
 
-    Their outputs go to ``logs``, and are told as they end. Each minute it tells how far all are.
-    After ``within_s`` seconds it ends those that run, and those that wait as they begin.
+    Their outputs go to ``logs``; ``tell`` gets each when its lane ends, and once a minute how far
+    all are. After ``within_s`` seconds it ends the lanes that run, and each waiting one once begun.
     """
     waiting, running, done = list(lanes), list[Run](), list[Run]()
     told_s = time.monotonic()

@@ -1,6 +1,6 @@
 /*
- * What the fuzz targets share: the promise that is broken, said before the process aborts.
- * A target is libFuzzer's one function; fuzz_replay.c runs the same without libFuzzer.
+ * Shared by the fuzz targets: PROMISE prints the broken promise before it aborts the process.
+ * A target is libFuzzer's one function; fuzz_replay.c calls it without libFuzzer.
  */
 #ifndef BFTRAINER_FUZZ_H
 #define BFTRAINER_FUZZ_H
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                    \
     } while (0)
 
-/* A copy that ends where the input ends, so that a read beyond it is seen. */
+/* A copy that ends where the input ends, so that sanitizers notice a read beyond it. */
 static inline char *text_of(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);
@@ -34,7 +34,7 @@ static inline char *text_of(const uint8_t *data, size_t size)
     return text;
 }
 
-/* What is shown to a user: one line, printable ASCII, and something. */
+/* What is shown to a user must be one line of printable ASCII, and not empty. */
 static inline void promise_one_line(const char *error, size_t size)
 {
     size_t length = strnlen(error, size);

@@ -1,6 +1,6 @@
 /*
- * A user's PYTHONPATH, any bytes: with our folder put in it is in it, and taken out again it is
- * not, and nothing else has changed.
+ * A user's PYTHONPATH, any bytes. After our folder is added, it is there; after it is removed again, it is
+ * gone, and nothing else has changed.
  */
 #include "../python_path.h"
 #include "fuzz.h"

@@ -1,7 +1,6 @@
 /*
- * Runs a fuzz target where there is no libFuzzer: on the inputs in files, and on as many seeded
- * changes of them as asked for. It learns nothing from coverage: that is libFuzzer's. An input on
- * which the target dies is left in CRASH.
+ * Runs a fuzz target without libFuzzer: on the inputs in files, and on CHANGES random variations of
+ * them. Unlike libFuzzer it does not use coverage. If the target dies, its input is written to CRASH.
  *   TARGET SEED CHANGES CRASH FILE...
  */
 #include "fuzz.h"

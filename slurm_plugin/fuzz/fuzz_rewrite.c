@@ -1,6 +1,6 @@
 /*
- * A submission's options with any values: NAME=VALUE texts, each ended by a NUL. What is rewritten
- * is seen as rewritten afterwards; what is refused is refused in one line.
+ * A submission's options with any values: NAME=VALUE texts, each ended by a NUL. A rewritten submission
+ * can be read back; a refusal is one line.
  */
 #include "../rewrite.h"
 #include "fuzz.h"
@@ -8,7 +8,7 @@
 #define MAX_OPTIONS 32
 static const struct target TARGET = {.partition = "bftrainer", .qos = "idle"};
 
-/* Stands in for sbatch's options; the ones that the rewriting sets come in front. */
+/* Stands in for sbatch's options. */
 struct slurm_options {
     const char *name[MAX_OPTIONS];
     char *value[MAX_OPTIONS];
@@ -89,7 +89,7 @@ static void rewrite(slurm_opt_t *options)
         promise_one_line(error, sizeof(error));
         return;
     }
-    /* More nodes than a record can have are found when the record is read back. */
+    /* Reading back refuses more nodes than a record can have. */
     if (!rewrite_read_back(options, &request, &TARGET, &record, error)) {
         promise_one_line(error, sizeof(error));
         return;

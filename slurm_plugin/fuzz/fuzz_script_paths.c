@@ -1,5 +1,5 @@
 /*
- * A script of any bytes: every line that is named is one of its lines.
+ * A script of any bytes: every line number that is found exists in it.
  */
 #include "../script_paths.h"
 #include "fuzz.h"

@@ -1,6 +1,6 @@
 /*
- * The option's value and the record in a comment, both any bytes of a user's: what is read is in
- * bounds and reads the same when it is written and read again; what is not gets one clean line.
+ * The option's value and the record in a comment, both any bytes of a user's. A parsed value is within its
+ * bounds, and stays the same when it is written and parsed again. An error is one clean line.
  */
 #include "../spec.h"
 #include "fuzz.h"
@@ -55,7 +55,7 @@ static void try_record(const char *text)
     promise_bounds(&record.spec, NO_MAX_GRACE);
     PROMISE(record.min_nodes >= 1 && record.min_nodes <= record.max_nodes);
     PROMISE(record.max_nodes <= 1000000 && record.minutes <= 1000000);
-    if (!record_format(&record, canonical)) /* a key more than it had: weight and grace have defaults */
+    if (!record_format(&record, canonical)) /* too long: it now has keys that were defaults before */
         return;
     PROMISE(record_parse(canonical, &again, error));
     PROMISE(record.spec.weight == again.spec.weight && record.spec.grace == again.spec.grace);

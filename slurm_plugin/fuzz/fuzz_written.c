@@ -1,8 +1,8 @@
 /*
  * The options as their user wrote them: in a script of any bytes, and on a command line of any words
- * (the input, split at its NULs). Whatever is found fits.
+ * (the input, split at its NULs). Each value that is found fits into its array.
  */
-#include "../written.c" /* what reads the script and the words is not exported */
+#include "../written.c" /* the functions that read the script and the words are not exported */
 #include "fuzz.h"
 
 #define MAX_WORDS 64

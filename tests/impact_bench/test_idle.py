@@ -16,7 +16,7 @@ from scripts.impact_bench import idle
 from scripts.impact_bench.course import Start
 from scripts.impact_bench.figures import Measured, Side
 from scripts.impact_bench.slurmlog import Log
-from scripts.impact_bench.told import Key, Told, read_offers, read_told
+from scripts.impact_bench.controllerlog import Key, ControllerRecord, read_offers, read_controller
 from scripts.impact_bench.trainers import Work
 from tests.impact_bench.starts import start
 
@@ -29,7 +29,7 @@ LET_GO: list[tuple[float, Key]] = [(40.0, ("6", "n1"))]
 def seen(
     *jobs: Start,
     log: Log | None = None,
-    let_go: Sequence[tuple[float, Key]] = (),
+    released: Sequence[tuple[float, Key]] = (),
     held: Sequence[tuple[float, Key]] = (),
     looks_s: Sequence[float] = (0.0,),
     offers: Sequence[tuple[float, Mapping[str, int]]] = EIGHT,
@@ -39,12 +39,12 @@ def seen(
     off = Side("without", [start(runs_s=99.9, on=("n2",), gpus=8)], passes_s=PASSES_S)
     on = Side("with", jobs, passes_s=PASSES_S, log=ELEMENT if log is None else log)
     on.work = Work(parts=dict({"5": 2, "6": 4} if parts is None else parts))
-    on.told = Told(let_go, held, looks_s, offers)
+    on.controller = ControllerRecord(released, held, looks_s, offers)
     return idle.account(Measured(off, on, 1, 8))
 
 
 def test_all_idle_gpu_seconds_are_accounted_for() -> None:
-    found = seen(start(submit_s=15, delay_s=15, runs_s=40, on=("n1",), gpus=3), let_go=LET_GO)
+    found = seen(start(submit_s=15, delay_s=15, runs_s=40, on=("n1",), gpus=3), released=LET_GO)
     assert (found.idle_s, found.used_s) == pytest.approx((8 * 30 + 5 * 70 + 3 * 10, 200))
     assert found.used_s + sum(found.causes.values()) == pytest.approx(found.idle_s)
 
@@ -77,7 +77,7 @@ def test_a_pass_may_pass_an_element_over_that_waits(ends: str) -> None:
     if ends == "starts":
         log = {**ELEMENT, ("allocated", 60): [(90.0, "6")], ("known", 60): [(100.0, "n1")]}
     held = [(90.0, ("6", "n1"))] if ends == "is held" else []
-    found = seen(let_go=LET_GO, held=held, log=log).causes
+    found = seen(released=LET_GO, held=held, log=log).causes
     assert found[idle.PASSED_OVER] == pytest.approx(4 * 30)  # from the pass on
     assert found[idle.NOT_YET] == pytest.approx(4 * 30)  # it came too late for the one before
 
@@ -94,7 +94,7 @@ def test_a_rest_may_be_smaller_than_the_elements_of_those_who_are_not_there() ->
 
 
 def test_what_was_offered_is_taken_later_or_by_nobody() -> None:
-    found = seen(let_go=LET_GO).causes
+    found = seen(released=LET_GO).causes
     assert found[idle.NOT_YET] == pytest.approx(4 * 30)  # from the pass before
     assert found[idle.NOT_WORTH] == pytest.approx(6 * 30 + 2 * 10)
     assert found[idle.TOO_SMALL] == pytest.approx(2 * 60)  # then both trainers are there
@@ -120,9 +120,9 @@ def test_the_controllers_log_says_who_was_let_go_and_held() -> None:
         "a line of something else",
     )
     base_s = datetime(2026, 11, 27, 12).timestamp()
-    told = read_told(lines)
-    assert told.let_go == [(base_s + 1.25, ("5", "n1")), (base_s + 2, ("6", "n2"))]
-    assert told.held == [(base_s + 3, ("5", "n1")), (base_s + 3, ("6", "n2"))]
+    record = read_controller(lines)
+    assert record.released == [(base_s + 1.25, ("5", "n1")), (base_s + 2, ("6", "n2"))]
+    assert record.held == [(base_s + 3, ("5", "n1")), (base_s + 3, ("6", "n2"))]
 
 
 def test_the_history_says_what_plans_could_give_out(tmp_path: Path) -> None:

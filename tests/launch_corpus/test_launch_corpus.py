@@ -36,9 +36,9 @@ def test_a_script_forms_one_group_and_goes_on_after_a_reclaim(site: Site, name: 
 def test_each_script_says_by_what_it_starts_its_training() -> None:
     found = shapes()
     assert "launch" not in found  # others start it
-    assert {one.launcher for one in found.values() if not one.told} > {"torchrun", "srun python"}
-    assert found["mpirun"].told == "mpirun starts its processes"
-    assert list(found.values())[-1].told
+    assert {one.launcher for one in found.values() if not one.message} > {"torchrun", "srun python"}
+    assert found["mpirun"].message == "mpirun starts its processes"
+    assert list(found.values())[-1].message
 
 
 def _report(folder: Path, name: str, *last: object) -> None:
@@ -58,10 +58,10 @@ def test_processes_that_report_the_same_group_train_together(tmp_path: Path) -> 
 def test_the_table_says_what_went_wrong() -> None:
     outcomes = [
         Outcome(Shape("a", "torchrun"), processes=6, joined_s=9.04, went_on_s=1.0),
-        Outcome(Shape("b", "mpirun", "mpirun starts"), told_s=20.0),
+        Outcome(Shape("b", "mpirun", "mpirun starts"), message_s=20.0),
         Outcome(Shape("c", "python"), "no group of n1+n2: nobody trains"),
     ]
     lines = [line.split() for line in table(outcomes).splitlines()]
     assert lines[1] == ["torchrun", "a", "one", "group", "6", "9.0", "s", "1.0", "s"]
-    assert lines[2] == ["mpirun", "b", "told", "20.0", "s"]
+    assert lines[2] == ["mpirun", "b", "message", "20.0", "s"]
     assert lines[3][2:] == ["no", "group", "of", "n1+n2:", "nobody", "trains"]

@@ -1,7 +1,7 @@
 """What every program trains, and how it writes down which samples; used in training processes.
 
-A line a step and rank, in a file a process: step, rank, world, the learning rate of the step, and
-the samples. ``done`` says that a step that was written down has been committed.
+Each process has a file with a line for each step: step, rank, world, learning rate and
+samples. A line ``done`` says that the step before it was committed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-SLOW, SLOW_S = "slow", 3.0  # the file that says so, and a step's seconds then
+SLOW, SLOW_S = "slow", 3.0  # while this file exists, a step takes so many seconds
 RATE = 0.05  # the highest learning rate; it falls in a straight line to 0
 
 

@@ -1,5 +1,5 @@
 #!/bin/bash
 # launcher: mpirun
-# told: mpirun starts its processes
+# message: mpirun starts its processes
 export PATH=$PWD/programs/bin:$PATH
 mpirun -np 2 python train.py

@@ -1,4 +1,4 @@
 #!/bin/bash
 # launcher: python, one process
-# told: the script is one process
+# message: the script is one process
 srun python alone.py

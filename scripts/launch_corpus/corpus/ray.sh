@@ -1,5 +1,5 @@
 #!/bin/bash
 # launcher: ray
-# told: none has joined
+# message: none has joined
 export PATH=$PWD/programs/bin:$PATH
 ray start --head --block

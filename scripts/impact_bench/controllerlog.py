@@ -1,6 +1,6 @@
-"""What the controller left: elements that it let go, and GPUs that its plans could give out.
+"""What the controller did: elements that it released, and GPUs that its plans could give out.
 
-It is read from its log and its history.
+Its log and its history tell.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Offers: TypeAlias = Sequence[tuple[float, Mapping[str, int]]]
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the controller left: its log, and what it offered to the plan.
+class ControllerRecord:
+    """What the controller did, in Unix seconds and in order.
 
-    ``let_go`` are elements, with array and node, and when they were let go, or held again;
-    ``looks_s`` is when the controller looked, and ``offers`` how many GPUs of each node its plan
-    could give out from when on, both in order.
+    ``released`` and ``held`` say when it released an element onto a node, and held it again.
+    ``looks_s`` is when it looked at Slurm. ``offers`` has the GPUs of each node that its plans
+    could give out, and since when.
     """
 
-    let_go: Sequence[tuple[float, Key]] = ()
+    released: Sequence[tuple[float, Key]] = ()
     held: Sequence[tuple[float, Key]] = ()
     looks_s: Sequence[float] = ()
     offers: Offers = ()
 
 
 def read_offers(history: Path) -> Offers:
-    """Read how many GPUs of each node the last 100 plans could give out, and from when on."""
+    """Read how many GPUs of each node the last 100 plans could give out, and since when."""
     with closing(sqlite3.connect(f"file:{history}?mode=ro", uri=True)) as database:
         rows = database.execute("SELECT time_s, document FROM problems ORDER BY rowid").fetchall()
     problems = [(time_s, json.loads(zlib.decompress(text))) for time_s, text in rows]
@@ -54,13 +54,13 @@ def _parts(problem: Mapping[str, Any]) -> Iterator[tuple[str, int | None]]:
     return zip(problem["node_names"], problem.get("node_gpus", ()), strict=False)
 
 
-def read_told(
+def read_controller(
     lines: Iterable[str],
     looks_s: Sequence[float] = (),
     offers: Offers = (),
-) -> Told:
-    """Read the controller's log: which elements it let go, and held again."""
-    let_go, held = list[tuple[float, Key]](), list[tuple[float, Key]]()
+) -> ControllerRecord:
+    """Read the controller's log: which elements it released, and held again."""
+    released, held = list[tuple[float, Key]](), list[tuple[float, Key]]()
     where: dict[str, Key] = {}
     for line in lines:
         if not (found := _LINE.match(line)):
@@ -68,8 +68,8 @@ def read_told(
         at_s = datetime.fromisoformat(found[1]).timestamp() + int(found[2]) / 1000
         if found[3] == "grow" and (grown := _ON.match(found[4])):
             where[grown[1]] = key = grown[1].partition("_")[0], grown[2]
-            let_go.append((at_s, key))
+            released.append((at_s, key))
         elif found[3] == "hold":
             names = found[4].partition(":")[0].split(", ")
             held += [(at_s, where[name]) for name in names if name in where]
-    return Told(let_go, held, looks_s, offers)
+    return ControllerRecord(released, held, looks_s, offers)
