@@ -54,7 +54,7 @@ def findings(
 
 
 def number(name: str, default: float, least: float, most: float, about: str = "") -> Option:
-    """Return the option of a number from ``least`` to ``most``; a whole one where all three are."""
+    """Return an option: a number from ``least`` to ``most``, an integer if all three are."""
     whole = all(isinstance(one, int) for one in (default, least, most))
     kind: click.IntRange | click.FloatRange = click.FloatRange(least, most)
     if whole:
@@ -65,9 +65,9 @@ def number(name: str, default: float, least: float, most: float, about: str = ""
 def several(
     name: str, argument: str, known: Collection[str], about: str, default: Collection[str] = ()
 ) -> Option:
-    """Return an option that may be given again, for some of ``known``, each once.
+    """Return an option that may be given several times, each time with one of ``known``.
 
-    Without the option the value is ``default``; without that, all of ``known``.
+    Its default is ``default``, or all of ``known``.
     """
     return click.option(
         name,
@@ -119,7 +119,7 @@ def bench_command(*errors: type[Exception]) -> Callable[[Callable[..., Findings]
 
 
 def json_text(document: object) -> str:
-    """Return JSON; dataclasses become objects, and what JSON does not know becomes text."""
+    """Return JSON; dataclasses become objects, and values of other unknown types become text."""
     return json.dumps(document, indent=2, default=_plain)
 
 

@@ -45,7 +45,7 @@ def in_the_model(
 ) -> tuple[list[Step], dict[float, int]]:
     """Return the steps that are in the model, and how many samples restarts have thrown away.
 
-    The latter have as key when the first step after the restart was made, in Unix seconds.
+    The latter have as key when the first step after the restart was made (``time.monotonic()``).
 
     Args:
         records: the lines of each process, see ``programs.recording``.

@@ -1,7 +1,7 @@
 """Runs a training script with a pause after each step, as if a GPU did the work.
 
-The script is not changed. Here eight nodes share one host's few processors; on real nodes a
-training does not slow slurmctld down.
+The script is not changed. Without the pause the nodes, which share one host's few processors, would
+slow slurmctld down; on real nodes a training does not.
 """
 
 from __future__ import annotations

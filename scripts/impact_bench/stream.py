@@ -33,9 +33,9 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float, gpus: int = 0) ->
 
     With ``gpus`` of each node, they have 1 to 16 GPUs, and the one ahead of the large one has one.
     ``load``: the node-seconds that they ask for, as a share of all while they arrive. Times are
-    seconds since a pass of backfill, and passes come every 30 s. Chance must not decide which look
-    sees a job: so no job is submitted within 2 s of a pass, and none that a pass has started ends
-    there. A job that the main scheduler has started does not end near a whole second.
+    seconds since a pass of backfill, and passes come every 30 s. Chance must not decide which pass
+    sees a job: so no job is submitted within 2 s of a pass, and no job that a pass has started ends
+    so close to one. A job that the main scheduler has started does not end near a whole second.
 
     Raises:
         ValueError: the load is too low.
@@ -43,7 +43,7 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float, gpus: int = 0) ->
     chooser = random.Random(seed)
     sizes = [_sized(chooser, nodes, gpus) for _ in range(jobs)]
     drawn = [_made_job(chooser, chooser.expovariate(1), *size) for size in sizes]
-    units = nodes * max(gpus, 1)  # of which each job has some: GPUs, or nodes
+    units = nodes * max(gpus, 1)  # GPUs, or whole nodes
     ahead = (_long_s(_ROUND_S) + units * _ALL_NODES_S) / _ROUND_S
     rate = load * units - ahead  # units that are left for them
     if rate <= 0:

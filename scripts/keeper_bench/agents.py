@@ -25,7 +25,7 @@ _AT_ONCE = 100  # agents connect at the same time, as all of them are in one pro
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class Login:
     """A keeper, and a function that proves to it who owns an agent of a trainer (its array)."""
 
     keeper: str
@@ -33,20 +33,20 @@ class Entrance:
     prover: Callable[[int], Prove]
 
 
-def by_job(keeper: str, key: bytes, uid: int) -> Entrance:
+def by_job(keeper: str, key: bytes, uid: int) -> Login:
     """Return how one user's agents reach the keeper, at a site without MUNGE."""
 
     def prover(array: int) -> Prove:
         return prover_from({JOB_SECRET: secret_of_job(key, array, uid).decode()})
 
-    return Entrance(keeper, JOB, prover)
+    return Login(keeper, JOB, prover)
 
 
 class Agent:
     """One agent of a trainer; it follows each change, and reconnects if the keeper hangs up."""
 
     def __init__(
-        self, entrance: Entrance, array: int, task: int, source: str = "127.0.0.1"
+        self, login: Login, array: int, task: int, source: str = "127.0.0.1"
     ) -> None:
         self.identity = Identity(array, task, f"n{task}", Role.AGENT)
         self.heard: Counter[str] = Counter()
@@ -54,7 +54,7 @@ class Agent:
         self.rank = -1
         self.hung_up = 0  # how often the keeper did that
         self.at_s = 0.0  # when the last generation came
-        self._entrance, self._source = entrance, source
+        self._login, self._source = login, source
         self._news = asyncio.Event()
 
     async def connect(self) -> None:
@@ -65,7 +65,7 @@ class Agent:
 
     async def _welcomed(self) -> bool:
         """Prove itself; False if the keeper hung up, as this process is slow on a busy machine."""
-        host, port = parse_address(self._entrance.keeper)
+        host, port = parse_address(self._login.keeper)
         self.reader, self.writer = await asyncio.open_connection(
             host, port, limit=2**20, local_addr=(self._source, 0)
         )
@@ -73,9 +73,9 @@ class Agent:
         if not (challenge := await self._next_line()):
             return False
         hello = Hello("", self.identity)
-        prove = self._entrance.prover(self.identity.array)
+        prove = self._login.prover(self.identity.array)
         wanted = payload(json.loads(challenge)["challenge"]["nonce"], hello)
-        proof = prove(wanted, self._entrance.method)
+        proof = prove(wanted, self._login.method)
         self.writer.write(encode(replace(hello, proof=proof.text)))
         self._keepers_seal, self._own_seal = seals(proof.key)
         if not (answer := await self._next_line()) or answer.startswith(b"{"):

@@ -52,12 +52,12 @@ class Flooded:
 @number(
     "--repeat",
     *(50, 0, 10_000),
-    "How often a trainer of four rescales during each flood: a loss and a join each time.",
+    "How often a trainer of four nodes loses one and gets one, during each flood.",
 )
 def main(sizes: Sequence[str], repeat: int) -> Findings:
     """Measure how soon generations are formed, and how much another user's flood delays that.
 
-    The agents are simulated: real connections and messages, no torchrun. Where the machine is busy,
+    The agents are simulated: real connections and messages, no torchrun. On a busy machine
     the keeper's own processor time says more than the seconds.
     """
     machine, tell = this_machine(), progress()
@@ -113,7 +113,7 @@ def _table(found: scale.Scale) -> str:
         ],
     )
     idle = f"  idle: {found.idle_share:.0%} of a processor; {found.memory_mb:.0f} MB more"
-    slow = f"\n  {found.hung_up} times an agent was too slow, and hung up on"
+    slow = f"\n  {found.hung_up} times the keeper hung up on an agent that was too slow"
     return f"{steps}\n{idle}{slow if found.hung_up else ''}"
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bftrainer_slurm.keeper.protocol import GREETING, parse_address
 from scripts.benchkit.machine import cpu_s
-from scripts.keeper_bench.agents import Agent, Entrance, all_connect, all_in, by_job, many_files
+from scripts.keeper_bench.agents import Agent, Login, all_connect, all_in, by_job, many_files
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.stage import REPO
 
@@ -43,8 +43,8 @@ async def rescales(keeper: Keeper, key: bytes, repeat: int) -> Rescales:
     """Let VICTIM's trainer lose a node and get a new one, ``repeat`` times."""
     pid, loop = keeper.pid, asyncio.get_running_loop()
     assert pid is not None
-    entrance = by_job(keeper.address, key, VICTIM)
-    agents = [Agent(entrance, ARRAY, task) for task in range(NODES)]
+    login = by_job(keeper.address, key, VICTIM)
+    agents = [Agent(login, ARRAY, task) for task in range(NODES)]
     await all_connect(agents, _LIMIT_S)
     for agent in agents:
         agent.ready("new")
@@ -58,7 +58,7 @@ async def rescales(keeper: Keeper, key: bytes, repeat: int) -> Rescales:
         lost.close()
         await all_in(agents, before + 1, _LIMIT_S)
         losses_s.append(max(agent.at_s for agent in agents) - began_s)
-        newcomer = Agent(entrance, ARRAY, task)
+        newcomer = Agent(login, ARRAY, task)
         await all_connect([newcomer], _LIMIT_S)
         agents.append(newcomer)
         began_s = loop.time()
@@ -95,32 +95,32 @@ def flooded(kind: str, keeper: str, key_file: Path) -> Iterator[None]:
 
 # The floods.
 
-_Flood = Callable[[Entrance], Awaitable[None]]
+_Flood = Callable[[Login], Awaitable[None]]
 _tasks = itertools.count()
 
 
-async def _connect(entrance: Entrance) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    host, port = parse_address(entrance.keeper)
+async def _connect(login: Login) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = parse_address(login.keeper)
     return await asyncio.open_connection(host, port, local_addr=(SOURCE, 0))
 
 
-async def _joined(entrance: Entrance) -> Agent:
-    agent = Agent(entrance, FLOODERS_ARRAY, next(_tasks), SOURCE)
+async def _joined(login: Login) -> Agent:
+    agent = Agent(login, FLOODERS_ARRAY, next(_tasks), SOURCE)
     await agent.connect()
     return agent
 
 
-async def _connections(entrance: Entrance) -> None:
+async def _connections(login: Login) -> None:
     """Connect, send half a line or a request, and hang up."""
-    _, writer = await _connect(entrance)
+    _, writer = await _connect(login)
     writer.write(random.choice((b"", b"mem", b"gone 13 0 n1\n", b"status\n")))
     await asyncio.sleep(0)
     writer.transport.abort()
 
 
-async def _handshakes(entrance: Entrance) -> None:
+async def _handshakes(login: Login) -> None:
     """Begin to join, and send a false proof or no proof at all."""
-    reader, writer = await _connect(entrance)
+    reader, writer = await _connect(login)
     writer.write(GREETING + b"\n")
     await reader.readline()
     if random.random() < 0.5:
@@ -132,26 +132,26 @@ async def _handshakes(entrance: Entrance) -> None:
     writer.transport.abort()
 
 
-async def _messages(entrance: Entrance) -> None:
+async def _messages(login: Login) -> None:
     """Send messages as fast as the keeper takes them."""
-    agent = await _joined(entrance)
+    agent = await _joined(login)
     for number in range(1_000_000):
         agent.say(ack={"number": number})
         if number % 50 == 0:
             await agent.writer.drain()
 
 
-async def _large_messages(entrance: Entrance) -> None:
+async def _large_messages(login: Login) -> None:
     """Send messages of 60 kB."""
-    agent = await _joined(entrance)
+    agent = await _joined(login)
     for number in range(1_000_000):
         agent.ready("failed", f"{number} {'x' * 60_000}")
         await agent.writer.drain()
 
 
-async def _slow_readers(entrance: Entrance) -> None:
+async def _slow_readers(login: Login) -> None:
     """Send requests, and never read an answer."""
-    agent = await _joined(entrance)
+    agent = await _joined(login)
     agent.stop_reading()
     for number in range(1_000_000):
         agent.say(ping=number)
@@ -160,9 +160,9 @@ async def _slow_readers(entrance: Entrance) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _changes(entrance: Entrance) -> None:
+async def _changes(login: Login) -> None:
     """Be one node of a large trainer that changes all the time: join, and be lost again."""
-    agent = await _joined(entrance)
+    agent = await _joined(login)
     agent.ready("new")
     await asyncio.sleep(random.uniform(1.0, 5.0))
     agent.close()
@@ -178,16 +178,16 @@ FLOODS: dict[str, _Flood] = {
 }
 
 
-async def _again(flood: _Flood, entrance: Entrance) -> None:
+async def _again(flood: _Flood, login: Login) -> None:
     while True:
         with suppress(OSError, ValueError, EOFError):
-            await flood(entrance)
+            await flood(login)
 
 
-async def _flood(kind: str, entrance: Entrance) -> None:
+async def _flood(kind: str, login: Login) -> None:
     kinds = [FLOODS[kind]] if kind in FLOODS else list(FLOODS.values())
     floods = [
-        asyncio.ensure_future(_again(flood, entrance))
+        asyncio.ensure_future(_again(flood, login))
         for flood in kinds
         for _ in range(CONNECTIONS // len(kinds))
     ]

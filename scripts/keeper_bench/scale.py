@@ -53,8 +53,8 @@ async def measure(keeper: Keeper, key: bytes, trainers: int, agents: int) -> Sca
     arrays = range(1, trainers + 1)
     for array in arrays:
         keeper.client.own(array, OWNER, agents)
-    entrance = by_job(keeper.address, key, OWNER)
-    fleet = [Agent(entrance, array, task) for task in range(agents) for array in arrays]
+    login = by_job(keeper.address, key, OWNER)
+    fleet = [Agent(login, array, task) for task in range(agents) for array in arrays]
     with step("all connect"):
         await all_connect(fleet, LIMIT_S)
     with step("first generation"):
@@ -64,7 +64,7 @@ async def measure(keeper: Keeper, key: bytes, trainers: int, agents: int) -> Sca
             fleet.remove(agent)
             agent.close()
         await all_in(fleet, 2, LIMIT_S)
-    newcomers = [Agent(entrance, array, agents) for array in arrays]
+    newcomers = [Agent(login, array, agents) for array in arrays]
     await all_connect(newcomers, LIMIT_S)
     fleet += newcomers
     with step("a node joins"):

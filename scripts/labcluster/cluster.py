@@ -71,7 +71,7 @@ class Cluster:
         variables = {
             "SLURM_CONF": f"{self.folder}/slurm.conf",
             "BFTRAINER_LAB": str(self.folder),
-            # gloo must be told its interface, as the host's name may be unknown.
+            # Otherwise gloo looks up the host's name, which may be unknown.
             "GLOO_SOCKET_IFNAME": "lo" if self.subnet is None else networks.INTERFACE,
             "TMPDIR": f"{self.folder}/tmp",  # files that jobs leave are removed with the cluster
         }
@@ -266,7 +266,7 @@ def up(folder: Path, options: Options) -> Cluster:
 
 def down(lab: Cluster) -> None:
     """End everything that runs in and for the cluster, and remove its folder."""
-    # All others need munged, and what keeps the nodes' namespaces, until they have ended.
+    # munged, and the processes that keep the nodes' namespaces, end last: all others need them.
     kept = ("munged", _SWITCH, _host(""))
     end([one for name, one in lab.daemons.items() if not name.startswith(kept)])
     if lab.cgroups is not None:
@@ -403,7 +403,7 @@ def _check(options: Options) -> None:
     for name, packages in needed.items():
         _program(name, packages)
     if options.backup and not options.networks:
-        raise LabError("a second host for slurmctld needs networks: say --networks too")
+        raise LabError("a second host for slurmctld needs networks: add --networks")
     if options.networks and not root:
         raise LabError("nodes with networks of their own need root")
     if options.networks and options.nodes > networks.MOST_NODES:

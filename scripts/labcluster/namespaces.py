@@ -83,8 +83,8 @@ def holder(cgroups: Hierarchy | None, network: bool, folder: Path, node: str) ->
     """Return what starts a node's first process, which keeps its namespaces and buries orphans.
 
     It starts in the root of the node's own cgroups. When all is ready it makes the file
-    run/NODE.ready. The cluster's ``folder`` has the names of hosts that it knows, and the socket
-    that it finds where MUNGE has its own by default.
+    run/NODE.ready. The cluster's ``folder`` has the node's /etc/hosts, and the socket
+    that it gets at MUNGE's default path.
     """
     options = ["--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
     steps = ["set -e", _OWN.format(folder=folder, node=node)]
@@ -97,9 +97,9 @@ def holder(cgroups: Hierarchy | None, network: bool, folder: Path, node: str) ->
     return ["unshare", *options, *["--net"] * network, *first]
 
 
-# c10d tells agents apart by their host's name and their process id, and ids are the same on nodes
-# with ids of their own. So are the names of semaphores, which have the process id in them. A slurmd
-# that has still to ask for its configuration looks in /run, and writes there.
+# c10d distinguishes agents by host name and process id. Each node has its own process ids, so those
+# of two nodes may be equal: each needs a host name. Names of semaphores contain the process id, so
+# each needs a /dev/shm. A configless slurmd reads and writes /run.
 _OWN = """echo {node} > /proc/sys/kernel/hostname
 mount --bind {folder}/hosts /etc/hosts
 mount -t tmpfs -o mode=1777 none /dev/shm
@@ -107,7 +107,7 @@ mount -t tmpfs -o mode=755 none /run
 mkdir /run/munge /run/slurm
 ln -s {folder}/munge/socket /run/munge/munge.socket.2"""
 
-# Covers the host's cgroups with the node's own, which is all that the node can see.
+# Mounts the node's own cgroups over the host's: the node sees no others.
 _MOUNT = {
     1: """mount -t tmpfs none /sys/fs/cgroup
 mkdir /sys/fs/cgroup/freezer
@@ -144,8 +144,8 @@ while :; do "$@" & wait -f $!; sleep 2 & wait -f $!; done"""
     return ["bash", "-c", loop, "kept-up", *command]
 
 
-# On the node's side of its namespaces: a slurmd refuses a cgroup with processes that it cannot see.
-# A cgroup is joined before its namespace is entered: nobody may step across the bounds of one.
+# A slurmd refuses a cgroup with processes that it cannot see. A process must join a cgroup before
+# it enters the cgroup's namespace, because it may not move across the border of that.
 def _starting_in(cgroup: Path | None, command: Sequence[str]) -> list[str]:
     if cgroup is None:
         return [*command]

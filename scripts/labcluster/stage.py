@@ -41,11 +41,11 @@ def staged(folder: Path, user: str) -> Stage:
             _link_or_copy(REPO / name, copy / name)
     binaries = folder / "bin"
     binaries.mkdir()
-    # The copied commands name the closed folder in their first line; these do not.
+    # The first line of the copied commands names the private folder; these wrappers do not.
     for name, module in (("bftrainer", "bftrainer_slurm"), ("torchrun", "torch.distributed.run")):
         wrapper = binaries / name
         wrapper.write_text(
-            # Behind what an element has there already.
+            # After the entries that an element has there already.
             f'#!/bin/sh\nPYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{copy}"'
             f' exec "{copy}/.venv/bin/python" -m {module} "$@"\n'
         )

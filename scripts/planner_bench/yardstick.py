@@ -31,7 +31,7 @@ def _loop() -> None:
 
 
 def _solve() -> None:
-    """Fill three knapsacks from 30 things."""
+    """Fill three knapsacks from 30 items."""
     dice, model = random.Random(0), new_model(mip.MAXIMIZE)
     takes = [model.add_var(var_type=mip.BINARY, obj=dice.randint(10, 99)) for _ in range(30)]
     for _ in range(3):

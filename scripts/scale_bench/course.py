@@ -39,7 +39,7 @@ class StoppedError(Exception):
 
 
 class NeverSettledError(Exception):
-    """The controller does not come to rest, or no longer does anything."""
+    """The controller does not come to rest in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A turn of the controller: when it began, how long it took, what it read, if it moved any."""
+    """A turn of the controller: its begin and length, what it read, whether it moved elements."""
 
     begin_s: float
     cpu_s: float  # without the simulation's
@@ -88,7 +88,7 @@ class Look:
 
 @dataclass(slots=True)
 class Phase:
-    """A part of the course. Times are Unix seconds where they are not durations."""
+    """A part of the course. Points in time are Unix seconds."""
 
     name: str
     begin_s: float

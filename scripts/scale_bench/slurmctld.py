@@ -182,7 +182,7 @@ class Slurmctld:
 
     @property
     def idle(self) -> set[int]:
-        """The nodes that nobody has or will have soon."""
+        """The nodes that nobody uses, and that no job will get in a moment."""
         return set(self._idle)
 
     @property
