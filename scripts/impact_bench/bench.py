@@ -14,11 +14,11 @@ from pathlib import Path
 from threading import Event
 
 from scripts.demonstration.stream import OrdinaryJob
+from scripts.impact_bench.controllerlog import read_controller, read_offers
 from scripts.impact_bench.course import run_jobs
 from scripts.impact_bench.figures import Measured, Side
 from scripts.impact_bench.looks import common_begin, next_pass_s, set_looks, slurmctld_log
 from scripts.impact_bench.slurmlog import BACKFILL, LOOK, read_log, read_looks
-from scripts.impact_bench.controllerlog import read_offers, read_controller
 from scripts.impact_bench.trainers import Work, training
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.processes import send_all

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
+from scripts.impact_bench.controllerlog import ControllerRecord
 from scripts.impact_bench.course import Start
 from scripts.impact_bench.slurmlog import Log, Span, elements
-from scripts.impact_bench.controllerlog import ControllerRecord
 from scripts.impact_bench.trainers import Work
 
 MEDIAN_TARGET_S, P95_TARGET_S, MEAN_TARGET_S = 0.05, 0.5, 0.3

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from scripts.impact_bench.controllerlog import ControllerRecord, Key
 from scripts.impact_bench.figures import Measured, Side
 from scripts.impact_bench.slurmlog import Span
-from scripts.impact_bench.controllerlog import Key, ControllerRecord
 
 # The causes, in the order in which they are looked for.
 STARTING = "Slurm had given it to a job, whose first line had not run yet"

@@ -45,9 +45,7 @@ def by_job(keeper: str, key: bytes, uid: int) -> Login:
 class Agent:
     """One agent of a trainer; it follows each change, and reconnects if the keeper hangs up."""
 
-    def __init__(
-        self, login: Login, array: int, task: int, source: str = "127.0.0.1"
-    ) -> None:
+    def __init__(self, login: Login, array: int, task: int, source: str = "127.0.0.1") -> None:
         self.identity = Identity(array, task, f"n{task}", Role.AGENT)
         self.heard: Counter[str] = Counter()
         self.generation = 0

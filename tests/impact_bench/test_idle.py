@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from scripts.impact_bench import idle
+from scripts.impact_bench.controllerlog import ControllerRecord, Key, read_controller, read_offers
 from scripts.impact_bench.course import Start
 from scripts.impact_bench.figures import Measured, Side
 from scripts.impact_bench.slurmlog import Log
-from scripts.impact_bench.controllerlog import Key, ControllerRecord, read_offers, read_controller
 from scripts.impact_bench.trainers import Work
 from tests.impact_bench.starts import start
 
