@@ -110,11 +110,6 @@ _GOES_WITH = {
     help="What plans maximise, see 'bftrainer help objectives'.",
 )
 @click.option(
-    "--rescale-scale",
-    help="Multiply the trainers' rescale costs by this.",
-    **number("FACTOR", 0, 1e3, 1.0),
-)
-@click.option(
     "--look-every",
     "look_every_s",
     help="See new holes only this often. The controller takes 15. 0: at once, as in the paper.",

@@ -5,7 +5,6 @@ What the line has need not be repeated in the file.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.controller.settings_file import checked, read_values, settings_of
 from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK
-from bftrainer_slurm.doctor.plugstack import our_lines, with_included
+from bftrainer_slurm.doctor.plugstack import our_lines, read_lines
 
 _ETC = Path("/etc/bftrainer")
 # Slurm's own place for its files, and the place on configless hosts.
@@ -70,10 +69,10 @@ def site_keeper() -> Settings | None:
 def _plugin_settings() -> dict[str, Any]:
     """Return the settings in the plugin's line, by their names in ``bftrainer.toml``."""
     plugstack = _slurm_folder() / PLUGSTACK
-    texts: list[str] = []
-    with contextlib.suppress(OSError):
-        texts = [text for _, text in with_included(plugstack)]
-    lines = our_lines(texts)
+    try:
+        lines = our_lines(line for _, line in read_lines(plugstack))
+    except OSError:
+        lines = ()
     if not lines:
         return {}
     options = lines[0].options

@@ -79,14 +79,14 @@ def _proofs(facts: Facts) -> Iterator[Finding]:
 
 
 def _munge(facts: Facts) -> Finding:
-    answer, title = facts.host.munge, "MUNGE"
-    if answer is None:
+    trouble, title = facts.host.munge, "MUNGE"
+    if trouble is None:
         return unknown(title, "not asked", "It is used if bftrainer.toml names no key_file.")
-    if answer.trouble is None:
+    if not trouble:
         return ok(title, "makes credentials here")
     why = "Without MUNGE no element can prove its user, and none trains. (munge_socket= names it.)"
     change = shell("systemctl start munge")
-    return must(title, answer.trouble, why, change)
+    return must(title, trouble, why, change)
 
 
 def _clock(facts: Facts) -> Finding:

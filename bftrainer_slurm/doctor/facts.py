@@ -23,24 +23,18 @@ class ConfigFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer of a service; ``trouble`` is None if all is well."""
-
-    trouble: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class HostFacts:
     """What is known about this host and the doctor's account.
 
-    None means unknown. ``clock_ahead_s`` is how far slurmctld's clock is ahead of this host's,
-    ``state_owner`` the account that owns the controller's state folder.
+    None means unknown. ``munge`` is what is wrong with it, empty if nothing is. ``clock_ahead_s``
+    is how far slurmctld's clock is ahead of this host's, ``state_owner`` the account that owns the
+    controller's state folder.
     """
 
     user: str
     admin_level: str | None = None  # the user's, in Slurm's accounting
     clock_ahead_s: float | None = None
-    munge: Answer | None = None
+    munge: str | None = None
     programs: tuple[str, ...] = ()  # which of bftrainer-grow and bftrainer-look start
     state_owner: str | None = None
     state_mode: int = 0o755
@@ -72,15 +66,16 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The IP addresses of the keeper's hosts by name, and which services answered.
+    """The IP addresses of the keeper's hosts by name, and what is wrong with each service.
 
-    Elements on ``mute`` nodes never reported that they were up.
+    None means unknown, an empty text that it answers. Elements on ``mute`` nodes never reported
+    that they were up.
     """
 
     resolved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    keeper: Answer | None = None
-    controller: Answer | None = None
-    reader: Answer | None = None
+    keeper: str | None = None
+    controller: str | None = None
+    reader: str | None = None
     mute: tuple[str, ...] = ()
 
 

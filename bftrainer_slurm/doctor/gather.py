@@ -15,15 +15,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bftrainer_slurm.controller.settings import SITE_STATE, Settings
-from bftrainer_slurm.doctor.facts import Answer, ConfigFile, Facts, HostFacts, Network, Plugin
+from bftrainer_slurm.doctor.facts import ConfigFile, Facts, HostFacts, Network, Plugin
 from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK, SLURM_CONF
 from bftrainer_slurm.doctor.plugstack import (
     PluginLine,
     included,
-    lines_in_order,
     our_lines,
     pyxis_after_ours,
-    with_included,
+    read_lines,
 )
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
@@ -106,9 +105,10 @@ def _plugstack(values: Mapping[str, str], conf: ConfigFile | None) -> list[Confi
         # Slurm works without this file; it would be beside slurm.conf.
         return [ConfigFile(places[-1])] if conf is not None else None
     try:
-        return [ConfigFile(path, text) for path, text in with_included(first)]
+        paths = dict.fromkeys([first, *(path for path, _ in read_lines(first))])
     except OSError:
         return None
+    return [_file(path) for path in paths]
 
 
 def _plugin(
@@ -116,11 +116,13 @@ def _plugin(
 ) -> Plugin:
     if plugstack is None:
         return Plugin(loaded=_is_loaded(runner))
-    lines = our_lines(file.text for file in plugstack)
+    file = plugstack[0]
+    ordered = [line for _, line in read_lines(file.path)] if file.text else []
+    lines = our_lines(ordered)
     if not lines:
         return Plugin(lines, _is_loaded(runner))
     there, package = _file_exists(lines[0], values), _package_version(lines[0])
-    late = pyxis_after_ours(lines_in_order(plugstack[0].path))
+    late = pyxis_after_ours(ordered)
     return Plugin(lines, _is_loaded(runner), there, package, _include_of_ours(plugstack), late)
 
 
@@ -128,7 +130,7 @@ def _include_of_ours(plugstack: Sequence[ConfigFile]) -> str:
     """Return plugstack.conf's include that has our line, empty if the file itself has it."""
     text = plugstack[0].text
     patterns = filter(None, map(included, text.splitlines()))
-    return "" if our_lines([text]) else next(patterns, "")
+    return "" if our_lines(text.splitlines()) else next(patterns, "")
 
 
 def _is_loaded(runner: SlurmRunner) -> bool | None:
@@ -175,26 +177,25 @@ def _network(settings: Settings, plugin: Plugin) -> Network:
     try:
         age_s, status = KeeperClient(address).status()
     except (KeeperError, ValueError) as error:
-        none = Answer("the keeper does not answer")
-        return Network(resolved, Answer(str(error)), none, none)
+        none = "the keeper does not answer"
+        return Network(resolved, str(error), none, none)
     reader = _reader(address)
     if status is None:
-        return Network(resolved, Answer(), Answer("it has not spoken to the keeper yet"), reader)
+        return Network(resolved, "", "it has not spoken to the keeper yet", reader)
     controller = status.get("controller")
     about = controller if isinstance(controller, dict) else {}
     trouble = down({"controller": about}, age_s) or about.get("error")
     mute = status.get("mute_nodes")
     nodes = tuple(map(str, mute)) if isinstance(mute, list) else ()
-    answer = Answer(None if trouble is None else str(trouble))
-    return Network(resolved, Answer(), answer, reader, nodes)
+    return Network(resolved, "", str(trouble or ""), reader, nodes)
 
 
-def _reader(address: str) -> Answer:
+def _reader(address: str) -> str:
     """Ask the keeper for a small part of the history; the keeper asks the reader."""
     try:
-        return Answer(KeeperClient(address).history("strips", 0.0).get("error"))
+        return str(KeeperClient(address).history("strips", 0.0).get("error") or "")
     except (KeeperError, ValueError) as error:
-        return Answer(str(error))
+        return str(error)
 
 
 def _host_facts(
@@ -211,15 +212,15 @@ def _host_facts(
     return HostFacts(user, level, ahead_s, munge, programs, owner, mode)
 
 
-def _munge(values: Mapping[str, str], settings: Settings) -> Answer | None:
+def _munge(values: Mapping[str, str], settings: Settings) -> str | None:
     if values.get("AuthType") != "auth/munge":
         return None
     info = dict(word.partition("=")[::2] for word in values.get("AuthInfo", "").split(","))
     try:
         Munge(settings.munge_socket or info.get("socket") or None).encode("")
     except CredentialError as error:
-        return Answer(str(error))
-    return Answer()
+        return str(error)
+    return ""
 
 
 def _admin_level(runner: SlurmRunner, values: Mapping[str, str], user: str) -> str | None:

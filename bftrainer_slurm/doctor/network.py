@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.doctor.facts import Answer, Facts
+from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import OURS, Change, Finding, consider, must, ok, shell, unknown
 
 _RESTD = 6820  # slurmrestd's usual port, which slurm.conf does not name
@@ -81,16 +81,16 @@ def _port(address: str, facts: Facts) -> Finding:
     return ok("keeper's port", str(port))
 
 
-def _answer_finding(who: str, answer: Answer | None, facts: Facts) -> Finding:
-    if answer is None:
+def _answer_finding(who: str, trouble: str | None, facts: Facts) -> Finding:
+    if trouble is None:
         return unknown(f"{who} answers", "no address to ask", "Set it first, as said above.")
-    if answer.trouble is None:
+    if not trouble:
         return ok(f"{who} answers", "yes, from this host")
     start = shell(f"systemctl start bftrainer-{who}")
     if who == "reader":
         why = "The page, metrics and 'bftrainer history' need it; trainers work without it."
-        return consider("reader answers", answer.trouble, why, start)
+        return consider("reader answers", trouble, why, start)
     if facts.plugin.loaded:
         why = f"Trainers stay held until it answers; see journalctl -u bftrainer-{who}."
-        return must(f"{who} answers", answer.trouble, why, start)
-    return consider(f"{who} answers", answer.trouble, "Start it when all else is well.", start)
+        return must(f"{who} answers", trouble, why, start)
+    return consider(f"{who} answers", trouble, "Start it when all else is well.", start)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path, PurePath
 
 _PLUGIN = "bftrainer.so"
@@ -22,10 +21,10 @@ class PluginLine:
     text: str = ""
 
 
-def our_lines(texts: Iterable[str]) -> tuple[PluginLine, ...]:
-    """Return the lines of these files that name our plugin."""
+def our_lines(lines: Iterable[str]) -> tuple[PluginLine, ...]:
+    """Return those of these lines that name our plugin."""
     found = []
-    for line in chain.from_iterable(map(str.splitlines, texts)):
+    for line in lines:
         words = line.partition("#")[0].split()
         if len(words) > 1 and PurePath(words[1]).name == _PLUGIN:
             options = dict(word.partition("=")[::2] for word in words[2:])
@@ -39,37 +38,24 @@ def included(line: str) -> str | None:
     return words[1] if len(words) == 2 and words[0].lower() == "include" else None
 
 
-def with_included(path: Path, deepest: int = _MOST_LEVELS) -> Iterator[tuple[Path, str]]:
-    """Yield path and text of a file and of the files that it includes.
+def read_lines(path: Path, deepest: int = _MOST_LEVELS) -> Iterator[tuple[Path, str]]:
+    """Yield each line of a file with its path; after an include the included files' lines.
+
+    Slurm reads them in this order.
 
     Raises:
         OSError: a file cannot be read.
     """
-    text = path.read_text(errors="replace")
-    yield path, text
-    for line in text.splitlines() if deepest else ():
-        for one in _files(path, line):
-            yield from with_included(one, deepest - 1)
+    for line in path.read_text(errors="replace").splitlines(keepends=True):
+        yield path, line
+        for one in _files(path, line) if deepest else ():
+            yield from read_lines(one, deepest - 1)
 
 
 def _files(path: Path, line: str) -> list[Path]:
     """Return the files that a line of the file ``path`` includes."""
     pattern = Path(included(line) or "")
     return sorted((path.parent / pattern.parent).glob(pattern.name)) if pattern.name else []
-
-
-def lines_in_order(path: Path, deepest: int = _MOST_LEVELS) -> Iterator[str]:
-    """Yield the lines of a file in Slurm's order, with included files in place of includes.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    for line in path.read_text(errors="replace").splitlines():
-        if not deepest or included(line) is None:
-            yield line
-            continue
-        for one in _files(path, line):
-            yield from lines_in_order(one, deepest - 1)
 
 
 def pyxis_after_ours(lines: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from bftrainer_slurm import __version__
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.checkup import checkup
-from bftrainer_slurm.doctor.facts import Answer, Facts, HostFacts, Network, Plugin
+from bftrainer_slurm.doctor.facts import Facts, HostFacts, Network, Plugin
 from bftrainer_slurm.doctor.finding import Finding, Level
 from bftrainer_slurm.doctor.plugstack import our_lines
 from bftrainer_slurm.slurm.configuration import partitions_in, values_in
@@ -43,8 +43,8 @@ def site(line: str = LINE, partition: str = "", **values: str) -> Facts:
         partitions,
         Settings(listen=KEEPER),
         Plugin(lines, loaded=True, file_there=True, package=__version__),
-        Network({"ctl.example.org": ("192.0.2.1",)}, Answer(), Answer(), Answer()),
-        HostFacts("slurm", None, 0.3, Answer(), ("bftrainer-grow", "bftrainer-look")),
+        Network({"ctl.example.org": ("192.0.2.1",)}, "", "", ""),
+        HostFacts("slurm", None, 0.3, "", ("bftrainer-grow", "bftrainer-look")),
     )
 
 

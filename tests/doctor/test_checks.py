@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.doctor.checkup import checkup
-from bftrainer_slurm.doctor.facts import Answer, Network, Plugin
+from bftrainer_slurm.doctor.facts import Network, Plugin
 from bftrainer_slurm.doctor.finding import Level
 from bftrainer_slurm.doctor.gather import clock_ahead_s
-from bftrainer_slurm.doctor.plugstack import lines_in_order, pyxis_after_ours
+from bftrainer_slurm.doctor.plugstack import pyxis_after_ours, read_lines
 from bftrainer_slurm.slurm.configuration import seconds_of, values_in
 from tests.doctor.made import CONFIG, KEEPER, LINE, here, of, site, the_one
 
@@ -206,7 +206,7 @@ def test_ours_has_to_be_loaded_after_pyxis(
     (tmp_path / "plugstack.d" / "pyxis.conf").write_text(f"{PYXIS}\n")
     plugstack = tmp_path / "plugstack.conf"
     plugstack.write_text("\n".join(lines))
-    assert pyxis_after_ours(lines_in_order(plugstack)) == late
+    assert pyxis_after_ours(line for _, line in read_lines(plugstack)) == late
 
 
 def test_an_order_that_hides_our_package_in_containers_is_told_with_its_remedy() -> None:
@@ -222,10 +222,10 @@ def test_nodes_whose_elements_never_say_that_they_are_up_are_named() -> None:
 
 
 NETWORKS = [
-    (Network({}, Answer(), Answer()), "keeper's address"),
-    (Network({"ctl.example.org": ("127.0.1.1",)}, Answer(), Answer()), "keeper's address"),
-    (Network(site().network.resolved, Answer("Connection refused"), Answer()), "keeper answers"),
-    (Network(site().network.resolved, Answer(), Answer("stopped")), "controller answers"),
+    (Network({}, "", ""), "keeper's address"),
+    (Network({"ctl.example.org": ("127.0.1.1",)}, "", ""), "keeper's address"),
+    (Network(site().network.resolved, "Connection refused", ""), "keeper answers"),
+    (Network(site().network.resolved, "", "stopped"), "controller answers"),
 ]
 
 
@@ -236,16 +236,14 @@ def test_a_keeper_that_nodes_do_not_reach(network: Network, check: str) -> None:
 
 
 def test_a_reader_that_does_not_run_is_named_and_is_no_fault() -> None:
-    facts = replace(site(), network=replace(site().network, reader=Answer("no reader answers")))
+    facts = replace(site(), network=replace(site().network, reader="no reader answers"))
     assert "reader answers" in [one.check for one in of(facts, Level.CONSIDER)]
     assert of(facts, Level.CHANGE) == []
 
 
 def test_before_the_installation_nobody_has_to_answer() -> None:
     facts = replace(site(), plugin=Plugin((), loaded=False))
-    silent = replace(
-        facts, network=Network(facts.network.resolved, Answer("refused"), Answer("refused"))
-    )
+    silent = replace(facts, network=Network(facts.network.resolved, "refused", "refused"))
     assert of(silent, Level.CHANGE) == of(facts, Level.CHANGE)
 
 
@@ -261,7 +259,7 @@ def test_a_port_of_slurms_own_is_not_the_keepers(port: int) -> None:
     ("changes", "check"),
     [
         ({"clock_ahead_s": -40.0}, "clocks"),
-        ({"munge": Answer("munged is silent")}, "MUNGE"),
+        ({"munge": "munged is silent"}, "MUNGE"),
         ({"state_owner": "mallory"}, "state folder"),
         ({"state_owner": "slurm", "state_mode": 0o777}, "state folder"),
     ],
