@@ -14,9 +14,8 @@ from typing import Any
 
 from bftrainer_slurm.controller.act.execute import Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
-from bftrainer_slurm.controller.observe.reports import Reform, Report
+from bftrainer_slurm.controller.observe.reports import NO_LOSS, Loss, Reform, Report
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.goodput import NO_LOSS, Loss
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView

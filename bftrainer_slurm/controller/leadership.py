@@ -21,8 +21,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from bftrainer_slurm.controller.state.database import Statement, reading
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.schema import Statement, reading
 from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.keeper.lease import host_name, wait_to_lead
 from bftrainer_slurm.slurm.detour import SLOW_S, Detour
@@ -45,7 +45,7 @@ _LONGEST_WAIT_S = 600.0  # then the loop starts anyway, and reports that slurmct
 Row: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = Mapping[str, list[Row]]  # by table, newest last
 
-_MOST_ROWS = 10_000  # per table; the rows of all tables are written at once (``Database``)
+_MOST_ROWS = 10_000  # per table; the rows of all tables are written at once (``History``)
 _READ_S = 15.0  # the deadline for reading the rows of a history
 _Number: TypeAlias = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
 _Id: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
@@ -138,7 +138,7 @@ class SharedHistory(History):
         self._host = host_name(state)
         host, rows = _read(self._word)
         if host != self._host:
-            self.end_unseen()
+            end_unseen(self)
         take_over(self, rows)
         self._closes = False
         self._sharing = threading.Thread(target=self._share_news, name="sharing", daemon=True)
@@ -198,6 +198,18 @@ def _read(word: Path) -> tuple[str, Rows]:
         return "", NO_ROWS
 
 
+def end_unseen(history: History) -> None:
+    """Close rows left open by this host's last controller; another host has worked since.
+
+    Their real ends are unknown, so the rows end when they began.
+    """
+    history.write(
+        ("UPDATE allocations SET end_s = start_s, how = 'unseen' WHERE end_s IS NULL", ()),
+        ("UPDATE holes SET end_s = start_s WHERE end_s IS NULL", ()),
+        ("UPDATE outages SET end_s = start_s WHERE end_s IS NULL", ()),
+    )
+
+
 def rows_of(history: Path) -> Rows:
     """Return the rows of a history file that the controllers of other hosts need.
 
@@ -239,7 +251,7 @@ def take_over(history: History, rows: Rows) -> None:
     Of two trainers with the same array id, the one that was seen later stays, with its rows.
     """
     now_s = history.clock()
-    found = history.database.read("SELECT array, id, time_s FROM trainers")
+    found = history.read("SELECT array, id, time_s FROM trainers")
     own = {array: (id_, time_s) for array, id_, time_s in found}
     gone = set()
     for array, id_, time_s, *_ in rows["trainers"]:
@@ -252,7 +264,7 @@ def take_over(history: History, rows: Rows) -> None:
     for table in ("looks", "reforms", "asked"):
         known = (dict(zip(_TABLES[table], row, strict=True)) for row in rows[table])
         news += (_later(table, one, now_s) for one in known if one["array"] not in gone)
-    history.database.write(*news)
+    history.write(*news)
 
 
 def _later(table: str, row: Mapping[str, Any], now_s: float) -> Statement:

@@ -20,6 +20,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
+from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Ended, Event, Phase
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
@@ -69,9 +70,10 @@ class Controller:
         self._snapshot = Snapshot(deps.clock(), partition=settings.partition, share=settings.share)
         self.decision = Decision()
         self._explained: tuple[StandingPlan | None, Mapping[str, Any]] = (None, {})
+        self._measurements = Measurements(deps.history)
         self.registry = TrainerRegistry(deps.history, settings, self._errors)
-        self.performance = deps.performance or PerformanceModel(deps.history.measurements)
-        self._members = MemberNotes(deps.history, self.performance)
+        self.performance = deps.performance or PerformanceModel(self._measurements)
+        self._members = MemberNotes(self._measurements, self.performance)
         self._cluster = ClusterState(deps.history, settings)
         self._decider = Decider(
             deps.planner, self.performance, deps.history, settings, self._errors
@@ -216,7 +218,8 @@ class Controller:
         self.performance.forget(kept)
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
-            deps.history.tidy(now_s, arrays)
+            deps.history.forget_old(now_s, arrays)
+            self._measurements.forget_too_much(arrays)
 
     def _is_back(self, gone: ElementId | int, kept: frozenset[int]) -> bool:
         """Whether the report is not needed: the element is back, or its whole trainer is gone."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bftrainer_slurm.controller.state.database import reading
 from bftrainer_slurm.controller.state.history import HistoryError
+from bftrainer_slurm.controller.state.schema import reading
 from bftrainer_slurm.controller.state.statistics import LATE_S, Preemption, summary
 from bftrainer_slurm.words import counted
 

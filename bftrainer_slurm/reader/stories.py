@@ -15,10 +15,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.state.database import reading
-from bftrainer_slurm.controller.state.goodput import WORK_COLUMNS, Work, goodput, node_time
+from bftrainer_slurm.controller.observe.reports import WORK_COLUMNS, Work
 from bftrainer_slurm.controller.state.history import HistoryError
-from bftrainer_slurm.controller.state.schema import VERSION
+from bftrainer_slurm.controller.state.schema import VERSION, reading
+from bftrainer_slurm.controller.state.statistics import goodput, node_time
 from bftrainer_slurm.keeper.protocol import whole
 from bftrainer_slurm.reader.access import Viewer
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from bftrainer_slurm.controller.decide.planning import stops_a_trainer
 from bftrainer_slurm.controller.observe.reports import Report
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -104,7 +105,7 @@ class Controller:
     """Plan as the controller does: it is told once a second how many samples a trainer has."""
 
     def __init__(self) -> None:
-        self._profiles = PerformanceModel(History(":memory:").measurements)
+        self._profiles = PerformanceModel(Measurements(History(":memory:")))
         self._told: dict[int, int] = {}  # stretches, by trainer
         self._time_s: dict[int, float] = {}
         self._samples: dict[int, float] = {}

@@ -24,6 +24,7 @@ from bftrainer_slurm.controller import daemon
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.slurm.look_gateway import LookGateway
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -77,7 +78,7 @@ def measure(size: Size, settings: Settings) -> Found:
         requests = Requests(time.time)
         course = Course(size, slurmctld, requests)
         history = History(state / "history.sqlite")
-        course.populate(history.measurements)
+        course.populate(Measurements(history))
         history.close()
         slurmctld.jobs_text(0)
         base_mb = memory_mb(os.getpid())

@@ -9,7 +9,7 @@ import pytest
 
 from bftrainer_slurm.controller.observe.reports import Runtime
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.measurements import Job
+from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.planner.solver import Planner
@@ -58,11 +58,11 @@ def resubmitted(planner: PlanMaker, *rescales_s: float, ago_s: float = 60.0) -> 
     setting.planner = planner  # type: ignore[assignment]
     job, at_s = Job("alice", "digits"), NOW_S - ago_s
     for nodes, rate in ((1, 100.0), (2, 130.0), (4, 150.0)):
-        setting.history.measurements.add_throughput(
+        Measurements(setting.history).add_throughput(
             job, Throughput(7, "samples", nodes, at_s, rate, 80.0)
         )
     for seconds in rescales_s:
-        setting.history.measurements.add_rescale(job, Rescale(Runtime.AGENT, True, at_s, seconds))
+        Measurements(setting.history).add_rescale(job, Rescale(Runtime.AGENT, True, at_s, seconds))
     setting.controller = setting.started()
     setting.settle()
     setting.slurm.node_names += ["n3", "n4"]

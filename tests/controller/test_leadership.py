@@ -16,9 +16,8 @@ import pytest
 from bftrainer_slurm.controller import leadership
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
-from bftrainer_slurm.controller.state.database import Database
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.measurements import Job
+from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.keeper.home import StateError
 from bftrainer_slurm.keeper.lease import ROUND_S, SETTLE_S, VALID_S, Lease
@@ -101,14 +100,14 @@ def test_another_trainer_of_the_same_number_is_not(hosts: Hosts) -> None:
     a, b, shared = hosts
     with leading(a, shared) as first:
         first.meet(7, "id", 1.0)
-        first.measurements.add_throughput(JOB, LOOK)
+        Measurements(first).add_throughput(JOB, LOOK)
         first.end(7, "given up")
     with leading(b, shared) as second:
         assert second.meet(7, "another", 2.0) is None
-        assert not second.has_trained(7)
+        assert not Measurements(second).has_trained(7)
     with leading(a, shared) as first:
         assert first.meet(7, "another", 3.0) is None
-        assert not first.has_trained(7)
+        assert not Measurements(first).has_trained(7)
 
 
 def test_a_host_that_works_again_has_what_it_knew_and_what_came_since(hosts: Hosts) -> None:
@@ -144,14 +143,14 @@ def test_what_others_have_left_stays_while_this_hosts_disk_is_full(
         first.meet(7, "id", 1.0)
         first.end(7, "given up")
     with monkeypatch.context() as patch:
-        patch.setattr(Database, "_write_waiting", full_disk)
+        patch.setattr(History, "_write_waiting", full_disk)
         with leading(b, shared) as second:
             assert second.trouble is not None
     with leading(b, shared) as second:
         assert second.meet(7, "id", 2.0) == "given up"
 
 
-def full_disk(database: Database) -> None:
+def full_disk(history: History) -> None:
     raise sqlite3.OperationalError("database or disk is full")
 
 
@@ -173,14 +172,14 @@ LOOK = Throughput(7, "samples", 2, NOW_S, 50.0, 20.0)
 def tell_all(history: History) -> None:
     history.meet(7, "id", NOW_S)
     history.begin_allocation(ElementId(7, 0), "n1", NOW_S)
-    history.measurements.add_throughput(JOB, LOOK)
-    history.measurements.set_reform(7, Reform(NOW_S, Runtime.WORKER, 3, 2))
+    Measurements(history).add_throughput(JOB, LOOK)
+    Measurements(history).set_reform(7, Reform(NOW_S, Runtime.WORKER, 3, 2))
 
 
 def known(history: History) -> tuple[object, ...]:
-    measurements = history.measurements
+    measurements = Measurements(history)
     about = measurements.throughputs(JOB), measurements.reform(7)
-    return *about, history.has_trained(7), history.has_begun(7)
+    return *about, Measurements(history).has_trained(7), history.has_begun(7)
 
 
 def test_a_folder_that_does_not_answer_holds_nothing_up(
@@ -264,7 +263,7 @@ def test_word_that_makes_no_sense_is_passed_over(hosts: Hosts, word: bytes) -> N
     with leading(a, shared) as history:
         tell_all(history)
     with leading(b, shared) as history:
-        assert history.has_trained(7)
+        assert Measurements(history).has_trained(7)
 
 
 def test_of_rows_of_another_version_is_said_how_many_are_left_out(

@@ -92,7 +92,7 @@ def test_a_pause_that_is_told_again_is_one_pause() -> None:
     setting.controller = setting.started()
     setting.controller.take(told)
     setting.turn()
-    pauses = history.database.read("SELECT seconds FROM pauses WHERE array = ?", ARRAY)
+    pauses = history.read("SELECT seconds FROM pauses WHERE array = ?", ARRAY)
     assert pauses == [(0.5,)]
 
 

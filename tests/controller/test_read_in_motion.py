@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.cluster import Spans
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import Node, Queue
 from tests.controller.made_up_slurm import HELD, RUNNING, MadeUpSlurm
@@ -57,7 +58,7 @@ def test_an_element_that_starts_meanwhile_ends_no_hole() -> None:
     world = World()
     world.slurm.works = False
     world.turn()
-    holes = world.history.holes.open()
+    holes = Spans(world.history, "holes").open()
     assert holes.keys() == set(NODES)
 
     def starts() -> None:
@@ -66,9 +67,9 @@ def test_an_element_that_starts_meanwhile_ends_no_hole() -> None:
 
     world.turn(starts)
     assert len(world.slurm.all_(RUNNING)) == 1
-    assert world.history.holes.open() == holes
+    assert Spans(world.history, "holes").open() == holes
     world.turn()
-    assert world.history.holes.open() == holes
+    assert Spans(world.history, "holes").open() == holes
 
 
 def test_an_element_that_ends_meanwhile_leaves_its_node_in_its_hole() -> None:
@@ -76,9 +77,9 @@ def test_an_element_that_ends_meanwhile_leaves_its_node_in_its_hole() -> None:
     world.turn()
     world.turn()
     (job,) = world.slurm.all_(RUNNING)
-    holes = world.history.holes.open()
+    holes = Spans(world.history, "holes").open()
     world.turn(lambda: job.end(HELD, world.slurm.now_s))
-    assert world.history.holes.open() == holes
+    assert Spans(world.history, "holes").open() == holes
     world.turn()
     world.turn()
     assert world.slurm.all_(RUNNING)
@@ -91,7 +92,7 @@ def test_a_job_that_nobody_may_see_ends_the_hole_of_its_node() -> None:
     (other,) = set(NODES) - {job.node}
     world.slurm.private = {other}
     world.turn()
-    assert world.history.holes.open().keys() == {job.node}
+    assert Spans(world.history, "holes").open().keys() == {job.node}
     world.slurm.private = set()
     world.turn()
-    assert world.history.holes.open().keys() == set(NODES)
+    assert Spans(world.history, "holes").open().keys() == set(NODES)

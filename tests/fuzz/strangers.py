@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from bftrainer_slurm.cli import explain, show, status
 from bftrainer_slurm.cli.common import fail_if_unreadable, safe_lines
-from bftrainer_slurm.controller.decide.bars import why_never
+from bftrainer_slurm.controller.decide.eligibility import why_never
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance
 from bftrainer_slurm.controller.state.view import views_of
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError

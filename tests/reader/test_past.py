@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.state import database
-from bftrainer_slurm.controller.state.database import put, reading
-from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state import schema
+from bftrainer_slurm.controller.state.cluster import Spans
+from bftrainer_slurm.controller.state.history import History, put
+from bftrainer_slurm.controller.state.schema import reading
 from bftrainer_slurm.controller.state.statistics import Preemption
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader import past
@@ -54,7 +55,7 @@ def test_days_follow_each_other_from_midnight_to_midnight_in_summer_and_winter()
 
 def test_delays_are_told_one_by_one_and_by_day(path: Path, written: History) -> None:
     written.add_preemptions([Preemption(NOW_S - DAY_S, 2, 0.5), Preemption(NOW_S - 10, 4, 12.0)])
-    written.database.write(put("watches", NOW_S - DAY_S, NOW_S))
+    written.write(put("watches", NOW_S - DAY_S, NOW_S))
     written.add_ordinary(4, NOW_S - DAY_S)
     written.add_ordinary(3, NOW_S - DAY_S)
     with reading(path, 3.0) as history:
@@ -65,7 +66,7 @@ def test_delays_are_told_one_by_one_and_by_day(path: Path, written: History) -> 
 
 
 def test_days_in_which_no_controller_looked_are_not_told(path: Path, written: History) -> None:
-    written.database.write(put("watches", NOW_S - 3 * DAY_S, NOW_S - 2 * DAY_S))
+    written.write(put("watches", NOW_S - 3 * DAY_S, NOW_S - 2 * DAY_S))
     with reading(path, 3.0) as history:
         found = [end_s for _, _, end_s in past.watched_days(history, NOW_S - 9 * DAY_S, NOW_S)]
     assert len(found) == 2
@@ -76,7 +77,7 @@ def test_of_many_delays_the_longest_are_told_one_by_one(
     path: Path, written: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(past, "_SHOWN_DELAYS", 3)
-    written.database.write(put("watches", NOW_S - DAY_S, NOW_S))
+    written.write(put("watches", NOW_S - DAY_S, NOW_S))
     written.add_preemptions(Preemption(NOW_S - 100 + n, 1, float(n % 7)) for n in range(20))
     with reading(path, 3.0) as history:
         document = past.delays(history, NOW_S - DAY_S, NOW_S)
@@ -86,7 +87,7 @@ def test_of_many_delays_the_longest_are_told_one_by_one(
 
 
 def test_no_day_of_a_busy_site_is_told_as_quiet(path: Path, written: History) -> None:
-    written.database.write(put("watches", NOW_S - 3 * DAY_S, NOW_S))
+    written.write(put("watches", NOW_S - 3 * DAY_S, NOW_S))
     written.add_preemptions(
         Preemption(NOW_S - (2 if n < 9 else 1) * DAY_S + n % 600, 1, 20.0 if n < 9 else 0.5)
         for n in range(21_000)
@@ -106,7 +107,7 @@ def test_a_stay_over_midnight_is_harvest_of_both_days(path: Path, written: Histo
     written.begin_allocation(ElementId(7, 0), "n1", begin_s - 3600)
     written.end_allocation(ElementId(7, 0), begin_s + 2 * 3600, "reclaimed")
     written.begin_allocation(ElementId(7, 1), "n2", end_s - 3600)
-    written.holes.change((), ["n1"], begin_s - 7200)
+    Spans(written, "holes").change((), ["n1"], begin_s - 7200)
     with reading(path, 3.0) as history:
         users, holes = past.day_of_harvest(history, begin_s, end_s, end_s - 1800)
         before, _ = past.day_of_harvest(history, begin_s - DAY_S, begin_s, end_s - 1800)
@@ -148,7 +149,7 @@ def test_users_that_may_not_be_named_are_in_the_sum_alone() -> None:
 def test_a_question_that_takes_too_long_is_given_up(
     history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_STEPS", 10)
+    monkeypatch.setattr(schema, "_STEPS", 10)
     interrupted = pytest.raises(sqlite3.OperationalError, match="interrupted")
     with reading(history, 0.0) as connection, interrupted:
         connection.execute("SELECT count(*) FROM holes a, holes b").fetchall()
@@ -165,7 +166,7 @@ def test_looking_back_does_not_keep_the_controller_from_writing(
 ) -> None:
     with reading(path, 3.0) as history:
         history.execute("BEGIN").execute("SELECT * FROM holes").fetchall()
-        written.holes.change((), ["n1"], 1.0)
+        Spans(written, "holes").change((), ["n1"], 1.0)
         assert written.trouble is None
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT count(*) FROM holes").fetchone() == (1,)

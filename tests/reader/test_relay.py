@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader import facts as facts_module
@@ -40,7 +41,7 @@ def history(keeper: Keeper, read: None) -> History:
     history.meet(ARRAY, "a", now_s)
     history.describe(trainer(), now_s)
     history.begin_allocation(ElementId(ARRAY, 0), "n1", now_s - 600)
-    history.add_progress(ARRAY, now_s - 60, 1000.0)
+    Measurements(history).add_progress(ARRAY, now_s - 60, 1000.0)
     return history
 
 

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.state import database
-from bftrainer_slurm.controller.state.goodput import Work
+from bftrainer_slurm.controller.observe.reports import Work
+from bftrainer_slurm.controller.state import schema
 from bftrainer_slurm.controller.state.history import History, HistoryError
+from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader import stories as history_module
 from bftrainer_slurm.reader.site import site
@@ -50,10 +51,10 @@ def path(tmp_path: Path) -> Iterator[Path]:
     history.begin_allocation(ElementId(ARRAY, 0), "n1", NOW_S - 600)
     history.begin_allocation(ElementId(ARRAY, 1), "n2", NOW_S - 600)
     history.end_allocation(ElementId(ARRAY, 1), NOW_S - 300, "reclaimed")
-    history.add_pause(ARRAY, NOW_S - 299, 1, 1.5)
-    history.add_progress(ARRAY, NOW_S - 400, 1000.0)
-    history.add_progress(ARRAY, NOW_S - 200, 1500.0)
-    history.set_work(ARRAY, Work(NOW_S - 700, NOW_S, 580.0, 1.5, 3))
+    Measurements(history).add_pause(ARRAY, NOW_S - 299, 1, 1.5)
+    Measurements(history).add_progress(ARRAY, NOW_S - 400, 1000.0)
+    Measurements(history).add_progress(ARRAY, NOW_S - 200, 1500.0)
+    Measurements(history).set_work(ARRAY, Work(NOW_S - 700, NOW_S, 580.0, 1.5, 3))
     history.meet(13, "b", NOW_S)
     history.describe(replace(alices, array=13, user="bob", name="resnet"), NOW_S)
     history.begin_allocation(ElementId(13, 0), "n3", NOW_S - 7200, gpus=2)
@@ -254,6 +255,6 @@ def test_a_question_that_takes_too_long_is_given_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_module, "_DEADLINE_S", -1.0)
-    monkeypatch.setattr(database, "_STEPS", 1)
+    monkeypatch.setattr(schema, "_STEPS", 1)
     with pytest.raises(HistoryError, match="interrupted"):
         read_history(path, ALL, 0.0, NOW_S, None, private=False)

@@ -1,127 +1,80 @@
-"""Decides which places trainers may use, and which nodes stay idle for ordinary jobs. Pure.
+"""Decides where elements may start now, and how long they may stay there. Pure.
 
-Slurm starts a job at once only on nodes that are idle when a backfill pass begins. If elements run
-on them, the job starts one pass later. We predict Slurm's choice from partitions, features, time
-limits and planned starts. If the prediction is wrong, the next pass shows it: trainers do not leave
-for a job that a pass left waiting.
-
-While a job waits that the main scheduler cannot start, Slurm starts elements only in backfill
-passes, and there after all ordinary jobs. So nodes that no pass has seen idle need no extra
-protection.
+A bar keeps elements off nodes; those here hold for all trainers. ``eligibility`` makes those of one
+trainer, and ``verdicts`` those because of failed elements.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heappush, nsmallest
-from itertools import islice
+from dataclasses import replace
 
-from bftrainer_slurm.controller.decide.actions import Headroom, Shrink
-from bftrainer_slurm.controller.decide.bars import bars_for_growth, nodes_off
-from bftrainer_slurm.controller.decide.make_way import make_way
-from bftrainer_slurm.controller.decide.reconcile import give_up
+from bftrainer_slurm.controller.decide.actions import EndAt, Shrink
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.cluster import ClusterView
-from bftrainer_slurm.controller.state.fitting import Fit
-from bftrainer_slurm.controller.state.passes import Claims, in_holes_without
-from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Phase
-from bftrainer_slurm.model import Place, WaitingJob, nodes_of
+from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES
+from bftrainer_slurm.controller.state.view import TrainerView
+from bftrainer_slurm.model import Element, ElementId, Place, TimeLimit, nodes_of
 
-_JOBS = 500  # Slurm's own bf_max_job_test
-
-
-def headroom(cluster: ClusterView) -> Headroom:
-    """Return the nodes to keep idle, and those to empty before the next pass.
-
-    Nodes count as idle if elements are leaving them, or have been released but not started: Slurm
-    starts ordinary jobs first.
-
-    Jobs get nodes in the order of their priority, each from idle nodes first. If idle nodes and
-    trainers' nodes together are too few, a job gets none: it waits for other jobs to end.
-    """
-    jobs = _in_order(cluster)
-    if not jobs:
-        return Headroom()
-    if cluster.snapshot.shared:
-        return make_way(jobs, cluster)
-    choice = _Choice(cluster)
-    for job in jobs:
-        choice.serve(job)
-    return Headroom(frozenset(choice.kept), frozenset(choice.vacate))
+# slurmctld refuses a new reservation of a node if a job's limit there ends after its start.
+_LONGEST_S = 3600.0
+# Limits end this long before a reservation: slurmctld ends a job up to 30 s after its limit.
+_CLEAR_S = 60.0
+# If a node's reservation starts sooner than this, an element has less than a minute there.
+_SHORTEST_S = _CLEAR_S + 60.0
+# Backfill before 26.05 gives an element only the least time that it asks for (--time-min).
+_LEAST_MINUTES = 10
+# How long Slurm may take to try a released element: a look, a backfill pass and its resolution.
+_PASS_S = 120.0
+# A limit is renewed when less than this is left, so that the controller may be down that long.
+_RENEW_S = 1800.0
+_AHEAD_S = 120.0
+_SLACK_S = 60.0  # smaller changes of a limit are not worth a request
 
 
-def _in_order(cluster: ClusterView) -> list[WaitingJob]:
-    """Return the jobs to serve, highest priority first; as many as one pass of Slurm looks at."""
-    left = cluster.forecast.left
-    jobs = (
-        job for job in cluster.snapshot.queue.asking if job.nodes > 0 and job.job_id not in left
-    )
-    return nsmallest(_JOBS, jobs, key=lambda job: (-job.priority, job.job_id))
+def bars_for_all(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
+    """Yield bars for all trainers, on idle and other nodes."""
+    now_s, snapshot = cluster.now_s, cluster.snapshot
+    bad = [one for one in cluster.bad if one.until_s > now_s]
+    last_s = max((one.until_s for one in bad), default=now_s)
+    yield Bar(WENT_WRONG, nodes_off(bad), until_s=last_s)
+    soon_s = now_s + settings.min_hole_s
+    wanted = frozenset(node for node, start_s in snapshot.wanted_s.items() if start_s < soon_s)
+    # A job that has preempted may not do so again for KillWait and MessageTimeout.
+    yield Bar("an ordinary job is expected there soon", wanted | cluster.taken)
+    yields = snapshot.configuration.preempts and not snapshot.configuration.exempt_s
+    every = frozenset[str]() if yields else snapshot.in_holes | snapshot.shared.keys()
+    yield Bar("ordinary jobs could not preempt elements", every)
+    reserved, first_s = snapshot.reserved.items(), now_s + _SHORTEST_S
+    yield Bar("reserved", frozenset(node for node, one in reserved if one.start_s < first_s))
+    yield Bar("a trainer may have it that the controller cannot handle", cluster.unhandled_nodes)
 
 
-class _Choice:
-    """Chooses nodes for one job after the other."""
+def bars_for_growth(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
+    """Yield bars for nodes that stay idle for ordinary jobs; they count towards the reserve."""
+    yield Bar("kept for a waiting job", cluster.kept)
+    yield just_left(cluster, settings)
 
-    def __init__(self, cluster: ClusterView) -> None:
-        nodes, views = cluster.snapshot.by_weight, cluster.views
-        # For each node with elements, their trainers (by array).
-        self._owners: dict[str, tuple[int, ...]] = {}
-        for view in views:
-            for place in view.running().values():
-                if place.node in cluster.snapshot.in_holes:
-                    self._owners[place.node] = *self._owners.get(place.node, ()), view.array
-        idle = in_holes_without(cluster.snapshot, views, Phase.RUNNING)
-        idle -= cluster.unhandled_nodes
-        self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owners.keys())
-        self._surplus = {one.array: one.above_least for one in views}
-        self._claims = Claims(cluster.snapshot)
-        self.kept: set[str] = set()
-        self.vacate: set[str] = set()
 
-    def serve(self, job: WaitingJob) -> None:
-        """Choose nodes for as many tasks of this job record as possible."""
-        nodes = self._nodes_for(job)
-        if len(nodes) < job.nodes * job.count:  # else it does not need the nodes planned for it
-            self._claims.add(job, job.expected_nodes)
-        self._take(set(nodes or (job.expected_nodes if self._claims.is_due(job) else ())))
+def just_left(cluster: ClusterView, settings: Settings) -> Bar:
+    """Return a bar for nodes that an ordinary job has just left; it covers parts of them too."""
+    rested_s = cluster.now_s - settings.min_idle_s
+    fresh = frozenset(node for node, since_s in cluster.since_s.items() if since_s > rested_s)
+    return Bar("an ordinary job has just left it (min_idle_s)", fresh)
 
-    def _take(self, nodes: set[str]) -> None:
-        ours = nodes & self._owners.keys()
-        self.kept |= nodes - ours
-        self.vacate |= ours
-        for node in ours:
-            for array in self._owners[node]:
-                self._surplus[array] -= 1
 
-    def _nodes_for(self, job: WaitingJob) -> list[str]:
-        """Return nodes for as many of the job's tasks as possible."""
-        in_time = self._claims.in_time(job)
+def nodes_off(bars: Iterable[Bar], array: int | None = None) -> frozenset[str]:
+    """Return the nodes that are barred for all trainers, or for this one."""
+    return frozenset[str]().union(*(one.nodes for one in bars if one.array in (None, array)))
 
-        def free(fit: Fit, taken: set[str]) -> Iterator[str]:
-            return (node for node in fit.nodes_for(job) if node not in taken and in_time(node))
 
-        most = job.nodes * job.count
-        idle = list(islice(free(self._idle, self.kept), most))
-        ours = list(free(self._harvested, self.vacate)) if len(idle) < most else []
-        found = min(most, len(idle) + len(ours)) // job.nodes * job.nodes
-        return idle[:found] + self._cheapest(ours, max(0, found - len(idle)))
-
-    def _cheapest(self, nodes: Iterable[str], count: int) -> list[str]:
-        """Return ``count`` of these nodes, each from the trainer with the largest surplus."""
-        alike: dict[tuple[int, ...], list[str]] = {}
-        for node in nodes:
-            alike.setdefault(self._owners[node], []).append(node)
-        heap = [(-min(self._surplus[one] for one in owners), owners) for owners in alike]
-        heapify(heap)
-        chosen: list[str] = []
-        while len(chosen) < count:
-            spare, owners = heappop(heap)
-            chosen.append(alike[owners].pop())
-            if alike[owners]:
-                heappush(heap, (spare + 1, owners))
-        return chosen
+def bars_on(bars: Iterable[Bar], nodes: frozenset[str]) -> list[Bar]:
+    """Return the bars cut down to these nodes; a node may have several bars."""
+    found = (replace(one, nodes=one.nodes & nodes) for one in bars if one.nodes)
+    return [one for one in found if one.nodes]
 
 
 def available(cluster: ClusterView, off: frozenset[str]) -> frozenset[Place]:
@@ -201,6 +154,23 @@ def refill(free: frozenset[Place], cluster: ClusterView) -> list[Shrink]:
     return give_up(views, going, missing, "its node is kept for ordinary jobs")
 
 
+def give_up(
+    views: Iterable[TrainerView], held: Iterable[tuple[ElementId, int]], missing: int, why: str
+) -> list[Shrink]:
+    """End elements until they have freed ``missing`` units; no trainer falls below its least size.
+
+    ``held`` are elements in the order in which they leave, and how much each of them frees.
+    """
+    spare = {view.array: view.above_least for view in views}
+    given: dict[int, list[ElementId]] = {}
+    for id_, amount in held:
+        if missing > 0 and spare[id_.array] > 0:
+            missing -= amount
+            spare[id_.array] -= 1
+            given.setdefault(id_.array, []).append(id_)
+    return [Shrink(tuple(elements), why) for elements in given.values()]
+
+
 def _soonest_wanted(places: Iterable[Place], life_s: Mapping[str, float]) -> list[Place]:
     return sorted(places, key=lambda place: (life_s.get(place.node, math.inf), place))
 
@@ -213,3 +183,92 @@ def hardware_of(snapshot: Snapshot, settings: Settings) -> dict[str, str]:
         node.name: next((kind for kind in settings.hardware if kind in node.features), "")
         for node in snapshot.nodes
     }
+
+
+def limits_at_start(
+    places: Iterable[Place], user_minutes: int | None, snapshot: Snapshot, settings: Settings
+) -> dict[TimeLimit, frozenset[Place]]:
+    """Return which limits to ask for when elements of one trainer start in these places.
+
+    An operator's controller lengthens limits later. Other controllers cannot, so an element asks
+    for at least the whole hole, if Slurm tells its length. ``user_minutes`` is what the trainer's
+    user asked for. Places where a reservation leaves less than a minute are left out.
+    """
+    limits: dict[TimeLimit, set[Place]] = {}
+    for place in places:
+        limit = _limit(place.node, user_minutes, snapshot, settings)
+        if limit.minutes >= 1:
+            limits.setdefault(limit, set()).add(place)
+    return {limit: frozenset(on) for limit, on in limits.items()}
+
+
+def keep_limits(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[EndAt | Shrink]:
+    """Return the actions that a trainer's running elements need because of time limits.
+
+    An owner may only shorten limits. An operator may also lengthen them, up to what the user asked
+    for. Limits that are set after one look get the same end, so that one request is enough.
+    """
+    now_s, running = snapshot.time_s, view.running()
+    ends: dict[float, list[ElementId]] = {}
+    leaving: dict[str, list[ElementId]] = {}
+    longer: list[tuple[float, ElementId]] = []
+    renewing = False
+    for element in view.trainer.elements:
+        if element.id not in running:
+            continue
+        clear_s = _clear_s(element.node, snapshot)
+        last_s = min(clear_s, now_s + _LONGEST_S)
+        wish_s = min(last_s, _user_end_s(element, view.trainer.record.minutes))
+        end_s = last_s if element.limit_end_s is None else element.limit_end_s
+        if now_s >= clear_s - settings.limit_margin_s:
+            why = f"its node is reserved ({snapshot.reserved[element.node or ''].name})"
+            leaving.setdefault(why, []).append(element.id)
+        elif end_s > clear_s or end_s > last_s + _SLACK_S:
+            ends.setdefault(last_s, []).append(element.id)
+        elif settings.operator and wish_s > end_s + _SLACK_S:
+            longer.append((wish_s, element.id))
+            renewing |= end_s < now_s + _RENEW_S
+        elif end_s <= now_s + settings.limit_margin_s + _ahead_s(element, end_s):
+            leaving.setdefault("near its time limit", []).append(element.id)
+    for wish_s, id_ in longer if renewing else ():
+        ends.setdefault(wish_s, []).append(id_)
+    limits = [EndAt(tuple(ids), end_s) for end_s, ids in ends.items()]
+    return [*limits, *(Shrink(tuple(ids), why) for why, ids in leaving.items())]
+
+
+def _limit(
+    node: str, user_minutes: int | None, snapshot: Snapshot, settings: Settings
+) -> TimeLimit:
+    now_s, wanted_s = snapshot.time_s, snapshot.wanted_s.get(node)
+    rest = min(_LONGEST_S, _clear_s(node, snapshot) - now_s) // 60
+    allowed = snapshot.configuration.partition_minutes
+    minutes = min(rest, user_minutes or math.inf, allowed or math.inf)
+    hole = minutes if wanted_s is None else max(1.0, (wanted_s - _PASS_S - now_s) // 60)
+    if settings.operator or (wanted_s is None and not snapshot.judged):
+        hole = min(hole, _LEAST_MINUTES)
+    return TimeLimit(int(minutes), int(min(minutes, hole)))
+
+
+def _clear_s(node: str | None, snapshot: Snapshot) -> float:
+    """Return when this node must be free of elements (Unix seconds)."""
+    reservation = snapshot.reserved.get(node or "")
+    return math.inf if reservation is None else reservation.start_s - _CLEAR_S
+
+
+def _user_end_s(element: Element, user_minutes: int | None) -> float:
+    """Return when an element will have run for the time that its user asked for (Unix seconds)."""
+    if user_minutes is None or element.start_s is None:
+        return math.inf
+    return element.start_s + 60 * user_minutes
+
+
+def _ahead_s(element: Element, end_s: float) -> float:
+    """Return how long before the others this element leaves at its limit (seconds).
+
+    Elements that began together have limits that end together. Every second element leaves earlier,
+    so that the others keep the trainer's state. The end may lie before the start if the clock was
+    set back.
+    """
+    if element.id.task % 2 or element.start_s is None:
+        return 0.0
+    return min(_AHEAD_S, max(0.0, end_s - element.start_s) / 30)

@@ -13,22 +13,24 @@ from types import MappingProxyType
 from bftrainer_slurm.controller.decide.actions import Action, Shrink
 from bftrainer_slurm.controller.decide.available import (
     available,
-    growable,
-    hardware_of,
-    headroom,
-    idle_nodes,
-    refill,
-    soon_available,
-)
-from bftrainer_slurm.controller.decide.bars import (
     bars_for_all,
     bars_for_growth,
     bars_on,
-    eligibility,
+    growable,
+    hardware_of,
+    idle_nodes,
     just_left,
+    keep_limits,
     nodes_off,
+    refill,
+    soon_available,
+)
+from bftrainer_slurm.controller.decide.eligibility import (
+    eligibility,
+    out_of_node_hours,
     too_few_left,
 )
+from bftrainer_slurm.controller.decide.headroom import headroom
 from bftrainer_slurm.controller.decide.parts import Room, refill_gpus
 from bftrainer_slurm.controller.decide.planning import Planning, StandingPlan, problem_of
 from bftrainer_slurm.controller.decide.reconcile import (
@@ -43,7 +45,6 @@ from bftrainer_slurm.controller.decide.reconcile import (
     maintain,
     moves_towards,
 )
-from bftrainer_slurm.controller.decide.time_limits import keep_limits, out_of_node_hours
 from bftrainer_slurm.controller.decide.verdicts import judge
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
@@ -257,12 +258,13 @@ class Decider:
     def _make_headroom(self, draft: _Draft) -> None:
         """Empty nodes that ordinary jobs need."""
         cluster = draft.cluster
-        room = headroom(cluster)
-        draft.cluster = replace(cluster, kept=room.idle, kept_units=room.units)
-        if cluster.now_s >= cluster.forecast.due_s - cluster.lead_s:
-            why = "an ordinary job is expected there"
-            draft.end(self._of_each(cluster.views, partial(leave, nodes=room.vacate, why=why)))
-            draft.end(self._of_each(cluster.views, partial(end, these=room.elements, why=why)))
+        if cluster.snapshot.queue.asking:
+            room = headroom(cluster)
+            draft.cluster = replace(cluster, kept=room.idle, kept_units=room.units)
+            if cluster.now_s >= cluster.forecast.due_s - cluster.lead_s:
+                why = "an ordinary job is expected there"
+                draft.end(self._of_each(cluster.views, partial(leave, nodes=room.vacate, why=why)))
+                draft.end(self._of_each(cluster.views, partial(end, these=room.elements, why=why)))
         if cluster.reserve_gpus:
             draft.end(refill_gpus(draft.cluster))
         if cluster.reserve:

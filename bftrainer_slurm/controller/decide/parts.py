@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from bftrainer_slurm.controller.decide.actions import Shrink
-from bftrainer_slurm.controller.decide.reconcile import give_up
+from bftrainer_slurm.controller.decide.available import give_up
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.cluster import ClusterView

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bftrainer_slurm.controller.decide.bars import Eligibility
+from bftrainer_slurm.controller.decide.eligibility import Eligibility
 from bftrainer_slurm.controller.decide.parts import offered
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History

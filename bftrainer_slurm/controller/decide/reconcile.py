@@ -5,7 +5,7 @@ Pure. ``state.phases`` explains the phases of elements.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import (
@@ -18,7 +18,7 @@ from bftrainer_slurm.controller.decide.actions import (
     Shrink,
     Trim,
 )
-from bftrainer_slurm.controller.decide.time_limits import limits_at_start
+from bftrainer_slurm.controller.decide.available import limits_at_start
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
@@ -136,23 +136,6 @@ def end(view: TrainerView, these: Set[ElementId], why: str) -> list[Shrink]:
     """End those of these elements that belong to the trainer and run."""
     mine = tuple(id_ for id_ in view.running() if id_ in these) if these else ()
     return [Shrink(mine, why)] if mine else []
-
-
-def give_up(
-    views: Iterable[TrainerView], held: Iterable[tuple[ElementId, int]], missing: int, why: str
-) -> list[Shrink]:
-    """End elements until they have freed ``missing`` units; no trainer falls below its least size.
-
-    ``held`` are elements in the order in which they leave, and how much each of them frees.
-    """
-    spare = {view.array: view.above_least for view in views}
-    given: dict[int, list[ElementId]] = {}
-    for id_, amount in held:
-        if missing > 0 and spare[id_.array] > 0:
-            missing -= amount
-            spare[id_.array] -= 1
-            given.setdefault(id_.array, []).append(id_)
-    return [Shrink(tuple(elements), why) for elements in given.values()]
 
 
 def gpus_to_take(view: TrainerView, plan: Plan) -> int:

@@ -1,4 +1,4 @@
-"""Parses what trainers report: their progress, and their present generation.
+"""What trainers report: their progress, their present generation, and the sum of all reports. Pure.
 
 Reports come from users' jobs, so impossible values are rejected.
 """
@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from enum import Enum
+from typing import Any, Self
 
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, NumberedNote
 
 _MOST = 1e15  # samples and steps; floats up to this hold whole numbers exactly
 _LONGEST_PAUSE_S = 3600.0
-_WINDOW_S = 30.0
+WINDOW_S = 30.0  # the reports that tell the present speed
+OFTEN = 2  # a single restart from step 0 may be one before the first checkpoint
+MOST_S = 3600.0  # a limit, so that nobody keeps nodes for ever by reporting a large loss
 
 
 class Runtime(Enum):
@@ -117,7 +120,7 @@ def read_script(numbered: NumberedNote) -> Script | None:
 
 
 class Progress:
-    """One trainer's reports of the last 30 s, and its total samples and steps.
+    """One trainer's reports of the last 30 s (``recent``), with its total samples and steps.
 
     After a change of nodes another element may report, and may count from zero. So this sums the
     gains from one report to the next. ``before`` is the total of samples that an earlier controller
@@ -127,15 +130,10 @@ class Progress:
 
     def __init__(self, before: float | None = None, before_s: float = -math.inf) -> None:
         self.refused = 0
+        self.recent: deque[Report] = deque()
         self._before_s = before_s
         self._last_received = NO_REPORT  # with the reporter's own counts
         self._total = Report(-math.inf, samples=before)
-        self._recent: deque[Report] = deque()
-
-    @property
-    def last(self) -> Report | None:
-        """The last report, with total samples and steps."""
-        return self._recent[-1] if self._recent else None
 
     def add(self, report: Report) -> Report:
         """Add a report; return it with the total samples and steps."""
@@ -149,22 +147,10 @@ class Progress:
             steps=_sum(total.steps, last.steps, report.steps),
         )
         self._last_received, self._total = report, total
-        self._recent.append(total)
-        while self._recent[0].time_s < total.time_s - _WINDOW_S:
-            self._recent.popleft()
+        self.recent.append(total)
+        while self.recent[0].time_s < total.time_s - WINDOW_S:
+            self.recent.popleft()
         return total
-
-    def samples_per_s(self, now_s: float) -> float | None:
-        """Return the mean samples/s of the last 30 s, or None if unknown."""
-        recent = [
-            (report.time_s, report.samples)
-            for report in self._recent
-            if report.samples is not None and report.time_s >= now_s - _WINDOW_S
-        ]
-        if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
-            return None
-        (first_s, before), (last_s, after) = recent[0], recent[-1]
-        return max(0.0, after - before) / (last_s - first_s)
 
 
 def _sum(total: float | None, before: float | None, now: float | None) -> float | None:
@@ -172,3 +158,133 @@ def _sum(total: float | None, before: float | None, now: float | None) -> float 
     if now is None or before is None:
         return total if now is None else max(now, total or 0.0)
     return (total or 0.0) + max(0.0, now - before)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a trainer would lose by a restart, according to its members' reports."""
+
+    from_start: int = 0  # restarts in a row that began at step 0
+    present_s: float = 0.0  # training time since the last start
+    unsaved_s: float = 0.0  # since the last checkpoint; 0: unknown, or planned changes lose nothing
+    other_ranks: bool = False  # see ``Report.other_ranks``; true if this ever happened
+
+    @property
+    def restarts_at_zero(self) -> bool:
+        """Whether each restart seems to begin at step 0."""
+        return self.from_start >= OFTEN
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of training that a restart now would lose."""
+        lost_s = self.present_s if self.restarts_at_zero else min(self.present_s, self.unsaved_s)
+        return min(lost_s, MOST_S)
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What users see of it."""
+        return {
+            "from_start": self.restarts_at_zero,
+            "seconds": self.seconds,
+            "other_ranks": bool(self.other_ranks),
+        }
+
+    def trained(self, seconds: float, report: Report) -> Loss:
+        """Return the loss after ``seconds`` more of training without a restart."""
+        count = self.from_start if report.from_start is None else report.from_start
+        count = max(count, self.from_start) if count else 0
+        return self._after(report, count, self.present_s + seconds)
+
+    def restarted(self, seconds: float, report: Report) -> tuple[Loss, float]:
+        """Return the loss after a restart, and how many seconds of training must be repeated.
+
+        ``seconds`` is the training time between the last report and the restart. If the report
+        already says how long steps were trained again (``again_s``), nothing is added here.
+        """
+        count = self.from_start  # stays if the first node is new and cannot know the step
+        if report.from_start is not None:
+            count = max(count + 1, report.from_start) if report.from_start else 0
+        after = self._after(report, count, 0.0)
+        if report.again_s:
+            return after, 0.0
+        if report.from_start or after.restarts_at_zero:
+            return after, self.present_s + seconds
+        return after, min(self.present_s, self.unsaved_s)
+
+    def _after(self, report: Report, from_start: int, present_s: float) -> Loss:
+        other_ranks = self.other_ranks or bool(report.other_ranks)
+        return Loss(from_start, present_s, report.unsaved_s or 0.0, other_ranks)
+
+
+NO_LOSS = Loss()
+
+
+WORK_COLUMNS = (
+    "since_s, time_s, trained_s, rescaling_s, generation, again_s, "
+    "from_start, present_s, unsaved_s, other_ranks"
+)
+_OWN = 6  # the number of columns before those of ``loss``
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The sum of a trainer's reports up to ``time_s`` (Unix seconds)."""
+
+    since_s: float  # when the trainer was submitted (Unix seconds)
+    time_s: float
+    trained_s: float = 0.0  # without ``again_s``
+    rescaling_s: float = 0.0
+    generation: int | None = None  # of the last report
+    again_s: float = 0.0  # training time that restarts have thrown away
+    loss: Loss = NO_LOSS  # what the next restart would lose
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """The values of ``WORK_COLUMNS``."""
+        *own, loss = astuple(self)
+        return (*own, *loss)
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Self:
+        """Build a ``Work`` from the values of ``WORK_COLUMNS``."""
+        return replace(cls(*row[:_OWN]), loss=Loss(*row[_OWN:]))
+
+
+def add_report(before: Work | None, report: Report, submit_s: float, there_s: float) -> Work:
+    """Return the work with one more report; a repeated report changes nothing.
+
+    The trainer has had a node without a break since ``there_s``. Before that it has not trained,
+    even if the generation is the same: a new run numbers its generations from 1 again.
+    """
+    if before is None:
+        loss = NO_LOSS.trained(0.0, report)
+        return Work(
+            min(submit_s, report.time_s), report.time_s, generation=report.generation, loss=loss
+        )
+    gap_s = report.time_s - before.time_s
+    if gap_s <= 0:
+        return before
+    work = replace(
+        before,
+        since_s=min(before.since_s, submit_s),
+        time_s=report.time_s,
+        generation=report.generation,
+    )
+    stayed = there_s <= before.time_s  # the trainer had a node all the time between the reports
+    if stayed and report.generation == before.generation:
+        loss = before.loss.trained(gap_s, report)
+        return replace(work, trained_s=work.trained_s + gap_s, loss=loss)
+    # ``pause_s`` is None if no process survived the change, or if that is unknown.
+    pause_s = gap_s if not stayed or report.pause_s is None else min(report.pause_s, gap_s)
+    loss, thrown_s = before.loss.restarted(gap_s - pause_s, report)
+    thrown_s = min(thrown_s, work.trained_s)
+    again_s = 0.0 if not stayed or report.pause_s is None else min(report.again_s or 0.0, pause_s)
+    work = replace(
+        work,
+        trained_s=work.trained_s + gap_s - pause_s - thrown_s,
+        again_s=work.again_s + thrown_s + again_s,
+        loss=loss,
+    )
+    if not stayed or report.pause_s is None:
+        return work
+    return replace(work, rescaling_s=work.rescaling_s + pause_s - again_s)

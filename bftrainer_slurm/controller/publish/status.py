@@ -9,18 +9,17 @@ from heapq import nsmallest
 from typing import Any
 
 from bftrainer_slurm.controller.decide.decision import Decision
-from bftrainer_slurm.controller.observe.reports import NO_REPORT
+from bftrainer_slurm.controller.observe.reports import NO_REPORT, WINDOW_S, Report
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.publish.asked import asked
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.failing import Failing
-from bftrainer_slurm.controller.state.goodput import Tally, goodput
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, node_names, since_s
 from bftrainer_slurm.controller.state.member_notes import ReportedState
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
-from bftrainer_slurm.controller.state.statistics import summary
+from bftrainer_slurm.controller.state.statistics import Tally, goodput, summary
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem, units_of
@@ -85,15 +84,28 @@ def trainer_status(
 def _reported(reported: ReportedState, now_s: float) -> dict[str, Any]:
     """Return a trainer's reported progress, and the program that started it."""
     progress = reported.progress
-    report = progress.last or NO_REPORT
+    report = progress.recent[-1] if progress.recent else NO_REPORT
     return {
         "samples": report.samples,
         "steps": report.steps,
         "measures": dict(report.measures),
-        "samples_per_s": progress.samples_per_s(now_s),
+        "samples_per_s": samples_per_s(progress.recent, now_s),
         "refused_reports": progress.refused,
         "launcher": reported.launcher or None,
     }
+
+
+def samples_per_s(recent: Iterable[Report], now_s: float) -> float | None:
+    """Return the mean samples/s of the last 30 s, or None if unknown."""
+    known = [
+        (report.time_s, report.samples)
+        for report in recent
+        if report.samples is not None and report.time_s >= now_s - WINDOW_S
+    ]
+    if len(known) < 2 or known[-1][0] <= known[0][0]:
+        return None
+    (first_s, before), (last_s, after) = known[0], known[-1]
+    return max(0.0, after - before) / (last_s - first_s)
 
 
 def cluster_status(

@@ -13,8 +13,7 @@ from bftrainer_slurm.controller.observe.schedule import LEAD_S, BackfillForecast
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import Bar
-from bftrainer_slurm.controller.state.database import Database, Spans, put
-from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.passes import Passes, in_holes_without, parts_without
 from bftrainer_slurm.controller.state.phases import VACATES, Ended, Event
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
@@ -35,14 +34,35 @@ _EVERY_S = 60.0  # how often to record that the controller still looks
 _UNSEEN_S = 300.0  # a longer gap between looks counts as not observed
 
 
+class Spans:
+    """A table of the times when nodes were in some state: ``node``, ``start_s`` and ``end_s``."""
+
+    def __init__(self, history: History, table: str) -> None:
+        self._history = history
+        self._table = table
+
+    def open(self) -> dict[str, float]:
+        """Return the nodes that are in the state as far as is known, and when each entered it."""
+        query = f"SELECT node, start_s FROM {self._table} WHERE end_s IS NULL"
+        return dict(self._history.read(query))
+
+    def change(self, ended: Iterable[str], began: Iterable[str], time_s: float) -> None:
+        """Record which nodes have left the state and which have entered it."""
+        end = f"UPDATE {self._table} SET end_s = max(start_s, ?) WHERE node = ? AND end_s IS NULL"
+        begin = f"INSERT INTO {self._table} (node, start_s) VALUES (?, ?)"
+        ends = ((end, (time_s, node)) for node in ended)
+        begins = ((begin, (node, time_s)) for node in began)
+        self._history.write(*ends, *begins)
+
+
 class Holes:
     """Tracks holes, writes them to the history, and predicts how long they last."""
 
     def __init__(self, history: History) -> None:
-        self._history = history
+        self._spans = Spans(history, "holes")
         self._survival = Survival()
         # When the hole of each node began. Nodes are in the order in which Slurm allocates them.
-        self.since_s: Mapping[str, float] = history.holes.open()
+        self.since_s: Mapping[str, float] = self._spans.open()
         self._last_s = math.inf  # time of the last look
         self._open_s = 0.0  # seconds since the last change in which there was any hole
         self._gaps_s = 0.0
@@ -53,7 +73,7 @@ class Holes:
         now_s, since_s = snapshot.time_s, self.since_s
         order = [node.name for node in snapshot.by_weight if node.name in snapshot.in_holes]
         gone, new = since_s.keys() - snapshot.in_holes, snapshot.in_holes - since_s.keys()
-        self._history.holes.change(ended=gone, began=new, time_s=now_s)
+        self._spans.change(ended=gone, began=new, time_s=now_s)
         if now_s >= self._last_s:
             self._count_ends(snapshot, changed=bool(gone or new))
         # If the clock was set back, a hole would begin in the future.
@@ -127,7 +147,7 @@ class ClusterView:
 class Preemptions:
     """Finds out which jobs start on the nodes of preempted elements.
 
-    ``decide.available`` tries to avoid such preemptions.
+    ``decide.headroom`` tries to avoid such preemptions.
     """
 
     def __init__(self) -> None:
@@ -177,9 +197,9 @@ class Inventory:
     It compares each reading of the nodes with the last one, and writes only the differences.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._outages = Spans(database, "outages")
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._outages = Spans(history, "outages")
         self._known: tuple[frozenset[str], frozenset[str]] | None = None  # all, out of service
         self._read: tuple[Node, ...] = ()
         self._began_s = self._noted_s = -math.inf
@@ -195,14 +215,14 @@ class Inventory:
         if snapshot.nodes is not self._read:
             self._note_changes(snapshot)
         self._read, self._noted_s = snapshot.nodes, now_s
-        self._database.write(put("watches", self._began_s, now_s))
+        self._history.write(put("watches", self._began_s, now_s))
 
     def _note_changes(self, snapshot: Snapshot) -> None:
         nodes, out = self._known or self._from_history()
         names = snapshot.all_nodes
         outside = names - snapshot.in_service
         self._known = names, outside
-        self._database.write(
+        self._history.write(
             *(("DELETE FROM nodes WHERE node = ?", (node,)) for node in nodes - names),
             *(put("nodes", node) for node in names - nodes),
         )
@@ -210,7 +230,7 @@ class Inventory:
 
     def _from_history(self) -> tuple[frozenset[str], frozenset[str]]:
         """Return all nodes and those out of service, as the previous controller wrote them."""
-        nodes = self._database.read("SELECT node FROM nodes")
+        nodes = self._history.read("SELECT node FROM nodes")
         return frozenset(node for (node,) in nodes), frozenset(self._outages.open())
 
 
@@ -221,7 +241,7 @@ class ClusterState:
         self._history = history
         self._settings = settings
         self._holes = Holes(history)
-        self._inventory = Inventory(history.database)
+        self._inventory = Inventory(history)
         self._passes = Passes()
         self._preemptions = Preemptions()
         # Starts of ordinary jobs, also of those that end at once; None before the first look.

@@ -1,18 +1,17 @@
-"""Trainers' measurements in the history file: throughput, and costs of rescaling.
+"""What trainers report, in the history file: progress, throughput, costs of rescaling.
 
-They are kept by user and job name, so that a trainer that is submitted again starts with them. They
+Throughput and costs are kept by user and job name, for trainers that are submitted again. They
 are bounded: a user can fill the disk neither with measurements nor with names. Rows are ordered as
 they were written, because clocks may be set; rows from the future do not count until their time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
-from bftrainer_slurm.controller.observe.reports import Reform, Runtime
-from bftrainer_slurm.controller.state.database import Database, keep_newest, put
-from bftrainer_slurm.controller.state.statistics import Durations
+from bftrainer_slurm.controller.observe.reports import WORK_COLUMNS, Reform, Runtime, Work
+from bftrainer_slurm.controller.state.history import History, keep_newest, put
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
 
 THROUGHPUTS_A_SIZE = 16
@@ -33,6 +32,7 @@ WITH trainers AS (
 SELECT user, name, array FROM ranked WHERE place > ? OR place_of_name > ?
 """
 _AHEAD_S = 60.0  # tolerated difference between clocks
+_PAUSES_KEPT = 500  # for each trainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +44,19 @@ class Job:
 
 
 class Measurements:
-    """The part of the history file that plans use.
+    """The part of the history file that trainers fill: plans use it.
 
-    The cost of each rescale is added to ``pauses["up"]`` or ``pauses["down"]``.
+    The cost of each rescale is added to ``counts.pauses["up"]`` or ``counts.pauses["down"]``.
     """
 
-    def __init__(
-        self, database: Database, pauses: Mapping[str, Durations], clock: Callable[[], float]
-    ) -> None:
-        self._database = database
-        self._pauses = pauses
-        self._clock = clock
+    def __init__(self, history: History) -> None:
+        self._history = history
 
     def add_throughput(self, job: Job, throughput: Throughput) -> None:
         """Record a trainer's throughput on a number of nodes; drop the oldest beyond the limits."""
         array = {"user": job.user, "name": job.name, "array": throughput.array}
         size = {**array, "unit": throughput.unit, "nodes": throughput.nodes}
-        self._database.write(
+        self._history.write(
             put("looks", *size.values(), throughput.time_s, throughput.rate, throughput.seconds),
             keep_newest("looks", THROUGHPUTS_A_SIZE, **size),
             keep_newest("looks", THROUGHPUTS_AN_ARRAY, **array),
@@ -68,40 +64,40 @@ class Measurements:
 
     def throughputs(self, job: Job) -> list[Throughput]:
         """Return the throughputs of all trainers of this name, oldest first."""
-        rows = self._database.read(
+        rows = self._history.read(
             "SELECT array, unit, nodes, time_s, rate, seconds FROM looks "
             "WHERE user = ? AND name = ? AND time_s <= ? ORDER BY rowid",
-            *(job.user, job.name, self._clock() + _AHEAD_S),
+            *(job.user, job.name, self._history.clock() + _AHEAD_S),
         )
         return [Throughput(*row) for row in rows]
 
     def add_rescale(self, job: Job, rescale: Rescale) -> None:
         """Record the measured cost of a rescale; drop the oldest beyond the limit."""
-        self._pauses["up" if rescale.grew else "down"].add(rescale.seconds)
+        self._history.counts.pauses["up" if rescale.grew else "down"].add(rescale.seconds)
         runtime, grew = rescale.runtime.value, int(rescale.grew)
         kind = {"user": job.user, "name": job.name, "runtime": runtime, "grew": grew}
-        self._database.write(
+        self._history.write(
             put("rescales", *kind.values(), rescale.time_s, rescale.seconds),
             keep_newest("rescales", RESCALES_A_KIND, **kind),
         )
 
     def rescales(self, job: Job) -> list[Rescale]:
         """Return the measured costs of rescales of all trainers of this name, oldest first."""
-        rows = self._database.read(
+        rows = self._history.read(
             "SELECT runtime, grew, time_s, seconds FROM rescales "
             "WHERE user = ? AND name = ? AND time_s <= ? ORDER BY rowid",
-            *(job.user, job.name, self._clock() + _AHEAD_S),
+            *(job.user, job.name, self._history.clock() + _AHEAD_S),
         )
         return [Rescale(Runtime(runtime), bool(grew), *rest) for runtime, grew, *rest in rows]
 
     def set_reform(self, array: int, reform: Reform) -> None:
         """Record a trainer's present generation."""
         row = (reform.time_s, reform.runtime.value, reform.generation, reform.nodes)
-        self._database.write(put("reforms", array, *row))
+        self._history.write(put("reforms", array, *row))
 
     def reform(self, array: int) -> Reform | None:
         """Return a trainer's present generation as far as is known."""
-        rows = self._database.read(
+        rows = self._history.read(
             "SELECT time_s, runtime, generation, nodes FROM reforms WHERE array = ?", array
         )
         return next((Reform(time_s, Runtime(name), *rest) for time_s, name, *rest in rows), None)
@@ -112,5 +108,39 @@ class Measurements:
         Those of ``active`` trainers (array ids) stay.
         """
         drop = "DELETE FROM looks WHERE user = ? AND name = ? AND array = ?"
-        too_much = self._database.read(_TOO_MUCH, _ARRAYS_A_NAME, _NAMES_A_USER)
-        self._database.write(*((drop, row) for row in too_much if row[2] not in active))
+        too_much = self._history.read(_TOO_MUCH, _ARRAYS_A_NAME, _NAMES_A_USER)
+        self._history.write(*((drop, row) for row in too_much if row[2] not in active))
+
+    def set_work(self, array: int, work: Work) -> None:
+        """Record the sum of a trainer's reports."""
+        self._history.write(put("work", array, *work.row))
+
+    def work(self, array: int) -> Work | None:
+        """Return the sum of a trainer's reports; None if there were none."""
+        rows = self._history.read(f"SELECT {WORK_COLUMNS} FROM work WHERE array = ?", array)
+        now_s = self._history.clock()
+        works = map(Work.of, rows)
+        return next((replace(work, time_s=min(work.time_s, now_s)) for work in works), None)
+
+    def add_progress(self, array: int, time_s: float, samples: float) -> None:
+        """Record the total of samples that a trainer has reported."""
+        self._history.write(put("progress", array, time_s, samples))
+
+    def add_pause(self, array: int, time_s: float, nodes: int, seconds: float) -> None:
+        """Record how long a trainer made no progress before it resumed on ``nodes`` nodes."""
+        self._history.write(
+            put("pauses", array, time_s, nodes, seconds),
+            keep_newest("pauses", _PAUSES_KEPT, array=array),
+        )
+
+    def samples(self, array: int) -> tuple[float, float] | None:
+        """Return the last reported total of samples and its time; None if there was no report."""
+        rows = self._history.read(
+            "SELECT samples, time_s FROM progress WHERE array = ? ORDER BY rowid DESC LIMIT 1",
+            array,
+        )
+        return (rows[0][0], min(rows[0][1], self._history.clock())) if rows else None
+
+    def has_trained(self, array: int) -> bool:
+        """Return whether a trainer's throughput was ever measured, so that it does train."""
+        return bool(self._history.read("SELECT 1 FROM looks WHERE array = ? LIMIT 1", array))

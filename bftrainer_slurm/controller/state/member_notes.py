@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 from bftrainer_slurm.controller.observe.reports import (
     Progress,
     Report,
+    Work,
+    add_report,
     read_reform,
     read_report,
     read_script,
 )
 from bftrainer_slurm.controller.state.failing import add_failure, after_progress, without_nodes
-from bftrainer_slurm.controller.state.goodput import Work, add_report
-from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinTimes, ReportedGroup
+from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -53,18 +54,18 @@ class ReportedState:
     group: ReportedGroup = field(default_factory=ReportedGroup)
 
 
-def reported_before(history: History, array: int) -> ReportedState:
+def reported_before(measured: Measurements, array: int) -> ReportedState:
     """Return what the history file knows about a trainer's reports."""
-    samples, saved_s = history.samples(array) or (None, -math.inf)
-    progress, work = Progress(samples, saved_s), history.work(array)
-    return ReportedState(progress, work, history.has_trained(array), saved_s=saved_s)
+    samples, saved_s = measured.samples(array) or (None, -math.inf)
+    progress, work = Progress(samples, saved_s), measured.work(array)
+    return ReportedState(progress, work, measured.has_trained(array), saved_s=saved_s)
 
 
 class MemberNotes:
-    """Handles members' notes: updates the performance model, and writes them to the history."""
+    """Handles members' notes: updates the performance model, and writes them to the file."""
 
-    def __init__(self, history: History, performance: PerformanceModel) -> None:
-        self._history = history
+    def __init__(self, measurements: Measurements, performance: PerformanceModel) -> None:
+        self._measurements = measurements
         self._performance = performance
         self._ahead_logged = False
         self.join_times = JoinTimes()
@@ -124,7 +125,7 @@ class MemberNotes:
         self._performance.progressed(view, report, reported.work.loss)
         if before and (pause_s := reported.work.rescaling_s - before.rescaling_s) > 0:
             nodes = report.nodes or len(view.placed)
-            self._history.add_pause(view.array, now_s, nodes, pause_s)
+            self._measurements.add_pause(view.array, now_s, nodes, pause_s)
             reported.saved_s = -math.inf  # save the work at once, so that the pause counts once
         self._save(view, reported, reported.progress.add(report))
         reported.began_s = now_s if reported.began_s is None else reported.began_s
@@ -145,9 +146,9 @@ class MemberNotes:
             return
         reported.saved_s = report.time_s
         if reported.work is not None:
-            self._history.set_work(view.array, reported.work)
+            self._measurements.set_work(view.array, reported.work)
         if report.samples is not None:
-            self._history.add_progress(view.array, report.time_s, report.samples)
+            self._measurements.add_progress(view.array, report.time_s, report.samples)
 
 
 def _failed(view: TrainerView, numbered: NumberedNote, trained: bool, now_s: float) -> TrainerState:

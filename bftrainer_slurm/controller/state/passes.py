@@ -1,7 +1,7 @@
 """Tracks Slurm's backfill passes: which jobs they left waiting, and when the next pass comes.
 
 A pass tries every waiting job on idle nodes and on nodes of elements, which it preempts if a job
-fits. ``decide.available`` decides what to do about it.
+fits. ``decide.headroom`` decides what to do about it.
 """
 
 from __future__ import annotations

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
-from bftrainer_slurm.controller.state.goodput import NO_LOSS, Loss
+from bftrainer_slurm.controller.observe.reports import NO_LOSS, Loss, Reform, Report, Runtime
 from bftrainer_slurm.controller.state.measurements import (
     RESCALES_A_KIND,
     THROUGHPUTS_A_SIZE,
@@ -88,7 +87,7 @@ class _Known:
     last_s: float = float("-inf")  # when its last throughput ended
     fit: Fit | None = None  # of ``own`` and ``before``; None if there are new throughputs
     drawn: tuple[Fit, dict[str, Any]] | None = None  # the curve for users, and its fit
-    loss: Loss = NO_LOSS
+    loss: Mapping[str, Any] = field(default_factory=lambda: NO_LOSS.shown)
 
     def add(self, throughput: Throughput) -> None:
         """Add a throughput; drop the oldest beyond the limits of the file."""
@@ -131,7 +130,7 @@ class PerformanceModel:
     def progressed(self, view: TrainerView, report: Report, loss: Loss = NO_LOSS) -> None:
         """Learn from a report of progress."""
         known = self._trainer(view)
-        known.loss = loss
+        known.loss = loss.shown
         nodes, each = len(view.placed), view.size_of_node
         if not each:
             return  # all its elements have left since
@@ -180,7 +179,7 @@ class PerformanceModel:
             Estimate(
                 *(curves[view.array], self.costs(view, now_s)),
                 expected=expected[view.array],
-                loss_s=self._trainer(view).loss.seconds,
+                loss_s=self._trainer(view).loss["seconds"],
             )
             for view in views
         ]
@@ -201,11 +200,7 @@ class PerformanceModel:
                 name: {"seconds": seconds, "count": len(self._costs(known, grew))}
                 for name, seconds, grew in (("up", costs.up_s, True), ("down", costs.down_s, False))
             },
-            "loss": {
-                "from_start": known.loss.restarts_at_zero,
-                "seconds": known.loss.seconds,
-                "other_ranks": bool(known.loss.other_ranks),
-            },
+            "loss": known.loss,
         }
 
     def forget(self, keep: frozenset[int]) -> None:

@@ -15,6 +15,7 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import BadNodes
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.member_notes import ReportedState, reported_before
 from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Event, Phase
 from bftrainer_slurm.controller.state.trainer_state import (
@@ -123,7 +124,7 @@ class TrainerRegistry:
         """Return what a trainer's members have reported, including reports in the history file."""
         record = self._records[array]
         if record.reported is None:
-            record.reported = reported_before(self._history, array)
+            record.reported = reported_before(Measurements(self._history), array)
         return record.reported
 
     def put(self, states: Mapping[int, TrainerState]) -> None:

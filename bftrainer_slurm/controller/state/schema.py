@@ -1,34 +1,28 @@
-"""The tables of the history file in SQL: the upgrades of each version, and deletion of old data."""
+"""The history file: its tables in SQL, one upgrade a version, and how it is opened.
+
+Only the controller writes to it (``history``); other processes read it (``reading``).
+"""
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import quote
 
-from bftrainer_slurm.controller.state.database import Statement
+logger = logging.getLogger(__name__)
+
+Statement: TypeAlias = tuple[str, Sequence[Any] | Mapping[str, Any]]
 
 _KEEP_S = 90 * 86400.0
-
-
-def delete_old(now_s: float, living: Iterable[int]) -> list[Statement]:
-    """Return statements that delete data older than 90 days, except about ``living`` trainers.
-
-    Those are given by array id.
-    """
-    lives = f"array IN ({', '.join(map(str, living))})"
-    return [
-        (
-            f"DELETE FROM {table} WHERE {column} < ?"
-            + (f" AND NOT {lives}" if table in tables_with("array") else ""),
-            (now_s - _KEEP_S,),
-        )
-        for column in ("end_s", "time_s")
-        for table in tables_with(column)
-    ]
-
-
+_WAIT_MS = 200  # how long to wait for another process's lock on the file
+_READ_WAIT_S = 1.0
+_STEPS = 100_000  # steps of SQLite's virtual machine between two checks of the deadline
 FIRST = 14  # the version of the first script; no site has a file of an earlier one
 UPGRADES = (
     """
@@ -68,7 +62,7 @@ CREATE TABLE asked (
     PRIMARY KEY (array, task)
 );
 
--- What trainers report; ``work`` is the sum, see ``goodput``; ``pauses``: of each change of size.
+-- What trainers report; ``work`` is the sum, see ``reports``; ``pauses``: of each change of size.
 CREATE TABLE progress (
     array INTEGER NOT NULL, time_s REAL NOT NULL, samples REAL NOT NULL, measures TEXT NOT NULL
 );
@@ -76,7 +70,7 @@ CREATE INDEX progress_by_array ON progress (array, time_s);
 CREATE TABLE work (
     array INTEGER PRIMARY KEY, since_s REAL NOT NULL, time_s REAL NOT NULL,
     trained_s REAL NOT NULL, rescaling_s REAL NOT NULL, generation INTEGER,
-    -- what restarts have thrown away, and what the next one would, see ``goodput.Loss``
+    -- what restarts have thrown away, and what the next one would, see ``reports.Loss``
     again_s REAL NOT NULL DEFAULT 0, from_start INTEGER NOT NULL DEFAULT 0,
     present_s REAL NOT NULL DEFAULT 0, unsaved_s REAL NOT NULL DEFAULT 0
 );
@@ -138,6 +132,58 @@ ALTER TABLE allocations ADD COLUMN units INTEGER NOT NULL DEFAULT 0;
 VERSION = FIRST + len(UPGRADES) - 1
 
 
+def opened(path: Path | str) -> sqlite3.Connection:
+    """Open the file for its only writer, and upgrade it to the present version.
+
+    A damaged file, or one of an early version, is moved aside and replaced by a new one.
+
+    Raises:
+        sqlite3.Error: the file cannot be opened or changed, or a later version wrote it.
+    """
+    try:
+        return _opened(path)
+    except sqlite3.Error as error:
+        if not _is_damage(error):
+            raise
+        aside = _set_aside(Path(path))
+        logger.error("history %s: %s; set aside as %s, a new one begins", path, error, aside)
+        return _opened(path)
+
+
+@contextmanager
+def reading(path: Path, deadline_s: float) -> Iterator[sqlite3.Connection]:
+    """Open the file read-only; all queries together may take ``deadline_s`` seconds.
+
+    Raises:
+        sqlite3.Error: the file cannot be read now, or not within the deadline.
+    """
+    # If no writer runs, a reader would otherwise leave behind a write-ahead log of its own, which
+    # the writer may not be allowed to touch.
+    mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
+    address = f"file:{quote(str(path))}?mode={mode}"
+    with closing(sqlite3.connect(address, uri=True, timeout=_READ_WAIT_S)) as connection:
+        until_s = time.monotonic() + deadline_s
+        connection.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
+        yield connection
+
+
+def delete_old(now_s: float, living: Iterable[int]) -> list[Statement]:
+    """Return statements that delete data older than 90 days, except about ``living`` trainers.
+
+    Those are given by array id.
+    """
+    lives = f"array IN ({', '.join(map(str, living))})"
+    return [
+        (
+            f"DELETE FROM {table} WHERE {column} < ?"
+            + (f" AND NOT {lives}" if table in tables_with("array") else ""),
+            (now_s - _KEEP_S,),
+        )
+        for column in ("end_s", "time_s")
+        for table in tables_with(column)
+    ]
+
+
 @cache
 def tables_with(column: str) -> list[str]:
     """Return the tables that have this column."""
@@ -145,3 +191,62 @@ def tables_with(column: str) -> list[str]:
     with closing(sqlite3.connect(":memory:")) as schema:
         schema.executescript("".join(UPGRADES))
         return [table for (table,) in schema.execute(f"{query} AND m.type = 'table'", (column,))]
+
+
+class _DamageError(sqlite3.DatabaseError):
+    """The file is a database, but parts of it are wrong."""
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Whether an error means that the file itself is damaged, and not just that its disk fails."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, _DamageError) or code in (
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+    )
+
+
+def _set_aside(path: Path) -> Path:
+    """Move a database file aside and return its new name; replace a file moved there earlier."""
+    aside = path.with_name(f"{path.name}.damaged")
+    for end in ("", "-wal", "-shm"):  # these files belong together
+        aside.with_name(f"{aside.name}{end}").unlink(missing_ok=True)
+        part = path.with_name(f"{path.name}{end}")
+        if part.exists():
+            part.rename(aside.with_name(f"{aside.name}{end}"))
+    return aside
+
+
+def _opened(path: Path | str) -> sqlite3.Connection:
+    """Open a file, check it for inconsistencies, and upgrade it to the present version."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute(f"PRAGMA busy_timeout={_WAIT_MS}")
+        ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+        if found != "ok":
+            raise _DamageError(str(found))
+        _upgrade(connection)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Apply the upgrades that the file lacks, all of them or none."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        raise sqlite3.DatabaseError(f"written by another version ({version})")
+    if version == VERSION:
+        return
+    if 0 < version < FIRST:
+        raise _DamageError(f"written by an early version ({version})")
+    script = "".join(UPGRADES[version - FIRST + 1 if version else 0 :])
+    try:
+        connection.executescript(f"BEGIN; {script} PRAGMA user_version={VERSION}; COMMIT;")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # tables do not match the file's version
+            raise _DamageError(str(error)) from error
+        raise

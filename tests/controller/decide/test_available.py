@@ -10,12 +10,14 @@ import pytest
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.available import (
     available,
+    bars_for_all,
+    bars_on,
     growable,
     hardware_of,
     idle_nodes,
+    nodes_off,
     refill,
 )
-from bftrainer_slurm.controller.decide.bars import bars_for_all, bars_on, nodes_off
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.publish.status import barred
 from bftrainer_slurm.controller.settings import Settings

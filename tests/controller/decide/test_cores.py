@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.decide.available import headroom
-from bftrainer_slurm.controller.decide.bars import eligibility
+from bftrainer_slurm.controller.decide.eligibility import eligibility
+from bftrainer_slurm.controller.decide.headroom import headroom
 from bftrainer_slurm.controller.decide.parts import Room, offered
 from bftrainer_slurm.controller.decide.planning import problem_of
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.controller.decide.bars import Eligibility, eligibility, why_never
+from bftrainer_slurm.controller.decide.eligibility import Eligibility, eligibility, why_never
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView

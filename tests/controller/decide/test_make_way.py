@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.decide.actions import Headroom
-from bftrainer_slurm.controller.decide.available import headroom
+from bftrainer_slurm.controller.decide.headroom import headroom
 from bftrainer_slurm.controller.decide.parts import Room, offered, refill_gpus
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.decide.bars import Eligibility
+from bftrainer_slurm.controller.decide.eligibility import Eligibility
 from bftrainer_slurm.controller.decide.planning import problem_of, same_question
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bftrainer_slurm.controller.decide.actions import EndAt
-from bftrainer_slurm.controller.decide.time_limits import keep_limits, limits_at_start
+from bftrainer_slurm.controller.decide.available import keep_limits, limits_at_start
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import Configuration, Element, Queue, Reservation, TimeLimit, WaitingJob

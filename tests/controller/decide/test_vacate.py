@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bftrainer_slurm.controller.decide.actions import Headroom
-from bftrainer_slurm.controller.decide.available import headroom
+from bftrainer_slurm.controller.decide.headroom import headroom
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.view import TrainerView

@@ -14,6 +14,7 @@ from bftrainer_slurm.controller.observe.reports import (
     read_reform,
     read_report,
 )
+from bftrainer_slurm.controller.publish.status import samples_per_s
 from bftrainer_slurm.keeper.protocol import NoteKind
 from tests.controller.worlds import note
 
@@ -84,8 +85,8 @@ def test_samples_a_second_are_those_of_the_last_half_minute() -> None:
     progress = Progress()
     for second in range(60):
         progress.add(Report(float(second), samples=float(second**2)))
-    assert progress.samples_per_s(59.0) == pytest.approx((59**2 - 29**2) / 30)
-    assert progress.samples_per_s(100.0) is None
+    assert samples_per_s(progress.recent, 59.0) == pytest.approx((59**2 - 29**2) / 30)
+    assert samples_per_s(progress.recent, 100.0) is None
 
 
 def test_a_trainer_that_only_counts_steps_has_no_samples() -> None:
@@ -93,4 +94,4 @@ def test_a_trainer_that_only_counts_steps_has_no_samples() -> None:
     for second in range(3):
         report = progress.add(Report(float(second), steps=10.0 * second))
     assert (report.samples, report.steps) == (None, 20.0)
-    assert progress.samples_per_s(2.0) is None
+    assert samples_per_s(progress.recent, 2.0) is None

@@ -14,18 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.observe.reports import Report
-from bftrainer_slurm.controller.state.goodput import (
-    MOST_S,
-    Allocations,
-    Loss,
-    NodeTime,
-    Work,
-    add_report,
-    goodput,
-    node_time,
-)
+from bftrainer_slurm.controller.observe.reports import MOST_S, Loss, Report, Work, add_report
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.statistics import Allocations, NodeTime, goodput, node_time
 from bftrainer_slurm.model import ElementId
 from scripts.exactly_once.account import account, in_the_model
 from tests.controller.worlds import ARRAY, cases

@@ -10,9 +10,8 @@ import pytest
 
 from bftrainer_slurm.controller.leadership import rows_of, take_over, valid_rows
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime
-from bftrainer_slurm.controller.state.database import put
-from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.measurements import Job
+from bftrainer_slurm.controller.state.history import History, put
+from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.stopwatch import Throughput
 from tests.controller.worlds import cases, element
 
@@ -35,8 +34,8 @@ def test_what_a_history_holds_is_read_again_as_it_was(tmp_path: Path) -> None:
     history.meet(7, "id", 5.0)
     history.meet(8, "", 6.0)
     history.end(8, "finished")
-    history.measurements.add_throughput(JOB, Throughput(7, "samples", 2, 5.0, 50.0, 20.0))
-    history.measurements.set_reform(7, Reform(5.0, Runtime.WORKER, 3, 2))
+    Measurements(history).add_throughput(JOB, Throughput(7, "samples", 2, 5.0, 50.0, 20.0))
+    Measurements(history).set_reform(7, Reform(5.0, Runtime.WORKER, 3, 2))
     history.ask([element(3, "running n1", array=7, start_s=4.0)], 5.0)
     left = json.loads(json.dumps(rows_of(tmp_path / "history.sqlite")))
     trainers = [[7, "id", 5.0, None, 0], [8, "", 6.0, "finished", 0]]
@@ -90,7 +89,7 @@ def test_of_very_many_rows_the_newest_are_taken() -> None:
 def test_of_the_measurements_of_a_trainer_the_last_is_left(tmp_path: Path) -> None:
     history = History(tmp_path / "history.sqlite")
     for array, time_s in ((7, 5.0), (8, 6.0), (7, 9.0), (7, 7.0)):
-        history.measurements.add_throughput(
+        Measurements(history).add_throughput(
             JOB, Throughput(array, "samples", 2, time_s, 50.0, 20.0)
         )
     left = rows_of(tmp_path / "history.sqlite")["looks"]
@@ -109,14 +108,14 @@ def test_as_many_rows_as_another_host_can_leave_are_all_taken_over() -> None:
     taken = valid_rows(left)
     take_over(history, taken)
     for table, rows in taken.items():
-        assert history.database.read(f"SELECT count(*) FROM {table}") == [(len(rows),)]
+        assert history.read(f"SELECT count(*) FROM {table}") == [(len(rows),)]
 
 
 def test_trainers_that_were_met_lately_are_not_pushed_out_by_higher_numbers(tmp_path: Path) -> None:
     """A slurmctld that has lost its state begins again with its first number."""
     history = History(tmp_path / "history.sqlite")
     old = (put("trainers", array, "id", 5.0, None, 0) for array in range(100, 15_000))
-    history.database.write(*old)
+    history.write(*old)
     history.meet(7, "id", 6.0)
     history.end(7, "given up")
     left = rows_of(tmp_path / "history.sqlite")["trainers"]
@@ -126,10 +125,10 @@ def test_trainers_that_were_met_lately_are_not_pushed_out_by_higher_numbers(tmp_
 
 def test_what_is_measured_here_since_counts_more_than_what_is_taken_over() -> None:
     history = History(":memory:", lambda: NOW_S)
-    history.measurements.add_throughput(JOB, Throughput(7, "samples", 2, 6.0, 50.0, 20.0))
+    Measurements(history).add_throughput(JOB, Throughput(7, "samples", 2, 6.0, 50.0, 20.0))
     take_over(history, valid_rows(GOOD))
     take_over(history, valid_rows(GOOD | {"looks": [[*LOOK[:2], 8, *LOOK[3:]]]}))
-    rows = history.database.read("SELECT array, time_s FROM looks ORDER BY rowid")
+    rows = history.read("SELECT array, time_s FROM looks ORDER BY rowid")
     assert rows == [(7, 6.0), (8, 5.0)]
 
 
@@ -145,9 +144,9 @@ WHO_WAS_LATER = cases(
 @WHO_WAS_LATER
 def test_of_two_generations_the_later_counts(own_s: float, told_s: float, theirs: bool) -> None:
     history = History(":memory:", lambda: NOW_S)
-    history.measurements.set_reform(7, Reform(own_s, Runtime.WORKER, 1, 2))
+    Measurements(history).set_reform(7, Reform(own_s, Runtime.WORKER, 1, 2))
     take_over(history, valid_rows({"reforms": [[7, told_s, "in-process", 2, 2]]}))
-    reform = history.measurements.reform(7)
+    reform = Measurements(history).reform(7)
     assert reform is not None and reform.generation == (2 if theirs else 1)
 
 
@@ -166,4 +165,4 @@ def test_a_text_that_cannot_be_written_costs_only_itself() -> None:
     history = History(":memory:")
     take_over(history, valid_rows(GOOD | {"trainers": [[8, "\ud800", 5.0, None, 1], TRAINER]}))
     assert history.trouble is None
-    assert history.has_trained(7) and history.has_begun(7)
+    assert Measurements(history).has_trained(7) and history.has_begun(7)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.observe.reports import Reform, Runtime
+from bftrainer_slurm.controller.observe.reports import Reform, Runtime, Work
 from bftrainer_slurm.controller.state import schema
-from bftrainer_slurm.controller.state.goodput import NodeTime, Tally, Work
+from bftrainer_slurm.controller.state.cluster import Spans
 from bftrainer_slurm.controller.state.history import History, HistoryError
-from bftrainer_slurm.controller.state.measurements import Job
-from bftrainer_slurm.controller.state.statistics import Preemption
+from bftrainer_slurm.controller.state.measurements import Job, Measurements
+from bftrainer_slurm.controller.state.statistics import NodeTime, Preemption, Tally
 from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.past import past_problem
@@ -74,11 +74,11 @@ def test_a_clock_that_is_far_ahead_at_boot_loses_nothing() -> None:
 
 def test_what_was_noted_in_the_future_holds_up_nothing() -> None:
     history = History(":memory:", lambda: NOW_S)
-    history.add_progress(ARRAY, NOW_S + YEAR_S, 7.0)
-    history.add_progress(ARRAY, NOW_S, 3.0)
-    history.set_work(ARRAY, Work(NOW_S - 60, NOW_S + YEAR_S, trained_s=50.0))
-    assert history.samples(ARRAY) == (3.0, NOW_S)
-    assert history.work(ARRAY) == Work(NOW_S - 60, NOW_S, trained_s=50.0)
+    Measurements(history).add_progress(ARRAY, NOW_S + YEAR_S, 7.0)
+    Measurements(history).add_progress(ARRAY, NOW_S, 3.0)
+    Measurements(history).set_work(ARRAY, Work(NOW_S - 60, NOW_S + YEAR_S, trained_s=50.0))
+    assert Measurements(history).samples(ARRAY) == (3.0, NOW_S)
+    assert Measurements(history).work(ARRAY) == Work(NOW_S - 60, NOW_S, trained_s=50.0)
 
 
 def damage_nothing_but_nonsense(path: Path) -> None:
@@ -148,10 +148,10 @@ def test_a_history_of_a_version_before_is_brought_up_to_date(path: Path, version
         database.execute(f"INSERT INTO {over}")
         database.execute(f"PRAGMA user_version={version}")
     after = History(path)
-    after.holes.change(ended=(), began=("n1",), time_s=5.0)
-    assert after.holes.open() == {"n1": 5.0}
+    Spans(after, "holes").change(ended=(), began=("n1",), time_s=5.0)
+    assert Spans(after, "holes").open() == {"n1": 5.0}
     assert after.open_allocations() == {FIRST: "n1"}
-    assert after.measurements.reform(12) is None
+    assert Measurements(after).reform(12) is None
     assert after.meet(13, "0000000a", 200.0) == "it fails"
     assert after.trouble is None
 
@@ -159,12 +159,12 @@ def test_a_history_of_a_version_before_is_brought_up_to_date(path: Path, version
 def test_chaos_makes_a_file_of_the_first_version_that_is_brought_up_to_date(path: Path) -> None:
     before = History(path)
     before.begin_allocation(FIRST, "n1", 100.0)
-    before.add_progress(12, 100.0, 5.0)
+    Measurements(before).add_progress(12, 100.0, 5.0)
     before.close()
     make_first_version(path)
     after = History(path)
     assert after.open_allocations() == {FIRST: "n1"}
-    assert after.samples(12) == (5.0, 100.0)
+    assert Measurements(after).samples(12) == (5.0, 100.0)
 
 
 def test_a_history_of_a_later_version_is_refused(path: Path) -> None:
@@ -177,9 +177,9 @@ def test_a_history_of_a_later_version_is_refused(path: Path) -> None:
 def test_the_samples_of_the_last_progress_are_known_after_a_restart(path: Path) -> None:
     before = History(path)
     for number in (1, 2):
-        before.add_progress(12, 100.0 * number, 5.0 * number)
+        Measurements(before).add_progress(12, 100.0 * number, 5.0 * number)
     before.close()
-    after = History(path)
+    after = Measurements(History(path))
     assert (after.samples(12), after.samples(13)) == ((10.0, 200.0), None)
 
 
@@ -200,7 +200,7 @@ def test_another_trainer_under_the_same_array_id_begins_without_the_past_of_the_
     history = History(path)
     history.meet(12, "0000000a", 100.0)
     history.describe(trainer(), 100.0)
-    history.add_pause(12, 100.0, 2, 1.0)
+    Measurements(history).add_pause(12, 100.0, 2, 1.0)
     history.begin_allocation(FIRST, "n1", 100.0)
     history.end(12, "it fails")
     assert history.meet(12, "0000000b", 200.0) is None
@@ -220,21 +220,23 @@ def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() 
     history = History(":memory:")
     for array in (12, 13):
         history.begin_allocation(ElementId(array, 0), "n1", 100.0)
-        history.add_progress(array, 100.0, 5.0)
+        Measurements(history).add_progress(array, 100.0, 5.0)
         history.meet(array, "0000000a", 100.0)
         history.end(array, "it fails")
-        history.measurements.add_throughput(
+        Measurements(history).add_throughput(
             Job("alice", "digits"), Throughput(array, "samples", 1, 100.0, 5, 9)
         )
-        history.measurements.set_reform(array, Reform(100.0, Runtime.AGENT, 1, 1))
+        Measurements(history).set_reform(array, Reform(100.0, Runtime.AGENT, 1, 1))
     history.forget(12)
-    assert (history.tally(12), history.samples(12)) == (Tally(), None)
-    assert not history.has_trained(12)
-    assert history.measurements.reform(12) is None
+    assert (history.tally(12), Measurements(history).samples(12)) == (Tally(), None)
+    assert not Measurements(history).has_trained(12)
+    assert Measurements(history).reform(12) is None
     assert history.meet(12, "0000000a", 200.0) is None
     assert history.meet(13, "0000000a", 200.0) == "it fails"
     assert history.open_allocations() == {ElementId(13, 0): "n1"}
-    assert [look.array for look in history.measurements.throughputs(Job("alice", "digits"))] == [13]
+    assert [look.array for look in Measurements(history).throughputs(Job("alice", "digits"))] == [
+        13
+    ]
 
 
 def test_a_trainer_that_is_over_while_the_disk_is_full_is_over_for_good(path: Path) -> None:
@@ -277,7 +279,7 @@ def test_of_a_trainers_pauses_the_newest_500_are_kept(path: Path) -> None:
     history = History(path)
     history.describe(trainer(), NOW_S)
     for number in range(510):
-        history.add_pause(ARRAY, NOW_S + number, 2, 1.0)
-        history.add_pause(13, NOW_S + number, 2, 1.0)
+        Measurements(history).add_pause(ARRAY, NOW_S + number, 2, 1.0)
+        Measurements(history).add_pause(13, NOW_S + number, 2, 1.0)
     found = read_history(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
     assert [one["time_s"] - NOW_S for one in found["rescales"]] == list(range(10, 510))

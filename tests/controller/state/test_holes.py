@@ -8,7 +8,7 @@ import pytest
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.cluster import Holes
+from bftrainer_slurm.controller.state.cluster import Holes, Spans
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import NodeState, Reservation, WaitingJob
 from tests.controller.worlds import NOW_S, node, snapshot
@@ -45,16 +45,16 @@ def test_holes_go_into_the_history_when_they_begin_and_end() -> None:
     history = History(":memory:")
     watching(seen(0, "n1", "n2", "n3"), seen(15, "n1", "n2"), seen(30, "n1", "n2", "n3", "n4"),
              history=history)  # fmt: skip
-    assert history.holes.open() == {}
+    assert Spans(history, "holes").open() == {}
     watching(seen(45, "n2", "n3", "n4"), history=history)
-    assert history.holes.open() == {"n1": NOW_S + 45}
+    assert Spans(history, "holes").open() == {"n1": NOW_S + 45}
 
 
 def test_a_hole_that_lasts_over_a_restart_keeps_its_age() -> None:
     history = History(":memory:")
     watching(seen(0), history=history)
     watching(seen(500, "n1"), history=history)
-    assert history.holes.open() == dict.fromkeys(("n2", "n3", "n4"), NOW_S)
+    assert Spans(history, "holes").open() == dict.fromkeys(("n2", "n3", "n4"), NOW_S)
 
 
 def test_nodes_that_are_always_taken_first_are_expected_to_go_first() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bftrainer_slurm.controller.leadership import end_unseen
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.cluster import Inventory
 from bftrainer_slurm.controller.state.history import History
@@ -34,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 def watched(path: Path, *snapshots: Snapshot) -> None:
     """One controller's life."""
     history = History(path)
-    inventory = Inventory(history.database)
+    inventory = Inventory(history)
     for one in snapshots:
         inventory.update(one)
     history.close()
@@ -96,7 +97,7 @@ def test_after_a_long_time_without_a_look_another_watch_begins(path: Path, away_
 
 def test_what_is_older_than_90_days_is_dropped(path: Path) -> None:
     history = History(path)
-    inventory = Inventory(history.database)
+    inventory = Inventory(history)
     inventory.update(seen(0, N2_DOWN))
     inventory.update(seen(60, BOTH))
     later_s = 91 * 86_400
@@ -113,7 +114,7 @@ def test_an_outage_that_ended_while_another_host_worked_ends_at_no_time_that_is_
 ) -> None:
     watched(path, seen(0, N2_DOWN))
     history = History(path)
-    history.end_unseen()
-    Inventory(history.database).update(seen(600, BOTH))
+    end_unseen(history)
+    Inventory(history).update(seen(600, BOTH))
     history.close()
     assert rows(path, "outages") == [("n2", 0, 0)]

@@ -29,14 +29,14 @@ def look(number: int, array: int = ARRAY, nodes: int = 2) -> Throughput:
 
 
 def made() -> Measurements:
-    return History(":memory:").measurements
+    return Measurements(History(":memory:"))
 
 
 def test_looks_are_there_for_the_next_job_of_that_user_and_name(tmp_path: Path) -> None:
     before = History(tmp_path / "history.sqlite")
-    before.measurements.add_throughput(JOB, look(1))
+    Measurements(before).add_throughput(JOB, look(1))
     before.close()
-    measurements = History(tmp_path / "history.sqlite").measurements
+    measurements = Measurements(History(tmp_path / "history.sqlite"))
     assert measurements.throughputs(JOB) == [look(1)]
     for other in (Job("bob", "digits"), Job("alice", "other")):
         assert measurements.throughputs(other) == []
@@ -53,7 +53,7 @@ def test_of_a_size_the_latest_sixteen_looks_are_kept() -> None:
 
 def test_what_was_learnt_in_the_future_waits_for_it_and_is_in_nobodys_way() -> None:
     now_s = NOW_S
-    measurements = History(":memory:", lambda: now_s).measurements
+    measurements = Measurements(History(":memory:", lambda: now_s))
     for ahead_s in (7200, 0):  # the clock was wrong at first
         for number in range(ahead_s, ahead_s + 12):
             measurements.add_throughput(JOB, look(number))
@@ -110,8 +110,8 @@ def test_the_generation_that_a_trainer_stands_in_is_known_after_a_restart() -> N
 
 def test_pauses_are_counted_by_whether_a_trainer_grew() -> None:
     history = History(":memory:")
-    history.measurements.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S, 0.3))
-    history.measurements.add_rescale(JOB, Rescale(Runtime.AGENT, False, NOW_S, 2.0))
+    Measurements(history).add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S, 0.3))
+    Measurements(history).add_rescale(JOB, Rescale(Runtime.AGENT, False, NOW_S, 2.0))
     pauses = history.counts.pauses
     assert (pauses["up"].sum_s, pauses["down"].sum_s) == (0.3, 2.0)
 

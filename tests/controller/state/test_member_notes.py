@@ -8,6 +8,7 @@ import pytest
 
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.member_notes import MemberNotes, reported_before
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
@@ -24,9 +25,10 @@ class Saying:
 
     def __init__(self, mine: TrainerView = MINE, history: str | Path = ":memory:") -> None:
         self.history = History(history)
-        self.members = MemberNotes(self.history, PerformanceModel(self.history.measurements))
+        measured = Measurements(self.history)
+        self.members = MemberNotes(measured, PerformanceModel(measured))
         self.mine = mine
-        self.told = reported_before(self.history, ARRAY)
+        self.told = reported_before(measured, ARRAY)
 
     def say(
         self,
@@ -60,9 +62,9 @@ def test_of_nodes_that_it_is_not_on_an_element_has_nothing_to_say(task: int, nod
 def test_progress_of_the_future_is_no_progress() -> None:
     saying = Saying()
     saying.say(NoteKind.PROGRESS, 7200.0, heard_after_s=-7200.0, samples=9.0)
-    assert saying.told.progress.last is None
+    assert not saying.told.progress.recent
     saying.say(NoteKind.PROGRESS, samples=3.0)
-    assert saying.told.progress.last is not None
+    assert saying.told.progress.recent
 
 
 def test_of_a_keeper_whose_clock_is_ahead_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -131,16 +133,16 @@ def test_a_report_that_cannot_be_true_is_counted_and_changes_nothing() -> None:
     saying = Saying()
     assert saying.say(NoteKind.PROGRESS, samples=-1.0) == MINE.state
     assert saying.told.progress.refused == 1
-    assert saying.history.samples(ARRAY) is None
+    assert Measurements(saying.history).samples(ARRAY) is None
 
 
 def test_progress_goes_into_the_history_now_and_then() -> None:
     saying = Saying()
     for second in range(4):
         saying.say(NoteKind.PROGRESS, second, samples=100.0 + second)
-    assert (saying.history.samples(ARRAY) or [None])[0] == 100.0
+    assert (Measurements(saying.history).samples(ARRAY) or [None])[0] == 100.0
     saying.say(NoteKind.PROGRESS, 60.0, samples=200.0)
-    assert (saying.history.samples(ARRAY) or [None])[0] == 200.0
+    assert (Measurements(saying.history).samples(ARRAY) or [None])[0] == 200.0
 
 
 def test_an_element_that_has_finished_says_so() -> None:

@@ -29,7 +29,7 @@ def view(array: int = 1, nodes: int = 4, name: str = "digits", user: str = "alic
 
 
 def made() -> Measurements:
-    return History(":memory:").measurements
+    return Measurements(History(":memory:"))
 
 
 def train(
@@ -66,9 +66,9 @@ def test_what_a_trainer_does_is_what_it_is_planned_with() -> None:
 
 def test_a_trainer_that_is_submitted_again_starts_with_what_was_learnt(tmp_path: Path) -> None:
     before = History(tmp_path / "history.sqlite")
-    train(PerformanceModel(before.measurements), view(array=1), 400.0)
+    train(PerformanceModel(Measurements(before)), view(array=1), 400.0)
     before.close()
-    again = PerformanceModel(History(tmp_path / "history.sqlite").measurements)
+    again = PerformanceModel(Measurements(History(tmp_path / "history.sqlite")))
     assert curve(again, view(array=2, nodes=0)).at(4) == pytest.approx(400, rel=0.05)
     assert curve(again, view(array=3, nodes=0, user="bob")).at(4) < 10
 
@@ -87,13 +87,13 @@ def test_under_the_same_name_another_script_starts_from_nothing_once_it_shows_it
 
 def test_the_controllers_restart_loses_nothing_and_counts_nothing_twice(tmp_path: Path) -> None:
     first = History(tmp_path / "history.sqlite")
-    train(PerformanceModel(first.measurements), view(), 400.0)
-    kept = first.measurements.throughputs(JOB)
+    train(PerformanceModel(Measurements(first)), view(), 400.0)
+    kept = Measurements(first).throughputs(JOB)
     first.close()
     second = History(tmp_path / "history.sqlite")
-    profiles = PerformanceModel(second.measurements)
+    profiles = PerformanceModel(Measurements(second))
     train(profiles, view(), 400.0)  # the keeper's old notes once more
-    assert second.measurements.throughputs(JOB) == kept
+    assert Measurements(second).throughputs(JOB) == kept
     assert curve(profiles, view()).at(4) == pytest.approx(400, rel=0.05)
 
 

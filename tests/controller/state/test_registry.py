@@ -11,10 +11,10 @@ import pytest
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.goodput import NodeTime, Tally
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
+from bftrainer_slurm.controller.state.statistics import NodeTime, Tally
 from bftrainer_slurm.controller.state.trainer_state import change, release
 from bftrainer_slurm.model import Element, ElementId, Place, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError

@@ -1,68 +1,22 @@
-"""All bars of a turn: which nodes are barred for which trainers, until when, and why. Pure.
+"""Decides which trainers can grow, and on which nodes. Pure.
 
-Bars for all trainers come first, then bars for one trainer: these depend on what it asks for, and
-on Slurm's answers. Bars because of failed elements are made in ``verdicts``.
+This depends on what a trainer asks for, on Slurm's answers, and on what other jobs leave.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
-from bftrainer_slurm.controller.decide.time_limits import SHORTEST_S
+from bftrainer_slurm.controller.decide.available import nodes_off
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
-from bftrainer_slurm.controller.state.cluster import ClusterView
-from bftrainer_slurm.controller.state.trainer_state import Wait
+from bftrainer_slurm.controller.state.bad_nodes import Bar
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import CORE, GPU, Demands, ElementState, nodes_of
 from bftrainer_slurm.spec import TrainerRecord
-
-
-def bars_for_all(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
-    """Yield bars for all trainers, on idle and other nodes."""
-    now_s, snapshot = cluster.now_s, cluster.snapshot
-    bad = [one for one in cluster.bad if one.until_s > now_s]
-    last_s = max((one.until_s for one in bad), default=now_s)
-    yield Bar(WENT_WRONG, nodes_off(bad), until_s=last_s)
-    soon_s = now_s + settings.min_hole_s
-    wanted = frozenset(node for node, start_s in snapshot.wanted_s.items() if start_s < soon_s)
-    # A job that has preempted may not do so again for KillWait and MessageTimeout.
-    yield Bar("an ordinary job is expected there soon", wanted | cluster.taken)
-    yields = snapshot.configuration.preempts and not snapshot.configuration.exempt_s
-    every = frozenset[str]() if yields else snapshot.in_holes | snapshot.shared.keys()
-    yield Bar("ordinary jobs could not preempt elements", every)
-    reserved, first_s = snapshot.reserved.items(), now_s + SHORTEST_S
-    yield Bar("reserved", frozenset(node for node, one in reserved if one.start_s < first_s))
-    yield Bar("a trainer may have it that the controller cannot handle", cluster.unhandled_nodes)
-
-
-def bars_for_growth(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
-    """Yield bars for nodes that stay idle for ordinary jobs; they count towards the reserve."""
-    yield Bar("kept for a waiting job", cluster.kept)
-    yield just_left(cluster, settings)
-
-
-def just_left(cluster: ClusterView, settings: Settings) -> Bar:
-    """Return a bar for nodes that an ordinary job has just left; it covers parts of them too."""
-    rested_s = cluster.now_s - settings.min_idle_s
-    fresh = frozenset(node for node, since_s in cluster.since_s.items() if since_s > rested_s)
-    return Bar("an ordinary job has just left it (min_idle_s)", fresh)
-
-
-def nodes_off(bars: Iterable[Bar], array: int | None = None) -> frozenset[str]:
-    """Return the nodes that are barred for all trainers, or for this one."""
-    return frozenset[str]().union(*(one.nodes for one in bars if one.array in (None, array)))
-
-
-def bars_on(bars: Iterable[Bar], nodes: frozenset[str]) -> list[Bar]:
-    """Return the bars cut down to these nodes; a node may have several bars."""
-    found = (replace(one, nodes=one.nodes & nodes) for one in bars if one.nodes)
-    return [one for one in found if one.nodes]
-
 
 _CANNOT_TRAIN = (
     *(ElementState.WITHHELD, ElementState.SUSPENDED),
@@ -132,6 +86,24 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
         if why is not None:
             stuck[array] = why
     return Eligibility(stuck, tuple(bars))
+
+
+def out_of_node_hours(
+    views: Iterable[TrainerView], used_s: Callable[[int], float], now_s: float
+) -> dict[int, TrainerState]:
+    """Return new states of trainers that have used up their node-hours: they are over.
+
+    ``used_s`` returns the node-seconds of a trainer's ended allocations, by array.
+    """
+    states: dict[int, TrainerState] = {}
+    for view in views:
+        hours = view.trainer.record.spec.node_hours
+        if hours is None or view.over or view.abandoned:
+            continue
+        if view.node_s(used_s(view.array), now_s) >= hours * 3600:
+            why = f"it has used its {hours:g} node-hours (node_hours={hours:g})"
+            states[view.array] = replace(view.state, over=why)
+    return states
 
 
 def why_never(demands: Demands) -> str | None:
