@@ -122,6 +122,23 @@ class TrainerRecord:
         """
         return self.max_nodes
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What the user has asked for, as a status shows it: the controller's, or Slurm's alone."""
+        return {
+            "min_nodes": self.min_nodes,
+            "max_nodes": self.max_nodes,
+            "sizes": list(self.sizes),
+            "step": self.step,
+            "gpu_choices": list(self.gpus),
+            "weight": self.spec.weight,
+            "grace_s": self.spec.grace_s,
+            "node_hours": self.spec.node_hours,
+            "start_minutes": self.minutes,
+            "partitions": list(self.partitions),
+            "node_list": self.nodes,
+        }
+
 
 def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Request:
     """Read the option's value; ``None``, the empty text and ``(null)`` mean the defaults.

@@ -20,7 +20,6 @@ from bftrainer_slurm.cli.common import (
 from bftrainer_slurm.cli.endpoint import Endpoint, endpoint_options
 from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.terminal import table
-from bftrainer_slurm.controller.publish.asked import asked
 from bftrainer_slurm.controller.state.bad_nodes import mute_sentence
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
@@ -194,7 +193,7 @@ def entry_from_slurm(trainer: Trainer) -> dict[str, Any]:
         "name": trainer.name,
         "user": trainer.user,
         "state": "running" if nodes else "waiting",
-        **asked(trainer.record),
+        **trainer.record.shown,
         "submit_s": trainer.submit_s,
         "nodes": sorted(nodes),
         "starting": [],

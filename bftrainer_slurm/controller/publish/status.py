@@ -11,7 +11,6 @@ from typing import Any
 from bftrainer_slurm.controller.decide.decision import Decision
 from bftrainer_slurm.controller.observe.reports import NO_REPORT, WINDOW_S, Report
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.publish.asked import asked
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
@@ -64,7 +63,7 @@ def trainer_status(
         "failed_on": list(failing.failed_on) if failing else [],
         "notice": _kept(view, now_s) or _failing(failing) or _suspended(view) or notice,
         "error": (failing.text if failing else error) or None,
-        **asked(trainer.record),
+        **trainer.record.shown,
         "gpus": 0 if trainer.demands.cores else view.units or trainer.demands.gpus,
         "cores": trainer.demands.cores,
         "submit_s": view.submit_s,
