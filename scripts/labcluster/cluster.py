@@ -13,13 +13,13 @@ import socket
 import subprocess
 from collections.abc import Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from scripts.benchkit.logs import last_lines
 from scripts.labcluster import LabError as LabError
-from scripts.labcluster import accounting, namespaces, networks, plugin, users
+from scripts.labcluster import OptionsError, accounting, gpus, namespaces, networks, plugin, users
 from scripts.labcluster.configuration import Options, cgroup_conf, gres_conf, slurm_conf
 from scripts.labcluster.processes import (
     Daemon,
@@ -83,7 +83,8 @@ class Cluster:
         """Write to a file which processes are ours, and what else we need to end them."""
         daemons = {name: [one.pid, one.start] for name, one in self.daemons.items()}
         subnet = self.subnet and str(self.subnet)
-        note = {"nodes": self.nodes, "subnet": subnet, "cgroups": self.cgroups is not None}
+        cgroups = self.cgroups and asdict(self.cgroups)
+        note = {"nodes": self.nodes, "subnet": subnet, "cgroups": cgroups}
         (self.folder / _NOTE).write_text(json.dumps(note | {"daemons": daemons}))
 
     def start_daemon(self, name: str, *command: str, forks: bool = False) -> None:
@@ -119,7 +120,7 @@ class Cluster:
         command = [_program("slurmctld"), "-D", *options, *conf]
         if on is not None:
             command += ["-L", f"{self.folder}/log/slurmctld-{on}.log"]
-            command = namespaces.within(self.host(on).pid, None, namespaces.kept_up(command))
+            command = namespaces.within(self.host(on).pid, (), namespaces.kept_up(command))
             self.start_daemon(f"slurmctld-{on}", *command, forks=True)
             return
         if os.getuid() == 0:  # it answers sruns on the nodes by host name
@@ -177,8 +178,8 @@ class Cluster:
         command = [_program("slurmd"), "-D", "-N", called or node, *self._conf_of_slurmd()]
         host = self.daemons.get(_host(node))
         if host is not None:
-            cgroup = None if self.cgroups is None else self.cgroups.of_daemons
-            command = namespaces.within(host.pid, cgroup, command)
+            cgroups = () if self.cgroups is None else self.cgroups.of_daemons
+            command = namespaces.within(host.pid, cgroups, command)
         self.start_daemon(node, *command, forks=host is not None)
 
     def _conf_of_slurmd(self) -> tuple[str, ...]:
@@ -237,7 +238,7 @@ def find(folder: Path) -> Cluster | None:
         return None
     daemons = {name: Daemon(*values) for name, values in note["daemons"].items()}
     subnet = IPv4Network(note["subnet"]) if note["subnet"] else None
-    cgroups = namespaces.hierarchy() if note["cgroups"] else None
+    cgroups = namespaces.Hierarchy(**note["cgroups"]) if note["cgroups"] else None
     return Cluster(folder, note["nodes"], daemons, subnet, cgroups)
 
 
@@ -287,7 +288,7 @@ def _lay_out(lab: Cluster, options: Options) -> None:
     folder, me = lab.folder, pwd.getpwuid(os.getuid()).pw_name
     slurm = "slurm" if os.getuid() == 0 else me
     if os.getuid() == 0 and not options.linuxproc:
-        lab.cgroups = namespaces.hierarchy()
+        lab.cgroups = namespaces.hierarchy(*["devices"] * options.confine)
     _make_folders(lab, slurm)
     if options.auth_slurm:
         _make_keys(folder, slurm)
@@ -307,12 +308,10 @@ def _lay_out(lab: Cluster, options: Options) -> None:
         *(folder, options, controllers, slurm, me, ports, host, addresses, version is not None)
     )
     (folder / "slurm.conf").write_text(conf)
-    (folder / "cgroup.conf").write_text(cgroup_conf(installed_version(), version))
+    (folder / "cgroup.conf").write_text(cgroup_conf(installed_version(), version, options.confine))
     if options.gpus:
-        gpus = [folder / f"gpu{number}" for number in range(options.gpus)]
-        for gpu in gpus:
-            gpu.touch()
-        (folder / "gres.conf").write_text(gres_conf(gpus))
+        made = gpus.make(folder, options.gpus, options.confine)
+        (folder / "gres.conf").write_text(gres_conf(made))
     plugstack = list(options.plugstack)
     if options.keeper is not None:
         plugstack.append(plugin.install(folder, _plugin_settings(folder, options, controllers)))
@@ -403,11 +402,15 @@ def _check(options: Options) -> None:
     for name, packages in needed.items():
         _program(name, packages)
     if options.backup and not options.networks:
-        raise LabError("a second host for slurmctld needs networks: add --networks")
+        raise OptionsError("a second host for slurmctld needs networks: add --networks")
     if options.networks and not root:
-        raise LabError("nodes with networks of their own need root")
+        raise OptionsError("nodes with networks of their own need root")
     if options.networks and options.nodes > networks.MOST_NODES:
-        raise LabError(f"at most {networks.MOST_NODES} nodes have networks of their own")
+        raise OptionsError(f"at most {networks.MOST_NODES} nodes have networks of their own")
+    if options.confine and not (root and options.gpus and not options.linuxproc):
+        raise OptionsError("--confine needs root, --gpus and cgroups")
+    if options.confine and (why := gpus.obstacle()) is not None:
+        raise LabError(f"--confine: {why}")
 
 
 def _wait_for_nodes(lab: Cluster) -> None:

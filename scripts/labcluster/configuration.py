@@ -31,6 +31,7 @@ class Options:
     configless: bool = _said(False, "slurmds ask for their slurm.conf")
     gpus: int = _said(0, "how many a node, with two cores and 1000 MB each; jobs share nodes")
     cpus: int = _said(0, "how many cores a node, with 500 MB each; jobs share nodes")
+    confine: bool = _said(False, "GPUs are devices, and each job can open its own alone")
     share: bool = _said(False, "with our plugin: trainers that ask for GPUs or cores have parts")
     backup: bool = _said(False, "slurmctld on c1, its backup on c2")
 
@@ -132,16 +133,17 @@ def _sharing(gpus: int, cpus: int) -> dict[str, str]:
 
 def gres_conf(gpus: Sequence[Path]) -> str:
     """Return gres.conf for nodes that all have these files as their GPUs."""
-    # slurmd only checks that they exist.
     return "AutoDetect=off\n" + "".join(f"Name=gpu Type=a100 File={gpu}\n" for gpu in gpus)
 
 
-def cgroup_conf(slurm: tuple[int, int], version: int | None) -> str:
+def cgroup_conf(slurm: tuple[int, int], version: int | None, confine: bool) -> str:
     """Return cgroup.conf for this version of cgroups; None: without cgroups.
 
-    From 23.11 on slurmd works without cgroups only if it is told so.
+    ``confine`` keeps jobs from the devices of others. From 23.11 on slurmd works without cgroups
+    only if it is told so.
     """
     if version is None:
         return "CgroupPlugin=disabled\n" if slurm >= (23, 11) else ""
     systemd = "IgnoreSystemd=yes\n" if version == 2 else ""
-    return f"CgroupPlugin=cgroup/v{version}\n{systemd}"
+    devices = "ConstrainDevices=yes\n" if confine else ""
+    return f"CgroupPlugin=cgroup/v{version}\n{systemd}{devices}"

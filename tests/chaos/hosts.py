@@ -56,7 +56,7 @@ class TwoHosts:
         first = self.cluster.host(host).pid
         for verb, words in {"keeper": (*listen, *munge), "controller": ("--mode", "site")}.items():
             command = (*as_user(_USER), "env", *program, verb, "--state", str(state), *words)
-            within = namespaces.within(first, None, namespaces.kept_up(command))
+            within = namespaces.within(first, (), namespaces.kept_up(command))
             self.cluster.start_daemon(f"{verb}-{host}", *within, forks=True)
 
     def stop(self, host: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.labcluster import namespaces
+from scripts.labcluster import OptionsError, cluster, namespaces
+from scripts.labcluster.configuration import Options
 from scripts.labcluster.lab import Lab, started_lab
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
@@ -57,7 +58,7 @@ def test_down_leaves_no_cgroup() -> None:
     if cgroups is None:
         pytest.skip("this host has no cgroups that can be used")
     with started_lab(nodes=1) as running:
-        own = cgroups.of_node(running.dir, "n1")
+        (own,) = cgroups.of_node(running.dir, "n1")
         assert own.is_dir()
     assert not own.parent.exists()
 
@@ -151,3 +152,13 @@ def test_an_ordinary_user_has_one_of_their_own(small: Lab) -> None:
 @pytest.mark.once
 def test_a_bad_call_is_refused(arguments: list[str]) -> None:
     assert lab(*arguments).returncode == 2
+
+
+@pytest.mark.once
+def test_gpus_are_confined_for_root_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = lab("up", "--nodes", "1", "--confine", "--dir", str(tmp_path))
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    with pytest.raises(OptionsError, match="needs root"):
+        cluster.up(tmp_path, Options(nodes=1, gpus=2, confine=True))
+    assert not [*tmp_path.iterdir()]

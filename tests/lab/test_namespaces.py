@@ -15,8 +15,9 @@ from scripts.labcluster.namespaces import Hierarchy
 def test_who_is_frozen_goes_on_though_another_job_ends_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab, cgroups, scan = Path("/lab"), Hierarchy(2, tmp_path), os.scandir
-    jobs = [cgroups.of_node(lab, "n1") / name for name in ("job1", "job2", "job3")]
+    lab, cgroups, scan = Path("/lab"), Hierarchy(2, {"": str(tmp_path)}), os.scandir
+    (own,) = cgroups.of_node(lab, "n1")
+    jobs = [own / name for name in ("job1", "job2", "job3")]
     for job in jobs:
         job.mkdir(parents=True)
         (job / "cgroup.freeze").write_text("1")

@@ -51,7 +51,7 @@ def give_plugstack(lab: Lab, node: str, text: str) -> None:
     own.write_text(text)
     first = json.loads((lab.dir / "lab.json").read_text())["daemons"][f"host-{node}"][0]
     mount = ("mount", "--bind", own, lab.dir / "plugstack.conf")
-    subprocess.run(namespaces.within(first, None, [*map(str, mount)]), check=True)
+    subprocess.run(namespaces.within(first, (), [*map(str, mount)]), check=True)
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ def hide_processes(lab: Lab) -> None:
     """On n1 nobody sees the processes of others."""
     daemons = json.loads((lab.dir / "lab.json").read_text())["daemons"]
     remount = ("mount", "-o", "remount,hidepid=2", "/proc")
-    subprocess.run(namespaces.within(daemons["host-n1"][0], None, remount), check=True)
+    subprocess.run(namespaces.within(daemons["host-n1"][0], (), remount), check=True)
 
 
 SITES = {

@@ -1,0 +1,135 @@
+"""Who can open which GPU of a shared node, where Slurm keeps jobs from the devices of others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.labcluster import gpus
+from scripts.labcluster.lab import ADMIN
+from scripts.labcluster.site import Site, started_site
+from scripts.labcluster.waiting import wait_until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1500)]
+
+GPUS = {f"gpu{number}" for number in range(4)}
+# Notes what open() says of each GPU, what Slurm told of them, and which processes alice has.
+PROBE = """
+import errno, json, os, sys
+from pathlib import Path
+
+
+def answer(gpu):
+    try:
+        os.close(os.open(gpu, os.O_RDWR))
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+note = {
+    "answers": {gpu.name: answer(gpu) for gpu in Path(sys.argv[1]).glob("gpu?")},
+    "own": os.environ.get("SLURM_JOB_GPUS"),
+    "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    "alice": [line for line in os.popen("ps -u alice -o stat=,args=") if line[0] != "Z"],
+}
+with open(sys.argv[2], "a") as notes:
+    print(json.dumps(note), file=notes)
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """An ordinary job or a trainer; its batch script writes a note, and then its step."""
+
+    number: int
+    file: Path
+
+    @property
+    def notes(self) -> list[dict[str, Any]]:
+        wait_until(lambda: self.file.exists() and self.file.read_text().count("\n") >= 2)
+        return [json.loads(line) for line in self.file.read_text().splitlines()[:2]]
+
+    @property
+    def opens(self) -> set[str]:
+        """The GPUs that it can open: those that Slurm says are its own, and no other."""
+        for note in self.notes:
+            can = {gpu for gpu, answer in note["answers"].items() if answer == "ENXIO"}
+            assert note["answers"] == {gpu: "ENXIO" if gpu in can else "EPERM" for gpu in GPUS}
+            assert can == {f"gpu{number}" for number in note["own"].split(",")}
+            assert note["visible"] == ",".join(map(str, range(len(can))))  # of those, from 0 up
+        return can
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    if (why := gpus.obstacle()) is not None:
+        pytest.skip(why)
+    with started_site(nodes=1, gpus=len(GPUS), share=True, confine=True) as running:
+        (running.lab.dir / "probe.py").write_text(PROBE)
+        yield running
+
+
+@pytest.fixture
+def neighbours(site: Site) -> Iterator[tuple[Job, Job]]:
+    """An ordinary job of bob's with one GPU, and beside it a trainer's element with two."""
+    ordinary = ordinary_job(site, 1)
+    assert ordinary.notes
+    script, file = probing(site, "alice")
+    trainer = Job(site.submit(script, "1-1", "--gpus-per-node=2"), file)
+    assert trainer.notes
+    yield ordinary, trainer
+    site.run("scancel", "--me", user="alice")
+    site.run("scancel", "--me", user="bob")
+    site.lab.wait_until_idle()
+
+
+def probing(site: Site, user: str) -> tuple[str, Path]:
+    """Return a script, and the file for its two notes."""
+    file = site.folder(user) / "notes"
+    probe = f"python3 {site.lab.dir}/probe.py {site.lab.dir} {file}"
+    return f"#!/bin/bash\n{probe}\nsrun {probe}\nsrun sleep 1000\n", file
+
+
+def ordinary_job(site: Site, gpus: int) -> Job:
+    script, file = probing(site, "bob")
+    words = ("-N1", f"--gpus-per-node={gpus}", "-o", "/dev/null")
+    return Job(site.lab.sbatch(*words, script=script, user="bob"), file)
+
+
+def test_without_slurm_everybody_can_open_all_gpus(site: Site) -> None:
+    file = site.folder() / "notes"
+    site.run("python3", site.lab.dir / "probe.py", site.lab.dir, file)
+    assert json.loads(file.read_text())["answers"] == dict.fromkeys(GPUS, "ENXIO")
+
+
+def test_an_element_and_the_job_beside_it_can_open_their_own_gpus_alone(
+    neighbours: tuple[Job, Job],
+) -> None:
+    ordinary, trainer = neighbours
+    assert (len(ordinary.opens), len(trainer.opens)) == (1, 2)
+    assert not ordinary.opens & trainer.opens
+
+
+def test_who_takes_an_elements_gpus_can_open_them_and_finds_nothing_of_it(
+    site: Site, neighbours: tuple[Job, Job]
+) -> None:
+    ordinary, trainer = neighbours
+    taker = ordinary_job(site, 3)
+    assert taker.opens == GPUS - ordinary.opens
+    assert trainer.opens < taker.opens
+    assert all(note["alice"] for note in trainer.notes)
+    assert not any(note["alice"] for note in taker.notes)
+    assert set(site.lab.squeue(trainer.number, "%t")) == {"PD"}
+    assert site.lab.squeue(ordinary.number, "%t") == ["R"]
+
+
+def test_the_doctor_sees_that_devices_are_confined_and_says_what_is_not(site: Site) -> None:
+    told = json.loads(site.run("bftrainer", "doctor", "--json", user=ADMIN, check=False).stdout)
+    found = {one["check"]: one["found"] for one in told["findings"]}
+    missing = "cgroup.conf lacks ConstrainCores=yes, ConstrainRAMSpace=yes"
+    assert found["share: jobs confined"] == missing
