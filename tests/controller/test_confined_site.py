@@ -74,18 +74,23 @@ def site() -> Iterator[Site]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left(site: Site) -> Iterator[None]:
+    yield
+    site.run("scancel", "--me", user="alice")
+    site.run("scancel", "--me", user="bob")
+    site.lab.wait_until_idle()
+
+
 @pytest.fixture
-def neighbours(site: Site) -> Iterator[tuple[Job, Job]]:
+def neighbours(site: Site) -> tuple[Job, Job]:
     """An ordinary job of bob's with one GPU, and beside it a trainer's element with two."""
     ordinary = ordinary_job(site, 1)
     assert ordinary.notes
     script, file = probing(site, "alice")
     trainer = Job(site.submit(script, "1-1", "--gpus-per-node=2"), file)
     assert trainer.notes
-    yield ordinary, trainer
-    site.run("scancel", "--me", user="alice")
-    site.run("scancel", "--me", user="bob")
-    site.lab.wait_until_idle()
+    return ordinary, trainer
 
 
 def probing(site: Site, user: str) -> tuple[str, Path]:
@@ -124,7 +129,7 @@ def test_who_takes_an_elements_gpus_can_open_them_and_finds_nothing_of_it(
     assert trainer.opens < taker.opens
     assert all(note["alice"] for note in trainer.notes)
     assert not any(note["alice"] for note in taker.notes)
-    assert set(site.lab.squeue(trainer.number, "%t")) == {"PD"}
+    assert set(site.lab.squeue(trainer.number, "%N")) == {""}
     assert site.lab.squeue(ordinary.number, "%t") == ["R"]
 
 
