@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import Headroom
-from bftrainer_slurm.controller.decide.make_way import make_way
+from bftrainer_slurm.controller.decide.make_way import Packing
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.fitting import Fit
 from bftrainer_slurm.controller.state.passes import Claims, in_holes_without
@@ -40,7 +40,7 @@ def headroom(cluster: ClusterView) -> Headroom:
     if not jobs:
         return Headroom()
     if cluster.snapshot.shared:
-        return make_way(jobs, cluster)
+        return Packing(cluster).headroom(jobs)
     choice = _Choice(cluster)
     for job in jobs:
         choice.serve(job)

@@ -40,16 +40,11 @@ class _Start:
     planned: bool = False  # Slurm has planned it for these nodes
 
 
-def make_way(jobs: Sequence[WaitingJob], cluster: ClusterView) -> Headroom:
-    """Return what jobs, highest priority first, would get if there were no trainers.
+class Packing:
+    """Places one job after the other, highest priority first, as if there were no trainers.
 
-    A job that finds too few nodes gets nothing: it waits for other jobs to end.
+    A job that finds too few nodes gets nothing. A node that is not divided counts as one GPU.
     """
-    return _Packing(cluster).headroom(jobs)
-
-
-class _Packing:
-    """Places one job after the other. A node that is not divided counts as one GPU."""
 
     def __init__(self, cluster: ClusterView) -> None:
         snapshot = cluster.snapshot
