@@ -14,14 +14,7 @@ from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options, f
 from bftrainer_slurm.cli.options import count, json_option
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
-from bftrainer_slurm.reader.sentences import (
-    allocation,
-    amount,
-    reasons,
-    size_of,
-    size_range,
-    unit_of,
-)
+from bftrainer_slurm.reader.sentences import amount, reasons, size_of, standing, unit_of
 from bftrainer_slurm.words import counted, number
 
 SCHEMA = 1
@@ -82,7 +75,7 @@ def as_document(one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str
 
 def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> Iterator[str]:
     """Return the lines for people."""
-    yield f"trainer {identity(one)}: {one['state']}, {allocation(one)}, wants {size_range(one)}"
+    yield f"trainer {identity(one)}: {standing(one)}"
     if one.get("notice"):
         yield from wrapped(f"{safe(one['notice'], 200)}.", 2)
     ago_s = max(0.0, now_s - one["plan"]["time_s"]) if one.get("plan") else 0.0

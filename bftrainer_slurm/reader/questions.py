@@ -26,7 +26,7 @@ from bftrainer_slurm.reader.access import Viewer, authenticate
 from bftrainer_slurm.reader.facts import Facts, RequestError
 from bftrainer_slurm.reader.occupancy import Window, nodes_over_time
 from bftrainer_slurm.reader.remarks import remarks
-from bftrainer_slurm.reader.sentences import down, in_parts, reasons, size_of, troubles
+from bftrainer_slurm.reader.sentences import down, in_parts, reasons, size_of, standing, troubles
 from bftrainer_slurm.reader.stories import change_counts, open_history
 
 SCHEMA = 1
@@ -183,6 +183,7 @@ class Questions:
         return {
             **{name: one[name] for name in ("array", "user", "name")},
             "status": {key: value for key, value in one.items() if key != "page"},
+            "standing": standing(one),
             "notes": [asdict(remark) for remark in remarks(one, free)],
             "reasons": reasons(one, request.status),
             **changes,

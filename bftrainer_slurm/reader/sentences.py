@@ -241,6 +241,11 @@ def in_parts(one: Mapping[str, Any]) -> bool:
     return unit_of(one) != "node"
 
 
+def standing(one: Mapping[str, Any]) -> str:
+    """Return a trainer's state, what it has and what it wants, in a line."""
+    return f"{one['state']}, {allocation(one)}, wants {size_range(one)}"
+
+
 def allocation(one: Mapping[str, Any]) -> str:
     """Return the size of a trainer: ``3 nodes``, ``6 GPUs on 3 nodes``."""
     count = len(one["nodes"])

@@ -114,6 +114,8 @@ def test_an_owner_sees_notes_reasons_and_progress_of_their_own(
     question = f"trainer?array={one['array']}"
     assert "Read its last output" in owner(question)["notes"][0]["do"]
     assert owner(question)["status"]["plan"] == one["plan"]
+    assert owner(question)["standing"].startswith(f"{one['state']}, ")
+    assert other(question)["standing"] == owner(question)["standing"]
     assert any("other trainers have" in text or "as many" in text
                for text in owner(question)["reasons"])  # fmt: skip
     assert "plan" not in other(question)["status"]

@@ -2,7 +2,7 @@
 
 import * as charts from "./charts.js";
 import {NodeMap} from "./map.js";
-import {$, ask, chip, COLORS, counted, duration, el, giveColors, moment, nodes, number, percent, seconds, style, table, time, trainerColor,
+import {$, ask, chip, COLORS, duration, el, giveColors, moment, nodes, number, percent, seconds, style, table, time, trainerColor,
   useKey} from "./tools.js";
 
 const HOUR = 3600, SPANS = {"1 h": HOUR, "6 h": 6 * HOUR, "1 day": 24 * HOUR, "7 days": 168 * HOUR};
@@ -250,7 +250,7 @@ async function showStory() {
   $("story").hidden = false;
   $("story").replaceChildren(
     el("h2", {id: "story-title"}, chip(trainerColor(told.array)), `Trainer ${called(told)}`), close,
-    el("p", {}, one ? facts(one) : "It has ended: Slurm does not know it any more."),
+    el("p", {}, one ? facts(told) : "It has ended: Slurm does not know it any more."),
     ...noteList(told), ...reasonsOf(told),
     el("h3", {}, "Nodes over time"), plot,
     el("details", {}, el("summary", {}, "Its changes, as a table"), changeTable(changes)),
@@ -259,11 +259,8 @@ async function showStory() {
   charts.chart(plot, () => charts.story(changes, nowS()));
 }
 
-function facts(one) {
-  const count = one.nodes.length, part = one.gpus || one.cores;
-  const has = part && count ? `${counted(part * count, one.gpus ? "GPU" : "core")} on ${nodes(count)}` : nodes(count);
-  const said = [`${one.state}, ${has} of ${one.min_nodes} to ${one.max_nodes}`, `submitted ${time(one.submit_s)}`,
-    `${number(one.node_s / HOUR, 1)} node-hours`];
+function facts({standing, status: one}) {
+  const said = [standing, `submitted ${time(one.submit_s)}`, `${number(one.node_s / HOUR, 1)} node-hours`];
   if (one.samples_per_s) said.push(`${number(one.samples_per_s)} samples/s`);
   const spent = one.goodput;
   if (spent?.trained_s != null && spent.with_nodes_s) {

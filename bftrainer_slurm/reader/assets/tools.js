@@ -67,8 +67,7 @@ export function number(value, digits = 0) {
 
 export const percent = (share) => `${number(100 * share)}\u00a0%`;
 
-export const counted = (count, what) => `${number(count)} ${what}${count === 1 ? "" : "s"}`;
-export const nodes = (count) => counted(count, "node");
+export const nodes = (count) => `${number(count)} node${count === 1 ? "" : "s"}`;
 
 export const seconds = (value) => (value == null ? "–" : `${number(value, 1)} s`);
 
