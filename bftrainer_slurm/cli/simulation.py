@@ -24,7 +24,7 @@ from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult, Sample
-from bftrainer_slurm.replay.cluster import PARTITION, Moment, SimulatedCluster
+from bftrainer_slurm.replay.cluster import Moment, SimulatedCluster
 from bftrainer_slurm.replay.drive import (
     Outcome,
     Timeline,
@@ -39,6 +39,7 @@ from bftrainer_slurm.replay.ordinary import Pass, passes_of
 from bftrainer_slurm.replay.playback import OrdinaryJobs
 from bftrainer_slurm.replay.policies import EqualShare, Oracle, PaperModel
 from bftrainer_slurm.replay.progress import SimulatedTrainer
+from bftrainer_slurm.replay.slurm import PARTITION
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
 from bftrainer_slurm.slurm.pacer import Pacer

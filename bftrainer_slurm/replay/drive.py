@@ -118,9 +118,9 @@ def _outcome(cluster: SimulatedCluster, begin_s: float) -> Outcome:
         mean_pool_nodes=cluster.idle_node_s / seconds,
         idle_node_hours=cluster.idle_node_s / 3600,
         used_node_hours=cluster.used_node_s / 3600,
-        samples=sum(trainer.samples for trainer in cluster.trainers),
-        lost_to_rescaling=sum(trainer.lost_to_rescaling for trainer in cluster.trainers),
-        lost_to_reclaims=sum(trainer.lost_to_reclaims for trainer in cluster.trainers),
+        samples=sum(trainer.samples for trainer in cluster.simulated),
+        lost_to_rescaling=sum(trainer.lost_to_rescaling for trainer in cluster.simulated),
+        lost_to_reclaims=sum(trainer.lost_to_reclaims for trainer in cluster.simulated),
         trainers_done=len(cluster.done),
     )
 

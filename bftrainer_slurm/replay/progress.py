@@ -26,9 +26,6 @@ class SimulatedTrainer:
     spec: TrainerSpec
     scale: float  # what to multiply the rescale costs by
     nodes: dict[int, str] = field(default_factory=dict)  # by the element's task
-    joined_s: dict[int, float] = field(default_factory=dict)  # by task: when it got its node
-    delayed: set[int] = field(default_factory=set)  # elements that were reclaimed
-    pending: set[int] = field(default_factory=set)  # elements that Slurm has not started yet
     measured: dict[int, tuple[float, float]] = field(default_factory=dict)
     per_node: int = 1
     samples: float = 0.0
@@ -81,9 +78,6 @@ class SimulatedTrainer:
     def join(self, task: int, node: str, now_s: float) -> None:
         """Get a node."""
         self.nodes[task] = node
-        self.joined_s[task] = now_s
-        self.delayed.discard(task)
-        self.pending.discard(task)
         self._starting_s[task] = now_s + self.scale * self.spec.start_s
         if self._starting_s[task] <= now_s:
             self._begin([task], now_s)
@@ -115,7 +109,6 @@ class SimulatedTrainer:
         self.samples -= undone
         self.lost_to_reclaims += undone
         self._lose(tasks)
-        self.delayed |= tasks
         if not self.nodes:
             return
         cost_s = self.scale * self.spec.rescale_down_s
@@ -123,7 +116,7 @@ class SimulatedTrainer:
 
     def _lose(self, tasks: set[int]) -> None:
         for task in tasks:
-            del self.nodes[task], self.joined_s[task]
+            del self.nodes[task]
             self._starting_s.pop(task, None)
 
     @property

@@ -98,7 +98,7 @@ class Setting:
     ) -> None:
         self.settings = settings or Settings(nodes_interval_s=1)
         names = [f"n{number}" for number in range(1, nodes + 1)]
-        self.slurm = MadeUpSlurm(NOW_S, names, at_once=True)
+        self.slurm = MadeUpSlurm(NOW_S, names, instant=True)
         for array in arrays:
             self.submit(array, most)
         self.told = Told()

@@ -13,9 +13,9 @@ from bftrainer_slurm.controller.leadership import SharedHistory
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.replay.slurm import HELD
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from bftrainer_slurm.slurm.pacer import BURST, Pacer
-from tests.controller.made_up_slurm import HELD
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY
 
@@ -202,5 +202,5 @@ def test_who_was_reclaimed_instead_starts_anew_and_stays() -> None:
     for _ in range(8):
         setting.turn(30)
     assert len(setting.on()) == 4
-    ended = [one for one in setting.slurm.all_() if one.state is not ElementState.RUNNING]
+    ended = [one for one in setting.slurm.elements() if one.state is not ElementState.RUNNING]
     assert {one.id.array for one in ended} == {OTHER}

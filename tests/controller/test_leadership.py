@@ -215,7 +215,7 @@ def test_a_trainer_that_has_trained_on_the_first_host_outlives_failures_on_the_s
     with leading(b, shared) as second:
         after = Setting(2, ARRAY, history=second)
         after.now_s = before.now_s
-        after.slurm.jobs = before.slurm.jobs
+        after.slurm.enter_(*before.slurm.queue().trainers)
         after.turn()
         assert after.shown()["curve"] == measured
         for node in ("n1", "n2", "n1"):

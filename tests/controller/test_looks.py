@@ -38,7 +38,7 @@ class Daemon:
             if self.controller.schedule.is_due(self.slurm.now_s):
                 with suppress(SlurmUnavailableError):
                     self.controller.turn()
-                self.slurm.schedule_()
+                self.slurm.schedule()
         return [at_s - began_s for what, at_s in self.slurm.asked_ if what == "queue"]
 
 

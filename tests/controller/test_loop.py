@@ -15,10 +15,10 @@ from bftrainer_slurm.controller.state.profiles import RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId, ElementState
+from bftrainer_slurm.replay.slurm import HELD
 from bftrainer_slurm.sizes import ANY, Sizes
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from bftrainer_slurm.spec import Spec
-from tests.controller.made_up_slurm import HELD
 from tests.controller.setting import Setting, at_work
 from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, note
 
@@ -193,7 +193,7 @@ def test_a_trainer_none_of_whose_elements_joins_is_told_so_and_runs_on() -> None
     for _ in range(200):
         setting.turn(60)
     assert (setting.shown()["state"], len(setting.on())) == ("running", 2)
-    [(element, text)] = setting.slurm.said_  # once
+    [(element, text)] = setting.slurm.said  # once
     assert element == ElementId(ARRAY, setting.on()["n1"])
     why = "else each node may train alone into the same files"
     assert text == f"bftrainer: {NONE_HAS_JOINED}, {why}"
@@ -204,7 +204,7 @@ def test_a_word_to_an_element_that_has_just_ended_is_not_said_again() -> None:
     setting.slurm.fails["tell"] = RefusedError("it has ended")
     setting.turn(30)
     setting.turn(60)
-    assert setting.slurm.said_ == []
+    assert setting.slurm.said == []
     assert setting.shown()["notice"] == NONE_HAS_JOINED
 
 
@@ -214,7 +214,7 @@ def test_a_trainer_that_was_heard_of_is_not_told_that_none_has_joined(kind: Note
     setting.say(kind, generation=1, nodes=2, mode=0)
     setting.turn(60)
     assert setting.shown()["notice"] is None
-    assert setting.slurm.said_ == []
+    assert setting.slurm.said == []
 
 
 def test_nodes_that_wait_for_the_script_are_not_told_that_they_have_not_joined() -> None:
@@ -223,7 +223,7 @@ def test_nodes_that_wait_for_the_script_are_not_told_that_they_have_not_joined()
     setting.turn(30)
     said = "n2 runs, but has not joined, and n1, n3 wait for it: start the training by 'srun"
     assert str(setting.shown()["notice"]).startswith(said)
-    [(_, text)] = setting.slurm.said_
+    [(_, text)] = setting.slurm.said
     assert "may train alone" not in text
     setting.say(NoteKind.SCRIPT, leads=setting.on()["n2"], trains=1)
     assert setting.shown()["notice"] is None  # all have the time to start now
@@ -235,7 +235,7 @@ def test_nodes_that_wait_for_the_next_training_of_a_script_are_not_missed() -> N
     setting = on_some(2, of=3)
     setting.say(NoteKind.SCRIPT, leads=setting.on()["n1"], trains=0)
     setting.turn(100)
-    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
+    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
 
 
 @pytest.mark.parametrize("impossible", [{"leads": -1, "trains": 0}, {"leads": 1, "trains": 2}])
@@ -293,14 +293,14 @@ def test_nodes_that_each_train_alone_and_report_it_are_named(
     setting = Setting(sum(worlds), ARRAY)
     setting.turn()
     alone(setting, 20, *worlds)
-    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
+    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
     alone(setting, 9, *worlds)
     assert str(setting.shown()["notice"]).startswith(f"{said}start the training by 'srun torchrun")
-    [(_, text)] = setting.slurm.said_
+    [(_, text)] = setting.slurm.said
     assert said in text
     alone(setting, 100, *worlds)
     assert setting.shown()["notice"] is not None
-    assert len(setting.slurm.said_) == 1
+    assert len(setting.slurm.said) == 1
 
 
 def test_nodes_that_meet_and_form_no_group_of_their_processes_are_named() -> None:
@@ -311,7 +311,7 @@ def test_nodes_that_meet_and_form_no_group_of_their_processes_are_named() -> Non
     setting.turn(0)
     said = "n1, n2 run, but each seems to train alone: let the script form a group"
     assert str(setting.shown()["notice"]).startswith(said)
-    [(_, text)] = setting.slurm.said_
+    [(_, text)] = setting.slurm.said
     assert text.startswith(f"bftrainer: {said}")
     setting.say(NoteKind.PROGRESS, steps=200.0, nodes=2, generation=1)
     assert setting.shown()["notice"] is None
@@ -329,7 +329,7 @@ def test_not_named_is(nodes: int, most: int, reports: bool) -> None:
         alone(setting, 600, nodes)
     else:
         setting.turn(600)
-    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
+    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
 
 
 def test_a_node_that_joins_later_by_the_users_own_endpoint_has_the_time_to_start() -> None:
@@ -340,7 +340,7 @@ def test_a_node_that_joins_later_by_the_users_own_endpoint_has_the_time_to_start
     setting.settle()
     alone(setting, 5, 1)
     alone(setting, 100, 2)
-    assert (len(setting.on()), setting.slurm.said_) == (2, [])
+    assert (len(setting.on()), setting.slurm.said) == (2, [])
 
 
 ONLY_TWO = (
@@ -361,13 +361,13 @@ def on_some(nodes: int, of: int) -> Setting:
 def test_an_element_that_never_joins_the_others_is_missed(reports: bool) -> None:
     setting = on_some(2, of=3)
     for second in (50, 15):
-        assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
+        assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
         if reports:
             alone(setting, second, 2)
         else:
             setting.turn(second)
     assert setting.shown()["notice"] == ONLY_TWO
-    assert [text for _, text in setting.slurm.said_] == [f"bftrainer: {ONLY_TWO}"]
+    assert [text for _, text in setting.slurm.said] == [f"bftrainer: {ONLY_TWO}"]
     setting.say(NoteKind.REFORMED, generation=2, nodes=3, mode=0)
     setting.turn()
     assert setting.shown()["notice"] is None
@@ -378,7 +378,7 @@ def test_one_that_is_lost_to_the_group_may_come_back_before_it_is_missed() -> No
     alone(setting, 200, 3)
     setting.say(NoteKind.REFORMED, generation=2, nodes=2, mode=0)
     alone(setting, 50, 2)
-    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
+    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
     alone(setting, 15, 2)
     assert setting.shown()["notice"] == ONLY_TWO
 
@@ -391,7 +391,7 @@ def test_one_that_waits_until_the_others_have_done_a_long_step_is_not_missed() -
     alone(setting, 20, 2)
     setting.turn(300)
     assert len(setting.on()) == 3
-    assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
+    assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
 
 
 def test_one_that_leaves_is_not_missed() -> None:
@@ -404,7 +404,7 @@ def test_one_that_leaves_is_not_missed() -> None:
     for _ in range(5):
         alone(setting, 20, 2)
         assert len(setting.on()) == 3
-        assert (setting.shown()["notice"], setting.slurm.said_) == (None, [])
+        assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
 
 
 def test_a_trainer_that_formed_a_group_before_the_controller_began_has_joined() -> None:
@@ -620,11 +620,11 @@ def test_where_the_ends_of_all_elements_take_longer_than_before_no_node_is_left_
     setting = Setting(4, ARRAY)
     for ends_s in (0, 0, 10):
         setting.settle()
-        for one in setting.slurm.all_():
+        for one in setting.slurm.elements():
             setting.slurm.put_(element(one.id.task, "ending", one.node))
         for _ in range(ends_s):
             setting.turn(1)
-        for one in setting.slurm.all_():  # one after the other
+        for one in setting.slurm.elements():  # one after the other
             setting.slurm.put_(element(one.id.task, "held"))
             setting.turn(0.2)
     setting.settle()
@@ -687,11 +687,11 @@ def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_t
     assert "write sizes=4" in str(setting.shown()["notice"])
     setting.settle()
     assert setting.on() == {}, "three nodes are of no use to it"
-    assert setting.slurm.said_ == [], "nobody was there to be told"
+    assert setting.slurm.said == [], "nobody was there to be told"
     setting.slurm.ordinary.clear()
     setting.settle()
     assert len(setting.on()) == 4
-    [(_, text)] = setting.slurm.said_
+    [(_, text)] = setting.slurm.said
     assert text.startswith("bftrainer: kept on 4 nodes, as it failed twice on 3: ")
     setting.say(NoteKind.REFORMED, generation=4.0, nodes=4.0, mode=0.0)
     setting.train(12, generation=4)

@@ -103,7 +103,7 @@ def test_its_user_is_given_no_advice_on_how_to_start_the_script() -> None:
     site = Site(2, ARRAY, mute="n1 n2")
     site.ends = None
     site.tries("n2", minutes=10)
-    assert site.slurm.said_ == []
+    assert site.slurm.said == []
 
 
 def test_a_user_whose_own_elements_are_mute_takes_the_node_from_nobody_else() -> None:
@@ -111,7 +111,7 @@ def test_a_user_whose_own_elements_are_mute_takes_the_node_from_nobody_else() ->
     site.tries("n2", minutes=1)
     site.mute = []
     site.submit(99, 4)
-    site.slurm.users[99] = "bob"
+    site.slurm.be_(99, user="bob")
     for _ in range(4):
         site.turn()
     assert "n2" in site.on(99)
@@ -120,10 +120,10 @@ def test_a_user_whose_own_elements_are_mute_takes_the_node_from_nobody_else() ->
 
 def test_where_elements_of_two_users_are_mute_nobody_tries_again() -> None:
     site = Site(2, ARRAY, 99, mute="n2")
-    site.slurm.users[99] = "bob"
+    site.slurm.be_(99, user="bob")
     site.tries("n2", minutes=1)
     site.submit(100, 4)
-    site.slurm.users[100] = "carol"
+    site.slurm.be_(100, user="carol")
     assert site.tries("n2", minutes=10) == 0
 
 

@@ -11,12 +11,12 @@ from bftrainer_slurm.controller.state.stopwatch import Rescale
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, ElementState
 from tests.controller.setting import Setting, at_work
-from tests.controller.worlds import ARRAY, element, note
+from tests.controller.worlds import ARRAY, NOW_S, element, note
 
 
 def purge(setting: Setting, *tasks: int) -> None:
     """MinJobAge is over: Slurm forgets elements that have ended."""
-    setting.slurm.forget_(ARRAY, *tasks)
+    setting.slurm.forget(ARRAY, *tasks)
 
 
 def finished(task: int, time_s: float) -> NumberedNote:
@@ -155,7 +155,7 @@ def test_but_not_of_an_element_that_has_a_node_again_or_whose_trainer_is_gone() 
     setting.turn()
     setting.slurm.ordinary.clear()
     setting.slurm.put_(element(back, "running", own, start_s=setting.now_s))
-    setting.slurm.forget_(99)
+    setting.slurm.forget(99)
     setting.told.silent = False
     setting.settle()
     assert setting.told.gone == []
@@ -175,7 +175,7 @@ def test_a_trainer_starts_only_when_the_keeper_knows_that_its_last_run_is_over()
 def test_a_keeper_that_was_silent_is_told_later_which_trainers_are_gone() -> None:
     setting = at_work(2, ARRAY, 99)
     setting.told.silent = True
-    setting.slurm.forget_(99)
+    setting.slurm.forget(99)
     setting.turn()
     setting.told.silent = False
     setting.told.ended.clear()
@@ -218,9 +218,12 @@ def test_a_trainer_that_changes_its_size_for_ever_takes_no_more_memory() -> None
 
 def test_a_comment_that_its_user_has_replaced_is_written_again() -> None:
     setting = at_work(2)
-    setting.slurm.comment = None
+    setting.slurm.be_(ARRAY, comment="project-x", overwritten=True)
     setting.turn()
-    assert setting.slurm.comment == "bftrainer:min=1,max=4,weight=1,grace=0.5 project-x"
+    assert (
+        setting.slurm.trainers[ARRAY].comment
+        == "bftrainer:min=1,max=4,weight=1,grace=0.5 project-x"
+    )
     assert (setting.shown()["state"], len(setting.on())) == ("running", 2)
 
 
@@ -228,7 +231,7 @@ def test_a_trainer_was_submitted_when_it_was_though_all_of_it_was_requeued() -> 
     setting = Setting(2, ARRAY)
     setting.turn()
     submit_s = setting.shown()["submit_s"]
-    setting.slurm.submits_s[ARRAY] += 600
+    setting.slurm.be_(ARRAY, submit_s=NOW_S + 600)
     setting.turn(700)
     assert setting.shown()["submit_s"] == submit_s
     setting.controller = setting.started()

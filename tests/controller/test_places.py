@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,16 +15,16 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import (
     Demands,
+    Element,
     ElementId,
     Node,
     Part,
     Place,
     Queue,
     Resources,
-    TimeLimit,
     WaitingJob,
 )
-from tests.controller.made_up_slurm import (
+from bftrainer_slurm.replay.slurm import (
     DELAYED,
     ENDING,
     PARTITION,
@@ -31,8 +32,8 @@ from tests.controller.made_up_slurm import (
     RUNNING,
     SUSPENDED,
     Job,
-    MadeUpSlurm,
 )
+from tests.controller.made_up_slurm import MadeUpSlurm
 from tests.controller.setting import Greedy
 from tests.controller.worlds import ARRAY, NOW_S, element, started, trainer, view_of
 
@@ -62,39 +63,26 @@ class SharedSlurm(MadeUpSlurm):
         return replace(HAS, gres=frozenset({("gpu", gpus)}), cpus=0) if gpus else Resources()
 
     def queue(self) -> Queue:
-        queue = super().queue()
-        trainers = tuple(
-            replace(
-                one,
-                record=replace(one.record, gpus=self.choices.get(one.array, ())),
-                demands=Demands(gpus=self.gpus[one.array]),
-                elements=tuple(replace(each, gpus=self.of_(each.id)) for each in one.elements),
-            )
-            for one in queue.trainers
-        )
         ordinary = frozenset(node for node, count in self.ordinary_gpus.items() if count)
-        return replace(queue, trainers=trainers, ordinary_nodes=ordinary)
+        return replace(super().queue(), ordinary_nodes=ordinary)
+
+    def _element(self, job: Job) -> Element:
+        return replace(super()._element(job), gpus=self.of_(job.id))
 
     def grow(
-        self,
-        elements: Sequence[ElementId],
-        nodes: frozenset[str],
-        others: frozenset[str],
-        limit: TimeLimit | None,
-        *,
-        excluded: frozenset[str],
-        part: Part | None = None,
+        self, elements: Sequence[ElementId], nodes: frozenset[str], *more: Any, **options: Any
     ) -> None:
+        part: Part | None = options.get("part")
         assert not self.gpus[elements[0].array] or len(elements) == 1, "one by one"
         gpus = part.gpus if part else 0
         assert gpus in self.choices.get(elements[0].array, (0,)), "one of its choices"
         self.sized |= dict.fromkeys(elements, gpus) if gpus else {}
-        super().grow(elements, nodes, others, limit, excluded=excluded, part=part)
-        assert not self.all_(PENDING), "there is room for all that are released"
+        super().grow(elements, nodes, *more, **options)
+        assert not self.elements(PENDING), "there is room for all that are released"
 
     def in_use(self, node: str, but: ElementId | None = None) -> int:
         """GPUs of a node that jobs have, ours included."""
-        jobs = [one for one in self.all_(RUNNING, SUSPENDED, ENDING) if one.node == node]
+        jobs = [one for one in self.elements(RUNNING, SUSPENDED, ENDING) if one.node == node]
         ours = sum(self.of_(one.id) or GPUS for one in jobs if one.id != but)
         return self.ordinary_gpus[node] + ours
 
@@ -102,17 +90,17 @@ class SharedSlurm(MadeUpSlurm):
         """How many GPUs an element asks for, or has."""
         return self.sized.get(id_, self.gpus[id_.array])
 
-    def _room_for(self, job: Job) -> list[str]:
+    def room_for(self, job: Job, taken: set[str]) -> str | None:
         wants = self.of_(job.id) or GPUS
-        nodes = sorted(job.targets or self.node_names)
-        return [node for node in nodes if self.in_use(node) + wants <= GPUS]
+        nodes = job.targets or self.node_names
+        return min((one for one in nodes if self.in_use(one) + wants <= GPUS), default=None)
 
     def start_job_(self, node: str, gpus: int) -> None:
         """An ordinary job starts; as many elements as it needs are reclaimed."""
         gpus = min(gpus, GPUS - self.ordinary_gpus[node])
-        for job in self.all_(RUNNING, ENDING):
+        for job in self.elements(RUNNING, ENDING):
             if job.node == node and self.in_use(node) + gpus > GPUS:
-                job.end(DELAYED, self.now_s)
+                self.end(job, DELAYED)
         self.ordinary_gpus[node] += gpus
 
 
@@ -126,6 +114,8 @@ def controlled(slurm: SharedSlurm, sizes: Sequence[tuple[Size, int]]) -> Control
         if not isinstance(gpus, int):
             slurm.choices[array] = gpus
         slurm.submit_(array, 1, most, f"{array:08x}")
+        slurm.be_(array, demands=Demands(gpus=slurm.gpus[array]))
+        slurm.change_(array, gpus=slurm.choices.get(array, ()))
     settings = Settings(nodes_interval_s=1, share=True)
     return started(slurm, Greedy(), History(":memory:"), lambda: slurm.now_s, settings)
 
@@ -133,7 +123,7 @@ def controlled(slurm: SharedSlurm, sizes: Sequence[tuple[Size, int]]) -> Control
 def turns(slurm: SharedSlurm, controller: Controller) -> None:
     for _ in range(8):
         slurm.now_s += 10
-        slurm.schedule_()
+        slurm.schedule()
         controller.turn()
         assert controller.decision.trouble is None
 
@@ -165,7 +155,7 @@ def test_the_plan_chooses_how_many_gpus_an_element_has_and_it_keeps_them() -> No
     slurm.start_job_("n1", 1)
     slurm.start_job_("n2", 8)
     turns(slurm, controller)
-    assert not slurm.all_(RUNNING)
+    assert not slurm.elements(RUNNING)
     slurm.ordinary_gpus.clear()
     turns(slurm, controller)
     (one,) = controller.registry.views
@@ -226,7 +216,7 @@ def test_whoever_comes_and_goes_no_gpu_is_given_twice(
         turns(slurm, controller)
         placed = [one for view in controller.registry.views for one in view.placed.items()]
         assert {id_: place.node for id_, place in placed} == {
-            one.id: one.node for one in slurm.all_(RUNNING)
+            one.id: one.node for one in slurm.elements(RUNNING)
         }
         assert len({place for _, place in placed}) == len(placed)
         assert all(slurm.in_use(node) <= GPUS for node in NODES)

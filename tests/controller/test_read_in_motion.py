@@ -9,7 +9,8 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import Spans
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import Node, Queue
-from tests.controller.made_up_slurm import HELD, RUNNING, MadeUpSlurm
+from bftrainer_slurm.replay.slurm import HELD, RUNNING
+from tests.controller.made_up_slurm import MadeUpSlurm
 from tests.controller.setting import Planner
 from tests.controller.worlds import NOW_S, started
 
@@ -63,10 +64,10 @@ def test_an_element_that_starts_meanwhile_ends_no_hole() -> None:
 
     def starts() -> None:
         world.slurm.works = True
-        world.slurm.schedule_()
+        world.slurm.schedule()
 
     world.turn(starts)
-    assert len(world.slurm.all_(RUNNING)) == 1
+    assert len(world.slurm.elements(RUNNING)) == 1
     assert Spans(world.history, "holes").open() == holes
     world.turn()
     assert Spans(world.history, "holes").open() == holes
@@ -76,19 +77,19 @@ def test_an_element_that_ends_meanwhile_leaves_its_node_in_its_hole() -> None:
     world = World()
     world.turn()
     world.turn()
-    (job,) = world.slurm.all_(RUNNING)
+    (job,) = world.slurm.elements(RUNNING)
     holes = Spans(world.history, "holes").open()
-    world.turn(lambda: job.end(HELD, world.slurm.now_s))
+    world.turn(lambda: world.slurm.end(job, HELD))
     assert Spans(world.history, "holes").open() == holes
     world.turn()
     world.turn()
-    assert world.slurm.all_(RUNNING)
+    assert world.slurm.elements(RUNNING)
 
 
 def test_a_job_that_nobody_may_see_ends_the_hole_of_its_node() -> None:
     world = World()
     world.turn()
-    (job,) = world.slurm.all_(RUNNING)
+    (job,) = world.slurm.elements(RUNNING)
     (other,) = set(NODES) - {job.node}
     world.slurm.private = {other}
     world.turn()

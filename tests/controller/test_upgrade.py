@@ -32,7 +32,7 @@ def upgraded(tmp_path: Path) -> Setting:
     setting.history = History(tmp_path / "history.sqlite", lambda: setting.now_s)
     for array, nodes in HAD.items():
         setting.submit(array, 4, f"{array:08x}")
-        setting.slurm.submits_s[array] = NOW_S
+        setting.slurm.be_(array, submit_s=NOW_S)
         for task, node in enumerate(nodes):
             setting.slurm.put_(element(task, "running", node, array, start_s=NOW_S + 5))
     setting.controller = setting.started()

@@ -19,7 +19,7 @@ class Waiting(Setting):
         self.submit(ARRAY, 4)
 
     def begins_at(self, time_s: float) -> None:
-        self.slurm.demands[ARRAY] = Demands(begin_s=time_s)
+        self.slurm.be_(ARRAY, demands=Demands(begin_s=time_s))
 
     def waits(self) -> None:
         """It takes no node, and makes no plan, for an hour."""

@@ -35,7 +35,7 @@ class Ticking(MadeUpSlurm):
 
     def queue(self) -> Queue:
         self.now_s = time.time()
-        self.schedule_()
+        self.schedule()
         return super().queue()
 
 

@@ -23,11 +23,8 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.keeper.protocol import NoteKind
-from bftrainer_slurm.model import BackfillPass, ElementState, WaitingJob
-from bftrainer_slurm.sizes import ANY, Sizes
-from bftrainer_slurm.slurm.gateway import GatewayError
-from tests.controller.made_up_slurm import (
-    BACKFILL_S,
+from bftrainer_slurm.model import BackfillPass, ElementId, ElementState, WaitingJob
+from bftrainer_slurm.replay.slurm import (
     DELAYED,
     ENDING,
     FAILED,
@@ -36,11 +33,11 @@ from tests.controller.made_up_slurm import (
     PENDING,
     RUNNING,
     SUSPENDED,
-    WITHHELD,
     Job,
-    MadeUpSlurm,
-    renamed,
 )
+from bftrainer_slurm.sizes import ANY, Sizes
+from bftrainer_slurm.slurm.gateway import GatewayError
+from tests.controller.made_up_slurm import BACKFILL_S, MadeUpSlurm
 from tests.controller.setting import Greedy
 from tests.controller.worlds import NOW_S, note, started
 
@@ -71,14 +68,13 @@ class Watch(Groups):
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         for array, tasks in leaving.items():
-            for task in tasks:
-                self._slurm.jobs[array][task].asked = True
+            self._slurm.asked_to_leave |= {ElementId(array, task) for task in tasks}
         return {}
 
 
 def there_is(*states: ElementState) -> object:
     """The rule is for worlds in which an element is in one of these states."""
-    return precondition(lambda world: world.slurm.all_(*states))
+    return precondition(lambda world: world.slurm.elements(*states))
 
 
 class Whatever(RuleBasedStateMachine):
@@ -117,7 +113,7 @@ class Whatever(RuleBasedStateMachine):
 
     def one(self, number: int, *states: ElementState) -> Job:
         """One of the elements in these states."""
-        jobs = self.slurm.all_(*states)
+        jobs = self.slurm.elements(*states)
         return jobs[number % len(jobs)]
 
     # The controller, and time.
@@ -126,7 +122,7 @@ class Whatever(RuleBasedStateMachine):
     def turn(self, seconds: float, slurm_works: bool = True) -> None:
         self.slurm.now_s += seconds
         self.slurm.works = slurm_works
-        self.slurm.schedule_()
+        self.slurm.schedule()
         refused = self.slurm.refused_
         try:
             self.controller.turn()
@@ -144,22 +140,25 @@ class Whatever(RuleBasedStateMachine):
         standing = self.controller.decision.standing
         for one in standing.problem.trainers if standing else ():
             nodes = len(standing.plan.assignment[one.key]) if standing else 0
-            sizes = self.slurm.records[int(one.key)].sizes
+            sizes = self.slurm.trainers[int(one.key)].record.sizes
             assert nodes == 0 or not sizes or nodes in sizes, (one.key, nodes, sizes)
 
     def what_must_be_done_is(self) -> None:
         """After a turn in which nothing was refused."""
         over = self.over()
-        for job in self.slurm.all_():
+        for job in self.slurm.elements():
             if job.id.array not in over:
                 assert job.state is not DELAYED, f"{job.id} would start by itself"
                 broken = job.state in (FAILED, ElementState.PREEMPTED)
                 failed = broken and self.slurm.now_s - (job.end_s or 0.0) > _REVIVED_S
                 assert not failed, f"{job.id} was not brought back"
-                late = job.goes_on and (job.limit_end_s or 0.0) <= self.slurm.now_s
+                goes_on = job.state is RUNNING and job.then is None
+                late = goes_on and (job.limit_end_s or 0.0) <= self.slurm.now_s
                 assert not late, f"{job.id} is past its time limit"
-                assert not (job.goes_on and job.asked), f"{job.id} has left, and is not ended"
-                waits_for = job.targets if job.state is PENDING and job.grown else None
+                left = goes_on and job.id in self.slurm.asked_to_leave
+                assert not left, f"{job.id} has left, and is not ended"
+                grown = job.state is PENDING and job.id not in self.slurm.let_go_by_owner
+                waits_for = job.targets if grown else None
                 taken = waits_for is not None and waits_for <= self.slurm.ordinary
                 assert not taken, f"{job.id} waits for a node that an ordinary job has"
         for node, elements in self.slurm.running().items():
@@ -214,19 +213,19 @@ class Whatever(RuleBasedStateMachine):
     @there_is(HELD)
     @rule(number=ONE)
     def an_operator_holds_an_element(self, number: int) -> None:
-        self.one(number, HELD).state = WITHHELD
+        self.slurm.move(self.one(number, HELD), ElementState.WITHHELD)
 
     @there_is(RUNNING)
     @rule(number=ONE)
     def an_operator_suspends_an_element(self, number: int) -> None:
         job = self.one(number, RUNNING)
         if job.then is None:
-            job.state = SUSPENDED
+            self.slurm.move(job, SUSPENDED)
 
     @there_is(SUSPENDED)
     @rule(number=ONE)
     def an_operator_lets_it_go_on(self, number: int) -> None:
-        self.one(number, SUSPENDED).state = RUNNING
+        self.slurm.move(self.one(number, SUSPENDED), RUNNING)
 
     # Trainers.
 
@@ -246,19 +245,19 @@ class Whatever(RuleBasedStateMachine):
     @there_is(RUNNING)
     @rule(number=ONE, how=ENDS)
     def an_element_ends(self, number: int, how: ElementState) -> None:
-        self.one(number, RUNNING).end(how, self.slurm.now_s)
+        self.slurm.end(self.one(number, RUNNING), how)
 
     @there_is(RUNNING)
     @rule(number=ONE, status=st.sampled_from([1, 2]))
     def an_element_fails(self, number: int, status: int) -> None:
-        self.one(number, RUNNING).end(FAILED, self.slurm.now_s, status)
+        self.slurm.end(self.one(number, RUNNING), FAILED, status)
 
     @there_is(RUNNING)
     @rule(number=ONE)
     def an_element_cannot_start_in_the_second_of_its_preemption(self, number: int) -> None:
         job = self.one(number, RUNNING)
         job.queued_s = job.start_s = self.slurm.now_s
-        job.end(FAILED, self.slurm.now_s, 1)
+        self.slurm.end(job, FAILED, 1)
 
     @there_is(HELD, DELAYED)
     @rule(number=ONE, node=st.none() | NODE)
@@ -269,14 +268,16 @@ class Whatever(RuleBasedStateMachine):
     @rule(number=ONE, least=st.integers(1, 4))
     def an_owner_writes_another_comment(self, number: int, least: int) -> None:
         array = self.one(number).id.array
-        self.slurm.records[array] = renamed(self.slurm.records[array], least)
+        most = self.slurm.trainers[array].record.max_nodes
+        self.slurm.change_(array, min_nodes=min(least, most), sizes=())
 
     @there_is(RUNNING)
     @rule(number=ONE, node=NODE)
     def two_elements_share_a_node(self, number: int, node: str) -> None:
         if node not in self.slurm.down:
             job = self.one(number, RUNNING)
-            job.node, job.asked = node, False  # its owner may ask for that in an update
+            job.node = node  # its owner may ask for that in an update
+            self.slurm.asked_to_leave.discard(job.id)
 
     # Ordinary jobs.
 
@@ -362,14 +363,14 @@ class Whatever(RuleBasedStateMachine):
             return
         self.slurm.away = self.slurm.refuses = self.notes_arrive = False
         self.slurm.waiting.clear()
-        for job in self.slurm.all_(SUSPENDED):
-            job.state = RUNNING
+        for job in self.slurm.elements(SUSPENDED):
+            self.slurm.move(job, RUNNING)
         for seconds in [400.0] * 12 + [5.0] * 6:
             self.turn(seconds)
-        assert not self.slurm.all_(PENDING, DELAYED, ENDING)
+        assert not self.slurm.elements(PENDING, DELAYED, ENDING)
         assert not self.slurm.running().keys() & (self.slurm.ordinary | self.slurm.draining)
         over = self.over()
-        assert all(job.state.over for job in self.slurm.all_() if job.id.array in over)
+        assert all(job.state.over for job in self.slurm.elements() if job.id.array in over)
         self.holes_are_used()
         self.an_ordinary_job_finds_idle_nodes()
         self.who_has_finished_leaves_nothing()
@@ -380,7 +381,7 @@ class Whatever(RuleBasedStateMachine):
         for array, jobs in self.slurm.jobs.items():
             held = sum(job.state is HELD for job in jobs.values())
             mine = sum(job.state is RUNNING for job in jobs.values())
-            record = self.slurm.records[array]
+            record = self.slurm.trainers[array].record
             most = Sizes(record.sizes).up_to(mine + min(held, len(free)))
             fits = most > mine and most >= record.min_nodes
             assert not (free and held and fits) or array in over, (array, free, jobs)
@@ -397,8 +398,8 @@ class Whatever(RuleBasedStateMachine):
         pass_s = slurm.passed.began_s + BACKFILL_S
         while (due_s := max(slurm.now_s, self.controller.schedule.due_s())) < pass_s:
             self.turn(due_s - slurm.now_s)
-        self.slurm.schedule_()
-        self.slurm.schedule_()
+        self.slurm.schedule()
+        self.slurm.schedule()
         assert not slurm.running(), f"a job of {nodes} nodes misses a pass"
 
     def who_has_finished_leaves_nothing(self) -> None:
@@ -406,8 +407,8 @@ class Whatever(RuleBasedStateMachine):
         self.slurm.waiting.clear()
         for _ in range(3):
             self.turn(30.0)
-        for job in self.slurm.all_(RUNNING)[:1]:
-            job.end(ElementState.COMPLETED, self.slurm.now_s)
+        for job in self.slurm.elements(RUNNING)[:1]:
+            self.slurm.end(job, ElementState.COMPLETED)
             for seconds in (5.0, 400.0, 5.0, 5.0):
                 self.turn(seconds)
             assert all(one.state.over for one in self.slurm.jobs[job.id.array].values())
@@ -416,8 +417,8 @@ class Whatever(RuleBasedStateMachine):
         """One that was preempted for good, and one that has ended and never said it was up."""
         self.notes_arrive = True
         for how in (ElementState.PREEMPTED, ElementState.COMPLETED):
-            for job in [job for job in self.slurm.all_(RUNNING) if self.is_mute(job)][:1]:
-                job.end(how, self.slurm.now_s)
+            for job in [job for job in self.slurm.elements(RUNNING) if self.is_mute(job)][:1]:
+                self.slurm.end(job, how)
                 for seconds in (0.0, 5.0, 5.0):
                     self.turn(seconds)
                 assert not job.state.over, f"{job.id} was not brought back"

@@ -45,7 +45,6 @@ def test_a_reclaim_is_counted_apart() -> None:
     one.reclaim({1}, 0.0)
     one.advance(0, 40)
     assert (one.samples, one.lost_to_reclaims, one.lost_to_rescaling) == (300, 100, 0)
-    assert one.delayed == {1}
 
 
 def test_a_change_during_a_pause_does_not_add_up() -> None:

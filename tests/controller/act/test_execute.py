@@ -27,14 +27,9 @@ A, B, C = (ElementId(ARRAY, task) for task in range(3))
 
 def site(**more: Any) -> MadeUpSlurm:
     """A Slurm in which a trainer waits; its clock begins at 0."""
-    slurm = MadeUpSlurm(0.0, ["n1", "n2", "n3"], at_once=True, **more)
+    slurm = MadeUpSlurm(0.0, ["n1", "n2", "n3"], instant=True, **more)
     slurm.submit_(ARRAY, 1, 3, None)
     return slurm
-
-
-def asked(slurm: MadeUpSlurm) -> list[str]:
-    """What gateway and keeper were asked."""
-    return [what for what, _ in slurm.asked_]
 
 
 class Told(Groups):
@@ -110,23 +105,23 @@ def grows(number: int) -> list[Action]:
 def test_no_element_of(action: Grow, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = site()
     assert do(slurm, action).done == [action]
-    assert asked(slurm) == [word, "grow"]
+    assert slurm.requests_ == [word, "grow"]
     monkeypatch.setattr(Told, "answers", False)
     slurm = site()
     assert do(slurm, action).done == []
-    assert asked(slurm) == [word]
+    assert slurm.requests_ == [word]
 
 
 def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:
     slurm, shrink = site(), Shrink((C,), "why")
     do(slurm, grow(A), Revive((B,), "failed"), Cancel(99, "over"), Hold((B,), "why"), shrink)
-    assert asked(slurm) == ["shrink", "hold", "cancel", "revive", "grow"]
+    assert slurm.requests_ == ["shrink", "hold", "cancel", "revive", "grow"]
 
 
 def test_a_trainer_with_nothing_alive_begins_a_new_rendezvous() -> None:
     slurm = site()
     do(slurm, grow(A, B, nodes="n1 n2", first=True), grow(C, nodes="n3"))
-    assert asked(slurm) == [f"end {ARRAY}", "grow", "grow"]
+    assert slurm.requests_ == [f"end {ARRAY}", "grow", "grow"]
     assert slurm.on_(ARRAY) == {"n1": 0, "n2": 1, "n3": 2}
 
 

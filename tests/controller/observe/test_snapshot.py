@@ -40,16 +40,12 @@ def reading(
     return read(slurm, last or Snapshot(0.0), now_s, set(due.split()), mine)
 
 
-def asked(slurm: MadeUpSlurm) -> list[str]:
-    return [what for what, _ in slurm.asked_]
-
-
 def test_what_is_not_due_is_as_it_was() -> None:
     slurm = site(nodes="n1")
     first = reading(slurm)
     slurm.asked_.clear()
     second = reading(slurm, first, now_s=NOW_S + 15, due="")
-    assert asked(slurm) == ["queue"]
+    assert slurm.requests_ == ["queue"]
     assert (second.time_s, second.nodes) == (NOW_S + 15, first.nodes)
     assert second.reservations == RESERVED
 
@@ -59,7 +55,7 @@ def test_how_slurm_is_configured_is_asked_now_and_then() -> None:
     first = reading(slurm)
     reading(slurm, first, now_s=NOW_S + 15)
     reading(slurm, first, now_s=NOW_S + 86_400)
-    assert asked(slurm).count("configuration") == 2
+    assert slurm.requests_.count("configuration") == 2
 
 
 def test_what_slurm_does_not_say_of_its_configuration_is_asked_for_a_minute_later() -> None:
@@ -68,7 +64,7 @@ def test_what_slurm_does_not_say_of_its_configuration_is_asked_for_a_minute_late
     assert first.configuration == Configuration()
     for seconds, count in ((30, 1), (61, 2)):
         reading(slurm, first, now_s=NOW_S + seconds)
-        assert asked(slurm).count("configuration") == count
+        assert slurm.requests_.count("configuration") == count
 
 
 @pytest.mark.parametrize(
@@ -113,7 +109,7 @@ def test_the_last_pass_is_asked_for_while_there_waits(
     slurm = site(waiting=waiting)
     assert reading(slurm).last_pass == last_pass
     assert reading(slurm, due="nodes reservations").last_pass is None
-    assert asked(slurm).count("last_pass") == (last_pass is not None)
+    assert slurm.requests_.count("last_pass") == (last_pass is not None)
 
 
 def test_trainers_of_others_are_ordinary_jobs() -> None:

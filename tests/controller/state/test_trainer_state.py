@@ -58,10 +58,6 @@ def test_one_that_was_just_ended_is_remembered_for_a_moment() -> None:
     assert advance(ended, ARRAY, held, NOW_S + 2, keep_s=2.0)[0].elements == {}
 
 
-def test_a_pending_element_that_nobody_remembers_is_astray() -> None:
-    assert state_of(trainer(element(0, "pending"))).of(0).phase is Phase.ASTRAY
-
-
 def test_once_an_element_has_ended_well_its_trainer_has_finished() -> None:
     state = state_of(trainer("completed", "held"))
     assert (state.over, state.finished_s) == (FINISHED, NOW_S)
@@ -80,12 +76,6 @@ def test_elements_that_slurm_has_forgotten_have_left_their_nodes() -> None:
 def test_elements_are_let_go_each_on_one_of_the_nodes() -> None:
     state = release(TrainerState(), (FIRST, SECOND), places("n1 n2"), NOW_S)
     assert state.of(0) == state.of(1) == replace(released("n1", "n2"), sent=True)
-
-
-def test_what_the_controller_ends_it_knows_to_have_ended() -> None:
-    state = change(state_of(trainer(ON_N1)), (FIRST,), Phase.LEAVING, NOW_S)
-    _, (ended,) = advance(state, ARRAY, [element(0, "held")], NOW_S + 5, keep_s=0)
-    assert ended.how == "shrank"
 
 
 def test_an_element_that_is_up_says_where_it_runs_before_slurm_does() -> None:
