@@ -173,7 +173,7 @@ class InMemorySlurm:
 
     def elements(self, *states: ElementState) -> list[Job]:
         """Return the elements in these states; all, if none is given."""
-        return [job for state in states or ElementState for job in self._in[state]]
+        return [job for state in states or ElementState for job in tuple(self._in[state])]
 
     def submit(self, trainer: Trainer) -> None:
         """A trainer comes, with all its elements held."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -30,11 +31,16 @@ CONTROLLER = "bftrainer_slurm.controller."
 MOST = 23  # as many are; 50 were entered before, and the goal is 15
 
 
+@dataclass
 class Ticking(MadeUpSlurm):
-    """It acts whenever it is asked, by the clock of this machine."""
+    """It acts whenever it is asked, by the clock of this machine; then it does what is ``due``."""
+
+    due: list[Callable[[], None]] = field(default_factory=list)
 
     def queue(self) -> Queue:
         self.now_s = time.time()
+        while self.due:
+            self.due.pop()()
         self.schedule()
         return super().queue()
 
@@ -88,7 +94,7 @@ def test_an_event_enters_few_modules() -> None:
         wait_until(lambda: "n2" in slurm.on_(ARRAY))
         feed.comes = [note(NoteKind.UP, time.time(), slurm.on_(ARRAY)["n2"], "n2")]
         wait_until(lambda: not feed.comes)
-        slurm.start_ordinary_("n2")
+        slurm.due.append(lambda: slurm.start_ordinary_("n2"))
         seen = len(feed.of.published)
         wait_until(lambda: len(feed.of.published) > seen + 3)
         tracer.on = False
