@@ -241,6 +241,28 @@ class Part(NamedTuple):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a job asks of each node's memory (MB), and with each processor or GPU that it has there.
+
+    Slurm's defaults may stand in them.
+    """
+
+    node_mb: float = 0.0
+    cpu_mb: float = 0.0
+    gpu_mb: float = 0.0
+
+    def of(self, part: Part, default_mb: float) -> float:
+        """Return what has to be free of a node for this part of it; 0: that is not known.
+
+        ``default_mb`` is ``DefMemPerGPU``. Slurm starts no job where less than that is free with
+        each of its GPUs, even if the job asks for less and then takes less
+        (``gres_select_filter_remove_unusable``, all versions), except with ``--mem-per-gpu``.
+        """
+        with_gpus_mb = part.gpus * (self.gpu_mb or default_mb)
+        return max(self.node_mb, part.cpus * self.cpu_mb, with_gpus_mb)
+
+
 def nodes_of(places: Iterable[Place]) -> frozenset[str]:
     """Return the nodes that places are on."""
     return frozenset(place.node for place in places)
@@ -264,7 +286,7 @@ class Demands:
 
     ``partitions`` and ``nodes`` are the only ones whose, and which, nodes it wants; any if empty.
     ``gpus``, or else ``cores``, is how many of these each element takes of its node, as a part of
-    it; without either it has whole nodes.
+    it, and ``memory`` is what it asks for with them; without either it has whole nodes.
     ``begin_s`` is when held elements may begin (Unix seconds): after a requeue that is Slurm's own
     delay, and else what the user asked for.
     """
@@ -280,6 +302,7 @@ class Demands:
     nodes: frozenset[str] = frozenset()
     gpus: int = 0
     cores: int = 0
+    memory: Memory = Memory()
 
     @property
     def units(self) -> int:
@@ -331,9 +354,8 @@ class WaitingJob:
     ``partition`` may name several. ``minutes`` is its time limit, None if unknown. ``count`` is how
     many tasks of an array wait in this one record. ``for_nodes``: it waits for nothing else.
     ``gpus`` and ``cpus`` are what it takes of each node where jobs share nodes; 0 of both: it may
-    need whole nodes. ``memory_mb`` is what it takes of the memory of each, or ``cpu_memory_mb``
-    with each processor there; 0 of both: that is not known. ``tasks_said``: its user said how many
-    tasks it has.
+    need whole nodes. ``memory`` is what it asks of the memory of each. ``tasks_said``: its user
+    said how many tasks it has.
     """
 
     job_id: int
@@ -351,8 +373,7 @@ class WaitingJob:
     gpus: int = 0
     cpus: int = 0
     tasks_said: bool = False
-    memory_mb: float = 0.0
-    cpu_memory_mb: float = 0.0
+    memory: Memory = Memory()
 
     @property
     def takes_parts(self) -> bool:
@@ -419,8 +440,8 @@ class Configuration:
     false where ordinary jobs cannot take nodes back from that partition, ``cancels`` true where
     jobs that are preempted there are cancelled, and not requeued. Nothing is preempted in its first
     ``exempt_s`` seconds (``PreemptExemptTime``). ``counts_memory``: the jobs on a node get no more
-    memory together than it has (``CR_Memory``). A job gets ``cpus_per_gpu`` (``DefCpuPerGPU``)
-    unless it asks for more.
+    memory together than it has (``CR_Memory``). ``per_gpu`` is what jobs get with each GPU, by
+    partition, unless they ask for more processors, or for memory (``JobDefaults``).
     """
 
     partition_minutes: int | None = None
@@ -433,7 +454,12 @@ class Configuration:
     cancels: bool = False
     exempt_s: float = 0.0
     counts_memory: bool = False
-    cpus_per_gpu: int = 0
+    per_gpu: Mapping[str, Part] = field(default_factory=dict)
+
+    def default_per_gpu(self, partitions: str) -> Part:
+        """Return the most that a job gets by default with each GPU in any of these partitions."""
+        found = [self.per_gpu.get(one, Part(1, 0)) for one in partitions.split(",")]
+        return Part(1, max(one.cpus for one in found), max(one.memory_mb for one in found))
 
 
 @dataclass(frozen=True, slots=True)

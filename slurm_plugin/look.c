@@ -130,30 +130,30 @@ static void put_exit_status(uint32_t status)
     put_number(WIFSIGNALED(status) ? 128u + WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/* The memory that a job asks of a node, in MB; with a "c": of each processor of a whole node. */
+/* The memory that a job asks of a node, in MB; with a "c": of each processor. */
 static void put_memory(const job_info_t *job)
 {
     uint64_t memory = job->pn_min_memory & ~MEM_PER_CPU;
-    bool each = job->pn_min_memory & MEM_PER_CPU;
-    uint32_t cpus = job->num_nodes > 0 ? job->num_cpus / job->num_nodes : 0;
 
     if (job->pn_min_memory == NO_VAL64)
         put_text(NULL);
-    else if (each && job->shared != 0) /* it has a part of a node; of a waiting job, nodes are a guess */
-        put_number(memory * (cpus > job->pn_min_cpus ? cpus : job->pn_min_cpus));
     else
-        printf("%llu%s\t", (unsigned long long)memory, each ? "c" : "");
+        printf("%llu%s\t", (unsigned long long)memory,
+               job->pn_min_memory & MEM_PER_CPU ? "c" : "");
 }
 
 /*
  * Memory of each node: what a running job of one node got, or what a waiting job asks for, also for each
- * processor ("/cpu") or GPU ("/gpu"). Empty if it is unknown: 0 would be all memory.
+ * processor ("/cpu") or GPU ("/gpu"). Empty if it is unknown: 0 would be all memory. Slurm writes
+ * DefMemPerGPU into mem_per_tres once it has looked where the job fits, also for a job that asks for other
+ * memory.
  */
 static void put_node_memory(const job_info_t *job)
 {
     bool waits = (job->job_state & JOB_STATE_BASE) == JOB_PENDING;
     const char *got = job->tres_alloc_str != NULL ? strstr(job->tres_alloc_str, ",mem=") : NULL;
-    const char *each = job->mem_per_tres != NULL ? strrchr(job->mem_per_tres, ':') : NULL;
+    bool asked = job->bitflags & JOB_MEM_SET;
+    const char *each = job->mem_per_tres != NULL && !asked ? strrchr(job->mem_per_tres, ':') : NULL;
     uint64_t memory = job->pn_min_memory & ~MEM_PER_CPU;
 
     if (!waits && got != NULL && job->num_nodes == 1)

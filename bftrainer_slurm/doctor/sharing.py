@@ -10,7 +10,7 @@ from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok
 
 _CHANGE_CHOICE, _FROM_THE_END = {"CR_LLN"}, "pack_serial_at_end"
 _FLAT = ("topology/none", "topology/flat", "topology/default")  # before 23.11 and since
-_NO_DEFAULT = ("", "0", "UNLIMITED")  # 0 is the whole node's memory: slurm.conf(5)
+_NO_DEFAULT = ("", "0", "UNLIMITED", "(null)")  # 0 is the whole node's memory: slurm.conf(5)
 _PER_GPU = re.compile(r"\bDefMemPerGPU=0*[1-9]")
 _CONFINED = ("ConstrainCores", "ConstrainRAMSpace")
 
@@ -36,10 +36,15 @@ def _memory_counted(facts: Facts) -> Finding:
 
 
 def _default_memory(facts: Facts, gpus: bool) -> Finding:
-    keys = ("DefMemPerCPU", "JobDefaults", "DefMemPerNode")
-    values = {key: value for key in keys if (value := facts.value(key)) not in _NO_DEFAULT}
-    if "DefMemPerCPU" in values or (gpus and _PER_GPU.search(values.get("JobDefaults", ""))):
-        return ok("share: default memory", ", ".join(f"{key}={one}" for key, one in values.items()))
+    own = facts.partition or {}
+    found = [
+        f"{key}={value}"
+        for key in ("DefMemPerCPU", "DefMemPerNode", "JobDefaults")
+        for value in dict.fromkeys((own.get(key, ""), facts.value(key)))
+        if value not in _NO_DEFAULT
+    ]
+    if any("JobDefaults" not in one or (gpus and _PER_GPU.search(one)) for one in found):
+        return ok("share: default memory", ", ".join(found))
     why = "An element without --mem takes all memory of its node, and no job fits beside it."
     return must(
         "share: default memory",

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from bftrainer_slurm.model import PRIVATE, BackfillPass, Configuration, RateLimit
+from bftrainer_slurm.model import PRIVATE, BackfillPass, Configuration, Part, RateLimit
 from bftrainer_slurm.slurm.directives import minutes_of
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from bftrainer_slurm.slurm.nodelists import expand
@@ -21,7 +21,7 @@ _BACKFILL_S = 30.0  # Slurm's own bf_interval
 _BUCKET, _REFILL, _REFILL_PERIOD_S = 30.0, 2.0, 1.0
 _PASS = re.compile(r"^\s*Last cycle when: .*\((\d+)\)$", re.MULTILINE)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
-_PER_GPU = re.compile(r"\bDefCpuPerGPU=(\d+)", re.IGNORECASE)
+_PER_GPU = re.compile(r"\b(Def(?:Cpu|Mem)PerGPU)=(\d+)")
 _ACTIVE = "in the middle of backfilling"
 
 
@@ -48,7 +48,7 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         cancels="CANCEL" in _modes(partitions[partition]),
         exempt_s=_exempt_s(runner, values, partitions[partition]),
         counts_memory="MEMORY" in values.get("SelectTypeParameters", "").upper(),
-        cpus_per_gpu=cpus_per_gpu(values.get("JobDefaults", "")),
+        per_gpu=per_gpu(values, partitions),
     )
 
 
@@ -63,10 +63,23 @@ def preempts(values: Mapping[str, str], partition: Mapping[str, str]) -> bool:
     return by_qos or (make_way and values.get("PreemptType") == "preempt/partition_prio")
 
 
-def cpus_per_gpu(defaults: str) -> int:
-    """Return ``DefCpuPerGPU`` of ``JobDefaults``; 0 if it is not set."""
-    found = _PER_GPU.search(defaults)
-    return int(found[1]) if found else 0
+def per_gpu(
+    values: Mapping[str, str], partitions: Mapping[str, Mapping[str, str]]
+) -> dict[str, Part]:
+    """Return what jobs get by default with each GPU, by partition; see ``JobDefaults``.
+
+    Each default of a partition comes before that of the cluster (``_set_gpu_defaults`` in Slurm's
+    cons_tres, all versions).
+    """
+    found = {}
+    for name, one in partitions.items():
+        said = ",".join(of.get("JobDefaults", "") for of in (values, one))
+        defaults = {key: int(number) for key, number in _PER_GPU.findall(said)}
+        if any(defaults.values()):
+            found[name] = Part(
+                1, defaults.get("DefCpuPerGPU", 0), float(defaults.get("DefMemPerGPU", 0))
+            )
+    return found
 
 
 def _modes(partition: Mapping[str, str]) -> set[str]:

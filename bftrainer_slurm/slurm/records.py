@@ -15,6 +15,7 @@ from bftrainer_slurm.model import (
     Element,
     ElementId,
     ElementState,
+    Memory,
     OrdinaryRun,
     Queue,
     Resources,
@@ -320,6 +321,7 @@ def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Dema
         nodes=expand_user_list(record.nodes) if record.nodes else frozenset(),
         gpus=gpus,
         cores=cores,
+        memory=_memory(least) if gpus or cores else Memory(),
     )
 
 
@@ -367,6 +369,20 @@ def _resources(rows: Sequence[JobRow]) -> Resources:
     )
 
 
+def _memory(rows: Sequence[JobRow]) -> Memory:
+    """Return the most memory that these elements, which have parts of nodes, ask of theirs.
+
+    squeue shows one amount (``row.memory``), and not for what it is.
+    """
+    waiting = [row for row in rows if element_state(row).waits] or rows
+    each = {memory_asked(row.node_memory or row.memory) for row in waiting}
+    return Memory(
+        max(one.node_mb for one in each),
+        max(one.cpu_mb for one in each),
+        max(one.gpu_mb for one in each),
+    )
+
+
 def _begin_s(row: JobRow) -> float:
     """Return the begin time of a held element; a start time with nodes is a forecast."""
     held = element_state(row) is ElementState.HELD and not expand(row.scheduled_nodes)
@@ -410,7 +426,6 @@ def _waits_for_nodes(row: JobRow) -> bool:
 
 def _waiting_job(row: JobRow, count: int, share: bool) -> WaitingJob:
     gpus = _gpus_of_part(row) if share else 0
-    memory_mb, cpu_memory_mb = memory_asked(row.node_memory, gpus) if share else (0.0, 0.0)
     return WaitingJob(
         job_id=row.job_id,
         partition=row.partition,
@@ -427,8 +442,7 @@ def _waiting_job(row: JobRow, count: int, share: bool) -> WaitingJob:
         gpus=gpus,
         cpus=_cpus_of_part(row) if share else 0,
         tasks_said=row.tasks_said == "yes",
-        memory_mb=memory_mb,
-        cpu_memory_mb=cpu_memory_mb,
+        memory=memory_asked(row.node_memory) if share else Memory(),
     )
 
 

@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from functools import lru_cache
 
-from bftrainer_slurm.model import Resources
+from bftrainer_slurm.model import Memory, Resources
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kmgtp]?)")
 _IN_PARENTHESES = re.compile(r"\([^)]*\)")  # (null), and the sockets of a GPU: (S:0-1)
+_EACH = ("", "cpu", "gpu")
 _OF_JOB = re.compile(r"gres[:/]", re.IGNORECASE)
 
 
@@ -33,14 +34,14 @@ def megabytes(text: str) -> float:
     return (_number(f"{amount}m" if amount.isdigit() else amount) or 0.0) / _UNITS["m"]
 
 
-def memory_asked(text: str, gpus: int) -> tuple[float, float]:
-    """Return the memory that a waiting job asks of each node, and for each processor (MB; 0: none).
+def memory_asked(text: str) -> Memory:
+    """Return the memory that a job asks for.
 
     ``text`` is an amount for each node, each processor (``400/cpu``) or each GPU (``700/gpu``).
     """
     amount, _, each = text.partition("/")
-    size_mb = megabytes(amount)
-    return (0.0, size_mb) if each == "cpu" else (size_mb * (gpus if each else 1), 0.0)
+    node_mb, cpu_mb, gpu_mb = (megabytes(amount) if each == one else 0.0 for one in _EACH)
+    return Memory(node_mb, cpu_mb, gpu_mb)
 
 
 def read_used(text: str) -> dict[str, Resources]:

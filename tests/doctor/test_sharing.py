@@ -35,6 +35,15 @@ def test_memory_may_come_with_gpus_alone() -> None:
     assert [one.level for one in found] == [Level.OK] * 4
 
 
+@pytest.mark.parametrize("said", ["DefMemPerNode=8000", "JobDefaults=DefMemPerGPU=1000"])
+def test_the_trainers_partition_may_have_a_default_memory_of_its_own(said: str) -> None:
+    plain = GOOD | {"DefMemPerCPU": "UNLIMITED"}
+    found = of(site(SHARES, f"bftrainer {said}", **plain), *Level)
+    assert [one.level for one in found if "memory" in one.check] == [Level.OK] * 2
+    elsewhere = of(site(SHARES, f"main {said}", **plain), Level.CHANGE)
+    assert [one.check for one in elsewhere] == ["share: default memory"]
+
+
 def test_what_is_found_stands_apart_from_the_name_of_the_check() -> None:
     lines = list(table(of(site(SHARES, **GOOD), *Level)))
     said = [line for line in lines if "share:" in line]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.model import Demands, ElementId, ElementState, Queue
+from bftrainer_slurm.model import Demands, ElementId, ElementState, Memory, Queue
 from bftrainer_slurm.slurm.nodelists import barred_in, barred_list
 from bftrainer_slurm.slurm.records import QueueReader, element_state
 from bftrainer_slurm.slurm.rows import JobRow
@@ -310,7 +310,31 @@ def test_a_waiting_job_says_what_it_takes_of_a_node_where_jobs_share_nodes(
 def test_a_waiting_job_says_how_much_memory_it_takes_of_a_node_where_jobs_share_nodes() -> None:
     row = replace(ORDINARY, shared="OK", gres="gres:gpu:a100:3", node_memory="700/gpu")
     jobs = [QueueReader(share).read([row]).waiting[0] for share in (True, False)]
-    assert [job.memory_mb for job in jobs] == [2100, 0]
+    assert [job.memory for job in jobs] == [Memory(gpu_mb=700), Memory()]
+
+
+@pytest.mark.parametrize(
+    ("memory", "asks"),
+    [
+        (("500/cpu", "500/cpu"), Memory(cpu_mb=500)),
+        (("500/cpu", "900"), Memory(900, 500)),
+        (("", ""), Memory(400)),
+    ],
+    ids=["all alike", "changed for one", "as squeue shows it"],
+)
+def test_an_element_with_a_part_of_a_node_asks_for_the_most_memory_that_any_of_them_does(
+    memory: tuple[str, str], asks: Memory
+) -> None:
+    part = {"state": "PENDING", "shared": "OK", "gres": "gres:gpu:1", "memory": "400M"}
+    rows = [
+        trainer_row(tasks=str(task), node_memory=amount, **part)
+        for task, amount in enumerate(memory)
+    ]
+    rows.append(trainer_row(tasks="2", **part | {"state": "RUNNING"}, node_memory="999"))
+    (trainer,) = QueueReader(share=True).read(rows).trainers
+    assert trainer.demands.memory == asks
+    (trainer,) = QueueReader(share=False).read(rows).trainers
+    assert trainer.demands.memory == Memory()
 
 
 def test_memory_is_what_a_running_element_has_and_a_waiting_one_has_none() -> None:

@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, divisible_unit, shared_nodes
-from bftrainer_slurm.model import Element, ElementId, ElementState, Node, NodeState, Resources
-from bftrainer_slurm.slurm.configuration import cpus_per_gpu
+from bftrainer_slurm.model import (
+    Configuration,
+    Element,
+    ElementId,
+    ElementState,
+    Memory,
+    Node,
+    NodeState,
+    Part,
+    Resources,
+)
+from bftrainer_slurm.slurm.configuration import per_gpu
 from bftrainer_slurm.slurm.resources import gres_of_job, memory_asked, read_resources, read_used
 from tests.controller.worlds import trainer
 
@@ -172,17 +182,38 @@ def test_the_memory_of_elements_is_free_for_ordinary_jobs_if_it_is_known_of_all_
 
 
 @pytest.mark.parametrize(
-    ("text", "each", "with_cpu"),
-    [("900", 900, 0), ("2G", 2048, 0), ("400/cpu", 0, 400), ("700/gpu", 1400, 0), ("", 0, 0)],
+    ("text", "asks"),
+    [
+        ("900", Memory(900)),
+        ("2G", Memory(2048)),
+        ("400/cpu", Memory(cpu_mb=400)),
+        ("700/gpu", Memory(gpu_mb=700)),
+        ("", Memory()),
+    ],
 )
 def test_a_waiting_job_asks_for_memory_of_a_node_with_each_processor_or_with_each_gpu(
-    text: str, each: float, with_cpu: float
+    text: str, asks: Memory
 ) -> None:
-    assert memory_asked(text, gpus=2) == (each, with_cpu)
+    assert memory_asked(text) == asks
 
 
 @pytest.mark.parametrize(
-    ("defaults", "cpus"), [("DefCpuPerGPU=2,DefMemPerGPU=1000", 2), ("(null)", 0), ("", 0)]
+    ("site", "partition", "each"),
+    [
+        ("DefCpuPerGPU=2,DefMemPerGPU=1000", "(null)", Part(1, 2, 1000)),
+        ("DefCpuPerGPU=2,DefMemPerGPU=1000", "DefMemPerGPU=3000", Part(1, 2, 3000)),
+        ("DefCpuPerGPU=2", "DefMemPerGPU=3000,DefCpuPerGPU=0", Part(1, 0, 3000)),
+        ("(null)", "DefCpuPerGPU=4", Part(1, 4)),
+        ("(null)", "(null)", Part(1, 0)),
+    ],
 )
-def test_processors_that_a_job_gets_with_each_gpu(defaults: str, cpus: int) -> None:
-    assert cpus_per_gpu(defaults) == cpus
+def test_what_a_job_gets_with_each_gpu_is_set_for_the_site_and_for_a_partition(
+    site: str, partition: str, each: Part
+) -> None:
+    found = per_gpu({"JobDefaults": site}, {"mine": {"JobDefaults": partition}, "other": {}})
+    assert Configuration(per_gpu=found).default_per_gpu("mine") == each
+
+
+def test_of_several_partitions_the_larger_defaults_count() -> None:
+    of = Configuration(per_gpu={"a": Part(1, 4, 500.0), "b": Part(1, 2, 900.0)})
+    assert of.default_per_gpu("a,b,c") == Part(1, 4, 900)

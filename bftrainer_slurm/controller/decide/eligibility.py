@@ -11,11 +11,20 @@ from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
 from bftrainer_slurm.controller.decide.available import nodes_off
+from bftrainer_slurm.controller.observe.shared_nodes import asks_of
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import CORE, GPU, Demands, ElementState, nodes_of
+from bftrainer_slurm.model import (
+    CORE,
+    GPU,
+    Demands,
+    ElementState,
+    Resources,
+    Trainer,
+    nodes_of,
+)
 from bftrainer_slurm.spec import TrainerRecord
 
 _CANNOT_TRAIN = (
@@ -66,16 +75,17 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
             or (None if wait is None or wait.until_s <= now_s else _why_not_now(wait))
         )
         if why is None:
+            asks = asks_of(view.trainer, snapshot.configuration)
             asked = (
-                *(demands.constraints, demands.excluded, demands.resources),
+                *(demands.constraints, demands.excluded, asks),
                 *(demands.partitions, demands.nodes),
             )
             if asked not in unfit:
-                unfit[asked] = _unfit(demands, snapshot)
+                unfit[asked] = _unfit(demands, asks, snapshot)
             mine = [Bar("it lacks what the trainer asks for", unfit[asked] - own, array)]
             mine += _refused(view, own, now_s)
             why = _too_few(view, snapshot.in_service, nodes_off(mine, array))
-            mine += _beside_others(demands, array, own, snapshot)
+            mine += _beside_others(view.trainer, asks, own, snapshot)
             out = nodes_off(mine, array)
             if why is None and wait is not None and now_s < wait.displaces_s:
                 others = Bar(_why_not_now(wait), everybodys - own, array, wait.displaces_s)
@@ -185,14 +195,14 @@ def _refused(view: TrainerView, own: frozenset[str], now_s: float) -> list[Bar]:
 
 
 def _beside_others(
-    demands: Demands, array: int, own: frozenset[str], snapshot: Snapshot
+    trainer: Trainer, asks: Resources, own: frozenset[str], snapshot: Snapshot
 ) -> Iterator[Bar]:
     """Yield bars for nodes that a trainer cannot have because other jobs use, or may use, parts.
 
     Parts of other trainers count as free: the plan may take them away.
     """
-    shared, asks, unit = snapshot.shared, demands.resources, demands.unit
-    if not demands.units:
+    shared, array, unit = snapshot.shared, trainer.array, trainer.demands.unit
+    if not trainer.demands.units:
         if taken := frozenset(shared) - snapshot.in_holes - own:
             yield Bar("other jobs have a part of it", taken, array)
         return
@@ -217,9 +227,8 @@ def _too_few(view: TrainerView, nodes: frozenset[str], out: frozenset[str]) -> s
     return f"{fit} of {len(nodes)} nodes fit: {others}"
 
 
-def _unfit(demands: Demands, snapshot: Snapshot) -> frozenset[str]:
-    constraints, asks = _parsed(demands), demands.resources
-    counts = snapshot.configuration.counts_memory
+def _unfit(demands: Demands, asks: Resources, snapshot: Snapshot) -> frozenset[str]:
+    constraints, counts = _parsed(demands), snapshot.configuration.counts_memory
     too_small = [names for has, names in snapshot.by_resources if not asks.fit(has, counts)]
     out = (snapshot.all_nodes - _asked(demands, snapshot)).union(*too_small)
     if not constraints and not demands.excluded:  # most trainers

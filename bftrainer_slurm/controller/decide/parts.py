@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.available import give_up
-from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, asks_of
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.phases import OCCUPIES
@@ -40,10 +39,8 @@ def offered(
     for view in cluster.views:
         for node, units in _held(view, snapshot):
             kept[node] += units if view.array not in theirs else 0
-        for node in _occupied(
-            view
-        ).values():  # an element that has not started has no memory there yet
-            mine_mb = view.trainer.demands.resources.memory_mb
+        mine_mb = _takes(view, snapshot).memory_mb
+        for node in _occupied(view).values():  # one that has not started has no memory there yet
             memory_mb[node] = memory_mb.get(node, 0.0) + mine_mb
         for place in view.places if view.array in theirs else ():
             held[place.node] += view.units or _all(place.node, snapshot)
@@ -110,19 +107,22 @@ def _usable(one: SharedNode, memory_mb: float, least: Resources) -> int:
 
 def _least(planned: Iterable[TrainerView], snapshot: Snapshot, unit: str) -> Resources:
     """Return the least memory and processors that any trainer's element takes with a unit."""
-    asked = [(asks_of(one, snapshot), one.trainer.demands) for one in planned]
-    parts = [(asks, of.units) for asks, of in asked if of.units and of.unit == unit]
+    trainers = [one.trainer for one in planned if one.trainer.demands.units]
+    parts = [
+        (asks_of(one, snapshot.configuration), one.demands.units)
+        for one in trainers
+        if one.demands.unit == unit
+    ]
     return Resources(
         min((asks.memory_mb / units for asks, units in parts), default=0.0),
         min((asks.cpus // units for asks, units in parts), default=0),
     )
 
 
-def asks_of(view: TrainerView, snapshot: Snapshot) -> Resources:
-    """Return what an element takes; processors that come with GPUs are added: Slurm omits them."""
-    demands = view.trainer.demands
-    with_them = demands.gpus * snapshot.configuration.cpus_per_gpu
-    return replace(demands.resources, cpus=max(demands.resources.cpus, with_them))
+def _takes(view: TrainerView, snapshot: Snapshot, gpus: int = 0) -> Resources:
+    """Return what an element takes with ``gpus`` GPUs; 0: with as many as others have."""
+    gpus = gpus or (view.units if view.choices else 0)
+    return asks_of(view.trainer, snapshot.configuration, view.part(gpus))
 
 
 def _held(view: TrainerView, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
@@ -160,11 +160,10 @@ class Room:
         for view in cluster.views:
             for node, units in _held(view, cluster.snapshot):
                 self._taken[node] += units
-            occupies = set(view.ids(*OCCUPIES))
+            occupies, asks = set(view.ids(*OCCUPIES)), _takes(view, self._snapshot)
             for id_, place in view.placed.items():
                 if id_ not in occupies and place.trainer:  # it has not started yet
-                    gpus = view.units if view.choices else 0
-                    self._take(place.node, 0, self._asks(view, gpus))
+                    self._take(place.node, 0, asks)
 
     def places(self, view: TrainerView, nodes: Iterable[str], gpus: int = 0) -> dict[str, Place]:
         """Take a part on each of these nodes that has room for an element; return the places.
@@ -174,15 +173,11 @@ class Room:
         asked = view.trainer.element_units
         takes = dict.fromkeys(asked, gpus) if gpus else asked
         found: dict[str, Place] = {}
-        asks = self._asks(view, gpus)
+        asks = _takes(view, self._snapshot, gpus)
         for node, id_ in zip(self._fit(view, nodes, takes, asks), view.spare, strict=False):
             self._take(node, takes.get(id_, 0), asks)
             found[node] = Place(node, view.array)
         return found
-
-    def _asks(self, view: TrainerView, gpus: int) -> Resources:
-        asks, part = asks_of(view, self._snapshot), view.part(gpus)
-        return replace(asks, cpus=part.cpus) if part else asks
 
     def _fit(
         self,

@@ -106,5 +106,20 @@ def cpus_of(node: Node) -> int:
 
 def needs_of(job: WaitingJob, configuration: Configuration) -> Part:
     """Return what a job that takes parts of nodes needs on each node."""
-    cpus = max(1, job.cpus, job.gpus * configuration.cpus_per_gpu)
-    return Part(job.gpus, cpus, max(job.memory_mb, cpus * job.cpu_memory_mb))
+    default = configuration.default_per_gpu(job.partition)
+    part = Part(job.gpus, max(1, job.cpus, job.gpus * default.cpus))
+    return part._replace(memory_mb=job.memory.of(part, default.memory_mb))
+
+
+def asks_of(trainer: Trainer, configuration: Configuration, part: Part | None = None) -> Resources:
+    """Return what an element takes of its node, with what Slurm adds to its part by default.
+
+    ``part`` has the GPUs and processors that the plan chooses; None: as many as it asks for.
+    """
+    demands, asks = trainer.demands, trainer.demands.resources
+    if not demands.units:
+        return asks
+    default = configuration.default_per_gpu(trainer.partition)
+    cpus = max(asks.cpus, demands.cores, demands.gpus * default.cpus)
+    part = part or Part(demands.gpus, cpus)
+    return Resources(demands.memory.of(part, default.memory_mb), part.cpus, asks.gres)

@@ -15,7 +15,7 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.fitting import Fit, NodePart, part_of
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import WaitingJob
+from bftrainer_slurm.model import Memory, WaitingJob
 
 _TAKES_S = 3.5  # Slurm's clock ticks in whole seconds, and a pass takes a moment
 _SHORT_S = 10.0  # if passes come this often, no pass is worth a look of its own
@@ -24,7 +24,7 @@ _PLANNED_S = 5.0  # how long before its planned start a job's nodes have to be f
 _STALE = 10  # if this many expected passes were not seen, their times are unknown again
 
 
-_Demand = tuple[int, int, float, float, int | None, str, str, frozenset[str]]
+_Demand = tuple[int, int, Memory, int | None, str, str, frozenset[str]]
 
 
 class Passes:
@@ -102,7 +102,7 @@ class Passes:
         """Return a job's request, and when it began to wait: ``since_s`` if the request is new."""
         known = self._waits.get(job.job_id)
         asks = (job.partition, job.constraint, job.excluded)
-        part = (part_of(job), job.memory_mb, job.cpu_memory_mb)
+        part = (part_of(job), job.memory)
         demand = (job.nodes, *part, job.minutes, *asks)
         return known if known is not None and known[0] == demand else (demand, since_s)
 

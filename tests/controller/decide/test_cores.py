@@ -27,6 +27,7 @@ from bftrainer_slurm.model import (
     Element,
     ElementId,
     ElementState,
+    Memory,
     Node,
     NodeState,
     Resources,
@@ -70,8 +71,8 @@ def trainer(
         Element(ElementId(array, task), state, name, cpus=cpus, **has)
         for task, (state, name) in enumerate(zip(states, [*nodes, *[None] * more], strict=True))
     )
-    asks = Resources(memory_mb, gpus or cores, GPUS if gpus else frozenset())
-    demands = Demands(resources=asks, **has)
+    asks = Resources(cpus=gpus or cores, gres=GPUS if gpus else frozenset())
+    demands = Demands(resources=asks, memory=Memory(memory_mb), **has)
     plain = replace(a_trainer(*elements, array=array), demands=demands)
     return view_of(plain, state_of(plain))
 

@@ -10,7 +10,15 @@ from bftrainer_slurm.controller.decide.eligibility import Eligibility, eligibili
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Demands, Element, NodeState, Resources
+from bftrainer_slurm.model import (
+    Configuration,
+    Demands,
+    Element,
+    Memory,
+    NodeState,
+    Part,
+    Resources,
+)
 from bftrainer_slurm.slurm.nodelists import expand
 from tests.controller.worlds import (
     ARRAY,
@@ -65,11 +73,39 @@ def test_nodes_are_barred(views: TrainerView, names: set[str]) -> None:
 
 
 def test_nodes_of_which_others_leave_too_little_fit_but_are_barred_for_now() -> None:
-    wants = asking(HELD, gpus=2, resources=Resources(memory_mb=100, cpus=4))
+    wants = asking(HELD, gpus=2, resources=Resources(cpus=4), memory=Memory(100))
     full = {name: SharedNode(8, 8, cpus=3, memory_mb=1000) for name in ("n1", "n2", "n3")}
     busy = eligibility((wants,), replace(snapshot(NODES), shared=full))
     assert busy.stuck == {}
     assert busy.barred == {ARRAY: {"n1", "n2", "n3"}}
+
+
+@pytest.mark.parametrize(
+    ("memory", "free_mb"),
+    [
+        (Memory(), 6000),
+        (Memory(100), 6000),
+        (Memory(7000), 7000),
+        (Memory(cpu_mb=800), 6400),
+        (Memory(gpu_mb=500), 1000),
+    ],
+    ids=["nothing", "less", "more", "with each core", "with each GPU"],
+)
+def test_what_the_site_gives_by_default_with_gpus_counts_unless_the_user_asks_for_more(
+    memory: Memory, free_mb: float
+) -> None:
+    """Two GPUs: by default 8 cores and 6000 MB."""
+    wants = asking(HELD, gpus=2, resources=Resources(cpus=1), memory=memory)
+    of = snapshot([replace(node(name), resources=BIG) for name in ("n1", "n2", "n3")])
+    defaults = {"bftrainer": Part(1, 4, 3000.0), "main": Part(1, 9, 9999.0)}
+    configuration = Configuration(per_gpu=defaults, counts_memory=True)
+    left = {"n1": (8, free_mb), "n2": (7, free_mb), "n3": (8, free_mb - 1)}
+    shared = {
+        name: SharedNode(8, 8, cpus, mb, cpus, free_memory_mb=mb)
+        for name, (cpus, mb) in left.items()
+    }
+    seen = replace(of, shared=shared, configuration=configuration)
+    assert eligibility((wants,), seen).barred == {ARRAY: {"n2", "n3"}}
 
 
 def test_who_has_too_few_nodes_that_fit_cannot_grow() -> None:

@@ -28,6 +28,8 @@ from bftrainer_slurm.model import (
     Element,
     ElementId,
     ElementState,
+    Memory,
+    Part,
     Reservation,
     Resources,
     WaitingJob,
@@ -209,7 +211,7 @@ def test_elements_leave_for_memory_as_for_cores() -> None:
         (14_000, {6, 7}, 14),
     ):
         found = lacking_memory(
-            [job(1, 0, cpus=1, memory_mb=memory_mb)], *mine, free_mb={"n1": MEMORY_MB}
+            [job(1, 0, cpus=1, memory=Memory(memory_mb))], *mine, free_mb={"n1": MEMORY_MB}
         )
         assert {one.array for one in found.elements} == gone
         assert found.units == {"n1": kept}
@@ -218,13 +220,13 @@ def test_elements_leave_for_memory_as_for_cores() -> None:
 def test_memory_goes_with_each_processor_of_a_node_where_the_job_says_so() -> None:
     mine = of_cores(5, 4, 12_000, "n1")
     for cpus, gone in ((4, False), (5, True)):
-        asks = job(1, 0, cpus=cpus, cpu_memory_mb=1000)
+        asks = job(1, 0, cpus=cpus, memory=Memory(cpu_mb=1000))
         found = lacking_memory([asks], mine, free_mb={"n1": MEMORY_MB})
         assert bool(found.elements) is gone
 
 
 def test_nobody_leaves_for_memory_that_ordinary_jobs_have() -> None:
-    asks = job(1, 0, cpus=1, memory_mb=9000)
+    asks = job(1, 0, cpus=1, memory=Memory(9000))
     mine = of_cores(5, 4, 4000, *NAMES)
     assert lacking_memory([asks], mine, free_mb=dict.fromkeys(NAMES, 8000.0)) == Headroom()
     found = lacking_memory([asks], mine, free_mb=dict.fromkeys(NAMES, 8000.0) | {"n3": 9500.0})
@@ -239,7 +241,7 @@ def test_memory_that_is_not_known_or_not_counted_by_slurm_is_enough(
     memory_mb: float, free_mb: float, counts: bool
 ) -> None:
     found = lacking_memory(
-        [job(1, 0, cpus=1, memory_mb=memory_mb)],
+        [job(1, 0, cpus=1, memory=Memory(memory_mb))],
         of_cores(5, 4, 4000, "n1"),
         free_mb={"n1": free_mb},
         counts_memory=counts,
@@ -269,7 +271,7 @@ def test_trainers_do_not_grow_into_what_is_kept() -> None:
 def test_the_plan_gives_out_gpus_with_processors_and_memory_to_match() -> None:
     """Ordinary jobs without GPUs have the rest of the processors of n1, and of the memory of n2."""
     mine = trainer(5, 2, "n1")
-    demands = replace(mine.trainer.demands, resources=Resources(200, CPUS * 2))
+    demands = replace(mine.trainer.demands, resources=Resources(cpus=CPUS * 2), memory=Memory(200))
     mine = replace(mine, trainer=replace(mine.trainer, demands=demands))
     before = seen([], mine)
     least = {
@@ -279,7 +281,7 @@ def test_the_plan_gives_out_gpus_with_processors_and_memory_to_match() -> None:
     }
     given = replace(before, snapshot=replace(before.snapshot, shared=least))
     assert offered(given, [mine], frozenset(NAMES), ()) == {"n1": 3, "n2": 4, "n3": 8}
-    defaults = replace(given.snapshot.configuration, cpus_per_gpu=4)
+    defaults = replace(given.snapshot.configuration, per_gpu={"bftrainer": Part(1, 4)})
     given = replace(given, snapshot=replace(given.snapshot, configuration=defaults))
     assert offered(given, [mine], frozenset(NAMES), ()) == {"n1": 2, "n2": 4, "n3": 4}
 

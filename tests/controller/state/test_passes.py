@@ -11,7 +11,14 @@ from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, shared_n
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.fitting import Fit
 from bftrainer_slurm.controller.state.passes import Passes, parts_without
-from bftrainer_slurm.model import CORE, BackfillPass, Configuration, Resources, WaitingJob
+from bftrainer_slurm.model import (
+    CORE,
+    BackfillPass,
+    Configuration,
+    Memory,
+    Resources,
+    WaitingJob,
+)
 from tests.controller.worlds import NOW_S, cases, node, snapshot
 
 NODES = tuple(node(f"n{number}", partition="main") for number in range(1, 5))
@@ -210,7 +217,7 @@ def test_a_job_that_a_pass_left_waiting_beside_enough_gpus_of_a_node_does_not_fi
 
 def test_a_job_that_waits_for_memory_of_ordinary_jobs_was_not_left_by_a_pass() -> None:
     """Else trainers would not leave for it once the memory is free."""
-    asks = replace(JOB, nodes=1, cpus=2, cpu_memory_mb=500.0)
+    asks = replace(JOB, nodes=1, cpus=2, memory=Memory(cpu_mb=500.0))
     parts = frozenset({("n1", -1), ("n1", -2)})
 
     def left_beside(free_mb: float, *, counts: bool = True) -> set[int]:

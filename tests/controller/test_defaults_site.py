@@ -1,0 +1,80 @@
+"""On a real cluster: the memory and cores that elements get by default are part of their size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bftrainer_slurm.controller.observe.shared_nodes import asks_of
+from bftrainer_slurm.model import Queue
+from bftrainer_slurm.slurm.look_gateway import LookGateway
+from bftrainer_slurm.slurm.open import LOOK
+from bftrainer_slurm.slurm.run import SlurmRunner
+from scripts.labcluster import plugin
+from scripts.labcluster.site import QUICK, Site, prepared_site
+from scripts.labcluster.waiting import wait_until
+from tests.controller.test_shared_site import IDLE, has, ordinary, running
+
+pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """Nodes of 8 GPUs, 16 cores, 8000 MB; of three defaults for memory the partition's counts."""
+    conf = ("DefMemPerGPU=700", "DefCpuPerGPU=2", "DefMemPerCPU=100")
+    with prepared_site(nodes=2, gpus=8, share=True, conf=conf) as made:
+        of_partition = ("PartitionName=bftrainer", "JobDefaults=DefMemPerGPU=1500")
+        made.lab.run("scontrol", "update", *of_partition, user="root")
+        with made.controlled(QUICK):
+            yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(site: Site) -> Iterator[None]:
+    yield
+    site.run("scancel", "--me", user="alice")
+    site.run("scancel", "--me", user="bob")
+    site.lab.wait_until_idle()
+
+
+def test_an_element_is_not_let_go_where_its_default_memory_is_not_free(site: Site) -> None:
+    first = ordinary(site, 1, "--mem=6000")
+    wait_until(lambda: running(site, first))
+    # It gets 3000 MB. So much has to be free for one that asks for less, too.
+    arrays = [
+        site.submit(IDLE, "1-1", "--gpus-per-node=2", "--exclude=n2", *memory)
+        for memory in ((), ("--mem=500",))
+    ]
+    other = site.submit(IDLE, "1-1", "--gpus-per-node=1", "--exclude=n2")  # 1500 MB
+    assert has(site, other, "n1")
+    log = site.controller.log.read_text()
+    assert not any(f"grow {array}_" in log for array in arrays)
+    site.run("scancel", str(first), user="bob")
+    assert all(has(site, array, "n1") for array in (*arrays, other))
+
+
+REQUESTS = (
+    ("--gpus-per-node=2",),
+    ("--gpus-per-node=2", "--cpus-per-gpu=3"),
+    ("--gpus-per-node=1", "--mem=2000"),
+    ("--gpus-per-node=1", "--cpus-per-task=3", "--mem-per-cpu=600"),
+    ("--gpus-per-node=2", "--mem-per-gpu=1600"),
+)
+
+
+def test_an_element_asks_for_what_it_will_get(site: Site) -> None:
+    runner = SlurmRunner(environment=site.lab.env)
+    look = LookGateway(str(plugin.built() / LOOK), runner, share=True)
+    with site.taken(2):
+        arrays = [site.submit(IDLE, "1-1", *request) for request in REQUESTS]
+        configuration = look.configuration("bftrainer")
+        asked = {one.array: asks_of(one, configuration) for one in look.queue().trainers}
+
+    def got(queue: Queue) -> dict[int, tuple[int, float | None]]:
+        on = (one for of in queue.trainers for one in of.elements if one.node)
+        return {one.id.array: (one.cpus, one.memory_mb) for one in on}
+
+    wait_until(lambda: got(look.queue()).keys() == set(arrays))
+    assert got(look.queue()) == {array: (of.cpus, of.memory_mb) for array, of in asked.items()}
+    assert [asked[array].memory_mb for array in arrays] == [3000, 3000, 2000, 1800, 3200]
