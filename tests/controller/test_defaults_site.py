@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from bftrainer_slurm.controller.observe.shared_nodes import asks_of
-from bftrainer_slurm.model import Queue
+from bftrainer_slurm.model import ElementState, Queue
 from bftrainer_slurm.slurm.look_gateway import LookGateway
 from bftrainer_slurm.slurm.open import LOOK
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -69,10 +69,12 @@ def test_an_element_asks_for_what_it_will_get(site: Site) -> None:
     with site.taken(2):
         arrays = [site.submit(IDLE, "1-1", *request) for request in REQUESTS]
         configuration = look.configuration("bftrainer")
-        asked = {one.array: asks_of(one, configuration) for one in look.queue().trainers}
+        trainers = {one.array: one for one in look.queue().trainers}
+        asked = {array: asks_of(trainers[array], configuration) for array in arrays}
 
     def got(queue: Queue) -> dict[int, tuple[int, float | None]]:
-        on = (one for of in queue.trainers for one in of.elements if one.node)
+        every = (one for of in queue.trainers for one in of.elements)
+        on = (one for one in every if one.state is ElementState.RUNNING)
         return {one.id.array: (one.cpus, one.memory_mb) for one in on}
 
     wait_until(lambda: got(look.queue()).keys() == set(arrays))
