@@ -7,7 +7,7 @@ change costs a trainer its rescale costs.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -171,20 +171,16 @@ class SimulatedCluster(InMemorySlurm):
         self.events += change.times
         self.ordinary -= change.freed
         self.ordinary |= change.taken
-        if nodes := (change.taken | change.cleared) & used:
-            self._reclaim(nodes)
+        lost = defaultdict[int, set[int]](set)
+        for job in self.reclaim((change.taken | change.cleared) & used, RUNNING):
+            lost[job.id.array].add(job.id.task)
+        for array, tasks in lost.items():
+            self.active[array].reclaim(tasks, self.now_s)
+            self.has_news = True
         self.works = self._ordinary.starts_elements(self._looked_s, self.now_s)
         self.schedule()
         self.works = self._ordinary.starts_elements(self.now_s, self.now_s)  # what comes till then
         self._looked_s = self.now_s
-
-    def _reclaim(self, nodes: Set[str]) -> None:
-        lost = defaultdict[int, set[int]](set)
-        for job in self.reclaim(nodes, RUNNING):
-            lost[job.id.array].add(job.id.task)
-        for array, tasks in lost.items():
-            self.active[array].reclaim(tasks, self.now_s)
-        self.has_news = True
 
     def _submit_due(self) -> None:
         while self._to_come and len(self.active) < self._at_once:

@@ -23,7 +23,6 @@ FIRST = ElementId(ARRAY, 0)
 SAID = {
     ElementState.HELD: Phase.HELD,
     ElementState.WITHHELD: Phase.WITHHELD,
-    ElementState.SUSPENDED: Phase.SUSPENDED,
     ElementState.PENDING: Phase.ASTRAY,
     ElementState.DELAYED: Phase.RECLAIMED,
     ElementState.RUNNING: Phase.RUNNING,
