@@ -91,8 +91,8 @@ def _usable(one: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Say if a trainer uses parts of nodes, and if it cannot use all nodes of the pool."""
     if unit_of(plan) != "node":
         return [
-            f"It has {size_of(plan, 1)} of each of its nodes. Without other trainers it could have "
-            f"as many on {plan['usable']} of the pool's {nodes(plan['pool'])}.",
+            f"It takes {size_of(plan, 1)} of each of its nodes. Without other trainers it could "
+            f"have as many on {plan['usable']} of the pool's {nodes(plan['pool'])}.",
             *_gpu_choice(one),
         ]
     if plan["usable"] == plan["pool"]:

@@ -127,8 +127,8 @@ def test_what_keeps_a_trainer_from_more_nodes_is_a_sentence(
         ({"limit": "unproven"}, "8 GPUs would be better (60 more), but the planner ran out of"),
         (
             {"usable": 5},
-            "It has 2 GPUs of each of its nodes. Without other trainers it could have as many on 5 "
-            "of the pool's 8 nodes.",
+            "It takes 2 GPUs of each of its nodes. Without other trainers it could have as many on "
+            "5 of the pool's 8 nodes.",
         ),
     ],
 )
