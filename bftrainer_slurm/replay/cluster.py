@@ -15,6 +15,7 @@ from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
     ElementId,
+    ElementState,
     Node,
     NodeState,
     Queue,
@@ -152,6 +153,10 @@ class SimulatedCluster(InMemorySlurm):
         self.changes += 1
         self.elements_gone = True
 
+    def cancel(self, array: int) -> None:
+        """Refuse it: no controller has a reason to cancel a trainer that trains without fault."""
+        raise AssertionError(f"trainer {array} shall be cancelled")
+
     # What happens to elements.
 
     def start(self, job: Job, node: str) -> None:
@@ -164,6 +169,13 @@ class SimulatedCluster(InMemorySlurm):
         return super().taken() | self._ordinary.promised()
 
     # Inside.
+
+    def _changed(
+        self, request: str, elements: Sequence[ElementId], *states: ElementState
+    ) -> list[Job]:
+        """Return the elements that a request changes; these are all that a replay has a use for."""
+        assert request in ("grow", "shrink", "hold"), f"{request}: {elements} need none"
+        return super()._changed(request, elements, *states)
 
     def _take_events(self) -> None:
         used = self.used()

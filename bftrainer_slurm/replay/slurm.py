@@ -144,7 +144,7 @@ class InMemorySlurm:
             longer = job.limit_end_s is not None and end_s > job.limit_end_s
             assert self.operator or not longer, "only operators may lengthen limits"
             job.limit_end_s = end_s
-            self.move(job, RUNNING)
+            self._seen.pop(job.id.array, None)
 
     def trim(self, elements: Sequence[ElementId]) -> None:
         """Cancel elements that wait."""
@@ -176,7 +176,9 @@ class InMemorySlurm:
         return [job for state in states or ElementState for job in tuple(self._in[state])]
 
     def submit(self, trainer: Trainer) -> None:
-        """A trainer comes, with all its elements held."""
+        """A trainer comes, with all its elements held; one that had its id is forgotten."""
+        if trainer.array in self.jobs:
+            self.forget(trainer.array)
         self.trainers[trainer.array] = trainer
         for task in range(trainer.record.max_nodes):
             self.put(Job(ElementId(trainer.array, task), self.now_s))

@@ -68,6 +68,7 @@ class Watch(Groups):
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         for array, tasks in leaving.items():
+            assert self._slurm.jobs[array].keys() >= set(tasks)
             self._slurm.asked_to_leave |= {ElementId(array, task) for task in tasks}
         return {}
 

@@ -21,6 +21,7 @@ from bftrainer_slurm.controller.publish.keys import key_of
 from bftrainer_slurm.controller.publish.status import no_status
 from bftrainer_slurm.reader import questions as questions_module
 from bftrainer_slurm.reader.facts import RequestError
+from bftrainer_slurm.reader.occupancy import nodes_over_time
 from bftrainer_slurm.reader.questions import Questions
 from bftrainer_slurm.reader.sentences import down
 from bftrainer_slurm.reader.site import ASSETS, site
@@ -339,7 +340,7 @@ def test_many_who_ask_the_same_cost_one_answer(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    real = questions_module.nodes_over_time
+    real = nodes_over_time
 
     def counted(*words: Any) -> dict[str, Any]:
         calls.append(1)

@@ -11,6 +11,7 @@ from bftrainer_slurm.elastic.element import MARKER
 from bftrainer_slurm.slurm.directives import (
     SubmissionError,
     kept_directives,
+    minutes_of,
     read_directives,
     read_environment,
     read_options,
@@ -19,7 +20,6 @@ from bftrainer_slurm.slurm.submission import (
     Submission,
     compose,
     for_task,
-    minutes_of,
     missing_folders,
     wrap_script,
 )
@@ -422,8 +422,8 @@ def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
     assert comment == wanted.get("Comment", comment)
     assert asked.get("ntasks") == wanted.get("NumTasks", asked.get("ntasks"))
     each = {"cpus-per-task": "CPUs/Task", "mem": "MinMemoryNode"}
-    words = dict(one[2:].split("=", 1) for one in submission.options if "=" in one)
-    assert all(words.get(name) == wanted[ours] for name, ours in each.items() if ours in wanted)
+    options = dict(one[2:].split("=", 1) for one in submission.options if "=" in one)
+    assert all(options.get(name) == wanted[ours] for name, ours in each.items() if ours in wanted)
     assert f"0-{submission.record.anchor}" == wanted.get("ArrayTaskId", asked.get("array"))
     for said in case.get("told", ()):
         assert any(said.strip() in f"bftrainer: {one}" for one in submission.notes)

@@ -70,7 +70,7 @@ SITES = {
 }
 
 
-@pytest.fixture(scope="module", params=SITES.values(), ids=SITES)
+@pytest.fixture(scope="module", params=SITES.values(), ids=list(SITES))
 def lab(
     request: pytest.FixtureRequest, make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper
 ) -> Lab:

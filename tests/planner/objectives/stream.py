@@ -19,13 +19,13 @@ def counts_of_plans(
     now, held, result = list(trainers), [frozenset[str]()] * len(trainers), []
     for _ in range(plans):
         curves = curves_of(find(objective), now)
-        trainers = tuple(
+        asking = tuple(
             PlannedTrainer(str(key), one.min_nodes, one.max_nodes, nodes, curve, 18.0, 12.0)
             for key, (one, nodes, curve) in enumerate(zip(now, held, curves, strict=True))
         )
         nodes = frozenset(f"n{number}" for number in range(pool))
-        plan = planner.plan(Problem(nodes, 120.0, trainers))
-        held = [plan.assignment[trainer.key] for trainer in trainers]
+        plan = planner.plan(Problem(nodes, 120.0, asking))
+        held = [plan.assignment[one.key] for one in asking]
         now = [
             replace(one, nodes=len(has), waited_s=0.0 if has else one.waited_s + STEP_S)
             for one, has in zip(now, held, strict=True)
