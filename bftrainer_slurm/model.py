@@ -245,12 +245,13 @@ class Part(NamedTuple):
 class Memory:
     """What a job asks of each node's memory (MB), and with each processor or GPU that it has there.
 
-    Slurm's defaults may stand in them.
+    ``default``: its user gave none, so that these are Slurm's defaults.
     """
 
     node_mb: float = 0.0
     cpu_mb: float = 0.0
     gpu_mb: float = 0.0
+    default: bool = False
 
     def of(self, part: Part, default_mb: float) -> float:
         """Return what has to be free of a node for this part of it; 0: that is not known.
@@ -258,8 +259,11 @@ class Memory:
         ``default_mb`` is ``DefMemPerGPU``. Slurm starts no job where less than that is free with
         each of its GPUs, even if the job asks for less and then takes less
         (``gres_select_filter_remove_unusable``, all versions), except with ``--mem-per-gpu``.
+        Beside it Slurm drops other defaults (``_verify_node_state`` in cons_tres).
         """
         with_gpus_mb = part.gpus * (self.gpu_mb or default_mb)
+        if self.default and with_gpus_mb:
+            return with_gpus_mb
         return max(self.node_mb, part.cpus * self.cpu_mb, with_gpus_mb)
 
 
@@ -286,7 +290,8 @@ class Demands:
 
     ``partitions`` and ``nodes`` are the only ones whose, and which, nodes it wants; any if empty.
     ``gpus``, or else ``cores``, is how many of these each element takes of its node, as a part of
-    it, and ``memory`` is what it asks for with them; without either it has whole nodes.
+    it, and ``memory`` is what it asks for with them; without either it has whole nodes. Its
+    processors follow from its GPUs if the user left them to Slurm (``default_cpus``).
     ``begin_s`` is when held elements may begin (Unix seconds): after a requeue that is Slurm's own
     delay, and else what the user asked for.
     """
@@ -302,6 +307,7 @@ class Demands:
     nodes: frozenset[str] = frozenset()
     gpus: int = 0
     cores: int = 0
+    default_cpus: bool = False
     memory: Memory = Memory()
 
     @property
@@ -355,7 +361,7 @@ class WaitingJob:
     many tasks of an array wait in this one record. ``for_nodes``: it waits for nothing else.
     ``gpus`` and ``cpus`` are what it takes of each node where jobs share nodes; 0 of both: it may
     need whole nodes. ``memory`` is what it asks of the memory of each. ``tasks_said``: its user
-    said how many tasks it has.
+    said how many tasks it has. ``default_cpus``: its user left the processors to Slurm.
     """
 
     job_id: int
@@ -373,6 +379,7 @@ class WaitingJob:
     gpus: int = 0
     cpus: int = 0
     tasks_said: bool = False
+    default_cpus: bool = False
     memory: Memory = Memory()
 
     @property
@@ -457,9 +464,13 @@ class Configuration:
     per_gpu: Mapping[str, Part] = field(default_factory=dict)
 
     def default_per_gpu(self, partitions: str) -> Part:
-        """Return the most that a job gets by default with each GPU in any of these partitions."""
+        """Return the most that a job gets by default with each GPU in any of these partitions.
+
+        Where Slurm does not count memory, it does not look at that default either.
+        """
         found = [self.per_gpu.get(one, Part(1, 0)) for one in partitions.split(",")]
-        return Part(1, max(one.cpus for one in found), max(one.memory_mb for one in found))
+        memory_mb = max(one.memory_mb for one in found) if self.counts_memory else 0.0
+        return Part(1, max(one.cpus for one in found), memory_mb)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ def natural(name: str) -> list[str]:
 
 
 def number(value: float) -> str:
-    """Return a number in few characters: ``0.123``, ``12.3``, ``1,234``, ``1.23e+07``."""
-    return f"{value:,.0f}" if 100 <= abs(value) < 1e7 else f"{value:.3g}"
+    """Return a number in few characters: ``0.123``, ``12.3``, ``1,234``, ``1.23e+10``."""
+    return f"{value:,.0f}" if 100 <= abs(value) < 1e10 else f"{value:.3g}"
 
 
 def duration(seconds: float) -> str:

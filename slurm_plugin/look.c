@@ -167,6 +167,12 @@ static void put_node_memory(const job_info_t *job)
         put_text(NULL);
 }
 
+/* What its user gave and did not leave to Slurm's defaults: "c" processors, "m" memory. */
+static void put_given(const job_info_t *job)
+{
+    printf("%c%c\t", job->bitflags & JOB_CPUS_SET ? 'c' : '-', job->bitflags & JOB_MEM_SET ? 'm' : '-');
+}
+
 /* An element has one node, which must have all that the element asks for. */
 static void put_gres(const job_info_t *job)
 {
@@ -215,6 +221,7 @@ static void put_job(const job_info_t *job, time_t now)
     put_text(job->shared == 0 ? "NO" : "OK"); /* as squeue: whether it has its nodes for itself */
     put_text((job->bitflags & JOB_NTASKS_SET) ? "yes" : NULL);
     put_node_memory(job);
+    put_given(job);
     putchar_unlocked('\n');
 }
 

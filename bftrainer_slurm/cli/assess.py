@@ -255,11 +255,11 @@ def _refuse_unused_options(no_replay: bool, report: Path | None) -> None:
 def _write_over_time(found: Assessment, path: Path) -> None:
     """Write the numbers of idle and used nodes over time (Unix seconds), in each replay, as CSV."""
     with path.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
+        rows = csv.writer(file, lineterminator="\n")
         rows.writerow(("trainers", "time", "idle_nodes", "used_nodes"))
         for one in found.replayed:
             rows.writerows(
-                (one.options.at_once, round(now.time_s, 3), now.pool, now.used)
+                (one.options.at_once, f"{now.time_s:.13g}", now.pool, now.used)
                 for now in one.result.moments
             )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bftrainer_slurm.cli.chart import MARGIN, bars
-from bftrainer_slurm.cli.common import identity
+from bftrainer_slurm.cli.common import identity, safe
 from bftrainer_slurm.cli.terminal import date
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def _figure(one: Mapping[str, Any]) -> Figure:
     kinds = [name for name in ("samples", "rescales") if one.get(name)]
     figure = Figure(figsize=(9, 2.2 + 1.8 * len(kinds)), layout="constrained")
     axes = figure.subplots(1 + len(kinds), 1, sharex=True, squeeze=False)[:, 0]
-    figure.suptitle(f"trainer {identity(one)}")
+    over = f": {safe(one['over'], 100)}" if one.get("over") else ""
+    figure.suptitle(f"trainer {identity(one)}{over}")
     _draw_nodes(axes[0], one)
     for axis, name in zip(axes[1:], kinds, strict=True):
         times = _times([each["time_s"] for each in one[name]])

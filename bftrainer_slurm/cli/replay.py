@@ -244,6 +244,8 @@ def _source(**given: Path | str | None) -> tuple[str, Path | str]:
     options = given_options().keys()
     if source == SYNTHETIC and {"gpus_per_node", "from_s"} <= options:
         fail("--from: a made-up GPU cluster has no earlier part; leave it out")
+    if source == SYNTHETIC and "gpus_per_node" not in options and "element_gpus" in options:
+        fail("--element-gpus: the made-up cluster has no GPUs; give its --gpus-per-node too")
     if {"element_gpus", "nodes"} <= options:
         fail("--element-gpus counts the GPUs of all nodes; leave out --nodes")
     return source, said

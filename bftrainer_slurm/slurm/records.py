@@ -321,6 +321,7 @@ def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Dema
         nodes=expand_user_list(record.nodes) if record.nodes else frozenset(),
         gpus=gpus,
         cores=cores,
+        default_cpus=gpus > 0 and all(row.default_cpus for row in least),
         memory=_memory(least) if gpus or cores else Memory(),
     )
 
@@ -375,12 +376,17 @@ def _memory(rows: Sequence[JobRow]) -> Memory:
     squeue shows one amount (``row.memory``), and not for what it is.
     """
     waiting = [row for row in rows if element_state(row).waits] or rows
-    each = {memory_asked(row.node_memory or row.memory) for row in waiting}
+    each = {_memory_asked(row, row.node_memory or row.memory) for row in waiting}
     return Memory(
         max(one.node_mb for one in each),
         max(one.cpu_mb for one in each),
         max(one.gpu_mb for one in each),
+        all(one.default for one in each),
     )
+
+
+def _memory_asked(row: JobRow, text: str) -> Memory:
+    return replace(memory_asked(text), default=bool(row.given) and "m" not in row.given)
 
 
 def _begin_s(row: JobRow) -> float:
@@ -442,7 +448,8 @@ def _waiting_job(row: JobRow, count: int, share: bool) -> WaitingJob:
         gpus=gpus,
         cpus=_cpus_of_part(row) if share else 0,
         tasks_said=row.tasks_said == "yes",
-        memory=memory_asked(row.node_memory) if share else Memory(),
+        default_cpus=row.default_cpus,
+        memory=_memory_asked(row, row.node_memory) if share else Memory(),
     )
 
 

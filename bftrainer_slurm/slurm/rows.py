@@ -87,6 +87,12 @@ class JobRow:
     shared: str = _column("h", default="")  # OK: parts of nodes; NO: whole nodes
     tasks_said: str = _column("", default="")  # "yes" if its user gave the number of tasks
     node_memory: str = _column("", default="")  # got or asked of each node: MB, MB/cpu, MB/gpu
+    given: str = _column("", default="")  # what its user gave: "c" processors, "m" memory; "": ?
+
+    @property
+    def default_cpus(self) -> bool:
+        """Whether Slurm's default for processors counts; squeue does not say, so one counts."""
+        return "c" not in self.given if self.given else self.node_cpus in ("", "0", "1")
 
 
 LETTERS = tuple(one.metadata["letter"] for one in fields(JobRow))

@@ -133,6 +133,8 @@ def test_idle_and_used_nodes_over_time_are_a_table(
     monkeypatch.undo()  # the product's own replay
     result = assess(log, *WINDOW, "--csv", tmp_path / "use.csv")
     assert result.exit_code == 0
+    assert (tmp_path / "use.csv").read_bytes().splitlines(keepends=True)[1].startswith(b"10,1000,")
+    assert b"\r" not in (tmp_path / "use.csv").read_bytes()
     with (tmp_path / "use.csv").open() as file:
         rows = [{name: float(text) for name, text in row.items()} for row in csv.DictReader(file)]
     assert list(rows[0]) == ["trainers", "time", "idle_nodes", "used_nodes"]

@@ -96,7 +96,7 @@ BAD = {
         ["--events", "EVENTS", "--element-gpus", "1"],
         "goes with --log or --synthetic only",
     ),
-    "parts of no GPUs": (["--synthetic", "5", "--element-gpus", "1"], "cluster: --gpus-per-node)"),
+    "parts of no GPUs": (["--synthetic", "5", "--element-gpus", "1"], "give its --gpus-per-node"),
     "jobs like those of GPUs": (["--synthetic", "5", "--jobs-like", "philly"], "--jobs-like is"),
     "jobs like those of a log": (["--log", "LOG", "--jobs-like", "philly"], "--synthetic only"),
     "parts of some nodes": (

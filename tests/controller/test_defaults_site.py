@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """Nodes of 8 GPUs, 16 cores, 8000 MB; of three defaults for memory the partition's counts."""
-    conf = ("DefMemPerGPU=700", "DefCpuPerGPU=2", "DefMemPerCPU=100")
+    conf = ("DefMemPerGPU=700", "DefCpuPerGPU=2", "DefMemPerCPU=400")
     with prepared_site(nodes=2, gpus=8, share=True, conf=conf) as made:
         of_partition = ("PartitionName=bftrainer", "JobDefaults=DefMemPerGPU=1500")
         made.lab.run("scontrol", "update", *of_partition, user="root")
@@ -56,8 +56,8 @@ def test_an_element_is_not_let_go_where_its_default_memory_is_not_free(site: Sit
 
 REQUESTS = (
     ("--gpus-per-node=2",),
-    ("--gpus-per-node=2", "--cpus-per-gpu=3"),
-    ("--gpus-per-node=1", "--mem=2000"),
+    ("--gpus-per-node=2", "--cpus-per-gpu=1"),
+    ("--gpus-per-node=1", "--cpus-per-task=5"),
     ("--gpus-per-node=1", "--cpus-per-task=3", "--mem-per-cpu=600"),
     ("--gpus-per-node=2", "--mem-per-gpu=1600"),
 )
@@ -79,4 +79,4 @@ def test_an_element_asks_for_what_it_will_get(site: Site) -> None:
 
     wait_until(lambda: got(look.queue()).keys() == set(arrays))
     assert got(look.queue()) == {array: (of.cpus, of.memory_mb) for array, of in asked.items()}
-    assert [asked[array].memory_mb for array in arrays] == [3000, 3000, 2000, 1800, 3200]
+    assert [asked[array].memory_mb for array in arrays] == [3000, 3000, 1500, 1800, 3200]

@@ -337,6 +337,28 @@ def test_an_element_with_a_part_of_a_node_asks_for_the_most_memory_that_any_of_t
     assert trainer.demands.memory == Memory()
 
 
+@pytest.mark.parametrize(
+    ("given", "cpus", "defaults"),
+    [
+        ("--", "1", (True, True)),
+        ("c-", "1", (False, True)),
+        ("-m", "4", (True, False)),
+        ("", "1", (True, False)),
+        ("", "2", (False, False)),
+    ],
+    ids=["neither", "processors", "memory", "squeue: one processor", "squeue: several"],
+)
+def test_what_its_user_did_not_give_follows_from_slurms_defaults(
+    given: str, cpus: str, defaults: tuple[bool, bool]
+) -> None:
+    part = {"shared": "OK", "gres": "gres:gpu:1", "node_memory": "500/cpu"}
+    part |= {"given": given, "node_cpus": cpus}
+    (trainer,) = QueueReader(share=True).read([trainer_row(state="PENDING", **part)]).trainers
+    (job,) = QueueReader(share=True).read([replace(ORDINARY, **part)]).waiting
+    for one in (trainer.demands, job):
+        assert (one.default_cpus, one.memory.default) == defaults
+
+
 def test_memory_is_what_a_running_element_has_and_a_waiting_one_has_none() -> None:
     waits = trainer_row(tasks="1", state="PENDING", shared="OK", node_memory="500/cpu")
     runs = trainer_row(tasks="0", state="RUNNING", nodes="n1", shared="OK", node_memory="1.5G")

@@ -211,9 +211,10 @@ def test_what_a_job_gets_with_each_gpu_is_set_for_the_site_and_for_a_partition(
     site: str, partition: str, each: Part
 ) -> None:
     found = per_gpu({"JobDefaults": site}, {"mine": {"JobDefaults": partition}, "other": {}})
-    assert Configuration(per_gpu=found).default_per_gpu("mine") == each
+    assert Configuration(counts_memory=True, per_gpu=found).default_per_gpu("mine") == each
+    assert Configuration(per_gpu=found).default_per_gpu("mine") == Part(1, each.cpus)
 
 
 def test_of_several_partitions_the_larger_defaults_count() -> None:
-    of = Configuration(per_gpu={"a": Part(1, 4, 500.0), "b": Part(1, 2, 900.0)})
+    of = Configuration(counts_memory=True, per_gpu={"a": Part(1, 4, 500.0), "b": Part(1, 2, 900.0)})
     assert of.default_per_gpu("a,b,c") == Part(1, 4, 900)

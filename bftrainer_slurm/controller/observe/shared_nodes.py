@@ -107,7 +107,7 @@ def cpus_of(node: Node) -> int:
 def needs_of(job: WaitingJob, configuration: Configuration) -> Part:
     """Return what a job that takes parts of nodes needs on each node."""
     default = configuration.default_per_gpu(job.partition)
-    part = Part(job.gpus, max(1, job.cpus, job.gpus * default.cpus))
+    part = Part(job.gpus, max(1, job.cpus, job.gpus * default.cpus * job.default_cpus))
     return part._replace(memory_mb=job.memory.of(part, default.memory_mb))
 
 
@@ -120,6 +120,6 @@ def asks_of(trainer: Trainer, configuration: Configuration, part: Part | None = 
     if not demands.units:
         return asks
     default = configuration.default_per_gpu(trainer.partition)
-    cpus = max(asks.cpus, demands.cores, demands.gpus * default.cpus)
+    cpus = max(asks.cpus, demands.cores, demands.gpus * default.cpus * demands.default_cpus)
     part = part or Part(demands.gpus, cpus)
     return Resources(demands.memory.of(part, default.memory_mb), part.cpus, asks.gres)

@@ -88,14 +88,15 @@ def test_nodes_of_which_others_leave_too_little_fit_but_are_barred_for_now() -> 
         (Memory(7000), 7000),
         (Memory(cpu_mb=800), 6400),
         (Memory(gpu_mb=500), 1000),
+        (Memory(7000, 800, default=True), 6000),
     ],
-    ids=["nothing", "less", "more", "with each core", "with each GPU"],
+    ids=["nothing", "less", "more", "with each core", "with each GPU", "another default"],
 )
 def test_what_the_site_gives_by_default_with_gpus_counts_unless_the_user_asks_for_more(
     memory: Memory, free_mb: float
 ) -> None:
     """Two GPUs: by default 8 cores and 6000 MB."""
-    wants = asking(HELD, gpus=2, resources=Resources(cpus=1), memory=memory)
+    wants = asking(HELD, gpus=2, resources=Resources(cpus=1), default_cpus=True, memory=memory)
     of = snapshot([replace(node(name), resources=BIG) for name in ("n1", "n2", "n3")])
     defaults = {"bftrainer": Part(1, 4, 3000.0), "main": Part(1, 9, 9999.0)}
     configuration = Configuration(per_gpu=defaults, counts_memory=True)

@@ -271,7 +271,8 @@ def test_trainers_do_not_grow_into_what_is_kept() -> None:
 def test_the_plan_gives_out_gpus_with_processors_and_memory_to_match() -> None:
     """Ordinary jobs without GPUs have the rest of the processors of n1, and of the memory of n2."""
     mine = trainer(5, 2, "n1")
-    demands = replace(mine.trainer.demands, resources=Resources(cpus=CPUS * 2), memory=Memory(200))
+    asks = {"resources": Resources(cpus=CPUS * 2), "default_cpus": True, "memory": Memory(200)}
+    demands = replace(mine.trainer.demands, **asks)
     mine = replace(mine, trainer=replace(mine.trainer, demands=demands))
     before = seen([], mine)
     least = {
