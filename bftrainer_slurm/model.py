@@ -245,7 +245,8 @@ class Part(NamedTuple):
 class Memory:
     """What a job asks of each node's memory (MB), and with each processor or GPU that it has there.
 
-    ``default``: its user gave none, so that these are Slurm's defaults.
+    ``default``: its user gave neither ``--mem`` nor ``--mem-per-cpu``, so that the first two are
+    Slurm's defaults.
     """
 
     node_mb: float = 0.0

@@ -73,7 +73,7 @@ def test_trainers_have_cores_beside_ordinary_jobs_leave_for_the_next_and_grow_ag
     ]
     asks_for = {job.job_id: job.memory for job in look.queue().waiting}
     assert [asks_for[job] for job in waits] == [
-        Memory(cpu_mb=500),
+        Memory(cpu_mb=500, default=True),
         Memory(900),
         Memory(cpu_mb=300),
         Memory(),

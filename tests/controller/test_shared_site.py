@@ -115,7 +115,7 @@ def test_commands_tell_parts_from_whole_nodes_as_bftrainer_look_does(site: Site)
     assert [[one[array] for array in arrays] for one in gpus] == [[2, 0], [2, 0]]
     job = ordinary(site, 2, "--begin=now+1hour", "--mem-per-gpu=700")
     waiting = LookGateway(str(plugin.built() / LOOK), runner, share=True).queue().waiting
-    assert {one.job_id: one.memory for one in waiting}[job] == Memory(gpu_mb=700)
+    assert {one.job_id: one.memory for one in waiting}[job] == Memory(gpu_mb=700, default=True)
 
 
 @pytest.mark.torch
