@@ -19,7 +19,7 @@ from bftrainer_slurm.cli.common import (
 )
 from bftrainer_slurm.cli.endpoint import Endpoint, endpoint_options
 from bftrainer_slurm.cli.options import json_option
-from bftrainer_slurm.cli.terminal import table, wrapped
+from bftrainer_slurm.cli.terminal import table
 from bftrainer_slurm.controller.state.bad_nodes import mute_sentence
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
@@ -124,7 +124,7 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
     else:
         yield from (f"trouble: {safe(trouble, 250)}" for trouble in troubles(document))
     if document["pool"] is not None:
-        yield from wrapped(pool_sentence(document), 0)
+        yield pool_sentence(document)
     if document.get("preempted"):
         yield _preemption_line(document["preempted"])
 
