@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-SLURM_CONF, PLUGSTACK, OURS, SHELL = "slurm.conf", "plugstack.conf", "bftrainer.toml", "shell"
+SLURM_CONF, CGROUP_CONF, PLUGSTACK = "slurm.conf", "cgroup.conf", "plugstack.conf"
+OURS, SHELL = "bftrainer.toml", "shell"
 SCHEDULER = "SchedulerParameters"
 
 

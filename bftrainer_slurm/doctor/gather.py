@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bftrainer_slurm.controller.settings import SITE_STATE, Settings
 from bftrainer_slurm.doctor.facts import ConfigFile, Facts, HostFacts, Network, Plugin
-from bftrainer_slurm.doctor.finding import OURS, PLUGSTACK, SLURM_CONF
+from bftrainer_slurm.doctor.finding import CGROUP_CONF, OURS, PLUGSTACK, SLURM_CONF
 from bftrainer_slurm.doctor.plugstack import (
     PluginLine,
     included,
@@ -57,6 +57,7 @@ def gather(
     plugin = _plugin(runner, values, plugstack)
     files = {
         SLURM_CONF: [] if conf is None else [conf],
+        CGROUP_CONF: [] if conf is None else [_file(conf.path.parent / CGROUP_CONF)],
         PLUGSTACK: plugstack or [],
         OURS: [] if conf is None else [_file(config or conf.path.parent / OURS)],
     }

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from bftrainer_slurm.doctor.facts import ConfigFile
 from bftrainer_slurm.doctor.finding import (
+    CGROUP_CONF,
     OURS,
     PLUGSTACK,
     SCHEDULER,
@@ -17,7 +18,7 @@ from bftrainer_slurm.doctor.finding import (
     Level,
 )
 
-_FILES = (SLURM_CONF, PLUGSTACK, OURS)
+_FILES = (SLURM_CONF, CGROUP_CONF, PLUGSTACK, OURS)
 
 
 def patch(findings: Iterable[Finding], files: Mapping[str, Sequence[ConfigFile]]) -> str:

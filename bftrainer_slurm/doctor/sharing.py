@@ -6,8 +6,19 @@ import re
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok
+from bftrainer_slurm.doctor.finding import (
+    CGROUP_CONF,
+    OURS,
+    Change,
+    Finding,
+    conf,
+    consider,
+    must,
+    ok,
+)
 
+_CONS_TRES, _COUNTED = "select/cons_tres", "CR_Core_Memory"
+_RESOURCES = re.compile(r"CR_(CPU|Core|Socket|Memory)(_Memory)?", re.IGNORECASE)
 _CHANGE_CHOICE, _FROM_THE_END = {"CR_LLN"}, "pack_serial_at_end"
 _FLAT = ("topology/none", "topology/flat", "topology/default")  # before 23.11 and since
 _NO_DEFAULT = ("", "0", "UNLIMITED", "(null)")  # 0 is the whole node's memory: slurm.conf(5)
@@ -17,22 +28,52 @@ _CONFINED = ("ConstrainCores", "ConstrainRAMSpace")
 
 def check(facts: Facts) -> Iterator[Finding]:
     """Check what shared nodes need; yield nothing if trainers have whole nodes."""
-    if not facts.settings.share and facts.option("share") != "yes":
+    submitted = facts.option("share") == "yes"
+    if not facts.settings.share and not submitted:
         return
     gpus = "gpu" in facts.words("GresTypes")
+    if facts.plugin.line is not None:
+        yield _both_told(facts, submitted)
+    yield _partition_shares(facts)
     yield _memory_counted(facts)
     yield _default_memory(facts, gpus)
     yield _jobs_confined(facts, gpus)
     yield _choice_foreseen(facts)
 
 
+def _both_told(facts: Facts, submitted: bool) -> Finding:
+    title, told = "share: told to both", facts.settings.share
+    if not submitted:
+        why = "Only this line makes sbatch submit trainers for parts of nodes."
+        change = facts.in_line("share", "yes")
+        return must(title, "the plugin's line lacks share=yes", why, change)
+    why = "The controller takes trainers of parts of nodes for trainers of whole nodes."
+    change = Change(OURS, "share", "true")
+    return must(title, "share=yes", why, change, unless=told)
+
+
+def _partition_shares(facts: Facts) -> Finding:
+    value = (facts.partition or {}).get("OverSubscribe", "NO")
+    why = "Slurm gives each element its whole node."
+    change, shares = facts.in_partition("OverSubscribe", "NO"), value != "EXCLUSIVE"
+    return must("share: OverSubscribe", value, why, change, unless=shares)
+
+
 def _memory_counted(facts: Facts) -> Finding:
-    value = facts.value("SelectTypeParameters")
-    if "CR_CORE_MEMORY" in value.upper():
-        return ok("share: memory counted", value)
+    title = "share: memory counted"
+    plugin, words = facts.value("SelectType"), facts.words("SelectTypeParameters")
     why = "Elements would take cores and memory that ordinary jobs count on."
-    change = conf("SelectTypeParameters", "CR_Core_Memory")
-    return must("share: memory counted", value or "nothing is", why, change)
+    changes = []
+    if plugin != _CONS_TRES:
+        changes.append(conf("SelectType", _CONS_TRES))
+        why += " With another SelectType slurmctld forgets all jobs: slurm.conf(5)."
+    if _COUNTED.upper() not in map(str.upper, words):
+        others = [one for one in words if not _RESOURCES.fullmatch(one)]
+        changes.append(conf("SelectTypeParameters", ",".join((_COUNTED, *others))))
+    why += " Each NodeName needs RealMemory (slurmd -C tells it), else it counts as 1 MB. Then"
+    why += " restart slurmctld."
+    found = ", ".join((plugin, *words)) if plugin != _CONS_TRES else ", ".join(words)
+    return must(title, found or "nothing is", why, *changes, unless=not changes)
 
 
 def _default_memory(facts: Facts, gpus: bool) -> Finding:
@@ -55,17 +96,16 @@ def _default_memory(facts: Facts, gpus: bool) -> Finding:
 
 
 def _jobs_confined(facts: Facts, gpus: bool) -> Finding:
-    title = "share: jobs confined"
     keys = (*(["ConstrainDevices"] if gpus else []), *_CONFINED)
     missing = [key for key in keys if facts.value(key).lower() != "yes"]
-    if "task/cgroup" not in facts.words("TaskPlugin"):
-        why = "A training would use its neighbours' cores and memory."
-        return must(title, "without task/cgroup", why, conf("TaskPlugin", "task/cgroup"))
-    if missing:
-        lines = ", ".join(f"{key}=yes" for key in missing)
-        why = "A training could use what its neighbours have allocated."
-        return must(title, f"cgroup.conf lacks {lines}", f"{why} Write {lines} into cgroup.conf.")
-    return ok(title, ", ".join(keys))
+    changes = [Change(CGROUP_CONF, key, "yes") for key in missing]
+    if "task/cgroup" not in (plugins := facts.words("TaskPlugin")):
+        others = [one for one in plugins if one != "task/none"]
+        changes.insert(0, conf("TaskPlugin", ",".join((*others, "task/cgroup"))))
+        missing.insert(0, "task/cgroup")
+    found = f"without {', '.join(missing)}" if missing else ", ".join(keys)
+    why = "A training could use what its neighbours have allocated. Then restart slurmd."
+    return must("share: jobs confined", found, why, *changes, unless=not missing)
 
 
 def _choice_foreseen(facts: Facts) -> Finding:

@@ -93,6 +93,7 @@ def _usable(one: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
         return [
             f"It takes {size_of(plan, 1)} of each of its nodes. Without other trainers it could "
             f"have as many on {plan['usable']} of the pool's {nodes(plan['pool'])}.",
+            *_without_gpus(plan),
             *_gpu_choice(one),
         ]
     if plan["usable"] == plan["pool"]:
@@ -100,6 +101,16 @@ def _usable(one: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     return [
         f"It may use {plan['usable']} of the pool's {nodes(plan['pool'])}: the others are another "
         "kind of hardware, or lack what it asks for."
+    ]
+
+
+def _without_gpus(plan: Mapping[str, Any]) -> list[str]:
+    """Say why a trainer of cores cannot use some nodes, if it cannot."""
+    if unit_of(plan) != CORE or plan["usable"] == plan["pool"]:
+        return []
+    return [
+        "It has cores of nodes without GPUs only. With --exclusive it would have whole nodes, with "
+        "--gpus-per-node GPUs."
     ]
 
 
@@ -118,8 +129,9 @@ def pool_sentence(document: Mapping[str, Any]) -> str:
     pool = document["pool"]
     left = [f"{count} ({why})" for why, count in document.get("left_alone", {}).items() if count]
     more = f" Idle, but left alone: {', '.join(left)}." if left else ""
-    used = f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} without ordinary jobs"
-    return f"{used}{_units_planned(document)}.{more}"
+    units = _units_planned(document)
+    which = "that ordinary jobs do not fill" if units else "without ordinary jobs"
+    return f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} {which}{units}.{more}"
 
 
 def _units_planned(document: Mapping[str, Any]) -> str:
@@ -130,7 +142,7 @@ def _units_planned(document: Mapping[str, Any]) -> str:
         for unit in (GPU, CORE)
         if (has := plan.get(f"{unit.lower()}s")) is not None
     ]
-    return f", by the plan {' and '.join(said)} without ordinary jobs" if said else ""
+    return f", by the plan {' and '.join(said)} left there" if said else ""
 
 
 def _barred(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:

@@ -138,11 +138,19 @@ def test_a_trainer_of_parts_of_nodes_has_its_gpus_counted(
     assert sentence in said(gpus=2, **terms)
 
 
+@pytest.mark.parametrize(("usable", "told"), [(0, True), (3, True), (8, False)])
+def test_a_trainer_of_cores_is_told_that_nodes_with_gpus_are_not_for_it(
+    usable: int, told: bool
+) -> None:
+    found = said(cores=4, limit="pool", nodes=0, least=1, usable=usable)
+    assert ("It has cores of nodes without GPUs only. With --exclusive it" in found) is told
+
+
 def test_where_trainers_share_nodes_the_gpus_that_they_have_are_told() -> None:
     status = STATUS | {"plan": {"gpus": 20, "used_gpus": 12}}
     assert (
-        "Trainers use 8 of the 8 nodes without ordinary jobs, by the plan 12 of the 20 GPUs "
-        "without ordinary jobs. Idle" in " ".join(reasons(TRAINER, status))
+        "Trainers use 8 of the 8 nodes that ordinary jobs do not fill, by the plan 12 of the 20 "
+        "GPUs left there. Idle" in " ".join(reasons(TRAINER, status))
     )
     one = TRAINER | {"gpus": 2, "plan": TERMS | {"gpus": 2}}
     shown = list(lines(one, status, now_s=1007.4))

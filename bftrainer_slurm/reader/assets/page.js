@@ -62,9 +62,11 @@ function showTiles() {
   const alone = Object.entries(left).filter(([, many]) => many).map(([why, many]) => `${many} (${why})`).join(", ");
   const missed = felt?.late_jobs ? `; ${felt.late_jobs} waited over ${felt.late_s} s, so missed a pass of Slurm's scheduler` : "";
   const have = trainers.filter((one) => one.nodes).length, trouble = trainers.filter((one) => one.notes.trouble).length;
+  const units = [["gpus", "GPUs"], ["cores", "cores"]].filter(([unit]) => plan?.[unit] != null); // where trainers have parts of nodes
   $("tiles").replaceChildren(
-    tile("Nodes without ordinary jobs", `${number(pool?.nodes)}${all ? ` of ${number(all)}` : ""}`,
+    tile(units.length ? "Nodes that ordinary jobs do not fill" : "Nodes without ordinary jobs", `${number(pool?.nodes)}${all ? ` of ${number(all)}` : ""}`,
       pool && (pool.free ? `${number(pool.used)} used by trainers, ${number(pool.free)} free` : "all used by trainers"),
+      ...units.map(([unit, name]) => `by the plan, trainers have ${number(plan[`used_${unit}`])} of the ${number(plan[unit])} ${name} left there`),
       alone && `besides, trainers leave alone: ${alone}`),
     tile("Ordinary jobs, last 24 h", `${number(felt?.started)} started`, felt && (felt.jobs
       ? `${number(felt.jobs)} of them later, because trainers had to leave: by ${seconds(felt.delay_median_s)} in the median, ${seconds(felt.delay_max_s)} at most${missed}`
