@@ -95,8 +95,9 @@ class Controller:
                     reported = self.registry.reported(view.array)
                     state = self._members.take(view, reported, numbered, now_s)
                     self.registry.put({view.array: state})
-                if note.kind is NoteKind.FAILED:
-                    self.schedule.hint(NoteKind.FAILED, now_s)
+                    left = note.kind is NoteKind.LEFT and state is not view.state
+                    if left or note.kind is NoteKind.FAILED:
+                        self.schedule.hint(note.kind, now_s)
 
     def turn(self) -> None:
         """Read Slurm, update the state, schedule the next looks, decide, and act.

@@ -27,6 +27,7 @@ from bftrainer_slurm.keeper.messages import (
     Held,
     Identity,
     Leave,
+    Left,
     Measured,
     Ready,
     Refused,
@@ -261,8 +262,12 @@ class Membership(Conversation):
                 self._held = Held(message.number, message.rank, message.world, message.alone)
             case Alone():
                 self._held = self._held and replace(self._held, alone=True)
+            case Released() if Leave in self._standing:
+                self._end(ReleasedError("left as SIGTERM has come"))
             case Released():
-                self._end(ReleasedError("left as planned"))
+                self._over = self._over or ReleasedError("left as planned")
+                self._held, self._standing = None, {}
+                self._stand(Left())  # who was to end this process may know nothing of it any more
             case Finished():
                 self._end(FinishedError("the training has finished"))
             case Dropped(why):

@@ -231,6 +231,11 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """I have left as planned, and wait for Slurm to end me: said to each keeper until it does."""
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """What a batch task does: ``waits``, ``leads`` (runs the script), ``steps`` (joins), ``over``.
 
@@ -319,7 +324,7 @@ class Turn:
 
 
 FromMember = (Ready | StoreAt | Broken | Working | Leave | Measured) | (
-    Finishing | Done | Ping | Batch
+    Finishing | Done | Left | Ping | Batch
 )
 FromKeeper = (Challenge | Welcome | Refused | Change | Alone | Generation) | (
     Released | Finished | Dropped | Pong | Turn

@@ -17,7 +17,7 @@ from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 REMEMBERED_NOTES = 20_000
 REMEMBERED_PROGRESS = 5_000
 
-_NEWS = (NoteKind.FAILED, NoteKind.FINISHED, NoteKind.REFORMED)
+_NEWS = (NoteKind.FAILED, NoteKind.FINISHED, NoteKind.LEFT, NoteKind.REFORMED)
 _MANY = (NoteKind.PROGRESS, NoteKind.ANNOUNCED)
 
 

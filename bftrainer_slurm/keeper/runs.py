@@ -18,9 +18,11 @@ from bftrainer_slurm.keeper.messages import (
     FromMember,
     Held,
     Identity,
+    Left,
     Measured,
     Role,
 )
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import Rendezvous
 from bftrainer_slurm.keeper.returning import Returning
 from bftrainer_slurm.sizes import ANY, Sizes
@@ -48,7 +50,7 @@ class Run:
         self._solos: dict[int, Rendezvous] = {}  # by task
         self._timed: dict[int, Rendezvous] = {}  # those of them with something due
         self._in_process = False
-        self._joined: dict[int, tuple[Rendezvous, int]] = {}  # by key: where, and of which task
+        self._joined: dict[int, tuple[Rendezvous, Identity]] = {}  # by key: where, and who
         self._agents.want = self._workers.want = want
         self._agents.sizes = self._workers.sizes = sizes
 
@@ -73,7 +75,7 @@ class Run:
         else:
             return
         self._batches.trains(identity.task, 1, now_s)
-        self._joined[key] = rendezvous, identity.task
+        self._joined[key] = rendezvous, identity
         if self._in_process and identity.role is Role.AGENT:
             self._out.append(Send(key, Alone()))
         rendezvous.join(key, identity, held, now_s)
@@ -86,26 +88,31 @@ class Run:
             return
         if key not in self._joined:
             return
-        rendezvous, task = self._joined[key]
-        if key not in rendezvous.members:  # it is out, and its connection is about to end
+        rendezvous, who = self._joined[key]
+        if isinstance(message, Left):
+            self.lose(key, now_s)  # it has joined, if this is another keeper than it left
+            if who.local_rank == 0:
+                self._out.append(Note(NoteKind.LEFT, who.array, who.task, who.node))
             return
-        solo = self._solos.get(task)
+        if key not in rendezvous.members:  # it is out, and says so, or its connection is to end
+            return
+        solo = self._solos.get(who.task)
         if solo is not None and rendezvous is self._workers and isinstance(message, Measured):
             # The agent's worker made progress: its next failure does not follow the last one.
             solo.hear_steps(message)
         rendezvous.hear(key, message, now_s)
-        self._settle(rendezvous, task)
+        self._settle(rendezvous, who.task)
 
     def lose(self, key: int, now_s: float) -> None:
         """A connection has ended."""
         self._batches.lose(key, now_s)
         if key not in self._joined:
             return
-        rendezvous, task = self._joined.pop(key)
-        self._batches.trains(task, -1, now_s)
+        rendezvous, who = self._joined.pop(key)
+        self._batches.trains(who.task, -1, now_s)
         if key in rendezvous.members:
             rendezvous.lose(key, now_s)
-            self._settle(rendezvous, task)
+            self._settle(rendezvous, who.task)
 
     def want(self, nodes: int, now_s: float, sizes: Sizes = ANY) -> None:
         """The plan gives the trainer this many nodes (0: not known); it may have these sizes."""
@@ -197,7 +204,7 @@ class Run:
             solo.members[member.key] = member
             solo.number = self._agents.number
             member.rank = None if member.rank is None or member.ready is not None else 0
-            self._joined[member.key] = solo, member.identity.task
+            self._joined[member.key] = solo, member.identity
             self._out.append(Send(member.key, Alone()))
             solo.tick(now_s)
             self._settle(solo, member.identity.task)

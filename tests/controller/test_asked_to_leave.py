@@ -12,12 +12,13 @@ from bftrainer_slurm.controller.act.execute import BUDGET_S
 from bftrainer_slurm.controller.leadership import SharedHistory
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Phase
+from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId, ElementState
 from bftrainer_slurm.replay.slurm import HELD
 from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from bftrainer_slurm.slurm.pacer import BURST, Pacer
 from tests.controller.setting import Setting
-from tests.controller.worlds import ARRAY
+from tests.controller.worlds import ARRAY, note
 
 OTHER = 99
 
@@ -45,9 +46,21 @@ class Growing(Setting):
         assert array == ARRAY
         return task
 
+    @property
+    def node(self) -> str:
+        """The node of that task."""
+        return next(node for node, task in self.before.items() if task == self.asked)
+
     def the_other_goes(self) -> None:
         """So that the plan wants for the first one what it has given away."""
         self.slurm.cancel(OTHER)
+
+    def all_is_forgotten(self) -> None:
+        """The controller and its history are lost before the element was ended."""
+        self.turn_in_vain()
+        self.the_other_goes()
+        self.history = History(":memory:")
+        self.controller = self.started()
 
     def what_was_begun_is_finished(self) -> None:
         """The element is ended, another one takes its place, and no second one is asked."""
@@ -143,6 +156,28 @@ def test_where_another_host_took_over(tmp_path: Path) -> None:
     setting.history.close()
 
 
+@pytest.mark.parametrize("looked", [False, True])
+def test_where_the_history_is_lost_too_and_the_keeper_says_who_has_left(looked: bool) -> None:
+    setting = Growing()
+    setting.all_is_forgotten()
+    if looked:
+        setting.turn()
+        assert setting.on() == setting.before
+    setting.controller.take([note(NoteKind.LEFT, setting.now_s, setting.asked, setting.node)])
+    assert setting.controller.schedule.due_s() - setting.now_s < 1.0
+    setting.what_was_begun_is_finished()
+
+
+@pytest.mark.parametrize(("before_s", "node"), [(3600.0, ""), (0.0, "n9")], ids=["stay", "node"])
+def test_who_has_left_earlier_or_another_node_stays(before_s: float, node: str) -> None:
+    setting = Growing()
+    setting.all_is_forgotten()
+    left_s, node = setting.now_s - before_s, node or setting.node
+    setting.controller.take([note(NoteKind.LEFT, left_s, setting.asked, node)])
+    setting.settle()
+    assert setting.on() == setting.before
+
+
 def test_who_left_unseen_and_came_back_stays() -> None:
     setting = Growing()
     setting.turn_in_vain()
@@ -192,9 +227,8 @@ def test_who_was_reclaimed_instead_starts_anew_and_stays() -> None:
     setting = Growing()
     setting.slurm.ignores.add("shrink")
     setting.turn()
-    node = next(one for one, task in setting.on().items() if task == setting.asked)
     setting.the_other_goes()
-    setting.slurm.start_ordinary_(node)
+    setting.slurm.start_ordinary_(setting.node)
     setting.turn()
     assert setting.history.asked(ARRAY) == set()
     setting.slurm.ordinary.clear()

@@ -143,6 +143,11 @@ def test_a_node_leaves_by_plan_and_is_quiet_until_it_is_ended(trio: Agents) -> N
     said = "bftrainer: n3 is given back as the plan says; this is no failure\n"
     wait_until(lambda: said in trio.log(3))
     assert trio.processes[3].poll() is None
+    trio.keeper.kill()
+    find_or_start(trio.keeper.state, "127.0.0.1:0")
+    trio.own(2)
+    left = next(notes(trio.keeper, NoteKind.LEFT))
+    assert left == Note(NoteKind.LEFT, ARRAY, 3, "n3"), "each keeper hears that it is to be ended"
     trio.signal(3, signal.SIGTERM)
     assert trio.processes[3].wait(120) != 0
     trio.wait_for_steps(1)

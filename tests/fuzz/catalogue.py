@@ -73,7 +73,7 @@ _MEMBER = (
 )
 _STEPS = (
     *("\0000!worker\0", "\0001!worker\0", "\0002!agent\0", "\0003!reporter\0", "\0000!wait\0"),
-    *("\0001!close\0", "member 7\n", '{"ready":{"step":5,"cause":"change","error":""}}\n\0'),
+    *("\0001!close\0", "member 8\n", '{"ready":{"step":5,"cause":"change","error":""}}\n\0'),
     *('{"storeat":{"endpoint":"n1:1","generation":1}}\n\0', '{"leave":{}}\n\0'),
     *('{"broken":{"generation":1}}\n\0', '{"done":{}}\n\0'),
 )

@@ -47,6 +47,7 @@ FROM_MEMBER: list[tuple[FromMember, str]] = [
     (Measured((("steps", 5.0),)), '{"measured":{"measures":[["steps",5.0]]}}'),
     (messages.Finishing(), '{"finishing":{}}'),
     (messages.Done(), '{"done":{}}'),
+    (messages.Left(), '{"left":{}}'),
     (messages.Ping(1), '{"ping":{"number":1}}'),
     (
         Batch("leads", 1, True, "YQ==", ((0, 0, "ab"),)),
@@ -77,7 +78,7 @@ FROM_KEEPER: list[tuple[FromKeeper, str]] = [
 
 
 def test_each_message_of_this_version_is_one_line_and_is_read_back() -> None:
-    assert VERSION == 7
+    assert VERSION == 8
     hello = Hello("p", WHO, Held(2, 0, 4), "cd")
     readers: list[tuple[Any, Any, str]] = [(parse_hello, hello, HELLO)]
     readers += [(parse_from_member, *one) for one in FROM_MEMBER]

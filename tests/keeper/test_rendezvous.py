@@ -19,6 +19,7 @@ from bftrainer_slurm.keeper.messages import (
     Held,
     Identity,
     Leave,
+    Left,
     Measured,
     Ready,
     Released,
@@ -975,6 +976,35 @@ def test_in_process_a_planned_leave_is_the_processes_affair() -> None:
     run.part({1}, 0.0)
     assert sent(run) == [(11, Released())]
     assert not run.holds({1})
+
+
+@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
+@pytest.mark.parametrize("another", [False, True])
+def test_who_has_left_says_so_to_this_keeper_or_another_and_the_controller_hears_it(
+    role: Role, another: bool
+) -> None:
+    run = Run(want=1)
+    for rank in range(2):
+        run.join(rank, replace(member(role, 1), local_rank=rank, local_world=2), None, 0.0)
+    if not another:
+        run.part({1}, 0.0)
+        assert sent(run) == [(0, Released()), (1, Released())]
+    for key in (0, 1, 0):
+        run.hear(key, Left(), 0.0)
+    notes = [one for one in run.take() if isinstance(one, Note)]
+    assert notes == [Note(NoteKind.LEFT, 12, 1, "n1")]
+    assert run.size == 0
+
+
+def test_one_of_a_generation_that_says_it_has_left_is_a_loss() -> None:
+    run = Run(want=2)
+    for task in (1, 2):
+        run.join(task, member(Role.WORKER, task), None, 0.0)
+        run.hear(task, Ready(), 0.0)
+    run.hear(1, StoreAt("n1:1", 1), 0.0)
+    run.take()
+    run.hear(2, Left(), 0.0)
+    assert sent(run) == [(1, Change(planned=False, why="loss"))]
 
 
 def test_at_the_end_of_a_run_all_are_out() -> None:

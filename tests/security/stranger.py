@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 TIMES = 5
 HELLO = (
-    b'member 7\n{"hello":{"proof":"MUNGE:AwQFAAA:","identity":{"array":%d,"task":0,'
+    b'member 8\n{"hello":{"proof":"MUNGE:AwQFAAA:","identity":{"array":%d,"task":0,'
     b'"node":"n1","role":"agent"}}}\n'
 )
 
@@ -30,12 +30,12 @@ Connect = Callable[[], socket.socket]
 
 def garbage(connect: Connect, array: int) -> None:
     """Bytes that are nothing, lines that never end, questions that only the controller may ask."""
-    lines = [b"\0" * 600, b"\xff" * 100 + b"\n", b"x" * 100_000, b"member 7\n" + b"[" * 70_000]
+    lines = [b"\0" * 600, b"\xff" * 100 + b"\n", b"x" * 100_000, b"member 8\n" + b"[" * 70_000]
     lines += [
-        b"member 7\n{}\n",
+        b"member 8\n{}\n",
         HELLO % array,
         b"GET / HTTP/1.1\r\n\r\n",
-        b"member 7\n" + b"\0" * 99,
+        b"member 8\n" + b"\0" * 99,
     ]
     lines += [b"own - %d 0 9\n" % array, b"endrun - %d\n" % array, b"lost - %d 0\n" % array]
     lines += [b"part - %d 0 1\n" % array, b"publish - 2\n{}", b"watch - - 0\n"]
@@ -64,7 +64,7 @@ def silence(connect: Connect, array: int) -> None:
         while time.monotonic() < end_s:
             with contextlib.suppress(OSError):
                 connection = stack.enter_context(connect())
-                connection.sendall((b"", b"mem", b"member 7\n")[len(open_ones) % 3])
+                connection.sendall((b"", b"mem", b"member 8\n")[len(open_ones) % 3])
                 open_ones.append(connection)
             if len(open_ones) >= 7_000:
                 time.sleep(0.05)

@@ -23,7 +23,7 @@ from bftrainer_slurm.controller.state.failing import add_failure, after_progress
 from bftrainer_slurm.controller.state.join_notice import JoinTimes, ReportedGroup
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
-from bftrainer_slurm.controller.state.trainer_state import TrainerState
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_left
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, nodes_of
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 OF_MEMBERS = (
     *(NoteKind.PROGRESS, NoteKind.REFORMED, NoteKind.FAILED, NoteKind.FINISHED),
-    NoteKind.SCRIPT,
+    *(NoteKind.LEFT, NoteKind.SCRIPT),
 )
 
 _TRAINS_S = 10.0  # progress this long after a start or a failure shows that training works
@@ -93,6 +93,8 @@ class MemberNotes:
                 return replace(state, size=state.size.formed(reform.nodes))
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
                 reported.group.script = script
+            case NoteKind.LEFT:
+                return note_left(state, numbered)
             case NoteKind.FINISHED:
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:

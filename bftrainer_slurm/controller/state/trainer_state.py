@@ -233,6 +233,19 @@ def apply_note(state: TrainerState, numbered: NumberedNote) -> TrainerState:
     return replace(state, elements={**state.elements, task: record})
 
 
+def note_left(state: TrainerState, numbered: NumberedNote) -> TrainerState:
+    """Return the state after an element has reported that it left its group as planned.
+
+    It was asked to, even if this controller does not know it. What it reported in an earlier stay
+    does not count.
+    """
+    note, record = numbered.note, state.of(numbered.note.task)
+    there = record.there and record.node == note.node
+    if record.asked or not there or numbered.time_s < (record.start_s or -math.inf):
+        return state
+    return ask(state, (note.task,))
+
+
 def note_rescale(
     state: TrainerState,
     before: Set[Place],
