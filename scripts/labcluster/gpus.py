@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from scripts.labcluster import namespaces
+from scripts.labcluster.namespaces import Hierarchy
 
 _MAJORS = range(240, 512)  # from those for local use up: most have no driver (devices.txt)
 
@@ -38,12 +39,27 @@ def obstacle() -> str | None:
         try:
             cgroups.make(folder, "n1")
             (gpu,) = make(folder, 1, devices=True)
+            if (why := _cannot_deny(cgroups, folder, gpu)) is not None:
+                return why
             gpu.read_bytes()
         except OSError as error:
             if error.errno != errno.ENXIO:
                 return f"a cgroup, or a device in /var/tmp, cannot be had: {error}"
         finally:
             cgroups.remove(folder)
+    return None
+
+
+def _cannot_deny(cgroups: Hierarchy, folder: Path, gpu: Path) -> str | None:
+    """Return why a cgroup of version 1 cannot deny a device."""
+    if cgroups.version == 2:
+        return None  # slurmd itself has the program that denies devices there
+    own = dict(zip(cgroups.roots, cgroups.of_node(folder, "n1"), strict=True))["devices"]
+    number = gpu.stat().st_rdev
+    try:
+        (own / "devices.deny").write_text(f"c {os.major(number)}:{os.minor(number)} rwm")
+    except OSError as error:
+        return f"a cgroup cannot deny devices: {own}/devices.deny: {error.strerror}"
     return None
 
 

@@ -15,7 +15,11 @@ from scripts.labcluster.lab import ADMIN
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.usefixtures("nothing_is_left"),
+    pytest.mark.timeout(1500),
+]
 
 GPUS = {f"gpu{number}" for number in range(4)}
 # Notes what open() says of each GPU, what Slurm told of them, and which processes alice has.
@@ -72,14 +76,6 @@ def site() -> Iterator[Site]:
     with started_site(nodes=1, gpus=len(GPUS), share=True, confine=True) as running:
         (running.lab.dir / "probe.py").write_text(PROBE)
         yield running
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(site: Site) -> Iterator[None]:
-    yield
-    site.run("scancel", "--me", user="alice")
-    site.run("scancel", "--me", user="bob")
-    site.lab.wait_until_idle()
 
 
 @pytest.fixture

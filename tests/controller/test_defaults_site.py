@@ -16,7 +16,12 @@ from scripts.labcluster.site import QUICK, Site, prepared_site
 from scripts.labcluster.waiting import wait_until
 from tests.controller.test_shared_site import IDLE, has, ordinary, running
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.newest,
+    pytest.mark.usefixtures("nothing_is_left"),
+    pytest.mark.timeout(1500),
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +33,6 @@ def site() -> Iterator[Site]:
         made.lab.run("scontrol", "update", *of_partition, user="root")
         with made.controlled(QUICK):
             yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(site: Site) -> Iterator[None]:
-    yield
-    site.run("scancel", "--me", user="alice")
-    site.run("scancel", "--me", user="bob")
-    site.lab.wait_until_idle()
 
 
 def test_an_element_is_not_let_go_where_its_default_memory_is_not_free(site: Site) -> None:

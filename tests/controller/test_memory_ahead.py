@@ -11,7 +11,12 @@ from scripts.labcluster.waiting import wait_until
 from tests.controller.test_ahead_of_passes import INTERVAL_S, SLEEPS, times, wait_for_a_pass
 from tests.controller.test_shared_site import IDLE, has, running
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.newest,
+    pytest.mark.usefixtures("nothing_is_left"),
+    pytest.mark.timeout(1500),
+]
 
 
 @pytest.fixture(scope="module")
@@ -19,14 +24,6 @@ def site() -> Iterator[Site]:
     """Nodes of 8 cores and 4000 MB, with the controller's own settings."""
     with started_site(nodes=2, cpus=8, share=True, settings={}, bf_interval=INTERVAL_S) as made:
         yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(site: Site) -> Iterator[None]:
-    yield
-    site.run("scancel", "--me", user="alice")
-    site.run("scancel", "--me", user="bob")
-    site.lab.wait_until_idle()
 
 
 def ordinary(site: Site, *options: str) -> int:

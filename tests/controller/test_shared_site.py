@@ -16,7 +16,12 @@ from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
 from tests.controller.test_site import NOTES_WORLDS, worlds_in
 
-pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.newest,
+    pytest.mark.usefixtures("nothing_is_left"),
+    pytest.mark.timeout(1500),
+]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
 
 
@@ -24,14 +29,6 @@ IDLE = "#!/bin/bash\nsrun sleep 1000\n"
 def site() -> Iterator[Site]:
     with started_site(nodes=2, gpus=8, share=True) as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(site: Site) -> Iterator[None]:
-    yield
-    site.run("scancel", "--me", user="alice")
-    site.run("scancel", "--me", user="bob")
-    site.lab.wait_until_idle()
 
 
 def ordinary(site: Site, gpus: int, *options: str) -> int:
