@@ -33,8 +33,18 @@ local function may_rewrite(options, given, qos)
   return qos == "" or not given("qos") or options["qos"] == qos
 end
 
+-- Whether the user asks for all memory of a node: see rewrite.c.
+local function takes_all_memory(options, given)
+  for _, name in ipairs({ "mem", "mem-per-cpu" }) do
+    if given(name) and string.find(options[name] or "", "^0+%D*$") then
+      return true
+    end
+  end
+  return false
+end
+
 -- gpus= as the record has it, and its smallest number; nil if an option contradicts it, see rewrite.c.
-local function read_gpus(given, spec)
+local function read_gpus(options, given, spec)
   local gpus = string.match("," .. spec, ",gpus=([^,]+)")
   if not gpus then
     return "", nil
@@ -45,7 +55,7 @@ local function read_gpus(given, spec)
       return nil, nil
     end
   end
-  if not os.getenv("BFTRAINER_FILTER_SHARE") or not given("cpus-per-gpu") then
+  if not os.getenv("BFTRAINER_FILTER_SHARE") or not given("cpus-per-gpu") or takes_all_memory(options, given) then
     return nil, nil
   end
   return ",gpus=" .. gpus, string.match(gpus, "^%d+")
@@ -144,7 +154,8 @@ end
 
 -- Whether elements have only a part of a node: GPUs or cores, with their memory.
 local function shares(options, given)
-  if not os.getenv("BFTRAINER_FILTER_SHARE") or given("exclusive") or given("gpus-per-task") then
+  if not os.getenv("BFTRAINER_FILTER_SHARE") or given("exclusive") or given("gpus-per-task")
+    or takes_all_memory(options, given) then
     return false
   end
   return given("gpus") or given("cpus-per-task")
@@ -187,7 +198,7 @@ function bftrainer_rewrite(options)
   local min, max, sizes = read_nodes(options, given, spec)
   local minutes = read_minutes(options, given)
   local places = read_places(options, given, partition)
-  local gpus, fewest = read_gpus(given, spec)
+  local gpus, fewest = read_gpus(options, given, spec)
   if not may_rewrite(options, given, qos) or not min or not minutes or not places or not gpus then
     return
   end

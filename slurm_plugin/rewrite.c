@@ -179,6 +179,19 @@ static bool choose_nodes(slurm_opt_t *options, const struct request *request,
     return keep_multiples(request->sizes.step, record, error);
 }
 
+bool rewrite_takes_all_memory(slurm_opt_t *options)
+{
+    static const char *const NAMES[] = {"mem", "mem-per-cpu"};
+    char memory[32];
+    unsigned number;
+
+    for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++)
+        if (options_given(options, NAMES[i]) && options_get(options, NAMES[i], memory, sizeof(memory)) &&
+            sscanf(memory, "%7u", &number) == 1 && number == 0) /* Slurm shows it as 0? */
+            return true;
+    return false;
+}
+
 /* These contradict gpus=, with which the plan chooses how many GPUs of a node an element has. */
 static bool read_gpus(slurm_opt_t *options, const struct request *request,
                       const struct target *target, struct record *record,
@@ -197,6 +210,9 @@ static bool read_gpus(slurm_opt_t *options, const struct request *request,
         if (options_given(options, NAMES[i]))
             return FAIL("gpus= says how many GPUs of a node the trainer may have; leave --%s out",
                         NAMES[i]);
+    if (rewrite_takes_all_memory(options))
+        return FAIL("gpus= is for parts of nodes, and --mem=0 asks for all memory of a node; write "
+                    "--mem-per-gpu");
     if (!options_given(options, "cpus-per-gpu"))
         return FAIL("gpus= needs --cpus-per-gpu, how many cores go with each GPU; write for example "
                     "--cpus-per-gpu=8");
@@ -300,12 +316,13 @@ static bool format_comment(slurm_opt_t *options, const struct record *record,
 
 const char *rewrite_shares(slurm_opt_t *options, const struct target *target)
 {
-    if (!target->share || options_given(options, "exclusive") || options_given(options, "gpus-per-task"))
+    if (!target->share || options_given(options, "exclusive") ||
+        options_given(options, "gpus-per-task") || rewrite_takes_all_memory(options))
         return NULL;
     if (options_given(options, "gpus") || numbers_gpus(options, "gpus-per-node", "") > 0 ||
         numbers_gpus(options, "gres", "gpu") > 0)
-        return "GPUs";
-    return options_given(options, "cpus-per-task") ? "cores" : NULL;
+        return "its GPUs of each";
+    return options_given(options, "cpus-per-task") ? "its cores of each, none with GPUs" : NULL;
 }
 
 static bool set_all(slurm_opt_t *options, const struct record *record,

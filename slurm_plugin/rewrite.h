@@ -26,9 +26,12 @@ extern const char rewrite_refused_names[];
 /* Whether --array has exactly one task, which can be a trainer. */
 bool rewrite_one_task(slurm_opt_t *options, unsigned *task);
 
+/* Whether the user asks for all memory of a node (--mem=0): no other job fits beside that. */
+bool rewrite_takes_all_memory(slurm_opt_t *options);
+
 /*
- * What elements have if they have a part of a node: "GPUs", with their cores and memory, or "cores",
- * with their memory. NULL: they have whole nodes.
+ * What elements have if they have a part of a node, in words: its GPUs, with their cores and memory, or
+ * cores, with their memory. NULL: they have whole nodes.
  */
 const char *rewrite_shares(slurm_opt_t *options, const struct target *target);
 

@@ -200,14 +200,8 @@ static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struc
         slurm_info("bftrainer: " TIME_MIN_IS_OURS);
     if (!site->rewritten_by_filter && !rewrite_submission(options, &request, &target, error))
         refuse(error);
-    if (rewrite_read_back(options, &request, &target, record, error)) {
-        const char *part = rewrite_shares(options, &target);
-
-        if (request.gpus.count == 0 && part != NULL)
-            slurm_info("bftrainer: its %s of each node, other jobs may have the rest; for whole nodes "
-                       "write --exclusive", part);
+    if (rewrite_read_back(options, &request, &target, record, error))
         return;
-    }
     /* A filter does not touch a submission that will be refused. */
     if (!rewrite_may(options, &request, &target, record, why))
         refuse(why);
@@ -238,8 +232,21 @@ static void add_counts(char *line, size_t size, const struct sizes *counts)
     }
 }
 
+/* What of its nodes the trainer may have, where the site lets it have parts of nodes. */
+static void add_part(char *line, size_t size, slurm_opt_t *options, const struct site *site)
+{
+    const char *part = rewrite_shares(options, &(struct target){.share = site->share});
+    size_t length = strlen(line);
+
+    if (part != NULL)
+        snprintf(line + length, size - length,
+                 ", %s; other jobs may have the rest; for whole nodes write --exclusive", part);
+    else if (site->share && rewrite_takes_all_memory(options))
+        snprintf(line + length, size - length, "; whole ones, since --mem=0 asks for all memory of each");
+}
+
 /* Prints which nodes this trainer may have. */
-static void tell_nodes(const struct record *record)
+static void tell_nodes(slurm_opt_t *options, const struct site *site, const struct record *record)
 {
     char line[3 * RECORD_SIZE] = "";
     const struct sizes *sizes = &record->sizes;
@@ -265,7 +272,8 @@ static void tell_nodes(const struct record *record)
         add_counts(line, sizeof(line), &record->gpus);
         length = strlen(line);
         snprintf(line + length, sizeof(line) - length, " GPUs of each, as the plan chooses");
-    }
+    } else
+        add_part(line, sizeof(line), options, site);
     slurm_info("bftrainer: %s", line);
 }
 
@@ -402,7 +410,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
         spank_job_control_setenv(spank, JOB_CONTROL_BATCH, request.batch, 1) != ESPANK_SUCCESS)
         refuse("batch= cannot be passed on; tell your admin");
     output_folder_check(options);
-    tell_nodes(&record);
+    tell_nodes(options, site, &record);
     be_task(options, &record);
     tell_changing_paths();
     export_no_backend(options);

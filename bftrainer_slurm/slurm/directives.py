@@ -45,6 +45,8 @@ _RULES = (
     _OptionRule("input", "i"),
     _OptionRule("job-name", "J", variable="SBATCH_JOB_NAME"),
     _OptionRule("licenses", "L"),
+    _OptionRule("mem", variable="SBATCH_MEM_PER_NODE"),
+    _OptionRule("mem-per-cpu", variable="SBATCH_MEM_PER_CPU"),
     _OptionRule("mem-per-gpu", rewritten=True, variable="SBATCH_MEM_PER_GPU"),
     _OptionRule("no-requeue", flag=True, rewritten=True),
     _OptionRule("nodefile", "F"),

@@ -13,6 +13,7 @@ from bftrainer_slurm.slurm.directives import SubmissionError
 
 _NUMBER = re.compile(r"0*[1-9]\d{0,6}\Z", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,9})([KMGTkmgt]?[Bb]?)\Z", re.ASCII)
+_ALL_MEMORY = re.compile(r"0+[KMGTkmgt]?[Bb]?\Z", re.ASCII)
 _ONE_NODE = 1  # without -N a number for the whole job is for one node
 
 
@@ -65,6 +66,11 @@ def tasks_and_gpus(written: WrittenOptions, choices: Sequence[int] = ()) -> list
             "gpus= needs one task a node, which starts a process for each GPU as torchrun does; "
             "leave --ntasks and --ntasks-per-node out"
         )
+    if choices and _takes_all_memory(given):
+        raise SubmissionError(
+            "gpus= is for parts of nodes, and --mem=0 asks for all memory of a node; write "
+            "--mem-per-gpu"
+        )
     if choices:  # the controller asks for the cores of more GPUs, and Slurm counts their memory
         if not (cpus := _number(given.get("cpus-per-gpu", ""))):
             raise SubmissionError(
@@ -80,9 +86,14 @@ def tasks_and_gpus(written: WrittenOptions, choices: Sequence[int] = ()) -> list
 
 def shares_node(given: Mapping[str, str]) -> bool:
     """Return whether elements have parts of nodes, if the site lets jobs share nodes."""
-    if {"exclusive", "gpus-per-task"} & given.keys():
+    if {"exclusive", "gpus-per-task"} & given.keys() or _takes_all_memory(given):
         return False
     return bool({"gpus", "cpus-per-task"} & given.keys() or _gpus_of_node(given))
+
+
+def _takes_all_memory(given: Mapping[str, str]) -> bool:
+    """Whether the user asks for all memory of a node: no other job fits beside that."""
+    return any(_ALL_MEMORY.match(given.get(name, "")) for name in ("mem", "mem-per-cpu"))
 
 
 def _shares_of_gpus(given: Mapping[str, str], tasks: int) -> list[str]:

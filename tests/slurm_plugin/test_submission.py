@@ -104,6 +104,8 @@ def test_submitted_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
         (["--gpus-per-task=1"], False),
         (["--cpus-per-task=2"], True),
         (["-c2", "--exclusive"], False),
+        (["-c2", "--mem-per-cpu=0"], False),
+        (["--gpus-per-node=2", "--mem=0"], False),
     ],
 )
 def test_who_asks_for_gpus_or_cores_has_a_part_of_a_node_where_the_site_shares_nodes(
@@ -117,6 +119,8 @@ def test_who_asks_for_gpus_or_cores_has_a_part_of_a_node_where_the_site_shares_n
     whole = shown.get("Exclusive", shown["OverSubscribe"].replace("NO", "YES")) not in ("NO", "OK")
     assert whole is not shares, shown
     assert ("for whole nodes write --exclusive" in done.stderr) is shares
+    whole_by_memory = way != "spank" and any("mem" in one for one in options)
+    assert ("nodes; whole ones, since --mem=0" in done.stderr) is whole_by_memory
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -127,6 +131,7 @@ def test_who_asks_for_gpus_or_cores_has_a_part_of_a_node_where_the_site_shares_n
         ([], "gpus= needs --cpus-per-gpu"),
         (["--cpus-per-gpu=1", "--gpus-per-node=2"], "leave --gpus-per-node out"),
         (["--cpus-per-gpu=1", "--exclusive"], "leave --exclusive out"),
+        (["--cpus-per-gpu=1", "--mem=0"], "--mem=0 asks for all memory of a node"),
         (["--cpus-per-gpu=1", "--ntasks-per-node=2"], "leave --ntasks and --ntasks-per-node out"),
     ],
 )
