@@ -454,6 +454,11 @@ def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
     return all(used <= row.amount + ROUNDING for used, row in zip(taken, rows, strict=True))
 
 
+def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
+    """Whether a plan takes all nodes of a trainer that has some."""
+    return any(one.current and not plan.assignment[one.key] for one in problem.trainers)
+
+
 def units_of(problem: Problem, plan: Plan) -> dict[str, tuple[int, int]]:
     """Return how many GPUs of divided nodes no ordinary job has, and how many trainers get.
 

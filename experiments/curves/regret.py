@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bftrainer_slurm.controller.decide.planning import stops_a_trainer
 from bftrainer_slurm.controller.observe.reports import Report
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Measurements
@@ -23,7 +22,7 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, Place, ThroughputCurve, Trainer
 from bftrainer_slurm.planner.curves import Measurement, Standing, fit, planning_curves
 from bftrainer_slurm.planner.objectives import Facts, find
-from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, value
+from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, stops_a_trainer, value
 from bftrainer_slurm.spec import TrainerRecord
 
 SIZES = (0, 1, 2, 4, 8, 16, 32, 64)

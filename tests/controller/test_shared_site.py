@@ -139,3 +139,18 @@ def test_the_plan_chooses_how_many_gpus_of_a_node_an_element_has(site: Site) -> 
         "1, 2 or 4 of each of its nodes, as the plan chooses; 4 now; other jobs may have the rest"
     )
     wait_until(lambda: said in site.run("bftrainer", "show", str(array)).stdout)
+
+
+def test_trainers_whose_memory_does_not_fit_on_one_node_have_one_each(site: Site) -> None:
+    arrays = [site.submit(IDLE, "1-1", "--gpus-per-node=2", "--mem=6000") for _ in range(3)]
+    wait_until(lambda: sum(bool(nodes_of(site, array)) for array in arrays) == 2)
+    assert sorted(node for array in arrays for node in nodes_of(site, array)) == ["n1", "n2"]
+    small = site.submit(IDLE, "2-2", "--gpus-per-node=2")  # 2000 MB
+    assert has(site, small, "n1", "n2")
+    (waits,) = (array for array in arrays if not nodes_of(site, array))
+    said = "It does not start on n1, n2: other trainers leave it too few cores or too little memory"
+
+    def explained() -> str:
+        return " ".join(site.run("bftrainer", "explain", str(waits)).stdout.split())
+
+    wait_until(lambda: said in explained())

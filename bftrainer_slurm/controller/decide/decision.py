@@ -138,7 +138,7 @@ class Decider:
         snapshot, settings = cluster.snapshot, self.settings
         draft = self._draft(cluster)
         decision, build, off = self._without_plan(draft)
-        standing = self._planning.answer(build, cluster.now_s)
+        standing = self._planning.answer(build, draft.cluster)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         moves: list[Action] = []
         unused = set(decision.free)  # first for finished trainers: their elements end at once
@@ -167,6 +167,8 @@ class Decider:
             moves += self._of_each(draft.cluster.views, move)
         upkeep = self._of_each(everybody, lambda view: maintain(view, snapshot, settings))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
+        crowded = self._planning.crowding.bars(draft.cluster)
+        decision = replace(decision, bars=(*decision.bars, *crowded))
         actions = (*upkeep, *draft.actions, *moves, *held)
         return replace(decision, actions=actions, standing=standing, trouble=self._planning.trouble)
 

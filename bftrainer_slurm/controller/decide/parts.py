@@ -39,7 +39,7 @@ def offered(
     for view in cluster.views:
         for node, units in _held(view, snapshot):
             kept[node] += units if view.array not in theirs else 0
-        mine_mb = _takes(view, snapshot).memory_mb
+        mine_mb = takes(view, snapshot).memory_mb
         for node in _occupied(view).values():  # one that has not started has no memory there yet
             memory_mb[node] = memory_mb.get(node, 0.0) + mine_mb
         for place in view.places if view.array in theirs else ():
@@ -119,19 +119,22 @@ def _least(planned: Iterable[TrainerView], snapshot: Snapshot, unit: str) -> Res
     )
 
 
-def _takes(view: TrainerView, snapshot: Snapshot, gpus: int = 0) -> Resources:
+def takes(view: TrainerView, snapshot: Snapshot, gpus: int = 0) -> Resources:
     """Return what an element takes with ``gpus`` GPUs; 0: with as many as others have."""
     gpus = gpus or (view.units if view.choices else 0)
     return asks_of(view.trainer, snapshot.configuration, view.part(gpus))
 
 
 def _held(view: TrainerView, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
-    """Yield the nodes that a trainer's elements have or start on, and the units on each."""
+    """Yield the nodes of a trainer's elements, and the units on each."""
     units = view.trainer.element_units
-    nodes = {id_: place.node for id_, place in view.placed.items()}
-    nodes |= _occupied(view)
-    for id_, node in nodes.items():
+    for id_, node in nodes_held(view).items():
         yield node, units.get(id_, 0) or _all(node, snapshot)
+
+
+def nodes_held(view: TrainerView) -> dict[ElementId, str]:
+    """Return the nodes that a trainer's elements have or start on."""
+    return {id_: place.node for id_, place in view.placed.items()} | _occupied(view)
 
 
 def _occupied(view: TrainerView) -> dict[ElementId, str]:
@@ -160,7 +163,7 @@ class Room:
         for view in cluster.views:
             for node, units in _held(view, cluster.snapshot):
                 self._taken[node] += units
-            occupies, asks = set(view.ids(*OCCUPIES)), _takes(view, self._snapshot)
+            occupies, asks = set(view.ids(*OCCUPIES)), takes(view, self._snapshot)
             for id_, place in view.placed.items():
                 if id_ not in occupies and place.trainer:  # it has not started yet
                     self._take(place.node, 0, asks)
@@ -171,11 +174,11 @@ class Room:
         Each element takes ``gpus`` GPUs, or what it asks for if that is 0.
         """
         asked = view.trainer.element_units
-        takes = dict.fromkeys(asked, gpus) if gpus else asked
+        units = dict.fromkeys(asked, gpus) if gpus else asked
         found: dict[str, Place] = {}
-        asks = _takes(view, self._snapshot, gpus)
-        for node, id_ in zip(self._fit(view, nodes, takes, asks), view.spare, strict=False):
-            self._take(node, takes.get(id_, 0), asks)
+        asks = takes(view, self._snapshot, gpus)
+        for node, id_ in zip(self._fit(view, nodes, units, asks), view.spare, strict=False):
+            self._take(node, units.get(id_, 0), asks)
             found[node] = Place(node, view.array)
         return found
 

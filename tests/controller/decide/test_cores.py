@@ -61,17 +61,23 @@ def node(name: str, cores: int, memory_mb: float, gpus: bool = False) -> Node:
 
 
 def trainer(
-    array: int, cores: int, *nodes: str, more: int = 0, memory_mb: float = 0.0, gpus: int = 0
+    array: int,
+    cores: int,
+    *nodes: str,
+    more: int = 0,
+    memory_mb: float = 0.0,
+    gpus: int = 0,
+    cores_of_gpu: int = 1,
 ) -> TrainerView:
-    """A trainer of so many cores an element (0: whole nodes), or GPUs with one core each."""
+    """A trainer of so many cores an element (0: whole nodes), or of GPUs with their cores."""
     states = [ElementState.RUNNING] * len(nodes) + [ElementState.HELD] * more
     has = {"gpus": gpus, "cores": 0 if gpus else cores}
-    cpus = gpus or cores or CORES
+    cpus = gpus * cores_of_gpu or cores or CORES
     elements = tuple(
-        Element(ElementId(array, task), state, name, cpus=cpus, **has)
+        Element(ElementId(array, task), state, name, cpus=cpus, memory_mb=memory_mb, **has)
         for task, (state, name) in enumerate(zip(states, [*nodes, *[None] * more], strict=True))
     )
-    asks = Resources(cpus=gpus or cores, gres=GPUS if gpus else frozenset())
+    asks = Resources(cpus=gpus * cores_of_gpu or cores, gres=GPUS if gpus else frozenset())
     demands = Demands(resources=asks, memory=Memory(memory_mb), **has)
     plain = replace(a_trainer(*elements, array=array), demands=demands)
     return view_of(plain, state_of(plain))
