@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import Groups
+from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.observe.reports import NO_LOSS, Loss, Reform, Report
 from bftrainer_slurm.controller.settings import Settings

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import Groups
+from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.observe.feed import Feed

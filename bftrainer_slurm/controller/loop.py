@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import SILENT_S, Groups, after, execute
-from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, array_of
+from bftrainer_slurm.controller.act.execute import execute
+from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
+from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import StandingPlan
 from bftrainer_slurm.controller.observe.schedule import Schedule
@@ -249,8 +250,8 @@ class Controller:
         def note(action: Action, refused: bool) -> None:
             if isinstance(action, Grow) and not refused:
                 grown.extend(action.elements)
-            array = array_of(action)
-            registry.put({array: after(registry.state(array), action, refused, deps.clock())})
+            state = action.after(registry.state(action.array), refused, deps.clock())
+            registry.put({action.array: state})
 
         again_in_s = execute(actions, deps.gateway, deps.pacer, deps.groups, began_s, note)
         if again_in_s is not None:

@@ -1,22 +1,137 @@
-"""What a turn can decide: actions, which ``act`` executes, and headroom for ordinary jobs."""
+"""What a turn can decide: actions, which ``act`` executes, and headroom for ordinary jobs.
+
+Each kind of action has one class: its request to Slurm, its words in the log, what is known then.
+"""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
+from bftrainer_slurm.controller.state.phases import Phase
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, change, refuse, release
 from bftrainer_slurm.model import ElementId, Part, Place, TimeLimit, nodes_of
+from bftrainer_slurm.slurm.gateway import Gateway
+
+_REFUSED_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Grow:
+class Action(ABC):
+    """A request to Slurm about elements of one trainer; as a string: its line in the log."""
+
+    elements: tuple[ElementId, ...]
+    verb: ClassVar[str]  # for the log
+    phase: ClassVar[Phase | None] = None  # of the elements afterwards; None: the next look shows it
+
+    @property
+    def array(self) -> int:
+        """The array id of the trainer."""
+        return self.elements[0].array
+
+    def send(self, gateway: Gateway) -> None:
+        """Send the request; its errors are those of the gateway."""
+        self._send(gateway)
+
+    @abstractmethod
+    def _send(self, gateway: Gateway) -> None: ...
+
+    def __str__(self) -> str:
+        return f"{self.verb} {', '.join(map(str, self.elements))}"
+
+    def after(self, state: TrainerState, refused: bool, now_s: float) -> TrainerState:
+        """Return the trainer's state after the request, which Slurm may have ``refused``."""
+        if refused or self.phase is None:
+            return state
+        return change(state, self.elements, self.phase, now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Explained(Action):
+    why: str  # for the log
+
+    def __str__(self) -> str:
+        return f"{Action.__str__(self)}: {self.why}"
+
+
+class Shrink(_Explained):
+    """Requeue and hold running elements."""
+
+    verb, phase = "shrink", Phase.LEAVING
+
+    def _send(self, gateway: Gateway) -> None:
+        gateway.shrink(self.elements)
+
+
+class Hold(_Explained):
+    """Hold pending elements that are not held."""
+
+    verb = "hold"
+
+    def _send(self, gateway: Gateway) -> None:
+        gateway.hold(self.elements)
+
+
+class Cancel(_Explained):
+    """Cancel a trainer that has finished or was given up; ``elements`` are left of it."""
+
+    verb = "cancel the rest of"
+
+    def _send(self, gateway: Gateway) -> None:
+        gateway.cancel(self.array)
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.array}: {self.why.partition(chr(10))[0]}"
+
+    def after(self, state: TrainerState, refused: bool, now_s: float) -> TrainerState:
+        """Return the state with the time of the request."""
+        return state if refused else replace(state, cancelled_s=now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class EndAt(Action):
+    """Set the time limits of a trainer's running elements to end at ``end_s`` (Unix seconds)."""
+
+    verb = "limit"
+    end_s: float
+
+    def __str__(self) -> str:
+        end = time.strftime("%H:%M:%S", time.localtime(self.end_s))
+        return f"{Action.__str__(self)} to {end}"
+
+    def _send(self, gateway: Gateway) -> None:
+        gateway.end_at(self.elements, self.end_s)
+
+
+class Trim(_Explained):
+    """Cancel held elements; the trainer keeps the others."""
+
+    verb, phase = "cancel", Phase.DONE
+
+    def _send(self, gateway: Gateway) -> None:
+        gateway.trim(self.elements)
+
+
+class Revive(_Explained):
+    """Requeue and hold elements that have failed, so that they can start again."""
+
+    verb, phase = "requeue", Phase.REVIVED
+
+    def _send(self, gateway: Gateway) -> None:
+        gateway.revive(self.elements)
+
+
+@dataclass(frozen=True, slots=True)
+class Grow(Action):
     """Release elements of one trainer, one for each of ``places``; Slurm chooses which goes where.
 
     If ``first``, no element of the trainer is alive, and the release begins a new rendezvous.
     """
 
-    elements: tuple[ElementId, ...]
+    verb = "grow"
     places: frozenset[Place]
     others: frozenset[str]  # all other nodes of the partition
     first: bool
@@ -26,99 +141,47 @@ class Grow:
     new: bool = False  # the trainer has never had a node
     part: Part | None = None  # what each element takes of its node; None: what it asks for
 
+    def __str__(self) -> str:
+        of = f"{self.part.gpus} GPUs of " if self.part else ""
+        return f"{Action.__str__(self)} on {of}{', '.join(sorted(nodes_of(self.places)))}"
 
-@dataclass(frozen=True, slots=True)
-class EndAt:
-    """Set the time limits of a trainer's running elements to end at ``end_s`` (Unix seconds)."""
+    def _send(self, gateway: Gateway) -> None:
+        about = self.elements, nodes_of(self.places), self.others, self.limit
+        gateway.grow(*about, excluded=self.excluded, part=self.part)
 
-    elements: tuple[ElementId, ...]
-    end_s: float
+    def after(self, state: TrainerState, refused: bool, now_s: float) -> TrainerState:
+        """Return the state with released elements.
 
-
-@dataclass(frozen=True, slots=True)
-class _OfElements:
-    """An action on elements of one trainer; ``why`` is for the log."""
-
-    elements: tuple[ElementId, ...]
-    why: str
-
-
-class Shrink(_OfElements):
-    """Requeue and hold running elements."""
+        A refused request may still have been carried out in part; the next look shows it.
+        """
+        state = release(state, self.elements, self.places, now_s)
+        return refuse(state, nodes_of(self.places), now_s + _REFUSED_S) if refused else state
 
 
-class Hold(_OfElements):
-    """Hold pending elements that are not held."""
+class Label(_Explained):
+    """Restore the comment (``why``) of all elements of a trainer: its user has overwritten it."""
+
+    verb = "restore the comment of"
+
+    def _send(self, gateway: Gateway) -> None:
+        gateway.label(self.elements, self.why)
 
 
-class Trim(_OfElements):
-    """Cancel held elements; the trainer keeps the others."""
+class Tell(_Explained):
+    """Write a line (``why``) into the output of one running element."""
+
+    verb = "notify"
+
+    def _send(self, gateway: Gateway) -> None:
+        gateway.tell(self.elements[0], self.why)
+
+    def after(self, state: TrainerState, refused: bool, now_s: float) -> TrainerState:
+        """Return the state: the line is written only once, even if Slurm refuses it."""
+        return replace(state, notified=True)
 
 
-class Revive(_OfElements):
-    """Requeue and hold elements that have failed, so that they can start again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Cancel the remaining elements of a trainer that has finished or was given up."""
-
-    array: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """Restore the comment of all elements of a trainer, after its user has overwritten it."""
-
-    elements: tuple[ElementId, ...]
-    comment: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """Write a line into the output of a running element; ``elements`` has exactly one."""
-
-    elements: tuple[ElementId, ...]
-    text: str
-
-
-Action = Grow | Shrink | Revive | Hold | EndAt | Cancel | Trim | Label | Tell
-
-
-def array_of(action: Action) -> int:
-    """Return the array id of an action's trainer."""
-    return action.array if isinstance(action, Cancel) else action.elements[0].array
-
-
-_VERBS: dict[type[Action], str] = {
-    Shrink: "shrink",
-    Hold: "hold",
-    Cancel: "cancel the rest of",
-    EndAt: "limit",
-    Trim: "cancel",
-    Revive: "requeue",
-    Grow: "grow",
-    Label: "restore the comment of",
-    Tell: "notify",
-}
-
-
-def describe(action: Action) -> str:
-    """Describe an action in a few words, for the log."""
-    verb = _VERBS[type(action)]
-    if isinstance(action, Cancel):
-        return f"{verb} {action.array}: {action.why.partition(chr(10))[0]}"
-    names = ", ".join(map(str, action.elements))
-    match action:
-        case Grow(_, places, part=part):
-            of = f"{part.gpus} GPUs of " if part else ""
-            return f"{verb} {names} on {of}{', '.join(sorted(nodes_of(places)))}"
-        case EndAt(_, end_s):
-            return f"{verb} {names} to {time.strftime('%H:%M:%S', time.localtime(end_s))}"
-        case Tell(_, text) | Label(_, text):
-            return f"{verb} {names}: {text}"
-    return f"{verb} {names}: {action.why}"
+# The order of execution. What frees nodes comes first; elements held too late start by themselves.
+ORDER = (Shrink, Hold, Cancel, EndAt, Trim, Revive, Grow, Label, Tell)
 
 
 @dataclass(frozen=True, slots=True)

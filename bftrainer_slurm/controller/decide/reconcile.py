@@ -46,7 +46,7 @@ def maintain(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[
             return []  # ``complete`` lets the anchor end successfully too
         return [Trim((anchor.id,), "all others of its array have ended")]
     if view.abandoned:
-        return [Cancel(view.array, "cancelled by its owner")] if view.spare else []
+        return [Cancel(view.spare, "cancelled by its owner")] if view.spare else []
     if view.over and (cancel := _end(view, snapshot.time_s)):
         return cancel
     actions = _holds(view, snapshot, settings)
@@ -249,4 +249,4 @@ def _end(view: TrainerView, now_s: float) -> list[Action]:
     if now_s - view.state.cancelled_s < _CANCEL_AGAIN_S or not left:
         return []
     assert view.state.over is not None
-    return [Cancel(view.array, view.state.over)]
+    return [Cancel(left, view.state.over)]

@@ -5,6 +5,7 @@ Requests are paced: by the controller's own setting, and by what slurmctld allow
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.act.execute import BUDGET_S, Groups, after, execute
+from bftrainer_slurm.controller.act.execute import BUDGET_S, execute
+from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
-from bftrainer_slurm.model import ElementId, RateLimit
+from bftrainer_slurm.model import ElementId, Part, RateLimit
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.pacer import BURST, Pacer
 from tests.controller.made_up_slurm import MadeUpSlurm
@@ -114,7 +116,7 @@ def test_no_element_of(action: Grow, word: str, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_frees_nodes_comes_first_and_what_takes_them_last() -> None:
     slurm, shrink = site(), Shrink((C,), "why")
-    do(slurm, grow(A), Revive((B,), "failed"), Cancel(99, "over"), Hold((B,), "why"), shrink)
+    do(slurm, grow(A), Revive((B,), "failed"), Cancel((A,), "over"), Hold((B,), "why"), shrink)
     assert slurm.requests_ == ["shrink", "hold", "cancel", "revive", "grow"]
 
 
@@ -191,16 +193,29 @@ def test_commands_of_several_rpcs_are_paced_by_these() -> None:
     assert slurm.now_s == (4 - BURST % 4) / 2.0
 
 
+@cases(
+    "action, line",
+    an_end=(Shrink((A, B), "why"), f"shrink {A}, {B}: why"),
+    a_cancel=(Cancel((B, C), "failed\nhere"), f"cancel the rest of {ARRAY}: failed"),
+    a_start=(grow(A, B, nodes="n2 n1"), f"grow {A}, {B} on n1, n2"),
+    a_start_on_parts=(replace(grow(A), part=Part(2, 4)), f"grow {A} on 2 GPUs of n1"),
+)  # fmt: skip
+def test_the_log_says(action: Action, line: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        do(site(), action)
+    assert caplog.messages == [line]
+
+
 BEFORE = state_of(trainer("running n1", "held", failed(2, "n3")))
 GROW = grow(B, nodes="n2")
 
 
 def after_done(action: Action) -> TrainerState:
-    return after(BEFORE, action, False, NOW_S)
+    return action.after(BEFORE, False, NOW_S)
 
 
 def after_refused(action: Action) -> TrainerState:
-    return after(BEFORE, action, True, NOW_S)
+    return action.after(BEFORE, True, NOW_S)
 
 
 def test_what_slurm_has_let_go_is_released() -> None:
@@ -223,7 +238,7 @@ def test_an_element_that_was_ended_is_leaving_by_our_doing() -> None:
     "state",
     by_an_end_that_was_refused=after_refused(Shrink((A,), "why")),
     by_a_revival_that_was_refused=after_refused(Revive((A,), "failed")),
-    by_a_cancel_that_was_refused=after_refused(Cancel(ARRAY, "over")),
+    by_a_cancel_that_was_refused=after_refused(Cancel((A,), "over")),
     by_a_hold_as_the_next_look_tells_it=after_done(Hold((B,), "why")),
 )
 def test_nothing_is_changed(state: TrainerState) -> None:
@@ -232,11 +247,11 @@ def test_nothing_is_changed(state: TrainerState) -> None:
 
 def test_what_was_brought_back_and_when_a_trainer_was_cancelled_is_known() -> None:
     assert after_done(Revive((C,), "failed")).of(2).phase is Phase.REVIVED
-    assert after_done(Cancel(ARRAY, "over")).cancelled_s == NOW_S
+    assert after_done(Cancel((A,), "over")).cancelled_s == NOW_S
 
 
 def test_actions_of_one_trainer_add_up() -> None:
-    both = after(after_done(Shrink((A,), "why")), GROW, False, NOW_S)
+    both = GROW.after(after_done(Shrink((A,), "why")), False, NOW_S)
     assert [both.of(task).phase for task in (0, 1)] == [Phase.LEAVING, Phase.RELEASED]
 
 

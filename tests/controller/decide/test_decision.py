@@ -15,7 +15,6 @@ from bftrainer_slurm.controller.decide.actions import (
     Hold,
     Revive,
     Shrink,
-    array_of,
 )
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
@@ -104,7 +103,7 @@ def other(*elements: Element | str) -> TrainerView:
 
 
 def who_grows(decision: Decision) -> set[int]:
-    return {array_of(action) for action in decision.actions if isinstance(action, Grow)}
+    return {action.array for action in decision.actions if isinstance(action, Grow)}
 
 
 def test_trainers_grow_onto_free_nodes_as_the_plan_says() -> None:
@@ -183,7 +182,7 @@ def test_a_trainer_whose_problem_cannot_be_built_is_left_alone_and_named() -> No
 def test_it_keeps_its_nodes_and_its_upkeep() -> None:
     decision = Deciding(ARRAY)(view(ON_N1, failed(1, "n9")), other(HELD))
     (grow,) = [action for action in decision.actions if isinstance(action, Grow)]
-    assert (array_of(grow), grow.places) == (OTHER, places("n2"))
+    assert (grow.array, grow.places) == (OTHER, places("n2"))
     assert Revive((ElementId(ARRAY, 1),), "failed") in decision.actions
 
 
@@ -301,7 +300,7 @@ def test_a_trainer_that_is_given_up_is_so_in_the_same_decision() -> None:
     assert cancel.array == ARRAY
     assert decision.states[ARRAY].over == cancel.why
     assert [one.key for one in deciding.planner.asked[-1].trainers] == [str(OTHER)]
-    assert not any(isinstance(one, Shrink | Grow) and array_of(one) == ARRAY
+    assert not any(isinstance(one, Shrink | Grow) and one.array == ARRAY
                    for one in decision.actions)  # fmt: skip
 
 

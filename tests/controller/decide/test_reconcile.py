@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -127,6 +128,7 @@ REFUSED = "Slurm does not start it there"
 LATER = element(1, "running n1", start_s=NOW_S + 1)
 UNLAUNCHED = element(0, "failed n1", exit_status=1, start_s=NOW_S, end_s=NOW_S)
 DONE = (element(1, "completed"), element(2, "running n3"))
+LAST_HELD = element(1, "held")
 LEFT = tuple(element(task, "held") for task in (2, 3, 4))
 MANY_LEFT = tuple(element(task, "held") for task in range(2, 70))
 
@@ -134,6 +136,11 @@ MANY_LEFT = tuple(element(task, "held") for task in range(2, 70))
 def ended_well(*left: Element, **state: object) -> TrainerView:
     """A trainer that has just finished, on n1 and n2, with these elements left."""
     return view("completed n1", "completed n2", *left, **state)
+
+
+def cancel(*left: Element) -> Cancel:
+    """The end of a finished trainer with these elements left."""
+    return Cancel(tuple(one.id for one in left), "finished")
 
 
 @cases(
@@ -155,14 +162,14 @@ def ended_well(*left: Element, **state: object) -> TrainerView:
     nothing_what_its_owner_has_cancelled_as_a_whole=(view(failed(0), CANCELLED), 0, []),
     what_was_brought_back_of_a_trainer_that_was_being_cancelled=(
         view(HELD, CANCELLED, elements={0: replace(REVIVED, since_s=NOW_S - 5)}),
-        0, [Cancel(ARRAY, "cancelled by its owner")],
+        0, [Cancel((FIRST,), "cancelled by its owner")],
     ),
     nothing_what_is_given_up_and_failed=(view(failed(0), over="why"), 0, []),
-    what_is_left_of_who_is_given_up=(view(ON_N1, over="why"), 0, [Cancel(ARRAY, "why")]),
+    what_is_left_of_who_is_given_up=(view(ON_N1, over="why"), 0, [Cancel((FIRST,), "why")]),
     nothing_for_a_while_who_was_cancelled=(
         view(ON_N1, over="why", cancelled_s=NOW_S), 15, []
     ),
-    but_then_again=(view(ON_N1, over="why", cancelled_s=NOW_S), 60, [Cancel(ARRAY, "why")]),
+    but_then_again=(view(ON_N1, over="why", cancelled_s=NOW_S), 60, [Cancel((FIRST,), "why")]),
     nothing_of_who_is_given_up_is_left=(view("cancelled", over="why"), 120, []),
     one_of_a_finished_trainer_that_has_not_started=(
         let_go(others=DONE), 0, [Hold((FIRST,), "the training has finished")]
@@ -170,12 +177,12 @@ def ended_well(*left: Element, **state: object) -> TrainerView:
     nothing_as_the_others_of_a_finished_trainer_have_time_to_end=(
         view("completed", "running n1"), 0, []
     ),
-    where_they_do_not=(view("completed", "running n1"), 400, [Cancel(ARRAY, "finished")]),
+    where_they_do_not=(view("completed", "running n1"), 400, [cancel(LATER)]),
     nothing_as_what_it_has_left_waits_for_the_nodes_where_others_ended=(ended_well(*LEFT), 0, []),
-    where_these_do_not_come_in_minutes=(ended_well(*LEFT), 400, [Cancel(ARRAY, "finished")]),
-    very_many_that_are_left_at_once=(ended_well(*MANY_LEFT), 0, [Cancel(ARRAY, "finished")]),
+    where_these_do_not_come_in_minutes=(ended_well(*LEFT), 400, [cancel(*LEFT)]),
+    very_many_that_are_left_at_once=(ended_well(*MANY_LEFT), 0, [cancel(*MANY_LEFT)]),
     those_of_which_slurm_has_forgotten_where_it_ended=(
-        view(element(1, "held"), over="finished", finished_s=NOW_S), 0, [Cancel(ARRAY, "finished")]
+        view(LAST_HELD, over="finished", finished_s=NOW_S), 0, [cancel(LAST_HELD)]
     ),
     nothing_a_finished_trainer_with_nothing_left=(view("completed"), 400, []),
 )  # fmt: skip
@@ -276,7 +283,7 @@ def test_of_who_is_over_nothing_that_waits_is_forgotten(mine: TrainerView, over:
 
 def moves(
     mine: TrainerView, target: str, free: str, reserved: tuple[Reservation, ...] = ()
-) -> list[Action]:
+) -> list[Any]:
     """Towards these of three nodes."""
     names = frozenset(place.name for place in places(target))
     plan = Plan({str(ARRAY): names}, 0.0, 0.0, "optimal")

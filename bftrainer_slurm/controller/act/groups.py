@@ -1,0 +1,158 @@
+"""What the keeper is told about trainers' groups: who owns them, who leaves, who is gone.
+
+Nothing waits for a keeper that does not answer: callers learn of it, and send the message again
+later.
+"""
+
+from __future__ import annotations
+
+import logging
+import pwd
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.sizes import ANY, Sizes
+
+logger = logging.getLogger(__name__)
+
+SILENT_S = 5.0  # no messages this long to a keeper that did not answer: the loop must go on
+_AT_ONCE = 128
+_PATIENCE_S = 2.0  # as long as the keeper waits for elements to leave
+_TASKS_A_LINE = 50  # so that a line fits into the keeper's limit of 512 bytes
+
+
+class Groups:
+    """Sends messages about trainers' groups to the keeper.
+
+    ``keeper`` returns the identity and the client of the present keeper. A keeper with a new
+    identity knows nothing, so it gets everything again. If ``keeper`` is None, no messages are
+    sent: simulated trainers need no keeper.
+    """
+
+    def __init__(
+        self,
+        keeper: Callable[[], tuple[str, KeeperClient]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self._identity = ""
+        self._announced: dict[int, tuple[int, int, Sizes]] = {}
+        self._uids: dict[str, int | None] = {}  # None: this host did not know the user yet
+        self._undelivered: list[ElementId | int] = []  # gone elements and trainers, not sent yet
+        self._silent_until_s = float("-inf")
+
+    def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
+        """Send a trainer's owner, how many nodes it should have, and the ``sizes`` of its group.
+
+        The message is sent once, and again when something changes.
+        """
+        if self._keeper is None:
+            return
+        uid = self._uid(user)
+        identity, _ = self._keeper()
+        if identity != self._identity:
+            self._identity = identity
+            self._announced.clear()
+        if uid is None or self._announced.get(array) == (uid, want, sizes):
+            return
+        what = f"who owns trainer {array}"
+        if self._send(lambda keeper: keeper.own(array, uid, want, sizes), what):
+            self._announced[array] = uid, want, sizes
+
+    def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
+        """Ask these tasks (by array) to leave; return those for which the message was not sent.
+
+        This waits until they have left, at most 2 s. All groups are asked at the same time, so that
+        a slow group does not delay others. A request without an answer in time counts as sent: the
+        keeper may be waiting for the tasks to leave.
+        """
+        asked = [
+            (array, tasks[begin : begin + _TASKS_A_LINE])
+            for array, tasks in leaving.items()
+            for begin in range(0, len(tasks), _TASKS_A_LINE)
+        ]
+
+        def ask(one: tuple[int, Sequence[int]]) -> bool:
+            return self._send(lambda keeper: keeper.part(*one), f"which tasks of {one[0]} leave")
+
+        if not asked or self._keeper is None:
+            return {}
+        threads = ThreadPoolExecutor(min(_AT_ONCE, len(asked)), "part")
+        answers = [threads.submit(ask, one) for one in asked]
+        done, _ = wait(answers, _PATIENCE_S)
+        threads.shutdown(wait=False, cancel_futures=True)
+        failed: dict[int, list[int]] = {}
+        for (array, tasks), answer in zip(asked, answers, strict=True):
+            # ``result`` raises unexpected exceptions of the thread, so that the turn reports them.
+            if answer.cancelled() or (answer in done and not answer.result()):
+                failed.setdefault(array, []).extend(tasks)
+        return failed
+
+    def lost(self, element: ElementId) -> bool:
+        """Report that an element has left unexpectedly; return whether the report arrived."""
+        lost = (element.array, element.task)
+        return self._send(lambda keeper: keeper.lost(*lost), f"that {element} is lost")
+
+    def report_gone(
+        self, new: Iterable[ElementId | int], back: Callable[[ElementId | int], bool]
+    ) -> bool:
+        """Report elements and trainers (arrays) that are gone; return whether all reports arrived.
+
+        Earlier reports that did not arrive are sent again, unless ``back`` says that the element or
+        trainer has returned.
+        """
+        gone = dict.fromkeys([*(one for one in self._undelivered if not back(one)), *new])
+        self._undelivered = [
+            one for one in gone if not (self.end(one) if isinstance(one, int) else self.lost(one))
+        ]
+        return not self._undelivered
+
+    def begin(self, array: int) -> bool:
+        """Report that a trainer's next element is its first; return whether the report arrived."""
+        return self._send(lambda keeper: keeper.begin(array), f"that {array} begins")
+
+    def finish(self, array: int) -> bool:
+        """Report that a training has ended successfully, so that new elements end at once.
+
+        Return whether the report arrived. It is sent each time, because a keeper that has restarted
+        does not know it.
+        """
+        sent = self._send(lambda keeper: keeper.finish(array), f"that {array} has finished")
+        return sent and self._keeper is not None
+
+    def end(self, array: int) -> bool:
+        """Report that a trainer has no live element, so that its next element begins a new run.
+
+        Return whether the report arrived. If not, no element may start: it would join the old run.
+        """
+        self._announced.pop(array, None)
+        return self._send(lambda keeper: keeper.end_run(array), f"that the run of {array} is over")
+
+    def _send(self, send: Callable[[KeeperClient], object], what: str) -> bool:
+        if self._keeper is None:
+            return True
+        if self._clock() < self._silent_until_s:
+            return False
+        try:
+            _, client = self._keeper()
+            send(client)
+        except KeeperError as error:
+            logger.warning("the keeper was not told %s: %s", what, error)
+            self._silent_until_s = self._clock() + SILENT_S
+            return False
+        return True
+
+    def _uid(self, user: str) -> int | None:
+        """Return the user's id; None if this host does not know the user now, which is logged."""
+        if self._uids.get(user) is None:
+            try:
+                self._uids[user] = pwd.getpwnam(user).pw_uid
+            except KeyError:
+                if user not in self._uids:
+                    logger.error("unknown user %r: their trainers cannot form a group", user)
+                self._uids[user] = None
+        return self._uids[user]
