@@ -11,7 +11,7 @@ from typing import Any
 
 from bftrainer_slurm.controller.act.execute import execute
 from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
-from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell
+from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, elements_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.decide.planning import StandingPlan
 from bftrainer_slurm.controller.observe.schedule import Schedule
@@ -128,7 +128,7 @@ class Controller:
             self.registry.bad.bars = self.decision.bad
             self.registry.put(self.decision.states)
             self.introduce()
-            notices = self._notify_trainers(set(_ended_by(self.decision.actions)))
+            notices = self._notify_trainers(set(elements_of(Shrink, self.decision.actions)))
             self._act((*self.decision.actions, *notices))
         except Exception:
             self.schedule.failed(self.deps.clock())
@@ -243,7 +243,7 @@ class Controller:
     def _act(self, actions: Iterable[Action]) -> None:
         deps, registry, actions = self.deps, self.registry, tuple(actions)
         began_s = deps.pacer.clock()
-        asked = registry.ask(_ended_by(actions), deps.clock())
+        asked = registry.ask(elements_of(Shrink, actions), deps.clock())
         registry.unask(deps.groups.part(asked))
         grown: list[ElementId] = []
 
@@ -294,7 +294,3 @@ class Controller:
             if note.kind is NoteKind.UP and record.may_start_on(note.node):
                 return  # the element came up where it was sent, so no look is needed
         self.schedule.hint(note.kind, now_s)
-
-
-def _ended_by(actions: Iterable[Action]) -> Iterator[ElementId]:
-    return (one for action in actions if isinstance(action, Shrink) for one in action.elements)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bftrainer_slurm.controller.observe.shared_nodes import asks_of
+from bftrainer_slurm.controller.decide.eligibility import asks_of
 from bftrainer_slurm.model import ElementState, Queue
 from bftrainer_slurm.slurm.look_gateway import LookGateway
 from bftrainer_slurm.slurm.open import LOOK

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -182,6 +182,11 @@ class Tell(_Explained):
 
 # The order of execution. What frees nodes comes first; elements held too late start by themselves.
 ORDER = (Shrink, Hold, Cancel, EndAt, Trim, Revive, Grow, Label, Tell)
+
+
+def elements_of(kind: type[Action], actions: Iterable[Action]) -> list[ElementId]:
+    """Return the elements of all actions of one kind."""
+    return [one for action in actions if isinstance(action, kind) for one in action.elements]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from types import MappingProxyType
 
-from bftrainer_slurm.controller.decide.actions import Action, Shrink
+from bftrainer_slurm.controller.decide.actions import Action, Shrink, elements_of
 from bftrainer_slurm.controller.decide.available import (
     available,
     bars_for_all,
@@ -97,8 +97,7 @@ class _Draft:
         """Add actions and new states; remove elements that leave from the cluster."""
         self.actions += actions
         self.states |= states
-        ends = (action for action in actions if isinstance(action, Shrink))
-        gone = {element for action in ends for element in action.elements}
+        gone = set(elements_of(Shrink, actions))
         if gone or states:
             views = (without(_judged(view, states), gone) for view in self.cluster.views)
             self.cluster = replace(self.cluster, views=tuple(views))

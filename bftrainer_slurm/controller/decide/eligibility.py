@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
 from bftrainer_slurm.controller.decide.available import nodes_off
-from bftrainer_slurm.controller.observe.shared_nodes import asks_of
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
@@ -19,8 +18,10 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
     CORE,
     GPU,
+    Configuration,
     Demands,
     ElementState,
+    Part,
     Resources,
     Trainer,
     nodes_of,
@@ -96,6 +97,20 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
         if why is not None:
             stuck[array] = why
     return Eligibility(stuck, tuple(bars))
+
+
+def asks_of(trainer: Trainer, configuration: Configuration, part: Part | None = None) -> Resources:
+    """Return what an element takes of its node, with what Slurm adds to its part by default.
+
+    ``part`` has the GPUs and processors that the plan chooses; None: as many as it asks for.
+    """
+    demands, asks = trainer.demands, trainer.demands.resources
+    if not demands.units:
+        return asks
+    default = configuration.default_per_gpu(trainer.partition)
+    cpus = max(asks.cpus, demands.cores, demands.gpus * default.cpus * demands.default_cpus)
+    part = part or Part(demands.gpus, cpus)
+    return Resources(demands.memory.of(part, default.memory_mb), part.cpus, asks.gres)
 
 
 def out_of_node_hours(

@@ -10,7 +10,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.available import give_up
-from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, asks_of
+from bftrainer_slurm.controller.decide.eligibility import asks_of
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.phases import OCCUPIES

@@ -17,6 +17,7 @@ from bftrainer_slurm.controller.decide.actions import (
     Revive,
     Shrink,
     Trim,
+    elements_of,
 )
 from bftrainer_slurm.controller.decide.available import limits_at_start
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
@@ -236,7 +237,7 @@ def hold_reclaimed(view: TrainerView, actions: Collection[Action]) -> list[Actio
     """Hold reclaimed elements that no move uses, before Slurm starts them by itself."""
     if view.over and not view.finishing:
         return []
-    used = {id_ for action in actions if isinstance(action, Grow) for id_ in action.elements}
+    used = set(elements_of(Grow, actions))
     left = tuple(id_ for id_ in view.ids(Phase.RECLAIMED) if id_ not in used)
     return [Hold(left, "it would start by itself")] if left else []
 

@@ -109,17 +109,3 @@ def needs_of(job: WaitingJob, configuration: Configuration) -> Part:
     default = configuration.default_per_gpu(job.partition)
     part = Part(job.gpus, max(1, job.cpus, job.gpus * default.cpus * job.default_cpus))
     return part._replace(memory_mb=job.memory.of(part, default.memory_mb))
-
-
-def asks_of(trainer: Trainer, configuration: Configuration, part: Part | None = None) -> Resources:
-    """Return what an element takes of its node, with what Slurm adds to its part by default.
-
-    ``part`` has the GPUs and processors that the plan chooses; None: as many as it asks for.
-    """
-    demands, asks = trainer.demands, trainer.demands.resources
-    if not demands.units:
-        return asks
-    default = configuration.default_per_gpu(trainer.partition)
-    cpus = max(asks.cpus, demands.cores, demands.gpus * default.cpus * demands.default_cpus)
-    part = part or Part(demands.gpus, cpus)
-    return Resources(demands.memory.of(part, default.memory_mb), part.cpus, asks.gres)
