@@ -166,7 +166,7 @@ class Decider:
             moves += self._of_each(draft.cluster.views, move)
         upkeep = self._of_each(everybody, lambda view: maintain(view, snapshot, settings))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
-        crowded = self._planning.crowding.bars(draft.cluster)
+        crowded = self._planning.crowding.bars(draft.cluster) if snapshot.shared else ()
         decision = replace(decision, bars=(*decision.bars, *crowded))
         actions = (*upkeep, *draft.actions, *moves, *held)
         return replace(decision, actions=actions, standing=standing, trouble=self._planning.trouble)

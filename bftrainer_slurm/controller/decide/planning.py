@@ -227,9 +227,9 @@ class Planning:
         ``build`` returns the problem for ``cluster``; with ``exploring=False``, one in which no
         trainer explores.
         """
-        self.trouble, now_s = None, cluster.now_s
+        self.trouble, now_s, shared = None, cluster.now_s, cluster.snapshot.shared
         for _ in range(_AT_ONCE):
-            again = partial(build, crowded=self.crowding.bars(cluster))
+            again = partial(build, crowded=self.crowding.bars(cluster)) if shared else build
             question = again()
             try:
                 if self.standing is None or not still_answers(self.standing, question, now_s):
@@ -237,7 +237,8 @@ class Planning:
             except Exception as error:
                 logger.exception("no plan")
                 self.standing, self.trouble = None, f"no plan: {type(error).__name__}: {error}"
-            if self.standing is None or not self.crowding.add(cluster, self.standing.plan):
+            plan = None if self.standing is None else self.standing.plan
+            if not shared or plan is None or not self.crowding.add(cluster, plan):
                 break
         return self.standing
 
