@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import insort
 from dataclasses import replace
 
 import numpy as np
@@ -56,10 +57,11 @@ def simulate_gpus(workload: Workload, gpus: int, trace: str, min_hole_s: float =
     sizes, run_s = _sizes(trace, count, random), _runs(trace, count, random)
     submit_s = arrivals(workload.span_s, count, random)
     limit_s = limits(run_s, random)
-    cluster = _GpuCluster(workload.nodes, gpus, sizes.tolist(), run_s.tolist(), limit_s.tolist())
+    nodes = -(-sizes // gpus)
+    cluster = _GpuCluster(workload.nodes, gpus, sizes, nodes, run_s, limit_s)
     cluster.run(submit_s, workload.span_s, INTERVAL_S)
     kind = f"made-up GPU cluster, jobs like those of {trace.capitalize()}"
-    times_s, nodes, held = (submit_s, cluster.start_s, run_s), -(-sizes // gpus), cluster.held
+    times_s, held = (submit_s, cluster.start_s, run_s), cluster.held
     log = logged(
         kind, workload, times_s, held.__getitem__, min_hole_s,
         nodes=nodes, gpus=sizes, limit_s=limit_s,
@@ -100,37 +102,40 @@ class _GpuCluster(Scheduler):
     """Nodes with GPUs; a job has GPUs of one node, or whole nodes."""
 
     def __init__(
-        self, nodes: int, gpus: int, sizes: list[int], run_s: list[float], limit_s: list[float]
+        self,
+        nodes: int,
+        gpus: int,
+        sizes: NDArray[np.int64],
+        on: NDArray[np.int64],
+        run_s: NDArray[np.float64],
+        limit_s: NDArray[np.float64],
     ) -> None:
+        """Take the cluster, and the jobs: their GPUs, on how many nodes, run times and limits."""
         super().__init__()
         self._free = np.full(nodes, gpus, np.int64)
-        self._gpus, self._sizes, self._run_s, self._limit_s = gpus, sizes, run_s, limit_s
-        self._latest_s: dict[int, float] = {}  # of running jobs, by their limits
+        self._room = [nodes] * (gpus + 1)  # how many nodes have so many free GPUs, or more
+        self._each: list[int] = np.minimum(sizes, gpus).tolist()  # of each of a job's nodes
+        self._nodes: list[int] = on.tolist()
+        self._run_s: list[float] = run_s.tolist()
+        self._limit_s: list[float] = limit_s.tolist()
+        self._limits: list[tuple[float, int]] = []  # running jobs, sorted by their latest end
         self.start_s = np.full(len(sizes), np.nan)
         self.held: dict[int, NDArray[np.int32]] = {}
 
     def ended(self, job: int) -> None:
         """Free its GPUs."""
-        self._free[self.held[job]] += self._each(job)
-        del self._latest_s[job]
-
-    def _each(self, job: int) -> int:
-        """How many GPUs of each of its nodes a job has."""
-        return min(self._sizes[job], self._gpus)
-
-    def _place(self, job: int, free: NDArray[np.int64]) -> NDArray[np.int32] | None:
-        """Return where a job fits, with the least left over."""
-        count = -(-self._sizes[job] // self._gpus)
-        room = np.flatnonzero(free >= self._each(job))
-        if len(room) < count:
-            return None
-        return room[free[room].argsort(kind="stable")[:count]].astype(np.int32)
+        where, each = self.held[job], self._each[job]
+        for has in self._free[where].tolist():
+            for count in range(has + 1, has + each + 1):
+                self._room[count] += 1
+        self._free[where] += each
+        self._limits.remove((float(self.start_s[job]) + self._limit_s[job], job))
 
     def start_jobs(self, now_s: float, backfill: bool) -> None:
         """Start all jobs that may start now."""
         while self.waiting and self._try(self.waiting[0], now_s):
             del self.waiting[0]
-        if not backfill or not self.waiting or not self._free.any():
+        if not backfill or not self.waiting or not self._room[1]:
             return
         shadow_s = self._expected_s(self.waiting[0])
         started = {
@@ -138,23 +143,33 @@ class _GpuCluster(Scheduler):
             for job in self.waiting[1:_DEPTH]
             if now_s + self._limit_s[job] <= shadow_s and self._try(job, now_s)
         }
-        self.waiting = [job for job in self.waiting if job not in started]
+        if started:
+            self.waiting = [job for job in self.waiting if job not in started]
 
     def _expected_s(self, job: int) -> float:
         """When the first job can start at the latest, by the limits of those that run."""
-        free = self._free.copy()
-        for running, latest_s in sorted(self._latest_s.items(), key=lambda one: one[1]):
-            free[self.held[running]] += self._each(running)
-            if self._place(job, free) is not None:
+        each, free = self._each[job], self._free.tolist()
+        missing = self._nodes[job] - self._room[each]
+        for latest_s, running in self._limits:
+            for node in self.held[running].tolist():
+                before, free[node] = free[node], free[node] + self._each[running]
+                missing -= before < each <= free[node]
+            if missing <= 0:
                 return latest_s
         return math.inf
 
     def _try(self, job: int, now_s: float) -> bool:
-        where = self._place(job, self._free)
-        if where is None:
+        """Start a job if it fits, where the least is left over."""
+        each, nodes = self._each[job], self._nodes[job]
+        if self._room[each] < nodes:
             return False
-        self._free[where] -= self._each(job)
+        fit = np.flatnonzero(self._free >= each)
+        where = fit[self._free[fit].argsort(kind="stable")[:nodes]].astype(np.int32)
+        for has in self._free[where].tolist():
+            for count in range(has - each + 1, has + 1):
+                self._room[count] -= 1
+        self._free[where] -= each
         self.start_s[job], self.held[job] = now_s, where
-        self._latest_s[job] = now_s + self._limit_s[job]
+        insort(self._limits, (now_s + self._limit_s[job], job))
         heapq.heappush(self.ends, (now_s + self._run_s[job], job))
         return True
