@@ -41,7 +41,7 @@ class Summary:
     """All samples together: what trainers used, how well, and how ordinary jobs were delayed.
 
     ``equivalent_nodes`` are of the whole log: U times the nodes idle on average. ``felt`` is None
-    if the log has no times of submission.
+    if the log has no times of submission, or no job started meanwhile.
     """
 
     options: HarvestOptions

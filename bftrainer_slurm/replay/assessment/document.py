@@ -183,7 +183,8 @@ def _summarised(summary: Summary) -> list[str]:
         f"({amount(nodes.least)} to {amount(nodes.most)})",
     ]
     if summary.felt is None:
-        return [*lines, "ordinary jobs    unknown: the log has no times of submission"]
+        why = "the log has no times of submission, or no job starts in what was replayed"
+        return [*lines, f"ordinary jobs    unknown: {why}"]
     found = summary.felt
     return [
         *lines,

@@ -30,7 +30,7 @@ def trusted(jobs: JobTable, last_submit_s: float) -> tuple[float, float]:
     last_start_s = float(jobs.start_s.max(initial=-math.inf))
     end_s = last_submit_s if math.isfinite(last_submit_s) else last_start_s
     if not begin_s < end_s < math.inf:
-        raise ValueError("its jobs do not overlap in time")
+        raise ValueError("no job came after its first one had ended")
     cut_s = min(_residual_s(jobs), _MOST_CUT * (end_s - begin_s))
     is_over = float(jobs.end_s.max()) <= end_s
     return begin_s + cut_s, end_s - (cut_s if is_over else 0.0)

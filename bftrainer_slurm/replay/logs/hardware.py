@@ -56,17 +56,31 @@ class Allocations:
 
     def hardware(self, nodes: int, gpus_per_node: int | None) -> Hardware:
         """Return what the first nodes have; GPUs as given, else the most in use at once."""
-        node, start_s, end_s, gpus = self.stretches()
         most = np.zeros(nodes)
-        at_s, change = np.concatenate([start_s, end_s]), np.concatenate([gpus, -gpus])
-        where = np.concatenate([node, node])
-        order = np.lexsort((change, at_s, where))  # at one moment, jobs end before others start
-        # What a node has in use is back to zero before the next node's first job.
-        np.maximum.at(most, where[order], np.cumsum(change[order]))
+        where, _, used = self._in_use()
+        np.maximum.at(most, where, used)
         found = np.ceil(most - 1e-6).astype(np.int64)
         if gpus_per_node is not None:
             found[found > 0] = gpus_per_node
         return Hardware(found, self._memory_mb[:nodes].copy())
+
+    def beyond(self, gpus_per_node: int) -> float:
+        """Return which share of the GPU time of jobs that have an end is beyond so many a node."""
+        where, at_s, used = self._in_use()
+        ended_s = np.where(np.isfinite(at_s), at_s, np.nan)
+        lasts_s = np.nan_to_num(np.diff(ended_s, append=np.nan))
+        lasts_s[np.diff(where, append=-1) != 0] = 0.0  # the node's last job has ended
+        over = np.clip(used - gpus_per_node, 0.0, None)
+        return float(over @ lasts_s / max(1.0, used @ lasts_s))
+
+    def _in_use(self) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+        """Return when each node's GPUs in use change: node, time, and how many from then on."""
+        node, start_s, end_s, gpus = self.stretches()
+        at_s, change = np.concatenate([start_s, end_s]), np.concatenate([gpus, -gpus])
+        where = np.concatenate([node, node])
+        order = np.lexsort((change, at_s, where))  # at one moment, jobs end before others start
+        # What a node has in use is back to zero before the next node's first job.
+        return where[order], at_s[order], np.cumsum(change[order])
 
     def gpu_use(
         self, hardware: Hardware, without_job: HoleTable, from_s: float, to_s: float

@@ -154,12 +154,7 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
     from_s, to_s = _window(started, notes, options)
     count = len(numbers.names)
     without_job = occupancy.holes(numbers.names, from_s, to_s)
-    hardware = allocations.hardware(count, options.gpus_per_node)
-    if options.gpus_per_node is not None and not hardware.gpus.any():
-        raise LogError(
-            "--gpus-per-node: no job in the log has GPUs; leave it out, or write the log anew: "
-            f"{sacct.COMMAND}"
-        )
+    hardware = _hardware(allocations, count, options.gpus_per_node)
     holes, unusable = _usable(without_job, occupancy, numbers, (from_s, to_s), options)
     edges = _edges(started, notes, (from_s, to_s), options)
     caveats = (*_unknown(options), caveats_of.UNSEEN, *edges, *_caveats(notes, options))
@@ -291,6 +286,25 @@ def _from_holes(
     return Log(kind, inside, nodes, from_s, to_s, caveats=caveats)
 
 
+def _hardware(allocations: Allocations, nodes: int, gpus_per_node: int | None) -> Hardware:
+    """Return what the nodes have; refuse a number of GPUs that their jobs belie."""
+    found = allocations.hardware(nodes, gpus_per_node)
+    if gpus_per_node is None:
+        return found
+    if not found.gpus.any():
+        raise LogError(
+            "--gpus-per-node: no job in the log has GPUs; leave it out, or write the log anew: "
+            f"{sacct.COMMAND}"
+        )
+    seen = int(allocations.hardware(nodes, None).gpus.max())
+    if seen > gpus_per_node and allocations.beyond(gpus_per_node) > _MOST_OVERFULL - 1:
+        raise LogError(
+            f"--gpus-per-node {gpus_per_node}: jobs used {seen} GPUs of a node at once; give more, "
+            "or leave it out"
+        )
+    return found
+
+
 def _expand_list(node_list: str) -> tuple[str, ...]:
     try:
         return tuple(expand(node_list)) if node_list else ()
@@ -315,7 +329,10 @@ def _window(started: JobTable, notes: Notes, options: LogOptions) -> tuple[float
             )
         except ValueError as error:
             held = _span_text(_span(started, notes), options.zone)
-            raise LogError(f"{error}; give --from and --to (the log holds {held})") from error
+            raise LogError(
+                f"{error}, so say from when to when to look: --from and --to (replay: --from and "
+                f"--hours); the log holds {held}"
+            ) from error
         from_s = trusted_from_s if from_s is None else from_s
         to_s = trusted_to_s if to_s is None else to_s
     _check_window(from_s, to_s, _span(started, notes), options.zone)

@@ -141,7 +141,8 @@ def test_the_document_is_plain_json(assessment: Assessment) -> None:
 
 def test_the_table_says_that_nothing_is_known_of_jobs(assessment: Assessment) -> None:
     text = table(assessment)
-    assert text.count("ordinary jobs    unknown: the log has no times of submission") == 2
+    why = "the log has no times of submission, or no job starts in what was replayed"
+    assert text.count(f"ordinary jobs    unknown: {why}") == 2
     assert "\x1b" not in text
 
 

@@ -48,6 +48,6 @@ def test_at_most_a_quarter_is_cut_off() -> None:
     assert from_s == 10.0 + 25.0
 
 
-def test_jobs_that_never_overlap_leave_nothing() -> None:
-    with pytest.raises(ValueError, match="do not overlap"):
+def test_a_log_that_ends_with_its_first_job_leaves_nothing() -> None:
+    with pytest.raises(ValueError, match="no job came after its first one had ended"):
         trusted(table([0.0], [10.0]), -math.inf)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.replay.logs.hardware import GpuUse
+from bftrainer_slurm.replay.logs.jobs import LogError
 from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
 
 HEADER = "JobID|NNodes|Start|End|ReqTRES|AllocTRES|NodeList"
@@ -34,6 +35,16 @@ def test_a_node_has_as_many_as_were_ever_in_use_on_it_at_once(tmp_path: Path) ->
 def test_the_user_knows_better(tmp_path: Path) -> None:
     found = log(tmp_path, row(1, 1, 3, "n1", 1), row(2, 1, 3, "n2", 0), gpus_per_node=8)
     assert found.gpu_use == GpuUse(1, 8, allocated_hours=2.0, idle_hours=14.0)
+
+
+def test_the_user_does_not_know_better_than_the_jobs(tmp_path: Path) -> None:
+    rows = row(1, 1, 3, "n1", 8), row(2, 1, "Unknown", "n2", 2), row(3, 3, 4, "n1", 2)
+    with pytest.raises(LogError, match="--gpus-per-node 4: jobs used 8 GPUs of a node at once"):
+        log(tmp_path, *rows, gpus_per_node=4)
+    # A moment of it does not count: a job's GPUs need not be the same on each of its nodes.
+    rare = log(tmp_path, row(1, 1, 1.1, "n1", 5), row(2, 1.1, 9, "n1", 4), gpus_per_node=4)
+    assert rare.gpu_use is not None
+    assert rare.gpu_use.gpus == 4
 
 
 def test_gpus_of_whole_idle_nodes_are_none_of_them(tmp_path: Path) -> None:
