@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
-from bftrainer_slurm.controller.observe.reports import NO_LOSS, Loss, Reform, Report
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel, RescaleCosts
@@ -255,22 +253,9 @@ class _ExactModel(PerformanceModel):
         up_s, down_s = self._scale * spec.rescale_up_s, self._scale * spec.rescale_down_s
         return RescaleCosts(up_s, down_s, start_s=self._scale * spec.start_s)
 
-    def progressed(self, view: TrainerView, report: Report, loss: Loss = NO_LOSS) -> None:
-        """Nothing to learn."""
-
-    def reformed(self, view: TrainerView, reform: Reform) -> None:
-        """Nothing to learn."""
-
     def joined(self, view: TrainerView) -> bool:
         """Simulated elements form a group at once."""
         return True
-
-    def known(self, view: TrainerView, now_s: float) -> dict[str, Any]:
-        """Nothing to show."""
-        return {}
-
-    def forget(self, keep: frozenset[int]) -> None:
-        """Nothing is kept."""
 
     def _curves(self, trainers: list[SimulatedTrainer], now_s: float) -> list[ThroughputCurve]:
         if self._learning is None:

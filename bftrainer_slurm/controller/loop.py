@@ -21,7 +21,6 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
-from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Ended, Event, Phase
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
@@ -71,10 +70,9 @@ class Controller:
         self._snapshot = Snapshot(deps.clock(), partition=settings.partition, share=settings.share)
         self.decision = Decision()
         self._explained: tuple[StandingPlan | None, Mapping[str, Any]] = (None, {})
-        self._measurements = Measurements(deps.history)
         self.registry = TrainerRegistry(deps.history, settings, self._errors)
-        self.performance = deps.performance or PerformanceModel(self._measurements)
-        self._members = MemberNotes(self._measurements, self.performance)
+        self.performance = deps.performance or PerformanceModel(self.registry.reported)
+        self._members = MemberNotes(self.registry.measurements)
         self._cluster = ClusterState(deps.history, settings)
         self._decider = Decider(
             deps.planner, self.performance, deps.history, settings, self._errors
@@ -93,7 +91,7 @@ class Controller:
                 self._take_hint(numbered, view, now_s)
             elif view is not None:
                 with self._errors.of(view.array):
-                    reported = self.registry.reported(view.array)
+                    reported = self.registry.reported(view.trainer)
                     state = self._members.take(view, reported, numbered, now_s)
                     self.registry.put({view.array: state})
                     left = note.kind is NoteKind.LEFT and state is not view.state
@@ -169,9 +167,10 @@ class Controller:
         return trainer_status(
             view,
             deps.history.tally(array),
-            self.registry.reported(array),
+            self.registry.reported(view.trainer),
             self._errors.why.get(array) or self.decision.stuck.get(array),
-            self.performance.known(view, now_s) | {"plan": self._explained[1].get(str(array))},
+            self.performance.costs(view, now_s),
+            self._explained[1].get(str(array)),
             self._join_notice(view),
             now_s,
         )
@@ -217,11 +216,10 @@ class Controller:
         gone += before - kept
         if not deps.groups.report_gone(gone, lambda one: self._is_back(one, kept)):
             self.schedule.look_by(now_s + SILENT_S)
-        self.performance.forget(kept)
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
             deps.history.forget_old(now_s, arrays)
-            self._measurements.forget_too_much(arrays)
+            registry.measurements.forget_too_much(arrays)
 
     def _is_back(self, gone: ElementId | int, kept: frozenset[int]) -> bool:
         """Whether the report is not needed: the element is back, or its whole trainer is gone."""
@@ -280,7 +278,7 @@ class Controller:
                     self.schedule.look_by(apart.due_s)
 
     def _join_notice(self, view: TrainerView) -> JoinNotice | None:
-        joined, reported = self.performance.joined(view), self.registry.reported(view.array)
+        joined, reported = self.performance.joined(view), self.registry.reported(view.trainer)
         patience_s = self._members.join_times.patience_s
         return join_notice(view, reported.group, joined, self.deps.notes_arrive(), patience_s)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.curves import Exploration, Fits, Measurement, Standing
+from bftrainer_slurm.planner.curves import Exploration, LatestFit, Measurement, Standing
 from bftrainer_slurm.replay.progress import SimulatedTrainer
 
 
@@ -13,7 +14,7 @@ class Learning:
     """The curves of all active trainers, fitted again only after new measurements."""
 
     def __init__(self) -> None:
-        self._fits: Fits[int] = Fits()
+        self._fits = defaultdict[int, LatestFit](LatestFit)
         self._exploration: Exploration[int] = Exploration()
 
     def curves(
@@ -22,7 +23,7 @@ class Learning:
         """Return the curve for each trainer's plan, by array."""
         standings = {
             one.array: Standing(
-                self._fits.update(one.array, _measurements(one)),
+                self._fits[one.array].update(_measurements(one)),
                 len(one.nodes),
                 one.spec.max_nodes,
                 _remaining_s(one),

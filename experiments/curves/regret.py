@@ -16,7 +16,12 @@ from pathlib import Path
 from bftrainer_slurm.controller.observe.reports import Report
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Measurements
-from bftrainer_slurm.controller.state.profiles import PerformanceModel
+from bftrainer_slurm.controller.state.member_notes import measure
+from bftrainer_slurm.controller.state.profiles import (
+    PerformanceModel,
+    ReportedState,
+    reported_before,
+)
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, Place, ThroughputCurve, Trainer
@@ -104,7 +109,9 @@ class Controller:
     """Plan as the controller does: it is told once a second how many samples a trainer has."""
 
     def __init__(self) -> None:
-        self._profiles = PerformanceModel(Measurements(History(":memory:")))
+        self._measured = Measurements(History(":memory:"))
+        self._reported: dict[int, ReportedState] = {}
+        self._profiles = PerformanceModel(lambda trainer: self._reported[trainer.array])
         self._told: dict[int, int] = {}  # stretches, by trainer
         self._time_s: dict[int, float] = {}
         self._samples: dict[int, float] = {}
@@ -112,6 +119,9 @@ class Controller:
     def __call__(self, learners: Sequence[Learner]) -> Curves:
         """Report what has happened since, and plan with what was learnt from it."""
         for key, one in enumerate(learners):
+            if key not in self._reported:
+                trainer = _view(key, 0).trainer
+                self._reported[key] = reported_before(self._measured, trainer)
             for rescales, looks in one.generations[self._told.get(key, 0) :]:
                 self._report(key, rescales, looks)
             self._told[key] = len(one.generations)
@@ -124,12 +134,13 @@ class Controller:
 
     def _report(self, key: int, rescales: int, looks: list[Measurement]) -> None:
         view = _view(key, looks[0].nodes)
+        reported = self._reported[key]
         time_s, samples = self._time_s.get(key, 0.0), self._samples.get(key, 0.0)
         for look in looks:
             for _ in range(int(look.seconds)):
                 time_s, samples = time_s + 1, samples + look.samples_per_s
                 said = Report(time_s, samples=samples, nodes=look.nodes, generation=rescales)
-                self._profiles.progressed(view, said)
+                measure(self._measured, view, reported, said)
         self._time_s[key], self._samples[key] = time_s, samples
 
 

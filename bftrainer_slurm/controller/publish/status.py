@@ -15,8 +15,8 @@ from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, node_names, since_s
-from bftrainer_slurm.controller.state.member_notes import ReportedState
 from bftrainer_slurm.controller.state.phases import Phase
+from bftrainer_slurm.controller.state.profiles import ReportedState, RescaleCosts, largest_size
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import Tally, goodput, summary
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -40,19 +40,22 @@ def trainer_status(
     tally: Tally,
     reported: ReportedState,
     trouble: str | None,
-    known: Mapping[str, Any],
+    costs: RescaleCosts,
+    terms: Mapping[str, Any] | None,
     warning: JoinNotice | None,
     now_s: float,
 ) -> dict[str, Any]:
     """Return what users see of one trainer.
 
-    ``trouble`` says why it cannot grow, None if it can. ``known`` is what the performance model
-    knows. ``warning`` is about elements that do not train with the others.
+    ``trouble`` says why it cannot grow, None if it can. ``terms`` are the reasons for its size in
+    the plan. ``warning`` is about elements that do not train with the others.
     """
     trainer, failing = view.trainer, view.state.failing
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
     running, ended = since_s(view), not view.live and not view.spare
-    notice = _restart_notice(known) if warning is None or now_s < warning.due_s else warning.notice
+    notice = _ANEW if reported.loss["from_start"] else None
+    if warning is not None and now_s >= warning.due_s:
+        notice = warning.notice
     return {
         "array": view.array,
         "name": trainer.name,
@@ -76,7 +79,8 @@ def trainer_status(
         + sum(max(0.0, now_s - one) for one in running.values() if one is not None),
         **_reported(reported, now_s),
         "goodput": goodput(reported.work, tally.times, view.submit_s, ended=ended, now_s=now_s),
-        **known,
+        **_measured(view, reported, costs),
+        "plan": terms,
     }
 
 
@@ -91,6 +95,29 @@ def _reported(reported: ReportedState, now_s: float) -> dict[str, Any]:
         "samples_per_s": samples_per_s(progress.recent, now_s),
         "refused_reports": progress.refused,
         "launcher": reported.launcher or None,
+    }
+
+
+def _measured(view: TrainerView, reported: ReportedState, costs: RescaleCosts) -> dict[str, Any]:
+    """Return what was measured of a trainer: its runtime, curve, costs, and loss by a restart."""
+    runtime, fit = reported.stopwatch.runtime, reported.fit
+    curve, measured = fit.curve(largest_size(view)), frozenset(fit.sizes.tolist())
+    rescale = ("up", costs.up_s, True), ("down", costs.down_s, False)
+    return {
+        "runtime": runtime.value if runtime else None,
+        "curve": {
+            "unit": None if fit.unit is None else reported.unit,
+            "over": "GPUs" if view.choices else "nodes",
+            "points": [
+                {"nodes": nodes, "rate": rate, "measured": nodes in measured}
+                for nodes, rate in zip(curve.nodes[1:], curve.values[1:], strict=True)
+            ],
+        },
+        "rescale": {
+            name: {"seconds": seconds, "count": len(reported.costs(grew))}
+            for name, seconds, grew in rescale
+        },
+        "loss": reported.loss,
     }
 
 
@@ -208,10 +235,6 @@ def _failing(failing: Failing | None) -> str | None:
         return None
     nodes = f" on {node_names(failing.failed_on)}" if failing.failed_on else ""
     return f"failed {failing.in_a_row} times in a row{nodes}: 'bftrainer show' has its last output"
-
-
-def _restart_notice(known: Mapping[str, Any]) -> str | None:
-    return _ANEW if known.get("loss", {}).get("from_start") else None
 
 
 def _kept(view: TrainerView, now_s: float) -> str | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from bftrainer_slurm.controller.observe.reports import WORK_COLUMNS, Reform, Runtime, Work
 from bftrainer_slurm.controller.state.history import History, keep_newest, put
@@ -18,7 +20,7 @@ THROUGHPUTS_A_SIZE = 16
 THROUGHPUTS_AN_ARRAY = 256
 _ARRAYS_A_NAME = 4
 _NAMES_A_USER = 100
-RESCALES_A_KIND = 9
+_RESCALES_A_KIND = 9
 # Trainers that newer ones of their name, or newer names of their user, make superfluous.
 _TOO_MUCH = """
 WITH trainers AS (
@@ -43,6 +45,21 @@ class Job:
     name: str
 
 
+One = TypeVar("One", Throughput, Rescale)
+
+
+def add_bounded(known: list[One], new: One, most: int) -> None:
+    """Add a measurement; of its kind only the ``most`` newest stay."""
+    alike = [one for one in known if one.kind == new.kind]
+    if len(alike) == most:
+        known.remove(alike[0])
+    known.append(new)
+
+
+class Rescales(list[Rescale]):
+    """The rescales of all trainers of a name, oldest first; a list that can be held weakly."""
+
+
 class Measurements:
     """The part of the history file that trainers fill: plans use it.
 
@@ -51,6 +68,7 @@ class Measurements:
 
     def __init__(self, history: History) -> None:
         self._history = history
+        self._rescales = WeakValueDictionary[Job, Rescales]()  # of the trainers that live
 
     def add_throughput(self, job: Job, throughput: Throughput) -> None:
         """Record a trainer's throughput on a number of nodes; drop the oldest beyond the limits."""
@@ -73,22 +91,30 @@ class Measurements:
 
     def add_rescale(self, job: Job, rescale: Rescale) -> None:
         """Record the measured cost of a rescale; drop the oldest beyond the limit."""
+        if (known := self._rescales.get(job)) is not None:
+            add_bounded(known, rescale, _RESCALES_A_KIND)
         self._history.counts.pauses["up" if rescale.grew else "down"].add(rescale.seconds)
         runtime, grew = rescale.runtime.value, int(rescale.grew)
         kind = {"user": job.user, "name": job.name, "runtime": runtime, "grew": grew}
         self._history.write(
             put("rescales", *kind.values(), rescale.time_s, rescale.seconds),
-            keep_newest("rescales", RESCALES_A_KIND, **kind),
+            keep_newest("rescales", _RESCALES_A_KIND, **kind),
         )
 
-    def rescales(self, job: Job) -> list[Rescale]:
-        """Return the measured costs of rescales of all trainers of this name, oldest first."""
+    def rescales(self, job: Job) -> Rescales:
+        """Return the measured costs of rescales of all trainers of this name, oldest first.
+
+        All that ask while one of them keeps the list share it, and see what is added.
+        """
+        if (known := self._rescales.get(job)) is not None:
+            return known
         rows = self._history.read(
             "SELECT runtime, grew, time_s, seconds FROM rescales "
             "WHERE user = ? AND name = ? AND time_s <= ? ORDER BY rowid",
             *(job.user, job.name, self._history.clock() + _AHEAD_S),
         )
-        return [Rescale(Runtime(runtime), bool(grew), *rest) for runtime, grew, *rest in rows]
+        found = (Rescale(Runtime(runtime), bool(grew), *rest) for runtime, grew, *rest in rows)
+        return self._rescales.setdefault(job, Rescales(found))
 
     def set_reform(self, array: int, reform: Reform) -> None:
         """Record a trainer's present generation."""

@@ -1,4 +1,4 @@
-"""Passes notes from members of trainers' groups to the state, the profiles and the history.
+"""Takes notes from members of trainers' groups into what is reported, the state and the history.
 
 Members have authenticated to the keeper, but their notes are still only a user's claims.
 """
@@ -8,21 +8,19 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from bftrainer_slurm.controller.observe.reports import (
-    Progress,
     Report,
-    Work,
     add_report,
     read_reform,
     read_report,
     read_script,
 )
 from bftrainer_slurm.controller.state.failing import add_failure, after_progress, without_nodes
-from bftrainer_slurm.controller.state.join_notice import JoinTimes, ReportedGroup
+from bftrainer_slurm.controller.state.join_notice import JoinTimes
 from bftrainer_slurm.controller.state.measurements import Measurements
-from bftrainer_slurm.controller.state.profiles import PerformanceModel
+from bftrainer_slurm.controller.state.profiles import ReportedState
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_left
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
@@ -41,32 +39,11 @@ _SAVE_EVERY_S = 5.0
 _SAVE_SHARE = 0.01  # of a trainer's age, so that a few hundred rows cover its whole life
 
 
-@dataclass(slots=True)
-class ReportedState:
-    """What one trainer's members have reported. Times are Unix seconds."""
-
-    progress: Progress
-    work: Work | None  # the sum of all reports; None if there were none
-    trained: bool  # whether it has ever trained for a while
-    began_s: float | None = None  # when it last formed a group, or failed
-    saved_s: float = -math.inf  # when the history was last updated
-    launcher: str = ""  # the program that started it; empty if it is not known
-    group: ReportedGroup = field(default_factory=ReportedGroup)
-
-
-def reported_before(measured: Measurements, array: int) -> ReportedState:
-    """Return what the history file knows about a trainer's reports."""
-    samples, saved_s = measured.samples(array) or (None, -math.inf)
-    progress, work = Progress(samples, saved_s), measured.work(array)
-    return ReportedState(progress, work, measured.has_trained(array), saved_s=saved_s)
-
-
 class MemberNotes:
-    """Handles members' notes: updates the performance model, and writes them to the file."""
+    """Handles members' notes, and writes what they say to the file."""
 
-    def __init__(self, measurements: Measurements, performance: PerformanceModel) -> None:
+    def __init__(self, measurements: Measurements) -> None:
         self._measurements = measurements
-        self._performance = performance
         self._ahead_logged = False
         self.join_times = JoinTimes()
 
@@ -89,7 +66,8 @@ class MemberNotes:
                 self.join_times.formed(view, reported.group, reform.nodes, reform.time_s)
                 reported.launcher = reform.launcher or reported.launcher
                 reported.group.formed(reform.nodes, reform.time_s)
-                self._performance.reformed(view, reform)
+                if reported.stopwatch.reformed(reform):
+                    self._measurements.set_reform(view.array, reform)
                 return replace(state, size=state.size.formed(reform.nodes))
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
                 reported.group.script = script
@@ -124,7 +102,7 @@ class MemberNotes:
         reported.group.alone = bool(report.alone)
         before, submit_s = reported.work, view.submit_s
         reported.work = add_report(before, report, submit_s, view.since_s)
-        self._performance.progressed(view, report, reported.work.loss)
+        measure(self._measurements, view, reported, report)
         if before and (pause_s := reported.work.rescaling_s - before.rescaling_s) > 0:
             nodes = report.nodes or len(view.placed)
             self._measurements.add_pause(view.array, now_s, nodes, pause_s)
@@ -151,6 +129,25 @@ class MemberNotes:
             self._measurements.set_work(view.array, reported.work)
         if report.samples is not None:
             self._measurements.add_progress(view.array, report.time_s, report.samples)
+
+
+def measure(
+    measured: Measurements, view: TrainerView, reported: ReportedState, report: Report
+) -> None:
+    """Record the throughput, and the cost of a rescale, that a report of progress completes.
+
+    The keeper repeats old notes after a restart of the controller; these count once.
+    """
+    nodes, each = len(view.placed), view.size_of_node
+    if not each:
+        return  # all its elements have left since
+    throughputs, rescales = reported.stopwatch.report(report, nodes, each)
+    for throughput in throughputs:
+        if reported.add(throughput):
+            measured.add_throughput(reported.job, throughput)
+    for rescale in rescales:
+        if not reported.rescales or rescale.time_s > reported.rescales[-1].time_s:
+            measured.add_rescale(reported.job, rescale)
 
 
 def _failed(view: TrainerView, numbered: NumberedNote, trained: bool, now_s: float) -> TrainerState:

@@ -16,8 +16,8 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import BadNodes
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Measurements
-from bftrainer_slurm.controller.state.member_notes import ReportedState, reported_before
 from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Event, Phase
+from bftrainer_slurm.controller.state.profiles import ReportedState, reported_before
 from bftrainer_slurm.controller.state.trainer_state import (
     TrainerState,
     advance,
@@ -90,12 +90,14 @@ class TrainerRegistry:
 
     ``bad`` finds nodes that trainers should avoid; ``unhandled_nodes`` are nodes of trainers that
     cannot be handled. ``replaced`` trainers have the array id of an earlier trainer.
+    ``measurements`` is what trainers have written to the history file.
     """
 
     def __init__(self, history: History, settings: Settings, errors: TrainerErrors) -> None:
         self.bad = BadNodes(settings)
         self.unhandled_nodes: frozenset[str] = frozenset()
         self.replaced: frozenset[int] = frozenset()
+        self.measurements = Measurements(history)
         self._history = history
         self._settings = settings
         self._errors = errors
@@ -120,11 +122,11 @@ class TrainerRegistry:
         """Return the state of a trainer that Slurm has."""
         return self._records[array].state
 
-    def reported(self, array: int) -> ReportedState:
+    def reported(self, trainer: Trainer) -> ReportedState:
         """Return what a trainer's members have reported, including reports in the history file."""
-        record = self._records[array]
+        record = self._records[trainer.array]
         if record.reported is None:
-            record.reported = reported_before(Measurements(self._history), array)
+            record.reported = reported_before(self.measurements, trainer)
         return record.reported
 
     def put(self, states: Mapping[int, TrainerState]) -> None:
@@ -187,7 +189,7 @@ class TrainerRegistry:
                     happened = [one for one in happened if not isinstance(one, Began)]
                 self._write(happened, snapshot)
                 events += happened
-                trained = self.reported(trainer.array).trained
+                trained = self.reported(trainer).trained
                 states[trainer.array] = note_failed(state, trained, now_s)
         self.bad.look(trainers, states, events, notes_arrive, now_s)
         self._refresh_views(snapshot, states)

@@ -32,7 +32,7 @@ class Throughput:
     seconds: float  # how long the measurement took
 
     @property
-    def size(self) -> tuple[str, int]:
+    def kind(self) -> tuple[str, int]:
         """The key by which throughputs are compared."""
         return self.unit, self.nodes
 

@@ -1,4 +1,4 @@
-"""The fits of many trainers, each made again only when its measurements say something new.
+"""The fit of a trainer, made again only when its measurements say something new.
 
 A new fit makes a new plan, so noise must not make a new fit.
 """
@@ -6,11 +6,9 @@ A new fit makes a new plan, so noise must not make a new fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Generic, TypeVar
 
 from bftrainer_slurm.planner.curves.fit import Fit, fit
 from bftrainer_slurm.planner.curves.measurement import Measurement
@@ -18,8 +16,6 @@ from bftrainer_slurm.planner.curves.measurement import Measurement
 FIRST_S = 30.0  # how long a trainer must have trained on a number of nodes to be believed
 _WORTH_A_FIT = 1.5  # a size is fitted again when its time has grown by this factor,
 _MOVED = 0.10  # or when its median has moved so far (relative): another phase, other nodes
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +26,13 @@ class _Size:
     log_rate: float
 
 
-class Fits(Generic[Key]):
-    """The latest fit of each trainer."""
+class LatestFit:
+    """The latest fit of one trainer."""
 
     def __init__(self) -> None:
-        self._fits: dict[Key, Fit] = {}
-        self._used: dict[Key, dict[int, _Size]] = {}
+        self._made: tuple[Fit, dict[int, _Size]] | None = None  # and what it was made from
 
-    def update(self, key: Key, measurements: Iterable[Measurement]) -> Fit:
+    def update(self, measurements: Iterable[Measurement]) -> Fit:
         """Return the fit of the measurements: the last one, unless there is news."""
         by_size: dict[int, list[Measurement]] = {}
         for one in measurements:
@@ -47,16 +42,9 @@ class Fits(Generic[Key]):
             for nodes, looks in by_size.items()
             if (size := _size(looks)).seconds >= FIRST_S
         }
-        used = self._used.get(key)
-        if used is None or _is_news(sizes, used):
-            self._used[key] = sizes
-            self._fits[key] = fit([one for nodes in sizes for one in by_size[nodes]])
-        return self._fits[key]
-
-    def forget(self, keep: AbstractSet[Key]) -> None:
-        """Drop the trainers that are not among ``keep``."""
-        for key in self._fits.keys() - keep:
-            del self._fits[key], self._used[key]
+        if self._made is None or _is_news(sizes, self._made[1]):
+            self._made = fit([one for nodes in sizes for one in by_size[nodes]]), sizes
+        return self._made[0]
 
 
 def _size(looks: Sequence[Measurement]) -> _Size:

@@ -24,7 +24,12 @@ from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Measurements
-from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel, RescaleCosts
+from bftrainer_slurm.controller.state.profiles import (
+    Estimate,
+    PerformanceModel,
+    RescaleCosts,
+    reported_before,
+)
 from bftrainer_slurm.controller.state.registry import TrainerErrors
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
@@ -66,7 +71,8 @@ class OddTrainers(PerformanceModel):
     """Knows nothing of some trainers, and breaks where it is asked about them."""
 
     def __init__(self, *odd: int) -> None:
-        super().__init__(Measurements(History(":memory:")))
+        measured = Measurements(History(":memory:"))
+        super().__init__(lambda of: reported_before(measured, of))
         self.odd = set(odd)
 
     def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:

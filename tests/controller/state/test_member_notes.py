@@ -9,8 +9,8 @@ import pytest
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Measurements
-from bftrainer_slurm.controller.state.member_notes import MemberNotes, reported_before
-from bftrainer_slurm.controller.state.profiles import PerformanceModel
+from bftrainer_slurm.controller.state.member_notes import MemberNotes
+from bftrainer_slurm.controller.state.profiles import reported_before
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -26,9 +26,9 @@ class Saying:
     def __init__(self, mine: TrainerView = MINE, history: str | Path = ":memory:") -> None:
         self.history = History(history)
         measured = Measurements(self.history)
-        self.members = MemberNotes(measured, PerformanceModel(measured))
+        self.members = MemberNotes(measured)
         self.mine = mine
-        self.told = reported_before(measured, ARRAY)
+        self.told = reported_before(measured, mine.trainer)
 
     def say(
         self,

@@ -5,16 +5,26 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
+from bftrainer_slurm.controller.publish.status import trainer_status
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
-from bftrainer_slurm.controller.state.profiles import PRIOR_COSTS, PerformanceModel, RescaleCosts
+from bftrainer_slurm.controller.state.member_notes import measure
+from bftrainer_slurm.controller.state.profiles import (
+    PRIOR_COSTS,
+    PerformanceModel,
+    ReportedState,
+    RescaleCosts,
+    reported_before,
+)
+from bftrainer_slurm.controller.state.statistics import Tally
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.model import ThroughputCurve, Trainer
 from bftrainer_slurm.spec import TrainerRecord
 from tests.controller.worlds import NOW_S, cases, trainer, view_of
 
@@ -32,8 +42,36 @@ def made() -> Measurements:
     return Measurements(History(":memory:"))
 
 
+class Profiles(PerformanceModel):
+    """A model, and the records of the trainers that it knows."""
+
+    def __init__(self, measurements: Measurements) -> None:
+        self.measurements = measurements
+        self.records: dict[int, ReportedState] = {}
+        super().__init__(self.of)
+
+    def of(self, of: Trainer) -> ReportedState:
+        """What a trainer has reported."""
+        if of.array not in self.records:
+            self.records[of.array] = reported_before(self.measurements, of)
+        return self.records[of.array]
+
+    def progressed(self, one: TrainerView, report: Report) -> None:
+        """It reports progress."""
+        measure(self.measurements, one, self.of(one.trainer), report)
+
+    def reformed(self, one: TrainerView, reform: Reform) -> None:
+        """It has formed a new generation."""
+        self.of(one.trainer).stopwatch.reformed(reform)
+
+    def shown(self, one: TrainerView) -> Any:
+        """What users see of it."""
+        about = self.of(one.trainer), None, self.costs(one, NOW_S), None, None
+        return trainer_status(one, Tally(), *about, NOW_S)
+
+
 def train(
-    profiles: PerformanceModel,
+    profiles: Profiles,
     one: TrainerView,
     rate: float,
     begin_s: float = NOW_S,
@@ -48,37 +86,37 @@ def train(
         profiles.progressed(one, report)
 
 
-def curve(profiles: PerformanceModel, one: TrainerView) -> ThroughputCurve:
+def curve(profiles: Profiles, one: TrainerView) -> ThroughputCurve:
     return profiles.estimates([one], NOW_S)[0].curve
 
 
 def test_a_trainer_that_nobody_has_measured_is_assumed_to_scale_well_but_not_for_free() -> None:
-    assumed = curve(PerformanceModel(made()), view())
+    assumed = curve(Profiles(made()), view())
     assert assumed.at(1) == 1.0
     assert 5 < assumed.at(8) < 8
 
 
 def test_what_a_trainer_does_is_what_it_is_planned_with() -> None:
-    profiles, one = PerformanceModel(made()), view()
+    profiles, one = Profiles(made()), view()
     train(profiles, one, 400.0)
     assert curve(profiles, one).at(4) == pytest.approx(400, rel=0.05)
 
 
 def test_a_trainer_that_is_submitted_again_starts_with_what_was_learnt(tmp_path: Path) -> None:
     before = History(tmp_path / "history.sqlite")
-    train(PerformanceModel(Measurements(before)), view(array=1), 400.0)
+    train(Profiles(Measurements(before)), view(array=1), 400.0)
     before.close()
-    again = PerformanceModel(Measurements(History(tmp_path / "history.sqlite")))
+    again = Profiles(Measurements(History(tmp_path / "history.sqlite")))
     assert curve(again, view(array=2, nodes=0)).at(4) == pytest.approx(400, rel=0.05)
     assert curve(again, view(array=3, nodes=0, user="bob")).at(4) < 10
 
 
 def test_under_the_same_name_another_script_starts_from_nothing_once_it_shows_itself() -> None:
     measurements = made()
-    old = PerformanceModel(measurements)
+    old = Profiles(measurements)
     train(old, view(array=1, nodes=4), 400.0)
     train(old, view(array=1, nodes=8), 410.0, NOW_S + 200, generation=2)  # hardly scales
-    profiles, one = PerformanceModel(measurements), view(array=2, nodes=4)
+    profiles, one = Profiles(measurements), view(array=2, nodes=4)
     assert curve(profiles, one).at(8) < 450
     train(profiles, one, 40.0, NOW_S + 1000)
     assert curve(profiles, one).at(4) == pytest.approx(40, rel=0.05)
@@ -87,18 +125,18 @@ def test_under_the_same_name_another_script_starts_from_nothing_once_it_shows_it
 
 def test_the_controllers_restart_loses_nothing_and_counts_nothing_twice(tmp_path: Path) -> None:
     first = History(tmp_path / "history.sqlite")
-    train(PerformanceModel(Measurements(first)), view(), 400.0)
+    train(Profiles(Measurements(first)), view(), 400.0)
     kept = Measurements(first).throughputs(JOB)
     first.close()
     second = History(tmp_path / "history.sqlite")
-    profiles = PerformanceModel(Measurements(second))
+    profiles = Profiles(Measurements(second))
     train(profiles, view(), 400.0)  # the keeper's old notes once more
     assert Measurements(second).throughputs(JOB) == kept
     assert curve(profiles, view()).at(4) == pytest.approx(400, rel=0.05)
 
 
 def test_noise_changes_no_curve() -> None:
-    profiles, one = PerformanceModel(made()), view()
+    profiles, one = Profiles(made()), view()
     train(profiles, one, 400.0, seconds=400)
     before = curve(profiles, one)
     train(profiles, one, 420.0, NOW_S + 400, seconds=60)
@@ -106,7 +144,7 @@ def test_noise_changes_no_curve() -> None:
 
 
 def test_trainers_that_only_count_steps_are_planned_in_the_unit_of_the_others() -> None:
-    profiles = PerformanceModel(made())
+    profiles = Profiles(made())
     known, relative = view(array=1, name="known"), view(array=2, name="relative")
     train(profiles, known, 40_000.0)
     train(profiles, relative, 2.0, unit="steps")
@@ -116,7 +154,7 @@ def test_trainers_that_only_count_steps_are_planned_in_the_unit_of_the_others() 
 
 @pytest.mark.parametrize("rates", [(1e-9, 1e9), (1e9, 1e-9), (1e9, 1e9)])
 def test_a_liar_gains_no_more_than_what_is_possible(rates: tuple[float, float]) -> None:
-    profiles = PerformanceModel(made())
+    profiles = Profiles(made())
     honest, liar = view(array=1, name="honest"), view(array=2, nodes=1, name="liar")
     train(profiles, honest, 400.0)
     train(profiles, liar, rates[0])
@@ -131,7 +169,7 @@ def test_a_liar_gains_no_more_than_what_is_possible(rates: tuple[float, float]) 
 
 
 def test_rescale_costs_begin_with_those_of_the_runtime() -> None:
-    profiles, one = PerformanceModel(made()), view()
+    profiles, one = Profiles(made()), view()
     assert profiles.costs(view(nodes=0), NOW_S) == PRIOR_COSTS[Runtime.C10D]
     assert profiles.costs(one, NOW_S) == PRIOR_COSTS[Runtime.C10D]
     profiles.reformed(one, Reform(NOW_S, Runtime.WORKER, 1, 4))
@@ -148,7 +186,7 @@ def costs_after(*measured_s: float, later_s: float = 0.0, grew: bool = True) -> 
     measurements = made()
     for seconds in measured_s:
         measurements.add_rescale(JOB, Rescale(Runtime.AGENT, grew, NOW_S, seconds))
-    return PerformanceModel(measurements).costs(view(), NOW_S + later_s)
+    return Profiles(measurements).costs(view(), NOW_S + later_s)
 
 
 PRIOR_S = PRIOR_COSTS[Runtime.AGENT].up_s
@@ -176,7 +214,7 @@ def test_nobody_keeps_their_nodes_by_telling_of_long_pauses() -> None:
 
 def test_a_rescale_is_measured_from_reports() -> None:
     measurements = made()
-    profiles = PerformanceModel(measurements)
+    profiles = Profiles(measurements)
     profiles.reformed(view(nodes=2), Reform(NOW_S, Runtime.AGENT, 1, 2))
     train(profiles, view(nodes=2), 200.0, seconds=10)
     profiles.reformed(view(nodes=4), Reform(NOW_S + 10, Runtime.AGENT, 2, 4))
@@ -187,30 +225,30 @@ def test_a_rescale_is_measured_from_reports() -> None:
 
 
 def test_what_is_known_says_what_was_measured_and_in_which_unit() -> None:
-    profiles, one = PerformanceModel(made()), view()
-    nothing = profiles.known(one, NOW_S)
+    profiles, one = Profiles(made()), view()
+    nothing = profiles.shown(one)
     assert (nothing["runtime"], nothing["curve"]["unit"]) == (None, None)
     assert nothing["rescale"]["up"] == {"seconds": 8.0, "count": 0}
     train(profiles, one, 400.0)
-    points = {point["nodes"]: point for point in profiles.known(one, NOW_S)["curve"]["points"]}
-    assert profiles.known(one, NOW_S)["curve"]["unit"] == "samples"
+    points = {point["nodes"]: point for point in profiles.shown(one)["curve"]["points"]}
+    assert profiles.shown(one)["curve"]["unit"] == "samples"
     assert [size for size, point in points.items() if point["measured"]] == [4]
     assert points[4]["rate"] == pytest.approx(400, rel=0.05)
 
 
 def test_trainers_that_are_gone_are_forgotten_but_not_what_they_have_shown() -> None:
     measurements = made()
-    profiles = PerformanceModel(measurements)
+    profiles = Profiles(measurements)
     train(profiles, view(array=1), 400.0)
-    profiles.forget(frozenset())
+    profiles.records.clear()
     assert curve(profiles, view(array=2, nodes=0)).at(4) == pytest.approx(400, rel=0.05)
 
 
 def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
     measurements = made()
     measurements.add_throughput(JOB, Throughput(9, "samples", 4, NOW_S - 100, 4e5, 60.0))
-    profiles, one = PerformanceModel(measurements), view()
+    profiles, one = Profiles(measurements), view()
     train(profiles, one, 2.0, unit="steps")
-    assert profiles.known(one, NOW_S)["curve"]["unit"] == "steps"
-    rates = [point["rate"] for point in profiles.known(one, NOW_S)["curve"]["points"]]
+    assert profiles.shown(one)["curve"]["unit"] == "steps"
+    rates = [point["rate"] for point in profiles.shown(one)["curve"]["points"]]
     assert max(rates) < 100

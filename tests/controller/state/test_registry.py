@@ -184,13 +184,13 @@ def test_who_was_asked_to_leave_is_known_where_the_first_look_at_a_trainer_fails
 def test_all_that_is_known_of_a_trainer_goes_with_it() -> None:
     looking = Looking()
     looking.at(trainer(ON_N1))
-    reported = looking.registry.reported(ARRAY)
+    reported = looking.registry.reported(trainer(HELD))
     looking.at(trainer(element(0, "delayed")))
-    assert looking.registry.reported(ARRAY) is reported
+    assert looking.registry.reported(trainer(HELD)) is reported
     looking.at()
     assert looking.registry.arrays == frozenset()
     looking.at(trainer(HELD))
-    assert looking.registry.reported(ARRAY) is not reported
+    assert looking.registry.reported(trainer(HELD)) is not reported
 
 
 def test_a_trainer_that_can_be_handled_again_is_followed_again() -> None:
