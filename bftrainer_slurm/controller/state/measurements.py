@@ -33,6 +33,13 @@ WITH trainers AS (
 )
 SELECT user, name, array FROM ranked WHERE place > ? OR place_of_name > ?
 """
+_OF_NAME = """
+SELECT array, unit, nodes, time_s, rate, seconds FROM looks
+WHERE user = ?1 AND name = ?2 AND time_s <= ?3 AND array IN (
+    SELECT array FROM looks WHERE user = ?1 AND name = ?2
+    GROUP BY array ORDER BY array = ?4 DESC, max(rowid) DESC LIMIT ?5
+) ORDER BY rowid
+"""
 _AHEAD_S = 60.0  # tolerated difference between clocks
 _PAUSES_KEPT = 500  # for each trainer
 
@@ -80,13 +87,14 @@ class Measurements:
             keep_newest("looks", THROUGHPUTS_AN_ARRAY, **array),
         )
 
-    def throughputs(self, job: Job) -> list[Throughput]:
-        """Return the throughputs of all trainers of this name, oldest first."""
-        rows = self._history.read(
-            "SELECT array, unit, nodes, time_s, rate, seconds FROM looks "
-            "WHERE user = ? AND name = ? AND time_s <= ? ORDER BY rowid",
-            *(job.user, job.name, self._history.clock() + _AHEAD_S),
-        )
+    def throughputs(self, job: Job, array: int = 0) -> list[Throughput]:
+        """Return the throughputs of trainer ``array`` and of the newest others of this name.
+
+        The oldest come first. Not all others count: hundreds of trainers may have one name.
+        """
+        until_s = self._history.clock() + _AHEAD_S
+        about = job.user, job.name, until_s, array, _ARRAYS_A_NAME + 1
+        rows = self._history.read(_OF_NAME, *about)
         return [Throughput(*row) for row in rows]
 
     def add_rescale(self, job: Job, rescale: Rescale) -> None:

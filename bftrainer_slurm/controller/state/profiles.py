@@ -157,7 +157,7 @@ def reported_before(measured: Measurements, trainer: Trainer) -> ReportedState:
     by = " by GPUs" if trainer.record.gpus else ""
     job = Job(trainer.user, f"{trainer.name}{by}")
     samples, saved_s = measured.samples(array) or (None, -math.inf)
-    throughputs = measured.throughputs(job)
+    throughputs = measured.throughputs(job, array)
     return ReportedState(
         job,
         Progress(samples, saved_s),

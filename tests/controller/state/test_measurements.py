@@ -77,7 +77,16 @@ def test_of_a_name_the_latest_trainers_are_kept_and_those_that_run() -> None:
     for array in range(1, 8):
         measurements.add_throughput(JOB, look(array, array))
     measurements.forget_too_much(active={1})
-    assert [one.array for one in measurements.throughputs(JOB)] == [1, 4, 5, 6, 7]
+    assert [one.array for one in measurements.throughputs(JOB, 1)] == [1, 4, 5, 6, 7]
+    assert not measurements.has_trained(3)
+
+
+def test_a_trainer_hears_of_the_latest_of_its_name_however_many_run() -> None:
+    measurements = made()
+    for number, array in enumerate([*range(1, 100), 50]):
+        measurements.add_throughput(JOB, look(number, array))
+    heard = [one.array for one in measurements.throughputs(JOB, 7)]
+    assert heard == [7, 50, 97, 98, 99, 50]
 
 
 def test_a_user_cannot_fill_the_disk_with_names() -> None:
