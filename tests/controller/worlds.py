@@ -10,7 +10,7 @@ import pytest
 
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
-from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.cluster import ClusterView
@@ -173,7 +173,8 @@ def snapshot(
     nodes: Iterable[Node] | str = (), trainers: tuple[Trainer, ...] = (), **queue: object
 ) -> Snapshot:
     """One reading of Slurm; of nodes just the names may be said."""
-    seen = tuple(map(node, nodes.split()) if isinstance(nodes, str) else nodes)
+    read = map(node, nodes.split()) if isinstance(nodes, str) else nodes
+    seen = read if isinstance(read, NodeTable) else NodeTable(read)
     fields: dict[str, object] = {"waiting": (), "ordinary_nodes": frozenset()}
     return Snapshot(NOW_S, seen, Queue(trainers, **(fields | queue)))  # type: ignore[arg-type]
 

@@ -54,7 +54,7 @@ from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import TrainerErrors
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.controller.state.view import TrainerView, without
-from bftrainer_slurm.model import NodeState, Place, nodes_of
+from bftrainer_slurm.model import Place, nodes_of
 from bftrainer_slurm.planner.objectives import Objective, find
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 
@@ -244,8 +244,7 @@ class Decider:
         """End elements that may not stay where they are."""
         settings, snapshot = self.settings, draft.cluster.snapshot
         # The admin waits for jobs there to end, but elements' limits would be lengthened.
-        draining = {node.name for node in snapshot.nodes if node.state is NodeState.DRAINING}
-        drain = partial(leave, nodes=draining, why="its node is draining")
+        drain = partial(leave, nodes=snapshot.nodes.draining, why="its node is draining")
         keep = partial(keep_limits, snapshot=snapshot, settings=settings)
 
         def end_too_few(view: TrainerView) -> list[Shrink]:

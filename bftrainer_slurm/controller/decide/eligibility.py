@@ -175,7 +175,7 @@ def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
     if least <= there:
         return None
     for partition in record.partitions:
-        if partition not in snapshot.by_partition:
+        if partition not in snapshot.nodes.by_partition:
             return f"it asks for partition {partition}, which does not exist or has no nodes"
     wants = f"it wants at least {least} nodes{_where(record)}, and"
     if least > count:
@@ -244,7 +244,7 @@ def _too_few(view: TrainerView, nodes: frozenset[str], out: frozenset[str]) -> s
 
 def _unfit(demands: Demands, asks: Resources, snapshot: Snapshot) -> frozenset[str]:
     constraints, counts = _parsed(demands), snapshot.configuration.counts_memory
-    too_small = [names for has, names in snapshot.by_resources if not asks.fit(has, counts)]
+    too_small = [names for has, names in snapshot.nodes.by_resources if not asks.fit(has, counts)]
     out = (snapshot.all_nodes - _asked(demands, snapshot)).union(*too_small)
     if not constraints and not demands.excluded:  # most trainers
         return out
@@ -260,7 +260,7 @@ def _asked(demands: Demands, snapshot: Snapshot) -> frozenset[str]:
     """Return the nodes of the trainers' partition that a trainer asks for by partition or name."""
     asked = snapshot.all_nodes
     if demands.partitions:
-        of = snapshot.by_partition
+        of = snapshot.nodes.by_partition
         asked &= frozenset[str]().union(*(of.get(one, ()) for one in demands.partitions))
     return asked & demands.nodes if demands.nodes else asked
 

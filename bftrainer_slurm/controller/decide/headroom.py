@@ -60,7 +60,7 @@ class _Choice:
     """Chooses nodes for one job after the other."""
 
     def __init__(self, cluster: ClusterView) -> None:
-        nodes, views = cluster.snapshot.by_weight, cluster.views
+        nodes, views = cluster.snapshot.nodes.by_weight, cluster.views
         # For each node with elements, their trainers (by array).
         self._owners: dict[str, tuple[int, ...]] = {}
         for view in views:

@@ -60,6 +60,47 @@ _CONFIGURATION_AGAIN_S = 60.0  # if Slurm did not answer
 _THERE = (ElementState.RUNNING, ElementState.SUSPENDED, ElementState.ENDING)
 
 
+class NodeTable(tuple[Node, ...]):
+    """The nodes of the cluster; each fact is computed once, because there may be 10,000 of them."""
+
+    @cached_property
+    def by_weight(self) -> tuple[Node, ...]:
+        """The nodes in the order in which Slurm allocates them."""
+        return tuple(sorted(self, key=lambda node: node.weight))
+
+    @cached_property
+    def by_resources(self) -> Collection[tuple[Resources, list[str]]]:
+        """The nodes with known resources, grouped by equal resources; there are few groups.
+
+        A gateway gives equal nodes the same object, and comparing identities is quicker.
+        """
+        groups: dict[int, tuple[Resources, list[str]]] = {}
+        for node in self:
+            if node.resources is not None:
+                groups.setdefault(id(node.resources), (node.resources, []))[1].append(node.name)
+        return groups.values()
+
+    @cached_property
+    def by_partition(self) -> Mapping[str, frozenset[str]]:
+        """The nodes of each partition of the cluster; empty partitions are left out."""
+        named: dict[str, list[str]] = {}
+        for node in self:
+            for partition in node.partitions:
+                named.setdefault(partition, []).append(node.name)
+        return {partition: frozenset(names) for partition, names in named.items()}
+
+    @cached_property
+    def in_service(self) -> frozenset[str]:
+        """The nodes of all partitions that are in use, or could be."""
+        usable = tuple(state for state in NodeState if state.in_service)
+        return frozenset(node.name for node in self if node.state in usable)
+
+    @cached_property
+    def draining(self) -> frozenset[str]:
+        """The nodes that an admin waits for, until they are not busy any more."""
+        return frozenset(node.name for node in self if node.state is NodeState.DRAINING)
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """What Slurm says. ``nodes``, ``reservations`` and ``last_pass`` may be older than ``queue``.
@@ -71,7 +112,7 @@ class Snapshot:
     """
 
     time_s: float
-    nodes: tuple[Node, ...] = ()
+    nodes: NodeTable = field(default_factory=NodeTable)
     queue: Queue = field(default_factory=lambda: Queue((), (), frozenset()))
     reservations: tuple[Reservation, ...] = ()
     configuration: Configuration = field(default_factory=Configuration)
@@ -88,49 +129,21 @@ class Snapshot:
         return tuple(misfits(self.configuration, self.partition))
 
     @cached_property
-    def by_weight(self) -> tuple[Node, ...]:
-        """The nodes of the cluster in the order in which Slurm allocates them."""
-        return tuple(sorted(self.nodes, key=lambda node: node.weight))
-
-    @cached_property
-    def by_resources(self) -> Collection[tuple[Resources, list[str]]]:
-        """The nodes with known resources, grouped by equal resources; there are few groups.
-
-        A gateway gives equal nodes the same object, and comparing identities is quicker.
-        """
-        groups: dict[int, tuple[Resources, list[str]]] = {}
-        for node in self.nodes:
-            if node.resources is not None:
-                groups.setdefault(id(node.resources), (node.resources, []))[1].append(node.name)
-        return groups.values()
-
-    @cached_property
     def free_memory_mb(self) -> Mapping[str, float]:
         """The memory of shared nodes that no ordinary job has, if Slurm allocates memory."""
         if not self.configuration.counts_memory:
             return {}
         return {name: one.free_memory_mb for name, one in self.shared.items()}
 
-    @cached_property
+    @property
     def all_nodes(self) -> frozenset[str]:
         """All nodes of the partition, whatever their state."""
-        return frozenset(node.name for node in self.nodes if self.partition in node.partitions)
-
-    @cached_property
-    def by_partition(self) -> Mapping[str, frozenset[str]]:
-        """The nodes of each partition of the cluster; empty partitions are left out."""
-        named: dict[str, list[str]] = {}
-        for node in self.nodes:
-            for partition in node.partitions:
-                named.setdefault(partition, []).append(node.name)
-        return {partition: frozenset(names) for partition, names in named.items()}
+        return self.nodes.by_partition.get(self.partition, frozenset())
 
     @cached_property
     def in_service(self) -> frozenset[str]:
         """The nodes of the partition that are in use, or could be."""
-        usable = tuple(state for state in NodeState if state.in_service)
-        there = frozenset(node.name for node in self.nodes if node.state in usable)
-        return there & self.all_nodes
+        return self.nodes.in_service & self.all_nodes
 
     @cached_property
     def in_holes(self) -> frozenset[str]:
@@ -223,11 +236,12 @@ def _of_single_nodes(snapshot: Snapshot) -> Queue:
 
 def _queue_and_nodes(
     gateway: Gateway, last: Snapshot, due: Set[str]
-) -> tuple[Queue, tuple[Node, ...], frozenset[str]]:
+) -> tuple[Queue, NodeTable, frozenset[str]]:
     """Read the queue, and the nodes if they are due; also return the ``unexplained`` nodes."""
     queue, unexplained, nodes = gateway.queue(), last.unexplained, last.nodes
     if "nodes" in due:
-        nodes = gateway.nodes()
+        told = gateway.nodes()
+        nodes = last.nodes if told == last.nodes else NodeTable(told)
         busy = frozenset(node.name for node in nodes if node.state is NodeState.BUSY)
         unexplained = busy - _in_use(queue)
         if unexplained - last.unexplained:  # a job may have started there since; read it

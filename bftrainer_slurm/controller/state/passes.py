@@ -77,9 +77,9 @@ class Passes:
             self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
             # There may have been other looks between the pass and this one, which first shows it.
             at_pass = {one for one, in_s in self._in_pool_s.items() if in_s < last.began_s}
-            self._judge(waiting, Fit(snapshot.by_weight, at_pass, snapshot))
+            self._judge(waiting, Fit(snapshot.nodes.by_weight, at_pass, snapshot))
         if self._left and freed:
-            self._try_again(waiting, Fit(snapshot.by_weight, every, snapshot))
+            self._try_again(waiting, Fit(snapshot.nodes.by_weight, every, snapshot))
         of_parts = parts and any(job.takes_parts for job in waiting.values())
         parts_fit = Fit((), parts, snapshot) if of_parts else None
 

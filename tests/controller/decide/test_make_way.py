@@ -18,6 +18,7 @@ from bftrainer_slurm.controller.decide.headroom import headroom
 from bftrainer_slurm.controller.decide.parts import Room, offered, refill_gpus
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
+from bftrainer_slurm.controller.observe.snapshot import NodeTable
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -194,7 +195,7 @@ def lacking_memory(
     }
     snapshot = replace(
         of.snapshot,
-        nodes=tuple(replace(one, resources=has) for one in NODES),
+        nodes=NodeTable(replace(one, resources=has) for one in NODES),
         shared=shared,
         configuration=Configuration(counts_memory=counts_memory),
     )

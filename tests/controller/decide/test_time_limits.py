@@ -4,7 +4,7 @@ import pytest
 
 from bftrainer_slurm.controller.decide.actions import EndAt
 from bftrainer_slurm.controller.decide.available import keep_limits, limits_at_start
-from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import Configuration, Element, Queue, Reservation, TimeLimit, WaitingJob
 from tests.controller.worlds import NOW_S, element, places, trainer, view_of
@@ -22,7 +22,7 @@ def claims(
 ) -> Snapshot:
     queue = Queue((), waiting, frozenset())
     configuration = Configuration(partition_minutes=minutes)
-    return Snapshot(NOW_S, (), queue, reservations, configuration)
+    return Snapshot(NOW_S, NodeTable(), queue, reservations, configuration)
 
 
 def reserved(in_s: float, for_s: float = HOUR, node: str = "n1") -> Reservation:

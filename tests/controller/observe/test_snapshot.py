@@ -50,6 +50,14 @@ def test_what_is_not_due_is_as_it_was() -> None:
     assert second.reservations == RESERVED
 
 
+def test_nodes_that_are_read_again_and_have_not_changed_are_the_same_table() -> None:
+    first = reading(site(nodes="n1 n2"))
+    assert reading(site(nodes="n1 n2"), first).nodes is first.nodes
+    other = reading(site(nodes="n1 n3"), first)
+    assert other.all_nodes == {"n1", "n3"}
+    assert first.all_nodes == {"n1", "n2"}
+
+
 def test_how_slurm_is_configured_is_asked_now_and_then() -> None:
     slurm = site()
     first = reading(slurm)

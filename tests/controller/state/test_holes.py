@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import Holes, Spans
 from bftrainer_slurm.controller.state.history import History
@@ -37,7 +37,7 @@ def test_what_is_not_taken_is_in_a_hole() -> None:
     "other", [node("n1", NodeState.UNAVAILABLE), node("n1", partition="other")]
 )
 def test_a_node_that_is_not_ours_to_use_is_in_none(other: object) -> None:
-    last = replace(seen(0), nodes=(other,))  # type: ignore[arg-type]
+    last = replace(seen(0), nodes=NodeTable((other,)))  # type: ignore[arg-type]
     assert watching(last).life_s(last) == {}
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.leadership import end_unseen
-from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
 from bftrainer_slurm.controller.state.cluster import Inventory
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.model import Node, NodeState
 from tests.controller.worlds import NOW_S, cases, node, snapshot
 
 DOWN = NodeState.UNAVAILABLE
-BOTH = (node("n1"), node("n2"))
+BOTH = NodeTable((node("n1"), node("n2")))
 N2_DOWN = (node("n1"), node("n2", DOWN))
 
 

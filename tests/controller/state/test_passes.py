@@ -273,4 +273,4 @@ def test_a_constraint_on_several_nodes_together_rules_no_node_out() -> None:
 
 def test_nodes_come_as_slurm_takes_them_by_weight() -> None:
     nodes = (replace(NODES[0], weight=9), *NODES[1:])
-    assert Fit(snapshot(nodes).by_weight, ALL).nodes_for(JOB) == ("n2", "n3", "n4", "n1")
+    assert Fit(snapshot(nodes).nodes.by_weight, ALL).nodes_for(JOB) == ("n2", "n3", "n4", "n1")
