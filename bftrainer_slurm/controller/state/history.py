@@ -13,12 +13,18 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.state.schema import Statement, delete_old, opened, tables_with
+from bftrainer_slurm.controller.state.schema import (
+    Statement,
+    delete_old,
+    keep_newest,
+    opened,
+    tables_with,
+)
 from bftrainer_slurm.controller.state.statistics import Allocations, Counts, Preemption, Tally
 from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.model import Element, ElementId, Trainer
@@ -35,19 +41,6 @@ _UNASK = "DELETE FROM asked WHERE array = ? AND task = ?"
 def put(table: str, *values: Any) -> Statement:
     """Return a statement that writes a row and replaces one with the same key."""
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values
-
-
-def keep_newest(table: str, count: int, **values: Any) -> Statement:
-    """Return a statement that deletes all but the ``count`` newest rows with these column values.
-
-    The newest rows are those that were written last.
-    """
-    these = " AND ".join(f"{column} = ?" for column in values) or "true"
-    return (
-        f"DELETE FROM {table} WHERE {these} AND rowid NOT IN "
-        f"(SELECT rowid FROM {table} WHERE {these} ORDER BY rowid DESC LIMIT {count})",
-        (*values.values(), *values.values()),
-    )
 
 
 class HistoryError(Exception):
@@ -272,12 +265,11 @@ class History:
 
         Return when it was submitted first: a requeue gives an element a new time of submission.
         """
-        array = trainer.array
-        before = self.read("SELECT submit_s FROM met WHERE array = ?", array)
+        before = self.read("SELECT submit_s FROM met WHERE array = ?", trainer.array)
         submit_s: float = min(trainer.submit_s, *(first_s for (first_s,) in before), math.inf)
         wants = (trainer.record.min_nodes, trainer.record.max_nodes)
-        row = (array, time_s, trainer.user, trainer.name, submit_s, *wants)
-        self.write(put("met", *row))
+        about = (trainer.array, time_s, trainer.user, trainer.name, submit_s, *wants)
+        self.write(put("met", *about))
         return submit_s
 
     def end(self, array: int, why: str) -> None:
@@ -290,11 +282,16 @@ class History:
         """Drop all data about the trainer with this array id."""
         drop = "DELETE FROM {} WHERE array = ?"
         self.write(*((drop.format(one), (array,)) for one in tables_with("array")))
-        self._allocations.pop(array, None)
-        self._ended.pop(array, None)
+        self._drop_cached(array)
 
-    def forget_old(self, now_s: float, living: Iterable[int] = ()) -> None:
+    def forget_old(self, now_s: float, living: Set[int] = frozenset()) -> None:
         """Drop data older than 90 days, except about ``living`` trainers (array ids)."""
         self.write(*delete_old(now_s, living))
-        self._allocations.clear()
+        if self.trouble is None:  # otherwise the file may lack what is dropped here
+            for array in (self._allocations.keys() | self._ended.keys()) - living:
+                self._drop_cached(array)
         self._preemptions = None
+
+    def _drop_cached(self, array: int) -> None:
+        self._allocations.pop(array, None)
+        self._ended.pop(array, None)

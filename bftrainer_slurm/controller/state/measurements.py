@@ -13,7 +13,8 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from bftrainer_slurm.controller.observe.reports import WORK_COLUMNS, Reform, Runtime, Work
-from bftrainer_slurm.controller.state.history import History, keep_newest, put
+from bftrainer_slurm.controller.state.history import History, put
+from bftrainer_slurm.controller.state.schema import keep_newest
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
 
 THROUGHPUTS_A_SIZE = 16

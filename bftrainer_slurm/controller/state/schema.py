@@ -1,4 +1,4 @@
-"""The history file: its tables in SQL, one upgrade a version, and how it is opened.
+"""The history file: its tables in SQL, one upgrade a version, how it is opened, and kept small.
 
 Only the controller writes to it (``history``); other processes read it (``reading``).
 """
@@ -165,6 +165,19 @@ def reading(path: Path, deadline_s: float) -> Iterator[sqlite3.Connection]:
         until_s = time.monotonic() + deadline_s
         connection.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
         yield connection
+
+
+def keep_newest(table: str, count: int, **values: Any) -> Statement:
+    """Return a statement that deletes all but the ``count`` newest rows with these column values.
+
+    The newest rows are those that were written last.
+    """
+    these = " AND ".join(f"{column} = ?" for column in values) or "true"
+    return (
+        f"DELETE FROM {table} WHERE {these} AND rowid NOT IN "
+        f"(SELECT rowid FROM {table} WHERE {these} ORDER BY rowid DESC LIMIT {count})",
+        (*values.values(), *values.values()),
+    )
 
 
 def delete_old(now_s: float, living: Iterable[int]) -> list[Statement]:

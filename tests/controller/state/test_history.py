@@ -1,4 +1,5 @@
 import json
+import math
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -56,6 +57,26 @@ def test_what_is_old_is_forgotten_but_not_what_still_runs(path: Path) -> None:
     history.forget_old(1e9)
     assert history.tally(12).grew == 1
     assert history.open_allocations() == {SECOND: "n2"}
+
+
+def test_of_trainers_that_are_gone_nothing_stays_in_memory_but_what_the_file_lacks(
+    path: Path,
+) -> None:
+    history = History(path)
+    for array in (12, 13):
+        history.meet(array, "id", NOW_S)
+        history.begin_allocation(ElementId(array, 0), "n1", NOW_S)
+        history.tally(array)
+        history.end(array, "given up")
+    with closing(sqlite3.connect(path)) as another:
+        another.execute("BEGIN IMMEDIATE")
+        history.end(14, "finished")
+        history.forget_old(NOW_S, {13})
+        assert history._ended.keys() == {12, 13, 14}
+    history._retry_s = -math.inf
+    history.forget_old(NOW_S, {13})
+    assert (history._ended.keys(), history._allocations.keys()) == ({13}, {13})
+    assert (history.meet(12, "id", NOW_S), history.tally(12).grew) == ("given up", 1)
 
 
 def test_a_clock_that_is_far_ahead_at_boot_loses_nothing() -> None:
