@@ -66,5 +66,7 @@ def test_who_was_asked_to_leave_is_ended_and_trains_again_though_all_who_knew_ar
     for file in site.controller.state.glob("history.sqlite*"):
         file.unlink()
     site.controller.start()
+    ended = f"shrink {array}_0: it was asked to leave\n"
+    wait_until(lambda: ended in site.controller.log.read_text())
     wait_for_more_samples(site, array)
     site.end(array)
