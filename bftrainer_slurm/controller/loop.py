@@ -147,10 +147,8 @@ class Controller:
         if standing is not self._explained[0]:
             self._explained = standing, {}  # if ``terms_of`` fails, do not try it again
             if standing is not None:
-                self._explained = (
-                    standing,
-                    terms_of(standing.problem, standing.plan, standing.time_s),
-                )
+                terms = terms_of(standing.problem, standing.plan, standing.time_s)
+                self._explained = standing, terms
         trainers = []
         for view in self.registry.views:
             with self._errors.of(view.array):

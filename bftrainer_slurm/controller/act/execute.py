@@ -62,8 +62,5 @@ def execute(
 
 def _prepare_keeper(grow: Grow, groups: Groups) -> bool:
     """Tell the keeper what new elements need to know; return whether it answered."""
-    if grow.first and not groups.end(grow.array):
-        return False
-    if grow.new and not groups.begin(grow.array):
-        return False
-    return not grow.finished or groups.finish(grow.array)
+    messages = (grow.first, groups.end), (grow.new, groups.begin), (grow.finished, groups.finish)
+    return all(send(grow.array) for due, send in messages if due)

@@ -39,8 +39,7 @@ class Groups:
     ) -> None:
         self._keeper = keeper
         self._clock = clock
-        self._identity = ""
-        self._announced: dict[int, tuple[int, int, Sizes]] = {}
+        self._announced: dict[int, tuple[object, ...]] = {}  # to which keeper, and what, by array
         self._uids: dict[str, int | None] = {}  # None: this host did not know the user yet
         self._undelivered: list[ElementId | int] = []  # gone elements and trainers, not sent yet
         self._silent_until_s = float("-inf")
@@ -52,16 +51,13 @@ class Groups:
         """
         if self._keeper is None:
             return
-        uid = self._uid(user)
-        identity, _ = self._keeper()
-        if identity != self._identity:
-            self._identity = identity
-            self._announced.clear()
-        if uid is None or self._announced.get(array) == (uid, want, sizes):
+        uid, (identity, _) = self._uid(user), self._keeper()
+        announced = identity, uid, want, sizes
+        if uid is None or self._announced.get(array) == announced:
             return
         what = f"who owns trainer {array}"
         if self._send(lambda keeper: keeper.own(array, uid, want, sizes), what):
-            self._announced[array] = uid, want, sizes
+            self._announced[array] = announced
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         """Ask these tasks (by array) to leave; return those for which the message was not sent.
@@ -94,8 +90,8 @@ class Groups:
 
     def lost(self, element: ElementId) -> bool:
         """Report that an element has left unexpectedly; return whether the report arrived."""
-        lost = (element.array, element.task)
-        return self._send(lambda keeper: keeper.lost(*lost), f"that {element} is lost")
+        array, task = element.array, element.task
+        return self._send(lambda keeper: keeper.lost(array, task), f"that {element} is lost")
 
     def report_gone(
         self, new: Iterable[ElementId | int], back: Callable[[ElementId | int], bool]

@@ -21,6 +21,7 @@ from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.model import ElementId, Part, RateLimit
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.pacer import BURST, Pacer
+from tests.controller.fake_keeper import FakeKeeper
 from tests.controller.made_up_slurm import MadeUpSlurm
 from tests.controller.worlds import ARRAY, NOW_S, Clock, cases, failed, places, state_of, trainer
 
@@ -34,26 +35,16 @@ def site(**more: Any) -> MadeUpSlurm:
     return slurm
 
 
-class Told(Groups):
-    """Notes what the keeper would be told, in the order in which the gateway is asked."""
-
-    answers = True
+class Keeper(FakeKeeper):
+    """Notes what it is told among the requests to Slurm."""
 
     def __init__(self, slurm: MadeUpSlurm) -> None:
         super().__init__()
         self._asked = slurm.asked_
 
-    def end(self, array: int) -> bool:
-        self._asked.append((f"end {array}", 0.0))
-        return True
-
-    def begin(self, array: int) -> bool:
-        self._asked.append((f"begin {array}", 0.0))
-        return self.answers
-
-    def finish(self, array: int) -> bool:
-        self._asked.append((f"finish {array}", 0.0))
-        return self.answers
+    def _hear(self, *words: object) -> None:
+        self._asked.append((" ".join(map(str, words)), 0.0))
+        super()._hear(*words)
 
 
 @dataclass
@@ -75,10 +66,12 @@ def do(
     pacer: Pacer | None = None,
     spent_s: float = 0.0,
     results: Results | None = None,
+    silent: bool = False,
 ) -> Results:
     results, began_s = results or Results(), slurm.now_s - spent_s
-    pacer = pacer or pacer_of(slurm, per_s)
-    results.again_in_s = execute(actions, slurm, pacer, Told(slurm), began_s, results.note)
+    pacer, keeper = pacer or pacer_of(slurm, per_s), Keeper(slurm)
+    keeper.silent, groups = silent, Groups(lambda: ("", keeper))
+    results.again_in_s = execute(actions, slurm, pacer, groups, began_s, results.note)
     return results
 
 
@@ -104,13 +97,12 @@ def grows(number: int) -> list[Action]:
         replace(grow(A), finished=True), f"finish {ARRAY}"
     ),
 )  # fmt: skip
-def test_no_element_of(action: Grow, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_element_of(action: Grow, word: str) -> None:
     slurm = site()
     assert do(slurm, action).done == [action]
     assert slurm.requests_ == [word, "grow"]
-    monkeypatch.setattr(Told, "answers", False)
     slurm = site()
-    assert do(slurm, action).done == []
+    assert do(slurm, action, silent=True).done == []
     assert slurm.requests_ == [word]
 
 
@@ -210,48 +202,40 @@ BEFORE = state_of(trainer("running n1", "held", failed(2, "n3")))
 GROW = grow(B, nodes="n2")
 
 
-def after_done(action: Action) -> TrainerState:
-    return action.after(BEFORE, False, NOW_S)
-
-
-def after_refused(action: Action) -> TrainerState:
-    return action.after(BEFORE, True, NOW_S)
-
-
 def test_what_slurm_has_let_go_is_released() -> None:
-    record = after_done(GROW).of(1)
+    record = GROW.after(BEFORE, False, NOW_S).of(1)
     assert (record.phase, record.targets) == (Phase.RELEASED, places("n2"))
 
 
 def test_what_it_has_refused_may_be_released_all_the_same_and_is_not_tried_again_at_once() -> None:
-    state = after_refused(GROW)  # Slurm does so for --cpus-per-task=64
+    state = GROW.after(BEFORE, True, NOW_S)  # Slurm does so for --cpus-per-task=64
     assert state.of(1).phase is Phase.RELEASED
     assert state.refused["n2"] > NOW_S
 
 
 def test_an_element_that_was_ended_is_leaving_by_our_doing() -> None:
-    record = after_done(Shrink((A,), "why")).of(0)
+    record = Shrink((A,), "why").after(BEFORE, False, NOW_S).of(0)
     assert (record.phase, record.ours, record.node) == (Phase.LEAVING, True, "n1")
 
 
 @cases(
     "state",
-    by_an_end_that_was_refused=after_refused(Shrink((A,), "why")),
-    by_a_revival_that_was_refused=after_refused(Revive((A,), "failed")),
-    by_a_cancel_that_was_refused=after_refused(Cancel((A,), "over")),
-    by_a_hold_as_the_next_look_tells_it=after_done(Hold((B,), "why")),
+    by_an_end_that_was_refused=Shrink((A,), "why").after(BEFORE, True, NOW_S),
+    by_a_revival_that_was_refused=Revive((A,), "failed").after(BEFORE, True, NOW_S),
+    by_a_cancel_that_was_refused=Cancel((A,), "over").after(BEFORE, True, NOW_S),
+    by_a_hold_as_the_next_look_tells_it=Hold((B,), "why").after(BEFORE, False, NOW_S),
 )
 def test_nothing_is_changed(state: TrainerState) -> None:
     assert state == BEFORE
 
 
 def test_what_was_brought_back_and_when_a_trainer_was_cancelled_is_known() -> None:
-    assert after_done(Revive((C,), "failed")).of(2).phase is Phase.REVIVED
-    assert after_done(Cancel((A,), "over")).cancelled_s == NOW_S
+    assert Revive((C,), "failed").after(BEFORE, False, NOW_S).of(2).phase is Phase.REVIVED
+    assert Cancel((A,), "over").after(BEFORE, False, NOW_S).cancelled_s == NOW_S
 
 
 def test_actions_of_one_trainer_add_up() -> None:
-    both = GROW.after(after_done(Shrink((A,), "why")), False, NOW_S)
+    both = GROW.after(Shrink((A,), "why").after(BEFORE, False, NOW_S), False, NOW_S)
     assert [both.of(task).phase for task in (0, 1)] == [Phase.LEAVING, Phase.RELEASED]
 
 

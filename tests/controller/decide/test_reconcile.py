@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from bftrainer_slurm.controller.decide.actions import (
     Revive,
     Shrink,
     Trim,
+    elements_of,
 )
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
@@ -83,10 +83,6 @@ def let_go(ordinary: str = "", reason: str = "", others: tuple[Element, ...] = (
     state = state_of(mine, TrainerState({0: released("n1")}))
     (seen,) = views_of([(mine, state)], frozenset(ordinary.split()))
     return seen
-
-
-def held(actions: Iterable[Action]) -> list[ElementId]:
-    return [id_ for action in actions if isinstance(action, Hold) for id_ in action.elements]
 
 
 ANCHOR = ElementId(ARRAY, 2)
@@ -231,7 +227,7 @@ def test_an_element_that_waits_for_its_node_is_left_to_wait(reason: str) -> None
 @pytest.mark.parametrize("reason", ["", "BadConstraints"])
 @pytest.mark.parametrize("after_s", [0.0, 100.0])
 def test_no_element_is_held_twice_at_once(ordinary: str, reason: str, after_s: float) -> None:
-    ids = held(kept(let_go(ordinary, reason), after_s))
+    ids = elements_of(Hold, kept(let_go(ordinary, reason), after_s))
     assert len(ids) == len(set(ids))
 
 
@@ -348,12 +344,12 @@ RECLAIMED = view("delayed", "delayed")
 
 def test_reclaimed_elements_that_no_move_uses_are_held() -> None:
     grow = Grow((FIRST,), places("n1"), frozenset(), first=False)
-    assert held(hold_reclaimed(RECLAIMED, [grow])) == [SECOND]
-    assert held(hold_reclaimed(RECLAIMED, [])) == [FIRST, SECOND]
+    assert elements_of(Hold, hold_reclaimed(RECLAIMED, [grow])) == [SECOND]
+    assert elements_of(Hold, hold_reclaimed(RECLAIMED, [])) == [FIRST, SECOND]
     assert hold_reclaimed(TWO_HELD, []) == []
 
 
 def test_so_are_those_of_a_trainer_that_is_finishing_but_not_of_one_that_is_given_up() -> None:
     for over, ids in (("finished", [FIRST, SECOND]), ("why", [])):
         mine = replace(RECLAIMED, state=replace(RECLAIMED.state, over=over))
-        assert held(hold_reclaimed(mine, [])) == ids
+        assert elements_of(Hold, hold_reclaimed(mine, [])) == ids
