@@ -55,7 +55,7 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
         found += [
             _limit(plan),
             *_loss(one),
-            *_usable(one, plan),
+            *_usable(one, plan, document),
             pool_sentence(document),
             *_barred(one, document),
         ]
@@ -87,26 +87,30 @@ def _loss(one: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _usable(one: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
+def _usable(
+    one: Mapping[str, Any], plan: Mapping[str, Any], document: Mapping[str, Any]
+) -> list[str]:
     """Say if a trainer uses parts of nodes, and if it cannot use all nodes of the pool."""
     if unit_of(plan) != "node":
         return [
             f"It takes {size_of(plan, 1)} of each of its nodes. Without other trainers it could "
             f"have as many on {plan['usable']} of the pool's {nodes(plan['pool'])}.",
-            *_without_gpus(plan),
+            *_without_gpus(plan, document),
             *_gpu_choice(one),
         ]
     if plan["usable"] == plan["pool"]:
         return []
+    others = "are another kind of hardware, or lack what it asks for"
+    if _units_planned(document):
+        others = "have ordinary jobs, are another kind of hardware, or lack what it asks for"
     return [
-        f"It may use {plan['usable']} of the pool's {nodes(plan['pool'])}: the others are another "
-        "kind of hardware, or lack what it asks for."
+        f"It may use {plan['usable']} of the pool's {nodes(plan['pool'])}: the others {others}."
     ]
 
 
-def _without_gpus(plan: Mapping[str, Any]) -> list[str]:
-    """Say why a trainer of cores cannot use some nodes, if it cannot."""
-    if unit_of(plan) != CORE or plan["usable"] == plan["pool"]:
+def _without_gpus(plan: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
+    """Say that a trainer of cores cannot use the pool's nodes with GPUs, if there are any."""
+    if unit_of(plan) != CORE or (document.get("plan") or {}).get("gpus") is None:
         return []
     return [
         "It has cores of nodes without GPUs only. With --exclusive it would have whole nodes, with "

@@ -138,12 +138,23 @@ def test_a_trainer_of_parts_of_nodes_has_its_gpus_counted(
     assert sentence in said(gpus=2, **terms)
 
 
-@pytest.mark.parametrize(("usable", "told"), [(0, True), (3, True), (8, False)])
-def test_a_trainer_of_cores_is_told_that_nodes_with_gpus_are_not_for_it(
-    usable: int, told: bool
-) -> None:
-    found = said(cores=4, limit="pool", nodes=0, least=1, usable=usable)
-    assert ("It has cores of nodes without GPUs only. With --exclusive it" in found) is told
+def test_a_trainer_of_whole_nodes_is_told_that_ordinary_jobs_have_parts_of_others() -> None:
+    one, shared = TRAINER | {"plan": TERMS | {"usable": 5}}, {"gpus": 8, "used_gpus": 0}
+    for plan, there in ((shared, True), ({}, False)):
+        found = " ".join(reasons(one, STATUS | {"plan": plan}))
+        assert (
+            "of the pool's 8 nodes: the others have ordinary jobs, are another" in found
+        ) is there
+
+
+def test_a_trainer_of_cores_is_told_that_nodes_with_gpus_are_not_for_it() -> None:
+    one = TRAINER | {"plan": TERMS | {"cores": 4, "limit": "pool", "nodes": 0, "usable": 0}}
+    told = "It has cores of nodes without GPUs only. With --exclusive it would"
+    for units, there in (
+        ({"gpus": 8, "used_gpus": 0}, True),
+        ({"cores": 8, "used_cores": 0}, False),
+    ):
+        assert any(told in one for one in reasons(one, STATUS | {"plan": units})) is there
 
 
 def test_where_trainers_share_nodes_the_gpus_that_they_have_are_told() -> None:

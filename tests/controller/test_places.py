@@ -141,6 +141,16 @@ def test_trainers_fill_what_an_ordinary_job_leaves_of_a_node() -> None:
     assert slurm.in_use("n1") == 7
 
 
+def test_a_node_that_ordinary_jobs_use_in_part_is_in_the_pool_used_or_not() -> None:
+    slurm = SharedSlurm(NOW_S, ["n1", "n2", "n3"])
+    slurm.ordinary_gpus.update(n1=3, n2=7, n3=8)
+    controller = controlled(slurm, [(4, 1)])
+    turns(slurm, controller)
+    status = controller.status({})
+    assert status["pool"] == {"nodes": 2, "used": 1, "free": ["n2"]}
+    assert (status["plan"]["gpus"], status["plan"]["used_gpus"]) == (6, 4)
+
+
 def test_the_plan_chooses_how_many_gpus_an_element_has_and_it_keeps_them() -> None:
     slurm = SharedSlurm(NOW_S, ["n1", "n2"])
     slurm.ordinary_gpus.update(n1=7, n2=8)

@@ -151,11 +151,12 @@ def cluster_status(
     """
     standing, bars = decision.standing, barred(decision.bars, now_s)
     used = nodes_of(place for view in registry.views for place in view.places)
-    idle = nodes_of(decision.free)
+    left_over = frozenset(standing.problem.free) if standing else frozenset()  # shared nodes
+    free = (nodes_of(decision.free) | left_over) - used
     malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
     misfits = list(snapshot.misfits)
     return no_status(now_s, {**controller, "history": history.trouble, "slurm": misfits}) | {
-        "pool": {"nodes": len(used | idle), "used": len(used), "free": sorted(idle)},
+        "pool": {"nodes": len(used) + len(free), "used": len(used), "free": sorted(free)},
         "plan": None if standing is None else _plan(standing.problem, standing.plan),
         "nodes": len(snapshot.all_nodes),
         "preempted": summary(history.preemptions(now_s - _DAY_S))
