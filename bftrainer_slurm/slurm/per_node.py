@@ -84,11 +84,24 @@ def tasks_and_gpus(written: WrittenOptions, choices: Sequence[int] = ()) -> list
     return [*options, *each, f"--ntasks={tasks or 1}", *shares]
 
 
-def shares_node(given: Mapping[str, str]) -> bool:
-    """Return whether elements have parts of nodes, if the site lets jobs share nodes."""
+def part_of_node(given: Mapping[str, str]) -> str:
+    """Return what an element has of its node, in words, if the site lets jobs share nodes.
+
+    It is empty if elements have whole nodes.
+    """
     if {"exclusive", "gpus-per-task"} & given.keys() or _takes_all_memory(given):
-        return False
-    return bool({"gpus", "cpus-per-task"} & given.keys() or _gpus_of_node(given))
+        return ""
+    if "gpus" in given or _gpus_of_node(given):
+        return "its GPUs of each"
+    return "its cores of each, none with GPUs" if "cpus-per-task" in given else ""
+
+
+def part_note(given: Mapping[str, str]) -> str:
+    """Return what a user is told of that, after the number of nodes."""
+    if part := part_of_node(given):
+        return f", {part}; other jobs may have the rest; for whole nodes write --exclusive"
+    whole = "; whole ones, since --mem=0 asks for all memory of each"
+    return whole if _takes_all_memory(given) else ""
 
 
 def _takes_all_memory(given: Mapping[str, str]) -> bool:

@@ -27,7 +27,7 @@ from bftrainer_slurm.slurm.directives import (
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.node_counts import describe, node_counts
 from bftrainer_slurm.slurm.nodelists import expand_user_list
-from bftrainer_slurm.slurm.per_node import WrittenOptions, shares_node, tasks_and_gpus
+from bftrainer_slurm.slurm.per_node import WrittenOptions, part_note, part_of_node, tasks_and_gpus
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.user_array import files_of_task, only_task
 from bftrainer_slurm.spec import (
@@ -179,13 +179,13 @@ def compose(
             f"--partition={partition}",
             "--requeue",
             "--open-mode=append",
-            *([] if record.gpus or (share and shares_node(given)) else ["--exclusive"]),
+            *([] if record.gpus or (share and part_of_node(given)) else ["--exclusive"]),
             "--time-min=1",
             f"--comment={comment}",
         ),
         name=given.get("job-name", script_name),
         notes=(
-            describe(record),
+            describe(record) + (part_note(given) if share and not record.gpus else ""),
             *_task_note(record),
             *(f"--{name} is left out: {why}" for name, why in _DROPPED.items() if name in given),
         ),

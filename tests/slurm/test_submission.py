@@ -460,7 +460,11 @@ def test_who_asks_for_gpus_or_cores_has_a_part_of_a_node_where_the_site_shares_n
     def exclusive(share: bool) -> bool:
         script = {"nodes": "4"}
         made = compose("x", script, options, site_partition="bftrainer", share=share)
-        return "--exclusive" in made.options
+        whole = "--exclusive" in made.options
+        assert ("; for whole nodes write --exclusive" in made.notes[0]) is not whole
+        all_memory = share and any("mem=0" in one or "mem-per-cpu=0" in one for one in options)
+        assert ("nodes; whole ones, since --mem=0" in made.notes[0]) is all_memory
+        return whole
 
     assert exclusive(share=False)
     assert exclusive(share=True) is not part
