@@ -141,13 +141,12 @@ def measure(
     nodes, each = len(view.placed), view.size_of_node
     if not each:
         return  # all its elements have left since
-    throughputs, rescales = reported.stopwatch.report(report, nodes, each)
-    for throughput in throughputs:
-        if reported.add(throughput):
-            measured.add_throughput(reported.job, throughput)
-    for rescale in rescales:
-        if not reported.rescales or rescale.time_s > reported.rescales[-1].time_s:
-            measured.add_rescale(reported.job, rescale)
+    throughput, rescale = reported.stopwatch.report(report, nodes, each)
+    if throughput is not None and reported.add(throughput):
+        measured.add_throughput(reported.job, throughput)
+    known = reported.rescales
+    if rescale is not None and (not known or rescale.time_s > known[-1].time_s):
+        measured.add_rescale(reported.job, rescale)
 
 
 def _failed(view: TrainerView, numbered: NumberedNote, trained: bool, now_s: float) -> TrainerState:

@@ -111,63 +111,63 @@ class Stopwatch:
 
     def report(
         self, report: Report, nodes: int, gpus: int = 1
-    ) -> tuple[list[Throughput], list[Rescale]]:
-        """Add a report; return the throughputs and the cost of a rescale that it completes.
+    ) -> tuple[Throughput | None, Rescale | None]:
+        """Add a report; return the throughput and the cost of a rescale if it completes them.
 
         ``nodes`` is used if the report does not give the number of nodes. Throughputs are measured
         over nodes times ``gpus``.
         """
         size = report.nodes or nodes
         if size < 1:
-            return [], []
+            return None, None
         cost = self._cost(report, size)
         size *= gpus
         present = self._present
         if present is None or (report.generation, size) != (present.number, present.nodes):
-            throughputs = self._measured(_SHORTEST_S)
+            throughput = self._measured(_SHORTEST_S)
             self._present = _Generation(report.generation, size, report.time_s)
             self.runtime = self._runtime()
-            return throughputs, cost
+            return throughput, cost
         if report.time_s - present.since_s < _WARM_S:
-            return [], cost
+            return None, cost
         if present.last is None or _fell(present.last, report):
             present.begin = present.last = report
-            return [], cost
+            return None, cost
         present.last = report
         return self._measured(present.stretch_s), cost
 
-    def _measured(self, least_s: float) -> list[Throughput]:
+    def _measured(self, least_s: float) -> Throughput | None:
         """End the present stretch if it has lasted long enough."""
         present = self._present
         if present is None or present.begin is None or present.last is None:
-            return []
+            return None
         begin, end = present.begin, present.last
         seconds = end.time_s - begin.time_s
         if seconds < least_s:
-            return []
+            return None
         present.begin = end
         unit, amount = "samples", _gained(begin.samples, end.samples)
         if amount is None:
             unit, amount = "steps", _gained(begin.steps, end.steps)
             amount = None if amount is None else amount * present.nodes
         if not amount:
-            return []  # the trainer stood still, or counts nothing
+            return None  # the trainer stood still, or counts nothing
         rate = amount / seconds
         if rate > _MOST_PER_NODE * present.nodes:
-            return []  # no trainer is so fast
-        return [Throughput(self._array, unit, present.nodes, end.time_s, rate, seconds)]
+            return None  # no trainer is so fast
+        return Throughput(self._array, unit, present.nodes, end.time_s, rate, seconds)
 
-    def _cost(self, report: Report, nodes: int) -> list[Rescale]:
+    def _cost(self, report: Report, nodes: int) -> Rescale | None:
         """Return the pause before this generation, only once, if the size has changed."""
         formed, before = self.formed, self._trained_on
         if formed is None or self._paid or report.generation not in (None, formed.generation):
-            return []
+            return None
         if before is None or before == nodes:
             self._paid = True
         if self._paid or not report.pause_s:
-            return []
+            return None
         self._paid = True
-        return [Rescale(formed.runtime, nodes > (before or 0), report.time_s, report.pause_s)]
+        return Rescale(formed.runtime, nodes > (before or 0), report.time_s, report.pause_s)
 
     def _trains_in(self, generation: int) -> bool:
         return self._present is not None and self._present.number in (None, generation)
