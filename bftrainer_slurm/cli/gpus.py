@@ -67,7 +67,8 @@ def check_gpus(log: Log, element_gpus: tuple[tuple[int, ...], ...]) -> None:
     if log.free_gpus is None:
         fail(
             "--element-gpus: the log does not tell which nodes have GPUs; it needs NodeList, and "
-            "AllocTRES or ReqTRES with gres/gpu (a made-up cluster: --gpus-per-node)"
+            "AllocTRES or ReqTRES with gres/gpu, which a site keeps with "
+            "AccountingStorageTRES=gres/gpu (a made-up cluster: --gpus-per-node)"
         )
     most = int(log.free_gpus.has.max())
     for sizes in element_gpus:

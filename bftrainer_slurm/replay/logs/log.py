@@ -293,8 +293,8 @@ def _hardware(allocations: Allocations, nodes: int, gpus_per_node: int | None) -
         return found
     if not found.gpus.any():
         raise LogError(
-            "--gpus-per-node: no job in the log has GPUs; leave it out, or write the log anew: "
-            f"{sacct.COMMAND}"
+            "--gpus-per-node: no job in the log has GPUs; leave it out, or, if the site has "
+            f"AccountingStorageTRES=gres/gpu, write the log anew: {sacct.COMMAND}"
         )
     seen = int(allocations.hardware(nodes, None).gpus.max())
     if seen > gpus_per_node and allocations.beyond(gpus_per_node) > _MOST_OVERFULL - 1:
