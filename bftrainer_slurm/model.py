@@ -121,8 +121,7 @@ class ElementState(Enum):
         )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ElementId:
+class ElementId(NamedTuple):
     """Task ``task`` of the job array ``array``."""
 
     array: int
