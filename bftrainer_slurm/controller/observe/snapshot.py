@@ -69,6 +69,11 @@ class NodeTable(tuple[Node, ...]):
         return tuple(sorted(self, key=lambda node: node.weight))
 
     @cached_property
+    def rank(self) -> Mapping[str, int]:
+        """The place of each node in that order."""
+        return {node.name: place for place, node in enumerate(self.by_weight)}
+
+    @cached_property
     def by_resources(self) -> Collection[tuple[Resources, list[str]]]:
         """The nodes with known resources, grouped by equal resources; there are few groups.
 

@@ -71,7 +71,7 @@ class Holes:
     def update(self, snapshot: Snapshot) -> None:
         """Compare the holes with a new snapshot."""
         now_s, since_s = snapshot.time_s, self.since_s
-        order = [node.name for node in snapshot.nodes.by_weight if node.name in snapshot.in_holes]
+        order = sorted(snapshot.in_holes, key=snapshot.nodes.rank.__getitem__)
         gone, new = since_s.keys() - snapshot.in_holes, snapshot.in_holes - since_s.keys()
         self._spans.change(ended=gone, began=new, time_s=now_s)
         if now_s >= self._last_s:
