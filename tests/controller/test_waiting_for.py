@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import Demands, Element, ElementId, ElementState
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY, NOW_S
@@ -64,6 +66,19 @@ def test_the_delay_after_a_requeue_keeps_nobody_from_nodes() -> None:
     setting.slurm.ordinary.clear()
     setting.settle()
     assert len(setting.on()) + len(setting.on(99)) == 4
+
+
+def test_nor_does_it_where_the_history_is_lost_and_the_keeper_knows_that_it_has_trained() -> None:
+    setting = Waiting()
+    setting.settle()
+    for id_ in (ElementId(ARRAY, task) for task in setting.on().values()):
+        setting.slurm.put_(Element(id_, ElementState.HELD))
+    setting.begins_at(setting.now_s + 3600)
+    setting.history = History(":memory:")
+    setting.controller = setting.started()
+    setting.say(NoteKind.REFORMED, generation=1, nodes=2, mode=0)
+    setting.settle()
+    assert len(setting.on()) == 2
 
 
 class Limited(Setting):

@@ -68,7 +68,7 @@ class MemberNotes:
                 reported.group.formed(reform.nodes, reform.time_s)
                 if reported.stopwatch.reformed(reform):
                     self._measurements.set_reform(view.array, reform)
-                return replace(state, size=state.size.formed(reform.nodes))
+                return replace(state, size=state.size.formed(reform.nodes), begun=True)
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
                 reported.group.script = script
             case NoteKind.LEFT:

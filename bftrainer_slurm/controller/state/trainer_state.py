@@ -56,7 +56,7 @@ class TrainerState:
 
     elements: Mapping[int, ElementRecord] = field(default_factory=dict)  # by task; not held ones
     id: str | None = None  # of its record; None until a look could handle the trainer
-    begun: bool = False  # it has had a node, or the history cannot tell
+    begun: bool = False  # it has had a node, also by its members; or the history cannot tell
     done: frozenset[int] = frozenset()  # tasks that reported a successful end
     over: str | None = None  # why it is not run any more: finished, or the reason for giving it up
     finished_s: float = math.inf  # when a look first saw that it had finished
