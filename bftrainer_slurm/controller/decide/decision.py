@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from types import MappingProxyType
 
-from bftrainer_slurm.controller.decide.actions import Action, Shrink, elements_of
+from bftrainer_slurm.controller.decide.actions import Action, Shrink
 from bftrainer_slurm.controller.decide.available import (
     available,
     bars_for_all,
@@ -97,7 +97,8 @@ class _Draft:
         """Add actions and new states; remove elements that leave from the cluster."""
         self.actions += actions
         self.states |= states
-        gone = set(elements_of(Shrink, actions))
+        ends = (action for action in actions if isinstance(action, Shrink))
+        gone = {element for action in ends for element in action.elements}
         if gone or states:
             views = (without(_judged(view, states), gone) for view in self.cluster.views)
             self.cluster = replace(self.cluster, views=tuple(views))
@@ -137,7 +138,7 @@ class Decider:
         snapshot, settings = cluster.snapshot, self.settings
         draft = self._draft(cluster)
         decision, build, off = self._without_plan(draft)
-        standing = self._planning.answer(build, draft.cluster)
+        standing = self._planning.answer(build, cluster.now_s)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         moves: list[Action] = []
         unused = set(decision.free)  # first for finished trainers: their elements end at once
@@ -152,6 +153,9 @@ class Decider:
                 last = complete(view, free, snapshot)
                 unused.difference_update(*(grow.places for grow in last))
                 moves += last
+        if any(view.trainer.demands.units for view in draft.cluster.views):
+            bars = (*decision.bars, *self._planning.repack(draft.cluster.views, room()))
+            decision, standing = replace(decision, bars=bars), self._planning.standing
         if standing is not None:
             nodes = {place.name: place for place in unused}
 
@@ -166,8 +170,6 @@ class Decider:
             moves += self._of_each(draft.cluster.views, move)
         upkeep = self._of_each(everybody, lambda view: maintain(view, snapshot, settings))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
-        crowded = self._planning.crowding.bars(draft.cluster) if snapshot.shared else ()
-        decision = replace(decision, bars=(*decision.bars, *crowded))
         actions = (*upkeep, *draft.actions, *moves, *held)
         return replace(decision, actions=actions, standing=standing, trouble=self._planning.trouble)
 

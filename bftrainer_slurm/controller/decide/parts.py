@@ -40,7 +40,7 @@ def offered(
     for view in cluster.views:
         for node, units in _held(view, snapshot):
             kept[node] += units if view.array not in theirs else 0
-        mine_mb = takes(view, snapshot).memory_mb
+        mine_mb = _takes(view, snapshot).memory_mb
         for node in _occupied(view).values():  # one that has not started has no memory there yet
             memory_mb[node] = memory_mb.get(node, 0.0) + mine_mb
         for place in view.places if view.array in theirs else ():
@@ -120,22 +120,19 @@ def _least(planned: Iterable[TrainerView], snapshot: Snapshot, unit: str) -> Res
     )
 
 
-def takes(view: TrainerView, snapshot: Snapshot, gpus: int = 0) -> Resources:
+def _takes(view: TrainerView, snapshot: Snapshot, gpus: int = 0) -> Resources:
     """Return what an element takes with ``gpus`` GPUs; 0: with as many as others have."""
     gpus = gpus or (view.units if view.choices else 0)
     return asks_of(view.trainer, snapshot.configuration, view.part(gpus))
 
 
 def _held(view: TrainerView, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
-    """Yield the nodes of a trainer's elements, and the units on each."""
+    """Yield the nodes that a trainer's elements have or start on, and the units on each."""
     units = view.trainer.element_units
-    for id_, node in nodes_held(view).items():
+    nodes = {id_: place.node for id_, place in view.placed.items()}
+    nodes |= _occupied(view)
+    for id_, node in nodes.items():
         yield node, units.get(id_, 0) or _all(node, snapshot)
-
-
-def nodes_held(view: TrainerView) -> dict[ElementId, str]:
-    """Return the nodes that a trainer's elements have or start on."""
-    return {id_: place.node for id_, place in view.placed.items()} | _occupied(view)
 
 
 def _occupied(view: TrainerView) -> dict[ElementId, str]:
@@ -164,7 +161,7 @@ class Room:
         for view in cluster.views:
             for node, units in _held(view, cluster.snapshot):
                 self._taken[node] += units
-            occupies, asks = set(view.ids(*OCCUPIES)), takes(view, self._snapshot)
+            occupies, asks = set(view.ids(*OCCUPIES)), _takes(view, self._snapshot)
             for id_, place in view.placed.items():
                 if id_ not in occupies and place.trainer:  # it has not started yet
                     self._take(place.node, 0, asks)
@@ -174,33 +171,29 @@ class Room:
 
         Each element takes ``gpus`` GPUs, or what it asks for if that is 0.
         """
-        asked = view.trainer.element_units
-        units = dict.fromkeys(asked, gpus) if gpus else asked
-        found: dict[str, Place] = {}
-        asks = takes(view, self._snapshot, gpus)
-        for node, id_ in zip(self._fit(view, nodes, units, asks), view.spare, strict=False):
-            self._take(node, units.get(id_, 0), asks)
+        asked, asks = view.trainer.element_units, _takes(view, self._snapshot, gpus)
+        own, found = nodes_of(view.places), dict[str, Place]()
+        fit = [one for one in sorted(nodes) if one not in own and self.has(view, one, gpus)]
+        for node, id_ in zip(fit, view.spare, strict=False):
+            self._take(node, gpus or asked.get(id_, 0), asks)
             found[node] = Place(node, view.array)
         return found
 
-    def _fit(
-        self,
-        view: TrainerView,
-        nodes: Iterable[str],
-        units: dict[ElementId, int],
-        asks: Resources,
-    ) -> list[str]:
-        own = nodes_of(view.places)
-        most = max((units.get(id_, 0) for id_ in view.spare), default=0)
-        return [
-            node
-            for node in sorted(nodes)
-            if (one := self._nodes.get(node)) is not None
-            and node not in own
-            and most <= one.free - self._taken[node]
-            and asks.cpus <= one.cpus - self._cpus[node]
+    def has(self, view: TrainerView, node: str, gpus: int = 0) -> bool:
+        """Whether another element fits on this node now."""
+        if not self.has_units(view, node, gpus):
+            return False
+        one, asks = self._nodes[node], _takes(view, self._snapshot, gpus)
+        return (
+            asks.cpus <= one.cpus - self._cpus[node]
             and asks.memory_mb <= one.memory_mb - self._memory_mb[node]
-        ]
+        )
+
+    def has_units(self, view: TrainerView, node: str, gpus: int = 0) -> bool:
+        """Whether another element's GPUs or cores are free on this node now."""
+        one, asked = self._nodes.get(node), view.trainer.element_units
+        most = gpus or max((asked.get(id_, 0) for id_ in view.spare), default=0)
+        return one is not None and most <= one.free - self._taken[node]
 
     def _take(self, node: str, units: int, asks: Resources) -> None:
         self._taken[node] += units

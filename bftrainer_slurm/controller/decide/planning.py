@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from bftrainer_slurm.controller.decide.crowding import Crowding
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
-from bftrainer_slurm.controller.decide.parts import offered
+from bftrainer_slurm.controller.decide.parts import Room, offered
+from bftrainer_slurm.controller.decide.repacking import repack
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History
@@ -50,13 +50,11 @@ def problem_of(
     eligible: Eligibility,
     off: frozenset[str] = frozenset(),
     exploring: bool = True,
-    crowded: tuple[Bar, ...] = (),
 ) -> Problem:
     """Return the planning problem: every trainer that can use nodes, over all available places.
 
     ``hardware`` is each node's kind, empty if the site has no kinds. No trainer gets a part of
-    nodes ``off``, nor of those where it is ``crowded`` out. If ``exploring``, trainers may have
-    optimistic curves.
+    nodes ``off``. If ``exploring``, trainers may have optimistic curves.
     """
     now_s, life_s = cluster.now_s, cluster.life_s
     chosen = _who_can_use_nodes(cluster, eligible)
@@ -72,7 +70,6 @@ def problem_of(
     parts = offered(cluster, chosen, nodes_of(free), off) if shared else {}
     names = frozenset(place.name for place in pool) | parts.keys()
     units = {node: (max(shared[node].units, has), shared[node].unit) for node, has in parts.items()}
-    eligible = replace(eligible, bars=(*eligible.bars, *crowded))
     classes = _classes(names, hardware, _barred(chosen, eligible, names), units)
     trainers = tuple(
         _planned_trainer(view, estimate, curve, cluster, classes)
@@ -192,7 +189,6 @@ def _elements(view: TrainerView) -> int:
     return len(view.placed) + len(view.spare)
 
 
-_AT_ONCE = 3  # how often a turn plans again because parts do not fit; the next turn goes on
 _GREEDY_S = 60.0  # how long a greedy plan stands: another try of the solver may take seconds
 # Smaller differences of rescaling costs are noise, and cause no new plan.
 _SAME_S = 1.0
@@ -219,28 +215,29 @@ class Planning:
     history: History
     standing: StandingPlan | None = None
     trouble: str | None = None
-    crowding: Crowding = field(default_factory=Crowding)
 
-    def answer(self, build: Callable[..., Problem], cluster: ClusterView) -> StandingPlan | None:
+    def answer(self, build: Callable[..., Problem], now_s: float) -> StandingPlan | None:
         """Return the plan in force; None if no plan can be made, and then no element moves.
 
-        ``build`` returns the problem for ``cluster``; with ``exploring=False``, one in which no
-        trainer explores.
+        ``build`` returns the problem; with ``exploring=False``, one in which no trainer explores.
         """
-        self.trouble, now_s, shared = None, cluster.now_s, cluster.snapshot.shared
-        for _ in range(_AT_ONCE):
-            again = partial(build, crowded=self.crowding.bars(cluster)) if shared else build
-            question = again()
-            try:
-                if self.standing is None or not still_answers(self.standing, question, now_s):
-                    self.standing = self._plan(question, again, now_s)
-            except Exception as error:
-                logger.exception("no plan")
-                self.standing, self.trouble = None, f"no plan: {type(error).__name__}: {error}"
-            plan = None if self.standing is None else self.standing.plan
-            if not shared or plan is None or not self.crowding.add(cluster, plan):
-                break
+        question, self.trouble = build(), None
+        try:
+            if self.standing is None or not still_answers(self.standing, question, now_s):
+                self.standing = self._plan(question, build, now_s)
+        except Exception as error:
+            logger.exception("no plan")
+            self.standing, self.trouble = None, f"no plan: {type(error).__name__}: {error}"
         return self.standing
+
+    def repack(self, views: tuple[TrainerView, ...], room: Room) -> tuple[Bar, ...]:
+        """Move planned parts to nodes where they fit; return bars for those that fit nowhere."""
+        if (standing := self.standing) is None:
+            return ()
+        plan, bars = repack(standing.plan, standing.problem, views, room)
+        if plan is not standing.plan:
+            self.standing = replace(standing, plan=plan)
+        return bars
 
     def _plan(self, question: Problem, build: Callable[..., Problem], now_s: float) -> StandingPlan:
         """Make and record a new plan; no trainer loses all its nodes so that others can explore."""
