@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from bftrainer_slurm.controller.decide.parts import Room
 from bftrainer_slurm.controller.decide.reconcile import gpus_to_take
@@ -17,6 +18,7 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import nodes_of
 from bftrainer_slurm.planner.problem import Plan, Problem
 
+_TRIED = 64  # nodes of a class, so that a turn stays short where nothing fits
 _WHY = "other trainers leave it too few cores or too little memory"
 
 
@@ -25,15 +27,22 @@ def repack(
 ) -> tuple[Plan, tuple[Bar, ...]]:
     """Return the plan with each such part on a node where it fits, and bars for the others."""
     bars, left = list[Bar](), Counter[str]()
+    orders: dict[frozenset[str], list[str]] = {}  # of each class: nodes with most units left first
     for view in views:
+        full: set[frozenset[str]] = set()  # classes without room for this trainer
         for node in _without_room(view, plan, room):
             left = left or _left(plan, problem)
+            like = _same_class(problem, node)
+            if like not in orders:
+                orders[like] = sorted(like, key=lambda one: (-left[one], one))
             key, gpus = str(view.array), gpus_to_take(view, plan)
             units, nodes = gpus or view.trainer.demands.units, plan.assignment[key]
-            others = sorted(_same_class(problem, node) - nodes - nodes_of(view.places))
-            free = (one for one in others if left[one] >= units)
-            other = next((one for one in free if room.has(view, one, gpus)), None)
+            out = nodes | nodes_of(view.places)
+            free = (one for one in orders[like] if left[one] >= units and one not in out)
+            tried = () if like in full else islice(free, _TRIED)
+            other = next((one for one in tried if room.has(view, one, gpus)), None)
             if other is None:
+                full.add(like)
                 bars.append(Bar(_WHY, frozenset({node}), view.array))
                 continue
             left.update({node: units, other: -units})
