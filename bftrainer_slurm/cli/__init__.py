@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bftrainer_slurm import __version__
-from bftrainer_slurm.cli.common import BAD_INPUT, output_failed, say_error
+from bftrainer_slurm.cli.common import BAD_INPUT, INTERRUPTED, output_failed, say_error
 
 # Each is imported only when it runs: `bftrainer status` must not wait for the controller's imports.
 COMMANDS = {
@@ -40,7 +40,6 @@ _EXTRAS = {"history": "plot", "assess": "replay", "replay": "replay"}
 _DEFAULT_EXTRA = "controller"
 _COMMAND = "bftrainer_slurm.command"
 _FAILED = 1
-_INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 
 @contextmanager
@@ -78,7 +77,7 @@ class _Group(click.Group):
             with _usage_errors_in_one_line():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            ctx.exit(_INTERRUPTED)
+            ctx.exit(INTERRUPTED)
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("bftrainer_slurm"):
                 raise

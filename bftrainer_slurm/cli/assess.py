@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import BAD_INPUT, fail, print_json, safe
+from bftrainer_slurm.cli.common import BAD_INPUT, INTERRUPTED, fail, print_json, safe
 from bftrainer_slurm.cli.files import check_file, check_folder, write_output
 from bftrainer_slurm.cli.gpus import (
     check_gpus,
@@ -50,6 +50,7 @@ from bftrainer_slurm.replay.logs.log import LogOptions
 from bftrainer_slurm.replay.trainers import DESCRIPTION
 
 SCHEMA = 1
+_STEPS = 1000  # of the bar
 _LOG, _SYNTHETIC, _LIVE = "a LOG", "--synthetic", "no LOG"
 _GOES_WITH = {
     "days": (_SYNTHETIC, _LIVE),
@@ -230,15 +231,25 @@ def assess(
     with parts_planner(element_gpus) as planner:
         if replays is not None:
             replays = replace(replays, element_gpus=element_gpus, planner=planner)
-        rounds = len(planned) + replays.in_parts if replays else 0
-        with progress("replaying", rounds * samples) as bar:
-            found = assess_log(source, holes, zone, replays, bar.update)
+        with progress("replaying", _STEPS if replays else 0) as bar:
+            found = assess_log(
+                source,
+                holes,
+                zone,
+                replays,
+                lambda share: bar.update(int(_STEPS * share) - bar.pos),
+            )
+    if found.stopped and not found.replayed:
+        fail("Ctrl-C: no sample was finished; --no-replay shows the holes alone", INTERRUPTED)
     found = replace(found, rates=Rates(*price, watts), name=name)
     files_written = [
         write_output("--csv", csv_file, partial(_write_over_time, found)),
         write_output("--report", report, partial(write_report, found)),
     ]
     _print(found, report if files_written[-1] else None, as_json)
+    if found.stopped:
+        click.echo(f"note: {found.stopped}", err=True)
+        raise SystemExit(INTERRUPTED)
     if not all(files_written):
         raise SystemExit(BAD_INPUT)
 

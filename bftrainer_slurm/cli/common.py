@@ -15,6 +15,7 @@ from bftrainer_slurm.words import counted
 
 BAD_INPUT = 2
 NO_ANSWER = 3  # the controller, or Slurm, does not answer
+INTERRUPTED = 130  # what a shell reports after Ctrl-C
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 _LONGEST_LINE = 4_000  # characters
 

@@ -62,6 +62,8 @@ def synthetic_log(text: str, days: float, min_hole_s: float, gpus: int | None, t
     """Return the log of a made-up cluster; with GPUs, its jobs are like those of a trace."""
     try:
         workload = parse_synthetic(text, days)
+        if on_terminal():
+            click.echo(f"making up a cluster of {counted(workload.nodes, 'node')} ...", err=True)
         if gpus is not None:
             return simulate_gpus(workload, gpus, trace, min_hole_s)
         return simulate(workload, min_hole_s)
@@ -80,9 +82,14 @@ def print_notes(notes: Notes | None) -> None:
         click.echo(f"  and {notes.malformed - len(notes.bad_lines):,} more", err=True)
 
 
+def on_terminal() -> bool:
+    """Return whether somebody sees how far the work is."""
+    return sys.stderr.isatty()
+
+
 def progress(label: str, length: int) -> AbstractContextManager[Any]:
     """Return click's bar for a long piece of work; only a terminal shows it."""
-    hidden = not (length and sys.stderr.isatty())
+    hidden = not (length and on_terminal())
     return click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden)
 
 

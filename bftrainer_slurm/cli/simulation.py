@@ -21,7 +21,7 @@ from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult, Sample
+from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult, Reached, Sample
 from bftrainer_slurm.replay.cluster import Moment, SimulatedCluster
 from bftrainer_slurm.replay.drive import (
     Outcome,
@@ -77,9 +77,14 @@ def replay(
 
 
 def harvest(
-    sample: Sample, trainers: tuple[TrainerSpec, ...], wanted: HarvestOptions
+    sample: Sample, trainers: tuple[TrainerSpec, ...], wanted: HarvestOptions, reached: Reached
 ) -> HarvestResult:
     """Replay for ``bftrainer assess``."""
+
+    def watch(moment: Moment) -> None:
+        timeline.add(moment)
+        reached(moment.time_s)
+
     span_s = (sample.from_s, sample.to_s)
     timeline = Timeline()
     trace, play, backfill_s = sample.trace, sample.play, wanted.backfill_s
@@ -88,9 +93,7 @@ def harvest(
         planner.warm_up()
         ordinary = jobs or OrdinaryJobs(trace)
         interval_s = backfill_s if jobs else None
-        outcome = run_live(
-            ordinary, span_s, trainers, wanted.at_once, interval_s, planner, timeline.add
-        )
+        outcome = run_live(ordinary, span_s, trainers, wanted.at_once, interval_s, planner, watch)
         options = ReplayOptions(at_once=wanted.at_once)
         dedicated = _dedicated(trace, trainers, options, planner, outcome)
     efficiency = outcome.samples / dedicated if dedicated else 0.0

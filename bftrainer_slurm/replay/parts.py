@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bftrainer_slurm.model import ThroughputCurve
@@ -45,8 +45,9 @@ def replay_parts(
     choices: Sequence[tuple[int, ...]],
     planner: PlanMaker,
     every_s: float,
+    reached: Callable[[float], None] = lambda now_s: None,
 ) -> PartsResult:
-    """Replay a part of a log.
+    """Replay a part of a log; calls ``reached`` with each moment that is done (Unix seconds).
 
     While trainer k has no node, the plan chooses from ``choices[k]`` how many GPUs of each node it
     gets; its curve is then over GPUs. Without choices it gets whole nodes.
@@ -62,6 +63,7 @@ def replay_parts(
             tick_s += every_s
         event_s = float(gpus.time_s[row]) if row < len(gpus.time_s) else math.inf
         played.advance(min(tick_s, event_s, gpus.to_s, played.ready_s()))
+        reached(played.now_s)
     return played.result
 
 

@@ -8,12 +8,15 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import assess as module
-from bftrainer_slurm.cli import files, simulation
+from bftrainer_slurm.cli import files, joblogs, simulation
+from bftrainer_slurm.cli.common import INTERRUPTED
+from bftrainer_slurm.replay.assessment.harvest import HarvestResult
 from tests.replay.assessment.standin import equal_shares
 
 CIRRUS = Path(__file__).parents[3] / "shared" / "data" / "cirrus-2024q1" / "sacct-subset.csv"
@@ -307,3 +310,53 @@ def test_a_made_up_gpu_cluster_shows_its_free_gpus() -> None:
     assert result.exit_code == 0
     assert "made-up GPU cluster, jobs like those of Helios" in result.stdout
     assert "elements find room, by their GPUs: 100.0 % for 1" in result.stdout
+
+
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, finished: int) -> None:
+    """Let Ctrl-C come in the next sample."""
+    replayed: list[HarvestResult] = []
+
+    def harvest(*arguments: Any) -> HarvestResult:
+        if len(replayed) == finished:
+            raise KeyboardInterrupt
+        replayed.append(equal_shares(*arguments))
+        return replayed[-1]
+
+    monkeypatch.setattr(simulation, "harvest", harvest)
+
+
+def test_ctrl_c_keeps_the_samples_that_were_finished(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = (log, *WINDOW, "--sample-hours", "0.2", "--samples", "3")
+    files = ("--csv", tmp_path / "use.csv", "--report", tmp_path / "report")
+    interrupt_after(monkeypatch, 1)
+    result = assess(*options, *files)
+    said = "Ctrl-C: 1 of 3 samples were finished, and count here."
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (INTERRUPTED, f"note: {said}")
+    assert "with its defaults: 1 sample of 12 min" in result.stdout
+    assert (tmp_path / "use.csv").exists()
+    assert said in (tmp_path / "report" / "assessment.html").read_text()
+    interrupt_after(monkeypatch, 1)
+    result = assess(*options, "--json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, len(found["replays"])) == (INTERRUPTED, 1)
+    assert found["caveats"][-1] == said
+
+
+def test_ctrl_c_before_a_sample_was_finished_is_one_line(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_after(monkeypatch, 0)
+    result = assess(log, *WINDOW)
+    said = "bftrainer: Ctrl-C: no sample was finished; --no-replay shows the holes alone\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (INTERRUPTED, "", said)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_only_a_terminal_reads_that_a_cluster_is_made_up(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joblogs, "on_terminal", lambda: terminal)
+    result = assess("--synthetic", "50", "--days", "1", "--no-replay")
+    assert ("making up a cluster of 50 nodes ..." in result.stderr) is terminal

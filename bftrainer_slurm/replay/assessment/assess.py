@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
-from itertools import chain
+from itertools import chain, product
 
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.replay.assessment.harvest import (
@@ -16,13 +16,14 @@ from bftrainer_slurm.replay.assessment.harvest import (
     Sample,
     samples_of,
 )
-from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours, compare, free_hours
+from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours, compare, free_hours, within
 from bftrainer_slurm.replay.assessment.reasons import Reasons, reasons_of
 from bftrainer_slurm.replay.assessment.statistics import JobDelays, Statistics, describe, job_delays
 from bftrainer_slurm.replay.assessment.words import WEEKDAYS
 from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.replay.trace import HOUR_S
 from bftrainer_slurm.replay.trainers import TrainerSpec
+from bftrainer_slurm.words import counted
 
 _YEAR_HOURS = 8766.0
 
@@ -90,12 +91,18 @@ class Assessment:
     rates: Rates = field(default_factory=Rates)
     compared: Compared | None = None  # trainers on whole nodes, and on parts of them
     name: str = "this cluster"  # or of the centre, for the report's title
+    stopped: str = ""  # what Ctrl-C has left out, a sentence
 
     @property
     def summaries(self) -> tuple[Summary, ...]:
         """Return a summary of the samples for each number of trainers at once."""
         options = dict.fromkeys(one.options for one in self.replayed)
         return tuple(self._summary(one) for one in options)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What the log cannot say, and what was left out; a sentence each."""
+        return (*self.log.caveats, self.stopped) if self.stopped else self.log.caveats
 
     @property
     def free_gpus(self) -> FreeHours | None:
@@ -163,26 +170,70 @@ def assess(
     log: Log,
     zone: tzinfo,
     wanted: Replays | None,
-    advance: Callable[[int], None] = lambda _: None,
+    advance: Callable[[float], None] = lambda share: None,
 ) -> Assessment:
-    """Assess a log; calls ``advance`` after each replay. A log without a hole is not replayed."""
+    """Assess a log; a log without a hole is not replayed.
+
+    Calls ``advance`` with the share of all replays that is done, 0 to 1. Ctrl-C
+    (KeyboardInterrupt) ends the replays; the assessment is then of those that were finished.
+    """
     statistics = describe(log, zone)
     reasons = reasons_of(log, zone, WEEKDAYS)
     if wanted is None or not statistics.holes:
         return Assessment(source, log, zone, statistics, reasons, "", (), ())
     samples = samples_of(log, wanted.hours, wanted.samples)
-    done = []
-    for options in wanted.planned:
-        for sample in samples:
-            waiting = tuple(replace(one, submit_s=sample.from_s) for one in wanted.trainers)
-            done.append(Replayed(sample, options, wanted.harvest(sample, waiting, options)))
-            advance(1)
-    compared = None
-    if wanted.element_gpus and wanted.planner is not None and log.free_gpus is not None:
-        at_once = max(one.at_once for one in wanted.planned)
-        backfill_s = wanted.planned[0].backfill_s
-        trainers, sizes, planner = wanted.trainers[:at_once], wanted.element_gpus, wanted.planner
-        spans = [(one.from_s, one.to_s) for one in samples]
-        compared = compare(log.free_gpus, spans, trainers, sizes, planner, backfill_s, advance)
-    described, parts = wanted.described, (tuple(samples), tuple(done))
-    return Assessment(source, log, zone, statistics, reasons, described, *parts, compared=compared)
+    done: list[Replayed] = []
+    compared, stopped = None, ""
+    planned = len(wanted.planned) * len(samples)
+    total = planned + wanted.in_parts * len(samples)
+    try:
+        for one in _replay(samples, wanted, lambda finished: advance(finished / total)):
+            done.append(one)
+        compared = _compare(
+            log, samples, wanted, lambda finished: advance((planned + finished) / total)
+        )
+    except KeyboardInterrupt:
+        stopped = _stopped(len(done), planned)
+        samples = samples[: len(done)]
+    return Assessment(
+        source,
+        log,
+        zone,
+        statistics,
+        reasons,
+        wanted.described,
+        tuple(samples),
+        tuple(done),
+        compared=compared,
+        stopped=stopped,
+    )
+
+
+def _replay(
+    samples: Sequence[Sample], wanted: Replays, advance: Callable[[float], None]
+) -> Iterator[Replayed]:
+    """Replay all samples with each number of trainers."""
+    for number, (options, sample) in enumerate(product(wanted.planned, samples)):
+        waiting = tuple(replace(one, submit_s=sample.from_s) for one in wanted.trainers)
+        reached = within(sample.from_s, sample.to_s, number, advance)
+        yield Replayed(sample, options, wanted.harvest(sample, waiting, options, reached))
+        advance(number + 1)
+
+
+def _compare(
+    log: Log, samples: Sequence[Sample], wanted: Replays, advance: Callable[[float], None]
+) -> Compared | None:
+    """Replay them on parts of nodes too, if that is wanted."""
+    if not wanted.element_gpus or wanted.planner is None or log.free_gpus is None:
+        return None
+    at_once = max(one.at_once for one in wanted.planned)
+    backfill_s = wanted.planned[0].backfill_s
+    trainers, sizes, planner = wanted.trainers[:at_once], wanted.element_gpus, wanted.planner
+    spans = [(one.from_s, one.to_s) for one in samples]
+    return compare(log.free_gpus, spans, trainers, sizes, planner, backfill_s, advance)
+
+
+def _stopped(done: int, planned: int) -> str:
+    if done < planned:
+        return f"Ctrl-C: {done} of {counted(planned, 'sample')} were finished, and count here."
+    return f"Ctrl-C: all {counted(planned, 'sample')} were finished, but not the parts of nodes."

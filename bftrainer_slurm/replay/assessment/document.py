@@ -48,7 +48,7 @@ def document(assessment: Assessment) -> dict[str, Any]:
         ],
         "replays": [_replay(one) for one in assessment.replayed],
         "lines": _lines(assessment),
-        "caveats": list(log.caveats),
+        "caveats": list(assessment.caveats),
     }
 
 

@@ -68,7 +68,8 @@ class Sample:
         return self.idle_node_hours / self.hours
 
 
-Harvest = Callable[[Sample, tuple[TrainerSpec, ...], HarvestOptions], HarvestResult]
+Reached = Callable[[float], None]  # how far a replay is, in Unix seconds of the log
+Harvest = Callable[[Sample, tuple[TrainerSpec, ...], HarvestOptions, Reached], HarvestResult]
 
 
 @dataclass(frozen=True, slots=True)

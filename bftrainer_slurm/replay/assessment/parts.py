@@ -58,6 +58,13 @@ def free_hours(gpus: FreeGpus) -> FreeHours:
     return FreeHours(gpus.hours(in_use=False), gpus.hours(in_use=True), fit)
 
 
+def within(
+    from_s: float, to_s: float, done: int, advance: Callable[[float], None]
+) -> Callable[[float], None]:
+    """Return what tells ``advance``, at a moment of a replay, how many are done: 2.5, say."""
+    return lambda now_s: advance(done + (now_s - from_s) / (to_s - from_s))
+
+
 def compare(
     gpus: FreeGpus,
     spans: Sequence[tuple[float, float]],
@@ -65,20 +72,20 @@ def compare(
     element_gpus: tuple[tuple[int, ...], ...],
     planner: PlanMaker,
     every_s: float,
-    advance: Callable[[int], None] = lambda _: None,
+    advance: Callable[[float], None] = lambda done: None,
 ) -> Compared:
-    """Replay these times (Unix seconds, from and to) twice; calls ``advance`` after each replay."""
+    """Replay these times (Unix seconds, from and to) twice; tells ``advance`` how many are done."""
     most = int(gpus.has.max())
     in_turn = tuple(element_gpus[at % len(element_gpus)] for at in range(len(trainers)))
-    results = []
+    results: list[PartsResult] = []
     for each, specs in (
         (((),) * len(trainers), trainers),
         (in_turn, [over_gpus(one, most) for one in trainers]),
     ):
         done = [PartsResult(0.0, 0.0, 0.0, 0, 0)]
         for span in spans:
+            reached = within(*span, len(results) * len(spans) + len(done) - 1, advance)
             part = gpus.between(*span)
-            done.append(replay_parts(part, specs, each, planner, every_s))
-            advance(1)
+            done.append(replay_parts(part, specs, each, planner, every_s, reached))
         results.append(PartsResult(*map(sum, zip(*map(astuple, done), strict=True))))
     return Compared(element_gpus, len(trainers), *results)

@@ -6,13 +6,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from bftrainer_slurm.replay.assessment.harvest import HarvestOptions, HarvestResult, Sample
+from bftrainer_slurm.replay.assessment.harvest import (
+    HarvestOptions,
+    HarvestResult,
+    Reached,
+    Sample,
+)
 from bftrainer_slurm.replay.playback import Started
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
 
 def equal_shares(
-    sample: Sample, trainers: tuple[TrainerSpec, ...], options: HarvestOptions
+    sample: Sample, trainers: tuple[TrainerSpec, ...], options: HarvestOptions, reached: Reached
 ) -> HarvestResult:
     """Replay a sample; each job of it starts a second late."""
     trace, running = sample.trace, trainers[: options.at_once]
@@ -22,6 +27,7 @@ def equal_shares(
         here = trace.time_s == now_s
         idle += int(trace.idle[here].sum()) - int((~trace.idle[here]).sum())
         length_s = next_s - now_s
+        reached(next_s)
         share = idle // len(running)
         pool_s += idle * length_s
         for trainer in running:

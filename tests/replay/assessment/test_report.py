@@ -44,11 +44,12 @@ def test_equivalent_nodes_are_u_times_the_mean_pool(assessment: Assessment) -> N
     assert 0 < first.used_share.least <= first.used_share.mean <= first.used_share.most <= 1
 
 
-def test_each_replay_is_told(assessment: Assessment) -> None:
-    told: list[int] = []
+def test_the_share_done_is_told_within_each_replay(assessment: Assessment) -> None:
+    told: list[float] = []
     wanted = Replays(equal_shares, typical_trainers(4), "typical ones", PLANNED)
     assess("log", assessment.log, UTC, wanted, told.append)
-    assert sum(told) == len(PLANNED) * len(assessment.samples)
+    assert told == sorted(told) and told[-1] == 1
+    assert len(set(told)) > len(PLANNED) * len(assessment.samples)
 
 
 def test_what_comes_from_the_log_is_escaped(page: str) -> None:
