@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The tests start thousands of Pythons, which would each compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup plugin cli-filter demo examples page docs lint style test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus gpu-check fuzz bench-planner bench-curves \
+.PHONY: help setup plugin cli-filter demo examples page docs lint style test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus gpu-check fuzz bench-planner \
 	bench-elastic bench-keeper exactly-once bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
 	packages machine wheel clean
 
@@ -31,7 +31,6 @@ help:
 	@echo 'make bench-scale      the controller on 10,000 simulated nodes with 5,000 elements; 20 minutes'
 	@echo 'make paper            the experiments of the paper on traces of Summit; an hour or two'
 	@echo 'make bench-planner    how long plans take, compared with the formulation of the paper'
-	@echo 'make bench-curves     what it costs not to know the throughput curves'
 	@echo 'make bench-elastic    how long trainers stand still when nodes come and go, compared with stock torchrun'
 	@echo 'make exactly-once     samples lost and trained again, by framework, as nodes come and go; half an hour; ONCE="--seed 7"'
 	@echo 'make bench-keeper     the keeper with a thousand simulated agents, and how a flood slows others; 3 minutes'
@@ -88,9 +87,6 @@ matrix-full: setup
 
 bench-planner: setup
 	@$(BIN)/python scripts/run bench-planner
-
-bench-curves: setup
-	@$(BIN)/python scripts/run bench-curves
 
 bench-elastic: setup
 	@$(BIN)/python scripts/run bench-elastic

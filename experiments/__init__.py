@@ -1,4 +1,4 @@
-"""What was measured once, for the record: the paper's experiments, and what plans lose by learning.
+"""What was measured once, for the record: the paper's experiments.
 
 What admins run is in ``scripts``.
 """

@@ -15,7 +15,7 @@ from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves.fit import Fit
 from bftrainer_slurm.planner.objectives.base import scaled
 
-# Chosen by scripts/run bench-curves; docs/internals/curves.md has what others give.
+# Chosen by simulations of trainers on pools that come and go.
 _HOPE = 2.0  # standard deviations; less does not outweigh the cost of rescaling
 _TRAINERS_AN_EXPLORER = 20
 _KNOWN = 0.08  # relative; smaller uncertainties need no look

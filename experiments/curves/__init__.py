@@ -1,1 +1,0 @@
-"""``make bench-curves``: what it costs not to know the throughput curves."""
