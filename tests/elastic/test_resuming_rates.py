@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -18,10 +17,6 @@ pytestmark = pytest.mark.torch
 EPOCHS, BATCHES = 2, 30  # of all ranks together, in an epoch
 
 
-def _falling(step: int, *, horizon: int) -> float:
-    return max(0.0, 1 - step / horizon)
-
-
 def _cosine(one: Any, total: int) -> Any:
     return lr_scheduler.CosineAnnealingLR(one, total)
 
@@ -31,8 +26,6 @@ MADE: dict[str, Callable[[Any, int], Any]] = {
     "cosine": _cosine,
     "one cycle": lambda one, total: lr_scheduler.OneCycleLR(one, 0.5, total_steps=total),
     "polynomial": lambda one, total: lr_scheduler.PolynomialLR(one, total),
-    "lambda": lambda one, total: lr_scheduler.LambdaLR(one, lambda step: max(0, 1 - step / total)),
-    "partial": lambda one, total: lr_scheduler.LambdaLR(one, partial(_falling, horizon=total)),
 }
 
 
@@ -42,6 +35,7 @@ def _changed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         for name in ("state_dict", "load_state_dict"):
             monkeypatch.setattr(kind, name, getattr(kind, name))
     monkeypatch.setattr(resuming, "helping", set())
+    rates._say_once.cache_clear()
     monkeypatch.delitem(rates.sys.modules, rates._IN_PROCESS, raising=False)
     rates.change(lr_scheduler)
     yield
@@ -135,21 +129,38 @@ def test_what_a_script_gives_shows_whether_it_follows_the_ranks(
     assert found == (None if part is None else pytest.approx(part))
 
 
-def test_who_cannot_be_moved_is_told(
-    on: Callable[[int], int], capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "how",
+    [
+        lr_scheduler.CosineAnnealingWarmRestarts,
+        lambda one, total: lr_scheduler.LambdaLR(one, lambda step: max(0, 1 - step / total)),
+    ],
+    ids=["CosineAnnealingWarmRestarts", "LambdaLR"],
+)
+@pytest.mark.parametrize(("rank", "times"), [(0, 1), (1, 0)])
+def test_who_cannot_be_moved_is_told_once(
+    on: Callable[[int], int],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    how: Callable[[Any, int], Any],
+    rank: int,
+    times: int,
 ) -> None:
+    monkeypatch.setenv("RANK", str(rank))
     on(1)
-
-    def how(one: Any, total: int) -> Any:
-        return lr_scheduler.CosineAnnealingWarmRestarts(one, total)
-
     before = made(how, 120)
     train(before, 30)
     state = before.state_dict()
+    assert _left(made(how, 120), state), "on the same ranks there is nothing to say"
     on(3)
+    for _ in range(2):  # a script may have two
+        after = made(how, 40)
+        assert _left(after, state)
+    assert capfd.readouterr().err.count(f"{type(before).__name__} counts steps of 1 ranks") == times
+    state = after.state_dict()
+    rates._say_once.cache_clear()
     assert _left(made(how, 40), state)
-    said = capfd.readouterr().err
-    assert "CosineAnnealingWarmRestarts counts steps of 1 ranks" in said
+    assert capfd.readouterr().err == "", "it has been written on 3 ranks since"
 
 
 def test_a_frameworks_or_a_part_of_a_whole_is_left(on: Callable[[int], int]) -> None:

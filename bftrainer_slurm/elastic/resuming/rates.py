@@ -3,9 +3,9 @@
 Seen with torch 2.13. A state counts steps of the ranks that wrote it. What the script gave its
 scheduler then and what it gives now show whether the horizon follows the ranks (``epochs *
 len(loader)``): if so, the scheduler goes on at the same part of the new horizon. One that counts
-epochs, or a number of steps that is the same on any ranks, is left alone. So is what a framework
-loads: accelerate's own steps once a rank, the others are looked after by the modules beside this
-one.
+epochs, or a number of steps that is the same on any ranks, is left alone. One that holds no number,
+as a LambdaLR, is left alone too, and the job's log says so. A framework's own loads are left alone:
+accelerate's own steps once a rank, the others are looked after by the modules beside this one.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
-from inspect import getclosurevars
-from types import FunctionType, ModuleType
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 from bftrainer_slurm.elastic import resuming
@@ -77,13 +76,17 @@ def _place(
     """Put a scheduler to the place of its state, if its horizon follows the ranks."""
     then, ranks, step, given = note["ranks"], _ranks(), scheduler.last_epoch, note["given"]
     differs = [name for name in fresh if name in given and fresh[name] != given[name]]
-    if then == ranks or note["step"] != step or not differs:
+    same_horizon = bool(fresh) and not differs
+    if then == ranks or note["step"] != step or same_horizon:
         return
     name, first = type(scheduler).__name__, os.environ.get("RANK", "0") == "0"
-    part = scaled([(given[one], fresh[one]) for one in differs], then / ranks)
+    part = scaled([(given[one], fresh[one]) for one in differs], then / ranks) if differs else None
     if part is None or not can_move(scheduler):
         if first:
-            say(f"{name} counts steps of {then} ranks: the rate is off its course on {ranks}")
+            _say_once(
+                f"{name} counts steps of {then} ranks: if its length depends on their number, the "
+                f"rate is off its course on {ranks}"
+            )
         return
     vars(scheduler).update(as_given)
     at = int(step * part)
@@ -94,6 +97,11 @@ def _place(
             f"{name} goes on at step {at:,} on {ranks} ranks, at the samples of step {step:,} on "
             f"{then} (--bftrainer=resume=no: not)"
         )
+
+
+@cache
+def _say_once(line: str) -> None:
+    say(line)
 
 
 def scaled(numbers: list[tuple[float, float]], ranks: float) -> float | None:
@@ -113,30 +121,11 @@ def scaled(numbers: list[tuple[float, float]], ranks: float) -> float | None:
 
 def _given(scheduler: Any) -> dict[str, float]:
     """Return the numbers that a script has given its scheduler, by their names."""
-    found = {
+    return {
         name: value
         for name, value in vars(scheduler).items()
         if name[0] != "_" and name not in _PROGRESS and _is_number(value)
     }
-    for place, rule in enumerate(getattr(scheduler, "lr_lambdas", ())):
-        found |= {f"{place}.{name}": value for name, value in _numbers_of(rule).items()}
-    return found
-
-
-def _numbers_of(rule: Any) -> dict[str, float]:
-    """Return the numbers that a function works with."""
-    named: dict[str, Any] = {}
-    if isinstance(rule, partial):
-        named = {**_numbers_of(rule.func), **_in_order(rule.args), **rule.keywords}
-    elif isinstance(rule, FunctionType):
-        around = getclosurevars(rule)
-        defaults = {**_in_order(rule.__defaults__ or ()), **(rule.__kwdefaults__ or {})}
-        named = {**around.globals, **around.nonlocals, **defaults}
-    return {name: value for name, value in named.items() if _is_number(value)}
-
-
-def _in_order(values: tuple[Any, ...]) -> dict[str, Any]:
-    return {str(place): value for place, value in enumerate(values)}
 
 
 def _is_number(value: object) -> bool:
