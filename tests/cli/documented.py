@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "json.md"
-_ROW = re.compile(r"\| `(?P<key>[^`]+)`(?P<may> °)? \| (?P<kinds>[^|]+?) \|")
+_ROW = re.compile(r"\| (?P<keys>`[^`|]+`(?:, `[^`|]+`)*)(?P<may> °)? \| (?P<kinds>[^|]+?) \|")
 _KINDS = {
     "text": str,
     "number": (int, float),
@@ -49,13 +49,18 @@ def documented(section: str, page: Path = PAGE) -> list[Key]:
     """Return the keys of a section of a page."""
     text = page.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
     return [
-        Key(_path(row["key"]), tuple(row["kinds"].split(" or ")), bool(row["may"]))
+        Key(path, tuple(row["kinds"].split(" or ")), bool(row["may"]))
         for row in _ROW.finditer(text)
+        for path in _paths(row["keys"])
     ]
 
 
-def _path(key: str) -> tuple[str, ...]:
-    return tuple(key.replace("[]", ".[]").split("."))
+def _paths(keys: str) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of a row's keys; further keys are beside the first one."""
+    first, *more = re.findall("`(.+?)`", keys)
+    path = tuple(first.replace("[]", ".[]").split("."))
+    yield path
+    yield from ((*path[:-1], key) for key in more)
 
 
 def differences(section: str, *documents: dict[str, Any]) -> list[str]:
