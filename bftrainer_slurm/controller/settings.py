@@ -17,11 +17,6 @@ from bftrainer_slurm.slurm.gateway import CHOICES as GATEWAYS
 
 METRICS = "127.0.0.1:6741"
 SITE_STATE = Path("/var/lib/bftrainer")
-# Settings of earlier versions, and what to do instead.
-REMOVED = {
-    "delay_worth": "set reserve_nodes to the number of nodes that should stay idle",
-    "job_table_share": "set GrpSubmitJobs of the trainers' QOS: 'bftrainer doctor' prints the line",
-}
 _DAY_S = 86_400.0
 
 

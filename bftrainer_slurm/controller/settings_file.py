@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.settings import REMOVED, Range, Rule, Settings, SettingsError, rules
+from bftrainer_slurm.controller.settings import Range, Rule, Settings, SettingsError, rules
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def settings_of(values: Mapping[str, Any], **overrides: object) -> Settings:
 
 
 def checked(source: str, values: Mapping[str, object]) -> dict[str, Any]:
-    """Return values in the types of ``Settings``; settings of earlier versions are left out.
+    """Return values in the types of ``Settings``.
 
     Raises:
         SettingsError: some are unknown or impossible; the message names all of them.
@@ -81,9 +81,6 @@ def checked(source: str, values: Mapping[str, object]) -> dict[str, Any]:
     known = rules()
     found, wrong = {}, []
     for key, value in values.items():
-        if key in REMOVED:  # an upgrade must not stop a site
-            logger.warning("%s: %s is no longer a setting; %s", source, key, REMOVED[key])
-            continue
         try:
             if key not in known:
                 near = difflib.get_close_matches(key, known, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -58,16 +57,6 @@ def test_a_bad_setting_is_named(path: Path, text: str, named: str) -> None:
     path.write_text(text)
     with pytest.raises(SettingsError, match=named):
         read_settings(path)
-
-
-@pytest.mark.parametrize("text", ["delay_worth = 100.0", "job_table_share = 0.5"])
-def test_a_setting_of_an_earlier_version_is_told_in_a_line_and_left_out(
-    path: Path, caplog: pytest.LogCaptureFixture, text: str
-) -> None:
-    path.write_text(f"reserve_nodes = 2\n{text}\n")
-    assert read_settings(path) == Settings(reserve_nodes=2)
-    (said,) = caplog.messages
-    assert re.match(rf"{path}: {text.split()[0]} is no longer a setting; set ", said)
 
 
 def test_kinds_of_hardware_are_a_list(path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.state.schema import UPGRADES
+from bftrainer_slurm.controller.state.schema import TABLES as SCHEMA
 from bftrainer_slurm.reader import occupancy
 from bftrainer_slurm.reader.occupancy import Window, nodes_over_time
 from tests.page.made_up import Week
@@ -36,7 +36,7 @@ def made(
     Jobs share the ``gpus`` of each node, if it has any.
     """
     with closing(sqlite3.connect(":memory:")) as history:
-        history.executescript("".join(UPGRADES))
+        history.executescript(SCHEMA)
         history.executemany("INSERT INTO nodes VALUES (?)", [(node,) for node in nodes])
         history.executemany("INSERT INTO watches VALUES (?, ?)", watches)
         for task, (node, start_s, end_s, array, *part) in enumerate(rows.get("allocations", ())):

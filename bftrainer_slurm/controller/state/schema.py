@@ -1,4 +1,4 @@
-"""The history file: its tables in SQL, one upgrade a version, how it is opened, and kept small.
+"""The history file: its tables in SQL, how it is opened, and kept small.
 
 Only the controller writes to it (``history``); other processes read it (``reading``).
 """
@@ -23,17 +23,20 @@ _KEEP_S = 90 * 86400.0
 _WAIT_MS = 200  # how long to wait for another process's lock on the file
 _READ_WAIT_S = 1.0
 _STEPS = 100_000  # steps of SQLite's virtual machine between two checks of the deadline
-FIRST = 14  # the version of the first script; no site has a file of an earlier one
-UPGRADES = (
-    """
--- Elements on nodes; holes; outages of nodes; from when to when a controller has looked.
-CREATE TABLE stays (
+VERSION = 1
+TABLES = """
+-- Elements on nodes; on a node that jobs share: how many of its GPUs or cores, and of how many
+-- (``units``). Neither GPUs nor cores: the whole node.
+CREATE TABLE allocations (
     array INTEGER NOT NULL, task INTEGER NOT NULL, node TEXT NOT NULL,
-    start_s REAL NOT NULL, end_s REAL, how TEXT
+    start_s REAL NOT NULL, end_s REAL, how TEXT,
+    gpus INTEGER NOT NULL DEFAULT 0, cores INTEGER NOT NULL DEFAULT 0,
+    units INTEGER NOT NULL DEFAULT 0
 );
-CREATE INDEX stays_by_array ON stays (array);
-CREATE INDEX stays_by_end ON stays (end_s);
-CREATE UNIQUE INDEX one_stay_at_a_time ON stays (array, task) WHERE end_s IS NULL;
+CREATE INDEX allocations_by_array ON allocations (array);
+CREATE INDEX allocations_by_end ON allocations (end_s);
+CREATE UNIQUE INDEX one_allocation_at_a_time ON allocations (array, task) WHERE end_s IS NULL;
+-- Holes; outages of nodes; from when to when a controller has looked.
 CREATE TABLE holes (node TEXT NOT NULL, start_s REAL NOT NULL, end_s REAL);
 CREATE UNIQUE INDEX one_hole_at_a_time ON holes (node) WHERE end_s IS NULL;
 CREATE INDEX holes_by_end ON holes (end_s);
@@ -44,9 +47,11 @@ CREATE INDEX outages_by_end ON outages (end_s);
 CREATE TABLE watches (start_s REAL PRIMARY KEY, end_s REAL NOT NULL);
 CREATE TABLE preemptions (time_s REAL NOT NULL, elements INTEGER NOT NULL, delay_s REAL NOT NULL);
 CREATE INDEX preemptions_by_time ON preemptions (time_s);
+-- How many ordinary jobs have started, in parts of five minutes.
+CREATE TABLE ordinary (time_s REAL PRIMARY KEY, jobs INTEGER NOT NULL);
 
 -- ``id`` tells a trainer from another one with the same array id; ``over`` says why it ended;
--- ``begun``: another host's controller has given it a node, as ``stays`` are this host's own.
+-- ``begun``: another host's controller has given it a node, as ``allocations`` are this host's own.
 CREATE TABLE trainers (
     array INTEGER PRIMARY KEY, id TEXT NOT NULL, time_s REAL NOT NULL, over TEXT,
     begun INTEGER NOT NULL DEFAULT 0
@@ -56,7 +61,7 @@ CREATE TABLE met (
     array INTEGER PRIMARY KEY, time_s REAL NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL,
     submit_s REAL NOT NULL, min_nodes INTEGER NOT NULL, max_nodes INTEGER NOT NULL
 );
--- Elements that were asked to leave at ``time_s``, in their stay since ``start_s``, by Slurm.
+-- Elements that were asked to leave at ``time_s``, in their allocation since ``start_s``, by Slurm.
 CREATE TABLE asked (
     array INTEGER, task INTEGER, time_s REAL NOT NULL, node TEXT NOT NULL, start_s REAL NOT NULL,
     PRIMARY KEY (array, task)
@@ -64,7 +69,7 @@ CREATE TABLE asked (
 
 -- What trainers report; ``work`` is the sum, see ``reports``; ``pauses``: of each change of size.
 CREATE TABLE progress (
-    array INTEGER NOT NULL, time_s REAL NOT NULL, samples REAL NOT NULL, measures TEXT NOT NULL
+    array INTEGER NOT NULL, time_s REAL NOT NULL, samples REAL NOT NULL
 );
 CREATE INDEX progress_by_array ON progress (array, time_s);
 CREATE TABLE work (
@@ -72,7 +77,8 @@ CREATE TABLE work (
     trained_s REAL NOT NULL, rescaling_s REAL NOT NULL, generation INTEGER,
     -- what restarts have thrown away, and what the next one would, see ``reports.Loss``
     again_s REAL NOT NULL DEFAULT 0, from_start INTEGER NOT NULL DEFAULT 0,
-    present_s REAL NOT NULL DEFAULT 0, unsaved_s REAL NOT NULL DEFAULT 0
+    present_s REAL NOT NULL DEFAULT 0, unsaved_s REAL NOT NULL DEFAULT 0,
+    other_ranks INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE pauses (
     array INTEGER NOT NULL, time_s REAL NOT NULL, nodes INTEGER NOT NULL, seconds REAL NOT NULL
@@ -98,47 +104,16 @@ CREATE INDEX rescales_by_name ON rescales (user, name, runtime, grew);
 
 -- The problems of the last plans: JSON, compressed by zlib.
 CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);
-""",
-    """
-ALTER TABLE work ADD COLUMN other_ranks INTEGER NOT NULL DEFAULT 0;
-""",
-    # How many ordinary jobs have started, in parts of five minutes.
-    """
-CREATE TABLE ordinary (time_s REAL PRIMARY KEY, jobs INTEGER NOT NULL);
-""",
-    # Nobody ever read these.
-    """
-DROP TABLE IF EXISTS plans;
-ALTER TABLE progress DROP COLUMN measures;
-""",
-    # The word of the field.
-    """
-ALTER TABLE stays RENAME TO allocations;
-DROP INDEX stays_by_array;
-CREATE INDEX allocations_by_array ON allocations (array);
-DROP INDEX stays_by_end;
-CREATE INDEX allocations_by_end ON allocations (end_s);
-DROP INDEX one_stay_at_a_time;
-CREATE UNIQUE INDEX one_allocation_at_a_time ON allocations (array, task) WHERE end_s IS NULL;
-""",
-    # On a node that jobs share: how many of its GPUs or cores, and of how many (``units``). Neither
-    # GPUs nor cores: the whole node.
-    """
-ALTER TABLE allocations ADD COLUMN gpus INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE allocations ADD COLUMN cores INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE allocations ADD COLUMN units INTEGER NOT NULL DEFAULT 0;
-""",
-)
-VERSION = FIRST + len(UPGRADES) - 1
+"""
 
 
 def opened(path: Path | str) -> sqlite3.Connection:
-    """Open the file for its only writer, and upgrade it to the present version.
+    """Open the file for its only writer.
 
-    A damaged file, or one of an early version, is moved aside and replaced by a new one.
+    A damaged file is moved aside and replaced by a new one.
 
     Raises:
-        sqlite3.Error: the file cannot be opened or changed, or a later version wrote it.
+        sqlite3.Error: the file cannot be opened or changed, or another version wrote it.
     """
     try:
         return _opened(path)
@@ -202,7 +177,7 @@ def tables_with(column: str) -> list[str]:
     """Return the tables that have this column."""
     query = "SELECT m.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE c.name = ?"
     with closing(sqlite3.connect(":memory:")) as schema:
-        schema.executescript("".join(UPGRADES))
+        schema.executescript(TABLES)
         return [table for (table,) in schema.execute(f"{query} AND m.type = 'table'", (column,))]
 
 
@@ -231,7 +206,7 @@ def _set_aside(path: Path) -> Path:
 
 
 def _opened(path: Path | str) -> sqlite3.Connection:
-    """Open a file, check it for inconsistencies, and upgrade it to the present version."""
+    """Open a file, check it for inconsistencies, and make the tables in a new one."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
@@ -240,26 +215,27 @@ def _opened(path: Path | str) -> sqlite3.Connection:
         ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
         if found != "ok":
             raise _DamageError(str(found))
-        _upgrade(connection)
+        _make_tables(connection)
     except sqlite3.Error:
         connection.close()
         raise
     return connection
 
 
-def _upgrade(connection: sqlite3.Connection) -> None:
-    """Apply the upgrades that the file lacks, all of them or none."""
+def _make_tables(connection: sqlite3.Connection) -> None:
+    """Make all tables, or none, in a new file.
+
+    Raises:
+        sqlite3.Error: another version wrote the file, or it cannot be changed.
+    """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > VERSION:
-        raise sqlite3.DatabaseError(f"written by another version ({version})")
     if version == VERSION:
         return
-    if 0 < version < FIRST:
-        raise _DamageError(f"written by an early version ({version})")
-    script = "".join(UPGRADES[version - FIRST + 1 if version else 0 :])
+    if version:
+        raise sqlite3.DatabaseError(f"written by another version ({version})")
     try:
-        connection.executescript(f"BEGIN; {script} PRAGMA user_version={VERSION}; COMMIT;")
+        connection.executescript(f"BEGIN; {TABLES} PRAGMA user_version={VERSION}; COMMIT;")
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # tables do not match the file's version
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # it has tables, but no version
             raise _DamageError(str(error)) from error
         raise

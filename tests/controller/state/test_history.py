@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.controller.observe.reports import Reform, Runtime, Work
-from bftrainer_slurm.controller.state import schema
-from bftrainer_slurm.controller.state.cluster import Spans
 from bftrainer_slurm.controller.state.history import History, HistoryError
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.statistics import NodeTime, Preemption, Tally
@@ -17,7 +15,6 @@ from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.stories import read_history
-from tests.chaos.faults.state import make_first_version
 from tests.controller.setting import Setting
 from tests.controller.worlds import ARRAY, NOW_S, trainer
 
@@ -112,9 +109,9 @@ def damage_cut_in_half(path: Path) -> None:
 
 
 def damage_its_version(path: Path) -> None:
-    """Let it say that it has fewer tables than it has."""
+    """Let it say that it has no tables."""
     with closing(sqlite3.connect(path)) as database:
-        database.execute("PRAGMA user_version=1")
+        database.execute("PRAGMA user_version=0")
 
 
 def damage_its_pages(path: Path) -> None:
@@ -158,40 +155,10 @@ def test_a_file_that_cannot_be_opened_is_refused_with_a_remedy(path: Path) -> No
         History(path)
 
 
-@pytest.mark.parametrize("version", range(schema.FIRST, schema.VERSION))
-def test_a_history_of_a_version_before_is_brought_up_to_date(path: Path, version: int) -> None:
-    with sqlite3.connect(path) as database:
-        database.executescript("".join(schema.UPGRADES[: version - schema.FIRST + 1]))
-        named = "SELECT name FROM sqlite_master WHERE name IN ('stays', 'allocations')"
-        (table,) = next(database.execute(named))
-        database.execute(f"INSERT INTO {table} VALUES (12, 0, 'n1', 100.0, NULL, NULL)")
-        over = "trainers (array, id, time_s, over) VALUES (13, '', 100.0, 'it fails')"
-        database.execute(f"INSERT INTO {over}")
-        database.execute(f"PRAGMA user_version={version}")
-    after = History(path)
-    Spans(after, "holes").change(ended=(), began=("n1",), time_s=5.0)
-    assert Spans(after, "holes").open() == {"n1": 5.0}
-    assert after.open_allocations() == {FIRST: "n1"}
-    assert Measurements(after).reform(12) is None
-    assert after.meet(13, "0000000a", 200.0) == "it fails"
-    assert after.trouble is None
-
-
-def test_chaos_makes_a_file_of_the_first_version_that_is_brought_up_to_date(path: Path) -> None:
-    before = History(path)
-    before.begin_allocation(FIRST, "n1", 100.0)
-    Measurements(before).add_progress(12, 100.0, 5.0)
-    before.close()
-    make_first_version(path)
-    after = History(path)
-    assert after.open_allocations() == {FIRST: "n1"}
-    assert Measurements(after).samples(12) == (5.0, 100.0)
-
-
-def test_a_history_of_a_later_version_is_refused(path: Path) -> None:
+def test_a_history_of_another_version_is_refused_with_a_remedy(path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version=99")
-    with pytest.raises(HistoryError, match="another version"):
+    with pytest.raises(HistoryError, match=r"another version \(99\); move it away"):
         History(path)
 
 
