@@ -13,14 +13,6 @@ import click
 
 from bftrainer_slurm.cli.common import BAD_INPUT, INTERRUPTED, fail, print_json, safe
 from bftrainer_slurm.cli.files import check_file, check_folder, write_output
-from bftrainer_slurm.cli.gpus import (
-    check_gpus,
-    check_jobs_like,
-    element_gpus_option,
-    gpus_per_node_option,
-    jobs_like_option,
-    parts_planner,
-)
 from bftrainer_slurm.cli.joblogs import (
     ask_slurm,
     print_notes,
@@ -59,7 +51,7 @@ _GOES_WITH = {
     "down": (_LOG,),
     "reservations": (_LOG,),
     "node_types": (_LOG, _LIVE),
-    "jobs_like": (_SYNTHETIC,),
+    "gpus_per_node": (_LOG, _LIVE),
     "cpus_per_node": (_LOG,),
     "begin": (_LOG,),
     "end": (_LOG,),
@@ -67,7 +59,7 @@ _GOES_WITH = {
 
 _REPLAY_OPTIONS = {
     *("trainers", "at_once", "bf_interval", "samples", "sample_hours"),
-    *("price", "watts", "csv_file", "element_gpus"),
+    *("price", "watts", "csv_file"),
 }
 
 
@@ -102,8 +94,11 @@ _REPLAY_OPTIONS = {
     type=FILE,
     help="Types of the nodes: lines with a node list and a type, from sinfo.",
 )
-@gpus_per_node_option
-@jobs_like_option
+@click.option(
+    "--gpus-per-node",
+    help="GPUs of each node that has any. [default: the most that jobs had at once]",
+    **count("N", 1, 1000),
+)
 @click.option(
     "--cpus-per-node",
     help="Count CPUs, because jobs share nodes; each node has this many. "
@@ -136,7 +131,6 @@ _REPLAY_OPTIONS = {
     help="How long each of these parts is. [default: 12, or less if much happens]",
     **number("HOURS", 0, 24 * 400, min_open=True),
 )
-@element_gpus_option
 @click.option("--no-replay", is_flag=True, help="Show only the holes; replay nothing.")
 @click.option(
     "--price",
@@ -182,8 +176,6 @@ def assess(
     bf_interval: float,
     samples: int,
     sample_hours: float | None,
-    element_gpus: tuple[tuple[int, ...], ...],
-    jobs_like: str,
     no_replay: bool,
     price: tuple[float | None, str],
     watts: float | None,
@@ -205,7 +197,6 @@ def assess(
       bftrainer assess --days 28
       bftrainer assess jobs.txt --report report
       bftrainer assess --synthetic 1000:0.9 --days 2
-      bftrainer assess --synthetic 50 --gpus-per-node 8 --element-gpus 1 --element-gpus 4
     """
     from_s, to_s = unix_time("--from", begin, zone), unix_time("--to", end, zone)
     options = LogOptions(from_s=from_s, to_s=to_s, zone=zone, **of_log)
@@ -217,28 +208,21 @@ def assess(
     check_folder("--report", report)
     planned = tuple(HarvestOptions(count, bf_interval) for count in at_once)
     replays = None if no_replay else _replays(trainers, planned, sample_hours, samples)
-    check_jobs_like(options.gpus_per_node)
     if log is not None:
         source, holes = log.name, read_file(log, options)
     elif synthetic is not None:
-        gpus = options.gpus_per_node
-        holes = synthetic_log(synthetic, days, options.min_hole_s, gpus, jobs_like)
-        source = "a made-up cluster"
+        source, holes = "a made-up cluster", synthetic_log(synthetic, days, options.min_hole_s)
     else:
         source, holes = "this cluster", ask_slurm(options, days)
     print_notes(holes.notes)
-    check_gpus(holes, element_gpus)
-    with parts_planner(element_gpus) as planner:
-        if replays is not None:
-            replays = replace(replays, element_gpus=element_gpus, planner=planner)
-        with progress("replaying", _STEPS if replays else 0) as bar:
-            found = assess_log(
-                source,
-                holes,
-                zone,
-                replays,
-                lambda share: bar.update(int(_STEPS * share) - bar.pos),
-            )
+    with progress("replaying", _STEPS if replays else 0) as bar:
+        found = assess_log(
+            source,
+            holes,
+            zone,
+            replays,
+            lambda share: bar.update(int(_STEPS * share) - bar.pos),
+        )
     if found.stopped and not found.replayed:
         fail("Ctrl-C: no sample was finished; --no-replay shows the holes alone", INTERRUPTED)
     found = replace(found, rates=Rates(*price, watts), name=name)

@@ -21,13 +21,13 @@ def read_holes(
     asked: LogOptions,
     hours: float | None,
     nodes: int | None,
-    jobs_like: str,
-) -> tuple[Trace, Log | None]:
-    """Return the part of the holes to replay, and their log; events have none.
+) -> tuple[Trace, tuple[str, ...]]:
+    """Return the part of the holes to replay, and what their log cannot say.
 
     ``said`` is the value of the option ``source``, ``asked`` has the begin of the part.
     """
-    log, span = None, (asked.from_s, hours)
+    caveats: tuple[str, ...] = ()
+    span = asked.from_s, hours
     if source == EVENTS:
         with fail_on(TraceError, begin="--events "):  # it names the file
             trace = read_events(Path(said))
@@ -36,10 +36,10 @@ def read_holes(
             log, span = _some_hours(Path(said), asked, hours), (None, None)
         else:
             days = (hours or _DAY_HOURS) / 24
-            log = synthetic_log(str(said), days, asked.min_hole_s, asked.gpus_per_node, jobs_like)
-        trace = trace_of_holes(log.holes, log.from_s, log.to_s)
+            log = synthetic_log(str(said), days, asked.min_hole_s)
+        trace, caveats = trace_of_holes(log.holes, log.from_s, log.to_s), log.caveats
     with fail_on(TraceError, begin=f"{source} {said}: "):
-        return select(trace, nodes, *span), log
+        return select(trace, nodes, *span), caveats
 
 
 def _some_hours(path: Path, asked: LogOptions, hours: float | None) -> Log:

@@ -16,7 +16,6 @@ from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_on, safe
 from bftrainer_slurm.replay.logs.jobs import LogError, Notes
 from bftrainer_slurm.replay.logs.log import Log, LogOptions, read_log
 from bftrainer_slurm.replay.logs.sacct import COLUMNS, FLAGS
-from bftrainer_slurm.replay.synthetic.gpus import simulate_gpus
 from bftrainer_slurm.replay.synthetic.schedule import simulate
 from bftrainer_slurm.replay.synthetic.workload import WorkloadError, parse_synthetic
 from bftrainer_slurm.replay.trainers import (
@@ -58,14 +57,12 @@ def ask_slurm(options: LogOptions, days: float) -> Log:
         return read_file(jobs, replace(asked, from_s=from_s, to_s=now_s))
 
 
-def synthetic_log(text: str, days: float, min_hole_s: float, gpus: int | None, trace: str) -> Log:
-    """Return the log of a made-up cluster; with GPUs, its jobs are like those of a trace."""
+def synthetic_log(text: str, days: float, min_hole_s: float) -> Log:
+    """Return the log of a made-up cluster."""
     try:
         workload = parse_synthetic(text, days)
         if on_terminal():
             click.echo(f"making up a cluster of {counted(workload.nodes, 'node')} ...", err=True)
-        if gpus is not None:
-            return simulate_gpus(workload, gpus, trace, min_hole_s)
         return simulate(workload, min_hole_s)
     except WorkloadError as error:
         fail(f"--synthetic {safe(text)}: {error}")

@@ -15,21 +15,12 @@ import click
 
 from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, safe
 from bftrainer_slurm.cli.files import check_folder, write_output
-from bftrainer_slurm.cli.gpus import (
-    check_gpus,
-    check_jobs_like,
-    compare_gpus,
-    element_gpus_option,
-    gpus_per_node_option,
-    jobs_like_option,
-)
-from bftrainer_slurm.cli.holes import LOG, SYNTHETIC, read_holes
+from bftrainer_slurm.cli.holes import LOG, read_holes
 from bftrainer_slurm.cli.joblogs import progress, read_listed
 from bftrainer_slurm.cli.options import (
     FILE,
     FOLDER,
     count,
-    given_options,
     json_option,
     number,
     refuse_unused,
@@ -40,7 +31,6 @@ from bftrainer_slurm.cli.simulation import replay as replay_trace
 from bftrainer_slurm.planner.objectives import ObjectiveError, find
 from bftrainer_slurm.planner.problem import Plan
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.assessment.gpus import gpus_document, gpus_rows
 from bftrainer_slurm.replay.cluster import Moment
 from bftrainer_slurm.replay.drive import Timeline
 from bftrainer_slurm.replay.figures import document
@@ -52,12 +42,7 @@ from bftrainer_slurm.words import counted
 
 SCHEMA = 1
 _MOST = 10_000
-_GOES_WITH = {
-    "gpus_per_node": (LOG, SYNTHETIC),
-    "element_gpus": (LOG, SYNTHETIC),
-    "jobs_like": (SYNTHETIC,),
-    "zone": (LOG,),
-}
+_GOES_WITH = {"zone": (LOG,)}
 
 
 @click.command()
@@ -79,9 +64,6 @@ _GOES_WITH = {
     type=FILE,
     help="Use the idle nodes of a centre's log instead, as 'bftrainer assess' reads it.",
 )
-@gpus_per_node_option
-@jobs_like_option
-@element_gpus_option
 @time_zone_option("the log's times if they name none")
 @click.option("--nodes", help="Use only the first K nodes, by name.", **count("K", 1))
 @click.option(
@@ -148,9 +130,6 @@ def replay(
     events: Path | None,
     synthetic: str | None,
     log: Path | None,
-    gpus_per_node: int | None,
-    jobs_like: str,
-    element_gpus: tuple[tuple[int, ...], ...],
     zone: tzinfo,
     trainers: Path | None,
     nodes: int | None,
@@ -178,7 +157,7 @@ def replay(
     \b
     Examples:
       bftrainer replay --synthetic 200:0.9
-      bftrainer replay --log jobs.txt --element-gpus 1 --element-gpus 4
+      bftrainer replay --log jobs.txt --policy equal-share
       bftrainer replay --events week1.parquet --trainers hpo.json --nodes 1024 --json
     """
     options = ReplayOptions(**how)
@@ -186,11 +165,7 @@ def replay(
         find(options.objective)
     listed = read_listed(trainers, options.at_once)
     source, said = _source(events=events, log=log, synthetic=synthetic)
-    check_jobs_like(gpus_per_node)
-    asked = LogOptions(gpus_per_node=gpus_per_node, zone=zone, from_s=from_s)
-    trace, of_log = read_holes(source, said, asked, hours, nodes, jobs_like)
-    if of_log is not None:
-        check_gpus(of_log, element_gpus)
+    trace, caveats = read_holes(source, said, LogOptions(zone=zone, from_s=from_s), hours, nodes)
     wanted = _with_submit_times(listed, trainers, trace, backlog) * repeat
     check_folder("--report", report)
     timeline = Timeline()
@@ -213,16 +188,12 @@ def replay(
         click.echo(f"note: {counted(len(greedy), 'greedy plan')}: {greedy[-1]}", err=True)
     if found.outcome.trainers_done == len(wanted):
         click.echo("note: all trainers ended too early, so U says little; see --repeat", err=True)
-    first = listed[: options.at_once]
-    log_of_gpus = None if nodes else of_log
-    of_gpus = compare_gpus(log_of_gpus, first, element_gpus, options.look_every_s)
-    figures = document(found) | {"gpus": gpus_document(*of_gpus)}
-    rows = [*rows_of(found), *gpus_rows(*of_gpus)]
+    figures, rows = document(found), rows_of(found)
     if as_json:
         print_json({"schema": SCHEMA, **figures})
     else:
         click.echo("\n".join(f"{name:<19}{text}" for name, text in rows))
-    for caveat in () if of_log is None else of_log.caveats:
+    for caveat in caveats:
         click.echo(f"note: {caveat}", err=True)
     if report is not None:
         from bftrainer_slurm.replay.page import write_page  # imports matplotlib
@@ -241,13 +212,6 @@ def _source(**given: Path | str | None) -> tuple[str, Path | str]:
         fail("give either --events FILE, --log FILE or --synthetic NODES")
     ((source, said),) = named
     refuse_unused(source, _GOES_WITH)
-    options = given_options().keys()
-    if source == SYNTHETIC and {"gpus_per_node", "from_s"} <= options:
-        fail("--from: a made-up GPU cluster has no earlier part; leave it out")
-    if source == SYNTHETIC and "gpus_per_node" not in options and "element_gpus" in options:
-        fail("--element-gpus: the made-up cluster has no GPUs; give its --gpus-per-node too")
-    if {"element_gpus", "nodes"} <= options:
-        fail("--element-gpus counts the GPUs of all nodes; leave out --nodes")
     return source, said
 
 

@@ -18,8 +18,7 @@ class SimulatedTrainer:
     its rescale cost, counted from the change. A trainer without nodes starts without that cost, as
     in the paper, where the cost is in units of its earlier speed; but this does not end a pause.
     When nodes are reclaimed, the work since the last step is lost; when the last nodes are, the
-    work since the last checkpoint: on average half of the time between two. The curve is over
-    nodes, or over GPUs, of which the trainer has ``per_node`` of each node.
+    work since the last checkpoint: on average half of the time between two.
     """
 
     array: int
@@ -27,7 +26,6 @@ class SimulatedTrainer:
     scale: float  # what to multiply the rescale costs by
     nodes: dict[int, str] = field(default_factory=dict)  # by the element's task
     measured: dict[int, tuple[float, float]] = field(default_factory=dict)
-    per_node: int = 1
     samples: float = 0.0
     lost_to_rescaling: float = 0.0
     lost_to_reclaims: float = 0.0
@@ -46,7 +44,7 @@ class SimulatedTrainer:
     def rate(self) -> float:
         """Samples/s on its nodes, without pauses; 0 below its least number of nodes."""
         count = len(self.nodes) - len(self._starting_s)
-        return self.spec.curve.at(count * self.per_node) if count >= self.spec.min_nodes else 0.0
+        return self.spec.curve.at(count) if count >= self.spec.min_nodes else 0.0
 
     def finish_s(self, now_s: float) -> float:
         """Return when it will have all its samples if nothing changes."""

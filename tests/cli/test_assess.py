@@ -224,6 +224,7 @@ def test_where_accounting_does_not_answer_the_remedy_is_said(
         (["log", "--synthetic", "10"], "give either a LOG or --synthetic NODES"),
         (["--synthetic", "10", "--down", "log"], "--down goes with a LOG only"),
         (["--synthetic", "10", "--from", "2024-03-01"], "--from goes with a LOG only"),
+        (["--synthetic", "10", "--gpus-per-node", "8"], "goes with a LOG or no LOG only"),
         (["log", "--days", "2"], "--days goes with --synthetic or no LOG only"),
         (["--synthetic", "many"], "--synthetic many: write NODES[:LOAD[:SEED]]"),
         (["--synthetic", "0"], "--synthetic 0: a made-up cluster has 1 to 100,000 nodes"),
@@ -271,45 +272,6 @@ def test_a_real_slurm_log() -> None:
     assert found["lines"]["jobs"] + found["lines"]["never_ran"] == 11_635
     assert found["lines"]["malformed"] == 0
     assert 0.05 < found["idle_share"] < 0.2
-
-
-def test_trainers_on_parts_of_nodes_need_gpus(log: Path) -> None:
-    cases = (
-        (
-            (log, *WINDOW, "--element-gpus", "1"),
-            "--element-gpus: the log does not tell which nodes",
-        ),
-        (("--synthetic", "4", "--jobs-like", "philly"), "--jobs-like is about a made-up GPU"),
-        ((log, *WINDOW, "--jobs-like", "philly"), "--jobs-like goes with --synthetic only"),
-        (
-            ("--synthetic", "6", "--days", "0.1", "--gpus-per-node", "8", "--element-gpus", "9"),
-            "--element-gpus 9: no node has more than 8 GPUs",
-        ),
-        (
-            ("--synthetic", "6", "--gpus-per-node", "8", "--element-gpus", "4:2"),
-            "is not a list of ascending numbers of GPUs of a node",
-        ),
-        (
-            ("--synthetic", "6", "--days", "0.1", "--gpus-per-node", "8", "--element-gpus", "1:16"),
-            "--element-gpus 1:16: no node has more than 8 GPUs",
-        ),
-        (
-            ("--synthetic", "2", "--gpus-per-node", "8", "--no-replay"),
-            "--synthetic 2: its largest jobs have 32 GPUs: take more nodes",
-        ),
-        ((log, *WINDOW, "--element-gpus", "1", "--no-replay"), "--element-gpus is about what is"),
-    )
-    for arguments, why in cases:
-        result = assess(*arguments)
-        assert (result.exit_code, result.stdout) == (2, ""), arguments
-        assert why in result.stderr and len(result.stderr.splitlines()) == 1
-
-
-def test_a_made_up_gpu_cluster_shows_its_free_gpus() -> None:
-    result = assess("--synthetic", "6", "--days", "0.5", "--gpus-per-node", "8", "--no-replay")
-    assert result.exit_code == 0
-    assert "made-up GPU cluster, jobs like those of Helios" in result.stdout
-    assert "elements find room, by their GPUs: 100.0 % for 1" in result.stdout
 
 
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, finished: int) -> None:

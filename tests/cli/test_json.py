@@ -119,17 +119,9 @@ def test_of_a_plan(tmp_path: Path) -> None:
     assert differences("plan", printed("plan", str(written(tmp_path, MOVES)), "--json")) == []
 
 
-def test_of_a_replay(tmp_path: Path) -> None:
-    log = tmp_path / "jobs.txt"
-    log.write_text(GPU_JOBS)
-    told = (
-        printed("replay", "--synthetic", "20:0.9", "--hours=1", "--json"),
-        printed(
-            *("replay", "--log", str(log), "--from=1000", "--hours=1", "--at-once=1"),
-            *("--element-gpus=1", "--json"),
-        ),
-    )
-    assert differences("replay", *told) == []
+def test_of_a_replay() -> None:
+    told = printed("replay", "--synthetic", "20:0.9", "--hours=1", "--json")
+    assert differences("replay", told) == []
 
 
 def test_of_an_assessment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +131,7 @@ def test_of_an_assessment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     told = (
         printed(
             *("assess", str(log), "--from=1000", "--to=4600", "--price=2", "--watts=3"),
-            *("--element-gpus=1", "--samples=1", "--json"),
+            *("--samples=1", "--json"),
         ),
         printed("assess", "--synthetic=20:0.9", "--days=1", "--no-replay", "--json"),
     )

@@ -6,13 +6,9 @@ import pytest
 
 from bftrainer_slurm.cli.joblogs import print_notes
 from bftrainer_slurm.reader.sentences import allocation, nodes
-from bftrainer_slurm.replay.assessment.gpus import gpus_rows
-from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours
 from bftrainer_slurm.replay.drive import Outcome
 from bftrainer_slurm.replay.figures import Replayed, rows
-from bftrainer_slurm.replay.logs.hardware import GpuUse
 from bftrainer_slurm.replay.logs.jobs import Notes
-from bftrainer_slurm.replay.parts import PartsResult
 from bftrainer_slurm.words import counted
 
 
@@ -26,24 +22,6 @@ def test_one_is_not_many(count: int, said: str) -> None:
 def test_what_a_trainer_has() -> None:
     assert allocation({"nodes": ["n1"], "gpus": 1}) == "1 GPU on 1 node"
     assert allocation({"nodes": ["n1", "n2"], "gpus": 1}) == "2 GPUs on 2 nodes"
-
-
-@pytest.mark.parametrize(
-    ("sizes", "ended", "said"),
-    [
-        (((1,),), 1, "1 element ended for jobs (1 GPU of a node)"),
-        (((2,),), 2, "2 elements ended for jobs (2 GPUs of a node)"),
-        (((1,), (4,)), 0, "0 elements ended for jobs (1, 4 GPUs of a node)"),
-        (((1, 2, 4),), 0, "0 elements ended for jobs (1:2:4 GPUs of a node)"),
-    ],
-)
-def test_parts_of_nodes(sizes: tuple[tuple[int, ...], ...], ended: int, said: str) -> None:
-    result = PartsResult(8.0, 4.0, 1.0, 1, ended)
-    rows = gpus_rows(
-        GpuUse(1, 8, 4.0, 4.0), FreeHours(4.0, 0.0, {}), Compared(sizes, 1, result, result)
-    )
-    assert any(text.endswith(said) for _, text in rows)
-    assert any(text.startswith("(8 in 1 node; ") for _, text in rows)
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 event"), (2, "2 events")])

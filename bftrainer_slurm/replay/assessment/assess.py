@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from itertools import chain, product
 
-from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.replay.assessment.harvest import (
     SAMPLES,
     Harvest,
     HarvestOptions,
+    Reached,
     Replayed,
     Sample,
     samples_of,
 )
-from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours, compare, free_hours, within
 from bftrainer_slurm.replay.assessment.reasons import Reasons, reasons_of
 from bftrainer_slurm.replay.assessment.statistics import JobDelays, Statistics, describe, job_delays
 from bftrainer_slurm.replay.assessment.words import WEEKDAYS
@@ -89,7 +88,6 @@ class Assessment:
     samples: tuple[Sample, ...]
     replayed: tuple[Replayed, ...]
     rates: Rates = field(default_factory=Rates)
-    compared: Compared | None = None  # trainers on whole nodes, and on parts of them
     name: str = "this cluster"  # or of the centre, for the report's title
     stopped: str = ""  # what Ctrl-C has left out, a sentence
 
@@ -103,11 +101,6 @@ class Assessment:
     def caveats(self) -> tuple[str, ...]:
         """What the log cannot say, and what was left out; a sentence each."""
         return (*self.log.caveats, self.stopped) if self.stopped else self.log.caveats
-
-    @property
-    def free_gpus(self) -> FreeHours | None:
-        """The GPU-hours that no ordinary job had, if the log tells which nodes have GPUs."""
-        return None if self.log.free_gpus is None else free_hours(self.log.free_gpus)
 
     def worth(self, summary: Summary) -> Worth:
         """Return what trainers use of the whole log, as far as the samples tell."""
@@ -156,13 +149,6 @@ class Replays:
     planned: tuple[HarvestOptions, ...]
     hours: float | None = None
     samples: int = SAMPLES
-    element_gpus: tuple[tuple[int, ...], ...] = ()  # to replay parts of nodes too: of each in turn
-    planner: PlanMaker | None = None  # for that
-
-    @property
-    def in_parts(self) -> int:
-        """How many times the samples are replayed for that."""
-        return 2 if self.element_gpus else 0
 
 
 def assess(
@@ -183,17 +169,13 @@ def assess(
         return Assessment(source, log, zone, statistics, reasons, "", (), ())
     samples = samples_of(log, wanted.hours, wanted.samples)
     done: list[Replayed] = []
-    compared, stopped = None, ""
-    planned = len(wanted.planned) * len(samples)
-    total = planned + wanted.in_parts * len(samples)
+    stopped, planned = "", len(wanted.planned) * len(samples)
     try:
-        for one in _replay(samples, wanted, lambda finished: advance(finished / total)):
+        for one in _replay(samples, wanted, lambda finished: advance(finished / planned)):
             done.append(one)
-        compared = _compare(
-            log, samples, wanted, lambda finished: advance((planned + finished) / total)
-        )
     except KeyboardInterrupt:
-        stopped = _stopped(len(done), planned)
+        of = counted(planned, "sample")
+        stopped = f"Ctrl-C: {len(done)} of {of} were finished, and count here."
         samples = samples[: len(done)]
     return Assessment(
         source,
@@ -204,7 +186,6 @@ def assess(
         wanted.described,
         tuple(samples),
         tuple(done),
-        compared=compared,
         stopped=stopped,
     )
 
@@ -215,25 +196,11 @@ def _replay(
     """Replay all samples with each number of trainers."""
     for number, (options, sample) in enumerate(product(wanted.planned, samples)):
         waiting = tuple(replace(one, submit_s=sample.from_s) for one in wanted.trainers)
-        reached = within(sample.from_s, sample.to_s, number, advance)
+        reached = _within(sample, number, advance)
         yield Replayed(sample, options, wanted.harvest(sample, waiting, options, reached))
         advance(number + 1)
 
 
-def _compare(
-    log: Log, samples: Sequence[Sample], wanted: Replays, advance: Callable[[float], None]
-) -> Compared | None:
-    """Replay them on parts of nodes too, if that is wanted."""
-    if not wanted.element_gpus or wanted.planner is None or log.free_gpus is None:
-        return None
-    at_once = max(one.at_once for one in wanted.planned)
-    backfill_s = wanted.planned[0].backfill_s
-    trainers, sizes, planner = wanted.trainers[:at_once], wanted.element_gpus, wanted.planner
-    spans = [(one.from_s, one.to_s) for one in samples]
-    return compare(log.free_gpus, spans, trainers, sizes, planner, backfill_s, advance)
-
-
-def _stopped(done: int, planned: int) -> str:
-    if done < planned:
-        return f"Ctrl-C: {done} of {counted(planned, 'sample')} were finished, and count here."
-    return f"Ctrl-C: all {counted(planned, 'sample')} were finished, but not the parts of nodes."
+def _within(sample: Sample, done: int, advance: Callable[[float], None]) -> Reached:
+    """Return what tells ``advance``, at a moment of a replay, how many are done: 2.5, say."""
+    return lambda now_s: advance(done + (now_s - sample.from_s) / (sample.to_s - sample.from_s))

@@ -10,7 +10,6 @@ from typing import Any
 from bftrainer_slurm.replay.assessment.assess import Assessment, Summary, Worth
 from bftrainer_slurm.replay.assessment.gpus import gpus_document, gpus_rows
 from bftrainer_slurm.replay.assessment.harvest import Replayed
-from bftrainer_slurm.replay.assessment.parts import Compared, FreeHours
 from bftrainer_slurm.replay.assessment.reasons import Reasons
 from bftrainer_slurm.replay.assessment.statistics import JobDelays, job_delays
 from bftrainer_slurm.replay.assessment.words import (
@@ -21,7 +20,6 @@ from bftrainer_slurm.replay.assessment.words import (
     percent,
     printable,
 )
-from bftrainer_slurm.replay.logs.hardware import GpuUse
 from bftrainer_slurm.words import counted
 
 _FIGURES = (
@@ -42,7 +40,7 @@ def document(assessment: Assessment) -> dict[str, Any]:
         "lengths": [asdict(one) | {"to_s": _number(one.to_s)} for one in figures.lengths],
         "mean_idle_nodes_by_hour": [list(map(_number, day)) for day in figures.by_hour.tolist()],
         "reasons": None if assessment.reasons is None else asdict(assessment.reasons),
-        "gpus": gpus_document(*_gpu_lines(assessment)),
+        "gpus": gpus_document(log),
         "summaries": [
             asdict(one) | {"worth": asdict(assessment.worth(one))} for one in assessment.summaries
         ],
@@ -50,12 +48,6 @@ def document(assessment: Assessment) -> dict[str, Any]:
         "lines": _lines(assessment),
         "caveats": list(assessment.caveats),
     }
-
-
-def _gpu_lines(
-    assessment: Assessment,
-) -> tuple[GpuUse | None, FreeHours | None, Compared | None]:
-    return assessment.log.gpu_use, assessment.free_gpus, assessment.compared
 
 
 def _replay(one: Replayed) -> dict[str, Any]:
@@ -108,7 +100,7 @@ def table(assessment: Assessment) -> str:
             f"{between(one.from_s, one.to_s):<20}{one.holes:>10,}"
             f"{amount(one.node_hours):>13}{percent(share):>9}"
         )
-    gpus = [f"{name:<17}{text}" for name, text in gpus_rows(*_gpu_lines(assessment))]
+    gpus = [f"{name:<17}{text}" for name, text in gpus_rows(log)]
     known = (*_reasons(assessment.reasons), *(("", *gpus) if gpus else ()))
     return "\n".join([*lines, *known, *_harvested(assessment)])
 

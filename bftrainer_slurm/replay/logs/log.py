@@ -172,7 +172,6 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
         hardware=hardware,
         gpu_use=allocations.gpu_use(hardware, without_job, from_s, to_s),
         free_gpus=free_gpus(
-            numbers.names,
             hardware.gpus,
             allocations.stretches(),
             holes,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from abc import ABC, abstractmethod
 from bisect import insort
 from dataclasses import dataclass
 
@@ -38,50 +37,17 @@ def schedule(jobs: Jobs, nodes: int, until_s: float, interval_s: float = INTERVA
     looks each ``interval_s`` from 0 on.
     """
     cluster = _Cluster(jobs, nodes)
-    cluster.run(jobs.submit_s, until_s, interval_s)
+    cluster.run(until_s, interval_s)
     return cluster.timetable
 
 
-class Scheduler(ABC):
-    """Lets jobs, which are numbers in the order of their submission, come and end."""
-
-    def __init__(self) -> None:
-        self.waiting: list[int] = []
-        self.ends: list[tuple[float, int]] = []  # heap of running jobs by their true end
-
-    def run(self, times_s: NDArray[np.float64], until_s: float, interval_s: float) -> None:
-        """Run until a time: the main scheduler looks at each event, backfill in passes."""
-        submit_s: list[float] = times_s.tolist()
-        arriving, count = 0, len(submit_s)
-        now_s = -math.inf
-        while True:
-            end_s = self.ends[0][0] if self.ends else math.inf
-            next_submit_s = submit_s[arriving] if arriving < count else math.inf
-            pass_s = interval_s * (now_s // interval_s + 1) if self.waiting else math.inf
-            now_s = min(end_s, next_submit_s, pass_s)
-            if now_s >= until_s:
-                return
-            while self.ends and self.ends[0][0] <= now_s:
-                self.ended(heapq.heappop(self.ends)[1])
-            while arriving < count and submit_s[arriving] == now_s:
-                self.waiting.append(arriving)
-                arriving += 1
-            self.start_jobs(now_s, backfill=now_s % interval_s == 0)
-
-    @abstractmethod
-    def ended(self, job: int) -> None:
-        """Free what a job has, which ends now."""
-
-    @abstractmethod
-    def start_jobs(self, now_s: float, backfill: bool) -> None:
-        """Start all jobs that may start now."""
-
-
-class _Cluster(Scheduler):
-    """Running jobs, waiting jobs, and free nodes."""
+class _Cluster:
+    """Running jobs, waiting jobs, and free nodes. Jobs are numbers in the order of submission."""
 
     def __init__(self, jobs: Jobs, nodes: int) -> None:
-        super().__init__()
+        self._waiting: list[int] = []
+        self._ends: list[tuple[float, int]] = []  # heap of running jobs by their true end
+        self._submit_s: list[float] = jobs.submit_s.tolist()
         self._size: list[int] = jobs.nodes.tolist()
         self._run_s: list[float] = jobs.run_s.tolist()
         self._limit_s: list[float] = jobs.limit_s.tolist()
@@ -92,22 +58,39 @@ class _Cluster(Scheduler):
         count = len(self._size)
         self.timetable = Timetable(np.full(count, np.nan), [none] * count, np.zeros(count, bool))
 
-    def ended(self, job: int) -> None:
-        """Free its nodes."""
+    def run(self, until_s: float, interval_s: float) -> None:
+        """Run until a time: the main scheduler looks at each event, backfill in passes."""
+        arriving, count = 0, len(self._submit_s)
+        now_s = -math.inf
+        while True:
+            end_s = self._ends[0][0] if self._ends else math.inf
+            next_submit_s = self._submit_s[arriving] if arriving < count else math.inf
+            pass_s = interval_s * (now_s // interval_s + 1) if self._waiting else math.inf
+            now_s = min(end_s, next_submit_s, pass_s)
+            if now_s >= until_s:
+                return
+            while self._ends and self._ends[0][0] <= now_s:
+                self._end(heapq.heappop(self._ends)[1])
+            while arriving < count and self._submit_s[arriving] == now_s:
+                self._waiting.append(arriving)
+                arriving += 1
+            self._start_jobs(now_s, backfill=now_s % interval_s == 0)
+
+    def _end(self, job: int) -> None:
         self._is_free[self.timetable.held[job]] = True
         self._free += self._size[job]
         latest_s = float(self.timetable.start_s[job]) + self._limit_s[job]
         self._limits.remove((latest_s, job))
 
-    def start_jobs(self, now_s: float, backfill: bool) -> None:
+    def _start_jobs(self, now_s: float, backfill: bool) -> None:
         """Start all jobs that may start now."""
         fitting = 0
-        while fitting < len(self.waiting) and self._size[self.waiting[fitting]] <= self._free:
-            self._start(self.waiting[fitting], now_s)
+        while fitting < len(self._waiting) and self._size[self._waiting[fitting]] <= self._free:
+            self._start(self._waiting[fitting], now_s)
             fitting += 1
-        del self.waiting[:fitting]
-        if backfill and self.waiting:
-            self._backfill(now_s, *self._reserve(self.waiting[0]))
+        del self._waiting[:fitting]
+        if backfill and self._waiting:
+            self._backfill(now_s, *self._reserve(self._waiting[0]))
 
     def _reserve(self, job: int) -> tuple[float, int]:
         """Return when the job can start at the latest, and how many nodes it leaves free then."""
@@ -120,7 +103,7 @@ class _Cluster(Scheduler):
 
     def _backfill(self, now_s: float, expected_s: float, extra: int) -> None:
         started = set()
-        for job in self.waiting[1:_DEPTH]:
+        for job in self._waiting[1:_DEPTH]:
             if not self._free:
                 break
             if self._size[job] > self._free:
@@ -133,7 +116,7 @@ class _Cluster(Scheduler):
             self.timetable.backfilled[job] = True
             started.add(job)
         if started:
-            self.waiting = [job for job in self.waiting if job not in started]
+            self._waiting = [job for job in self._waiting if job not in started]
 
     def _start(self, job: int, now_s: float) -> None:
         held = np.flatnonzero(self._is_free)[: self._size[job]].astype(np.int32)
@@ -141,5 +124,5 @@ class _Cluster(Scheduler):
         self._free -= self._size[job]
         self.timetable.start_s[job] = now_s
         self.timetable.held[job] = held
-        heapq.heappush(self.ends, (now_s + self._run_s[job], job))
+        heapq.heappush(self._ends, (now_s + self._run_s[job], job))
         insort(self._limits, (now_s + self._limit_s[job], job))

@@ -108,34 +108,18 @@ def draw(workload: Workload) -> Jobs:
     random = np.random.default_rng(workload.seed)
     # Jobs a second, from the mean node time of jobs like these: a sample of them, drawn first.
     node_s = float(np.mean(_sizes(workload, _SAMPLE, random) * _runs(workload, _SAMPLE, random)))
-    count = how_many(workload, workload.nodes, node_s, _MOST_JOBS, random)
+    expected = workload.load * workload.nodes * workload.span_s / node_s
+    if expected > _MOST_JOBS:
+        raise WorkloadError(f"this makes more than {_MOST_JOBS:,} jobs: take fewer nodes or days")
+    count = int(random.poisson(expected))
     run_s = _runs(workload, count, random)
-    asked_s = limits(run_s, random)
+    asked_s = np.ceil(run_s * np.exp(random.uniform(0, math.log(10), count)) / 900) * 900
     return Jobs(
-        submit_s=arrivals(workload.span_s, count, random),
+        submit_s=_arrivals(workload.span_s, count, random),
         nodes=_sizes(workload, count, random),
         run_s=run_s,
         limit_s=np.maximum(np.minimum(asked_s, workload.longest_run_s), run_s),
     )
-
-
-def how_many(
-    workload: Workload, units: int, each_s: float, most: int, random: np.random.Generator
-) -> int:
-    """Draw how many jobs come to so many nodes or GPUs, if each has ``each_s`` of one on average.
-
-    Raises WorkloadError: more than ``most`` are to be expected.
-    """
-    expected = workload.load * units * workload.span_s / each_s
-    if expected > most:
-        raise WorkloadError(f"this makes more than {most:,} jobs: take fewer nodes or days")
-    return int(random.poisson(expected))
-
-
-def limits(run_s: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
-    """Draw time limits: 1 to 10 times what a job runs, in whole quarters of an hour."""
-    asked_s = run_s * np.exp(random.uniform(0, math.log(10), len(run_s)))
-    return np.asarray(np.ceil(asked_s / 900) * 900)
 
 
 def _sizes(workload: Workload, count: int, random: np.random.Generator) -> NDArray[np.int32]:
@@ -151,7 +135,7 @@ def _runs(workload: Workload, count: int, random: np.random.Generator) -> NDArra
     return np.clip(np.round(runs), 1.0, workload.longest_run_s)
 
 
-def arrivals(span_s: float, count: int, random: np.random.Generator) -> NDArray[np.float64]:
+def _arrivals(span_s: float, count: int, random: np.random.Generator) -> NDArray[np.float64]:
     """Draw times of submission: more by day than by night, fewer at weekends."""
     hours = np.arange(math.ceil(span_s / _HOUR_S))
     by_day = 1 + 0.6 * np.cos((hours % 24 - 14) / 24 * 2 * math.pi)  # most at 14:00

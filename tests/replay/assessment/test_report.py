@@ -13,11 +13,10 @@ import pytest
 from bftrainer_slurm.replay.assessment.assess import Assessment, Replays, assess
 from bftrainer_slurm.replay.assessment.document import document, table
 from bftrainer_slurm.replay.assessment.harvest import HarvestOptions
-from bftrainer_slurm.replay.assessment.parts import Compared
 from bftrainer_slurm.replay.assessment.reasons import Reason, Reasons, Share
 from bftrainer_slurm.replay.assessment.report import render, write_report
+from bftrainer_slurm.replay.logs.gpus import FreeGpus
 from bftrainer_slurm.replay.logs.hardware import GpuUse
-from bftrainer_slurm.replay.parts import PartsResult
 from bftrainer_slurm.replay.trainers import typical_trainers
 from tests.replay.assessment.logs import hostile_notes, log
 from tests.replay.assessment.standin import equal_shares
@@ -76,15 +75,6 @@ def test_the_page_has_the_figures(page: str) -> None:
         assert words in page
 
 
-def test_elements_with_parts_of_nodes_are_told_as_they_are_given(assessment: Assessment) -> None:
-    half = PartsResult(10.0, 5.0, 100.0, 3, 1)
-    use, compared = GpuUse(2, 8, 4.0, 6.0), Compared(((1,), (2, 4)), 1, half, half)
-    one = replace(assessment, log=replace(assessment.log, gpu_use=use), compared=compared)
-    page = render(one)
-    assert "in turn 1, 2:4 GPUs of each node" in page
-    assert "1 trainer on</th>" in page
-
-
 def test_a_director_reads_what_it_comes_to_first(assessment: Assessment, page: str) -> None:
     first = page[: page.index("Every batch machine")]
     assert "40.0 % of the machine's node-hours were idle." in first
@@ -104,11 +94,18 @@ def test_an_analyst_can_check_it_at_last(assessment: Assessment, page: str) -> N
 
 def test_gpus_idle_in_nodes_in_use_are_said_apart(assessment: Assessment, page: str) -> None:
     use = GpuUse(nodes=2, gpus=8, allocated_hours=30.0, idle_hours=50.0)
-    found = replace(assessment, log=replace(assessment.log, gpu_use=use))
+    free = FreeGpus(idle_nodes=100.0, together={1: 20.0, 3: 30.0}, fit={1: 50.0, 2: 20.0})
+    found = replace(assessment, log=replace(assessment.log, gpu_use=use, free_gpus=free))
     assert "50 GPU-hours were idle" in render(found)
+    assert "<tr><td>3</td><td>30</td><td>60.0 %</td></tr>" in render(found)
     assert "GPU" not in page
-    assert "50 GPU-hours idle in nodes that had a job, beside 30 allocated" in table(found)
+    text = table(found)
+    assert "50 GPU-hours idle in nodes that had a job, beside 30 allocated" in text
+    assert "150 GPU-hours, 33.3 % of them in nodes that had a job" in text
+    assert "of these, free together on a node: 40.0 % for 1, 60.0 % for 3" in text
+    assert "elements find room, by their GPUs: 100.0 % for 1, 40.0 % for 2" in text
     assert document(found)["gpus"]["idle_hours"] == 50
+    assert document(found)["gpus"]["fit_hours"] == {"1": 50.0, "2": 20.0}
     same = {key: value for key, value in document(found).items() if key != "gpus"}
     assert same.items() <= document(assessment).items()
 
