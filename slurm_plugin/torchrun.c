@@ -23,16 +23,9 @@ struct variable {
     const char *value;
 };
 
-/*
- * The conf and the last one are for users who choose torchrun's own c10d, in the script or by
- * --bftrainer=rendezvous=own. By default c10d waits 30 s for a last call and 15 s for a dead peer, and
- * a joining agent kills the others.
- */
 static const struct variable ALWAYS[] = {
     {ENV_BACKEND, "bftrainer"},
-    {"PET_RDZV_CONF", "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"},
     {"PET_MAX_RESTARTS", "1000000"}, /* each lost node costs each survivor one restart */
-    {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"},
 };
 
 /* The element's other variables; our rendezvous in torchrun sets some of them. */

@@ -15,9 +15,6 @@ from bftrainer_slurm.spec import TrainerRecord
 
 FIRST = "BFTRAINER_FIRST"  # 1 where this is the first start of the trainer's first element, else 0
 
-# For users of torchrun's own c10d: by default it waits 30 s for a last call, 15 s for a dead peer.
-_RENDEZVOUS = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
-
 
 def element_environment(
     element: ElementId,
@@ -50,11 +47,8 @@ def element_environment(
         "PET_RDZV_BACKEND": "bftrainer",
         "PYTHONPATH": f"{folder}:{before}" if before else str(folder),
         "PET_RDZV_ID": run_id,
-        "PET_RDZV_CONF": _RENDEZVOUS,
         # Every node lost costs each survivor one restart.
         "PET_MAX_RESTARTS": "1000000",
-        # Without this a joining agent kills all others after 60 s.
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         # What 'srun --output' wrote must not be lost at the next start.
         "SLURM_OPEN_MODE": "append",
         "BFTRAINER_ELEMENT": str(element),

@@ -22,7 +22,6 @@ from zlib import crc32
 from bftrainer_slurm.elastic.log import say
 
 VARIABLE = "BFTRAINER_STEPS"
-KEPT = "BFTRAINER_STEPS_KEPT"  # a memory in which no agent looks: torchrun's own rendezvous
 _PROCESSES = 256  # of a node
 # Pages without a write take no memory. In the first 256 the layouts lay that had no version: what a
 # worker of such a one writes there harms nobody.

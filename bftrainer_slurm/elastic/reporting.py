@@ -1,7 +1,7 @@
 """Reports of progress to the keeper, once a second, and what is said of changes in the job's log.
 
-Under our rendezvous torchrun's agent reports what its memory says. Under stock c10d the training
-process itself does, and where it trains in process it reports what it counts by itself.
+torchrun's agent reports what its memory says. A process that trains in process reports what it
+counts by itself.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bftrainer_slurm.elastic import listeners
 from bftrainer_slurm.elastic.changes import ChangeLog, Era
 from bftrainer_slurm.elastic.memory import Memory, StepCounts
-from bftrainer_slurm.elastic.place import read_identity
-from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import Membership
-from bftrainer_slurm.keeper.messages import Generation, Role
+from bftrainer_slurm.keeper.messages import Generation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -145,20 +143,3 @@ def measures(era: Era, now: StepCounts) -> dict[str, float]:
     if now.other_ranks:
         found["other_ranks"] = 1.0  # the last: a report that is full goes without it
     return found
-
-
-def report_from_here(environment: Mapping[str, str], memory: Memory) -> None:
-    """Report what this process counts in its memory, where no agent of ours does it (stock c10d).
-
-    c10d does not number generations, so the number is the Unix second in which this one began.
-
-    Raises:
-        KeyError, ValueError: the environment is not an element's.
-    """
-    identity = read_identity(environment, Role.REPORTER)
-    membership = Membership(environment["BFTRAINER_KEEPER"], identity, prover_from(environment))
-    membership.start()
-    nodes = int(environment.get("WORLD_SIZE", "1")) // int(environment.get("LOCAL_WORLD_SIZE", "1"))
-    changes, places = ChangeLog(), frozenset((task, "") for task in range(nodes))
-    changes.began(Era(int(time.time()), places, memory.read()), "", tells=False)
-    Reporting(memory, membership, changes).begin()

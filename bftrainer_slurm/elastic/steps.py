@@ -9,7 +9,7 @@ from math import nan
 
 from bftrainer_slurm.elastic import beginning, listeners
 from bftrainer_slurm.elastic.log import say
-from bftrainer_slurm.elastic.memory import KEPT, VARIABLE, Counts, Memory, of_agent
+from bftrainer_slurm.elastic.memory import VARIABLE, Counts, Memory, of_agent
 
 
 class Steps:
@@ -160,19 +160,6 @@ def of_this_process() -> Steps:
 def _found_memory() -> Memory | None:
     if "BFTRAINER_ELEMENT" not in os.environ or os.environ.get("LOCAL_RANK", "0") != "0":
         return None
-    if VARIABLE in os.environ:
-        return of_agent(os.environ)
-    try:
-        kept = os.environ.get(KEPT)
-        memory = None if kept is None else Memory.opened(kept)
-        if memory is not None:
-            memory.begin()
-        if os.environ.get("RANK", "0") == "0":
-            from bftrainer_slurm.elastic.reporting import report_from_here
-
-            memory = memory or Memory.made()
-            report_from_here(os.environ, memory)
-        return memory
-    except (OSError, ValueError, KeyError) as error:
-        say(f"progress is not reported: {error}")
-    return None
+    if VARIABLE not in os.environ and os.environ.get("RANK", "0") == "0":
+        say("progress is not reported: no torchrun of this trainer's group has started the script")
+    return of_agent(os.environ)

@@ -77,7 +77,6 @@ class Role(str, Enum):
 
     AGENT = "agent"  # a torchrun agent with our rendezvous handler
     WORKER = "worker"  # a training process that re-forms in process
-    REPORTER = "reporter"  # only reports progress, and belongs to no group
     BATCH = "batch"  # runs the batch script, or a step of it that runs elsewhere too
 
 

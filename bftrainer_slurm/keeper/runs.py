@@ -60,7 +60,7 @@ class Run:
         return len(self._joined) + len(self._batches.elements)
 
     def join(self, key: int, identity: Identity, held: Held | None, now_s: float) -> None:
-        """A member has proven who it is; a reporter joins no rendezvous."""
+        """A member has proven who it is."""
         if identity.role is Role.WORKER:
             self._go_in_process(now_s)
             rendezvous = self._workers
@@ -69,10 +69,8 @@ class Run:
                 self._go_in_process(now_s)
                 held = replace(held, rank=0, world=1)
             rendezvous = self._solo(identity.task) if self._in_process else self._agents
-        elif identity.role is Role.BATCH:
-            self._batches.join(key, identity, now_s)
-            return
         else:
+            self._batches.join(key, identity, now_s)
             return
         self._batches.trains(identity.task, 1, now_s)
         self._joined[key] = rendezvous, identity

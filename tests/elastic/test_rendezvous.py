@@ -6,16 +6,12 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.elastic import torch_private
-from bftrainer_slurm.elastic.memory import KEPT, Memory
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.sizes import Sizes
@@ -261,77 +257,6 @@ def test_a_script_that_forms_no_group_is_reported_to_train_alone(
 
 
 @pytest.mark.once
-def test_under_stock_c10d_a_script_reports_by_itself(
-    keeper: Keeper,
-) -> None:
-    keeper.client.own(ARRAY, os.getuid(), 2)
-    environment = {
-        "BFTRAINER_ELEMENT": f"{ARRAY}_1",
-        "BFTRAINER_KEEPER": keeper.client.address,
-        "BFTRAINER_SECRET_FILE": str(keeper.state / "member.secret"),
-        "RANK": "0",
-        "WORLD_SIZE": "4",
-        "LOCAL_WORLD_SIZE": "2",
-    }
-    code = (
-        "import time\n"
-        "from bftrainer_slurm.elastic.steps import step\n"
-        "while True:\n"
-        "    step(samples=32)\n"
-        "    time.sleep(0.01)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], env=os.environ | environment) as script:
-        try:
-            reported = dict(next(notes(keeper, NoteKind.PROGRESS)).measures)
-        finally:
-            script.kill()
-    assert reported["nodes"] == 2.0
-    assert reported["samples"] == 32 * reported["steps"] > 0
-
-
-def test_under_stock_c10d_a_script_that_begins_again_is_seen(
-    keeper: Keeper, tmp_path: Path
-) -> None:
-    keeper.client.own(ARRAY, os.getuid(), 2)
-    kept = Memory.made()
-    environment = {
-        "BFTRAINER_ELEMENT": f"{ARRAY}_1",
-        "BFTRAINER_KEEPER": keeper.client.address,
-        "BFTRAINER_SECRET_FILE": str(keeper.state / "member.secret"),
-        "BFTRAINER_RENDEZVOUS": "own",
-        KEPT: kept.path,
-        "TORCHELASTIC_RUN_ID": "1",
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": "1",
-        "LOCAL_WORLD_SIZE": "1",
-    }
-    code = (
-        "import time, torch\n"
-        "optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)\n"
-        "while True:\n"
-        "    optimizer.step()\n"
-        "    time.sleep(0.05)\n"
-    )
-    log = tmp_path / "log"
-    for life in (None, 1.0, 2.0):
-        generation = time.time()
-        with (
-            log.open("w") as errors,
-            subprocess.Popen(
-                [sys.executable, "-c", code], env=os.environ | environment, stderr=errors
-            ) as script,
-        ):
-            try:
-                told = (dict(note.measures) for note in notes(keeper, NoteKind.PROGRESS))
-                found = next(one for one in told if one["generation"] >= int(generation))
-            finally:
-                script.kill()
-        assert found.get("from_start") == life
-    assert "has begun at step 0 again" in log.read_text()
-
-
-@pytest.mark.once
 @pytest.mark.skipif(
     not torch_private.has_libuv(), reason="torchrun's own c10d needs a torch with libuv"
 )
@@ -340,15 +265,11 @@ def test_a_user_may_opt_out(agents: Agents) -> None:
     agents.start(
         1,
         2,
-        TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
         PET_RUN_PATH="1",  # as the plugin may have set it
         PET_START_METHOD="forkserver",
         **store.environment,
     )
     agents.wait_for_world(2, 1, 2)
-    agents.processes[2].terminate()  # the other's script goes on from the checkpoint
-    told = (dict(note.measures) for note in notes(agents.keeper, NoteKind.PROGRESS))
-    assert next(one for one in told if "from_start" in one)["from_start"] == 0
     parent = Path(f"/proc/{agents.steps(1)[-1].process}/stat").read_text().split(") ")[1].split()[1]
     assert int(parent) == agents.processes[1].pid  # a program of its own, not a fork
     for process in agents.processes.values():  # else it would outlive its agent

@@ -241,7 +241,7 @@ def test_the_newest_progress_reaches_the_controller(keeper: Inside) -> None:
 
 
 def test_the_last_progress_is_told_before_the_end(keeper: Inside) -> None:
-    member = keeper.member(1, Role.REPORTER)
+    member = keeper.member(1, Role.AGENT)
     wait_until(lambda: keeper_members(keeper) == 1)
     member.progress(samples=7)
     member.done()

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
     from torch.distributed.launcher.api import LaunchConfig
 
-    from bftrainer_slurm.elastic.memory import Memory
-
 # These make torchrun fork its workers from a process that has imported torch already.
 _WARM = {
     "PET_RUN_PATH": "1",
@@ -37,7 +35,6 @@ _WARM = {
 }
 # With these a command line says itself how workers are started.
 _OWN_WAY = ("--no-python", "--start-m")
-_steps: Memory | None = None  # lives as long as this process
 
 
 def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
@@ -65,8 +62,6 @@ def _set_up(environment: MutableMapping[str, str], arguments: Sequence[str]) -> 
                 "torchrun's own rendezvous c10d needs --rdzv-endpoint=HOST:PORT, else each node "
                 "trains alone; without PET_RDZV_BACKEND or rendezvous=own BFTrainer's is used"
             )
-        if is_launcher(sys.orig_argv):
-            _keep_steps(environment)
         return
     _meet_here(environment)
     if is_launcher(sys.orig_argv) and (said := overridden(arguments)):
@@ -95,15 +90,6 @@ def _meet_here(environment: Mapping[str, str]) -> None:
         begin(config)
 
     around(LaunchConfig, "__post_init__", begin_here)
-
-
-def _keep_steps(environment: MutableMapping[str, str]) -> None:
-    """Let the workers of a rendezvous of torchrun's own know what those before them have done."""
-    global _steps
-    from bftrainer_slurm.elastic.memory import KEPT, Memory
-
-    _steps = Memory.made()
-    environment[KEPT] = _steps.path
 
 
 def choose(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, NoReturn
 
+from bftrainer_slurm.elastic import resuming
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.rendezvous.command_line import (
     STARTED_BY,
@@ -39,7 +40,7 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
     """Have this process meet the trainer's other nodes, as a worker or as a task of srun."""
     if not is_ours(environment):
         if "TORCHELASTIC_RUN_ID" in environment:
-            worker.prepare_elsewhere(environment)
+            resuming.install(environment)
         return
     if "TORCHELASTIC_RUN_ID" in environment:
         worker.prepare(environment)

@@ -35,15 +35,6 @@ def prepare(environment: MutableMapping[str, str]) -> None:
     _meet_by_environment(environment)
 
 
-def prepare_elsewhere(environment: MutableMapping[str, str]) -> None:
-    """Set up a worker of torchrun's own rendezvous: it counts and resumes as at ours."""
-    from bftrainer_slurm.elastic.counting import count
-
-    resuming.install(environment)
-    beginning.watch()
-    count()
-
-
 def before_group(do: Callable[[MutableMapping[str, Any]], object]) -> None:
     """Call ``do`` before each of the script's ``init_process_group``, with its arguments.
 
