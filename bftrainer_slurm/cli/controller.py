@@ -97,8 +97,7 @@ def controller(
     As SlurmUser it runs everybody's trainers; as an ordinary user it runs the trainers that this
     user submitted with 'bftrainer submit', and needs nothing installed on the cluster.
 
-    After SIGHUP a site's controller reads its settings again. Its log names the changed settings
-    that need a restart.
+    It ends with status 1 if it has to start again, because the clock was set or its turns fail.
 
     \b
     Examples:
@@ -111,6 +110,7 @@ def controller(
         return
     from bftrainer_slurm.controller.daemon import Scope, run
     from bftrainer_slurm.controller.state.history import HistoryError
+    from bftrainer_slurm.controller.turns import RestartError
     from bftrainer_slurm.keeper.client import KeeperError
     from bftrainer_slurm.keeper.home import StateError
     from bftrainer_slurm.slurm.configuration import slurm_user
@@ -131,19 +131,18 @@ def controller(
                 f"do not run it as root: run it as SlurmUser ({owner}), or as an operator with "
                 "--mode site"
             )
-
-        def settings_now() -> Settings:
-            if mode == "site":
-                return site_settings(config, **given)
-            return read_settings(config, operator=False, **given)
-
-        settings = settings_now()
+        if mode == "site":
+            settings = site_settings(config, **given)
+        else:
+            settings = read_settings(config, operator=False, **given)
         shared = settings.shared
         state = state or (SITE_STATE if mode == "site" else personal_state())
         scope = Scope(user=None if mode == "site" else me)
-        run(state, scope, settings, open_gateway(settings.gateway, settings.share), settings_now)
+        run(state, scope, settings, open_gateway(settings.gateway, settings.share))
     except (SettingsError, HistoryError, StateError) as error:
         fail(str(error))
+    except RestartError as error:
+        fail(f"{error}: the controller has to start again; systemd starts a site's by itself")
     except OSError as error:
         fail(oserror_message(error, state, shared))
     except (GatewayError, KeeperError) as error:

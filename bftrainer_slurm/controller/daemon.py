@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,6 @@ from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.controller.publish.keys import key_in
 from bftrainer_slurm.controller.settings import Settings, SettingsError
-from bftrainer_slurm.controller.settings_file import LiveSettings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.turns import Turns, notify
 from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
@@ -55,22 +53,20 @@ class Scope:
         return "site" if self.user is None else "personal"
 
 
-def run(
-    state: Path, scope: Scope, settings: Settings, gateway: Gateway, reread: Callable[[], Settings]
-) -> None:
+def run(state: Path, scope: Scope, settings: Settings, gateway: Gateway) -> None:
     """Run until SIGTERM or SIGINT; trainers continue without the controller.
 
-    After SIGHUP a site's settings are ``reread``.
-
     Raises:
+        RestartError: the controller has to start again.
         StateError: the state folder is in use, or others can write to it.
         KeeperError: the keeper could not be started.
         HistoryError: the history file cannot be used.
         SettingsError: the site's key cannot be used.
         KeyboardInterrupt: SIGINT has ended the controller.
     """
-    live = LiveSettings(settings, reread)
-    _hear_admin(scope, live)
+    if scope.user is not None and settings.metrics:
+        text = "metrics=%s: only the reader serves them: run 'bftrainer reader --listen %s'"
+        logger.warning(text, settings.metrics, settings.metrics)
     with ExitStack() as stack:
         stack.enter_context(only_one("controller", state))
         shared = Path(settings.shared) if settings.shared else None
@@ -81,27 +77,17 @@ def run(
         find_keeper = partial(find_or_start, state, settings.listen, means=means, shared=shared)
         feed = Feed(find_keeper(), find_keeper)
         history = SharedHistory(state, shared) if shared else History(state / "history.sqlite")
+        stack.callback(history.close)
         deps = _dependencies(scope, settings, gateway, planner, history, feed)
         text = "controller in %s mode, gateway %s, keeper at %s, state in %s"
         logger.info(text, scope.mode, gateway.name, feed.keeper[1].address, state)
         feed.start()
+        stack.callback(feed.stop)
         secret = "" if scope.user or not settings.page else key_in(shared or state)
         about, stop = _about(scope, settings, gateway.name), _Stop()
-        Turns(lambda: Controller(deps, live.settings), feed, about, live, secret).run(stop)
-        feed.stop()
-        history.close()
+        Turns(Controller(deps, settings), feed, about, secret).run(stop)
     if stop.interrupted:
         raise KeyboardInterrupt
-
-
-def _hear_admin(scope: Scope, live: LiveSettings) -> None:
-    """Reload a site's settings on SIGHUP; a user's own controller ends with its terminal."""
-    metrics = live.settings.metrics
-    if scope.user is None:
-        signal.signal(signal.SIGHUP, lambda *_: live.ask())
-    elif metrics:
-        text = "metrics=%s: only the reader serves them: run 'bftrainer reader --listen %s'"
-        logger.warning(text, metrics, metrics)
 
 
 def _dependencies(

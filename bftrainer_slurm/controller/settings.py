@@ -47,7 +47,6 @@ class Rule:
 
     about: str  # the meaning, for the example file
     check: Callable[[Any], object] | None = None  # raises ValueError for a wrong value
-    kept: bool = False  # a change takes effect only after a restart
 
 
 def rules() -> dict[str, tuple[object, Rule]]:
@@ -60,11 +59,9 @@ _OFTEN = Range(0.1, 3600, "seconds")
 _AN_HOUR = Range(1, 3600, "seconds")
 
 
-def _setting(
-    default: object, about: str, check: Callable[[Any], object] | None = None, kept: bool = False
-) -> Any:
+def _setting(default: object, about: str, check: Callable[[Any], object] | None = None) -> Any:
     """Declare a setting; without a check, every value of its default's type is allowed."""
-    return field(default=default, metadata={"rule": Rule(about, check, kept)})
+    return field(default=default, metadata={"rule": Rule(about, check)})
 
 
 def _metrics(text: str) -> None:
@@ -110,41 +107,32 @@ class Settings:
         "'shared', give the addresses of all hosts, separated by commas. If it is not set: "
         "keeper= in the plugin's line of plugstack.conf.",
         parse_addresses,
-        kept=True,
     )
     shared: str = _setting(
         "",
         "A folder that all hosts of the controller can write to; empty if there is only one host.",
         _path,
-        kept=True,
     )
-    munge_socket: str = _setting(
-        "", "The socket of munged, if it is not the usual one.", _path, kept=True
-    )
+    munge_socket: str = _setting("", "The socket of munged, if it is not the usual one.", _path)
     key_file: str = _setting(
         "",
         "Without MUNGE: the file with the key that root also has on the nodes.",
         _path,
-        kept=True,
     )
     metrics: str = _setting(
         "",
         f"Where the reader serves metrics and the page: HOST:PORT, or 'off'. Empty: {METRICS}.",
         _metrics,
-        kept=True,
     )
-    partition: str = _setting(
-        "bftrainer", "The preemptible partition of the trainers.", _name, kept=True
-    )
+    partition: str = _setting("bftrainer", "The preemptible partition of the trainers.", _name)
     gateway: str = _setting(
-        "auto", f"How the queue and the nodes are read: {', '.join(GATEWAYS)}.", _gateway, kept=True
+        "auto", f"How the queue and the nodes are read: {', '.join(GATEWAYS)}.", _gateway
     )
     share: bool = _setting(
         False,
         "Whether trainers that ask for GPUs, or for cores by --cpus-per-task, get parts of nodes "
         "that they share with other jobs. If it is not set: share= in the plugin's line. Slurm "
         "must confine GPUs, cores and memory: 'bftrainer doctor' checks this.",
-        kept=True,
     )
     operator: bool = _setting(
         True, "Whether the controller's account may lengthen the time limit of a running element."
@@ -189,7 +177,6 @@ class Settings:
         "The rate limit of requests to slurmctld, after a burst of 30; reading Slurm never waits. "
         "If slurmctld limits the controller's account itself (rl_enable), that limit holds too.",
         Range(0.01, 1000, "RPCs a second"),
-        kept=True,
     )
     # The plan.
     objective: str = _setting("speedup", "What plans maximise: 'bftrainer help objectives'.", find)
@@ -211,7 +198,6 @@ class Settings:
         5.0,
         "The time limit of the solver; beyond it, the controller takes a greedy plan.",
         Range(0.1, 600, "seconds"),
-        kept=True,
     )
     # Elements.
     start_timeout_s: float = _setting(

@@ -1,4 +1,4 @@
-"""Reads ``bftrainer.toml``, checks every value, and reloads the file on request.
+"""Reads ``bftrainer.toml``, and checks every value.
 
 ``settings`` defines all settings; the example file is made from it.
 """
@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import difflib
 import json
-import logging
 import textwrap
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.settings import Range, Rule, Settings, SettingsError, rules
-
-logger = logging.getLogger(__name__)
 
 _KINDS: dict[type, str] = {
     str: "a text",
@@ -32,8 +29,7 @@ _HEADER = """\
 # Settings of BFTrainer's controller and keeper: /etc/bftrainer/bftrainer.toml, or bftrainer.toml
 # beside slurm.conf, not both. Every line below is a default; remove its '#' to change it.
 #   bftrainer controller --check               checks the file
-#   systemctl reload bftrainer-controller      reloads it; a wrong file changes nothing
-# Settings marked 'restart' take effect when the controller restarts, which costs trainers nothing.
+#   systemctl restart bftrainer-controller     applies it; this costs trainers nothing
 # The keeper uses the first four too: restart it as well.
 """
 
@@ -104,9 +100,7 @@ def example() -> str:
 
 
 def _entry(name: str, default: object, rule: Rule) -> Iterator[str]:
-    marks = [str(rule.check)] if isinstance(rule.check, Range) else []
-    marks += ["restart"] if rule.kept else []
-    about = rule.about + (f" [{'; '.join(marks)}]" if marks else "")
+    about = rule.about + (f" [{rule.check}]" if isinstance(rule.check, Range) else "")
     yield from textwrap.wrap(about, 98, initial_indent="# ", subsequent_indent="# ")
     yield f"#{name} = {json.dumps(default)}"
 
@@ -134,41 +128,3 @@ def _checked(value: object, wanted: type, rule: Rule) -> object:
     if rule.check is not None:
         rule.check(value)
     return value
-
-
-class LiveSettings:
-    """The settings in use. ``trouble`` says why they differ from the file, None if they do not.
-
-    ``asked``: the admin has asked for a reload.
-    """
-
-    def __init__(self, settings: Settings, reread: Callable[[], Settings]) -> None:
-        self.settings = settings
-        self.trouble: str | None = None
-        self._reread = reread
-        self.asked = False
-
-    def ask(self) -> None:
-        """Ask for a reload; a signal handler may call this at any time."""
-        self.asked = True
-
-    def reload(self) -> bool:
-        """Reload the file; return whether a setting in use has changed."""
-        self.asked = False
-        try:
-            new = self._reread()
-        except SettingsError as error:
-            self.trouble = f"{error}; the earlier settings stay"
-            logger.error("not reloaded: %s", self.trouble)
-            return False
-        old = self.settings
-        changed = [name for name in rules() if getattr(old, name) != getattr(new, name)]
-        kept = [name for name in changed if rules()[name][1].kept]
-        live = {name: getattr(new, name) for name in changed if name not in kept}
-        self.trouble = f"need a restart: {', '.join(kept)}" if kept else None
-        changes = [f"{name} = {value!r}" for name, value in live.items()]
-        logger.info("settings reloaded: %s", "; ".join(changes) or "no change without a restart")
-        if kept:
-            logger.warning("settings that %s", self.trouble)
-        self.settings = replace(old, **live)
-        return bool(live)

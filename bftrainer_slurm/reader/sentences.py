@@ -19,21 +19,21 @@ _OVER = {
     "cancelled": "It was cancelled",
     "withheld": "An operator holds it",
 }
-_OLD_S = 15.0  # a controller that works publishes every two seconds
+_OLD_S = 30.0  # a controller publishes every two seconds, but not during a turn
 
 
 def down(status: Mapping[str, Any], age_s: float) -> str | None:
     """Return why the controller makes no plans now, None if it makes them."""
     if status["controller"].get("error") == "stopped":
         return "the controller is down: it was stopped"
-    word = f"the controller is down; its last status is {age_s:.0f} s old"
+    word = f"the controller is down, or its turn takes long; its last status is {age_s:.0f} s old"
     return word if age_s >= _OLD_S else None
 
 
 def troubles(status: Mapping[str, Any]) -> list[str]:
     """Return the problems that the controller published last."""
     about = status["controller"]
-    own = (about.get(part) for part in ("error", "history", "settings"))
+    own = (about.get(part) for part in ("error", "history"))
     return [str(one) for one in (*own, *(about.get("slurm") or ())) if one]
 
 

@@ -50,7 +50,7 @@ def settings() -> str:
         "`bftrainer.toml` lies in `/etc/bftrainer` or beside `slurm.conf`, on the controller's",
         "host and wherever users run `bftrainer`. Times are in seconds.",
         "A key that is not known is refused. `bftrainer controller --example` prints the file,",
-        "`--check` says whether one is right, and SIGHUP has a site's controller read it again.",
+        "`--check` says whether one is right; the controller reads it when it starts.",
         "This page is made from `bftrainer_slurm/controller/settings.py`;",
         "[the admin guide](../admin-guide.md#settings-to-know) says which ones to think about.",
         "",
@@ -69,8 +69,7 @@ def said() -> dict[str, str]:
     found = {}
     for name, (_, rule) in rules().items():
         bounds = f" {rule.check}." if isinstance(rule.check, Range) else ""
-        restart = " A change waits for a restart." if rule.kept else ""
-        found[name] = rule.about + bounds + restart
+        found[name] = rule.about + bounds
     return found
 
 

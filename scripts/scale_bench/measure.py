@@ -89,7 +89,7 @@ def measure(size: Size, settings: Settings) -> Found:
         with _logged_to(state / "log"), patch.object(daemon, "Controller", controller):
             try:
                 beside.start()
-                daemon.run(state, daemon.Scope(user=None), settings, gateway, lambda: settings)
+                daemon.run(state, daemon.Scope(user=None), settings, gateway)
             finally:
                 Keeper(state).end()  # it outlives the daemon
                 beside.end()

@@ -73,24 +73,17 @@ class FakeKeeper:
 
 
 class FakeFeed:
-    """A feed of a keeper; ``reads`` counts how often all that it remembers was asked for.
-
-    ``comes`` are the notes that come next.
-    """
+    """A feed of a keeper; ``comes`` are the notes that come next."""
 
     caught_up = notes_arrive = True
 
     def __init__(self, keeper: FakeKeeper | None = None) -> None:
         self.of = keeper or FakeKeeper()
         self.comes: list[NumberedNote] = []
-        self.reads = 1
 
     @property
     def keeper(self) -> tuple[str, FakeKeeper]:
         return self.of.identity, self.of
-
-    def reread(self) -> None:
-        self.reads += 1
 
     def wait(self, timeout_s: float) -> list[NumberedNote]:
         come, self.comes = self.comes, []

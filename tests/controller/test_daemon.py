@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bftrainer_slurm.controller import turns as turns_module
 from bftrainer_slurm.controller.decide.decision import Decision
-from bftrainer_slurm.controller.settings import Settings, SettingsError
-from bftrainer_slurm.controller.settings_file import LiveSettings
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.turns import RestartError, notify
+from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.keeper.protocol import NumberedNote
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from scripts.labcluster.waiting import wait_until
@@ -43,9 +47,6 @@ class FakeController:
     def is_due(self, now_s: float) -> bool:
         return True
 
-    def take_backoff(self, before: Any) -> None:
-        pass
-
     def take(self, notes: Iterable[NumberedNote]) -> None:
         self.takes += 1
 
@@ -63,37 +64,35 @@ class FakeController:
 
 
 class Working:
-    """A daemon's work in a thread of its own, on controllers that are made as it asks for them."""
+    """A daemon's work on a controller, in a thread of its own. ``ended_by`` is what ended it."""
 
-    def __init__(self, make: Callable[[], FakeController], configured: LiveSettings) -> None:
+    def __init__(self, controller: FakeController) -> None:
         self.feed, self.stop = FakeFeed(), threading.Event()
-        self.configured = configured
-        self.made: list[FakeController] = []
-        self.make = make
-        work = turns_module.Turns(self.another, self.feed, {}, configured)  # type: ignore[arg-type]
-        self.thread = threading.Thread(target=lambda: work.run(self.stop), daemon=True)
+        self.controller = controller
+        self.ended_by: RestartError | None = None
+        self.turns = turns_module.Turns(controller, self.feed, {})  # type: ignore[arg-type]
+        self.thread = threading.Thread(target=self._run, daemon=True)
 
-    def another(self) -> Any:
-        """Make a controller as the first one was made."""
-        self.made.append(self.make())
-        return self.made[-1]
+    def _run(self) -> None:
+        try:
+            self.turns.run(self.stop)
+        except RestartError as error:
+            self.ended_by = error
 
     def end(self) -> None:
         self.stop.set()
         self.thread.join(120)
 
 
-Start = Callable[..., Working]
+Start = Callable[[FakeController], Working]
 
 
 @pytest.fixture
 def working() -> Iterator[Start]:
     started: list[Working] = []
 
-    def start(
-        make: Callable[[], FakeController], reread: Callable[[], Settings] = Settings
-    ) -> Working:
-        started.append(Working(make, LiveSettings(Settings(), reread)))
+    def start(controller: FakeController) -> Working:
+        started.append(Working(controller))
         started[-1].thread.start()
         return started[-1]
 
@@ -128,7 +127,7 @@ def test_a_turn_that_fails_is_counted_shown_and_tried_again(working: Start) -> N
         if not failing.is_set():
             raise ZeroDivisionError("of this turn")
 
-    work = working(lambda: FakeController(turning))
+    work = working(FakeController(turning))
     wait_until(lambda: work.feed.last.get("failed_turns", 0) > 0)
     assert work.feed.last["error"] == "a turn failed: ZeroDivisionError: of this turn"
     failing.set()
@@ -136,61 +135,87 @@ def test_a_turn_that_fails_is_counted_shown_and_tried_again(working: Start) -> N
     assert work.feed.last["failed_turns"] > 0
 
 
-def test_after_some_failures_in_a_row_it_begins_anew(working: Start) -> None:
-    turning = failing_with([ZeroDivisionError()] * 3)
-    work = working(lambda: FakeController(turning))
-    wait_until(lambda: len(work.made) == 2 and work.made[1].turns > 3)
-    assert len(work.made) == 2
+def test_after_some_failures_in_a_row_the_process_ends_to_start_again(working: Start) -> None:
+    work = working(FakeController(failing_with([ZeroDivisionError("of this turn")] * 9)))
+    work.thread.join(120)
+    why = "5 turns failed in a row: ZeroDivisionError('of this turn')"
+    assert (str(work.ended_by), work.controller.turns, work.feed.last["error"]) == (why, 5, why)
 
 
-class Patient(FakeController):
-    """Each of its turns fails, and it waits longer after each, as the real one does."""
+def test_failures_with_good_turns_between_them_end_nothing(working: Start) -> None:
+    turns = itertools.count(1)
 
-    wait_s, due_at_s = 0.1, 0.0
+    def turning() -> None:
+        if next(turns) % 5:
+            raise ZeroDivisionError
 
-    def due_s(self) -> float:
-        return self.due_at_s
-
-    def is_due(self, now_s: float) -> bool:
-        return now_s >= self.due_at_s
-
-    def take_backoff(self, before: Any) -> None:
-        self.wait_s, self.due_at_s = before.wait_s, before.due_at_s
-
-    def turn(self) -> None:
-        self.turns += 1
-        self.wait_s, self.due_at_s = 2 * self.wait_s, time.time() + self.wait_s
-        raise ZeroDivisionError
+    work = working(FakeController(turning))
+    wait_until(lambda: work.controller.turns > 20)
+    assert work.thread.is_alive()
 
 
-def test_while_turns_fail_they_become_rarer_though_it_begins_anew(working: Start) -> None:
-    began_s = time.time()
-    work = working(Patient)
-    wait_until(lambda: len(work.made) > 1)
-    time.sleep(2)
-    turns = sum(one.turns for one in work.made)
-    waited_s = Patient.wait_s * (2 ** (turns - 1) - 1)  # between these turns, at least
-    assert waited_s <= time.time() - began_s
+def test_a_slurm_that_answers_nonsense_is_counted_and_asked_again(working: Start) -> None:
+    turning = failing_with(itertools.repeat(GatewayError("squeue: no such format")))
+    work = working(FakeController(turning))
+    wait_until(lambda: work.controller.turns > 10)
+    assert work.feed.last["failed_turns"] > 2
+    assert work.feed.last["error"] == "squeue: no such format"
+
+
+def test_where_the_clock_is_set_the_process_ends_to_start_again(
+    working: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = working(FakeController())
+    wait_until(lambda: work.controller.turns > 0)
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() - 3600)
+    work.thread.join(120)
+    assert str(work.ended_by) == work.feed.last["error"] == "the clock was set by -3600 s"
 
 
 def test_the_first_turn_waits_until_all_that_the_keeper_remembers_is_read(
     working: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns_module, "_BACKLOG_S", 1000.0)
-
-    def make() -> FakeController:
-        work.feed.caught_up = False
-        return FakeController()
-
-    work = working(FakeController, lambda: Settings(reserve_nodes=1))
-    wait_until(lambda: work.made[0].turns > 0)
-    work.make = make
-    work.configured.ask()
-    wait_until(lambda: len(work.made) == 2)
-    wait_until(lambda: work.made[1].takes > 5)
-    assert (work.made[1].turns, work.feed.reads) == (0, 2)  # it begins anew: all is told again
+    monkeypatch.setattr(FakeFeed, "caught_up", False)
+    work = working(FakeController())
+    wait_until(lambda: work.controller.takes > 5)
+    assert work.controller.turns == 0
     work.feed.caught_up = True
-    wait_until(lambda: work.made[1].turns > 0)
+    wait_until(lambda: work.controller.turns > 0)
+
+
+@pytest.mark.parametrize("error", [KeeperError("no answer"), RuntimeError("of the publisher")])
+def test_a_keeper_that_takes_no_status_ends_nothing(working: Start, error: Exception) -> None:
+    refused = threading.Event()
+
+    def answers() -> None:
+        if not refused.is_set():
+            refused.set()
+            raise error
+
+    controller = FakeController()
+    work = Working(controller)
+    work.feed.of.answers = answers
+    work.thread.start()
+    wait_until(lambda: bool(work.feed.of.published))
+    work.end()
+
+
+class Idle(FakeController):
+    """Its first turn is its last for now."""
+
+    def is_due(self, now_s: float) -> bool:
+        return self.turns == 0
+
+
+def test_between_turns_the_status_is_published_too(
+    working: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns_module, "PUBLISH_EVERY_S", 0.01)
+    work = working(Idle())
+    wait_until(lambda: len(work.feed.of.published) > 3)
+    assert work.controller.turns == 1
 
 
 def test_a_keeper_that_tells_nothing_does_not_hold_up_the_first_turn_for_ever(
@@ -198,23 +223,15 @@ def test_a_keeper_that_tells_nothing_does_not_hold_up_the_first_turn_for_ever(
 ) -> None:
     monkeypatch.setattr(turns_module, "_BACKLOG_S", 0.1)
     monkeypatch.setattr(FakeFeed, "caught_up", False, raising=False)
-    work = working(FakeController)
-    wait_until(lambda: work.made[0].turns > 0)
+    work = working(FakeController())
+    wait_until(lambda: work.controller.turns > 0)
 
 
 def test_a_slurm_that_does_not_answer_is_no_failure_of_ours(working: Start) -> None:
     turning = failing_with(itertools.repeat(SlurmUnavailableError("no answer")))
-    work = working(lambda: FakeController(turning))
-    wait_until(lambda: work.made[0].turns > 10 and bool(work.feed.of.published))
+    work = working(FakeController(turning))
+    wait_until(lambda: work.controller.turns > 10 and bool(work.feed.of.published))
     assert (work.feed.last["error"], work.feed.last["failed_turns"]) == ("no answer", 0)
-    assert len(work.made) == 1
-
-
-def test_a_slurm_that_answers_nonsense_may_be_a_failure_of_ours(working: Start) -> None:
-    turning = failing_with(itertools.repeat(GatewayError("squeue: no such format")))
-    work = working(lambda: FakeController(turning))
-    wait_until(lambda: len(work.made) > 1 and work.feed.last.get("failed_turns", 0) > 2)
-    assert work.feed.last["error"] == "squeue: no such format"
 
 
 def test_it_tells_systemd_that_it_works_as_often_as_it_turns_and_then_that_it_ends(
@@ -228,7 +245,7 @@ def test_it_tells_systemd_that_it_works_as_often_as_it_turns_and_then_that_it_en
         if turns == 2:
             raise ZeroDivisionError
 
-    work = working(lambda: FakeController(turning))
+    work = working(FakeController(turning))
     wait_until(lambda: turns > 5)
     work.end()
     assert (told[0], told[-1]) == ("READY=1", "STOPPING=1")
@@ -243,7 +260,7 @@ def test_a_turn_that_hangs_is_not_said_to_work(working: Start, told: list[str]) 
         hangs.set()
         goes_on.wait(120)
 
-    working(lambda: FakeController(turning))
+    working(FakeController(turning))
     assert hangs.wait(120)
     said = list(told)
     time.sleep(0.2)
@@ -252,60 +269,18 @@ def test_a_turn_that_hangs_is_not_said_to_work(working: Start, told: list[str]) 
 
 
 def test_why_a_turn_did_less_than_it_should_is_shown(working: Start) -> None:
-    work = working(lambda: FakeController(decision=Decision(trouble="no plan: MemoryError")))
+    work = working(FakeController(decision=Decision(trouble="no plan: MemoryError")))
     wait_until(lambda: work.feed.last.get("error") == "no plan: MemoryError")
 
 
 def test_a_status_that_cannot_be_made_ends_nothing(working: Start) -> None:
     showing = failing_with([KeyError("of the status")])
-    work = working(lambda: FakeController(showing=showing))
+    work = working(FakeController(showing=showing))
     wait_until(lambda: bool(work.feed.of.published))
 
 
-def test_where_the_clock_is_set_it_begins_anew(
-    working: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work = working(FakeController)
-    wait_until(lambda: bool(work.made) and work.made[0].turns > 0)
-    now = time.time
-    monkeypatch.setattr(time, "time", lambda: now() - 3600)
-    wait_until(lambda: len(work.made) == 2 and work.made[1].turns > 0)
-
-
-def test_a_controller_that_cannot_be_made_anew_ends_nothing(working: Start) -> None:
-    turning = failing_with([ZeroDivisionError()] * 3)
-    making = iter([lambda: None, failing_with([OSError("the history")]), *[lambda: None] * 9])
-
-    def make() -> FakeController:
-        next(making)()
-        return FakeController(turning)
-
-    work = working(make)
-    wait_until(lambda: len(work.made) == 2)
-
-
-def test_a_setting_that_has_changed_is_taken_up_at_once(working: Start) -> None:
-    work = working(FakeController, lambda: Settings(reserve_nodes=3))
-    wait_until(lambda: bool(work.made) and work.made[0].turns > 0)
-    work.configured.ask()
-    wait_until(lambda: len(work.made) == 2 and work.made[1].turns > 0)
-    assert work.configured.settings.reserve_nodes == 3
-
-
-def test_a_file_that_is_not_right_changes_nothing_and_is_shown(working: Start) -> None:
-    def reread() -> Settings:
-        raise SettingsError("bftrainer.toml: unknown key 'colour'")
-
-    work = working(FakeController, reread)
-    wait_until(lambda: bool(work.made) and work.made[0].turns > 0)
-    work.configured.ask()
-    said = "bftrainer.toml: unknown key 'colour'; the earlier settings stay"
-    wait_until(lambda: work.feed.last.get("settings") == said)
-    assert len(work.made) == 1
-
-
 def test_its_last_word_is_that_it_has_stopped(working: Start) -> None:
-    work = working(FakeController)
+    work = working(FakeController())
     wait_until(lambda: bool(work.feed.of.published))
     work.end()
     assert work.feed.last["error"] == "stopped"
@@ -326,8 +301,36 @@ def test_owners_are_told_where_the_page_shows_all_of_their_trainers(
         def status(self, controller: dict[str, Any]) -> dict[str, Any]:
             return super().status(controller) | {"trainers": [{"array": 7, "user": "alice"}]}
 
-    configured = LiveSettings(Settings(), Settings)
-    work = turns_module.Turns(WithTrainer, FakeFeed(), ABOUT, configured, secret)  # type: ignore[arg-type]
+    work = turns_module.Turns(WithTrainer(), FakeFeed(), ABOUT, secret)  # type: ignore[arg-type]
     work.about["metrics"] = "h:1"
     (one,) = work.status()["trainers"]
     assert one.get("page", "").startswith("http://h:1/#trainer=7&key=alice.") is linked
+
+
+@pytest.fixture(params=["in a folder", "abstract"])
+def systemd(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[socket.socket]:
+    """The socket that systemd listens on."""
+    address = f"@bftrainer-{os.getpid()}" if request.param == "abstract" else f"{tmp_path}/notify"
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.settimeout(120)
+        listening.bind(f"\0{address[1:]}" if address.startswith("@") else address)
+        yield listening
+
+
+def test_a_state_arrives_where_systemd_listens(systemd: socket.socket) -> None:
+    notify("READY=1")
+    notify("WATCHDOG=1")
+    assert [systemd.recv(100) for _ in range(2)] == [b"READY=1", b"WATCHDOG=1"]
+
+
+@pytest.mark.parametrize("address", [None, "", "/nowhere/at/all"])
+def test_where_nobody_listens_nothing_happens(
+    address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    if address is not None:
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+    notify("READY=1")

@@ -1,15 +1,14 @@
-"""Settings: what a file may say, the example of one, and files that are read again."""
+"""Settings: what a file may say, and the example of one."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.controller.settings import Settings, SettingsError, rules
-from bftrainer_slurm.controller.settings_file import LiveSettings, checked, example, read_settings
+from bftrainer_slurm.controller.settings_file import checked, example, read_settings
 
 _KEPT = Path(__file__).resolve().parents[2] / "packaging" / "bftrainer.toml"
 
@@ -123,46 +122,3 @@ def test_as_it_is_it_sets_nothing_and_each_line_taken_as_a_setting_is_the_defaul
     lines = [line[1:] for line in example().splitlines() if line[:1] == "#" and line[1:2] != " "]
     said = checked("example", tomllib.loads("\n".join(lines)))
     assert said == {name: default for name, (default, _) in rules().items()}
-
-
-def asked(reread: Callable[[], Settings]) -> tuple[LiveSettings, bool]:
-    """The settings after the file was read again, and whether one changed."""
-    configured = LiveSettings(Settings(), reread)
-    configured.ask()
-    return configured, configured.reload()
-
-
-def test_what_can_change_while_running_changes_once_that_is_asked_for() -> None:
-    configured = LiveSettings(Settings(), lambda: Settings(reserve_nodes=1))
-    assert (configured.asked, configured.settings) == (False, Settings())
-    configured, changed = asked(lambda: Settings(reserve_nodes=1, objective="throughput"))
-    assert changed
-    assert configured.settings == Settings(reserve_nodes=1, objective="throughput")
-    assert configured.trouble is None
-
-
-def test_what_cannot_is_kept_and_named(caplog: pytest.LogCaptureFixture) -> None:
-    configured, changed = asked(lambda: Settings(listen="ctl:6740", partition="idle"))
-    assert not changed
-    assert configured.settings == Settings()
-    assert configured.trouble == "need a restart: listen, partition"
-    assert "need a restart: listen, partition" in caplog.text
-
-
-def test_a_file_that_is_not_right_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    def reread() -> Settings:
-        raise SettingsError("bftrainer.toml: no")
-
-    configured, changed = asked(reread)
-    assert (configured.settings, changed) == (Settings(), False)
-    assert configured.trouble == "bftrainer.toml: no; the earlier settings stay"
-    assert "bftrainer.toml: no" in caplog.text
-
-
-def test_a_file_that_is_right_again_ends_the_trouble() -> None:
-    said = iter([Settings(metrics="off"), Settings()])
-    configured = LiveSettings(Settings(), lambda: next(said))
-    for trouble in ("need a restart: metrics", None):
-        configured.ask()
-        configured.reload()
-        assert configured.trouble == trouble

@@ -16,7 +16,6 @@ from types import FrameType
 from typing import Any
 
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.settings_file import LiveSettings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.turns import Turns
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -70,8 +69,8 @@ def daemon(slurm: MadeUpSlurm, feed: FakeFeed, tracer: Tracer) -> Iterator[None]
         sys.setprofile(tracer)
         history = History(":memory:")  # only this thread can use it
         about = (slurm, Planner(), history, time.time, settings)
-        live = LiveSettings(settings, lambda: settings)
-        Turns(lambda: started(*about, notes_arrive=lambda: True), feed, {}, live).run(stop)  # type: ignore[arg-type]
+        controller = started(*about, notes_arrive=lambda: True)
+        Turns(controller, feed, {}).run(stop)  # type: ignore[arg-type]
 
     thread = threading.Thread(target=go_on, daemon=True)
     thread.start()

@@ -48,7 +48,11 @@ def test_it_ends_with_1_where_something_must_change(slurm: Path) -> None:
     ("age_s", "error", "found"),
     [
         (3600.0, "stopped", "the controller is down: it was stopped"),
-        (3600.0, None, "the controller is down; its last status is 3600 s old"),
+        (
+            3600.0,
+            None,
+            "the controller is down, or its turn takes long; its last status is 3600 s old",
+        ),
         (1.0, "no nodes", "no nodes"),
     ],
 )

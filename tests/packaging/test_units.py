@@ -34,7 +34,7 @@ def test_it_gains_no_rights_and_writes_nowhere_but_into_its_state(unit: Path) ->
     assert value(unit, "StateDirectory") == "bftrainer"
 
 
-def test_the_controllers_unit_reloads_its_settings() -> None:
-    assert value(_PACKAGING / "systemd" / "bftrainer-controller.service", "ExecReload") == (
-        "/bin/kill -HUP $MAINPID"
-    )
+@pytest.mark.parametrize("unit", _UNITS, ids=lambda unit: unit.stem)
+def test_it_starts_again_soon_whatever_ends_it(unit: Path) -> None:
+    assert (value(unit, "Restart"), value(unit, "RestartSec")) == ("always", "2")
+    assert value(unit, "StartLimitIntervalSec") == "0"

@@ -91,10 +91,10 @@ def test_a_trainers_gpus_of_shared_nodes_stand_in_the_list(
 
 
 def test_each_problem_of_the_controller_is_told(made: Callable[..., Asking], week: Week) -> None:
-    told = {"error": "no nodes", "history": None, "settings": "weight is wrong", "slurm": ["tier"]}
+    told = {"error": "no nodes", "history": "disk full", "slurm": ["tier"]}
     status = status_of(week)
     now = made(controller={**status["controller"], **told})("now")
-    assert now["trouble"] == ["no nodes", "weight is wrong", "tier"]
+    assert now["trouble"] == ["no nodes", "disk full", "tier"]
 
 
 def test_the_list_is_bounded_and_those_with_most_nodes_are_in_it(
@@ -135,9 +135,9 @@ def test_a_trainer_that_slurm_has_forgotten_has_its_story_still(asking: Asking, 
 @pytest.mark.parametrize(
     ("error", "age_s", "why"),
     [
-        (None, 14.0, None),
+        (None, 29.0, None),
         ("no answer", 0.0, None),
-        (None, 61.0, "the controller is down; its last status is 61 s old"),
+        (None, 61.0, "the controller is down, or its turn takes long; its last status is 61 s old"),
         ("stopped", 0.0, "the controller is down: it was stopped"),
     ],
 )
@@ -206,7 +206,10 @@ def test_a_status_that_says_nothing_of_privacy_is_private(week: Week, history: P
 
 def test_an_old_status_says_so(week: Week, history: Path) -> None:
     asking = Asking(page_of(history, status_of(week), week, age_s=61.0))
-    assert asking("now")["down"] == "the controller is down; its last status is 61 s old"
+    assert (
+        asking("now")["down"]
+        == "the controller is down, or its turn takes long; its last status is 61 s old"
+    )
 
 
 def test_before_the_first_status_the_page_asks_for_patience(week: Week, history: Path) -> None:

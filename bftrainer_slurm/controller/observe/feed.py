@@ -30,7 +30,7 @@ class Feed:
         self._identity = ""
         self.notes_arrive = False  # whether a stream of notes is open now
         self._quiet = 0  # how many streams in a row began and then fell silent
-        self._caught_up, self._again = threading.Event(), threading.Event()
+        self._caught_up = threading.Event()
         self._notes: queue.Queue[NumberedNote] = queue.Queue(_MOST_NOTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._read, name="feed", daemon=True)
@@ -47,12 +47,7 @@ class Feed:
     @property
     def caught_up(self) -> bool:
         """Whether the feed has read all notes that the keeper remembers."""
-        return self._caught_up.is_set() and not self._again.is_set()
-
-    def reread(self) -> None:
-        """Read all notes that the keeper remembers again, because the controller starts afresh."""
-        self._again.set()
-        self.wait(0.0)  # drop queued notes: the keeper sends them again too
+        return self._caught_up.is_set()
 
     def wait(self, timeout_s: float) -> list[NumberedNote]:
         """Return the notes in the queue; wait at most ``timeout_s`` seconds for the first."""
@@ -75,8 +70,6 @@ class Feed:
             began = False
             try:
                 for keeper, note in self._client.watch(self._identity, after):
-                    if self._again.is_set():
-                        break
                     self.notes_arrive = True
                     if keeper != self._identity:
                         self._identity, after = keeper, 0
@@ -90,11 +83,6 @@ class Feed:
                 self._say_why(error, began)
             except Exception:
                 logger.exception("the keeper's notes cannot be read")
-            if self._again.is_set():
-                after = 0
-                self._caught_up.clear()
-                self._again.clear()
-                continue
             self.notes_arrive = False
             if self._stopped.wait(_RETRY_S):
                 return

@@ -176,7 +176,3 @@ class Schedule:
         self._last_look_s = now_s
         self._queue_due_s = self._not_before_s = now_s + self._backoff_s
         self._backoff_s = min(_MAX_BACKOFF_S, 2 * self._backoff_s)
-
-    def take_backoff(self, before: Schedule) -> None:
-        """Take over the backoff of an earlier schedule."""
-        self._backoff_s, self._not_before_s = before._backoff_s, before._not_before_s

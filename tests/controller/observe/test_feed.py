@@ -50,19 +50,6 @@ def test_all_that_the_keeper_remembers_is_read_before_the_feed_has_caught_up() -
     ended(feed, keeper)
 
 
-def test_a_controller_that_begins_anew_is_told_everything_once_more() -> None:
-    keeper = FakeKeeper("a", 3)
-    feed = started(keeper)
-    wait_until(lambda: feed.caught_up)
-    feed.reread()
-    assert not feed.caught_up
-    keeper.hang_up.set()
-    wait_until(lambda: feed.caught_up)
-    assert keeper.watched[:2] == [("", 0), ("a", 0)]
-    assert [note.number for note in feed.wait(0)] == [1, 2, 3]
-    ended(feed, keeper)
-
-
 def test_a_new_keeper_is_known_and_heard_from_its_first_note_on() -> None:
     first, second = FakeKeeper("a", 5, then=KeeperError("gone")), FakeKeeper("b", 0)
     second.then = KeeperError("gone too, before it had anything to say")

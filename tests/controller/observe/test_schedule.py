@@ -89,17 +89,6 @@ def test_a_turn_that_fails_after_each_look_is_tried_less_and_less_often_too() ->
     assert (gaps, schedule.due_s()) == ([2, 4, 8, 16], 2)
 
 
-def test_one_made_anew_goes_on_waiting_and_reads_everything_first() -> None:
-    before, schedule = Schedule(SETTINGS, 0.0), Schedule(SETTINGS, 20.0)
-    for _ in range(4):
-        before.failed(10.0)
-    schedule.take_backoff(before)
-    assert schedule.due_s() == 26.0
-    assert schedule.also_due(26.0) == {"nodes", "reservations"}
-    schedule.failed(26.0)
-    assert schedule.due_s() == 58.0
-
-
 def test_a_slow_slurmctld_is_asked_less_often() -> None:
     schedule = looking(took_s=2.0)
     assert schedule.due_s() == 60
