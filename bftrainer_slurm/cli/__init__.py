@@ -20,7 +20,6 @@ from bftrainer_slurm.cli.common import BAD_INPUT, INTERRUPTED, output_failed, sa
 COMMANDS = {
     "submit": "Submit an elastic training job.",
     "status": "Show the pool and every trainer.",
-    "top": "Watch the pool and every trainer, live.",
     "show": "Show one trainer.",
     "history": "Say what trainers had, gained and lost.",
     "explain": "Say why a trainer has so many nodes, or waits.",

@@ -90,21 +90,6 @@ def identity(one: Mapping[str, Any]) -> str:
     return f"{one['array']} {safe(one['name'])} of {safe(one['user'])}"
 
 
-def row_cells(one: Mapping[str, Any], *most: int) -> tuple[str, ...]:
-    """Return the first cells of a trainer's row: id, name, user, state, nodes, and MIN-MAX.
-
-    After the nodes come its GPUs or cores, if it has parts of nodes. ``most`` limits the
-    characters of name, user and state.
-    """
-    from bftrainer_slurm.reader.sentences import in_parts, size_of  # help does without
-
-    starting = f"+{len(one['starting'])}" if one["starting"] else ""
-    texts = zip((one["name"], one["user"], one["state"]), most or (60, 60, 60), strict=True)
-    part = f" ({size_of(one, count)})" if (count := len(one["nodes"])) and in_parts(one) else ""
-    nodes, bounds = f"{count}{starting}{part}", f"{one['min_nodes']}-{one['max_nodes']}"
-    return (str(one["array"]), *(safe(text, room) for text, room in texts), nodes, bounds)
-
-
 def size_changes(total: Mapping[str, Any]) -> str:
     """Return how often a trainer's nodes changed."""
     grew, shrank, reclaimed = (total[key] for key in ("grew", "shrank", "reclaimed"))

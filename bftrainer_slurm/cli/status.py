@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -14,16 +17,16 @@ from bftrainer_slurm.cli.common import (
     fail,
     fail_if_unreadable,
     print_either,
-    row_cells,
+    print_lines,
     safe,
 )
 from bftrainer_slurm.cli.endpoint import Endpoint, endpoint_options
 from bftrainer_slurm.cli.options import json_option
-from bftrainer_slurm.cli.terminal import table
+from bftrainer_slurm.cli.terminal import on_one_screen, table
 from bftrainer_slurm.controller.state.bad_nodes import mute_sentence
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
-from bftrainer_slurm.reader.sentences import down, pool_sentence, troubles
+from bftrainer_slurm.reader.sentences import down, in_parts, pool_sentence, size_of, troubles
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.words import ARE, HAVE, counted
 
@@ -34,62 +37,86 @@ _HEADING = (
 )
 _SPARE = tuple(map(_HEADING.index, ("SHRANK", "GREW", "SAMPLES", "RECLAIMED", "USER")))
 _SOME = 5
+_WATCH_S = 2.0  # as often as the controller publishes
+_SLURM_EVERY_S = 30.0
 
 
 @click.command()
+@click.option(
+    "--watch",
+    "every_s",
+    is_flag=False,
+    flag_value=_WATCH_S,
+    type=click.FloatRange(1.0, 3600.0),
+    metavar="[SECONDS]",
+    help="Draw it again every SECONDS, until Ctrl-C; not with --json. Without SECONDS: every 2.",
+)
 @endpoint_options
 @json_option
-def status(endpoint: Endpoint, as_json: bool) -> None:
+def status(every_s: float | None, endpoint: Endpoint, as_json: bool) -> None:
     """Show the pool, how much of it is used, and every trainer.
 
-    Works for any user. While the controller is down it says so, and shows what Slurm knows.
+    Works for any user. While the controller is down it says so, and shows what Slurm knows
+    (with --watch, Slurm is asked every 30 s).
 
     \b
-    Example:
+    Examples:
       bftrainer status --json
+      bftrainer status --watch
     """
+    if every_s is not None and as_json:
+        fail("--watch or --json, not both; call 'bftrainer status --json' again and again")
+    if every_s is not None and not _can_redraw():
+        fail("--watch needs a terminal; 'bftrainer status' prints the same once")
     with fail_if_unreadable():
+        if every_s is not None:
+            _watch(endpoint, every_s)
+            return
         document = current_status(endpoint)
         print_either({"schema": SCHEMA, **document}, status_lines(document), as_json)
 
 
+def _can_redraw() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def _watch(endpoint: Endpoint, every_s: float) -> None:
+    """Draw the status again and again, as much as the screen has room for, until Ctrl-C."""
+    with suppress(KeyboardInterrupt):
+        while True:
+            document = current_status(endpoint)
+            lines = [time.strftime("%H:%M:%S; Ctrl-C ends"), *status_lines(document)]
+            click.clear()
+            print_lines(on_one_screen(lines))
+            time.sleep(max(every_s, _SLURM_EVERY_S) if document["down"] else every_s)
+
+
 def current_status(endpoint: Endpoint) -> dict[str, Any]:
     """Return the controller's status, or what Slurm knows if it is down (``down`` says why)."""
-    try:
-        return status_now(endpoint, status_from_slurm)
-    except GatewayError as error:
-        fail(f"{no_answer(endpoint)}{error}", NO_ANSWER)
-
-
-def no_answer(endpoint: Endpoint) -> str:
-    """Return the beginning of a message that neither the controller nor Slurm answers."""
-    if endpoint.address or endpoint.state:
-        return f"{endpoint.silence_reason}, and Slurm does not answer: "
-    return "neither the controller nor Slurm answers: "
-
-
-def status_now(endpoint: Endpoint, otherwise: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the controller's status, or ``otherwise`` if it is down; ``down`` says why."""
     age_s, document = endpoint.read_status()
-    why: str | None
-    if document is None:
-        why = endpoint.silence_reason
-    elif (why := down(document, age_s)) is None:
+    why = endpoint.silence_reason if document is None else down(document, age_s)
+    if document is not None and why is None:
         return document | {"down": None}
-    return otherwise() | {"down": why}
+    try:
+        return _status_from_slurm() | {"down": why}
+    except GatewayError as error:
+        silence = "neither the controller nor Slurm answers"
+        if endpoint.address or endpoint.state:
+            silence = f"{endpoint.silence_reason}, and Slurm does not answer"
+        fail(f"{silence}: {error}", NO_ANSWER)
 
 
 def status_lines(document: dict[str, Any]) -> Iterator[str]:
     """Yield the pool, the table of trainers, and problems."""
     trainers = document["trainers"]
-    yield from summary(document)
+    yield from _summary(document)
     if trainers:
         yield from table([_HEADING, *map(_row, trainers)], _SPARE)
     else:
         yield "no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh"
     troubled = [one for one in trainers if one.get("notice") or one.get("why")]
     for one in troubled[:_SOME]:
-        yield from notice_lines(one)
+        yield from _notice_lines(one)
     if (more := len(troubled) - _SOME) > 0:
         yield f"{counted(more, 'more trainer', HAVE)} problems: see 'bftrainer show TRAINER'"
     if document.get("mute_nodes"):
@@ -104,7 +131,7 @@ def status_lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"the keeper refused: {kinds}"
 
 
-def notice_lines(one: dict[str, Any]) -> list[str]:
+def _notice_lines(one: dict[str, Any]) -> list[str]:
     """Return a trainer's problem, its last output, and what to do; empty without a problem."""
     text = one.get("notice") or one.get("why")
     lines = [f"trainer {one['array']}: {safe(text, 200)}"] if text else []
@@ -117,7 +144,7 @@ def notice_lines(one: dict[str, Any]) -> list[str]:
     return lines
 
 
-def summary(document: dict[str, Any]) -> Iterator[str]:
+def _summary(document: dict[str, Any]) -> Iterator[str]:
     """Give what concerns the whole cluster: problems, the pool, the delays of ordinary jobs."""
     if document["down"]:
         yield f"{document['down']}; this is what Slurm knows:"
@@ -147,17 +174,26 @@ def _waited(seconds: float) -> str:
     return "less than 1 s" if seconds < 1.0 else f"{seconds:.0f} s"
 
 
-def _row(trainer: dict[str, Any]) -> tuple[str, ...]:
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    """Return a trainer's cells; after its nodes come its GPUs or cores, if it has parts of them."""
+    starting = f"+{len(one['starting'])}" if one["starting"] else ""
+    part = f" ({size_of(one, count)})" if (count := len(one["nodes"])) and in_parts(one) else ""
     forms = dict.fromkeys(("samples", "samples_per_s"), ",.0f")
     forms |= dict.fromkeys(("grew", "shrank", "reclaimed"), "d")
-    return (*row_cells(trainer), *(_number(trainer.get(key), form) for key, form in forms.items()))
+    return (
+        str(one["array"]),
+        *(safe(one[key]) for key in ("name", "user", "state")),
+        f"{count}{starting}{part}",
+        f"{one['min_nodes']}-{one['max_nodes']}",
+        *(_number(one.get(key), form) for key, form in forms.items()),
+    )
 
 
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def status_from_slurm() -> dict[str, Any]:
+def _status_from_slurm() -> dict[str, Any]:
     """Return a status of what Slurm knows; costs slurmctld one request.
 
     Raises:

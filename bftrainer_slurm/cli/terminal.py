@@ -9,7 +9,7 @@ import sys
 import textwrap
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -35,7 +35,7 @@ def styled(text: str, **style: Any) -> str:
     return click.style(text, **style)
 
 
-def cut(text: str, columns: float) -> str:
+def _cut(text: str, columns: float) -> str:
     """Return as much of a text as fits; characters of East Asia take two columns, accents none."""
     room = columns
     for place, char in enumerate(text):
@@ -45,12 +45,7 @@ def cut(text: str, columns: float) -> str:
     return text
 
 
-def padded(text: str, columns: int) -> str:
-    """Return a text with blanks after it, so that it takes at least so many columns."""
-    return text + " " * (columns - text_width(text))
-
-
-def text_width(text: str) -> int:
+def _text_width(text: str) -> int:
     """Return how many columns a text takes."""
     return sum(map(_columns, text))
 
@@ -61,23 +56,35 @@ def _columns(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def aligned(rows: Sequence[Sequence[str]], room: float, spare: Sequence[int] = ()) -> list[str]:
-    """Return rows as lines, column below column.
+def table(rows: Sequence[Sequence[str]], spare: Sequence[int] = ()) -> list[str]:
+    """Return rows as lines, column below column; the first of them is a heading.
 
-    If they do not fit, ``spare`` columns are left out, in this order.
+    If they do not fit a terminal, ``spare`` columns are left out, in this order.
     """
-    widths = [max(map(text_width, column)) for column in zip(*rows, strict=True)]
+    room = width() if sys.stdout.isatty() else math.inf
+    widths = [max(map(_text_width, column)) for column in zip(*rows, strict=True)]
     kept, going = list(range(len(widths))), list(spare)
     while going and sum(widths[one] + 2 for one in kept) - 2 > room:
         kept.remove(going.pop(0))
-    return ["  ".join(padded(row[one], widths[one]) for one in kept) for row in rows]
-
-
-def table(rows: Sequence[Sequence[str]], spare: Sequence[int] = ()) -> list[str]:
-    """Return rows as lines that fit a terminal, the first of them a heading."""
-    room = width() if sys.stdout.isatty() else math.inf
-    heading, *lines = (cut(line.rstrip(), room) for line in aligned(rows, room, spare))
+    padded = (
+        "  ".join(row[one] + " " * (widths[one] - _text_width(row[one])) for one in kept)
+        for row in rows
+    )
+    heading, *lines = (_cut(line.rstrip(), room) for line in padded)
     return [Heading(heading), *lines]
+
+
+def on_one_screen(lines: Iterable[str]) -> list[str]:
+    """Return the first lines, as many as a terminal shows; a long line takes several rows."""
+    columns, rows = shutil.get_terminal_size((80, 24))
+    shown: list[str] = []
+    taken = 1  # the cursor's row
+    for line in lines:
+        taken += max(1, math.ceil(_text_width(line) / columns))
+        if taken > rows:
+            break
+        shown.append(line)
+    return shown
 
 
 def date(seconds: float) -> str:

@@ -192,9 +192,9 @@ def _network(settings: Settings, plugin: Plugin) -> Network:
 
 
 def _reader(address: str) -> str:
-    """Ask the keeper for a small part of the history; the keeper asks the reader."""
+    """Ask the keeper for the history of no trainer; the keeper asks the reader."""
     try:
-        return str(KeeperClient(address).history("strips", 0.0).get("error") or "")
+        return str(KeeperClient(address).history("0", 0.0).get("error") or "")
     except (KeeperError, ValueError) as error:
         return str(error)
 

@@ -1,4 +1,4 @@
-"""What users see of the history: all trainers, their last hour, one trainer's records.
+"""What users see of the history: all trainers, one trainer's records.
 
 About other users' trainers a user sees no more than squeue and sacct show.
 docs/internals/json.md has the keys.
@@ -23,8 +23,7 @@ from bftrainer_slurm.keeper.protocol import whole
 from bftrainer_slurm.reader.access import Viewer
 
 SCHEMA = 1
-ALL, STRIPS = "all", "strips"  # valid for ``what``, like the id of a trainer
-STRIP_S, STRIP_PARTS = 3600.0, 60
+ALL = "all"  # valid for ``what``, like the id of a trainer
 _COURSE_PARTS = 240
 _MOST_CHANGES = 200
 _MOST_ALLOCATIONS = 2_000  # of one trainer, if they are only counted
@@ -74,7 +73,7 @@ class Allocation:
 def read_history(
     path: Path, what: str, since_s: float, now_s: float, reader: str | None, *, private: bool
 ) -> dict[str, Any]:
-    """Return what the history at ``path`` has on ``what``: an array id, ALL or STRIPS.
+    """Return what the history at ``path`` has on ``what``: an array id, or ALL.
 
     ``reader`` is a user, or None for a reader who may see everything. With ``private`` users see
     only their own trainers. A trainer is null if it is unknown, or the reader may not see it.
@@ -83,13 +82,11 @@ def read_history(
         HistoryError: the history cannot be read.
         ValueError: ``what`` is none of these.
     """
-    array = None if what in (ALL, STRIPS) else whole(what)
+    array = None if what == ALL else whole(what)
     head = {"schema": SCHEMA, "time_s": now_s, "since_s": since_s}
     who = Viewer(reader or None, reader is None, frozenset({"jobs"} if private else ()))
     with open_history(path, _DEADLINE_S) as history:
         history.row_factory = sqlite3.Row
-        if what == STRIPS:
-            return head | {"since_s": now_s - STRIP_S} | _strips(history, now_s, who)
         if array is None:
             return head | {"trainers": who.visible_trainers(_all_trainers(history, since_s, now_s))}
         found = _one_trainer(history, array, since_s, now_s, who)
@@ -118,23 +115,6 @@ def _all_trainers(
 ) -> list[dict[str, Any]]:
     """Return the trainers that had nodes from ``since_s`` on, with totals, the newest first."""
     return [dict(row) for row in history.execute(_OF_ALL, {"since": since_s, "now": now_s})]
-
-
-def _strips(history: sqlite3.Connection, now_s: float, who: Viewer) -> dict[str, Any]:
-    """Return the mean number of nodes of each trainer in each minute of the last hour."""
-    since_s, part_s = now_s - STRIP_S, STRIP_S / STRIP_PARTS
-    seen = {one["array"] for one in who.visible_trainers(_all_trainers(history, since_s, now_s))}
-    spans: dict[int, list[Allocation]] = {}
-    query = (
-        "SELECT array, node, start_s, end_s, how FROM allocations WHERE end_s IS NULL OR end_s > ?"
-    )
-    for array, *rest in history.execute(query, (since_s,)):
-        spans.setdefault(array, []).append(Allocation(*rest))
-    strips = {
-        str(array): mean_nodes(spans[array], since_s, part_s, STRIP_PARTS, now_s)
-        for array in sorted(spans.keys() & seen)
-    }
-    return {"part_s": part_s, "strips": strips}
 
 
 def allocations_of(

@@ -212,6 +212,14 @@ def test_the_table_shows_a_trainer_in_a_line() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [({"gpus": 2}, "2+1 (4 GPUs)"), ({"cores": 3}, "2+1 (6 cores)"), ({"gpus": 0}, "2+1  ")],
+)
+def test_beside_its_nodes_stands_how_much_it_has_of_them(part: dict[str, int], said: str) -> None:
+    assert f"  {said}  " in render(DOCUMENT | {"trainers": [SHOWN | part]})
+
+
 def test_what_a_trainer_should_know_is_said_below_the_table_and_in_show() -> None:
     notice = "n2, n3 run, but none has joined"
     document = DOCUMENT | {

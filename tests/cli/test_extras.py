@@ -37,7 +37,7 @@ def call(*words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "command",
     [
-        *("submit", "status", "top", "show", "history", "explain", "logs", "doctor"),
+        *("submit", "status", "show", "history", "explain", "logs", "doctor"),
         *("plan", "controller", "keeper", "reader"),
     ],
 )

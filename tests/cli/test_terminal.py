@@ -43,7 +43,7 @@ def test_help_loads_nothing_that_takes_long() -> None:
 
 
 def test_commands_for_users_do_without_numpy_and_torch() -> None:
-    for command in ("status", "top", "show", "history", "explain", "logs", "doctor"):
+    for command in ("status", "show", "history", "explain", "logs", "doctor"):
         assert not imported(command, "--help") & {"numpy", "torch", "mip", "matplotlib"}, command
 
 

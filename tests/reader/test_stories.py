@@ -22,7 +22,6 @@ from bftrainer_slurm.reader import stories as history_module
 from bftrainer_slurm.reader.site import site
 from bftrainer_slurm.reader.stories import (
     ALL,
-    STRIPS,
     Allocation,
     change_counts,
     mean_nodes,
@@ -112,7 +111,6 @@ def test_of_others_trainers_nodes_alone_are_shown(path: Path, reader: str) -> No
 def test_where_slurm_keeps_jobs_private_so_is_their_past(path: Path, reader: str) -> None:
     assert story(path, reader=reader, private=True) is None
     assert read_history(path, ALL, 0.0, NOW_S, reader, private=True)["trainers"] == []
-    assert read_history(path, STRIPS, 0.0, NOW_S, reader, private=True)["strips"] == {}
 
 
 def test_who_may_see_everything_does_also_there(path: Path) -> None:
@@ -144,11 +142,6 @@ def test_only_what_lasted_beyond_the_beginning_counts(path: Path) -> None:
     (only,) = read_history(path, ALL, NOW_S - 400, NOW_S, None, private=False)["trainers"]
     assert (only["array"], only["grew"], only["node_s"]) == (ARRAY, 0, pytest.approx(500.0))
     assert story(path, since_s=NOW_S - 400)["from_s"] == NOW_S - 400
-
-
-def test_a_strip_has_the_nodes_of_each_minute_of_the_last_hour(path: Path) -> None:
-    strips = read_history(path, STRIPS, 0.0, NOW_S, "", private=False)["strips"]
-    assert strips == {str(ARRAY): [0.0] * 50 + [2.0] * 5 + [1.0] * 5}
 
 
 def test_a_trainer_that_was_never_met_is_no_error(path: Path) -> None:
