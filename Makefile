@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup plugin cli-filter demo examples page docs lint style test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus gpu-check fuzz bench-planner \
-	bench-elastic bench-keeper exactly-once bench-commands bench-impact bench-scale bench-slurmctld paper install man install-man deb rpm \
+	bench-elastic bench-keeper exactly-once bench-commands bench-impact bench-scale bench-slurmctld paper install deb rpm \
 	packages machine wheel clean
 
 help:
@@ -36,8 +36,6 @@ help:
 	@echo 'make bench-keeper     the keeper with a thousand simulated agents, and how a flood slows others; 3 minutes'
 	@echo 'make plugin           builds the SPANK plugin for the Slurm installed here'
 	@echo 'make install          installs the plugin: DESTDIR= PREFIX=; activates nothing'
-	@echo 'make man              man pages and shell completion from the help, into share/'
-	@echo 'make install-man      installs these: DESTDIR= PREFIX='
 	@echo 'make deb, make rpm    packages of plugin, elements and controller, in build/packages: docs/roll-out.md'
 	@echo 'make packages         makes Debian packages in a rootfs; installs, upgrades, removes them there'
 	@echo 'make machine          tests packages and elements under systemd and cgroup v2, in User-mode Linux'
@@ -139,12 +137,6 @@ paper: setup
 install:
 	@$(MAKE) --no-print-directory -C slurm_plugin DESTDIR='$(DESTDIR)' \
 		PREFIX='$(PREFIX)' install
-
-man: setup
-	@$(BIN)/python -m bftrainer_slurm.cli.manual .
-
-install-man:
-	@cd share && find . -type f -exec install -D -m 644 '{}' '$(DESTDIR)$(PREFIX)/share/{}' \;
 
 deb rpm:
 	@$(MAKE) --no-print-directory -C packaging $@

@@ -22,6 +22,13 @@ within() { # SECONDS COMMAND...
 as() { local user=$1; shift; setpriv --reuid "$user" --regid "$user" --init-groups env HOME=/tmp "$@"; }
 is() { [ "$1" = "$2" ] || { printf 'not %s but %s\n' "$2" "$1"; return 1; }; }
 small() { local mb; mb=$(du -sm /opt/bftrainer | cut -f1); [ "$mb" -lt 250 ] || is "$mb MB" 250; }
+documented() {
+    local share=/usr/share shell
+    gzip -cdf $share/man/man1/bftrainer-status.1* | grep -q -- '--json' || return 1
+    for shell in bash-completion/completions/ zsh/site-functions/_ fish/vendor_completions.d/; do
+        grep -q _BFTRAINER_COMPLETE $share/${shell}bftrainer* || return 1
+    done
+}
 options() { sbatch --help | grep -o -- '--[a-z-]*' | sort; }
 idle() { is "$(sinfo -h -N -p main -o %t | sort -u)" idle; }
 ordinary_job() { # says nothing on stderr, and runs

@@ -31,7 +31,6 @@ COMMANDS = {
     "controller": "Run the controller.",
     "keeper": "Run the keeper by itself.",
     "reader": "Serve the web page, metrics and the history.",
-    "help": "Show a page of the documentation.",
 }
 
 # The extra that a command needs; the keeper and users' commands need none.

@@ -111,7 +111,9 @@ _REPLAY_OPTIONS = {
 @click.option("--from", "begin", metavar="TIME", help="Leave out what is before: 2024-03-01T12:00.")
 @click.option("--to", "end", metavar="TIME", help="Leave out what is after.")
 @time_zone_option("weekdays and hours, and of the log's times if they name none")
-@click.option("--trainers", type=FILE, help="Replay these trainers. [JSON: 'bftrainer help files']")
+@click.option(
+    "--trainers", type=FILE, help="Replay these trainers. [JSON: docs/internals/files.md]"
+)
 @click.option(
     "--at-once",
     multiple=True,
@@ -187,7 +189,7 @@ def assess(
 ) -> None:
     """Say what a cluster's idle nodes are worth, and how much later ordinary jobs would start.
 
-    LOG is the output of sacct ('bftrainer help planner-guide' has it), a log in the Standard
+    LOG is the output of sacct (docs/planner-guide.md has the command), a log in the Standard
     Workload Format, the controller's history.sqlite, or a list of holes; plain or gzipped. Without
     a LOG it asks Slurm's accounting for all jobs of the last --days. The answer is right only if
     you may see the jobs of all users.

@@ -51,7 +51,7 @@ def ask_slurm(options: LogOptions, days: float) -> Log:
             reserved.write_text(accounting.reservations(runner, hours))
             nodes = accounting.node_names(runner)
         except GatewayError as error:
-            fail(f"{error}; give a LOG, see 'bftrainer help planner-guide'", NO_ANSWER)
+            fail(f"{error}; give a LOG, as docs/planner-guide.md says", NO_ANSWER)
         from_s = now_s - 3600.0 * hours
         asked = replace(options, node_list=nodes, down=down, reservations=reserved)
         return read_file(jobs, replace(asked, from_s=from_s, to_s=now_s))

@@ -62,8 +62,8 @@ def keeper(
     """Run the keeper by itself: the process that holds the rendezvous.
 
     'bftrainer controller' starts a keeper if none answers. Run the keeper as a service of its own
-    if your service manager would end it together with the controller. 'bftrainer help failover'
-    says how to use a second host for it.
+    if your service manager would end it together with the controller. docs/failover.md says how to
+    use a second host for it.
 
     \b
     Examples:

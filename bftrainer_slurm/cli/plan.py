@@ -52,7 +52,7 @@ def plan(
 ) -> None:
     """Solve the planning problem in FILE: how many nodes each trainer should have, and why.
 
-    FILE is JSON, - is the standard input; 'bftrainer help files' has its keys.
+    FILE is JSON, - is the standard input; docs/internals/files.md has its keys.
 
     \b
     Examples:

@@ -57,7 +57,7 @@ _GOES_WITH = {"zone": (LOG,)}
 @click.option(
     "--trainers",
     type=FILE,
-    help="Trainers in JSON, see 'bftrainer help files'. [default: made-up ones that never end]",
+    help="Trainers in JSON: docs/internals/files.md. [default: made-up ones that never end]",
 )
 @click.option(
     "--log",
@@ -89,7 +89,8 @@ _GOES_WITH = {"zone": (LOG,)}
     metavar="NAME",
     default="speedup",
     show_default=True,
-    help="What plans maximise, see 'bftrainer help objectives'.",
+    help="What plans maximise: speedup, throughput or efficiency, each with +finish, +fairness or "
+    "both.",
 )
 @click.option(
     "--look-every",

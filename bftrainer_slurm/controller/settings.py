@@ -179,7 +179,12 @@ class Settings:
         Range(0.01, 1000, "RPCs a second"),
     )
     # The plan.
-    objective: str = _setting("speedup", "What plans maximise: 'bftrainer help objectives'.", find)
+    objective: str = _setting(
+        "speedup",
+        "What plans maximise: speedup, throughput or efficiency, each with +finish, +fairness or "
+        "both, as in speedup+fairness (docs/internals/objectives.md).",
+        find,
+    )
     forward_time_s: float = _setting(
         120.0,
         "How far ahead a plan weighs gain against the cost of rescaling.",

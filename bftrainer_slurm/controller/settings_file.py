@@ -23,7 +23,7 @@ _KINDS: dict[type, str] = {
     bool: "true or false",
     tuple: "a list of texts",
 }
-_ALL_KEYS = "'bftrainer help admin-guide' has all"
+_ALL_KEYS = "'bftrainer controller --example' has all"
 _LARGEST = 1_000_000  # bytes; larger files are refused, because /dev/zero has no end
 _HEADER = """\
 # Settings of BFTrainer's controller and keeper: /etc/bftrainer/bftrainer.toml, or bftrainer.toml

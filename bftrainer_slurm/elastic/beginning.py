@@ -29,12 +29,12 @@ _OFTEN = 2  # the first time there may have been no checkpoint yet
 _LINE = (
     "the script has begun at step 0 again after each of two changes of nodes: what it "
     "had trained is lost. Let it save checkpoints, and load the newest one as it starts "
-    "('bftrainer help frameworks')"
+    "(docs/frameworks/index.md)"
 )
 _OTHER_RANKS = (
     "{} ranks go on where {} had trained: a batch number or an epoch's length in the checkpoint "
     "means other samples now, so that some may be left out{}. Write samples down, in place of "
-    "batches, skip these{} ('bftrainer help ddp')"
+    "batches, skip these{} (docs/frameworks/ddp.md)"
 )
 _AND_RATE = (", and the learning rate is off its course", ", and let the rate follow them")
 _NOT_FILES = ("/proc/", "/sys/", "/dev/")

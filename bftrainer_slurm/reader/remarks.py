@@ -124,7 +124,7 @@ def _ranks(one: Entry, free: int) -> Iterator[Remark]:
             "It went on with another number of ranks: where its checkpoint counts batches or steps "
             "of an epoch, these mean other samples now, and some may be left out.",
             "If it does not do so yet, let it write down which samples it has seen, and skip these "
-            "('bftrainer help ddp').",
+            "(docs/frameworks/ddp.md).",
         )
 
 

@@ -214,7 +214,7 @@ def test_where_accounting_does_not_answer_the_remedy_is_said(
     monkeypatch.setenv("PATH", str(tmp_path))
     result = assess()
     assert result.exit_code == 3
-    assert "give a LOG, see 'bftrainer help planner-guide'" in result.stderr
+    assert "give a LOG, as docs/planner-guide.md says" in result.stderr
 
 
 @pytest.mark.parametrize(

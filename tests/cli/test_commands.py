@@ -17,7 +17,6 @@ from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.chart import curve
 from bftrainer_slurm.cli.common import fail_if_unreadable, safe_lines
 from bftrainer_slurm.cli.controller import oserror_message
-from bftrainer_slurm.cli.help import pages
 from bftrainer_slurm.cli.show import lines as lines_of_trainer
 from bftrainer_slurm.cli.status import status_lines
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
@@ -446,31 +445,13 @@ def test_what_points_to_no_controller_is_named(
 
 
 def test_each_page_that_a_message_names_is_here() -> None:
-    topics = pages()
-    assert topics["frameworks"] != topics["ddp"]
-    code = Path(bftrainer_slurm.__file__).parent.rglob("*.py")
-    texts = [re.sub(r'"\s+f?"', "", path.read_text()) for path in code]
-    named = {name for text in texts for name in re.findall(r"bftrainer help ([a-z0-9-]+)", text)}
+    root = Path(bftrainer_slurm.__file__).parents[1]
+    texts = [
+        re.sub(r'"\s+f?"', "", path.read_text()) for path in root.glob("bftrainer_slurm/**/*.py")
+    ]
+    named = {name for text in texts for name in re.findall(r"docs/[a-z0-9/-]+\.md", text)}
     assert len(named) > 5
-    assert named <= topics.keys()
-
-
-def test_help_shows_a_page_or_lists_them_all() -> None:
-    assert call("help", "ddp").stdout == pages()["ddp"].read_text() + "\n"
-    assert "ddp  " in call("help").stdout
-    wrong = call("help", "elastc")
-    assert (wrong.exit_code, wrong.stderr) == (
-        2,
-        "bftrainer: no page 'elastc'; did you mean 'elastic'?\n",
-    )
-
-
-def test_where_no_pages_were_installed_it_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("_IN_CLONE", "_INSTALLED"):
-        monkeypatch.setattr(f"bftrainer_slurm.cli.help.{name}", tmp_path)
-    assert call("help", "ddp").exit_code == 2
+    assert [name for name in named if not (root / name).is_file()] == []
 
 
 UNREADABLE = [

@@ -1,4 +1,4 @@
-"""Completion as the shells do it that are on this machine, with the files that are installed."""
+"""Completion as the shells do it that are on this machine, with what click writes for them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ import pytest
 from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.endpoint import Endpoint, complete
 
-SHARE = Path(__file__).parents[2] / "share"
 # What a shell does at a tab: the words so far are its arguments, what it would offer is printed.
-_BASH = f"""
-. {SHARE}/bash-completion/completions/bftrainer
+_BASH = """
+eval "$COMPLETION"
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
 _bftrainer_completion bftrainer 2> /dev/null # compopt works at a tab alone
-printf '%s\\n' "${{COMPREPLY[@]}}"
+printf '%s\\n' "${COMPREPLY[@]}"
 """
-_ZSH = f"""
-compdef() {{ }}
-_describe() {{ print -rl -- "${{(@)${{(@P)3}}%%:*}}" }}
-compadd() {{ print -rl -- "${{(@P)@[-1]}}" }}
+_ZSH = """
+compdef() { }
+_describe() { print -rl -- "${(@)${(@P)3}%%:*}" }
+compadd() { print -rl -- "${(@P)@[-1]}" }
 words=("$@") CURRENT=$#
-. {SHARE}/zsh/site-functions/_bftrainer
+eval "$COMPLETION"
 _bftrainer_completion
 """
-_FISH = f"""
-source {SHARE}/fish/vendor_completions.d/bftrainer.fish
+_FISH = """
+echo $COMPLETION | source
 complete -C "$argv" | string replace --regex '\\t.*' ''
 """
 _SHELLS = {
@@ -45,9 +44,12 @@ _SHELLS = {
 
 def offered(shell: str, home: Path, words: Sequence[str]) -> list[str]:
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home)}
-    command = [*_SHELLS[shell], "bftrainer", *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return done.stdout.split()
+
+    def said(command: Sequence[str], **more: str) -> str:
+        return subprocess.check_output(command, env=environment | more, text=True)
+
+    completion = said(["bftrainer"], _BFTRAINER_COMPLETE=f"{shell}_source")
+    return said([*_SHELLS[shell], "bftrainer", *words], COMPLETION=completion).split()
 
 
 @pytest.mark.parametrize("shell", [name for name in _SHELLS if shutil.which(name)])

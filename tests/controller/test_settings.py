@@ -28,7 +28,7 @@ def test_the_command_line_wins_over_the_file(path: Path) -> None:
     ("text", "named"),
     [
         ("forward_time = 60", "forward_time: unknown key; the nearest known one is forward_time_s"),
-        ("[controller]", "controller: unknown key; 'bftrainer help admin-guide' has all"),
+        ("[controller]", "controller: unknown key; 'bftrainer controller --example' has all"),
         ("reserve_nodes = -1\nx = 'a'", "reserve_nodes: must be .* nodes. x: unknown key"),
         ("forward_time_s = nan", "forward_time_s: must be from 0.1 to 86,400 seconds"),
         ("forward_time_s = 1e9", "forward_time_s: must be from 0.1 to 86,400 seconds"),

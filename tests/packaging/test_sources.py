@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 _REPO = Path(__file__).resolve().parents[2]
-_PACKED = ("bftrainer_slurm", "share", "slurm_plugin", "packaging")
+_PACKED = ("bftrainer_slurm", "slurm_plugin", "packaging")
 _FILES = ("docs/roll-out.md", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md")
 
 

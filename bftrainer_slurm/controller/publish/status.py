@@ -31,7 +31,7 @@ _SOME = 5  # how many nodes of a bar are named
 _IN_A_ROW = 2  # failures in a row before users are warned; a single one may be bad luck
 _ANEW = (
     "begins at step 0 again after each change of nodes: save checkpoints, and load the newest one "
-    "when the script starts ('bftrainer help frameworks'); until then its size seldom changes"
+    "when the script starts (docs/frameworks/index.md); until then its size seldom changes"
 )
 
 
