@@ -23,7 +23,7 @@ COMMANDS = {
     "show": "Show one trainer.",
     "history": "Say what trainers had, gained and lost.",
     "explain": "Say why a trainer has so many nodes, or waits.",
-    "logs": "Show what all elements of a trainer have written, as one story.",
+    "logs": "Show what all elements of a trainer have written.",
     "doctor": "Check this cluster's settings, and say what to change for trainers.",
     "assess": "Say what a cluster's idle nodes are worth, from its own log.",
     "replay": "Replay a trace of holes with elastic trainers.",
@@ -34,7 +34,7 @@ COMMANDS = {
 }
 
 # The extra that a command needs; the keeper and users' commands need none.
-_EXTRAS = {"history": "plot", "assess": "replay", "replay": "replay"}
+_EXTRAS = {"assess": "replay", "replay": "replay"}
 _DEFAULT_EXTRA = "controller"
 _COMMAND = "bftrainer_slurm.command"
 _FAILED = 1

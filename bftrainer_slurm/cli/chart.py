@@ -1,6 +1,6 @@
 """Draws numbers in plain characters. Pure.
 
-Values over time become a strip in one line, or bars with a scale; a throughput curve a table.
+Values over time become a strip in one line, a throughput curve a table.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Any
 from bftrainer_slurm.words import number
 
 _BLOCKS, _PLAIN = " ▁▂▃▄▅▆▇█", " .:-=+*%#"  # as many eighths of a character's height
-_ROWS = 5  # of bars
-MARGIN = 12  # columns before bars
 _CURVE_COLUMNS, _MOST_POINTS = 50, 8
 _MEASURED, _EXPECTED = "#", "o"
 
@@ -30,19 +28,7 @@ def draws_blocks() -> bool:
 def strip(values: Sequence[float], columns: int, *, blocks: bool = True) -> str:
     """Return a line of ``columns`` characters; the highest value fills a character."""
     levels = _BLOCKS if blocks else _PLAIN
-    return "".join(levels[one] for one in _eighths(resampled(values, columns), 1))
-
-
-def bars(values: Sequence[float], columns: int, unit: str, *, blocks: bool = True) -> list[str]:
-    """Return bars in five lines of ``columns``, after scale and unit in ``MARGIN`` columns."""
-    levels, drawn = _BLOCKS if blocks else " " + "#" * 8, resampled(values, columns)
-    labels = {_ROWS - 1: number(max(values, default=0.0)), _ROWS // 2: unit, 0: "0"}
-    lines = []
-    heights = _eighths(drawn, _ROWS)
-    for row in range(_ROWS - 1, -1, -1):
-        cells = (levels[min(8, max(0, height - 8 * row))] for height in heights)
-        lines.append(f"{labels.get(row, ''):>{MARGIN - 2}} |{''.join(cells)}".rstrip())
-    return lines
+    return "".join(levels[one] for one in _eighths(resampled(values, columns)))
 
 
 def resampled(values: Sequence[float], columns: int) -> list[float]:
@@ -58,13 +44,12 @@ def resampled(values: Sequence[float], columns: int) -> list[float]:
     return found
 
 
-def _eighths(values: Sequence[float], rows: int) -> list[int]:
-    """Return heights in eighths of a row; everything above zero is visible."""
+def _eighths(values: Sequence[float]) -> list[int]:
+    """Return heights in eighths of a character; everything above zero is visible."""
     top = max(values, default=0.0)
     if top <= 0:
         return [0] * len(values)
-    whole = 8 * rows
-    return [0 if one <= 0 else min(whole, max(1, round(whole * one / top))) for one in values]
+    return [0 if one <= 0 else max(1, round(8 * one / top)) for one in values]
 
 
 def curve(points: Sequence[Mapping[str, Any]], unit: str, over: str = "nodes") -> list[str]:

@@ -15,7 +15,7 @@ import click
 
 from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_on, print_json, safe_lines
 from bftrainer_slurm.cli.options import FILE, json_option
-from bftrainer_slurm.cli.site import site_file, site_settings
+from bftrainer_slurm.cli.site import site_settings
 from bftrainer_slurm.cli.terminal import styled, wrapped
 from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.doctor.finding import Finding, Level
@@ -44,7 +44,6 @@ _LEVELS: dict[Level, tuple[str, dict[str, Any]]] = {  # in the summary, and how 
 @click.option(
     "--partition", metavar="NAME", help="The trainers' partition. [default: as in the settings]"
 )
-@click.option("--fix", is_flag=True, help="Print the changes as a patch; edit nothing.")
 @click.option(
     "--try",
     "attempt",
@@ -60,7 +59,6 @@ _LEVELS: dict[Level, tuple[str, dict[str, Any]]] = {  # in the summary, and how 
 def doctor(
     config: Path | None,
     partition: str | None,
-    fix: bool,
     attempt: bool,
     ordinary: str | None,
     as_json: bool,
@@ -76,28 +74,20 @@ def doctor(
     \b
     Examples:
       bftrainer doctor
-      bftrainer doctor --fix > bftrainer.patch
       bftrainer doctor --try
     """
     from bftrainer_slurm.doctor.checkup import checkup
     from bftrainer_slurm.doctor.gather import gather
-    from bftrainer_slurm.doctor.patch import patch
 
-    if fix and (as_json or attempt):
-        fail(f"--fix or {'--json' if as_json else '--try'}, not both")
     if ordinary and not attempt:
         fail("--ordinary goes with --try")
     if attempt:
         _run_trial(ordinary, as_json)
         return
     with fail_on(SettingsError), fail_on(GatewayError, code=NO_ANSWER):
-        config = config or site_file()
-        facts, files = gather(SlurmRunner(), site_settings(config, partition=partition), config)
-    findings = checkup(facts)
+        findings = checkup(gather(SlurmRunner(), site_settings(config, partition=partition)))
     if as_json:
         print_json(document(findings))
-    elif fix:
-        click.echo(patch(findings, files), nl=False)
     else:
         click.echo("\n".join(table(findings)))
     if any(one.level is Level.CHANGE for one in findings):

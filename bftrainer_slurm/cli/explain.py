@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import fail, fail_if_unreadable, identity, print_either, safe
+from bftrainer_slurm.cli.common import fail_if_unreadable, identity, print_either, safe
 from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options, find_trainer
-from bftrainer_slurm.cli.options import count, json_option
+from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.terminal import wrapped
 from bftrainer_slurm.reader.sentences import amount, reasons, size_of, standing, unit_of
-from bftrainer_slurm.words import counted, number
+from bftrainer_slurm.words import number
 
 SCHEMA = 1
-_PLAN_LIMIT_S = 60.0
 
 
 @click.command()
 @click.argument("trainer", shell_complete=complete)
-@click.option(
-    "--from-history",
-    "back",
-    help="Solve the plan of N plans ago again; you must be able to read its --state.",
-    **count("N", 1, 100),
-)
 @endpoint_options
 @json_option
-def explain(trainer: str, back: int | None, endpoint: Endpoint, as_json: bool) -> None:
+def explain(trainer: str, endpoint: Endpoint, as_json: bool) -> None:
     """Say why TRAINER has as many nodes as it has, or why it waits.
 
     The words and numbers are those of the controller's last plan: what the trainer asked for, which
@@ -43,12 +35,7 @@ def explain(trainer: str, back: int | None, endpoint: Endpoint, as_json: bool) -
     Examples:
       bftrainer explain 4711
       bftrainer explain resnet --json
-      bftrainer explain 4711 --from-history 5 --state /var/lib/bftrainer
     """
-    if back is not None:
-        one, document = _plan_again(trainer, back, endpoint.folder)
-        print_either(as_document(one, document), _past_lines(one, document, back), as_json)
-        return
     with fail_if_unreadable():
         document = current_status(endpoint)
         one = find_trainer(document["trainers"], trainer)
@@ -78,19 +65,6 @@ def lines(one: Mapping[str, Any], document: Mapping[str, Any], now_s: float) -> 
     yield f"trainer {identity(one)}: {standing(one)}"
     if one.get("notice"):
         yield from wrapped(f"{safe(one['notice'], 200)}.", 2)
-    ago_s = max(0.0, now_s - one["plan"]["time_s"]) if one.get("plan") else 0.0
-    yield from _terms(one, document, f"planned {ago_s:.0f} s ago")
-
-
-def _past_lines(one: Mapping[str, Any], document: Mapping[str, Any], back: int) -> Iterator[str]:
-    """Return the lines for people about an earlier plan."""
-    ago = f"{counted(back, 'plan')} ago"
-    yield f"trainer {safe(one['array'])}, {ago}: {size_of(one['plan'], one['plan']['nodes'])}"
-    yield from _terms(one, document, "planned again now")
-
-
-def _terms(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) -> Iterator[str]:
-    """Return the reasons, and the plan's terms as a table."""
     for reason in reasons(one, document):
         yield from wrapped(safe(reason, 500), 2)
     plan = one.get("plan")
@@ -107,38 +81,9 @@ def _terms(one: Mapping[str, Any], document: Mapping[str, Any], planned: str) ->
             + "".join(f"{number(cell):>12}" for cell in cells)
             + mark
         )
+    ago_s = max(0.0, now_s - plan["time_s"])
     remark = (
         f"unit: the objective times seconds, over the {plan['forward_s']:.0f} s that a plan looks "
-        f"ahead; {planned}, when it had {size_of(plan, plan['had'])}"
+        f"ahead; planned {ago_s:.0f} s ago, when it had {size_of(plan, plan['had'])}"
     )
     yield from wrapped(remark, 2)
-
-
-def _plan_again(trainer: str, back: int, state: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Solve an earlier plan again; return the trainer and the cluster as they were then."""
-    from bftrainer_slurm.cli.plan import load_problem
-    from bftrainer_slurm.controller.publish.status import planned_units, terms_of
-    from bftrainer_slurm.planner.solver import Planner
-
-    problem = load_problem(None, back, state)
-    with Planner(time_limit_s=_PLAN_LIMIT_S) as planner:
-        planner.warm_up()
-        plan = planner.plan(problem)
-    terms = terms_of(problem, plan, time.time())
-    if trainer not in terms:
-        fail(f"no trainer '{safe(trainer)}' in that plan; it has: {', '.join(terms) or 'none'}")
-    own, used = terms[trainer], frozenset[str]().union(*plan.assignment.values())
-    one = {
-        "array": int(trainer) if trainer.isdigit() else trainer,
-        "state": "planned",
-        "nodes": sorted(plan.assignment[trainer]),
-        "starting": [],
-        "min_nodes": own["least"],
-        "max_nodes": own["most"],
-        "gpus": own["gpus"],
-        "cores": own["cores"],
-        "plan": own,
-    }
-    free = sorted(problem.pool - used)
-    pool = {"nodes": len(problem.pool), "used": len(used), "free": free}
-    return one, {"down": None, "pool": pool, "plan": planned_units(problem, plan)}

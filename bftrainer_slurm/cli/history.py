@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
 from itertools import chain
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -14,20 +12,15 @@ import click
 
 from bftrainer_slurm.cli.chart import draws_blocks, strip
 from bftrainer_slurm.cli.common import (
-    BAD_INPUT,
-    fail,
     fail_if_unreadable,
     identity,
     print_either,
-    print_lines,
     safe,
     size_changes,
 )
 from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options
-from bftrainer_slurm.cli.files import write_output
-from bftrainer_slurm.cli.options import given_options, json_option
+from bftrainer_slurm.cli.options import json_option
 from bftrainer_slurm.cli.past import A_WEEK_S, Since, history_or_fail, trainer_history
-from bftrainer_slurm.cli.picture import SUFFIXES, drawn, write_picture
 from bftrainer_slurm.cli.show import time_rows
 from bftrainer_slurm.cli.terminal import date, table, width
 from bftrainer_slurm.slurm.nodelists import fold
@@ -58,24 +51,10 @@ _LABEL = 12  # columns
     metavar="N",
     help="Show the last N changes of a trainer. [default: 20; with --json all that are kept]",
 )
-@click.option(
-    "--plot",
-    "picture",
-    is_flag=False,
-    flag_value="-",
-    metavar="[FILE]",
-    help="Draw nodes, samples, reclaims and pauses over time in place of the changes: FILE.png, "
-    "FILE.svg, or '-' for the terminal.",
-)
 @endpoint_options
 @json_option
 def history(
-    trainer: str | None,
-    since: float | None,
-    last: int,
-    picture: str | None,
-    endpoint: Endpoint,
-    as_json: bool,
+    trainer: str | None, since: float | None, last: int, endpoint: Endpoint, as_json: bool
 ) -> None:
     """Say what TRAINER had, gained and lost. Without TRAINER list all trainers that had nodes.
 
@@ -88,10 +67,7 @@ def history(
       bftrainer history
       bftrainer history 4711 --since 2h
       bftrainer history resnet --json
-      bftrainer history 4711 --plot
-      bftrainer history 4711 --plot story.png
     """
-    path = _picture_file(trainer, picture, as_json)
     with fail_if_unreadable():
         if trainer is None:
             since_s = time.time() - A_WEEK_S if since is None else since
@@ -100,32 +76,7 @@ def history(
             return
         document = trainer_history(trainer, since or 0.0, endpoint)
         one = document["trainer"]
-        if path is not None:
-            if not write_output("--plot", path, partial(write_picture, one)):
-                raise SystemExit(BAD_INPUT)
-            click.echo(f"wrote {safe(path, 200)}")
-        elif picture is not None:
-            print_lines(chain(facts(one), [""], drawn(one, width(), blocks=draws_blocks())))
-        else:
-            print_either(document, chain(facts(one), changes(one, last)), as_json)
-
-
-def _picture_file(trainer: str | None, picture: str | None, as_json: bool) -> Path | None:
-    """Return the file of ``--plot``, None for the terminal; refuse what it cannot go with."""
-    if picture is None:
-        return None
-    if trainer is None:
-        fail("--plot draws one trainer: bftrainer history TRAINER --plot")
-    if as_json:
-        fail("--plot or --json, not both; --json has what is drawn")
-    if "last" in given_options():
-        fail("--plot or -n, not both")
-    if picture == "-":
-        return None
-    path = Path(picture)
-    if path.suffix.lower() not in SUFFIXES:
-        fail(f"--plot '{safe(picture)}': its name must end in .png or .svg, or be '-'")
-    return path
+        print_either(document, chain(facts(one), changes(one, last)), as_json)
 
 
 def list_lines(document: Mapping[str, Any]) -> Iterator[str]:

@@ -1,13 +1,15 @@
-"""``bftrainer logs``: what all elements of a trainer have written, as one story."""
+"""``bftrainer logs``: what all elements of a trainer have written, and write."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -15,7 +17,6 @@ import click
 from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_if_unreadable, safe
 from bftrainer_slurm.cli.endpoint import Endpoint, complete, endpoint_options, find_trainer
 from bftrainer_slurm.cli.status import current_status
-from bftrainer_slurm.cli.story import Line, Log, merge
 from bftrainer_slurm.cli.tail import Tail
 from bftrainer_slurm.cli.terminal import styled
 from bftrainer_slurm.slurm.gateway import GatewayError, NoCommandError, SlurmUnavailableError
@@ -26,22 +27,39 @@ SCHEMA = 1
 _LOOK_EVERY_S = 0.5
 _ASK_EVERY_S = 15.0  # as often as the controller asks
 _LONGEST = 4_000  # characters of a line in a terminal
+# Slurm writes a line with the node when it takes an element off it; srun's last lines name it, too.
+_NAMES_ITS_NODE = re.compile(
+    r".*\*\*\* JOB \d+ ON (\S+) CANCELLED AT |(?:srun: error: |slurmstepd-)([^\s:]+): "
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of an element's output, and the node on which that was written; "" is unknown."""
+
+    node: str
+    task: int | None
+    text: str
 
 
 @click.command()
 @click.argument("trainer", shell_complete=complete)
 @click.option("-f", "--follow", is_flag=True, help="Keep showing what is written from now on.")
 @click.option(
-    "-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines."
+    "-n",
+    "--lines",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Show only the last N lines of each file.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each line.")
 @endpoint_options
 def logs(trainer: str, follow: bool, lines: int | None, as_json: bool, endpoint: Endpoint) -> None:
-    """Show what all elements of TRAINER have written, sorted by time, each line with its node.
+    """Show what all elements of TRAINER have written, file by file, each line with its node.
 
-    TRAINER is a job id, or a name that only one trainer has. The files are those of --output and
-    --error, read with your own rights. A line without a time stays after the line before it in
-    its file. If Slurm has forgotten the trainer, slurm-JOBID_*.out in this folder are shown.
+    With -f it then shows what any of them writes, as it comes. TRAINER is a job id, or a name that
+    only one trainer has. The files are those of --output and --error, read with your own rights.
+    If Slurm has forgotten the trainer, slurm-JOBID_*.out in this folder are shown.
 
     \b
     Examples:
@@ -49,15 +67,13 @@ def logs(trainer: str, follow: bool, lines: int | None, as_json: bool, endpoint:
       bftrainer logs resnet -n 50
     """
     array = _find_array(trainer, endpoint)
-    story = _MergedLog(_outputs(array), as_json)
-    written = list(story.written_lines(last=not follow or story.over))
-    story.print(written if lines is None else written[len(written) - min(lines, len(written)) :])
-    if story.unreadable and not written:
-        fail(story.unreadable[0], NO_ANSWER)
-    for trouble in story.unreadable:
+    files = _Files(_outputs(array), as_json)
+    if not files.print_written(lines, last=not follow or files.over) and files.unreadable:
+        fail(files.unreadable[0], NO_ANSWER)
+    for trouble in files.unreadable:
         click.echo(f"bftrainer: {trouble}", err=True)
     if follow:
-        _follow(story, array)
+        _follow(files, array)
 
 
 def _find_array(trainer: str, endpoint: Endpoint) -> int:
@@ -84,22 +100,22 @@ def _outputs(array: int) -> Sequence[Output]:
     return found
 
 
-def _follow(story: _MergedLog, array: int) -> None:
+def _follow(files: _Files, array: int) -> None:
     """Print new lines until all elements have ended and nothing more comes."""
     asked_s = time.monotonic()
     while True:
         time.sleep(_LOOK_EVERY_S)
-        new = story.new_lines()
-        story.print(new)
-        if not new and story.over:
+        new = files.new_lines()
+        files.print(new)
+        if not new and files.over:
             return
         if time.monotonic() - asked_s > _ASK_EVERY_S:
             asked_s = time.monotonic()
             with contextlib.suppress(GatewayError):
-                story.update(outputs_of(SlurmRunner(), array))
+                files.update(outputs_of(SlurmRunner(), array))
 
 
-class _MergedLog:
+class _Files:
     """The elements' files, and how far they have been read."""
 
     def __init__(self, outputs: Sequence[Output], as_json: bool) -> None:
@@ -117,12 +133,16 @@ class _MergedLog:
         """Note where the elements are now."""
         self._outputs = outputs or self._outputs
 
-    def written_lines(self, *, last: bool) -> Iterator[Line]:
-        """Yield the lines until now, by time; with ``last`` also an unfinished last line."""
-        return merge(
-            Log(lines, output.task, output.node, output.start_s, tail.changed_s)
-            for output, tail, lines in self._read(self._outputs, last=last)
-        )
+    def print_written(self, most: int | None, *, last: bool) -> bool:
+        """Print the ``most`` last lines of each file until now; return whether there is any line.
+
+        With ``last`` also an unfinished last line is printed.
+        """
+        found = False
+        for lines in self._read(self._outputs, last=last):
+            found = True
+            self.print(lines if most is None else lines[max(0, len(lines) - most) :])
+        return found
 
     def new_lines(self) -> list[Line]:
         """Return the lines written since the last call, in the order in which they came.
@@ -134,37 +154,41 @@ class _MergedLog:
             for one in self._outputs
             if one.node or one.task is None or any(self._tail(path).changed_s for path in one.paths)
         ]
-        return [
-            Line(time.time(), output.node, output.task, text)
-            for output, _, lines in self._read(begun)
-            for text in lines
-        ]
+        return [line for lines in self._read(begun) for line in lines]
 
     def print(self, lines: Iterable[Line]) -> None:
         """Print lines."""
         for line in lines:
             click.echo(_as_json(line) if self._as_json else _as_text(line))
 
-    def _read(
-        self, outputs: Iterable[Output], *, last: bool = False
-    ) -> Iterator[tuple[Output, Tail, list[str]]]:
+    def _read(self, outputs: Iterable[Output], *, last: bool = False) -> Iterator[list[Line]]:
+        """Yield the new lines of each file that has any."""
         for output in outputs:
             for path in output.paths:
-                tail = self._tail(path)
                 try:
-                    lines = tail.lines(last=last)
+                    lines = self._tail(path).lines(last=last)
                 except OSError as error:
                     trouble = f"{safe(path, 200)}: {error.strerror}"
                     if trouble not in self.unreadable:
                         self.unreadable.append(trouble)
                     continue
                 if lines:
-                    yield output, tail, lines
+                    yield _with_nodes(lines, output)
+
+
+def _with_nodes(lines: Sequence[str], output: Output) -> list[Line]:
+    """Return the lines with their nodes: the next one that is named, at the end the element's."""
+    node, found = output.node, []
+    for text in reversed(lines):
+        if match := _NAMES_ITS_NODE.match(text):
+            node = match[1] or match[2]
+        found.append(Line(node, output.task, text))
+    return found[::-1]
 
 
 def _as_json(line: Line) -> str:
-    document = {"schema": SCHEMA, "node": line.node or None, "task": line.task}
-    return json.dumps(document | {"time_s": line.time_s, "text": line.text})
+    document = {"schema": SCHEMA, "node": line.node or None, "task": line.task, "text": line.text}
+    return json.dumps(document)
 
 
 def _as_text(line: Line) -> str:

@@ -61,7 +61,7 @@ def plan(
     """
     from bftrainer_slurm.planner.solver import Planner
 
-    problem = load_problem(file, back, state or personal_state())
+    problem = _load_problem(file, back, state or personal_state())
     if shown:
         print_json(document_of(problem))
         return
@@ -74,7 +74,7 @@ def plan(
         click.echo("\n".join(_lines(problem, found)))
 
 
-def load_problem(file: Path | None, back: int | None, state: Path) -> Problem:
+def _load_problem(file: Path | None, back: int | None, state: Path) -> Problem:
     """Return the problem in a file or in the controller's history; end the command without one."""
     if (file is None) == (back is None):
         fail("give either a FILE or --from-history N")

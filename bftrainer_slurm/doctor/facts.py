@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.finding import PLUGSTACK, SCHEDULER, SLURM_CONF, Change
@@ -12,14 +11,6 @@ from bftrainer_slurm.doctor.plugstack import PluginLine
 from bftrainer_slurm.slurm.configuration import seconds_of
 
 _UNSET = ("", "(null)", "none", "NONE", "N/A")
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
-    """A file with settings on this host; a file that does not exist yet has no text."""
-
-    path: Path
-    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

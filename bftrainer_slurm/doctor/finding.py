@@ -34,19 +34,15 @@ class Change:
     within: str = ""
 
     @property
-    def setting(self) -> str:
-        """The setting as the file has it."""
-        return f"{self.key}={self.value}" if self.value else self.key
-
-    @property
     def line(self) -> str:
         """The line to write, as a person reads it."""
         if self.file == OURS:
             return f"{self.key} = {self.value}"
+        setting = f"{self.key}={self.value}" if self.value else self.key
         if not self.within:
-            return self.setting
+            return setting
         between = "=...," if self.within == SCHEDULER else " "
-        return f"{self.within}{between}{self.setting}"
+        return f"{self.within}{between}{setting}"
 
 
 def conf(key: str, value: str) -> Change:

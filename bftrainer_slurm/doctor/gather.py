@@ -11,12 +11,12 @@ import shutil
 import socket
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from bftrainer_slurm.controller.settings import SITE_STATE, Settings
-from bftrainer_slurm.doctor.facts import ConfigFile, Facts, HostFacts, Network, Plugin
-from bftrainer_slurm.doctor.finding import CGROUP_CONF, OURS, PLUGSTACK, SLURM_CONF
+from bftrainer_slurm.doctor.facts import Facts, HostFacts, Network, Plugin
+from bftrainer_slurm.doctor.finding import PLUGSTACK
 from bftrainer_slurm.doctor.plugstack import (
     PluginLine,
     included,
@@ -36,12 +36,8 @@ _NOW = re.compile(r"^Configuration data as of (\d+)$", re.MULTILINE)
 _METADATA = re.compile(r"bftrainer_slurm-(.+)\.dist-info")
 
 
-def gather(
-    runner: SlurmRunner, settings: Settings, config: Path | None = None
-) -> tuple[Facts, Mapping[str, Sequence[ConfigFile]]]:
-    """Return the facts, and the files with settings by their kind.
-
-    ``config`` is the file with our settings, None if there is none yet.
+def gather(runner: SlurmRunner, settings: Settings) -> Facts:
+    """Return the facts.
 
     Raises:
         GatewayError: slurmctld does not answer.
@@ -52,16 +48,8 @@ def gather(
     match = _NOW.search(output)
     ahead_s = clock_ahead_s(float(match[1]), began_s, time.time()) if match else None
     values = values_in(output)
-    conf = _slurm_conf(values)
-    plugstack = _plugstack(values, conf)
-    plugin = _plugin(runner, values, plugstack)
-    files = {
-        SLURM_CONF: [] if conf is None else [conf],
-        CGROUP_CONF: [] if conf is None else [_file(conf.path.parent / CGROUP_CONF)],
-        PLUGSTACK: plugstack or [],
-        OURS: [] if conf is None else [_file(config or conf.path.parent / OURS)],
-    }
-    facts = Facts(
+    plugin = _plugin(runner, values)
+    return Facts(
         values,
         partitions_of(runner),
         settings,
@@ -70,7 +58,6 @@ def gather(
         _host_facts(runner, values, settings, ahead_s),
         _qos(runner, values),
     )
-    return facts, files
 
 
 def clock_ahead_s(shown_s: float, began_s: float, ended_s: float) -> float:
@@ -81,57 +68,48 @@ def clock_ahead_s(shown_s: float, began_s: float, ended_s: float) -> float:
     return shown_s - min(max(shown_s, began_s), ended_s)
 
 
-def _file(path: Path) -> ConfigFile:
-    try:
-        return ConfigFile(path, path.read_text(errors="replace"))
-    except OSError:
-        return ConfigFile(path)
-
-
-def _slurm_conf(values: Mapping[str, str]) -> ConfigFile | None:
+def _slurm_conf(values: Mapping[str, str]) -> Path | None:
+    """Return where slurm.conf is, None if it cannot be read here."""
     for place in (os.environ.get("SLURM_CONF"), values.get("SLURM_CONF"), "/etc/slurm/slurm.conf"):
-        with contextlib.suppress(OSError):
-            if place:
-                return ConfigFile(Path(place), Path(place).read_text(errors="replace"))
+        if place and os.access(place, os.R_OK):
+            return Path(place)
     return None
 
 
-def _plugstack(values: Mapping[str, str], conf: ConfigFile | None) -> list[ConfigFile] | None:
-    """Return plugstack.conf and what it includes, None if it cannot be read here."""
+def _plugstack(values: Mapping[str, str]) -> list[tuple[Path, str]] | None:
+    """Return the lines of plugstack.conf and of what it includes, each with its file.
+
+    None if they cannot be read here. Slurm works without this file, which is beside slurm.conf.
+    """
+    conf = _slurm_conf(values)
     places = [Path(values.get("PlugStackConfig", ""))]
     if conf is not None:
-        places.append(conf.path.parent / PLUGSTACK)
+        places.append(conf.parent / PLUGSTACK)
     first = next((place for place in places if place.is_file()), None)
     if first is None:
-        # Slurm works without this file; it would be beside slurm.conf.
-        return [ConfigFile(places[-1])] if conf is not None else None
+        return None if conf is None else []
     try:
-        paths = dict.fromkeys([first, *(path for path, _ in read_lines(first))])
+        return list(read_lines(first))
     except OSError:
         return None
-    return [_file(path) for path in paths]
 
 
-def _plugin(
-    runner: SlurmRunner, values: Mapping[str, str], plugstack: Sequence[ConfigFile] | None
-) -> Plugin:
+def _plugin(runner: SlurmRunner, values: Mapping[str, str]) -> Plugin:
+    loaded, plugstack = _is_loaded(runner), _plugstack(values)
     if plugstack is None:
-        return Plugin(loaded=_is_loaded(runner))
-    file = plugstack[0]
-    ordered = [line for _, line in read_lines(file.path)] if file.text else []
+        return Plugin(loaded=loaded)
+    ordered = [line for _, line in plugstack]
     lines = our_lines(ordered)
     if not lines:
-        return Plugin(lines, _is_loaded(runner))
+        return Plugin(lines, loaded)
     there, package = _file_exists(lines[0], values), _package_version(lines[0])
-    late = pyxis_after_ours(ordered)
-    return Plugin(lines, _is_loaded(runner), there, package, _include_of_ours(plugstack), late)
+    own = [line for path, line in plugstack if path == plugstack[0][0]]
+    return Plugin(lines, loaded, there, package, _include_of_ours(own), pyxis_after_ours(ordered))
 
 
-def _include_of_ours(plugstack: Sequence[ConfigFile]) -> str:
-    """Return plugstack.conf's include that has our line, empty if the file itself has it."""
-    text = plugstack[0].text
-    patterns = filter(None, map(included, text.splitlines()))
-    return "" if our_lines(text.splitlines()) else next(patterns, "")
+def _include_of_ours(own: list[str]) -> str:
+    """Return plugstack.conf's include that has our line, empty if its ``own`` lines have it."""
+    return "" if our_lines(own) else next(filter(None, map(included, own)), "")
 
 
 def _is_loaded(runner: SlurmRunner) -> bool | None:

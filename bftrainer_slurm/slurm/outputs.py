@@ -29,7 +29,6 @@ class Output:
     task: int | None
     paths: tuple[Path, ...]
     node: str = ""
-    start_s: float | None = None  # only if the element runs
     over: bool = False
 
 
@@ -44,7 +43,7 @@ def outputs_of(runner: SlurmRunner, array: int) -> tuple[Output, ...]:
 
 
 def outputs_in(text: str) -> tuple[Output, ...]:
-    """Read what ``scontrol --oneliner show job`` prints, with times in Unix seconds."""
+    """Read what ``scontrol --oneliner show job`` prints."""
     found = [one for line in text.splitlines() for one in _outputs_of(line)]
     together: dict[tuple[Path, ...], Output] = {}
     for one in found:
@@ -63,13 +62,11 @@ def _outputs_of(line: str) -> list[Output]:
     paths = [matches[-1]["path"] for pattern in _FILES if (matches := [*pattern.finditer(line)])]
     running, over = state[1] in _RUNNING, state[1] in _OVER
     node = re.search(r" NodeList=([\w.-]+)", line)
-    start = re.search(r" StartTime=(\d+)", line) if running else None
     return [
         Output(
             task,
             tuple(dict.fromkeys(Path(path.replace(_NO_TASK, str(task))) for path in paths)),
             node[1] if node and (running or over) else "",
-            float(start[1]) if start else None,
             over,
         )
         for task in sorted(_tasks(tasks[1]))

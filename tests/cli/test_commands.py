@@ -150,7 +150,7 @@ HOSTILE_ARGUMENTS = [
     ("plan", EVIL),
     ("plan", "--from-history", "1", "--state", EVIL),
     ("plan", "--from-history", "1", "--state", "x" * 300),
-    ("explain", "5", "--from-history", "1", "--state", "x" * 300),
+    ("explain", "5", "--state", "x" * 300),
     ("history", "--state", "x" * 300),
     ("status", "--state", "x" * 300),
     ("controller", "--partition", "p", "--state", "x" * 300),

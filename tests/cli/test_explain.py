@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bftrainer_slurm.cli import main
 from bftrainer_slurm.cli.explain import as_document, lines
-from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.reader.sentences import reasons
-from tests.planner.problems import planned, problem
 
 TERMS = {
     "key": "12",
@@ -239,41 +232,3 @@ def test_json_has_the_terms_and_the_sentences() -> None:
     assert (found["schema"], found["plan"]) == (1, TERMS)
     assert found["pool"]["left_alone"] == STATUS["left_alone"]
     assert found["reasons"] == reasons(TRAINER, STATUS)
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    """A controller's state folder, in which two trainers were planned for."""
-    history = History(tmp_path / "history.sqlite")
-    trainers = (planned("12", "n0", (1, 2)), planned("13", "n1 n2", (2, 2)))
-    history.add_problem(1000.0, lambda: document_of(problem(4, *trainers)))
-    history.close()
-    return tmp_path
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["explain", *arguments])
-
-
-def test_what_was_planned_before_is_planned_again_and_explained(state: Path) -> None:
-    lines = call("12", "--from-history", "1", "--state", str(state)).stdout.splitlines()
-    assert lines[:3] == [
-        "trainer 12, 1 plan ago: 2 nodes",
-        "  It has 2 nodes, as many as it may have now.",
-        "  Trainers use 4 of the 4 nodes without ordinary jobs.",
-    ]
-    assert "planned again now, when it had 1 node" in " ".join(" ".join(lines).split())
-    found = json.loads(call("13", "--from-history", "1", "--state", str(state), "--json").stdout)
-    assert (found["plan"]["limit"], found["nodes"]) == ("most", ["n1", "n2"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [(("14", "--from-history", "1"), "it has: 12, 13"), (("12", "--from-history", "2"), "fewer")],
-)
-def test_a_plan_or_trainer_that_was_not_is_refused(
-    state: Path, arguments: tuple[str, ...], said: str
-) -> None:
-    result = call(*arguments, "--state", str(state))
-    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert said in result.stderr

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-from tests.cli.pasts import write_past
 
 EXTRAS = (
     "mip",
@@ -63,16 +60,3 @@ def test_a_command_that_needs_an_extra_names_it_in_one_line(
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.endswith(f"install bftrainer-slurm[{extra}], in a clone: pip install '.[{extra}]'")
-
-
-def test_of_a_trainers_pictures_only_those_in_files_need_an_extra(tmp_path: Path) -> None:
-    write_past(tmp_path)
-    words = ("history", "12", "--state", str(tmp_path), "--plot")
-    assert call(*words, "-").returncode == 0
-    done = call(*words, str(tmp_path / "story.png"))
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line == (
-        "bftrainer: matplotlib is missing: install bftrainer-slurm[plot], in a clone: "
-        "pip install '.[plot]'"
-    )

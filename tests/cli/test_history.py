@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -63,14 +62,6 @@ def test_a_story_has_sums_and_then_the_changes() -> None:
     ]
 
 
-def test_a_picture_of_the_last_minutes_begins_with_the_samples_so_far() -> None:
-    lines = call("history", "12", "--plot", "--since", "20m").output.splitlines()
-    below = next(at for at, line in enumerate(lines) if line.lstrip().startswith("samples |"))
-    columns = lines[below + 1].partition("|")[2]
-    assert columns[0] != " "
-    assert len(set(columns)) == 1
-
-
 def test_the_last_changes_are_shown_and_how_many_there_were_before() -> None:
     lines = call("history", "12", "-n", "1").output.splitlines()
     assert "trains again" in lines[-2]
@@ -117,7 +108,7 @@ def test_the_json_has_a_schema() -> None:
 def test_hostile_names_do_not_reach_the_terminal(state: Path) -> None:
     (state / "history.sqlite").unlink()
     write_past(state, HOSTILE)
-    for words in (["history"], ["history", "12"], ["history", "12", "--plot"]):
+    for words in (["history"], ["history", "12"]):
         output = call(*words).output
         assert "\x1b" not in output
         assert not any(line.startswith("13 forged") for line in output.splitlines())
@@ -127,55 +118,3 @@ def test_without_a_history_it_says_so_in_one_line(state: Path) -> None:
     (state / "history.sqlite").unlink()
     result = call("history")
     assert (result.exit_code, len(result.stderr.splitlines())) == (3, 1)
-
-
-def test_a_picture_in_the_terminal_has_nodes_samples_reclaims_and_pauses() -> None:
-    lines = call("history", "12", "--plot").output.splitlines()
-    labels = {line.partition("|")[0].strip() for line in lines if "|" in line}
-    assert {"nodes", "reclaimed", "samples", "s paused", "2", "1.75"} <= labels
-    assert all(len(line) <= 100 for line in lines)
-
-
-def test_pictures_are_written_by_the_ending_of_their_name(state: Path) -> None:
-    (state / "history.sqlite").unlink()
-    write_past(state, HOSTILE)
-    png, svg = state / "story.png", state / "story.svg"
-    for path in (png, svg):
-        result = call("history", "12", "--plot", str(path))
-        assert (result.exit_code, result.output) == (0, f"wrote {path}\n")
-    assert png.read_bytes().startswith(b"\x89PNG")
-    text = svg.read_text()
-    assert "<svg" in text
-    assert "re$net" in text
-    assert "<b>" not in text
-    assert "\x1b" not in text
-
-
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_the_story_of_one_that_has_ended_always_gives_the_same_picture(
-    state: Path, ending: str
-) -> None:
-    first, second = state / f"first.{ending}", state / f"second.{ending}"
-    for path in (first, second):
-        assert call("history", "14", "--plot", str(path)).exit_code == 0
-    assert first.read_bytes() == second.read_bytes()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["12", "--plot", "story.html"],
-        ["12", "--plot", "/nowhere/story.png"],
-        ["12", "--plot", "-", "--json"],
-        ["12", "--plot", "-n", "3"],
-        ["--plot"],
-    ],
-)
-def test_a_picture_that_cannot_be_is_said_in_one_line(words: list[str]) -> None:
-    result = call("history", *words)
-    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
-
-
-def test_what_began_just_now_can_be_drawn_too(state: Path) -> None:
-    now = time.strftime("%Y-%m-%dT%H:%M:%S")
-    assert call("history", "12", "--plot", "--since", now).exit_code == 0

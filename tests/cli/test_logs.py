@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import logs as command
 from bftrainer_slurm.cli import main
-from bftrainer_slurm.cli.story import Line
 from bftrainer_slurm.cli.tail import Tail
 from bftrainer_slurm.slurm.outputs import Output, outputs_in
 from tests.cli.documented import differences
@@ -23,6 +22,20 @@ RECORD = (
     "Comment=bftrainer:min=1,max=2  StdErr={folder}/{file} StdIn=/dev/null StdOut={folder}/{file} "
     "Power= "
 )
+LOST = "ON n1 CANCELLED AT 2026-11-23T20:30:11 DUE TO PREEMPTION ***"
+# What an element has written that was reclaimed on n1, and runs on n3 now (Slurm 22.05.8).
+MOVED = f"""\
+start n1
+W1123 20:30:07.327000 34 torch/distributed/elastic/agent/server/api.py:753] hello
+seen=1152 world=2
+slurmstepd-n1: error: *** STEP 37000002.0 {LOST}
+slurmstepd-n1: error: *** JOB 37000002 {LOST}
+Traceback (most recent call last):
+srun: error: n1: task 0: Exited with exit code 1
+start n3
+2026-11-23T20:35:00 on n3
+seen=4711 world=1
+""".splitlines()
 
 
 def record(folder: Path | str, task: str, state: str, node: str = "", file: str = "") -> str:
@@ -42,8 +55,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "slurm-70_0.out").write_text("2026-11-23T20:30:02 late\nno end")
-    (tmp_path / "slurm-70_1.out").write_text("2026-11-23T20:30:01 early\n")
+    (tmp_path / "slurm-70_0.out").write_text("late\nno end")
+    (tmp_path / "slurm-70_1.out").write_text("early\n")
     return tmp_path
 
 
@@ -51,45 +64,66 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["logs", *arguments])
 
 
-def test_the_elements_logs_are_one_story(folder: Path) -> None:
+def test_the_elements_files_come_one_after_the_other(folder: Path) -> None:
     assert call("70").stdout.splitlines() == [
-        "#1       2026-11-23T20:30:01 early",
-        "n3       2026-11-23T20:30:02 late",
+        "n3       late",
         "n3       no end",
+        "#1       early",
     ]
 
 
 def test_the_last_lines_only(folder: Path) -> None:
-    assert call("70", "-n", "1").stdout.splitlines() == ["n3       no end"]
+    assert call("70", "-n", "1").stdout.splitlines() == ["n3       no end", "#1       early"]
     assert call("70", "-n", "0").stdout == ""
 
 
 def test_json_has_an_object_a_line(folder: Path) -> None:
     found = [json.loads(line) for line in call("70", "--json").stdout.splitlines()]
-    assert [(one["node"], one["task"]) for one in found] == [(None, 1), ("n3", 0), ("n3", 0)]
-    assert found[1]["text"] == "2026-11-23T20:30:02 late"
+    assert [(one["node"], one["task"]) for one in found] == [("n3", 0), ("n3", 0), (None, 1)]
+    assert found[0]["text"] == "late"
     assert differences("logs", *found) == []
 
 
 def test_follow_ends_when_all_elements_are_over(folder: Path) -> None:
     (folder / "jobs").write_text(record(folder, "0", "COMPLETED", "n3"))
     shown = call("70", "--follow").stdout.splitlines()
-    assert shown == ["n3       2026-11-23T20:30:02 late", "n3       no end"]
+    assert shown == ["n3       late", "n3       no end"]
 
 
 def test_what_comes_while_it_follows_is_told_in_the_order_of_its_coming(folder: Path) -> None:
-    story = command._MergedLog(command._outputs(70), as_json=False)
-    assert len(list(story.written_lines(last=False))) == 2
-    assert story.new_lines() == []
+    files = command._Files(command._outputs(70), as_json=False)
+    assert files.print_written(None, last=False)
+    assert files.new_lines() == []
     with (folder / "slurm-70_0.out").open("a") as file:
-        file.write(" now\n2026-11-23T20:30:00 an older time\n")
+        file.write(" now\nmore\n")
     (folder / "slurm-70_2.out").write_text("of an element that has not run yet\n")
-    assert [(line.node, line.text) for line in story.new_lines()] == [
+    assert [(line.node, line.text) for line in files.new_lines()] == [
         ("n3", "no end now"),
-        ("n3", "2026-11-23T20:30:00 an older time"),
+        ("n3", "more"),
     ]
-    story.update([Output(2, (folder / "slurm-70_2.out",), "n4")])
-    assert [line.node for line in story.new_lines()] == ["n4"]
+    files.update([Output(2, (folder / "slurm-70_2.out",), "n4")])
+    assert [line.node for line in files.new_lines()] == ["n4"]
+
+
+def test_the_node_is_that_on_which_the_line_was_written() -> None:
+    lines = command._with_nodes(MOVED, Output(0, (), "n3"))
+    assert [line.node for line in lines] == ["n1"] * 7 + ["n3"] * 3
+    assert [line.text for line in lines] == MOVED
+
+
+def test_a_step_that_failed_names_its_node_where_no_element_was_taken_off() -> None:
+    failed = (
+        *("begins", "srun: error: n1: task 0: Exited with exit code 2"),
+        *("slurmstepd-n1: error: execve(): torchrun: No such file or directory", "begins again"),
+    )
+    lines = command._with_nodes(failed, Output(0, (), "n5"))
+    assert [line.node for line in lines] == ["n1", "n1", "n1", "n5"]
+
+
+def test_slurm_names_the_node_also_where_its_daemon_does_not() -> None:
+    lost = "slurmstepd: error: *** JOB 7 ON n2 CANCELLED AT 2026-11-23T20:30:11 DUE TO PREEMPTION"
+    lines = command._with_nodes(("begins", lost, "begins again"), Output(0, (), "n5"))
+    assert [line.node for line in lines] == ["n2", "n2", "n5"]
 
 
 def test_what_slurm_has_forgotten_is_found_by_the_usual_names(folder: Path) -> None:
@@ -118,7 +152,7 @@ def test_where_nothing_can_be_read_that_is_the_error(folder: Path) -> None:
 def test_hostile_lines_are_harmless_in_a_terminal_and_whole_in_a_pipe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    line = Line(0.0, "n1", 0, "50%\r100%\x1b[2Jdone\tnow \u202e")
+    line = command.Line("n1", 0, "50%\r100%\x1b[2Jdone\tnow \u202e")
     assert "\x1b" in command._as_text(line)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", "1")
@@ -131,7 +165,7 @@ def test_what_slurm_says_of_elements_is_read() -> None:
     said = f"{record('/home/a b', '0', 'RUNNING', 'n3')}\n{record('/home/a b', '1-2', 'PENDING')}"
     running, *waiting = outputs_in(said)
     path = Path("/home/a b/slurm-70_0.out")
-    assert running == Output(0, (path,), "n3", 1795465802.0, over=False)
+    assert running == Output(0, (path,), "n3", over=False)
     assert [one.paths[0].name for one in waiting] == ["slurm-70_1.out", "slurm-70_2.out"]
 
 

@@ -50,7 +50,7 @@ def test_commands_for_users_do_without_numpy_and_torch() -> None:
 def test_commands_and_their_options_are_completed() -> None:
     assert completed("ex") == ["explain"]
     assert {"submit", "doctor", "logs"} <= set(completed(""))
-    assert "--fix" in completed("doctor", "--f")
+    assert "--config" in completed("doctor", "--c")
 
 
 @pytest.mark.parametrize(

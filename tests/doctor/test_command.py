@@ -75,22 +75,9 @@ def test_json_has_what_the_table_has(slurm: Path) -> None:
     assert {one["level"] for one in found["findings"]} <= {"change", "consider", "unknown", "ok"}
 
 
-def test_fix_prints_a_patch_and_edits_nothing(slurm: Path) -> None:
-    (slurm / "config").write_text(
-        CONFIG.replace("CompleteWait            = 0", "CompleteWait = 32")
-    )
-    before = sorted((path, path.stat().st_mtime_ns) for path in slurm.iterdir())
-    result = call("--fix")
-    assert result.exit_code == 1
-    assert "-CompleteWait=32\n+CompleteWait=0\n" in result.stdout
-    assert sorted((path, path.stat().st_mtime_ns) for path in slurm.iterdir()) == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--fix", "--json"), "not both"),
-        (("--fix", "--try"), "not both"),
         (("--ordinary", "main"), "goes with --try"),
         (("--config", "absent.toml"), "absent.toml"),
     ],
