@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The tests start thousands of Pythons, which would each compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup plugin cli-filter demo examples page docs lint style test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus gpu-check fuzz bench-planner \
+.PHONY: help setup plugin cli-filter demo examples page docs lint style test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus fuzz bench-planner \
 	bench-elastic bench-keeper exactly-once bench-commands bench-impact bench-scale bench-slurmctld paper install deb rpm \
 	packages machine wheel clean
 
@@ -23,7 +23,6 @@ help:
 	@echo 'make frameworks       Hugging Face, accelerate, Lightning, FSDP2 as nodes come and go; 20 minutes'
 	@echo 'make launch-corpus    28 scripts as people write them, as trainers: one group, and again after a reclaim; 10 minutes or more'
 	@echo "make slurm-suite      SchedMD's own tests, without and with trainers; SOURCE=<Slurm's source>; hours"
-	@echo "make gpu-check        in-process training on this machine's GPUs: kill, join, leave"
 	@echo 'make fuzz             fuzzes the parsers of texts from users and strangers; FUZZ="--seconds 60"'
 	@echo 'make bench-impact     the same ordinary jobs without and with trainers; half an hour; IMPACT="--load 0.9"'
 	@echo 'make bench-commands   what the plugin costs ordinary sbatch and srun; 2 minutes'
@@ -121,9 +120,6 @@ page: setup
 
 frameworks: plugin
 	@scripts/apart $(BIN)/python -m pytest -p no:cacheprovider -q -s tests/frameworks
-
-gpu-check: setup
-	@$(BIN)/python scripts/run gpu-check
 
 slurm-suite: plugin
 	@$(BIN)/python scripts/run slurm-suite --source $(or $(SOURCE),$(error SOURCE: where Slurm's source lies))

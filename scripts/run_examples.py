@@ -16,7 +16,7 @@ from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
 
 # Small enough for nodes that share the processors of one host.
-_TRAINERS = {"images": "--steps 150 --save-every-s 2", "language": "--steps 100"}
+_TRAINERS = {"images": "--steps 150 --save-every-s 2", "language": "--samples 3200"}
 _PATIENCE_S = 1200.0
 
 
@@ -55,7 +55,9 @@ def _train(site: Site, folder: Path, name: str) -> None:
     wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 3, _PATIENCE_S)
     _shell(site, folder, "srun -N2 --exclusive sleep 3")
     wait_until(lambda: site.controller.trainer(array)["state"] == "finished", _PATIENCE_S)
-    click.echo(_shell(site, folder, f"bftrainer show {array}; grep -hE '^step=|^bftrainer:' *.out"))
+    click.echo(
+        _shell(site, folder, f"bftrainer show {array}; grep -hE '^(seen|step)=|^bftrainer:' *.out")
+    )
 
 
 def _search(site: Site, folder: Path, _: str) -> None:

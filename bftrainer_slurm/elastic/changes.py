@@ -32,7 +32,7 @@ class Era:
     before: StepCounts  # when it began
 
 
-_NONE = Era(0, frozenset(), StepCounts(0, None, 0.0, 0.0, in_process=False))
+_NONE = Era(0, frozenset(), StepCounts(0, None, 0.0, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,13 @@ class Speed:
         return "" if self.steps_per_s is None else f"{self.steps_per_s:,.3g} steps/s"
 
 
-def given_back(node: str, planned: bool | None) -> str:
+def given_back(node: str, planned: bool) -> str:
     """Say why a node's processes are about to end, as torch's own messages look like a failure.
 
-    ``planned``: the keeper let it go before Slurm's signal came; None: that is not known here.
+    ``planned``: the keeper let it go before Slurm's signal came.
     """
-    to = "to an ordinary job, unless somebody cancelled this one"
-    if planned is not False:
-        to = "as the plan says" if planned else "to an ordinary job, or as the plan says"
+    unplanned = "to an ordinary job, unless somebody cancelled this one"
+    to = "as the plan says" if planned else unplanned
     return f"{node} is given back {to}; this is no failure"
 
 

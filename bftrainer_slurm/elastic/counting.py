@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,24 +16,16 @@ from bftrainer_slurm.elastic.torch_private import watch_batches
 def count() -> None:
     """Count from now on; in a process that is forked from this one, too."""
     register_optimizer_step_post_hook(_count)
-    tell_of_batches(lambda samples: steps.of_this_process().given(samples))
+    watch_batches(_given)
 
 
 def _count(optimizer: object, args: object, kwargs: object) -> None:
     steps.of_this_process().by_optimizer(optimizer)
 
 
-def tell_of_batches(tell: Callable[[int], None]) -> None:
-    """Call ``tell`` with the number of samples in each batch, while gradients are enabled.
-
-    So validation does not count. It does nothing if this torch offers no way to do it.
-    """
-
-    def watch(batch: Any) -> None:
-        if torch.is_grad_enabled():
-            tell(samples_in(batch))
-
-    watch_batches(watch)
+def _given(batch: Any) -> None:
+    if torch.is_grad_enabled():  # else it is validation
+        steps.of_this_process().given(samples_in(batch))
 
 
 def samples_in(batch: Any) -> int:

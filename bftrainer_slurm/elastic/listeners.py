@@ -1,7 +1,7 @@
 """A script's functions that are called at each change of its nodes, and how they get it.
 
-They are called between two steps, in the thread that trains. With ``Trainer`` this process itself
-sees the change. Else the node's agent sees it and writes it into the progress memory.
+They are called between two steps, in the thread that trains. The node's agent sees the change and
+writes it into the progress memory.
 """
 
 from __future__ import annotations

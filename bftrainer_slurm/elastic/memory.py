@@ -13,7 +13,7 @@ import ctypes
 import mmap
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import isnan
 from typing import TypeVar
@@ -39,7 +39,6 @@ class StepCounts:
     samples: float | None  # None: not known
     first_s: float  # of the process that trains now; 0: it has made no step yet
     last_s: float  # 0: there was no step yet
-    in_process: bool  # elastic.Trainer trains, and reports by itself
     lost: int | None = None  # steps trained again, in all; None: their numbers are not known
     lost_samples: float | None = None  # in these; None: not known
     again_s: float = 0.0  # when the process that trains now began with steps again; 0: not
@@ -47,10 +46,6 @@ class StepCounts:
     from_start: int | None = None  # how often in a row the script began at step 0 again
     kept_s: float = 0.0  # when it last wrote a file by torch; 0: never, or it saves when asked
     other_ranks: bool = False  # it went on with another number of ranks, and we do not translate
-
-    def stepped(self, now_s: float) -> StepCounts:
-        """Return them with the times after a step of the process that trains now."""
-        return replace(self, first_s=self.first_s or now_s, last_s=now_s)
 
 
 def _of_doubles(kind: _Kind) -> _Kind:
@@ -73,7 +68,6 @@ class Counts(ctypes.Structure):
 class Past(ctypes.Structure):
     """What goes on from one training process to the next. See ``StepCounts``."""
 
-    in_process: float
     highest: float  # the highest number of a step that a script has told
     lost: float
     lost_samples: float
@@ -171,7 +165,6 @@ class Memory:
         counts, past, present = self.counts, self.past, self.present
         return StepCounts(
             *(int(counts.steps), _known(counts.samples), counts.first_s, counts.last_s),
-            in_process=bool(past.in_process),
             lost=int(past.lost) if past.highest > 0 else None,
             lost_samples=_known(past.lost_samples),
             again_s=past.again_s,

@@ -147,25 +147,22 @@ def kill_job(
 
 
 class DataWorkerStart:
-    """What a DataLoader's worker process does first (``worker_init_fn``), before ``own``.
+    """What a DataLoader's worker process does first.
 
     Slurm's SIGTERM reaches the worker too; it ignores it, as its trainer still trains to the
     boundary. But it obeys multiprocessing's SIGTERM when the trainer's process exits. A worker
     that outlives a killed trainer would keep connections open, so that peers do not see the loss.
     """
 
-    def __init__(self, own: Callable[[int], None] | None = None) -> None:
-        self._own = own
+    def __init__(self) -> None:
         self._exiting = RawValue(ctypes.c_bool, False)
         # multiprocessing calls this one before it ends its children.
         Finalize(self, setattr, (self._exiting, "value", True), exitpriority=100)
 
-    def __call__(self, worker: int) -> None:
+    def __call__(self) -> None:
         """Begin, in the worker."""
         signal.signal(signal.SIGTERM, self._end_if_exiting)
         end_with_parent()
-        if self._own is not None:
-            self._own(worker)
 
     def _end_if_exiting(self, *_: object) -> None:
         if self._exiting.value:

@@ -66,8 +66,7 @@ class Saver:
         # Slurm's signal leaves time for a step; at the agent's own signal we end at once.
         self._sigterm = Sigterm(self._heed)
         if self._sigterm.watch():
-            begin = DataWorkerStart()
-            os.register_at_fork(after_in_child=lambda: begin(0))
+            os.register_at_fork(after_in_child=DataWorkerStart())
         memory.present.savers = local_world
 
     def must_save(self) -> bool:

@@ -1,4 +1,4 @@
-"""Which steps of a process count: those of its trainer, of its script, or of its optimizers."""
+"""Which steps of a process count: those that its script reports, or those of its optimizers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bftrainer_slurm.elastic.memory import VARIABLE, Counts, Memory, of_agent
 
 
 class Steps:
-    """The steps of this process: as its trainer or the script reports them, else its optimizers.
+    """The steps of this process: as the script reports them, else its optimizers.
 
     They are counted in ``memory``; None: nobody wants to know. Between two of them the script is
     told of changes.
@@ -22,7 +22,7 @@ class Steps:
     def __init__(self, memory: Memory | None) -> None:
         self._memory = memory
         self._before = Counts() if memory is None else Counts.from_buffer_copy(memory.counts)
-        self._begun = self._by_script = self._by_trainer = False
+        self._begun = self._by_script = False
         self._in_group = False  # with all other processes
         self._seen = False  # an optimizer's first step
         self._numbered = False  # the script has told a step's number
@@ -35,13 +35,12 @@ class Steps:
         ``samples`` are those of all ranks; None: not known. A step whose ``number`` is not above
         all numbers before is repeated: it was lost, and is counted as such only.
         """
-        if not self._by_trainer:
-            self._report(samples, number)
-
-    def by_trainer(self, samples: float, number: int) -> None:
-        """Count a step that ``Trainer`` reports; from the first report on only these count."""
-        self._by_trainer = True
-        self._report(samples, number)
+        if self._memory is None:
+            return
+        if not self._by_script:
+            self._by_script, self._begun = True, False
+            ctypes.pointer(self._memory.counts)[0] = self._before  # without the optimizers'
+        self._count(self._memory, samples, number)
 
     def by_optimizer(self, optimizer: object) -> None:
         """Count a step at an optimizer's first step, and whenever one that has stepped steps again.
@@ -73,26 +72,6 @@ class Steps:
     def given(self, samples: int) -> None:
         """Note how many samples of a batch were given to be trained."""
         self._given = (self._given or 0) + samples
-
-    def leave_to_trainer(self) -> None:
-        """Stop counting: ``elastic.Trainer`` re-forms its group, and reports by itself."""
-        if self._memory is not None:
-            self._forget(self._memory)
-            self._memory.past.in_process = True
-            self._memory = None
-
-    def _report(self, samples: float | None, number: int | None) -> None:
-        if self._memory is None:
-            return
-        if not self._by_script:
-            self._by_script = True
-            self._forget(self._memory)
-        self._count(self._memory, samples, number)
-
-    def _forget(self, memory: Memory) -> None:
-        """Take back this process's counts: from now on they come in another way."""
-        ctypes.pointer(memory.counts)[0] = self._before
-        self._begun = False
 
     def _count(self, memory: Memory, samples: float | None, number: int | None = None) -> None:
         counts, past = memory.counts, memory.past

@@ -1,14 +1,25 @@
 """Trains a small network on scikit-learn's handwritten digits with DDP."""
 
+from pathlib import Path
+
 import torch
 import torch.distributed as dist
 from sklearn import datasets
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from bftrainer_slurm import elastic
 
 EPOCHS = 20
+CHECKPOINT = Path("checkpoint.pt")
+
+
+def save(state: dict[str, object]) -> None:
+    """Write beside the old checkpoint, then rename: a node may be taken in the middle."""
+    beside = CHECKPOINT.with_suffix(".new")
+    torch.save(state, beside)
+    beside.replace(CHECKPOINT)
 
 
 def main() -> None:
@@ -19,14 +30,33 @@ def main() -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     criterion = nn.CrossEntropyLoss()
 
-    trainer = elastic.Trainer(model, optimizer)
-    loader = trainer.loader(dataset, batch_size=32, epochs=EPOCHS)
-    for x, y in loader:
-        with trainer.step():
+    dist.init_process_group("gloo")
+    place = {"epoch": 0, "trained": 0}  # samples of the epoch
+    if CHECKPOINT.exists():
+        state = torch.load(CHECKPOINT)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        place = state["place"]
+    parallel = DistributedDataParallel(model)
+    sampler = DistributedSampler(dataset)
+    loader = DataLoader(dataset, batch_size=32, sampler=sampler)
+    together = 32 * dist.get_world_size()  # samples of a step
+    for epoch in range(place["epoch"], EPOCHS):
+        sampler.set_epoch(epoch)
+        for number, (x, y) in enumerate(loader):
+            if epoch == place["epoch"] and number < place["trained"] // together:
+                continue
             optimizer.zero_grad()
-            loss = criterion(trainer.ddp(x), y)
+            loss = criterion(parallel(x), y)
             loss.backward()
             optimizer.step()
+            told = elastic.must_save()
+            if (told or number % 20 == 0) and dist.get_rank() == 0:
+                now = {"epoch": epoch, "trained": (number + 1) * together}
+                states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                save({**states, "place": now})
+            if told:
+                elastic.saved()
 
     if dist.get_rank() == 0:
         print(f"loss={loss.item():.3f}")

@@ -1,6 +1,6 @@
 #!/bin/bash
-#SBATCH --job-name=digits-in-process
+#SBATCH --job-name=digits-saved
 #SBATCH --bftrainer
 #SBATCH --nodes=1-4
-# train.py re-forms in process; the same line runs it without --bftrainer.
+# train.py saves when its nodes change; the same line runs it without --bftrainer.
 srun torchrun train.py

@@ -1,26 +1,30 @@
-"""Trains a small language model, character by character, that rescales in process.
+"""Trains a small language model, character by character, with DDP.
 
-Nodes come and go between two steps: the processes of the nodes that stay keep model and optimizer
-in memory, and newcomers get the state from them.
+Its place is the number of samples that were trained, so it goes on there on any number of ranks.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import Dataset
+from torch.nn.parallel import DistributedDataParallel
 
 from bftrainer_slurm import elastic
 
 CONTEXT = 64  # characters that the model sees
 BATCH = 16  # pieces of text a step and rank
+SAVE_EVERY = 100  # steps
+RATE = 3e-3  # at the beginning; it falls to 0
 
 
-class Pieces(Dataset[tuple[Tensor, Tensor]]):
+class Pieces:
     """All pieces of a text, and the same one character further."""
 
     def __init__(self, text: str) -> None:
@@ -31,9 +35,9 @@ class Pieces(Dataset[tuple[Tensor, Tensor]]):
     def __len__(self) -> int:
         return len(self._text) - CONTEXT
 
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        piece = self._text[index : index + CONTEXT + 1]
-        return piece[:-1], piece[1:]
+    def __getitem__(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        pieces = self._text[places[:, None] + torch.arange(CONTEXT + 1)]
+        return pieces[:, :-1], pieces[:, 1:]
 
 
 class Model(nn.Module):
@@ -69,38 +73,60 @@ def written(model: Model, characters: list[str], length: int = 80) -> str:
     return "".join(characters[number] for number in text[0].tolist())
 
 
+def save(path: Path, value: object) -> None:
+    """Write a file at once or not at all: a reclaim may come in the middle."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    torch.save(value, beside)
+    beside.replace(path)
+
+
 def main() -> None:
-    """Train until --steps are done, whatever nodes come and go."""
+    """Train until --samples are seen, whatever nodes come and go."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--text", type=Path, required=True, help="what it learns to write")
-    parser.add_argument("--folder", type=Path, required=True, help="for checkpoints")
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--folder", type=Path, required=True, help="for the checkpoint")
+    parser.add_argument("--samples", type=int, default=32_000, help="pieces of text, in all")
     arguments = parser.parse_args()
 
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
     pieces = Pieces(arguments.text.read_text())
     torch.manual_seed(0)
     model = Model(len(pieces.characters))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, arguments.steps)
-    trainer = elastic.Trainer(
-        model, optimizer, scheduler=scheduler, checkpoint=arguments.folder / "checkpoints"
-    )
-    loader = trainer.loader(pieces, batch_size=BATCH, epochs=arguments.steps)
-    for inputs, targets in loader:
-        with trainer.step() as step:
-            optimizer.zero_grad()
-            loss = cross_entropy(trainer.ddp(inputs).flatten(0, 1), targets.flatten())
-            loss.backward()
-            optimizer.step()
-            scheduler.step()
-        trainer.loss = loss.detach()
-        done = trainer.cursor.step
-        if step.committed and trainer.rank == 0 and done % 100 == 0:
-            print(f"step={done} world={trainer.world} loss={loss.item():.3f}", flush=True)
-        if done >= arguments.steps and trainer.finish():
-            break
-    if trainer.rank == 0:
-        print(f"loss={loss.item():.3f}\n{written(model, pieces.characters)}", flush=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    checkpoint = arguments.folder / "checkpoint.pt"
+    seen = torch.tensor(0)
+    if checkpoint.exists():
+        state = torch.load(checkpoint)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        seen += state["seen"]
+    dist.broadcast(seen, src=0)  # ranks may have read two different checkpoints
+    parallel = DistributedDataParallel(model)  # sends rank 0's weights to all
+
+    for step, begin in enumerate(range(int(seen), arguments.samples, BATCH * world), start=1):
+        # Drawn alike on all ranks, so that no two of them take the same pieces.
+        alike = torch.Generator().manual_seed(begin)
+        inputs, targets = pieces[torch.randint(len(pieces), (world, BATCH), generator=alike)[rank]]
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * (1 + math.cos(math.pi * begin / arguments.samples)) / 2
+        optimizer.zero_grad()
+        loss = cross_entropy(parallel(inputs).flatten(0, 1), targets.flatten())
+        loss.backward()
+        optimizer.step()
+        now = begin + BATCH * world
+        elastic.step(samples=BATCH * world)
+        told, last = elastic.must_save(), now >= arguments.samples
+        if rank == 0 and (told or last or step % SAVE_EVERY == 0):
+            states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            save(checkpoint, {**states, "seen": now})
+            print(f"seen={now} world={world} loss={loss.item():.3f}", flush=True)
+        if told:
+            elastic.saved()
+    dist.barrier()  # nobody leaves while another rank still needs it
+    if rank == 0:
+        print(written(model, pieces.characters), flush=True)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

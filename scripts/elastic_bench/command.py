@@ -38,8 +38,8 @@ def main(
     """Measure how long trainers stand still as nodes come and go, on this machine.
 
     Four nodes, each a torchrun agent with one training process, on gloo. Stock c10d as an element
-    tunes it, our rendezvous handler with the same script, and a script that rescales in process.
-    Then how long gloo takes to form a group, by its size.
+    tunes it, and our rendezvous handler with the same script. Then how long gloo takes to form a
+    group, by its size.
 
     \b
     Examples:

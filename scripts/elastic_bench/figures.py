@@ -105,7 +105,6 @@ class StepLogs:
     """All steps of each node so far, in order of time; ``read`` reads new ones."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
         self._tail = Tail(folder, "*.log")
         self._steps: dict[str, list[Step]] = defaultdict(list)
 
@@ -120,11 +119,6 @@ class StepLogs:
     def of(self, node: str) -> list[Step]:
         """Return the steps that a node's processes completed, in order of time."""
         return self._steps[node]
-
-    def copy_s(self, node: str) -> float | None:
-        """Return how long a node took to get the state from others' memory; None: it did not."""
-        path = self._folder / f"{node}.copy"
-        return float(path.read_text()) if path.exists() else None
 
     @property
     def all(self) -> dict[str, list[Step]]:

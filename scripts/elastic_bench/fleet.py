@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
@@ -69,15 +69,8 @@ class Node:
 class Fleet:
     """All nodes of one trainer; leaving it ends them, the keeper, and what they wrote."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        training: Training,
-        environment: Callable[[int], Mapping[str, str]] = lambda task: {},
-    ) -> None:
-        """Prepare the fleet; ``environment`` gives further variables for each task."""
+    def __init__(self, setup: Setup, training: Training) -> None:
         self.setup = setup
-        self._environment = environment
         self.nodes: list[Node] = []
         self._ends: list[Timer] = []  # of the nodes that were reclaimed
         self._training = training
@@ -110,19 +103,6 @@ class Fleet:
         """Lose a node."""
         self.nodes.remove(node)
         node.kill()
-
-    def trains(self, node: Node) -> int | None:
-        """Return the process that has made a node's last step; None: none has."""
-        logs = (self._folder / "logs").glob(f"{node.job}.*.log")
-        written = [(path.stat().st_mtime_ns, path) for path in logs if path.stat().st_size]
-        return int(max(written)[1].suffixes[0][1:]) if written else None
-
-    def crash(self, node: Node) -> int | None:
-        """Kill a node's training process, and return which; its agent starts another one."""
-        process = self.trains(node)
-        if process is not None:
-            os.kill(process, signal.SIGKILL)
-        return process
 
     def reclaim(self, node: Node) -> None:
         """Let Slurm take a node: SIGTERM at once, and the end after its grace."""
@@ -178,7 +158,6 @@ class Fleet:
             "SLURMD_NODENAME": name,
             "BENCH_NODE": job,
             "OMP_NUM_THREADS": "1",
-            **self._environment(task),
         }
         if self._store is not None:
             variables |= self._store.environment
@@ -197,7 +176,7 @@ class Fleet:
 
     def _script(self) -> list[str]:
         """Return the script that each node trains with, and its options."""
-        script = Path(__file__).with_name(f"{self.setup.script}.py")
+        script = Path(__file__).with_name("plain.py")
         options = ["--model", self._training.model, "--compute", str(self._training.compute_s)]
         options += ["--save-every", str(self._training.save_every_s)]
         return [str(script), "--folder", str(self._folder), *options]
@@ -205,12 +184,11 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One way: which rendezvous, which script, and whether a leave can be planned."""
+    """One way: which rendezvous, and whether a leave can be planned."""
 
     name: str
     title: str
     backend: str
-    script: str
     parts: bool  # whether the controller can ask for a leave at a step boundary
 
 
@@ -218,8 +196,7 @@ class Setup:
 SETUPS = {
     one.name: one
     for one in (
-        Setup("c10d", "stock c10d, tuned", "c10d", "plain", parts=False),
-        Setup("handler", "our rendezvous, script unchanged", "bftrainer", "plain", parts=True),
-        Setup("inprocess", "in-process", "bftrainer", "inprocess", parts=True),
+        Setup("c10d", "stock c10d, tuned", "c10d", parts=False),
+        Setup("handler", "our rendezvous, script unchanged", "bftrainer", parts=True),
     )
 }

@@ -23,7 +23,6 @@ class Measured:
     setup: Setup
     step_s: list[float] = field(default_factory=list)  # the usual time of a step, all nodes there
     join_s: list[float] = field(default_factory=list)
-    copy_s: list[float] = field(default_factory=list)  # copies of the state, at joins
     kill_s: list[float] = field(default_factory=list)
     leave_s: list[float] = field(default_factory=list)
     reclaim_s: list[float] = field(default_factory=list)
@@ -78,9 +77,6 @@ def turn(fleet: Fleet, measured: Measured) -> None:
 def _grow(fleet: Fleet, measured: Measured) -> None:
     measured.join_s.append(_pause(fleet, fleet.start, planned=True))
     node = fleet.nodes[-1]
-    copy_s = fleet.logs.copy_s(node.job)
-    if copy_s is not None:
-        measured.copy_s.append(copy_s)
     measured.start_s.append(fleet.logs.of(node.job)[0].time_s - node.started_s)
 
 

@@ -11,7 +11,6 @@ from scripts.elastic_bench.measure import Measured
 
 ROWS = {
     "join_s": "node joins: pause of the others",
-    "copy_s": "of that, copying the state",
     "kill_s": "node killed: pause of the others",
     "leave_s": "planned leave: pause of the others",
     "reclaim_s": "SIGTERM: pause of the others",
@@ -22,33 +21,21 @@ _TARGETS = {
     ("handler", "join_s"): 0.25,
     ("handler", "kill_s"): 0.30,
     ("handler", "leave_s"): 0.25,
-    ("inprocess", "join_s"): 0.15,  # and the copying of the state
-    ("inprocess", "kill_s"): 0.20,
-    ("inprocess", "leave_s"): 0.10,
 }
 
 
 def targets(model: str, all_measured: Sequence[Measured]) -> list[Target]:
     """Return the targets for the medians of all measurements.
 
-    With the large model there are only those of the processes that go on, as the others' times
-    depend on how an unchanged script reads its checkpoint.
+    With the large model there are none: its times depend on how the script reads its checkpoint.
     """
     held = []
-    for measured in all_measured:
+    for measured in all_measured if model == "tiny" else ():
         name = measured.setup.name
-        if model != "tiny" and name != "inprocess":
-            continue
-        whose = name if model == "tiny" else f"{name}, {model} model"
         for row, text in ROWS.items():
             times_s, most_s = getattr(measured, row), _TARGETS.get((name, row))
-            if most_s is None or not times_s:
-                continue
-            if row == "join_s" and measured.copy_s:
-                copy_s = median(measured.copy_s)
-                text += f" ({most_s:.2f} s, and {copy_s:.3f} s for the copy)"
-                most_s = round(most_s + copy_s, 3)
-            held.append(at_most(f"{whose}: {text}", median(times_s), most_s))
+            if most_s is not None and times_s:
+                held.append(at_most(f"{name}: {text}", median(times_s), most_s))
     return held
 
 

@@ -24,8 +24,7 @@ class Workload:
         layers = [nn.Linear(width, hidden), nn.ReLU()]
         if model == "large":  # 25 million parameters
             layers += [layer for _ in range(3) for layer in (nn.Linear(2500, 2500), nn.ReLU())]
-        self.device = os.environ.get("BENCH_DEVICE", "cpu")
-        self.model = nn.Sequential(*layers, nn.Linear(hidden, 10)).to(self.device)
+        self.model = nn.Sequential(*layers, nn.Linear(hidden, 10))
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
         self.data = TensorDataset(torch.randn(_SAMPLES, width), torch.randint(10, (_SAMPLES,)))
         self._compute_s = compute_s
@@ -40,7 +39,6 @@ class Workload:
     def train(self, parallel: nn.Module, images: Tensor, labels: Tensor) -> None:
         """Leave the processor free for as long as an accelerator would, then compute gradients."""
         time.sleep(self._compute_s)
-        images, labels = images.to(self.device), labels.to(self.device)
         loss = nn.functional.cross_entropy(parallel(images), labels)
         loss.backward()  # type: ignore[no-untyped-call]
 
@@ -50,7 +48,6 @@ class StepLog:
 
     def __init__(self, folder: Path, model: nn.Module) -> None:
         path = folder / "logs" / f"{os.environ['BENCH_NODE']}.{os.getpid()}.log"
-        self._copy = path.with_name(f"{os.environ['BENCH_NODE']}.copy")
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._parameters = list(model.parameters())
 
@@ -58,10 +55,6 @@ class StepLog:
         """Write that ``world`` ranks have completed this step now."""
         now_s = time.monotonic()
         os.write(self._file, f"{now_s:.6f} {step} {world} {self._weights()}\n".encode())
-
-    def copied(self, seconds: float) -> None:
-        """Write how long the copy of the state to this process took when it joined."""
-        self._copy.write_text(f"{seconds:.6f}\n")
 
     def _weights(self) -> int:
         """Return a sum over all bits, the same only for the same weights."""

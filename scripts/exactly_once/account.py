@@ -7,9 +7,9 @@ before trained since then is not in the model any more: it is trained again, or 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -50,13 +50,9 @@ def in_the_model(
     Args:
         records: the lines of each process, see ``programs.recording``.
     """
-    pairs = [pair for lines in records.values() for pair in _followed(lines)]
-    committed = {_place(line) for line, after in pairs if "done" in (after or {})}
     lives: dict[str, dict[int, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for line, after in pairs:
-        # A process that did not commit a step that others committed has taken their state. If a
-        # process's last line is a step, it may have committed it; if not, a later life repeats it.
-        if not committed or after is None or _place(line) in committed:
+    for line in chain.from_iterable(records.values()):
+        if "step" in line:
             lives[line["life"]][line["step"]].append(line)
     model: dict[int, list[Mapping[str, Any]]] = {}
     thrown_away: dict[float, int] = {}
@@ -67,17 +63,6 @@ def in_the_model(
             thrown_away[_first_s(life)] = sum(map(len, numbers))
         model |= life
     return [_step(number, model[number]) for number in sorted(model)], thrown_away
-
-
-def _followed(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Any]]:
-    """Yield the lines of steps, each with the line after it, or None."""
-    for line, after in zip(lines, [*lines[1:], None], strict=False):
-        if "step" in line:
-            yield line, after
-
-
-def _place(line: Mapping[str, Any]) -> tuple[str, int]:
-    return line["life"], line["step"]
 
 
 def _first_s(life: Mapping[int, Iterable[Mapping[str, Any]]]) -> float:

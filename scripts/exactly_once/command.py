@@ -58,7 +58,7 @@ def main(
 
     \b
     Examples:
-      scripts/run exactly-once --way ddp --way trainer
+      scripts/run exactly-once --way ddp --way huggingface
       scripts/run exactly-once --rounds 3 --seed 7 --samples 9600
       scripts/run exactly-once --way huggingface --change join --change leave
       scripts/run exactly-once --page docs/internals/bench-frameworks.md

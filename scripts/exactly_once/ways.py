@@ -73,24 +73,6 @@ WAYS = {
         Way("torchdata", "torchdata's StatefulDataLoader", "stateful", (), "torchdata"),
         Way("deepspeed", "DeepSpeed under torchrun, batches skipped", "deep", (), "deepspeed"),
         Way("deepspeed-zero", "DeepSpeed with ZeRO 1", "deep", ("--stage=1",), "deepspeed"),
-        Way("trainer", "elastic.Trainer, batch of a rank", "trainer"),
-        Way("trainer-global", "elastic.Trainer, global batch", "trainer", ("--size=global",)),
-        Way(
-            *("accelerate-inprocess", "accelerate in process, global batch", "trainer"),
-            options=("--size=global", "--through=accelerate"),
-            needs="accelerate",
-        ),
-        Way("fsdp2-inprocess", "FSDP2 in process, global batch", "sharded", ("--size=global",)),
-        Way(
-            *("huggingface-inprocess", "Hugging Face in process, global batch", "huggingface"),
-            options=("--inprocess=yes",),
-            needs=_HF,
-        ),
-        Way(
-            *("lightning-inprocess", "Lightning in process, global batch", "with_lightning"),
-            options=("--inprocess=yes",),
-            needs=_PL,
-        ),
     )
 }
 

@@ -20,8 +20,8 @@ _SHORT = ("-q", "--durations=30", "--maxfail=15")
 # Tests of what runs in jobs that depend most on torch's version. Other lanes run all of them, with
 # a newer torch.
 _OF_JOBS = (
-    *(f"tests/elastic/test_{name}.py" for name in ("rendezvous", "trainer", "torch_private")),
-    *("tests/elastic/test_forming.py", "tests/elastic/test_warm_fork_server.py"),
+    *(f"tests/elastic/test_{name}.py" for name in ("rendezvous", "torch_private")),
+    "tests/elastic/test_warm_fork_server.py",
     "tests/elastic/test_saving.py::test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed",
     "tests/elastic/test_saving.py::test_a_process_alone_needs_no_process_group",
 )
@@ -45,8 +45,7 @@ _TORCH = "torch and not slurm and not chaos and not load"
 _ELASTIC = "tests/elastic"  # has most of these tests, and those that mostly wait
 # The tests that start torchruns, or stand-ins for them: about half of these.
 _AGENTS = tuple(
-    f"tests/elastic/test_{name}.py"
-    for name in ("hanging", "launchers", "rendezvous", "saving", "stuck", "tasks")
+    f"tests/elastic/test_{name}.py" for name in ("launchers", "rendezvous", "saving", "tasks")
 )
 _TRAINING = "slurm and torch and not chaos and not load"
 _UNITS = "not slurm and not torch and not chaos and not load and not frameworks"

@@ -35,7 +35,7 @@ _NODES = 5  # enough for all trainers at their most: with fewer, a plan may leav
 @number("--pace", 2.0, 0.1, 60, "Seconds between two events of the fleet, on average.")
 @several(
     *("--setup", "setups", SETUPS, "How the fleet's trainer follows its nodes."),
-    default=("handler", "inprocess"),
+    default=("handler",),
 )
 @number("--failover", 0, 0, 1000, "Instead of faults: how often the first control host dies.")
 def main(

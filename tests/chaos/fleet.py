@@ -18,7 +18,7 @@ from scripts.labcluster.lab import Tell
 # In each step the processor is free for a while, as beside an accelerator.
 _TRAINING = Training("tiny", compute_s=0.02, save_every_s=0.0)
 _MOST = 4
-_BEHIND = 20  # a node that has made one of the last 20 steps has the trainer's state
+_BEHIND = 20  # steps
 _END_STEPS = 20
 
 
@@ -52,9 +52,8 @@ class FleetResult:
 def run_fleet(setup: Setup, events: int, pace_s: float, seed: int, tell: Tell) -> FleetResult:
     """Let ``events`` happen, ``pace_s`` apart on average, then see whether it trains on.
 
-    Nodes go only while two train together, and one that has the trainer's state is always spared:
-    an unchanged script would go on from its checkpoint, but processes that keep the state in
-    memory cannot.
+    Nodes go only while two train together, and one that has made one of the last steps is always
+    spared: a step whose makers are all gone could not be told from the one that takes its place.
 
     Raises:
         NotSettledError: it does not begin to train.
@@ -89,7 +88,7 @@ def run_fleet(setup: Setup, events: int, pace_s: float, seed: int, tell: Tell) -
 
 
 def spare_one(nodes: list[Node], steps: dict[str, int], chance: random.Random) -> list[Node]:
-    """Return the nodes that may be taken: all but one of those that have the trainer's state."""
+    """Return the nodes that may be taken: all but one of those that have made a last step."""
     spared = chance.choice(_holders(nodes, steps) or [None])
     return [node for node in nodes if node is not spared]
 

@@ -1,6 +1,6 @@
 """What the suite's trainers run inside elements; each step and checkpoint is written down.
 
-Usage: job.py digits|inprocess FOLDER TRAIN_PY. FOLDER/steps gets a file for each process;
+Usage: job.py digits|saves FOLDER TRAIN_PY. FOLDER/steps gets a file for each process;
 ``training`` reads it.
 """
 
@@ -64,45 +64,47 @@ def digits(folder: Path, log: Log, train: str) -> None:
     runpy.run_path(train, run_name="__main__")
 
 
-def inprocess(folder: Path, log: Log) -> None:
-    """Train as examples/elastic does, for ever, with checkpoints."""
+def saves(folder: Path, log: Log) -> None:
+    """Train plain DDP for ever; save each two seconds, and when told to."""
     from torch import nn
-    from torch.utils.data import TensorDataset
+    from torch.nn.parallel import DistributedDataParallel
 
     from bftrainer_slurm import elastic
 
-    rename, began_ns = Path.rename, time.monotonic_ns()
-
-    def noted_rename(path: Path, target: Path) -> Path:
-        found = rename(path, target)
-        if target.name.startswith("step-"):
-            log.write("saved", int(target.name.split("-")[1]))
-        return found
-
-    Path.rename = noted_rename  # type: ignore[method-assign, assignment]
-    # Not the example's digits: to import scikit-learn, each process would need 1.5 s of a core.
-    alike = torch.Generator().manual_seed(0)
-    images = torch.rand(1797, 64, generator=alike)
-    dataset = TensorDataset(images, torch.randint(10, (1797,), generator=alike))
+    dist.init_process_group("gloo")
+    log.key = os.environ["MASTER_PORT"]
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    criterion = nn.CrossEntropyLoss()
-    checkpoints = folder / "checkpoints"
-    trainer = elastic.Trainer(model, optimizer, checkpoint=checkpoints, checkpoint_every_s=2.0)
-    for x, y in trainer.loader(dataset, batch_size=32, epochs=10**6):
-        with trainer.step() as step:
-            optimizer.zero_grad()
-            loss = criterion(trainer.ddp(x), y)
-            # Numbers begin anew with each run of a trainer: when rank 0 began tells two apart.
-            leader = torch.tensor([began_ns])
-            if trainer.generation:
-                dist.broadcast(leader, src=0)
-            loss.backward()
-            optimizer.step()
-        if step.committed:
-            log.key = f"{trainer.generation}:{int(leader)}"
-            log.write("step", trainer.cursor.step)
-            time.sleep(_PAUSE_S)
+    checkpoint = folder / "checkpoint.pt"
+    step = torch.zeros(1)
+    if checkpoint.exists():
+        state = torch.load(checkpoint)
+        model.load_state_dict(state["model"])
+        step += state["step"]
+    dist.broadcast(step, src=0)  # ranks may have read two different checkpoints
+    parallel = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(parallel.parameters(), lr=1e-3)
+    saved_s = time.monotonic()
+    while True:
+        # Not the example's digits: to import scikit-learn, each process would need 1.5 s of a core.
+        images, labels = torch.rand(32, 64), torch.randint(10, (32,))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(parallel(images), labels).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        step += 1
+        elastic.step(samples=32 * dist.get_world_size(), number=int(step))
+        log.write("step", float(step))
+        told = elastic.must_save()
+        if dist.get_rank() == 0 and (told or time.monotonic() - saved_s > 2):
+            saved_s = time.monotonic()
+            # A node that hung and comes back may write what the others have long passed.
+            if not checkpoint.exists() or torch.load(checkpoint)["step"] < step:
+                beside = folder / f"checkpoint.{os.getpid()}"
+                torch.save({"model": model.state_dict(), "step": step}, beside)
+                beside.replace(checkpoint)
+                log.write("saved", float(step))
+        if told:
+            elastic.saved()
+        time.sleep(_PAUSE_S)
 
 
 if __name__ == "__main__":
@@ -111,4 +113,4 @@ if __name__ == "__main__":
     if kind == "digits":
         digits(where, Log(where), train)
     else:
-        inprocess(where, Log(where))
+        saves(where, Log(where))

@@ -20,14 +20,12 @@ def document(result: Result) -> dict[str, Any]:
 
 def table(result: Result) -> str:
     """Return the table for a terminal."""
-    survivors = sum(one.lost_by_survivors for one in result.outcomes)
     facts = {
         "faults injected": f"{result.faults}",
         "trainers lost": f"{result.trainers_lost}",
         "invariant violations": f"{result.violations}",
         "ordinary jobs": f"{result.ordinary_submitted}, failed {result.ordinary_failed}",
         "on nodes with elements": f"{result.ordinary_beside} of them",
-        "lost by survivors": f"{survivors:g}, though a process that had made them trains on",
     }
     for name, steps in result.steps.items():
         facts[f"trained: {name}"] = f"{steps:,.0f} steps, lost {result.steps_lost[name]:g}"

@@ -39,7 +39,6 @@ class Outcome:
     settled_s: float | None
     violations: list[str] = field(default_factory=list)
     lost: dict[str, float] = field(default_factory=dict)  # by trainer: steps made in vain
-    lost_by_survivors: float = 0.0  # of these, steps made by a process that trains on
     waited_for: list[str] = field(default_factory=list)  # what was last to hold again
     second: str | None = None  # the fault that came on top
     figures: dict[str, float] = field(default_factory=dict)  # what the fault itself measured
@@ -278,7 +277,6 @@ def _count_losses(world: World, outcome: Outcome, since_s: float) -> None:
         every = losses(trainer.training.generations, trainer.training.saves)
         lost = [one for one in every if one.time_s >= since_s]
         outcome.lost[trainer.name] = sum(one.lost for one in lost)
-        outcome.lost_by_survivors += sum(one.lost for one in lost if one.survived)
         outcome.violations += [
             f"{trainer.name} lost {one.lost:g}, and {one.allowed:g} may be"
             for one in lost

@@ -34,9 +34,7 @@ class Ask:
     processes: int = 1
 
 
-WHOLE_NODES: Mapping[str, Ask] = MappingProxyType(
-    {"digits": Ask("digits"), "inprocess": Ask("inprocess")}
-)
+WHOLE_NODES: Mapping[str, Ask] = MappingProxyType({"digits": Ask("digits"), "saves": Ask("saves")})
 
 
 def parts(gpus: int) -> dict[str, Ask]:
@@ -52,8 +50,8 @@ def parts(gpus: int) -> dict[str, Ask]:
     whole = (f"--gpus-per-node={gpus}", "--exclusive")
     return {
         "digits": Ask("digits", (f"--gpus-per-node={two}",), processes=two),
-        "inprocess": Ask("inprocess", chosen, one),
-        "whole": Ask("inprocess", whole, one, max_nodes=1),
+        "saves": Ask("saves", chosen, one),
+        "whole": Ask("saves", whole, one, max_nodes=1),
     }
 
 

@@ -1,6 +1,6 @@
 """What the trainers' own logs say: generations of ranks, the steps they made, what was lost.
 
-A number counts a trainer's progress: completed steps in process, batches of 32 for the digits.
+A number counts a trainer's progress: completed steps, or batches of 32 for the digits.
 """
 
 from __future__ import annotations
@@ -43,15 +43,11 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Steps that were made and are lost, and how many may be: those since the last checkpoint.
-
-    ``survived``: a process that had made them trains on, so only one step may be lost.
-    """
+    """Steps that were made and are lost, and how many may be: those since the last checkpoint."""
 
     time_s: float
     lost: float
     allowed: float
-    survived: bool
 
 
 class Training:
@@ -111,20 +107,15 @@ def _time(line: tuple[list[str], str]) -> float:
 
 
 def losses(generations: Sequence[Generation], saves: Sequence[Save]) -> list[Loss]:
-    """Return what each generation lost of what the ones before it had reached.
-
-    Where a process of the generation before trains on, at most one step may be lost, otherwise what
-    came after the last checkpoint.
-    """
+    """Return what each generation lost of what the ones before it had reached."""
     found = []
     reached = 0.0
     before: Generation | None = None
     for one in generations:
         lost = reached - (one.first - one.step)
         if before is not None and lost > 0:
-            survived = bool(one.places.keys() & before.places.keys())
-            allowed = before.step if survived else _since_checkpoint(one, before, reached, saves)
-            found.append(Loss(one.first_s, lost, allowed, survived))
+            allowed = _since_checkpoint(one, before, reached, saves)
+            found.append(Loss(one.first_s, lost, allowed))
         reached = one.last  # what earlier ones had reached beyond that is counted already
         before = one
     return found

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset, dataloader
 from bftrainer_slurm.elastic import counting
 from bftrainer_slurm.elastic.counting import samples_in
 from bftrainer_slurm.elastic.memory import Memory
-from bftrainer_slurm.elastic.steps import Steps
+from bftrainer_slurm.elastic.steps import Steps, of_this_process
 
 X = torch.zeros(8, 3)
 
@@ -20,8 +20,10 @@ X = torch.zeros(8, 3)
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     iterator = dataloader._BaseDataLoaderIter
     monkeypatch.setattr(iterator, "__next__", iterator.__next__)
+    monkeypatch.setattr(counting, "register_optimizer_step_post_hook", lambda hook: None)
     found: list[int] = []
-    counting.tell_of_batches(found.append)
+    monkeypatch.setattr(of_this_process(), "given", found.append)
+    counting.count()
     yield found
 
 

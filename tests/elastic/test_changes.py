@@ -11,11 +11,11 @@ from bftrainer_slurm.elastic.changes import ChangeLog, Era, before_torchruns_wor
 from bftrainer_slurm.elastic.memory import StepCounts
 
 N1, N2, N3 = (1, "n1"), (2, "n2"), (3, "n3")
-NOTHING = StepCounts(0, None, 0.0, 0.0, in_process=False)
+NOTHING = StepCounts(0, None, 0.0, 0.0)
 
 
 def progress(steps: int, first_s: float, last_s: float, samples: float | None = None) -> StepCounts:
-    return StepCounts(steps, samples, first_s, last_s, in_process=False)
+    return StepCounts(steps, samples, first_s, last_s)
 
 
 def era(places: set[tuple[int, str]], before: StepCounts) -> Era:
@@ -138,8 +138,7 @@ def test_without_a_step_there_is_nothing_to_tell() -> None:
 
 def test_a_node_that_is_given_back_is_named_and_not_called_a_failure() -> None:
     assert given_back("n3", planned=True) == "n3 is given back as the plan says; this is no failure"
-    for planned in (False, None):
-        assert "n3 is given back to an ordinary job" in given_back("n3", planned)
+    assert "n3 is given back to an ordinary job" in given_back("n3", planned=False)
 
 
 def test_it_is_said_before_torchrun_says_that_it_was_signalled() -> None:
@@ -156,10 +155,3 @@ def test_it_is_said_before_torchrun_says_that_it_was_signalled() -> None:
         torchrun.removeHandler(handler)
         torchrun.removeFilter(torchrun.filters[-1])
     assert said == ["Closing process 7", "ours", "Received 15 death signal, shutting down workers"]
-
-
-def test_a_process_that_trains_on_knows_when_its_generation_began_to_train() -> None:
-    begun = StepCounts(2, 64, 0.0, 0.0, in_process=True, lost=0, lost_samples=0)
-    trained = begun.stepped(5.0).stepped(6.0)
-    assert trained == StepCounts(2, 64, 5.0, 6.0, True, lost=0, lost_samples=0)
-    assert replace(trained, first_s=0.0).stepped(9.0).first_s == 9.0

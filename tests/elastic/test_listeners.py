@@ -26,11 +26,11 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[NodesChanged]]:
 
 def test_a_change_says_what_was_before_and_after_and_why(heard: list[NodesChanged]) -> None:
     log = ChangeLog(tell=lambda text: None, hear=listeners.tell)
-    log.began(Era(1, frozenset({N1}), StepCounts(0, 0, 0, 0, False)), "", tells=True)
-    before = StepCounts(101, 404, 100, 110, False)
+    log.began(Era(1, frozenset({N1}), StepCounts(0, 0, 0, 0)), "", tells=True)
+    before = StepCounts(101, 404, 100, 110)
     log.ended(before)
     log.began(Era(2, frozenset({N1, N2}), before), "join", tells=True)
-    log.trained(StepCounts(502, 2008, 110.5, 130.5, False, lost=2, lost_samples=8))
+    log.trained(StepCounts(502, 2008, 110.5, 130.5, lost=2, lost_samples=8))
     assert [change.why for change in heard] == ["begin", "join"]
     assert [change.lost_steps for change in heard] == [None, 2]
     assert [change.lost_samples for change in heard] == [None, 8]

@@ -20,7 +20,7 @@ from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import ARRAY, Agents, Step, started_agents, steps_in
 
-SCRIPTS = ("when_told.py", "restarted.py")  # a plain one, and one with a Trainer
+SCRIPT = Path(__file__).with_name("when_told.py")
 
 
 class Clock:
@@ -117,10 +117,9 @@ def test_several_processes_without_one_are_told_that_they_need_it(memory: Memory
     assert not memory.saving
 
 
-@pytest.fixture(params=SCRIPTS)
-def agents(request: pytest.FixtureRequest, keeper: Keeper, tmp_path: Path) -> Iterator[Agents]:
-    script = Path(__file__).with_name(request.param)
-    with started_agents(keeper, tmp_path / "trainer", script) as running:
+@pytest.fixture
+def agents(keeper: Keeper, tmp_path: Path) -> Iterator[Agents]:
+    with started_agents(keeper, tmp_path / "trainer", SCRIPT) as running:
         running.own(3)
         yield running
 

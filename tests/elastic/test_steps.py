@@ -173,16 +173,6 @@ def test_the_scripts_own_word_overrides_the_optimizers(memory: Memory) -> None:
     assert (memory.read().steps, memory.read().samples) == (3, 96.0)
 
 
-def test_a_trainers_word_overrides_the_scripts(memory: Memory) -> None:
-    counted = Steps(memory)
-    for number in range(1, 4):
-        counted.by_optimizer("one")
-        counted.by_trainer(32, number)
-        counted.by_script(8, number)
-    said = memory.read()
-    assert (said.steps, said.samples, said.lost) == (3, 96.0, 0)
-
-
 def test_an_optimizers_count_of_a_step_that_is_repeated_leaves_no_times(memory: Memory) -> None:
     """An optimizer steps before the script says which step that was."""
     Steps(memory).by_script(32, 5)
@@ -199,16 +189,6 @@ def test_an_optimizers_count_of_a_step_that_is_repeated_leaves_no_times(memory: 
     assert said.first_s == said.last_s > said.again_s > before.last_s
 
 
-def test_a_process_that_reports_by_itself_is_left_to_it(memory: Memory) -> None:
-    counted = Steps(memory)
-    counted.by_optimizer("one")
-    counted.leave_to_trainer()
-    counted.by_optimizer("one")
-    counted.by_script(32)
-    assert memory.read().in_process
-    assert memory.read().steps == 0
-
-
 def test_a_step_costs_next_to_nothing(memory: Memory) -> None:
     calls = 20_000
     cost_s = timeit.timeit(lambda: steps.step(samples=32), timer=time.thread_time, number=calls)
@@ -221,8 +201,8 @@ def test_a_step_costs_next_to_nothing(memory: Memory) -> None:
 def test_the_controller_believes_a_pause_of_hours_too(
     first_s: float, pause_s: float, again_s: float
 ) -> None:
-    era = Era(2, NODES, StepCounts(9, None, 1, 10, False))
-    told = measures(era, StepCounts(10, None, first_s, first_s, False, lost=3, again_s=20))
+    era = Era(2, NODES, StepCounts(9, None, 1, 10))
+    told = measures(era, StepCounts(10, None, first_s, first_s, lost=3, again_s=20))
     report = read_report(
         NumberedNote(1, 5.0, Note(NoteKind.PROGRESS, 7, measures=tuple(told.items()))), 4
     )
@@ -274,7 +254,7 @@ def test_the_controller_is_told_how_often_in_a_row_a_script_began_again(memory: 
     def told() -> float | None:
         process = Steps(memory)
         process.by_optimizer(optimizer)
-        measured = measures(Era(1, NODES, StepCounts(0, None, 0, 0, False)), memory.read())
+        measured = measures(Era(1, NODES, StepCounts(0, None, 0, 0)), memory.read())
         memory.begin()
         assert memory.read().from_start is None, "the next process has not begun"
         return measured.get("from_start")
@@ -292,7 +272,7 @@ def test_the_controller_is_told_what_was_trained_since_a_checkpoint(
     optimizer = made_optimizer()
     optimizer.load_state_dict(optimizer.state_dict())
     process = steps.of_this_process()
-    era = Era(1, NODES, StepCounts(0, None, 0, 0, False))
+    era = Era(1, NODES, StepCounts(0, None, 0, 0))
 
     def unsaved_s() -> float | None:
         process.by_optimizer(optimizer)
@@ -324,9 +304,9 @@ def test_the_number_of_a_process_s_first_step_says_that_it_goes_on(memory: Memor
 def test_the_controller_believes_what_a_change_loses(
     from_start: int, unsaved_s: float | None, other_ranks: float | None
 ) -> None:
-    counted = StepCounts(9, None, 100, 150, False, from_start=from_start, kept_s=110)
+    counted = StepCounts(9, None, 100, 150, from_start=from_start, kept_s=110)
     now = replace(counted, other_ranks=bool(other_ranks))
-    told = measures(Era(2, NODES, StepCounts(9, None, 1, 10, False)), now)
+    told = measures(Era(2, NODES, StepCounts(9, None, 1, 10)), now)
     note = Note(NoteKind.PROGRESS, 7, measures=tuple(told.items()))
     report = read_report(NumberedNote(1, 5.0, note), 4)
     assert report is not None

@@ -191,10 +191,8 @@ def test_the_first_task_has_the_processors_of_all() -> None:
         "import torch",
         "import torch.distributed as dist; s = dist.HashStore()\n"
         "dist.init_process_group('gloo', store=s, rank=0, world_size=1)",
-        "import bftrainer_slurm.elastic.inprocess.alone, torch.distributed as dist\n"
-        "dist.init_process_group('gloo', init_method='tcp://127.0.0.1:0', rank=0, world_size=1)",
     ],
-    ids=["no group", "a store of its own", "in process"],
+    ids=["no group", "a store of its own"],
 )
 def test_a_script_that_needs_no_torchrun_is_left_alone(tmp_path: Path, script: str) -> None:
     path = tmp_path / "script.py"

@@ -69,13 +69,6 @@ def test_ranks_of_one_step_are_one_step() -> None:
     assert (only.world, sorted(only.numbers)) == (2, [0, 1])
 
 
-def test_in_process_a_step_that_was_given_up_does_not_count() -> None:
-    given_up = [step(1, "1", 1, 0), step(1, "2", 2, 0, 1), {"done": 1, "time_s": 3}]
-    steps, thrown_away = in_the_model({"one": given_up})
-    assert [one.numbers for one in steps] == [(0, 1)]
-    assert thrown_away == {}
-
-
 def test_too_often_is_told_beside_too_seldom() -> None:
     steps, _ = in_the_model({"one": [step(1, "a", 1, 0, 0, 1)]})
     told = account(steps, {}, samples=3, epochs=1, loss=0.0)
@@ -126,7 +119,7 @@ def test_a_training_ends_when_it_has_what_was_asked_for(
 def test_a_page_keeps_the_rows_of_other_runs() -> None:
     page = "Words.\n<!-- exactly-once -->\n<!-- end -->\nMore.\n"
     order = [one.title for one in WAYS.values()]
-    first, second = WAYS["ddp"], WAYS["trainer"]
+    first, second = WAYS["ddp"], WAYS["fsdp2"]
     for way, lost, made in ((second, 1, "day 1"), (first, 2, "day 2"), (second, 3, "day 3")):
         found = Account(1920, 1920, lost, 0, 0, 0, 0.0, 0.1, 240)
         page = renewed(page, [Result(way, ["join", "leave"], found)], made, order)

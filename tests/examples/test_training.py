@@ -16,11 +16,18 @@ pytestmark = pytest.mark.torch
 _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
-def trained(example: str, *arguments: object, **environment: str) -> list[str]:
-    """Run an example's train.py by itself, and return the lines that it printed."""
-    script = REPO / "examples" / example / "train.py"
+def trained(
+    example: str,
+    *arguments: object,
+    script: str = "train",
+    folder: Path | None = None,
+    **environment: str,
+) -> list[str]:
+    """Run an example's script by itself, and return the lines that it printed."""
+    path = REPO / "examples" / example / f"{script}.py"
     done = subprocess.run(
-        [sys.executable, str(script), *map(str, arguments)],
+        [sys.executable, str(path), *map(str, arguments)],
+        cwd=folder,
         capture_output=True,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
@@ -42,12 +49,22 @@ def test_the_image_network_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 def test_the_language_model_learns_and_writes(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("abcd" * 100)
-    said = trained("language", "--folder", tmp_path, "--text", text, "--steps", 100)
+    arguments = ("--folder", tmp_path, "--text", text)
+    said = trained("language", *arguments, "--samples", 1600, **_ALONE)
     assert float(said[0].partition("loss=")[2]) < 1  # of four characters drawn at random: 1.39
     assert set(said[-1]) <= set("abcd")
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 1
+    said = trained("language", *arguments, "--samples", 1616, **_ALONE)
+    assert said[0].startswith("seen=1616 world=1 ")
+    assert len(said) == 2  # it has gone on from its checkpoint
+
+
+def test_the_loop_that_saves_ends_as_the_plain_one(tmp_path: Path) -> None:
+    for script in ("plain", "train"):
+        (said,) = trained("elastic", script=script, folder=tmp_path, **_ALONE)
+        assert float(said.partition("loss=")[2]) < 0.2
+    assert torch.load(tmp_path / "checkpoint.pt")["place"] == {"epoch": 19, "trained": 1312}
 
 
 def test_a_trial_of_the_search_leaves_its_result(tmp_path: Path) -> None:
-    trained("search", "--folder", tmp_path, "--epochs", 4, "--rate", 0.01)
+    trained("search", "--folder", tmp_path, "--epochs", 4, "--rate", 0.01, **_ALONE)
     assert json.loads((tmp_path / "result.json").read_text())["accuracy"] > 0.8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,27 +40,18 @@ class Change:
     stood_s: float  # from the last step before to the first one after
     lost: int  # steps that are trained again
     took_s: float  # from its cause to the first step after
-    first: int  # the number of that step
 
 
 class Training:
     """One trainer that runs an example."""
 
-    def __init__(
-        self,
-        site: Site,
-        example: str,
-        nodes: int,
-        options: str = "",
-        spec: str = "",
-        script: str = "train.py",
-    ):
+    def __init__(self, site: Site, example: str, nodes: int, options: str = "", spec: str = ""):
         self.folder = site.folder()
         records = self.folder / "records"
         records.mkdir()
         shutil.copy(_RECORDER, self.folder)
         give(records, "alice")
-        train = site.stage.repo / "examples" / "frameworks" / example / script
+        train = site.stage.repo / "examples" / "frameworks" / example / "train.py"
         batch = _SCRIPT.format(folder=self.folder, train=train, options=options)
         out = f"--output={self.folder}/%a.out"
         self.array = site.submit(batch, f"1-{nodes}", out, f"--bftrainer={spec}")
@@ -85,11 +75,6 @@ class Training:
         self._steps.sort(key=lambda step: step.time_s)
         return self._steps
 
-    def processes(self) -> list[int]:
-        """Return how many processes have trained on each node, the fewest first."""
-        nodes = Counter(path.name.partition(".")[0] for path in self._records.glob("*.*"))
-        return sorted(nodes.values())
-
     def wait_for(self, world: int, since_s: float = 0.0) -> None:
         """Wait until so many nodes train together."""
 
@@ -111,7 +96,6 @@ class Training:
             first_s - before[-1].time_s,
             max(step.number for step in before) - after.number + 1,
             first_s - since_s,
-            after.number,
         )
 
     def log(self) -> str:

@@ -179,9 +179,7 @@ class AgentRendezvous(RendezvousHandler):
     def _say_given_back(self, planned: bool = False) -> None:
         node, self._given_back = self._given_back, None
         if node is not None:
-            # In process, the keeper lets the workers go, not the agent, so it cannot know why.
-            in_process = self._memory.read().in_process
-            say(given_back(node, None if in_process else planned))
+            say(given_back(node, planned))
 
     def _hear(self, notice: Notice) -> None:
         if isinstance(notice, Finished) and self._store is None:
@@ -209,9 +207,7 @@ class AgentRendezvous(RendezvousHandler):
         self._reporting.pause()
         if self._store is not None:
             self._store.close()
-            now = self._memory.read()
-            if not now.in_process:  # else elastic.Trainer reports the changes
-                self._changes.ended(now)
+            self._changes.ended(self._memory.read())
 
     def _end_left_over(self) -> None:
         """End what the last generation's processes have left behind, as their helpers.
@@ -223,11 +219,10 @@ class AgentRendezvous(RendezvousHandler):
 
     def _enter(self, generation: Generation) -> RendezvousInfo | None:
         """Return the agent's place in a generation, or None if the generation has ended already."""
-        if generation.alone or generation.rank == 0:
+        if generation.rank == 0:
             store = torch_private.open_store("localhost", 0, hosts=True, timeout=_STORE)
             host, port = self._address, store.port
-            if not generation.alone:
-                self._membership.offer_store(generation.number, f"{host}:{port}")
+            self._membership.offer_store(generation.number, f"{host}:{port}")
         else:
             host, port = parse_address(generation.store or "")
             found = reached(host, port, self._membership)
@@ -240,8 +235,7 @@ class AgentRendezvous(RendezvousHandler):
             self._membership.finishing,
         )
         era = Era(generation.number, frozenset(generation.places), self._memory.read())
-        tells = generation.rank == 0 and not generation.alone
-        self._changes.began(era, self._membership.why, tells)
+        self._changes.began(era, self._membership.why, tells=generation.rank == 0)
         self._memory.past.generation = generation.number
         self._memory.tell_nodes([node for _, node in generation.places])
         workers = RendezvousStoreInfo(host, port)
@@ -255,11 +249,8 @@ class AgentRendezvous(RendezvousHandler):
         return RendezvousInfo(self._store, generation.rank, generation.world, workers)
 
     def _has_ended(self) -> bool:
-        """Whether agents of this generation may be gone, so that nobody should wait for them.
-
-        Agents whose workers re-form in process are not told of changes.
-        """
-        return self._membership.change is not None or self._memory.read().in_process
+        """Whether agents of this generation may be gone, so that nobody should wait for them."""
+        return self._membership.change is not None
 
 
 def _ending_signals(environment: MutableMapping[str, str]) -> set[int]:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError
 
-from bftrainer_slurm.elastic import torch_private, tries
-from bftrainer_slurm.elastic.inprocess.sockets import Connections
+from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.keeper.membership import Membership
 
 _ATTEMPT = timedelta(seconds=1)  # for a store to answer, before we look whether its host is lost
 _BETWEEN_ATTEMPTS_S = 0.05
 _LOOK_S = 0.2
+_PATIENCE_S = 60.0  # a network may be cut for a while
+_MAX_CAUSE = 300  # characters
+_CHECK = (
+    "Check that the nodes reach each other on all ports (firewall; PET_LOCAL_ADDR and "
+    "GLOO_SOCKET_IFNAME say by which addresses), and that there is memory left"
+)
 
 
 def reached(host: str, port: int, membership: Membership) -> TCPStore | None:
@@ -42,9 +50,12 @@ def reached(host: str, port: int, membership: Membership) -> TCPStore | None:
             # If it is only slow, or nobody could tell us that it is lost, we wait.
             if reached or not membership.connected:
                 heard_s = now_s
-            elif now_s - heard_s >= tries.LEAST_S:
-                why = tries.unreachable(f"{host}:{port}", str(error), now_s - heard_s)
-                raise RendezvousConnectionError(why) from error
+            elif now_s - heard_s >= _PATIENCE_S:
+                raise RendezvousConnectionError(
+                    f"bftrainer: {host}:{port} cannot be reached from this node for "
+                    f"{now_s - heard_s:.0f} s, though the keeper hears that one: "
+                    f"{_one_line(str(error))}. {_CHECK}"
+                ) from error
             time.sleep(_BETWEEN_ATTEMPTS_S)
     return None
 
@@ -56,16 +67,37 @@ def _cut_once(over: Callable[[], bool], host: str, port: int) -> Iterator[None]:
     For an answer to its first word torch waits without any limit (2.13): of a node that is frozen,
     the kernel still accepts connections.
     """
-    connections, opened = Connections(), threading.Event()
-    connections.add_store(host, port, hosted=False)
+    opened = threading.Event()
+    places = {_endpoint(one[-1]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
 
     def watch() -> None:
         while not opened.wait(_LOOK_S):
             if over():
-                connections.shut_down()
+                _shut_down(places)
 
     threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     finally:
         opened.set()
+
+
+def _shut_down(places: Collection[tuple[str, int]]) -> None:
+    """End this process's connections to these places; their owner closes the descriptors."""
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed in between, or never connected
+            if str(entry.readlink()).startswith("socket:"):
+                # A duplicate: the number may be another file's soon.
+                with socket.socket(fileno=os.dup(int(entry.name))) as one:
+                    inet = one.family in (socket.AF_INET, socket.AF_INET6)
+                    if inet and _endpoint(one.getpeername()) in places:
+                        one.shutdown(socket.SHUT_RDWR)
+
+
+def _endpoint(address: tuple[Any, ...]) -> tuple[str, int]:
+    """Return an address and port, the same for IPv4 through IPv6 as for IPv4."""
+    return str(address[0]).removeprefix("::ffff:"), address[1]
+
+
+def _one_line(cause: str) -> str:
+    return cause.strip().partition("\n")[0][:_MAX_CAUSE].rstrip(".")

@@ -24,7 +24,6 @@ from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import guarded, helping, marks
 from bftrainer_slurm.elastic.resuming.rates import move
 
-_IN_PROCESS = "bftrainer_slurm.elastic.inprocess.huggingface"
 _PLACE = "_bftrainer_place"  # of a Trainer that goes on from a checkpoint
 _STATE = "trainer_state.json"
 _ROUNDING = 1e-6  # of a batch
@@ -128,11 +127,10 @@ def change(module: ModuleType) -> None:
 
 
 def _begin(arguments: MutableMapping[str, Any]) -> None:
-    if _IN_PROCESS not in sys.modules:
-        trainer, given = arguments["self"], arguments["resume_from_checkpoint"]
-        without = "Hugging Face's Trainer begins as the script says"
-        chosen = guarded(lambda: _prepared(trainer, given), without, given)
-        arguments["resume_from_checkpoint"] = chosen
+    trainer, given = arguments["self"], arguments["resume_from_checkpoint"]
+    without = "Hugging Face's Trainer begins as the script says"
+    chosen = guarded(lambda: _prepared(trainer, given), without, given)
+    arguments["resume_from_checkpoint"] = chosen
 
 
 def _prepared(trainer: Any, given: Any) -> Any:

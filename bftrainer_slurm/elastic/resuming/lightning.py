@@ -10,7 +10,6 @@ depend on the ranks: that of Lightning's DistributedSampler does not, which it t
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +20,6 @@ from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import guarded, helping, marks
 from bftrainer_slurm.elastic.resuming.rates import move
 
-_IN_PROCESS = "bftrainer_slurm.elastic.inprocess.lightning"
 _RANKS = "_bftrainer_ranks"  # of a Trainer that goes on: how many ranks made its checkpoint
 _CHOOSES = "_bftrainer_chooses"  # of a Trainer: its script leaves the checkpoint to us
 _FRESH = "_bftrainer_fresh"  # of a scheduler: what its script gave it at this start
@@ -54,8 +52,7 @@ def change(module: ModuleType) -> None:
 
 
 def _begin(arguments: MutableMapping[str, Any]) -> None:
-    if _IN_PROCESS not in sys.modules:
-        guarded(lambda: _prepare(arguments), "Lightning's fit() is left as it is")
+    guarded(lambda: _prepare(arguments), "Lightning's fit() is left as it is")
 
 
 def _prepare(arguments: MutableMapping[str, Any]) -> None:
@@ -84,8 +81,6 @@ def _start(
 
 def _chosen(trainer: Any, given: Any) -> Any:
     """Return the checkpoint that a trainer goes on from, and note how many ranks made it."""
-    if _IN_PROCESS in sys.modules:
-        return given
     if getattr(trainer, _CHOOSES, False):
         setattr(trainer, _CHOOSES, False)
         found = marks.newest(_candidates(trainer))
@@ -120,8 +115,7 @@ def _save(
     **named: Any,
 ) -> Any:
     done = method(trainer, filepath, weights_only, *more, **named)
-    is_ours = not weights_only and _IN_PROCESS not in sys.modules
-    if is_ours and trainer.global_rank == 0:
+    if not weights_only and trainer.global_rank == 0:
         guarded(
             lambda: marks.mark(Path(filepath), trainer.world_size), "a checkpoint is left as it is"
         )

@@ -24,7 +24,6 @@ from bftrainer_slurm.elastic.log import say
 _NOTE = "_bftrainer"  # in a state: for how many ranks it is, and what its scheduler was given
 _OWN_WAY = ("accelerate", "lightning", "pytorch_lightning", "transformers")
 _WHOLE = "torch.optim.lr_scheduler"  # a scheduler of schedulers: a part of it is never moved
-_IN_PROCESS = "bftrainer_slurm.elastic.inprocess.training"
 _PROGRESS = ("last_epoch", "_step_count", "_last_lr", "optimizer", "base_lrs", _NOTE)
 _WITHOUT = "a rate is left as it is"
 _TOLERANCE = 0.25  # of the ratio of ranks: a warm-up may have a length of its own
@@ -44,7 +43,7 @@ def change(module: ModuleType) -> None:
 def _state(method: Callable[..., Any], scheduler: Any) -> Any:
     state = {name: value for name, value in method(scheduler).items() if name != _NOTE}
     # The state of one that has not begun may be a pattern to load another one into.
-    if scheduler.last_epoch > 0 and _IN_PROCESS not in sys.modules:
+    if scheduler.last_epoch > 0:
         resuming.guarded(lambda: state.update({_NOTE: _note(scheduler)}), _WITHOUT)
     return state
 

@@ -6,7 +6,6 @@ A Ray actor, a process of MPI, a child of multiprocessing: whoever started it kn
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Mapping
 from functools import wraps
@@ -63,21 +62,15 @@ def tell(environment: Mapping[str, str], starts: str | None) -> None:
     say(f"{node} trains by itself, without the trainer's other nodes: {why}")
 
 
-def watch(environment: Mapping[str, str], in_process: tuple[str, ...]) -> None:
-    """Tell it of this process, if it makes an optimizer and then forms no group for a while.
-
-    Args:
-        environment: of this process.
-        in_process: modules that form groups by themselves.
-    """
+def watch(environment: Mapping[str, str]) -> None:
+    """Tell it of this process, if it makes an optimizer and then forms no group for a while."""
     import torch.distributed as dist
     from torch.optim import Optimizer
 
     init = Optimizer.__init__
 
     def look() -> None:
-        grouped = dist.is_available() and dist.is_initialized()
-        if not grouped and not any(name in sys.modules for name in in_process):
+        if not (dist.is_available() and dist.is_initialized()):
             tell(environment, starter(os.getpid()))
 
     @wraps(init)

@@ -32,8 +32,6 @@ from bftrainer_slurm.elastic.tasks.seats import VARIABLE, seat, use_all_processo
 
 _NO_TORCHRUN = ("USE_RAY", "USE_KT")  # LLaMA Factory's
 _STARTED_BY_ACCELERATE = "ACCELERATE_DYNAMO_BACKEND"  # which its launcher always sets
-# elastic.Trainer makes its groups itself, and helps Lightning and others to count one process.
-_IN_PROCESS = tuple(f"bftrainer_slurm.elastic.inprocess.{name}" for name in ("training", "alone"))
 
 
 def install(environment: MutableMapping[str, str], command: Sequence[str]) -> None:
@@ -50,14 +48,14 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
         if found is not None:
             _become(found[0], environment, "deepspeed", tells_rank=found[1])
     if is_launcher(command):
-        apart.watch(environment, _IN_PROCESS)  # torchtune's trains itself where one device is meant
+        apart.watch(environment)  # torchtune's trains itself where one device is meant
         if is_llama_factory(command):
             _let_it_launch(environment)
         return
     if "--multiprocessing-fork" in command:
         worker.before_group(lambda given: _say_who_spawned(environment, given))
         return
-    apart.watch(environment, _IN_PROCESS)
+    apart.watch(environment)
     others = seat(environment).of
     plain = without_local_rank(command, environment)
     if torchrun_for(command, sys.executable, others) is None:
@@ -69,7 +67,7 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
 
     def begin(processes: int, launcher: str) -> None:
         torchrun = torchrun_for(plain or command, sys.executable, max(others, processes))
-        if torchrun is not None and not any(name in sys.modules for name in _IN_PROCESS):
+        if torchrun is not None:
             _become(torchrun, as_it_was, launcher, tells_rank=plain is not None)
 
     def begin_with_group(given: Mapping[str, Any]) -> None:

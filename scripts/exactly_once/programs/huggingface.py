@@ -1,25 +1,22 @@
 """Hugging Face's Trainer, without a checkpoint as most scripts; ``--resume=newest`` gives it one.
 
 ``--resume=true`` leaves it to Transformers to find one, from the second start on.
-``--steps`` is max_steps in place of epochs; ``--inprocess=yes`` rescales in process.
+``--steps`` is max_steps in place of epochs.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from scripts.exactly_once.programs.recording import RATE, Work
 
-work = Work("resume", "steps", "inprocess")
+work = Work("resume", "steps")
 given, record = work.given, work.record
-kind = "bftrainer_slurm.elastic.inprocess.huggingface" if given.inprocess else "transformers"
-framework: Any = import_module(kind)
 
 
 class Model(nn.Module):
@@ -44,16 +41,7 @@ class Writes(TrainerCallback):  # type: ignore[misc]
         """Write down what this step trains."""
         rate = float(trainer.optimizer.param_groups[0]["lr"])
         rank, world = args.process_index, args.world_size
-        life: tuple[Any, ...] = ()
-        if given.inprocess:
-            one = trainer.elastic
-            rank, world, life = one.rank, one.world, (one.generation,)
-        record.step(state.global_step + 1, rank, world, rate, model.numbers, *life)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Write down that it is committed."""
-        if given.inprocess:
-            record.done(state.global_step)
+        record.step(state.global_step + 1, rank, world, rate, model.numbers)
 
 
 def newest(folder: Path) -> str | None:
@@ -63,7 +51,7 @@ def newest(folder: Path) -> str | None:
 
 
 model = Model()
-arguments = framework.TrainingArguments(
+arguments = TrainingArguments(
     str(given.folder),
     num_train_epochs=given.epochs,
     max_steps=int(given.steps or -1),
@@ -76,8 +64,7 @@ arguments = framework.TrainingArguments(
     use_cpu=True,
     remove_unused_columns=False,
 )
-more = {"batch": "global"} if given.inprocess else {}
-trainer = framework.Trainer(model, arguments, train_dataset=work.data, callbacks=[Writes()], **more)
+trainer = Trainer(model, arguments, train_dataset=work.data, callbacks=[Writes()])
 last = newest(given.folder)
 from_where = {"newest": last, "true": last is not None}.get(given.resume)
 trainer.train(resume_from_checkpoint=from_where)

@@ -1,7 +1,6 @@
 """What every program trains, and how it writes down which samples; used in training processes.
 
-Each process has a file with a line for each step: step, rank, world, learning rate and
-samples. A line ``done`` says that the step before it was committed.
+Each process has a file with a line for each step: step, rank, world, learning rate and samples.
 """
 
 from __future__ import annotations
@@ -52,19 +51,13 @@ class Recording:
         node = os.environ.get("SLURM_JOB_ID", "0")
         self._file = (folder / f"{node}.{os.getpid()}.jsonl").open("a", 1)
 
-    def step(
-        self, step: int, rank: int, world: int, rate: float, numbers: Iterable[int], *life: object
-    ) -> None:
-        """Write down a step, from 1 on; ``life`` tells one start of all processes from others."""
-        if life == (0,):
-            return  # in process, a newcomer's steps before it is in the group
-        own = life or os.environ.get("MASTER_PORT")  # each start has a store of its own
-        line = {"step": step, "rank": rank, "world": world, "rate": rate, "life": str(own)}
+    def step(self, step: int, rank: int, world: int, rate: float, numbers: Iterable[int]) -> None:
+        """Write down a step, from 1 on."""
+        life = str(
+            os.environ.get("MASTER_PORT")
+        )  # each start of all processes has a store of its own
+        line = {"step": step, "rank": rank, "world": world, "rate": rate, "life": life}
         self._write(line | {"numbers": list(map(int, numbers))})
-
-    def done(self, step: int) -> None:
-        """Say that a step is committed, where a step may be given up."""
-        self._write({"done": step})
 
     def end(self, loss: float) -> None:
         """Say that the training has ended, and with what loss."""

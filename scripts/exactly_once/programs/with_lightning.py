@@ -1,4 +1,4 @@
-"""Lightning's Trainer: ``--resume=last`` gives ``fit`` a ckpt_path; ``--inprocess=yes``."""
+"""Lightning's Trainer: ``--resume=last`` gives ``fit`` a ckpt_path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from scripts.exactly_once.programs.recording import RATE, Work, loss_of
 
-work = Work("resume", "inprocess")
+work = Work("resume")
 given, record = work.given, work.record
 
 
@@ -28,33 +28,19 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
     def training_step(self, batch: dict[str, Tensor], index: int) -> Tensor:
         """Return the loss."""
         work.compute()
-        rank, world = self.global_rank, self.trainer.world_size
-        life: tuple[Any, ...] = ()
-        if given.inprocess:
-            one = self.trainer.strategy.elastic
-            rank, world, life = one.rank, one.world, (one.generation,)
         rate = self.trainer.optimizers[0].param_groups[0]["lr"]
-        self.place = rank, world, rate, batch["numbers"].tolist(), *life
-        if given.inprocess:
-            record.step(self.global_step + 1, *self.place)
+        rank, world = self.global_rank, self.trainer.world_size
+        self.place = rank, world, rate, batch["numbers"].tolist()
         return loss_of(self.layer, batch)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Write down what this step trains."""
-        if not given.inprocess:
-            record.step(self.global_step + 1, *self.place)
-
-    def on_train_batch_end(self, *_: Any) -> None:
-        """Write down that it is committed."""
-        if given.inprocess:
-            record.done(self.global_step)
+        record.step(self.global_step + 1, *self.place)
 
     def configure_optimizers(self) -> Any:
         """Return plain SGD, whose rate falls in a straight line."""
         optimizer = torch.optim.SGD(self.parameters(), lr=RATE)
-        steps = given.epochs * given.samples // given.batch
-        if not given.inprocess:  # there all is one epoch without a length
-            steps = int(self.trainer.estimated_stepping_batches)
+        steps = int(self.trainer.estimated_stepping_batches)
         scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
         return {
             "optimizer": optimizer,
@@ -63,35 +49,20 @@ class Module(lightning.LightningModule):  # type: ignore[misc]
 
 
 model = Module()
-common: dict[str, Any] = {
-    "accelerator": "cpu",
-    "logger": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "default_root_dir": given.folder,
-}
 loader = DataLoader(work.data, batch_size=given.batch, shuffle=True)
-if given.inprocess:
-    from bftrainer_slurm.elastic.inprocess.lightning import InProcess
-
-    trainer = lightning.Trainer(
-        strategy=InProcess(checkpoint=given.folder / "ck", batch="global"),
-        devices=1,
-        max_steps=given.epochs * given.samples // given.batch,
-        enable_checkpointing=False,
-        **common,
-    )
-    trainer.fit(model, loader)
-else:
-    keep = ModelCheckpoint(given.folder, every_n_train_steps=given.save_every, save_last="link")
-    trainer = lightning.Trainer(
-        devices=int(os.environ["LOCAL_WORLD_SIZE"]),
-        num_nodes=int(os.environ["GROUP_WORLD_SIZE"]),
-        strategy="ddp",
-        max_epochs=given.epochs,
-        callbacks=[keep],
-        **common,
-    )
-    trainer.fit(model, loader, ckpt_path=given.resume or None, weights_only=False)
+keep = ModelCheckpoint(given.folder, every_n_train_steps=given.save_every, save_last="link")
+trainer = lightning.Trainer(
+    accelerator="cpu",
+    devices=int(os.environ["LOCAL_WORLD_SIZE"]),
+    num_nodes=int(os.environ["GROUP_WORLD_SIZE"]),
+    strategy="ddp",
+    max_epochs=given.epochs,
+    callbacks=[keep],
+    logger=False,
+    enable_progress_bar=False,
+    enable_model_summary=False,
+    default_root_dir=given.folder,
+)
+trainer.fit(model, loader, ckpt_path=given.resume or None, weights_only=False)
 if trainer.is_global_zero:
     record.end(work.data.loss(model.layer))

@@ -27,7 +27,7 @@ def _scontrol(state: str, forms: Sequence[str], world: World) -> Course:
 
 def _cancel(world: World) -> Course:
     """A trainer comes, one element of it is cancelled, and then all of it."""
-    guest = submitted(world.site, world.asks["inprocess"], f"guest-{time.monotonic():.0f}")
+    guest = submitted(world.site, world.asks["saves"], f"guest-{time.monotonic():.0f}")
     world.wait(world.chance.uniform(1, _GUEST_STARTS_S))
     world.run("scancel", f"{guest.array}_{world.chance.randint(0, 1)}")
     world.wait(world.chance.uniform(0, 8))

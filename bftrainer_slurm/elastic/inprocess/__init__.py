@@ -1,1 +1,0 @@
-"""Rescaling in process: the trainers, their groups, their shared state, and their data."""
