@@ -1,4 +1,4 @@
-"""Reports of progress to the keeper, once a second, and what is said of changes in the job's log."""
+"""Reports of progress to the keeper, once a second, and what the job's log says of changes."""
 
 from __future__ import annotations
 
