@@ -52,7 +52,6 @@ _GOES_WITH = {
     "reservations": (_LOG,),
     "node_types": (_LOG, _LIVE),
     "gpus_per_node": (_LOG, _LIVE),
-    "cpus_per_node": (_LOG,),
     "begin": (_LOG,),
     "end": (_LOG,),
 }
@@ -98,12 +97,6 @@ _REPLAY_OPTIONS = {
     "--gpus-per-node",
     help="GPUs of each node that has any. [default: the most that jobs had at once]",
     **count("N", 1, 1000),
-)
-@click.option(
-    "--cpus-per-node",
-    help="Count CPUs, because jobs share nodes; each node has this many. "
-    "Only for logs without node lists.",
-    **count("N", 1, 100_000),
 )
 @click.option(
     "--min-hole", "min_hole_s", help="Leave out shorter holes.", **number("SECONDS", 0, 86400, 1.0)

@@ -146,9 +146,7 @@ def _log(
         start_s, end_s = round(start, 3), round(end, 3)
         occupancy.add(held.astype(np.int32), start_s, end_s)
         listed = ",".join(names[node] for node in held)
-        jobs.append(
-            Job(0, place, start_s, end_s, len(held), 0, listed, submit_s, backfilled, -place)
-        )
+        jobs.append(Job(0, place, start_s, end_s, len(held), listed, submit_s, backfilled, -place))
     to_s = round(max(row[2] for row in rows), 3)
     holes = occupancy.holes(names, from_s, to_s)
     return Log("stream", holes, nodes, from_s, to_s, jobs=JobTable.of(jobs), kinds=(_ANY,) * nodes)

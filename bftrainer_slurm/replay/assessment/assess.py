@@ -116,10 +116,10 @@ class Assessment:
 
     def _gpu_hours(self) -> float | None:
         """Return how long GPUs of idle nodes were idle."""
-        hardware, holes = self.log.hardware, self.log.holes
-        if hardware is None or not hardware.gpus.any():
+        gpus, holes = self.log.gpus, self.log.holes
+        if gpus is None or not gpus.any():
             return None
-        return float(hardware.gpus[holes.node] @ holes.length_s) / HOUR_S
+        return float(gpus[holes.node] @ holes.length_s) / HOUR_S
 
     def _summary(self, options: HarvestOptions) -> Summary:
         done = [one for one in self.replayed if one.options == options]

@@ -23,12 +23,8 @@ ANONYMOUS = (
     "somewhat too good results."
 )
 WHOLE = (
-    "Each job is counted with whole nodes: if small jobs share nodes, more nodes were idle "
-    "than shown here (--cpus-per-node counts CPUs instead)."
-)
-PACKED = (
-    "Jobs are counted by CPUs, packed as tightly as possible: if idle CPUs were scattered over "
-    "half-used nodes, fewer whole nodes were idle than shown here."
+    "Each job is counted with whole nodes: if small jobs share nodes, more nodes were idle than "
+    "shown here."
 )
 PEAK = (
     "The size of the machine is not in the log; it is assumed to be the most nodes ever busy at "

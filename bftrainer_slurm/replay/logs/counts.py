@@ -1,4 +1,4 @@
-"""How many nodes were busy when, from jobs without node lists; and holes of nodes without names.
+"""How many nodes were busy when, from an SWF log; and holes of nodes without names.
 
 The idle nodes are a stack: the node freed last is taken first. That keeps how many nodes are idle
 at any time and how many holes begin, but not how long the hole of a real node was.
@@ -16,15 +16,13 @@ _NODES_AT_A_TIME = 256  # bounds the memory, whatever the size of the machine
 
 
 class Counts:
-    """How many nodes (or, with ``cpus_per_node``, CPUs) these jobs had, counting each job once."""
+    """How many nodes these jobs had, each of them whole nodes."""
 
-    def __init__(self, jobs: JobTable, cpus_per_node: int | None) -> None:
-        size = jobs.cpus / cpus_per_node if cpus_per_node else jobs.nodes
+    def __init__(self, jobs: JobTable) -> None:
         time_s = np.concatenate([jobs.start_s, jobs.end_s])
         self._time_s, where = np.unique(time_s, return_inverse=True)
-        change = np.bincount(where, np.concatenate([size, -size]), len(self._time_s))
-        # A sum of fractions of nodes must not make a node busy by its rounding error.
-        self._busy = np.ceil(np.cumsum(change) - 1e-6).astype(np.int64)
+        change = np.bincount(where, np.concatenate([jobs.nodes, -jobs.nodes]), len(self._time_s))
+        self._busy = np.cumsum(change).astype(np.int64)
 
     def peak(self, from_s: float, to_s: float) -> int:
         """Return the most nodes that were busy at once in this time."""

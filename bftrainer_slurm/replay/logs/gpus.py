@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,20 +44,22 @@ def free_gpus(
     has: NDArray[np.int64],
     jobs: Stretches,
     holes: HoleTable,
-    unusable: Iterable[HoleTable],
+    unusable: HoleTable | None,
     span_s: tuple[float, float],
 ) -> FreeGpus | None:
     """Return what jobs leave between two times (Unix seconds); None if no node has a GPU.
 
-    ``has`` [nodes] are each node's GPUs, ``holes`` times without any job.
+    ``has`` [nodes] are each node's GPUs, ``holes`` times without any job, ``unusable`` those in
+    which nodes were down or reserved.
     """
     if not has.any():
         return None
     every = np.arange(len(has))  # so that each node has a row
+    down = () if unusable is None else (unusable,)
     stretches: list[tuple[NDArray[Any], ...]] = [  # node, from, to, GPUs taken, holes
         (every, np.full(len(has), -np.inf), np.full(len(has), np.inf), 0 * has, 0 * has),
         (*jobs, 0 * jobs[3]),
-        *((one.node, one.start_s, one.end_s, has[one.node], 0 * one.node) for one in unusable),
+        *((one.node, one.start_s, one.end_s, has[one.node], 0 * one.node) for one in down),
         (holes.node, holes.start_s, holes.end_s, 0 * holes.node, 0 * holes.node + 1),
     ]
     parts = []

@@ -1,4 +1,4 @@
-"""What nodes have, as far as their jobs show; and GPUs that are idle in nodes that are in use.
+"""The GPUs of nodes, as far as their jobs show; and those that are idle in nodes that are in use.
 
 These GPUs are shown separately: trainers take whole nodes, so no other figure includes them.
 """
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from bftrainer_slurm.replay.logs.holes import HoleTable
 from bftrainer_slurm.replay.logs.jobs import Job
-from bftrainer_slurm.replay.logs.nodes import MOST_NODES
 from bftrainer_slurm.replay.trace import HOUR_S
 
 
@@ -27,14 +26,6 @@ class GpuUse:
     idle_hours: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hardware:
-    """What each node has, by its number: GPUs, and the most memory that a job ever had on it."""
-
-    gpus: NDArray[np.int64]
-    memory_mb: NDArray[np.float32]
-
-
 # Node, start, end (Unix seconds) and GPUs on the node, a row for each job and node.
 Stretches: TypeAlias = tuple[
     NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]
@@ -42,27 +33,24 @@ Stretches: TypeAlias = tuple[
 
 
 class Allocations:
-    """Collects what jobs had on their nodes."""
+    """Collects the GPUs that jobs had on their nodes."""
 
     def __init__(self) -> None:
         self._jobs: list[tuple[NDArray[np.int32], float, float, float]] = []
-        self._memory_mb = np.zeros(MOST_NODES, np.float32)
 
     def add(self, nodes: NDArray[np.int32], job: Job, of_nodes: int) -> None:
         """Note what a job had on these nodes, out of so many."""
-        self._memory_mb[nodes] = np.maximum(self._memory_mb[nodes], job.memory_mb / of_nodes)
-        if job.gpus:
-            self._jobs.append((nodes, job.start_s, job.end_s, job.gpus / of_nodes))
+        self._jobs.append((nodes, job.start_s, job.end_s, job.gpus / of_nodes))
 
-    def hardware(self, nodes: int, gpus_per_node: int | None) -> Hardware:
-        """Return what the first nodes have; GPUs as given, else the most in use at once."""
+    def gpus(self, nodes: int, gpus_per_node: int | None) -> NDArray[np.int64]:
+        """Return the GPUs of the first nodes: as given, else the most in use at once."""
         most = np.zeros(nodes)
         where, _, used = self._in_use()
         np.maximum.at(most, where, used)
         found = np.ceil(most - 1e-6).astype(np.int64)
         if gpus_per_node is not None:
             found[found > 0] = gpus_per_node
-        return Hardware(found, self._memory_mb[:nodes].copy())
+        return found
 
     def beyond(self, gpus_per_node: int) -> float:
         """Return which share of the GPU time of jobs that have an end is beyond so many a node."""
@@ -83,10 +71,10 @@ class Allocations:
         return where[order], at_s[order], np.cumsum(change[order])
 
     def gpu_use(
-        self, hardware: Hardware, without_job: HoleTable, from_s: float, to_s: float
+        self, gpus: NDArray[np.int64], without_job: HoleTable, from_s: float, to_s: float
     ) -> GpuUse | None:
         """Return how nodes in use use their GPUs between two times; None if none has any."""
-        gpus, count = hardware.gpus, len(hardware.gpus)
+        count = len(gpus)
         if not gpus.any():
             return None
         node, start_s, end_s, had = self.stretches()

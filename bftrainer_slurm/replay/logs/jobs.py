@@ -31,8 +31,8 @@ class Job(NamedTuple):
     at ``end_s``. ``node_list`` is in Slurm's syntax, empty if the log has none. The same ``key``
     marks a stretch that the log shows twice; ``line`` is its line in the file. ``eligible_s`` is
     NaN if the log has no time of submission. ``backfilled`` says whether backfill started it, None
-    if the log does not say. ``gpus`` and ``memory_mb`` are of all its nodes, 0 if it has none or
-    the log does not say; ``limit_s`` is its time limit, infinite if it has none.
+    if the log does not say. ``gpus`` are of all its nodes, 0 if it has none or the log does not
+    say; ``limit_s`` is its time limit, infinite if it has none.
     """
 
     line: int
@@ -40,14 +40,12 @@ class Job(NamedTuple):
     start_s: float
     end_s: float
     nodes: int
-    cpus: int
     node_list: str
     eligible_s: float = math.nan
     backfilled: bool | None = None
     priority: int = 0
     partition: str = ""
     gpus: int = 0
-    memory_mb: float = 0.0
     limit_s: float = math.inf
 
 
@@ -60,14 +58,12 @@ class JobTable:
     start_s: Reals
     end_s: Reals
     nodes: Integers
-    cpus: Integers
     node_list: Objects
     eligible_s: Reals
     backfilled: Objects
     priority: Integers
     partition: Objects
     gpus: Integers
-    memory_mb: Reals
     limit_s: Reals
 
     @staticmethod
@@ -80,7 +76,7 @@ class JobTable:
     def made(**columns: NDArray[Any]) -> JobTable:
         """Return the table with these columns; all jobs have the defaults of the others."""
         count = len(next(iter(columns.values())))
-        defaults = {"line": 0, "cpus": 0, "node_list": "", **Job._field_defaults}
+        defaults = {"line": 0, "node_list": "", **Job._field_defaults}
         return JobTable(
             *(
                 _as_type(columns[name], type_)
@@ -124,14 +120,14 @@ class JobTable:
         """Whether any job has a time of submission."""
         return bool(np.isfinite(self.eligible_s).any())
 
-    def waiting(self, from_s: float, width_s: float, count: int) -> list[tuple[slice, Job]]:
-        """Return which jobs wait in the middle of which of so many cells of time."""
+    def waiting(self, from_s: float, width_s: float, count: int) -> list[tuple[slice, str]]:
+        """Return where jobs of which partition wait, in the middle of so many cells of time."""
         gone_s = np.minimum(self.start_s, self.end_s)
         cells = (np.stack([self.eligible_s, gone_s]) - from_s) / width_s + 0.5
         first, last = np.clip(np.nan_to_num(cells), 0, count).astype(np.int64)
         these = (first < last) & np.isfinite(self.eligible_s)
         spans = map(slice, first[these].tolist(), last[these].tolist())
-        return list(zip(spans, self.rows(these), strict=True))
+        return list(zip(spans, self.partition[these].tolist(), strict=True))
 
     def between(self, from_s: float, to_s: float) -> JobTable:
         """Return the jobs that wait, start or run then, in the order of the log."""
@@ -139,8 +135,8 @@ class JobTable:
         return self.rows((first_s < to_s) & (self.end_s > from_s))
 
 
-_TYPES: tuple[Any, ...] = (int, int, float, float, int, int, object, float, object, int, object,
-                           int, float, float)  # fmt: skip
+_TYPES: tuple[Any, ...] = (int, int, float, float, int, object, float, object, int, object,
+                           int, float)  # fmt: skip
 
 
 def _columns(table: JobTable) -> tuple[NDArray[Any], ...]:
@@ -166,11 +162,9 @@ def faults(jobs: JobTable) -> Objects:
         f"its start {no_time}": ~(_within(jobs.start_s, 0, _LATEST_S) | never),
         "it ends before it starts": (jobs.end_s < jobs.start_s) & ~never,
         f"its end {no_time}": (jobs.end_s >= _LATEST_S) & np.isfinite(jobs.end_s),
-        "its number of nodes or CPUs is impossible": ~(
-            _within(jobs.nodes, 1, 1 << 24) & _within(jobs.cpus, 0, 1 << 31)
-        ),
-        "its GPUs, memory or time limit is impossible": ~(
-            _within(jobs.gpus, 0, 1 << 24) & _within(jobs.memory_mb, 0, 1e12) & (jobs.limit_s >= 0)
+        "its number of nodes is impossible": ~_within(jobs.nodes, 1, 1 << 24),
+        "its GPUs or its time limit is impossible": ~(
+            _within(jobs.gpus, 0, 1 << 24) & (jobs.limit_s >= 0)
         ),
     }
     return np.select(list(cases.values()), list(cases), "").astype(object)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bftrainer_slurm.replay.logs import caveats as caveats_of
 from bftrainer_slurm.replay.logs import events, history, sacct, swf
@@ -22,7 +23,7 @@ from bftrainer_slurm.replay.logs.columns import columns_of
 from bftrainer_slurm.replay.logs.counts import Counts
 from bftrainer_slurm.replay.logs.edges import trusted
 from bftrainer_slurm.replay.logs.gpus import FreeGpus, free_gpus
-from bftrainer_slurm.replay.logs.hardware import Allocations, GpuUse, Hardware
+from bftrainer_slurm.replay.logs.hardware import Allocations, GpuUse
 from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer, minus
 from bftrainer_slurm.replay.logs.jobs import SHOWN_LINES, JobTable, LogError, Notes
 from bftrainer_slurm.replay.logs.lines import Lines, read_lines, unzipped
@@ -41,13 +42,12 @@ _BEYOND_S = 31 * 86400.0  # how far beyond its log a time may reach, or as far a
 class LogOptions:
     """What the user knows better than the log; times are Unix seconds."""
 
-    nodes: int | None = None  # of the machine, where the log has no node lists
+    nodes: int | None = None  # of the machine, where the log does not name them
     node_list: str = ""  # these nodes only, in Slurm's syntax
     down: Path | None = None  # when nodes were down, as sacctmgr prints it
     reservations: Path | None = None  # and when they were reserved
     node_types: Path | None = None  # of which type they are, as sinfo prints it
     gpus_per_node: int | None = None  # of nodes that have some
-    cpus_per_node: int | None = None  # jobs share nodes: count CPUs
     min_hole_s: float = 10.0
     from_s: float | None = None
     to_s: float | None = None
@@ -68,11 +68,10 @@ class Log:
     jobs: JobTable | None = None  # where the log says when they were submitted
     kinds: tuple[frozenset[str], ...] = ()  # the partitions of each node, as far as jobs tell
     types: tuple[str, ...] = ()  # of each node, where the log or a file tells
-    hardware: Hardware | None = None
-    gpu_use: GpuUse | None = None
-    free_gpus: FreeGpus | None = None  # where it tells which nodes have GPUs
-    # Times without a job that are not holes: when nodes were "down" or "reserved".
-    unusable: Mapping[str, HoleTable] = field(default_factory=dict)
+    gpus: NDArray[np.int64] | None = None  # of each node, where the log has node lists
+    gpu_use: GpuUse | None = None  # these two where jobs had GPUs
+    free_gpus: FreeGpus | None = None
+    unusable: HoleTable | None = None  # times without a job in which nodes were down or reserved
 
 
 def read_log(
@@ -114,21 +113,18 @@ def _from_jobs(lines: Lines, first: str, options: LogOptions) -> Log:
     if swf.is_swf(first):
         machine = swf.Machine()
         jobs = swf.read_swf(lines, notes, machine).once()
-        return _by_counts("SWF log", jobs, machine.nodes, notes, options)
+        return _by_counts(jobs, machine.nodes, notes, options)
     if not sacct.is_header(first):
         raise LogError(
             "neither sacct output with a header line, nor SWF, nor a history or event file; "
             f"use: {sacct.COMMAND}"
         )
-    jobs = sacct.read_sacct(lines, notes, options.zone).once()
-    if sacct.has_node_lists(first):
-        return _by_nodes("sacct log", jobs, notes, options)
-    return _by_counts("sacct log without node lists", jobs, 0, notes, options)
+    return _by_nodes(sacct.read_sacct(lines, notes, options.zone).once(), notes, options)
 
 
-def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> Log:
-    if options.nodes or options.cpus_per_node:
-        raise LogError("the log has node lists: leave out --nodes and --cpus-per-node")
+def _by_nodes(jobs: JobTable, notes: Notes, options: LogOptions) -> Log:
+    if options.nodes:
+        raise LogError("the log has node lists: leave out --nodes")
     numbers = NodeNumbers(_expand_list(options.node_list))
     occupancy, partitions = Occupancy(options.min_hole_s), Partitions()
     allocations, counts = Allocations(), []
@@ -143,7 +139,7 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
         if held is not None and len(held):
             occupancy.add(held, job.start_s, job.end_s)
             partitions.add(held, job.partition)
-            if job.gpus or job.memory_mb:
+            if job.gpus:
                 all_its = len(expand(job.node_list)) if options.node_list else len(held)
                 allocations.add(held, job, all_its)
     others = next((job.node_list for job in jobs if job.node_list), "")
@@ -154,12 +150,12 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
     from_s, to_s = _window(started, notes, options)
     count = len(numbers.names)
     without_job = occupancy.holes(numbers.names, from_s, to_s)
-    hardware = _hardware(allocations, count, options.gpus_per_node)
+    gpus = _gpus(allocations, count, options.gpus_per_node)
     holes, unusable = _usable(without_job, occupancy, numbers, (from_s, to_s), options)
     edges = _edges(started, notes, (from_s, to_s), options)
     caveats = (*_unknown(options), caveats_of.UNSEEN, *edges, *_caveats(notes, options))
     return Log(
-        kind,
+        "sacct log",
         between(holes, from_s, to_s),
         count,
         from_s,
@@ -168,16 +164,10 @@ def _by_nodes(kind: str, jobs: JobTable, notes: Notes, options: LogOptions) -> L
         caveats,
         jobs=jobs,
         kinds=partitions.of(count),
-        types=_types(numbers.names, hardware, options),
-        hardware=hardware,
-        gpu_use=allocations.gpu_use(hardware, without_job, from_s, to_s),
-        free_gpus=free_gpus(
-            hardware.gpus,
-            allocations.stretches(),
-            holes,
-            unusable.values(),
-            (from_s, to_s),
-        ),
+        types=_types(numbers.names, gpus, options),
+        gpus=gpus,
+        gpu_use=allocations.gpu_use(gpus, without_job, from_s, to_s),
+        free_gpus=free_gpus(gpus, allocations.stretches(), holes, unusable, (from_s, to_s)),
         unusable=unusable,
     )
 
@@ -188,77 +178,57 @@ def _usable(
     numbers: NodeNumbers,
     span_s: tuple[float, float],
     options: LogOptions,
-) -> tuple[HoleTable, dict[str, HoleTable]]:
+) -> tuple[HoleTable, HoleTable | None]:
     """Return the holes without the times in which nodes were down or reserved; and those times."""
-    holes, unusable = without_job, dict[str, HoleTable]()
-    told = (
-        ("down", options.down, events.DOWN),
-        ("reserved", options.reservations, events.RESERVED),
-    )
-    for why, path, kind in told:
-        if path is None:
-            continue
+    told = ((options.down, events.DOWN), (options.reservations, events.RESERVED))
+    given = [(path, kind) for path, kind in told if path is not None]
+    if not given:
+        return without_job, None
+    for path, kind in given:
         for event in events.read_events(path, options.zone, kind):
             known = [node for node in map(numbers.known, event.nodes) if node is not None]
             if known:
                 occupancy.add(np.array(known, np.int32), event.start_s, event.end_s)
-        left = occupancy.holes(numbers.names, *span_s)
-        holes, unusable[why] = left, minus(holes, left)
-    return holes, unusable
+    holes = occupancy.holes(numbers.names, *span_s)
+    return holes, minus(without_job, holes)
 
 
-def _types(names: tuple[str, ...], hardware: Hardware, options: LogOptions) -> tuple[str, ...]:
+def _types(names: tuple[str, ...], gpus: NDArray[np.int64], options: LogOptions) -> tuple[str, ...]:
     """Return the type of each node: as given, else how many GPUs it has, if any node has some."""
     if options.node_types is not None:
         told = events.read_types(options.node_types)
         return tuple(told.get(name, "not known") for name in names)
-    if not hardware.gpus.any():
+    if not gpus.any():
         return ()
     words = {0: "no GPU seen", 1: "1 GPU"}
-    return tuple(words.get(count, f"{count} GPUs") for count in hardware.gpus.tolist())
+    return tuple(words.get(count, f"{count} GPUs") for count in gpus.tolist())
 
 
-def _by_counts(
-    kind: str, jobs: JobTable, machine_nodes: int, notes: Notes, options: LogOptions
-) -> Log:
+def _by_counts(jobs: JobTable, machine_nodes: int, notes: Notes, options: LogOptions) -> Log:
     needs_names = (options.node_list, options.down, options.reservations, options.node_types)
     if any(needs_names) or options.gpus_per_node is not None:
         raise LogError(
-            "the log has no node lists: --node-list, --down, --reservations, --node-types and "
+            "an SWF log has no node lists: --node-list, --down, --reservations, --node-types and "
             "--gpus-per-node cannot be used"
         )
-    if options.cpus_per_node:
-        countless = jobs.started & (jobs.cpus == 0)
-        for line in jobs.line[countless].tolist():
-            notes.skip(
-                line,
-                "",
-                "--cpus-per-node needs numbers of CPUs, which the log does not have",
-            )
-        jobs = jobs.rows(~countless)
-    jobs = replace(jobs, partition=np.full(len(jobs), "", object))  # nodes are all alike
     started = jobs.rows(jobs.started)
     from_s, to_s = _window(started, notes, options)
-    counts = Counts(started, options.cpus_per_node)
+    counts = Counts(started)
     peak = counts.peak(from_s, to_s)
     nodes = options.nodes or machine_nodes or peak
     if not nodes:
         raise LogError("no job had a node between --from and --to; give --nodes")
     holes = counts.holes(nodes, options.min_hole_s, from_s, to_s)
-    caveats = [caveats_of.ANONYMOUS, caveats_of.DOWN]
-    caveats.append(caveats_of.PACKED if options.cpus_per_node else caveats_of.WHOLE)
+    caveats = [caveats_of.ANONYMOUS, caveats_of.DOWN, caveats_of.WHOLE]
     if nodes == peak and not options.nodes:
         caveats.append(caveats_of.PEAK)
     if options.nodes and peak > _MOST_OVERFULL * nodes:
-        raise LogError(
-            f"--nodes {nodes}: jobs used {peak:,} at once; give more, or leave it out; if jobs "
-            "share nodes, give --cpus-per-node"
-        )
+        raise LogError(f"--nodes {nodes}: jobs used {peak:,} at once; give more, or leave it out")
     if peak > nodes:
         caveats.append(caveats_of.OVERFULL.format(peak=peak, nodes=nodes))
     caveats += [*_edges(started, notes, (from_s, to_s), options), *_caveats(notes, options)]
     inside, kinds = between(holes, from_s, to_s), (frozenset({""}),) * nodes
-    return Log(kind, inside, nodes, from_s, to_s, notes, tuple(caveats), jobs, kinds)
+    return Log("SWF log", inside, nodes, from_s, to_s, notes, tuple(caveats), jobs, kinds)
 
 
 def _from_history(path: Path, options: LogOptions) -> Log:
@@ -285,17 +255,17 @@ def _from_holes(
     return Log(kind, inside, nodes, from_s, to_s, caveats=caveats)
 
 
-def _hardware(allocations: Allocations, nodes: int, gpus_per_node: int | None) -> Hardware:
-    """Return what the nodes have; refuse a number of GPUs that their jobs belie."""
-    found = allocations.hardware(nodes, gpus_per_node)
+def _gpus(allocations: Allocations, nodes: int, gpus_per_node: int | None) -> NDArray[np.int64]:
+    """Return the GPUs of each node; refuse a number that their jobs belie."""
+    found = allocations.gpus(nodes, gpus_per_node)
     if gpus_per_node is None:
         return found
-    if not found.gpus.any():
+    if not found.any():
         raise LogError(
             "--gpus-per-node: no job in the log has GPUs; leave it out, or, if the site has "
             f"AccountingStorageTRES=gres/gpu, write the log anew: {sacct.COMMAND}"
         )
-    seen = int(allocations.hardware(nodes, None).gpus.max())
+    seen = int(allocations.gpus(nodes, None).max())
     if seen > gpus_per_node and allocations.beyond(gpus_per_node) > _MOST_OVERFULL - 1:
         raise LogError(
             f"--gpus-per-node {gpus_per_node}: jobs used {seen} GPUs of a node at once; give more, "

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bftrainer_slurm.model import MIG
-from bftrainer_slurm.replay.logs.columns import Parse, Rows, columns_of, first_of, rows_of, splitter
+from bftrainer_slurm.replay.logs.columns import Rows, columns_of, first_of, rows_of, splitter
 from bftrainer_slurm.replay.logs.jobs import (
     JobTable,
     LogError,
@@ -26,7 +26,7 @@ from bftrainer_slurm.replay.logs.jobs import (
 from bftrainer_slurm.replay.logs.lines import Lines
 
 COLUMNS = (
-    "JobID,Partition,Priority,NNodes,NCPUS,Submit,Eligible,Start,End,State,Flags,TimelimitRaw,"
+    "JobID,Partition,Priority,NNodes,Submit,Eligible,Start,End,State,Flags,TimelimitRaw,"
     "ReqTRES,AllocTRES,NodeList"
 )
 FLAGS = "--allusers --allocations --duplicates --noconvert --parsable2"
@@ -39,8 +39,7 @@ _NEVER = {"", "Unknown", "None", "N/A"}
 _NO_NODES = ["", "None", "None assigned", "N/A", "(null)"]
 _USED = {name.lower() for name in COLUMNS.split(",")}
 _OVER = ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY")  # states of jobs that have an end
-_OTHER_NAMES = {"allocnodes": "nnodes", "alloccpus": "ncpus", "jobidraw": "jobid"}
-_UNITS_MB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+_OTHER_NAMES = {"allocnodes": "nnodes", "jobidraw": "jobid"}
 _SCHEDULERS = {"SchedMain": 0, "SchedSubmit": 0, "SchedBackfill": 1}
 _BACKFILLED = np.array([False, True, None], object)  # by scheduler; the last means unknown
 
@@ -49,11 +48,6 @@ def is_header(line: str) -> bool:
     """Whether a line names columns of ``sacct``."""
     columns = {_OTHER_NAMES.get(name, name) for name in columns_of(line)}
     return "jobid" in columns and len(_USED.intersection(columns)) > 1
-
-
-def has_node_lists(header: str) -> bool:
-    """Whether the log says which nodes a job had."""
-    return "nodelist" in columns_of(header)
 
 
 def read_sacct(lines: Lines, notes: Notes, zone: tzinfo) -> JobTable:
@@ -69,10 +63,8 @@ def read_sacct(lines: Lines, notes: Notes, zone: tzinfo) -> JobTable:
     # If a log has two columns for one thing, the exact name counts: it comes last here.
     names = {_OTHER_NAMES.get(name, name): at for at, name in enumerate(columns)}
     names |= {name: at for at, name in enumerate(columns)}
-    missing = [name for name in ("JobID", "Start", "End") if name.lower() not in names]
-    if not {"nnodes", "nodelist"} & names.keys():
-        missing.append("NNodes or NodeList")
-    if missing:
+    needed = ("JobID", "Start", "End", "NodeList")
+    if missing := [name for name in needed if name.lower() not in names]:
         raise LogError(f"the header has no column {', '.join(missing)}; use: {COMMAND}")
     used = {name: names[name] for name in _USED if name in names}
     others = (line for line in lines if line[1] != header)  # several outputs, one after the other
@@ -87,9 +79,7 @@ def _jobs(rows: Rows, notes: Notes, zone: tzinfo) -> JobTable:
     rows, (start_s, end_s, submit_s, eligible_s) = _with_times(rows.only(~is_step), notes, zone)
     latest_s = float(np.fmax.reduce(submit_s, initial=-math.inf))
     notes.last_submit_s = max(notes.last_submit_s, latest_s)
-    ran = np.isfinite(start_s) & (start_s != end_s)
-    if "nodelist" in rows.columns:
-        ran &= ~np.isin(rows.texts("nodelist"), _NO_NODES)
+    ran = np.isfinite(start_s) & (start_s != end_s) & ~np.isin(rows.texts("nodelist"), _NO_NODES)
     notes.never_ran += int((~ran).sum())
     start_s[~ran] = np.inf
     kept = ran | (eligible_s < end_s)
@@ -120,10 +110,8 @@ def _checked(rows: Rows, start_s: Reals, end_s: Reals, eligible_s: Reals, notes:
     nodes, why_nodes = rows.numbers("nnodes", _whole, 1.0)
     # If the nodes are listed, their number may be wrong.
     nodes, why_nodes = np.where(listed == "", nodes, 1.0), np.where(listed == "", why_nodes, "")
-    cpus, why_cpus = rows.numbers("ncpus" if "nodelist" not in rows.columns else "", _whole)
-    gpus, why_gpus = _allocated_or_asked(rows, _gpus)
+    gpus, why_gpus = _allocated_or_asked(rows)
     notes.slices = notes.slices or _slices(rows)
-    memory_mb, why_memory = _allocated_or_asked(rows, _memory_mb)
     scheduler = rows.numbers("flags", _scheduler, 2)[0].astype(int)
     jobs = JobTable.made(
         line=rows.line,
@@ -131,24 +119,22 @@ def _checked(rows: Rows, start_s: Reals, end_s: Reals, eligible_s: Reals, notes:
         start_s=start_s,
         end_s=end_s,
         nodes=nodes,
-        cpus=cpus,
         node_list=listed,
         eligible_s=np.minimum(eligible_s, start_s),
         backfilled=_BACKFILLED[scheduler],
         priority=rows.numbers("priority", _number)[0],
         partition=rows.texts("partition"),
         gpus=gpus,
-        memory_mb=memory_mb,
         limit_s=60.0 * rows.numbers("timelimitraw", _limit, math.inf)[0],
     )
-    why = first_of(why_gpus, why_memory, why_nodes, why_cpus, faults(jobs))
+    why = first_of(why_gpus, why_nodes, faults(jobs))
     return jobs.rows(rows.readable(why, notes))
 
 
-def _allocated_or_asked(rows: Rows, parse: Parse) -> tuple[Reals, Objects]:
-    """Return what each job had, or else asked for."""
-    had, why_had = rows.numbers("alloctres", parse, math.nan)
-    asked, why_asked = rows.numbers("reqtres", parse)
+def _allocated_or_asked(rows: Rows) -> tuple[Reals, Objects]:
+    """Return the GPUs that each job had, or else asked for."""
+    had, why_had = rows.numbers("alloctres", _gpus, math.nan)
+    asked, why_asked = rows.numbers("reqtres", _gpus)
     empty = rows.texts("alloctres") == ""
     return np.where(empty, asked, had), np.where(empty, why_asked, why_had)
 
@@ -183,12 +169,6 @@ def _slices(rows: Rows) -> str:
     return min(
         (one for one in names if one.startswith("gres/gpu:") and MIG.search(one)), default=""
     )
-
-
-def _memory_mb(tres: str) -> float:
-    memory = _counts(tres).get("mem", "0")
-    unit = _UNITS_MB.get(memory[-1:], 0.0)
-    return float(memory[:-1]) * unit if unit else float(memory)
 
 
 def _whole(text: str) -> int:

@@ -82,7 +82,6 @@ def _jobs(rows: Rows, notes: Notes, machine: Machine) -> JobTable:
         start_s=start_s,
         end_s=start_s + run_s,
         nodes=np.ceil(processors / machine.processors_per_node),
-        cpus=processors,
         eligible_s=eligible_s,
     )
     return jobs.rows(ran & rows.readable(np.where(ran, faults(jobs), ""), notes))

@@ -111,16 +111,16 @@ def test_gpus_idle_in_nodes_in_use_are_said_apart(assessment: Assessment, page: 
 
 
 def test_a_page_says_why_nodes_were_idle(assessment: Assessment) -> None:
-    hours = {one.name.lower(): 0.0 for one in Reason} | {"time": 7.0, "down": 3.0}
+    hours = {one.name.lower(): 0.0 for one in Reason} | {"waited": 7.0, "down": 3.0}
     types = (Share("4 <GPUs>", hours), Share("rome", hours))
     why = Reasons(Share("all", hours), (Share("p", hours),), types, ())
     found = replace(assessment, reasons=why)
     page, text = render(found), table(found)
-    assert Reason.TIME.value in page
-    assert Reason.OTHER.value not in page
+    assert Reason.WAITED.value in page
+    assert Reason.EMPTY.value not in page
     assert "4 &lt;GPUs&gt;" in page
     assert (
-        "WHY, NODE-HOURS               TIME      DOWN\nall                              7" in text
+        "WHY, NODE-HOURS             WAITED      DOWN\nall                              7" in text
     )
 
 

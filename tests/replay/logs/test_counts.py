@@ -19,12 +19,12 @@ jobs_strategy = st.lists(
 )
 
 
-def counted(jobs: list[tuple[int, int, int]], cpus_per_node: int | None = None) -> Counts:
+def counted(jobs: list[tuple[int, int, int]]) -> Counts:
     rows = (
-        Job(0, key, start_s, start_s + length_s, nodes=size, cpus=size, node_list="")
+        Job(0, key, start_s, start_s + length_s, nodes=size, node_list="")
         for key, (start_s, length_s, size) in enumerate(jobs)
     )
-    return Counts(JobTable.of(rows), cpus_per_node)
+    return Counts(JobTable.of(rows))
 
 
 def idle_at(holes: HoleTable, second: int) -> int:
@@ -65,12 +65,6 @@ def test_the_node_freed_last_is_taken_first() -> None:
     holes = counted([(0, 10, 2), (0, 20, 1), (12, 30, 1)]).holes(3, 0.0, 0.0, 30.0)
     rows = zip(holes.node.tolist(), holes.start_s.tolist(), holes.end_s.tolist(), strict=True)
     assert list(rows) == [(0, 10.0, 30.0), (1, 10.0, 12.0), (1, 20.0, 30.0)]
-
-
-def test_shared_nodes_are_counted_by_their_cpus() -> None:
-    counts = counted([(0, 20, 3), (0, 20, 3), (5, 5, 2)], cpus_per_node=4)
-    assert counts.peak(0.0, 30.0) == 2
-    assert idle_at(counts.holes(2, 0.0, 0.0, 30.0), 1) == 0
 
 
 def test_short_holes_are_left_out() -> None:

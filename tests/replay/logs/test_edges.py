@@ -12,7 +12,7 @@ from bftrainer_slurm.replay.logs.jobs import Job, JobTable
 
 def table(start_s: list[float], end_s: list[float]) -> JobTable:
     pairs = zip(start_s, end_s, strict=True)
-    return JobTable.of(Job(0, key, *pair, 1, 0, "") for key, pair in enumerate(pairs))
+    return JobTable.of(Job(0, key, *pair, 1, "") for key, pair in enumerate(pairs))
 
 
 def stream(jobs: int = 1000, run_s: float = 100.0) -> tuple[list[float], list[float]]:

@@ -22,8 +22,7 @@ def free(*jobs: tuple[int, float, float, float], unusable: HoleTable | None = No
     node, start, end, gpus = np.array(jobs, float).reshape(-1, 4).T
     stretches = node.astype(np.int32), start * HOUR_S, end * HOUR_S, gpus
     holes = table(2, (1, 0.0, HOUR_S)) if unusable is None else table(2)
-    none = [] if unusable is None else [unusable]
-    found = free_gpus(np.array([8, 8]), stretches, holes, none, (0.0, HOUR_S))
+    found = free_gpus(np.array([8, 8]), stretches, holes, unusable, (0.0, HOUR_S))
     assert found is not None
     return found
 
@@ -47,4 +46,4 @@ def test_a_node_that_is_down_has_no_free_gpus() -> None:
 
 def test_nodes_without_gpus_have_none() -> None:
     jobs = np.empty(0, np.int32), np.empty(0), np.empty(0), np.empty(0)
-    assert free_gpus(np.array([0, 0]), jobs, table(2), [], (0.0, HOUR_S)) is None
+    assert free_gpus(np.array([0, 0]), jobs, table(2), None, (0.0, HOUR_S)) is None

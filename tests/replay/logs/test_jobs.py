@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bftrainer_slurm.replay.logs.jobs import Job, JobTable
 
 RUNS = Job(
-    1, 7, 100.0, math.inf, 3, 0, "n[1-3]", 50.0, backfilled=True, partition="gpu", limit_s=600.0
+    1, 7, 100.0, math.inf, 3, "n[1-3]", 50.0, backfilled=True, partition="gpu", limit_s=600.0
 )
 jobs = st.lists(st.builds(RUNS._replace, key=st.integers(0, 3), end_s=st.floats(100, 999)))
 

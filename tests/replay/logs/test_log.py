@@ -19,15 +19,12 @@ SACCT = """JobID|NNodes|Submit|Start|End|State|NodeList
 2|1|900|1500|1900|COMPLETED|n1
 3|1|900|1205|Unknown|RUNNING|n2
 """
-COUNTS = """JobID,NNodes,NCPUS,Submit,Start,End
-1,2,4,900,900,1200
-2,1,2,900,1500,1900
-"""
 SWF = """; MaxNodes: 3
 ; MaxProcs: 6
 1 900 0 300 4 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1
 2 1500 0 400 1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1
 """
+NO_MACHINE = SWF.partition("Procs: 6\n")[2]
 EVENTS = "time,node,idle\n1000,n1,true\n1400,n1,false\n1500,n2,true\n1504,n2,false\n2000,n1,true\n"
 
 
@@ -69,20 +66,20 @@ def test_nodes_may_be_named(tmp_path: Path) -> None:
     assert rows(log) == [("n3", 1000, 2000)]
 
 
-def test_without_node_lists_nodes_have_numbers(tmp_path: Path) -> None:
-    log = read_log(write(tmp_path / "log", COUNTS), LogOptions(nodes=2, from_s=1000, to_s=2000))
+def test_nodes_of_an_swf_log_have_numbers(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path / "log", SWF), LogOptions(nodes=2, from_s=1000, to_s=2000))
     assert rows(log) == [("node0", 1200, 2000), ("node1", 1200, 1500), ("node1", 1900, 2000)]
     assert caveats.ANONYMOUS in log.caveats
 
 
-def test_without_node_lists_the_peak_is_the_machine(tmp_path: Path) -> None:
-    log = read_log(write(tmp_path / "log", COUNTS), ALL)
-    assert log.nodes == 2
+def test_where_an_swf_log_does_not_say_the_peak_is_the_machine(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path / "log", NO_MACHINE), ALL)
+    assert log.nodes == 4
     assert caveats.PEAK in log.caveats
 
 
 def test_a_log_without_submissions_says_what_to_write(tmp_path: Path) -> None:
-    lines = "JobID|NNodes|Start|End\n7|2|1000|2000\n8|1|1000|1500\n"
+    lines = "JobID|NodeList|Start|End\n7|n[1-2]|1000|2000\n8|n3|1000|1500\n"
     log = read_log(write(tmp_path / "log", lines), ALL)
     assert any("no column Submit" in said and COMMAND in said for said in log.caveats)
 
@@ -105,14 +102,6 @@ def test_local_times_are_pointed_out_with_the_zone_in_which_they_are_read(tmp_pa
     said = "The log's times name no zone; they are read as times of UTC (--time-zone)."
     assert said in read_log(write(tmp_path / "log", text), ALL).caveats
     assert said not in read_log(write(tmp_path / "log", SACCT), ALL).caveats
-
-
-def test_shared_nodes_are_counted_by_cpus(tmp_path: Path) -> None:
-    log = read_log(
-        write(tmp_path / "log", COUNTS), LogOptions(cpus_per_node=4, from_s=1000, to_s=2000)
-    )
-    assert log.nodes == 1
-    assert caveats.PACKED in log.caveats
 
 
 def test_swf_knows_its_machine(tmp_path: Path) -> None:
@@ -150,13 +139,9 @@ def test_a_log_without_times_is_trusted_in_its_middle(tmp_path: Path) -> None:
 HEADER = "JobID|Start|End|NodeList\n"
 
 
-@pytest.mark.parametrize("header", [HEADER, "JobID|Start|End|NNodes\n"])
-def test_a_job_that_still_ran_in_the_first_of_two_outputs_has_its_end(
-    tmp_path: Path, header: str
-) -> None:
-    names = ("n1", "n2", "n1") if "List" in header else "111"
-    rows_of = [header, f"1|1000|Unknown|{names[0]}\n", f"2|1000|1100|{names[1]}\n", header]
-    text = "".join([*rows_of, f"1|1000|1500|{names[2]}\n", f"3|1900|2000|{names[1]}\n"])
+def test_a_job_that_still_ran_in_the_first_of_two_outputs_has_its_end(tmp_path: Path) -> None:
+    rows_of = [HEADER, "1|1000|Unknown|n1\n", "2|1000|1100|n2\n", HEADER]
+    text = "".join([*rows_of, "1|1000|1500|n1\n", "3|1900|2000|n2\n"])
     log = read_log(write(tmp_path / "log", text), ALL)
     assert log.holes.length_s.sum() == 500 + 800
     assert log.notes is not None
@@ -205,14 +190,15 @@ def test_a_list_that_is_none_is_a_malformed_line(tmp_path: Path) -> None:
             ALL,
             "no job in it has an end",
         ),
-        (COUNTS, LogOptions(nodes=1, from_s=1000, to_s=2000), "--nodes 1: jobs used 2 at once"),
+        (SWF, LogOptions(nodes=1, from_s=1000, to_s=2000), "--nodes 1: jobs used 2 at once"),
         (SACCT, LogOptions(nodes=3), "the log has node lists"),
         (SACCT, LogOptions(node_list="n[1-"), "--node-list"),
-        (COUNTS, LogOptions(node_list="n1"), "the log has no node lists"),
+        (SWF, LogOptions(node_list="n1"), "an SWF log has no node lists"),
+        ("JobID|NNodes|Start|End\n7|2|100|200\n", ALL, "no column NodeList; use: SLURM"),
         (SACCT, LogOptions(from_s=5000, to_s=4000), "nothing is left"),
         (EVENTS, LogOptions(from_s=5000), "nothing is left"),
-        (COUNTS, LogOptions(from_s=1250, to_s=1400), "no job had a node between"),
-        (COUNTS, LogOptions(from_s=5000, to_s=6000), "the log holds 1970-01-01 00:15 to 1970"),
+        (NO_MACHINE, LogOptions(from_s=1250, to_s=1400), "no job had a node between"),
+        (SWF, LogOptions(from_s=5000, to_s=6000), "the log holds 1970-01-01 00:15 to 1970"),
         (SACCT, LogOptions(from_s=5000, to_s=6000), "the log holds 1970-01-01 00:15 to 1970"),
         (SACCT, LogOptions(from_s=1, to_s=1e9), "the log holds only 1970-01-01 00:15 to 1970"),
         (SACCT, LogOptions(node_list="zzz"), "no job had one of these nodes; one had n"),

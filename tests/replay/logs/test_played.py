@@ -78,8 +78,7 @@ def test_nothing_is_played_without_times_of_submission(tmp_path: Path) -> None:
 
 
 def test_nodes_without_names_are_taken_as_many_as_a_job_has(tmp_path: Path) -> None:
-    header = "JobID|NNodes|Submit|Start|End"
-    rows = "1|3|900|900|1200", "2|2|1300|1500|1900", "3|1|1300|1500|1900"
-    found = play(tmp_path, *rows, header=header)
+    swf = ("1 900 0 300 3", "2 1300 200 400 2", "3 1300 200 400 1")
+    found = play(tmp_path, *(row + " -1" * 13 for row in swf), header="; MaxNodes: 3")
     assert found is not None
     assert sorted(len(one.takes) for one in found.jobs) == [1, 2]
