@@ -427,14 +427,6 @@ PRIVATE = frozenset({"jobs", "nodes", "usage"})  # words of PrivateData that mat
 
 
 @dataclass(frozen=True, slots=True)
-class RateLimit:
-    """How many RPCs one user may send: ``burst`` at once, and then ``per_s`` a second."""
-
-    burst: float
-    per_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Configuration:
     """The settings of slurm.conf that concern trainers; None if unknown.
 
@@ -443,12 +435,12 @@ class Configuration:
     partitions whose jobs do not come before trainers: their ``PriorityTier`` is too low.
     ``private`` are those of ``PRIVATE`` that users may not see of others. ``grace_s`` is the
     ``GraceTime`` of the trainers' partition: an element that ends within it has failed, for Slurm.
-    ``rate_limit`` is what slurmctld allows the account that asks (``rl_enable``). ``preempts`` is
-    false where ordinary jobs cannot take nodes back from that partition, ``cancels`` true where
-    jobs that are preempted there are cancelled, and not requeued. Nothing is preempted in its first
-    ``exempt_s`` seconds (``PreemptExemptTime``). ``counts_memory``: the jobs on a node get no more
-    memory together than it has (``CR_Memory``). ``per_gpu`` is what jobs get with each GPU, by
-    partition, unless they ask for more processors, or for memory (``JobDefaults``).
+    ``preempts`` is false where ordinary jobs cannot take nodes back from that partition,
+    ``cancels`` true where jobs that are preempted there are cancelled, and not requeued. Nothing is
+    preempted in its first ``exempt_s`` seconds (``PreemptExemptTime``). ``counts_memory``: the jobs
+    on a node get no more memory together than it has (``CR_Memory``). ``per_gpu`` is what jobs get
+    with each GPU, by partition, unless they ask for more processors, or for memory
+    (``JobDefaults``).
     """
 
     partition_minutes: int | None = None
@@ -456,7 +448,6 @@ class Configuration:
     behind: tuple[str, ...] = ()
     private: frozenset[str] = frozenset()
     grace_s: int = 0
-    rate_limit: RateLimit | None = None
     preempts: bool = True
     cancels: bool = False
     exempt_s: float = 0.0

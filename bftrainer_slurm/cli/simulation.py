@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from bftrainer_slurm.controller.act.execute import MOST_ACTIONS
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.settings import Settings
@@ -40,7 +42,6 @@ from bftrainer_slurm.replay.progress import SimulatedTrainer
 from bftrainer_slurm.replay.slurm import PARTITION
 from bftrainer_slurm.replay.trace import Trace
 from bftrainer_slurm.replay.trainers import TrainerSpec
-from bftrainer_slurm.slurm.pacer import Pacer
 
 POLICIES = ("milp", "paper", "equal-share", "oracle")
 Watch = Callable[[Moment], None]
@@ -133,9 +134,9 @@ def run(
         forward_time_s=options.forward_time_s or Settings().forward_time_s,
         adapt_forward_time=options.forward_time_s is None,
         relaunch_after_s=0.0,  # simulated elements start and end at once
-        rpcs_per_s=1e9,  # the paper's slurmctld takes any number of commands at once
     )
-    with _controller(cluster, timed, settings, options) as controller:
+    # The paper's slurmctld takes any number of commands at once.
+    with _controller(cluster, timed, settings, options, most_actions=math.inf) as controller:
         outcome = drive(controller, cluster, options.look_every_s, watch)
     return outcome, plan_s
 
@@ -159,7 +160,11 @@ def run_live(
 
 @contextmanager
 def _controller(
-    cluster: SimulatedCluster, planner: PlanMaker, settings: Settings, options: ReplayOptions
+    cluster: SimulatedCluster,
+    planner: PlanMaker,
+    settings: Settings,
+    options: ReplayOptions,
+    most_actions: float = MOST_ACTIONS,
 ) -> Iterator[Controller]:
     history = History(":memory:")
     deps = Dependencies(
@@ -168,9 +173,9 @@ def _controller(
         history=history,
         groups=Groups(),
         clock=lambda: cluster.now_s,
-        pacer=Pacer(settings.rpcs_per_s, lambda: cluster.now_s, lambda seconds: None),
         mine=lambda trainer: True,
         performance=_ExactModel(cluster, options),
+        most_actions=most_actions,
     )
     try:
         yield Controller(deps, settings)

@@ -27,7 +27,6 @@ from bftrainer_slurm.keeper.home import find_or_start, only_one
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.slurm.gateway import Gateway
-from bftrainer_slurm.slurm.pacer import Pacer
 from bftrainer_slurm.slurm.wrappers import metered
 
 logger = logging.getLogger(__name__)
@@ -98,15 +97,13 @@ def _dependencies(
     history: History,
     feed: Feed,
 ) -> Dependencies:
-    """Return what the loop works with; every request is counted and rate-limited."""
-    pacer = Pacer(settings.rpcs_per_s, time.monotonic, time.sleep)
+    """Return what the loop works with; every request is counted."""
     return Dependencies(
-        gateway=metered(gateway, history.counts.note_request, pacer.draw),
+        gateway=metered(gateway, history.counts.note_request),
         planner=planner,
         history=history,
         groups=Groups(lambda: feed.keeper),
         clock=time.time,
-        pacer=pacer,
         mine=lambda trainer: scope.mine(trainer, settings.partition),
         notes_arrive=lambda: feed.notes_arrive,
     )

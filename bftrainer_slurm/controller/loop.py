@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from bftrainer_slurm.controller.act.execute import execute
+from bftrainer_slurm.controller.act.execute import MOST_ACTIONS, execute
 from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
 from bftrainer_slurm.controller.decide.actions import Action, Grow, Shrink, Tell, elements_of
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
@@ -32,7 +32,6 @@ from bftrainer_slurm.model import ElementId, Place, Trainer
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.sizes import why_kept
 from bftrainer_slurm.slurm.gateway import Gateway
-from bftrainer_slurm.slurm.pacer import Pacer
 
 _DAY_S = 86400.0
 _SURE_S = 3600.0  # before the first tidying: a clock that was wrong at boot is right by then
@@ -47,10 +46,10 @@ class Dependencies:
     history: History
     groups: Groups
     clock: Callable[[], float]
-    pacer: Pacer
     mine: Callable[[Trainer], bool]  # whether this controller runs the trainer
     notes_arrive: Callable[[], bool] = lambda: False  # whether the stream of notes is open
     performance: PerformanceModel | None = None  # None: a model that learns from reports
+    most_actions: float = MOST_ACTIONS  # a turn
 
 
 class Controller:
@@ -111,7 +110,7 @@ class Controller:
             forecast = self._cluster.forecast(self._snapshot, began_s)
             judged = forecast.asks and began_s >= forecast.sure_s
             due = self.schedule.also_due(began_s) | ({"pass"} if judged else set())
-            self._read(due, began_s)
+            self._snapshot = read(self.deps.gateway, self._snapshot, began_s, due, self.deps.mine)
             looked_s = self.deps.clock()
             events = self._follow(began_s, looked_s)
             self._cluster.look(self._snapshot, self.registry.views, events, looked_s)
@@ -173,11 +172,6 @@ class Controller:
             now_s,
         )
 
-    def _read(self, due: frozenset[str], now_s: float) -> None:
-        """Read Slurm."""
-        self._snapshot = read(self.deps.gateway, self._snapshot, now_s, due, self.deps.mine)
-        self.deps.pacer.limit = self._snapshot.configuration.rate_limit
-
     def _follow(self, began_s: float, looked_s: float) -> list[Event]:
         """Update each trainer's record; return the events of elements."""
         self.deps.history.counts.looks.add(max(0.0, looked_s - began_s))
@@ -238,7 +232,7 @@ class Controller:
 
     def _act(self, actions: Iterable[Action]) -> None:
         deps, registry, actions = self.deps, self.registry, tuple(actions)
-        began_s = deps.pacer.clock()
+        began_s = deps.clock()
         asked = registry.ask(elements_of(Shrink, actions), deps.clock())
         registry.unask(deps.groups.part(asked))
         grown: list[ElementId] = []
@@ -249,7 +243,9 @@ class Controller:
             state = action.after(registry.state(action.array), refused, deps.clock())
             registry.put({action.array: state})
 
-        again_in_s = execute(actions, deps.gateway, deps.pacer, deps.groups, began_s, note)
+        again_in_s = execute(
+            actions, deps.gateway, deps.clock, deps.groups, began_s, note, deps.most_actions
+        )
         if again_in_s is not None:
             self.schedule.look_by(deps.clock() + again_in_s)
         self.schedule.grew(len(grown), deps.clock())

@@ -172,12 +172,6 @@ class Settings:
     )
     nodes_interval_s: float = _setting(60.0, "How often nodes are read.", _OFTEN)
     reservations_interval_s: float = _setting(60.0, "How often reservations are read.", _OFTEN)
-    rpcs_per_s: float = _setting(
-        10.0,
-        "The rate limit of requests to slurmctld, after a burst of 30; reading Slurm never waits. "
-        "If slurmctld limits the controller's account itself (rl_enable), that limit holds too.",
-        Range(0.01, 1000, "RPCs a second"),
-    )
     # The plan.
     objective: str = _setting(
         "speedup",

@@ -66,8 +66,6 @@ class InMemorySlurm:
     operator: bool = True
     instant: bool = False
     name: str = "in memory"
-    queue_rpcs: int = 1
-    grow_rpcs: int = 1
     works: bool = True
     configured: Configuration = field(default_factory=Configuration)
     reserved: tuple[Reservation, ...] = ()

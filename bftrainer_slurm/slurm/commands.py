@@ -54,7 +54,6 @@ class CommandGateway:
     """Slurm through squeue, sinfo, scontrol and scancel."""
 
     name = "commands"
-    queue_rpcs = 2  # squeue also asks for the partitions, to sort by them
 
     def __init__(
         self,
@@ -75,7 +74,6 @@ class CommandGateway:
         self._nodes: tuple[Node, ...] = ()
         # Lists of excluded nodes in the written order, by array and by the list that squeue prints.
         self._written: dict[tuple[int, str], str] = {}
-        self.grow_rpcs = 2 if grow_program is None else 1
 
     def nodes(self) -> tuple[Node, ...]:
         """See Gateway. sinfo does not print slurmctld's order of nodes: we sort by name, as it.

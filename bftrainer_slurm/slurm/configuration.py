@@ -6,19 +6,16 @@ Every function that takes a runner makes requests of its own.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Mapping
 
-from bftrainer_slurm.model import PRIVATE, BackfillPass, Configuration, Part, RateLimit
+from bftrainer_slurm.model import PRIVATE, BackfillPass, Configuration, Part
 from bftrainer_slurm.slurm.directives import minutes_of
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from bftrainer_slurm.slurm.nodelists import expand
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 _BACKFILL_S = 30.0  # Slurm's own bf_interval
-# Slurm's own limits under rl_enable: requests at once, and then more of them each period.
-_BUCKET, _REFILL, _REFILL_PERIOD_S = 30.0, 2.0, 1.0
 _PASS = re.compile(r"^\s*Last cycle when: .*\((\d+)\)$", re.MULTILINE)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
 _PER_GPU = re.compile(r"\b(Def(?:Cpu|Mem)PerGPU)=(\d+)")
@@ -43,7 +40,6 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         ),
         grace_s=int(partitions[partition].get("GraceTime", "0")),
         private=_private_data(values.get("PrivateData", "").split(",")),
-        rate_limit=rate_limit(values, os.getuid()),
         preempts=preempts(values, partitions[partition]),
         cancels="CANCEL" in _modes(partitions[partition]),
         exempt_s=_exempt_s(runner, values, partitions[partition]),
@@ -136,26 +132,6 @@ def backfill_s(values: Mapping[str, str]) -> float | None:
         return None
     interval_s = _parameter(values, "SchedulerParameters", "bf_interval", _BACKFILL_S)
     return interval_s if interval_s > 0 else None
-
-
-def rate_limit(values: Mapping[str, str], uid: int) -> RateLimit | None:
-    """Return how many RPCs slurmctld takes from this user, None if it sets no limit.
-
-    ``values`` are the lines of ``scontrol show config``; see ``rl_enable`` in slurm.conf(5).
-    slurmctld exempts SlurmUser.
-    """
-    enabled = "rl_enable" in values.get("SlurmctldParameters", "").split(",")
-    if not enabled or values.get("SlurmUser", "").endswith(f"({uid})"):
-        return None
-    burst, refill, period_s = (
-        _parameter(values, "SlurmctldParameters", name, default)
-        for name, default in (
-            ("rl_bucket_size", _BUCKET),
-            ("rl_refill_rate", _REFILL),
-            ("rl_refill_period", _REFILL_PERIOD_S),
-        )
-    )
-    return RateLimit(burst, refill / period_s) if period_s > 0 and refill > 0 else None
 
 
 def _parameter(values: Mapping[str, str], setting: str, name: str, default: float) -> float:

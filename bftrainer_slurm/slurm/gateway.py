@@ -55,8 +55,6 @@ class Gateway(Protocol):
     """
 
     name: str  # "look", "pyslurm" or "commands", for logs and status
-    queue_rpcs: int  # RPCs of ``queue``
-    grow_rpcs: int  # RPCs of ``grow``; every other change costs one
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node of the cluster, in slurmctld's order; the same tuple if none changed.

@@ -26,7 +26,6 @@ class LookGateway(CommandGateway):
     """Reads jobs and nodes through bftrainer-look."""
 
     name = "look"
-    queue_rpcs = 1
 
     def __init__(
         self,

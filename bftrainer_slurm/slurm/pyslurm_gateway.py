@@ -29,7 +29,6 @@ class PyslurmGateway(CommandGateway):
     """Reads through pyslurm, changes through Slurm's commands."""
 
     name = "pyslurm"
-    queue_rpcs = 1
 
     def __init__(self, runner: SlurmRunner | None = None, grow_program: str | None = None) -> None:
         """Import pyslurm.

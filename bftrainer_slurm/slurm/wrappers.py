@@ -10,8 +10,6 @@ from bftrainer_slurm.slurm.detour import Detour
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError, SlurmUnavailableError
 
 _CHANGES_NOTHING = ("nodes", "queue", "reservations", "configuration", "last_pass")
-# RPCs of looks, besides the queue (docs/internals/rpcs.md).
-_LOOK_RPCS = {"nodes": 2, "reservations": 1, "last_pass": 1, "configuration": 3}
 
 
 class _Proxy:
@@ -44,18 +42,9 @@ class _Proxy:
         return ask
 
 
-def metered(
-    gateway: Gateway, note: Callable[[str, float, bool], None], draw: Callable[[int], None]
-) -> Gateway:
-    """Return a gateway that calls ``note`` with each request's method, seconds, and failure.
-
-    It calls ``draw`` before each look, with the RPCs that the look costs.
-    """
-
-    def before(name: str) -> None:
-        draw(gateway.queue_rpcs if name == "queue" else _LOOK_RPCS.get(name, 0))
-
-    return cast(Gateway, _Proxy(gateway, before, note))
+def metered(gateway: Gateway, note: Callable[[str, float, bool], None]) -> Gateway:
+    """Return a gateway that calls ``note`` with each request's method, seconds, and failure."""
+    return cast(Gateway, _Proxy(gateway, lambda name: None, note))
 
 
 def leader_only(gateway: Gateway, leads: Callable[[], bool], detour: Detour) -> Gateway:

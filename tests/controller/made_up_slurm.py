@@ -116,10 +116,6 @@ class MadeUpSlurm(InMemorySlurm):
             self.trainers[one.array] = one
             self.put_(*one.elements)
 
-    def sleep_(self, seconds: float) -> None:
-        """Time passes."""
-        self.now_s += seconds
-
     def element_(self, id_: ElementId) -> Element:
         """An element as Slurm tells it."""
         return self._element(self.jobs[id_.array][id_.task])

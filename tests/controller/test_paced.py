@@ -1,40 +1,33 @@
-"""Where requests are paced the controller takes longer, and still does all that it has to."""
+"""A turn has so many actions at most: a large change takes longer, and all of it is done."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 import pytest
 
+from bftrainer_slurm.controller.act.execute import MOST_ACTIONS
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.model import Configuration, RateLimit
-from bftrainer_slurm.slurm.gateway import Gateway
-from bftrainer_slurm.slurm.pacer import Pacer
-from bftrainer_slurm.slurm.wrappers import metered
+from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
 from tests.controller.setting import Setting
-
-RL_ENABLE = RateLimit(30, 2)
 
 
 class Paced(Setting):
-    """Many trainers of two elements; looks and changes share one credit, as in the daemon."""
+    """Many trainers of two elements."""
 
-    def __init__(self, trainers: int, limit: RateLimit | None, rpcs_per_s: float) -> None:
+    def __init__(self, trainers: int) -> None:
         self.arrays = range(100, 100 + trainers)
         super().__init__(2 * trainers, *self.arrays, most=2, settings=Settings())
-        pacer = Pacer(rpcs_per_s, lambda: self.now_s, self.slurm.sleep_)
-        self.slurm.queue_rpcs = 2
-        self.slurm.configured = Configuration(rate_limit=limit)
-        gateway = metered(cast(Gateway, self.slurm), self.history.counts.note_request, pacer.draw)
-        deps = self.controller.deps
-        self.controller.deps = replace(deps, pacer=pacer, gateway=gateway)
+        self.controller.deps = replace(self.controller.deps, most_actions=MOST_ACTIONS)
 
-    def work(self, seconds: float) -> None:
-        """Look whenever a look is due."""
-        until_s = self.now_s + seconds
+    def work(self, seconds: float) -> list[int]:
+        """Look whenever a look is due; return how many actions each turn had."""
+        until_s, actions = self.now_s + seconds, []
         while self.now_s < until_s:
+            before = len(self.slurm.asked_)
             self.turn(max(0.0, self.controller.schedule.due_s() - self.now_s) + 0.1)
+            actions.append(sum(what == "grow" for what, _ in self.slurm.asked_[before:]))
+        return actions
 
     @property
     def used(self) -> int:
@@ -42,21 +35,18 @@ class Paced(Setting):
         return sum(len(self.on(array)) for array in self.arrays)
 
 
-@pytest.mark.parametrize(("limit", "rpcs_per_s"), [(RL_ENABLE, 10.0), (None, 2.0)])
-def test_at_a_slow_pace_all_nodes_come_into_use(limit: RateLimit | None, rpcs_per_s: float) -> None:
-    setting = Paced(120, limit, rpcs_per_s)
-    setting.work(150.0)
+def test_a_burst_is_bounded_and_all_nodes_come_into_use() -> None:
+    setting = Paced(120)
+    actions = setting.work(15.0)
+    assert (setting.used, max(actions), sum(actions)) == (240, MOST_ACTIONS, 120)
+
+
+def test_where_slurm_refuses_a_request_the_turn_ends_and_the_next_one_waits() -> None:
+    setting = Paced(120)
+    setting.slurm.fails["grow"] = SlurmUnavailableError("Rate limit exceeded")
+    with pytest.raises(SlurmUnavailableError):
+        setting.turn()
+    assert (setting.used, setting.slurm.requests_.count("grow")) == (0, 1)
+    assert setting.controller.schedule.due_s() >= setting.now_s + 2.0
+    setting.work(20.0)
     assert setting.used == 240
-
-
-@pytest.mark.parametrize(
-    ("limit", "rpcs_per_s"), [(None, 1.0), (None, 0.3), (None, 0.05), (RateLimit(30, 1), 10.0)]
-)
-@pytest.mark.parametrize("grow_rpcs", [1, 2])
-def test_looks_leave_room_for_changes_however_slow_the_pace_is(
-    limit: RateLimit | None, rpcs_per_s: float, grow_rpcs: int
-) -> None:
-    setting = Paced(40, limit, rpcs_per_s)
-    setting.slurm.grow_rpcs = grow_rpcs
-    setting.work(50 * grow_rpcs / min(rpcs_per_s, 0.2))
-    assert setting.used == 80

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -29,7 +30,6 @@ from bftrainer_slurm.model import (
     Queue,
     Trainer,
 )
-from bftrainer_slurm.slurm.pacer import Pacer
 from bftrainer_slurm.spec import Spec, TrainerRecord
 
 NOW_S = 1_000_000.0
@@ -37,18 +37,13 @@ ARRAY = 12
 
 
 class Clock:
-    """A clock that is set by hand, and on which sleeping takes time."""
+    """A clock that is set by hand."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.slept_s: list[float] = []
 
     def __call__(self) -> float:
         return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        self.slept_s.append(seconds)
-        self.now_s += seconds
 
 
 def started(
@@ -67,9 +62,9 @@ def started(
         history=history,
         groups=groups or Groups(),
         clock=clock,
-        pacer=Pacer(1e9, clock, lambda _: None),
         mine=lambda _: True,
         notes_arrive=notes_arrive,
+        most_actions=math.inf,
     )
     return Controller(deps, settings)
 

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from bftrainer_slurm.model import RateLimit
-from bftrainer_slurm.slurm.configuration import configuration, preempts, rate_limit
+from bftrainer_slurm.slurm.configuration import configuration, preempts
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 
@@ -92,27 +91,3 @@ def test_whether_others_take_nodes_back_from_the_partition_is_known(
     kind: str, mode: str, can: bool
 ) -> None:
     assert preempts({"PreemptType": kind}, {"PreemptMode": mode}) == can
-
-
-@pytest.mark.parametrize(
-    ("parameters", "limit"),
-    [
-        ("", None),
-        ("enable_configless", None),
-        ("rl_bucket_size=10", None),  # not without rl_enable
-        ("rl_enable", RateLimit(30, 2)),
-        ("enable_configless,rl_enable,rl_bucket_size=60", RateLimit(60, 2)),
-        ("rl_enable,rl_refill_rate=5,rl_refill_period=10", RateLimit(30, 0.5)),
-        ("rl_enable,rl_refill_period=0", None),
-    ],
-)
-def test_slurmctlds_limit_on_a_users_requests_is_known(
-    parameters: str, limit: RateLimit | None
-) -> None:
-    assert rate_limit({"SlurmctldParameters": parameters}, 1000) == limit
-
-
-def test_slurm_user_has_no_limit() -> None:
-    values = {"SlurmctldParameters": "rl_enable", "SlurmUser": "slurm(64030)"}
-    assert rate_limit(values, 64030) is None
-    assert rate_limit(values, 4030) == RateLimit(30, 2)

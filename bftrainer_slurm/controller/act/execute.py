@@ -9,10 +9,13 @@ from dataclasses import replace
 from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
 from bftrainer_slurm.controller.decide.actions import ORDER, Action, Grow
 from bftrainer_slurm.slurm.gateway import Gateway, RefusedError
-from bftrainer_slurm.slurm.pacer import Pacer
 
 logger = logging.getLogger(__name__)
 
+# So many actions a turn, and then a pause, so that slurmctld gets 10 requests a second at most in
+# the long run; one that slows our commands down, or refuses them, gets fewer.
+MOST_ACTIONS = 50
+_PAUSE_S = 5.0
 BUDGET_S = 2.0  # after this time the controller reads notes and Slurm before it continues
 _LEAST_S = 0.5  # a minimum, if waiting for elements to leave has used up the budget
 
@@ -20,12 +23,13 @@ _LEAST_S = 0.5  # a minimum, if waiting for elements to leave has used up the bu
 def execute(
     actions: Iterable[Action],
     gateway: Gateway,
-    pacer: Pacer,
+    clock: Callable[[], float],
     groups: Groups,
     began_s: float,
     note: Callable[[Action, bool], None],
+    most: float = MOST_ACTIONS,
 ) -> float | None:
-    """Execute actions as far as the budget allows; it began at ``began_s`` (the pacer's clock).
+    """Execute ``most`` actions, as far as the budget allows; it began at ``began_s``.
 
     ``note`` is called with each action that was tried, and whether Slurm has refused it. A refusal
     does not stop the others. A trainer without live elements begins a new rendezvous with its first
@@ -39,11 +43,12 @@ def execute(
             ``note`` was not called.
     """
     again_in_s = None
-    end_s = max(began_s + BUDGET_S, pacer.clock() + _LEAST_S)
-    for action in sorted(actions, key=lambda action: ORDER.index(type(action))):
-        rpcs = gateway.grow_rpcs if isinstance(action, Grow) else 1
-        if not pacer.wait(rpcs, end_s - pacer.clock()):
-            return pacer.due_in_s(rpcs, gateway.queue_rpcs)
+    end_s = max(began_s + BUDGET_S, clock() + _LEAST_S)
+    for tried, action in enumerate(sorted(actions, key=lambda one: ORDER.index(type(one)))):
+        if tried >= most:
+            return _PAUSE_S
+        if clock() > end_s:
+            return 0.0
         if isinstance(action, Grow) and not _prepare_keeper(action, groups):
             again_in_s = SILENT_S
             continue

@@ -1,7 +1,4 @@
-"""What was decided is done in order, within a budget, refusals are survived; what is known then.
-
-Requests are paced: by the controller's own setting, and by what slurmctld allows.
-"""
+"""What was decided is done in order, within a budget, refusals are survived; what is known then."""
 
 from __future__ import annotations
 
@@ -10,20 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.act.execute import BUDGET_S, execute
+from bftrainer_slurm.controller.act.execute import BUDGET_S, MOST_ACTIONS, execute
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
-from bftrainer_slurm.model import ElementId, Part, RateLimit
+from bftrainer_slurm.model import ElementId, Part
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
-from bftrainer_slurm.slurm.pacer import BURST, Pacer
 from tests.controller.fake_keeper import FakeKeeper
 from tests.controller.made_up_slurm import MadeUpSlurm
-from tests.controller.worlds import ARRAY, NOW_S, Clock, cases, failed, places, state_of, trainer
+from tests.controller.worlds import ARRAY, NOW_S, cases, failed, places, state_of, trainer
 
 A, B, C = (ElementId(ARRAY, task) for task in range(3))
 
@@ -62,21 +56,16 @@ class Results:
 def do(
     slurm: MadeUpSlurm,
     *actions: Action,
-    per_s: float = 1.0,
-    pacer: Pacer | None = None,
     spent_s: float = 0.0,
     results: Results | None = None,
     silent: bool = False,
 ) -> Results:
     results, began_s = results or Results(), slurm.now_s - spent_s
-    pacer, keeper = pacer or pacer_of(slurm, per_s), Keeper(slurm)
+    keeper = Keeper(slurm)
     keeper.silent, groups = silent, Groups(lambda: ("", keeper))
-    results.again_in_s = execute(actions, slurm, pacer, groups, began_s, results.note)
+    now = lambda: slurm.now_s  # noqa: E731
+    results.again_in_s = execute(actions, slurm, now, groups, began_s, results.note)
     return results
-
-
-def pacer_of(slurm: MadeUpSlurm, per_s: float = 1.0) -> Pacer:
-    return Pacer(per_s, lambda: slurm.now_s, slurm.sleep_)
 
 
 def grow(*elements: ElementId, nodes: str = "n1", first: bool = False) -> Grow:
@@ -145,25 +134,18 @@ def test_what_was_done_is_known_though_slurm_stops_answering() -> None:
     assert results == Results(done=[shrink])
 
 
-def test_what_the_budget_does_not_allow_is_left_in_its_order() -> None:
-    slurm, many = site(), grows(BURST + 10)
-    assert do(slurm, *many).done == many[: BURST + int(BUDGET_S)]
-    assert slurm.now_s <= BUDGET_S
-
-
-@pytest.mark.parametrize(("per_s", "again_in_s"), [(1.0, 1.0), (0.1, 10.0)])
-def test_another_turn_comes_when_there_is_credit(per_s: float, again_in_s: float) -> None:
-    results = do(site(), *grows(BURST + 3), per_s=per_s)
-    assert results.again_in_s == pytest.approx(again_in_s)
+def test_a_turn_does_so_many_actions_and_leaves_the_rest_in_its_order() -> None:
+    many = grows(MOST_ACTIONS + 10)
+    results = do(site(), *many)
+    assert results.done == many[:MOST_ACTIONS]
+    assert results.again_in_s == MOST_ACTIONS / 10, "10 requests a second at most"
 
 
 def test_what_was_left_is_done_at_the_next_turns() -> None:
-    slurm, left = site(), grows(BURST + 10)
-    pacer = pacer_of(slurm)
-    for _ in range(20):
-        left = left[len(do(slurm, *left, pacer=pacer).done) :]
-        slurm.now_s += 1.0
-    assert (left, len(slurm.asked_)) == ([], BURST + 10)
+    slurm, left = site(), grows(2 * MOST_ACTIONS + 10)
+    for _ in range(3):
+        left = left[len(do(slurm, *left).done) :]
+    assert (left, len(slurm.asked_)) == ([], 2 * MOST_ACTIONS + 10)
 
 
 def test_commands_that_take_long_use_up_the_budget_too() -> None:
@@ -177,12 +159,6 @@ def test_what_came_before_uses_it_up_too_but_not_all_of_it() -> None:
     results = do(slurm, *[Shrink((A,), "why")] * 10, spent_s=BUDGET_S)
     assert 1 < len(results.done) < 10
     assert slurm.now_s <= 1
-
-
-def test_commands_of_several_rpcs_are_paced_by_these() -> None:
-    slurm = site(grow_rpcs=4)
-    do(slurm, *[grow(A)] * (BURST // 4 + 1), per_s=2.0)
-    assert slurm.now_s == (4 - BURST % 4) / 2.0
 
 
 @cases(
@@ -237,99 +213,3 @@ def test_what_was_brought_back_and_when_a_trainer_was_cancelled_is_known() -> No
 def test_actions_of_one_trainer_add_up() -> None:
     both = GROW.after(Shrink((A,), "why").after(BEFORE, False, NOW_S), False, NOW_S)
     assert [both.of(task).phase for task in (0, 1)] == [Phase.LEAVING, Phase.RELEASED]
-
-
-RL_ENABLE = RateLimit(30, 2)
-
-
-@dataclass
-class Limit:
-    """slurmctld's rl_enable: 30 RPCs, and two more at each tick of its clock."""
-
-    tokens: int = 30
-    ticked_s: int = 0
-
-    def tokens_at(self, now_s: float) -> int:
-        return min(30, self.tokens + 2 * (int(now_s) - self.ticked_s))
-
-    def take(self, rpcs: int, now_s: float) -> None:
-        self.tokens, self.ticked_s = self.tokens_at(now_s) - rpcs, int(now_s)
-
-
-def test_a_clock_that_is_set_back_makes_nobody_wait() -> None:
-    clock = Clock()
-    clock.now_s = 1000.0
-    pacer = Pacer(1.0, clock, clock.sleep)
-    assert pacer.wait(1, at_most_s=0.0)
-    clock.now_s = 0.0
-    assert pacer.wait(1, at_most_s=0.0)
-    assert clock.slept_s == []
-
-
-def test_after_a_burst_commands_are_paced() -> None:
-    clock = Clock()
-    pacer = Pacer(2.0, clock, clock.sleep)
-    for _ in range(BURST + 4):
-        assert pacer.wait(1, at_most_s=1.0)
-    assert clock.slept_s == [0.5] * 4
-
-
-def test_changes_wait_for_what_looks_have_drawn() -> None:
-    clock = Clock()
-    pacer = Pacer(2.0, clock, clock.sleep)
-    pacer.draw(BURST - 6)
-    assert pacer.wait(7, at_most_s=2.0)
-    assert clock.slept_s == [0.5]
-
-
-def test_however_many_looks_there_are_they_leave_room_for_changes() -> None:
-    clock = Clock()
-    pacer = Pacer(0.01, clock, clock.sleep)
-    pacer.draw(1000)
-    assert pacer.wait(4, at_most_s=0.0)
-    assert not pacer.wait(1, at_most_s=2.0)
-    for _ in range(100):
-        clock.now_s += 1.0
-        pacer.draw(10)
-    assert pacer.wait(1, at_most_s=0.0)
-    assert clock.slept_s == [], "nobody waits for what takes longer than there is time"
-
-
-def test_slurmctlds_own_limit_slows_the_controller_down() -> None:
-    clock = Clock()
-    pacer = Pacer(1000.0, clock, clock.sleep, RL_ENABLE)
-    for _ in range(60):
-        assert pacer.wait(1, at_most_s=1.0)
-    assert clock.now_s >= (60 - RL_ENABLE.burst) / RL_ENABLE.per_s
-
-
-def test_a_limit_that_is_higher_than_the_setting_changes_nothing() -> None:
-    clock = Clock()
-    pacer = Pacer(1.0, clock, clock.sleep, RateLimit(1000, 1000))
-    assert pacer.wait(BURST, at_most_s=0.0)
-    assert pacer.due_in_s(1) == 1.0
-
-
-def test_under_the_lowest_limit_there_is_a_request_at_a_time_still_goes() -> None:
-    clock = Clock()
-    pacer = Pacer(1000.0, clock, clock.sleep, RateLimit(1, 1))
-    assert pacer.wait(1, at_most_s=0.0)
-    assert pacer.wait(1, at_most_s=2.0)
-
-
-@given(st.lists(st.tuples(st.floats(0, 20), st.integers(1, 8), st.booleans()), max_size=200))
-def test_looks_and_changes_together_stay_within_slurmctlds_own_limit(
-    asked: list[tuple[float, int, bool]],
-) -> None:
-    clock = Clock()
-    limit, pacer = Limit(), Pacer(1000.0, clock, clock.sleep, RL_ENABLE)
-    for after_s, rpcs, look in asked:
-        clock.now_s += after_s
-        if look and limit.tokens_at(clock.now_s) < rpcs + 2:
-            continue  # nobody looks so often
-        if look:
-            pacer.draw(rpcs)
-        elif not pacer.wait(rpcs, at_most_s=2.0):
-            continue
-        limit.take(rpcs, clock.now_s)
-        assert limit.tokens >= 0

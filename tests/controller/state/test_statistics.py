@@ -13,14 +13,10 @@ from tests.controller.made_up_slurm import MadeUpSlurm
 from tests.controller.worlds import NOW_S
 
 
-def slurm() -> MadeUpSlurm:
-    return MadeUpSlurm(NOW_S, ["n1"], queue_rpcs=2)
-
-
 def test_answers_and_errors_pass_through_and_are_counted_by_method() -> None:
     counts = Counts()
-    of = slurm()
-    gateway = metered(cast(Gateway, of), counts.note_request, lambda rpcs: None)
+    of = MadeUpSlurm(NOW_S, ["n1"])
+    gateway = metered(cast(Gateway, of), counts.note_request)
     assert gateway.queue() == of.queue()
     of.away = True
     with pytest.raises(SlurmUnavailableError):
@@ -28,12 +24,3 @@ def test_answers_and_errors_pass_through_and_are_counted_by_method() -> None:
     assert gateway.name == "made up"
     assert {name: one.count for name, one in counts.requests.items()} == {"queue": 2}
     assert counts.failed_requests == {"queue": 1}
-
-
-def test_looks_draw_what_they_cost_and_changes_nothing_as_they_have_waited_for_it() -> None:
-    drawn: list[int] = []
-    gateway = metered(cast(Gateway, slurm()), Counts().note_request, drawn.append)
-    gateway.queue()
-    gateway.reservations()
-    gateway.hold([])
-    assert sum(drawn) == 2 + 1
