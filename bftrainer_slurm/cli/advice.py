@@ -25,8 +25,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     (r"(?i:out of memory|oom.?kill)|OutOfMemoryError|MemoryError|can't allocate memory", _SMALLER),
     (
         r"environment variable RANK expected",
-        "start the script with 'srun torchrun train.py': a plain python gets no ranks; if it has "
-        "elastic.Trainer, remove dist.init_process_group() instead",
+        "start the script with 'srun torchrun train.py': a plain python gets no ranks",
     ),
     (
         r"checkpoint being loaded used a DP world size of",

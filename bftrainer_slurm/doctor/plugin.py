@@ -160,7 +160,7 @@ def _python(facts: Facts) -> Finding:
         return must(title, f"{folder} has {package}", why, shell("make install"))
     why = "srun -N1 python3 -c 'import sys, torch; print(sys.version, torch.__version__)'"
     found = f"{folder} has {package}; this host does not show users' own Python and torch"
-    needed = "They need torch 2.6 or later, for elastic.ShardedTrainer 2.9 or later"
+    needed = "They need torch 2.6 or later"
     return unknown(title, found, f"{needed}. Try: {why}")
 
 

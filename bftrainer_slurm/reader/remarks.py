@@ -98,8 +98,7 @@ def _reclaims(one: Entry, free: int) -> Iterator[Remark]:
         yield Remark(
             "advice",
             f"Slurm took nodes back {count:,} times in {hours:,.1f} node-hours.",
-            "Rescale in process ('bftrainer help elastic'), so that its other nodes go on at once. "
-            "Save checkpoints every few minutes.",
+            "Save checkpoints every few minutes, and when told to (docs/frameworks/index.md).",
         )
     elif count:
         times = "once" if count == 1 else f"{count:,} times"
@@ -112,8 +111,7 @@ def _rescales(one: Entry, free: int) -> Iterator[Remark]:
         yield Remark(
             "advice",
             f"It stands still for {cost['seconds']:.0f} s whenever it grows.",
-            "Read data and import less at the start of the script, or rescale in process "
-            "('bftrainer help elastic').",
+            "Read data and import less at the start of the script.",
         )
 
 
@@ -144,7 +142,7 @@ def _goodput(one: Entry, free: int) -> Iterator[Remark]:
         yield Remark(
             "advice",
             f"It was rescaling in {rescaling:.0%} of its time with nodes.",
-            "Rescale in process ('bftrainer help elastic'), or ask for a narrower MIN-MAX.",
+            "Ask for a narrower MIN-MAX.",
         )
 
 

@@ -24,10 +24,6 @@ OUT_OF_MEMORY = "use a smaller batch"
         ("RuntimeError: DefaultCPUAllocator: can't allocate memory: 800 bytes", OUT_OF_MEMORY),
         ("ValueError: environment variable RANK expected, but not set", "srun torchrun train.py"),
         (
-            "ValueError: environment variable RANK expected, but not set",
-            "if it has elastic.Trainer, remove dist.init_process_group() instead",
-        ),
-        (
             "RuntimeError: Gloo connectFullMesh failed with [gloo/transport/tcp/pair.cc] timed out",
             "set GLOO_SOCKET_IFNAME",
         ),

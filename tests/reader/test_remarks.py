@@ -56,7 +56,7 @@ def test_there_is_nothing_to_say_of_a_trainer_that_is_well() -> None:
         ({"max_nodes": 3}, "fact", "its MAX of 3 nodes."),
         ({"plan": {"limit": "no gain", "nodes": 3, "least": 2, "usable": 5}}, "advice", "faster"),
         ({"reclaimed": 3}, "fact", "took a node back 3 times in 2.0 node-hours"),
-        ({"reclaimed": 30}, "advice", "Rescale in process"),
+        ({"reclaimed": 30}, "advice", "Save checkpoints every few minutes, and when told to"),
         ({"rescale": {"up": {"seconds": 25.0, "count": 2}}}, "advice", "stands still for 25 s"),
         ({"refused_reports": 2}, "advice", "2 of its reports"),
         ({"samples": None}, "advice", "elastic.step(samples=...)"),
