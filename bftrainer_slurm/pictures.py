@@ -1,4 +1,4 @@
-"""The style of all pictures: of reports, of a trainer's story, of benchmarks. Needs matplotlib."""
+"""The style of all pictures: of reports and of benchmarks. Needs matplotlib."""
 
 from __future__ import annotations
 

@@ -90,6 +90,11 @@ def identity(one: Mapping[str, Any]) -> str:
     return f"{one['array']} {safe(one['name'])} of {safe(one['user'])}"
 
 
+def fact_lines(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield what is known of a trainer, a line for each fact: label and text."""
+    return (f"{label:<12}{text}" for label, text in facts)
+
+
 def size_changes(total: Mapping[str, Any]) -> str:
     """Return how often a trainer's nodes changed."""
     grew, shrank, reclaimed = (total[key] for key in ("grew", "shrank", "reclaimed"))

@@ -12,6 +12,7 @@ import click
 
 from bftrainer_slurm.cli.chart import draws_blocks, strip
 from bftrainer_slurm.cli.common import (
+    fact_lines,
     fail_if_unreadable,
     identity,
     print_either,
@@ -76,7 +77,7 @@ def history(
             return
         document = trainer_history(trainer, since or 0.0, endpoint)
         one = document["trainer"]
-        print_either(document, chain(facts(one), changes(one, last)), as_json)
+        print_either(document, chain(fact_lines(_totals(one)), changes(one, last)), as_json)
 
 
 def list_lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -108,13 +109,8 @@ def _part_hours(total: Mapping[str, Any]) -> str:
     return f" ({text})" if text else ""
 
 
-def facts(one: Mapping[str, Any]) -> Iterator[str]:
-    """Give one trainer's totals, a line for each."""
-    for label, text in _totals(one):
-        yield f"{label:<{_LABEL}}{text}"
-
-
 def _totals(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield one trainer's totals, with their labels."""
     total, nodes = one["total"], one["course"]["nodes"]
     yield "trainer", identity(one)
     if one.get("over"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_on, safe
+from bftrainer_slurm.cli.common import NO_ANSWER, fail, safe
 from bftrainer_slurm.cli.endpoint import Endpoint
 from bftrainer_slurm.keeper.client import KeeperError
 
@@ -41,18 +41,9 @@ class Since(click.ParamType[float]):
 
 
 def history_or_fail(what: str, since_s: float, endpoint: Endpoint) -> dict[str, Any]:
-    """Return a document of ``reader.stories``; end the command without one."""
-    with fail_on(KeeperError, code=NO_ANSWER):
-        return read_history(what, since_s, endpoint)
-
-
-def read_history(what: str, since_s: float, endpoint: Endpoint) -> dict[str, Any]:
-    """Return a document of ``reader.stories``.
+    """Return a document of ``reader.stories``; end the command without one.
 
     The keeper asks its reader. A user who may read the state folder needs neither.
-
-    Raises:
-        KeeperError: neither the reader nor the file has the document.
     """
     try:
         document = endpoint.ask(lambda keeper, proof: keeper.history(what, since_s, proof))
@@ -61,7 +52,7 @@ def read_history(what: str, since_s: float, endpoint: Endpoint) -> dict[str, Any
     if "error" in document and endpoint.owns_folder:
         document = _from_file(endpoint.folder, what, since_s) or document
     if "error" in document:
-        raise KeeperError(str(document["error"]))
+        fail(str(document["error"]), NO_ANSWER)
     return document
 
 

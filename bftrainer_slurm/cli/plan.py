@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import fail, print_json
+from bftrainer_slurm.cli.common import fail, print_either, print_json
 from bftrainer_slurm.cli.endpoint import personal_state, state_option
 from bftrainer_slurm.cli.options import count, json_option, number
 from bftrainer_slurm.controller.state.history import HistoryError
@@ -68,10 +68,7 @@ def plan(
     with Planner(time_limit_s=time_limit) as planner:
         planner.warm_up()
         found = planner.plan(problem)
-    if as_json:
-        print_json(_document(problem, found))
-    else:
-        click.echo("\n".join(_lines(problem, found)))
+    print_either(_document(problem, found), _lines(problem, found), as_json)
 
 
 def _load_problem(file: Path | None, back: int | None, state: Path) -> Problem:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_json, safe
+from bftrainer_slurm.cli.common import BAD_INPUT, fail, fail_on, print_either, safe
 from bftrainer_slurm.cli.files import check_folder, write_output
 from bftrainer_slurm.cli.holes import LOG, read_holes
 from bftrainer_slurm.cli.joblogs import progress, read_listed
@@ -190,10 +190,8 @@ def replay(
     if found.outcome.trainers_done == len(wanted):
         click.echo("note: all trainers ended too early, so U says little; see --repeat", err=True)
     figures, rows = document(found), rows_of(found)
-    if as_json:
-        print_json({"schema": SCHEMA, **figures})
-    else:
-        click.echo("\n".join(f"{name:<19}{text}" for name, text in rows))
+    lines = (f"{name:<19}{text}" for name, text in rows)
+    print_either({"schema": SCHEMA, **figures}, lines, as_json)
     for caveat in caveats:
         click.echo(f"note: {caveat}", err=True)
     if report is not None:

@@ -12,6 +12,7 @@ import click
 from bftrainer_slurm.cli.advice import advice
 from bftrainer_slurm.cli.chart import curve
 from bftrainer_slurm.cli.common import (
+    fact_lines,
     fail_if_unreadable,
     identity,
     print_either,
@@ -59,7 +60,7 @@ def show(trainer: str, endpoint: Endpoint, as_json: bool) -> None:
 
 def lines(one: dict[str, Any]) -> Iterator[str]:
     """Yield all that is known of a trainer."""
-    yield from (f"{label:<12}{value}" for label, value in _facts(one))
+    yield from fact_lines(_facts(one))
     known = one.get("curve")
     if known and any(point["measured"] for point in known["points"]):
         yield ""

@@ -46,7 +46,7 @@ def read_lines(path: Path, deepest: int = _MOST_LEVELS) -> Iterator[tuple[Path, 
     Raises:
         OSError: a file cannot be read.
     """
-    for line in path.read_text(errors="replace").splitlines(keepends=True):
+    for line in path.read_text(errors="replace").splitlines():
         yield path, line
         for one in _files(path, line) if deepest else ():
             yield from read_lines(one, deepest - 1)
