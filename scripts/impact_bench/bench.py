@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
 from scripts.demonstration.stream import OrdinaryJob
-from scripts.impact_bench.controllerlog import read_controller, read_offers
 from scripts.impact_bench.course import run_jobs
 from scripts.impact_bench.figures import Measured, Side
 from scripts.impact_bench.looks import common_begin, next_pass_s, set_looks, slurmctld_log
-from scripts.impact_bench.slurmlog import BACKFILL, LOOK, read_log, read_looks
+from scripts.impact_bench.slurmlog import BACKFILL, read_log, read_looks
 from scripts.impact_bench.trainers import Work, training
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.processes import send_all
@@ -35,7 +33,6 @@ _CONF = (
     "SlurmdDebug=debug2",  # to find out what a delay is made of
 )
 KILL_WAIT_S = 30
-_REORDERED_S = 7.0  # before some passes, but not before each
 _LEFT_S = 5.0  # a process that is there for longer after the last element was left behind
 
 
@@ -67,14 +64,12 @@ def measure(
     pace: Pace,
     logs: Path,
     tell: Tell,
-    reordered: bool = False,
     gpus: int = 0,
     parts: Sequence[int] = (),
 ) -> Measured:
     """Run the stream on private clusters, with ``gpus`` a node; ``parts`` as in ``training``.
 
-    Without a ``kind`` no side has trainers, which shows how much two equal sides differ. With
-    ``reordered``, Slurm on the second side prefers other nodes every few seconds.
+    Without a ``kind`` no side has trainers, which shows how much two equal sides differ.
 
     Raises:
         cluster.LabError: a cluster does not start, or a command fails in it.
@@ -98,8 +93,6 @@ def measure(
             )
             for _ in sides
         ]
-        if reordered:
-            stack.enter_context(_reordering(sites[1], nodes))
         for site, side in zip(sites, sides, strict=True):
             stack.callback(_keep_logs, site, logs / side.name)
             stack.callback(_end_left_behind, site)
@@ -113,31 +106,7 @@ def measure(
         for site, side in zip(sites, sides, strict=True):
             lines = slurmctld_log(site.lab).read_text(errors="replace").splitlines()
             side.log, side.passes_s = read_log(lines), read_looks(lines, BACKFILL)
-            if side.work is not None and gpus:
-                said = site.controller.log.read_text().splitlines()
-                offers = read_offers(site.controller.state / "history.sqlite")
-                side.controller = read_controller(said, read_looks(lines, LOOK), offers)
     return measured
-
-
-@contextmanager
-def _reordering(site: Site, nodes: int) -> Iterator[None]:
-    """Let Slurm prefer other nodes every few seconds, drawn at random with a fixed seed."""
-    draw, stop = random.Random(nodes), Event()
-
-    def reorder() -> None:
-        while not stop.wait(_REORDERED_S):
-            for number, weight in enumerate(draw.sample(range(nodes), nodes), start=1):
-                update = f"NodeName=n{number}", f"Weight={weight + 1}"
-                site.lab.run("scontrol", "update", *update, user="root")
-
-    with ThreadPoolExecutor(1) as thread:
-        run = thread.submit(reorder)
-        try:
-            yield
-        finally:
-            stop.set()
-        run.result()
 
 
 def _run_both(

@@ -59,11 +59,6 @@ def parsed_settings(
     "--null", is_flag=True, help="No trainers on either side: how far two equal sides differ."
 )
 @click.option(
-    "--reordered",
-    is_flag=True,
-    help="No trainers; one side prefers other nodes every 7 s: what Slurm's choice of nodes does.",
-)
-@click.option(
     "--set",
     "settings",
     multiple=True,
@@ -91,7 +86,6 @@ def main(
     load: float,
     trainers: str,
     null: bool,
-    reordered: bool,
     settings: dict[str, Any],
     quick: bool,
     out: Path,
@@ -114,7 +108,7 @@ def main(
         raise click.BadParameter(str(error), param_hint="--load") from error
     pace = QUICK if quick else SITE
     pace = replace(pace, controller={**pace.controller, **settings})
-    kind = None if null or reordered else trainers
+    kind = None if null else trainers
     parts = [] if whole or kind is None else parts_of(gpus)
     asked: dict[str, Any] = {
         "jobs": jobs,
@@ -124,13 +118,12 @@ def main(
         "seed": seed,
         "load": load,
         "trainers": kind or "none",
-        "reordered": reordered,
         "slurm": [*pace.conf, f"KillWait={KILL_WAIT_S}"],
         "controller": dict(pace.controller),
     }
     machine = this_machine("mip")
     run = quicker(stream, QUICKER) if quick else stream
-    measured = measure(run, nodes, kind, pace, out / "logs", progress(), reordered, gpus, parts)
+    measured = measure(run, nodes, kind, pace, out / "logs", progress(), gpus, parts)
     figures = figures_of(measured)
     document = report.document(measured, figures)
     texts = [_title(asked), *report.rendered(measured, figures)]
@@ -158,7 +151,6 @@ def _title(asked: dict[str, Any]) -> str:
     parts = f" with {', '.join(map(str, asked['parts']))} GPUs of a node" * bool(asked["parts"])
     return (
         f"{asked['jobs']} ordinary jobs on {asked['nodes']} nodes{gpus}, seed {asked['seed']}, "
-        f"load {asked['load']:g}; trainers: {asked['trainers']}{parts}"
-        f"{', other nodes preferred every 7 s' * asked['reordered']}\n"
+        f"load {asked['load']:g}; trainers: {asked['trainers']}{parts}\n"
         f"Slurm: {', '.join(asked['slurm'])}; controller: {controller or 'its defaults'}"
     )

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
-from scripts.impact_bench.controllerlog import ControllerRecord
 from scripts.impact_bench.course import Start
 from scripts.impact_bench.slurmlog import Log, Span, elements
 from scripts.impact_bench.trainers import Work
@@ -36,7 +35,6 @@ class Side:
     log: Log = field(default_factory=dict)  # slurmctld's
     left_behind: int = 0  # processes of trainers that outlived them
     work: Work | None = None  # what the trainers did meanwhile
-    controller: ControllerRecord = field(default_factory=ControllerRecord)
 
     @property
     def elements(self) -> Iterator[Span]:

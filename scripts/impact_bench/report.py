@@ -13,7 +13,6 @@ from bftrainer_slurm.pictures import INK
 from scripts.benchkit.picture import BLUE, GREY, GRID, ORANGE, drawn
 from scripts.benchkit.text import table
 from scripts.impact_bench.figures import Figures, Measured, compared, passes_missed, preempts
-from scripts.impact_bench.idle import account
 
 _LEAST_S = 0.05  # a logarithmic axis has no zero
 
@@ -24,7 +23,6 @@ def document(measured: Measured, found: Figures) -> dict[str, Any]:
     by_side = ("failed", "makespan_s", "passes_s", "begin_s")
     return {
         **vars(found),
-        "account": account(measured) if measured.on.controller.offers else None,
         **{what: {side.name: getattr(side, what) for side in sides} for what in by_side},
         "left_behind": measured.on.left_behind,
         "trainers": measured.on.work,
@@ -45,7 +43,6 @@ def rendered(measured: Measured, found: Figures) -> list[str]:
         f"{found.out_of_phase_s:.3f} s out of phase at most",
         f"makespan: {off.makespan_s:.1f} s without trainers, {on.makespan_s:.1f} s with\n"
         f"jobs failed: {off.failed} without trainers, {on.failed} with{_work(measured)}",
-        *([_account(measured)] if measured.on.controller.offers else []),
         late_jobs(measured),
     ]
 
@@ -127,20 +124,6 @@ def _idle(measured: Measured, found: Figures) -> str:
             ratio = found.used_s / found.whole_s
             text += f"; used: {ratio:.2f} times what trainers of whole nodes could have"
     return text
-
-
-def _account(measured: Measured) -> str:
-    """Say where the GPU-seconds went that jobs left idle beside trainers."""
-    found = account(measured)
-    rows = [("idle after a pass, with trainers", "GPU-SECONDS", "%")]
-    for text, amount_s in (
-        ("all", found.idle_s),
-        ("elements had it", found.used_s),
-        *found.causes.items(),
-    ):
-        share = 100 * amount_s / found.idle_s if found.idle_s else 0.0
-        rows.append((f"  {text}", f"{amount_s:,.0f}", f"{share:.1f}"))
-    return f"{table(rows)}\nbefore a pass saw it, elements had {found.sooner_s:,.0f} more"
 
 
 def _by_kind(measured: Measured) -> str:
