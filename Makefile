@@ -27,7 +27,7 @@ help:
 	@echo 'make bench-impact     the same ordinary jobs without and with trainers; half an hour; IMPACT="--load 0.9"'
 	@echo 'make bench-commands   what the plugin costs ordinary sbatch and srun; 2 minutes'
 	@echo 'make bench-slurmctld  what the controller costs slurmctld on 5,000 nodes; 11 minutes'
-	@echo 'make bench-scale      the controller on 10,000 simulated nodes with 5,000 elements; 20 minutes'
+	@echo 'make bench-scale      what a turn of the controller costs on 10,000 nodes in memory; 3 minutes'
 	@echo 'make paper            the experiments of the paper on traces of Summit; an hour or two'
 	@echo 'make bench-planner    how long plans take, compared with the formulation of the paper'
 	@echo 'make bench-elastic    how long trainers stand still when nodes come and go, compared with stock torchrun'

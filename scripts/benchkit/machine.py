@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.metadata import version
@@ -44,16 +43,6 @@ def cpu_s(pid: int) -> float:
     """Return the processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def children_cpu_s(pid: int) -> float:
-    """Return the processor time of all processes below one that have not ended."""
-    used_s = 0.0
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, listed.read_text().split()):
-            with suppress(OSError):  # it has ended
-                used_s += cpu_s(child) + children_cpu_s(child)
-    return used_s
 
 
 def memory_mb(pid: int) -> float:

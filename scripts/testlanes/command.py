@@ -51,9 +51,7 @@ _TRAINING = "slurm and torch and not chaos and not load"
 _UNITS = "not slurm and not torch and not chaos and not load and not frameworks"
 _CONTROLLER = "tests/controller"  # has half of both kinds of tests
 _SITE = "tests/controller/test_site.py"  # takes as long as all its other tests on a cluster
-_PLANNER = tuple(
-    f"tests/{name}" for name in ("planner", "planner_bench", "reader", "replay", "scale_bench")
-)
+_PLANNER = tuple(f"tests/{name}" for name in ("planner", "planner_bench", "reader", "replay"))
 
 # The lanes that wait longest, for Slurm or torchruns, come first: they take as long on a quiet
 # machine, and must not be alone at the end. Lanes that need only processors come last;
