@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "json.md"
-_ROW = re.compile(r"\| (?P<keys>`[^`|]+`(?:, `[^`|]+`)*)(?P<may> °)? \| (?P<kinds>[^|]+?) \|")
+_ROW = re.compile(
+    r"^(?P<indent> *)- (?P<keys>`[^`]+`(?:, `[^`]+`)*)(?P<may> °)? \((?P<kinds>[a-z ]+)\)",
+    re.MULTILINE,
+)
 _KINDS = {
     "text": str,
     "number": (int, float),
@@ -48,19 +51,18 @@ class Key:
 def documented(section: str, page: Path = PAGE) -> list[Key]:
     """Return the keys of a section of a page."""
     text = page.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
-    return [
-        Key(path, tuple(row["kinds"].split(" or ")), bool(row["may"]))
-        for row in _ROW.finditer(text)
-        for path in _paths(row["keys"])
-    ]
-
-
-def _paths(keys: str) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of a row's keys; further keys are beside the first one."""
-    first, *more = re.findall("`(.+?)`", keys)
-    path = tuple(first.replace("[]", ".[]").split("."))
-    yield path
-    yield from ((*path[:-1], key) for key in more)
+    found: list[Key] = []
+    holders: list[list[tuple[str, ...]]] = [[()]]  # by depth: the objects that have the next keys
+    for row in _ROW.finditer(text):
+        depth = len(row["indent"]) // 4
+        keys = [
+            Key((*holder, name), tuple(row["kinds"].split(" or ")), bool(row["may"]))
+            for holder in holders[depth]
+            for name in re.findall("`(.+?)`", row["keys"])
+        ]
+        holders[depth + 1 :] = [[(*key.path, *["[]"] * ("list" in key.kinds)) for key in keys]]
+        found += keys
+    return found
 
 
 def differences(section: str, *documents: dict[str, Any]) -> list[str]:

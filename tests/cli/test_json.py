@@ -135,10 +135,10 @@ def test_of_an_assessment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert differences("assess", *told) == []
 
 
-def test_every_table_of_the_page_says_which_schema_it_is_of() -> None:
+def test_every_list_of_the_page_says_which_schema_it_is_of() -> None:
     sections = [part.partition("\n") for part in PAGE.read_text().split("\n## ")[1:]]
-    with_keys = [(name, text) for name, _, text in sections if "| key |" in text]
+    with_keys = [(name, text) for name, _, text in sections if "\n- `" in text]
     assert len(with_keys) == 12
     for name, text in with_keys:
-        assert "| `schema` | whole | 1 |" in text, name
+        assert "- `schema` (whole): 1" in text, name
         assert documented(name)[0].path == ("schema",)
