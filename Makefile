@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup plugin cli-filter demo examples page docs lint style test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus fuzz bench-planner \
-	bench-elastic bench-keeper exactly-once bench-commands bench-impact bench-scale bench-slurmctld paper install deb rpm \
+	bench-elastic exactly-once bench-commands bench-impact bench-scale bench-slurmctld paper install deb rpm \
 	packages machine wheel clean
 
 help:
@@ -32,7 +32,6 @@ help:
 	@echo 'make bench-planner    how long plans take, compared with the formulation of the paper'
 	@echo 'make bench-elastic    how long trainers stand still when nodes come and go, compared with stock torchrun'
 	@echo 'make exactly-once     samples lost and trained again, by framework, as nodes come and go; half an hour; ONCE="--seed 7"'
-	@echo 'make bench-keeper     the keeper with a thousand simulated agents, and how a flood slows others; 3 minutes'
 	@echo 'make plugin           builds the SPANK plugin for the Slurm installed here'
 	@echo 'make install          installs the plugin: DESTDIR= PREFIX=; activates nothing'
 	@echo 'make deb, make rpm    packages of plugin, elements and controller, in build/packages: docs/roll-out.md'
@@ -90,9 +89,6 @@ bench-elastic: setup
 
 exactly-once: setup
 	@$(BIN)/python scripts/run exactly-once $(ONCE)
-
-bench-keeper: setup
-	@$(BIN)/python scripts/run bench-keeper
 
 bench-commands: plugin
 	@$(BIN)/python scripts/run bench-commands

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections.abc import Callable, Collection, Hashable
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Collection
 from typing import Any
 
-from bftrainer_slurm.keeper.fairness import MUCH_UNSENT, Refusals, Share, Turns, Waiting
 from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError
 from bftrainer_slurm.keeper.group import Output, Send
+from bftrainer_slurm.keeper.limits import MAX_KEPT, Refusals, Share, Waiting
 from bftrainer_slurm.keeper.messages import (
     Done,
     Hello,
@@ -37,6 +37,11 @@ SWEEP_S = 1.0
 FORGET_S = 600.0  # a run without members is forgotten
 PROGRESS_EVERY_S = 0.5  # reports that come faster are dropped
 PART_S = 2.0  # how long to wait for a planned leave
+AT_ONCE = 20  # messages of a run that are sent before others' are
+# Bytes that wait for a user; with more, this user's runs send nothing until some are read. So the
+# list of all members, sent to each of thousands, does not add up to MAX_KEPT.
+MUCH_KEPT = MAX_KEPT // 4
+HELD_S = 0.01
 MAX_UNPROVEN = 4_000
 MAX_SESSIONS = 20_000
 MANY_FILES = 65_536  # open files at the same time: each connection is one
@@ -62,8 +67,7 @@ class Registry:
         self._hold_s, self._hold_until_s = hold_s, _now_s() + hold_s
         self._runs: dict[int, _Running] = {}
         self._sessions: dict[int, Session] = {}
-        self._shares: dict[Hashable, Share] = {}  # by user
-        self.turns = Turns(self._read_too_little)
+        self._shares: dict[int, Share] = {}  # by user
         self._unproven: Waiting[Session] = Waiting(min(MAX_UNPROVEN, files // 4), _give_way)
         self._keys = itertools.count(1)
         self._swept_s = _now_s()
@@ -133,7 +137,7 @@ class Registry:
     def proven(self, session: Session, hello: Hello) -> None:
         """A member may join."""
         array, user = hello.identity.array, self.gate.user(hello.identity.array)
-        share = self._shares.setdefault(user, Share(user))
+        share = self._shares.setdefault(user, Share(user, _now_s()))
         share.check(array)
         running = self._runs.get(array)
         if running is None:
@@ -141,7 +145,8 @@ class Registry:
             # None of its elements can come back if the controller began the run in our time.
             hold_s = 0.0 if trainer.ended else self._hold_s
             run = Run(trainer.want, self._hold_until_s, trainer.sizes, hold_s)
-            running = self._runs[array] = _Running(run, user)
+            running = self._runs[array] = _Running(run, share)
+        running.share = share
         self._unproven.discard(session)
         session.belong_to(share, array)
         session.send(Welcome())
@@ -181,11 +186,6 @@ class Registry:
 
     # The clock.
 
-    def _read_too_little(self, whose: Hashable) -> bool:
-        """Whether a user's members have much to read."""
-        share = self._shares.get(whose)
-        return share is not None and share.unsent > MUCH_UNSENT
-
     def _in_run(self, array: int, event: Callable[[Run], None]) -> None:
         """Pass an event to a trainer's run, if there is one, and do what follows from it."""
         if (running := self._runs.get(array)) is not None:
@@ -198,8 +198,10 @@ class Registry:
 
     def _settle(self, array: int) -> None:
         running = self._runs[array]
-        for output in running.run.take():
-            self.turns.add(running.user, partial(self._deliver, output))
+        waits = bool(running.outputs)
+        running.outputs.extend(running.run.take())
+        if not waits:
+            self._deliver(running)
         running.settled.set()
         running.settled = asyncio.Event()
         running.set_timer(lambda: self._due(array))
@@ -209,7 +211,17 @@ class Registry:
         self._runs[array].cancel_timer()
         self._in_run(array, lambda run: run.tick(_now_s()))
 
-    def _deliver(self, output: Output) -> None:
+    def _deliver(self, running: _Running) -> None:
+        """Deliver a run's outputs in order, some at a time: a thousand may each be long."""
+        for _ in range(AT_ONCE):
+            if not running.outputs or running.share.kept > MUCH_KEPT:
+                break
+            self._put_out(running.outputs.popleft())
+        if running.outputs:
+            held_s = HELD_S if running.share.kept > MUCH_KEPT else 0.0
+            asyncio.get_running_loop().call_later(held_s, self._deliver, running)
+
+    def _put_out(self, output: Output) -> None:
         if isinstance(output, Note):
             self._tell(output)
         elif (session := self._sessions.get(output.key)) is None:
@@ -231,6 +243,8 @@ class Registry:
             for session in self._sessions.values()
             if fair and now_s - session.heard_s > MEMBER_SILENCE_S
         }
+        for share in self._shares.values():
+            share.messages, share.counted_s = 0, now_s
         for session in list(self._sessions.values()):
             session.swept()
             if not fair:
@@ -243,7 +257,7 @@ class Registry:
                     session.give_up("unproven", "it has not proved whose it is")
             # With a silent one those who are about as silent: if this host was cut off, and none of
             # them was told of a loss, all can go on when they are back.
-            elif session.array in silent and session.heard_s < quiet_since_s and not session.ended:
+            elif session.array in silent and session.heard_s < quiet_since_s:
                 session.give_up("silent", "it has fallen silent")
         for array, running in list(self._runs.items()):
             if running.run.size:
@@ -257,11 +271,12 @@ def _give_way(session: Session) -> None:
 
 
 class _Running:
-    """A run, its user, its timer, and what those wait for who ask for a planned leave."""
+    """A run, its user's share, its timer, and what those wait for who ask for a planned leave."""
 
-    def __init__(self, run: Run, user: int) -> None:
+    def __init__(self, run: Run, share: Share) -> None:
         self.run = run
-        self.user = user
+        self.share = share
+        self.outputs: deque[Output] = deque()  # not delivered yet
         self.used_s = _now_s()
         self.settled = asyncio.Event()  # replaced at each event
         self._timer: asyncio.TimerHandle | None = None

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from bftrainer_slurm.keeper import relay
 from bftrainer_slurm.keeper.disclosure import disclosed
-from bftrainer_slurm.keeper.fairness import Places, address_of
 from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.limits import Places, address_of
 from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,

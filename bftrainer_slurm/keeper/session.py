@@ -1,19 +1,19 @@
 """One connection: its first line, and a member's proof, its lines in and out, its user's limits.
 
 A member's greeting begins a session; any other first line is a request, which ``server`` answers.
-What a member's line means is decided in ``registry``. Users take turns, one line each.
+What a member's line means is decided in ``registry``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from bftrainer_slurm.keeper.credentials import CredentialError, Seal, seals
-from bftrainer_slurm.keeper.fairness import MAX_KEPT, MAX_MESSAGES_OF_USER, Share, address_of
 from bftrainer_slurm.keeper.gate import NotAdmittedError
+from bftrainer_slurm.keeper.limits import MAX_KEPT, Share, address_of
 from bftrainer_slurm.keeper.messages import (
     MAX_FROM_MEMBER,
     Challenge,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bftrainer_slurm.keeper.registry import Registry
 
 MAX_HELLO = 8_192  # bytes of a line before the proof
-MUCH = 2_048  # bytes; if more wait, with a whole message, reading pauses until its turn
+MUCH = 2_048  # bytes; if more come while a proof is checked, reading pauses
 MAX_MESSAGES = 1_000  # of one member between two sweeps
 MAX_UNSENT = 2 * 1024 * 1024  # bytes; a member with more is dropped
 
@@ -48,10 +48,10 @@ class Session(asyncio.Protocol):
     def __init__(self, registry: Registry, key: int, serve: Serve) -> None:
         self.key = key
         self.array = -1
-        self.share = Share(-1)  # a share of its own until its user is known
         self.opened_s = self.heard_s = asyncio.get_running_loop().time()
+        self.share = Share(-1, self.opened_s)  # a share of its own until its user is known
         self.progress_s = -math.inf
-        self._messages = self._kept = self._unsent = 0
+        self._messages = self._kept = 0
         self._serve = serve
         self._registry = registry
         self.challenge: Challenge | None = None  # until the member has greeted
@@ -60,7 +60,6 @@ class Session(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._longest = MAX_LINE + 1
-        self._waits = False  # for its turn
         self._over = False  # nothing more of what the member says counts
         self._checking: asyncio.Task[None] | None = None
 
@@ -72,52 +71,39 @@ class Session(asyncio.Protocol):
         self._registry.entered(self)
 
     def data_received(self, data: bytes) -> None:
-        """Store what has come; its lines are handled when it is this user's turn."""
+        """Handle the lines that have come."""
         self._buffer += data
-        self.heard_s = asyncio.get_running_loop().time()
-        whole = b"\n" in self._buffer
-        if len(self._buffer) >= self._longest and not whole:
-            self.give_up("oversized", f"a message of more than {self._longest} bytes")
-        elif len(self._buffer) > MUCH and whole and self._transport is not None:
+        self._take_lines()
+        if self._checking is not None and len(self._buffer) > MUCH and self._transport is not None:
             self._transport.pause_reading()
-        self._count_kept()
-        self._await_turn()
 
     def resume_writing(self) -> None:
         """The member has read nearly all that waited for it: asyncio calls this."""
         self._count_kept()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell that the connection has ended, once all is heard that the member has said before."""
-        self._transport = None
+        """Tell that the connection has ended."""
         if self._checking is not None:
             self._checking.cancel()
-        if self.array < 0:
-            self._over = True  # nobody is left to be admitted
+        self._end()
+
+    def _end(self) -> None:
+        """Nothing comes any more."""
+        self._transport, self._over = None, True
+        self._buffer.clear()
         self._count_kept()
-        self._close_if_heard()
-
-    @property
-    def ended(self) -> bool:
-        """Whether the connection has ended, and its last lines still wait for their turn."""
-        return self._transport is None
-
-    def _close_if_heard(self) -> None:
-        if self._transport is None and not self._waits:
-            self.share.kept -= self._kept
-            self._registry.closed(self)
+        self._registry.closed(self)
 
     def belong_to(self, share: Share, array: int) -> None:
         """The member has proven that it belongs to this user's trainer."""
-        share.members[array] += 1
+        share.add(array)
         self.array, self.share = array, share
         self.share.kept += self._kept
-        self.share.unsent += self._unsent
         self._longest = MAX_FROM_MEMBER
 
     def swept(self) -> None:
         """A second has passed."""
-        self._messages = self.share.messages = 0
+        self._messages = 0
         self._count_kept()
 
     def send(self, message: FromKeeper) -> None:
@@ -157,45 +143,30 @@ class Session(asyncio.Protocol):
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
         kept = len(self._buffer) + unsent
         self.share.kept += kept - self._kept
-        self.share.unsent += unsent - self._unsent
-        grows, self._kept, self._unsent = kept > self._kept, kept, unsent
+        grows, self._kept = kept > self._kept, kept
         if grows and self.share.kept > MAX_KEPT:
             self.give_up("memory", "this user's members send unfinished lines, or do not read")
 
-    def _await_turn(self) -> None:
-        waits = self._waits or self._over or self._checking is not None
-        if not waits and b"\n" in self._buffer:
-            self._waits = True
-            whose: Hashable = self.address if self.array < 0 else self.share.user
-            self._registry.turns.add(whose, self._have_turn)
-
-    def _have_turn(self) -> None:
-        self._waits = False
-        if not self._over:
-            self._take_line()
-            self._await_turn()
-        self._close_if_heard()
-
-    def _take_line(self) -> None:
-        self.heard_s = asyncio.get_running_loop().time()  # what waited for its turn is heard now
-        end = self._buffer.index(b"\n")
-        line = bytes(self._buffer[:end])
-        del self._buffer[: end + 1]
-        little = len(self._buffer) <= MUCH or b"\n" not in self._buffer
-        if little and self._transport is not None:
-            self._transport.resume_reading()
-        if len(line) >= self._longest:
-            self.give_up("oversized", f"a message of more than {self._longest} bytes")
-        else:
-            self._take(line)
+    def _take_lines(self) -> None:
+        """Handle the whole lines; while a proof is checked they wait."""
+        self.heard_s = asyncio.get_running_loop().time()
+        while not self._over and self._checking is None:
+            end = self._buffer.find(b"\n")
+            if (end if end >= 0 else len(self._buffer)) >= self._longest:
+                self.give_up("oversized", f"a message of more than {self._longest} bytes")
+            elif end < 0:
+                break
+            else:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                self._take(line)
         self._count_kept()
 
     def _take(self, line: bytes) -> None:
         self._messages += 1
-        self.share.messages += 1
-        if self._messages > MAX_MESSAGES or self.share.messages > MAX_MESSAGES_OF_USER:
-            of_all = f", or {MAX_MESSAGES_OF_USER} of all of this user's members"
-            self.give_up("flood", f"more than {MAX_MESSAGES} messages a second{of_all}")
+        if self.share.floods(self.heard_s) or self._messages > MAX_MESSAGES:
+            why = f"more than {MAX_MESSAGES} messages a second, or too many of this user's members"
+            self.give_up("flood", why)
             return
         try:
             if self.challenge is None:
@@ -227,8 +198,7 @@ class Session(asyncio.Protocol):
 
     def _hand_over(self, transport: asyncio.Transport, said: bytes) -> None:
         """Let ``serve`` have the connection: for this session it has ended."""
-        self._transport, self._over = None, True
-        self._buffer.clear()
+        self._end()
         reader = asyncio.StreamReader(limit=MAX_LINE)
         protocol = asyncio.StreamReaderProtocol(reader, self._serve)
         transport.set_protocol(protocol)
@@ -250,4 +220,6 @@ class Session(asyncio.Protocol):
             self.hang_up()
         finally:
             self._checking = None
-        self._await_turn()
+        if self._transport is not None:
+            self._transport.resume_reading()
+        self._take_lines()

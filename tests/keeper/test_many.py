@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from bftrainer_slurm.keeper.credentials import SECRET, SECRET_FILE, prover_from
+from bftrainer_slurm.keeper.credentials import SECRET_FILE, prover_from
 from bftrainer_slurm.keeper.home import own_secret
 from scripts.benchkit.machine import cpu_s, memory_mb
-from scripts.keeper_bench.agents import Agent, Login, all_connect, all_in, many_files
 from scripts.labcluster.keeper import Keeper
+from tests.keeper.agents import Agent, all_connect, all_in, many_files
 
 pytestmark = [pytest.mark.torch, pytest.mark.load]
 
@@ -28,11 +28,12 @@ def test_a_change_of_a_hundred_among_a_thousand(keeper: Keeper) -> None:
 
 async def _change(keeper: Keeper) -> None:
     prove = prover_from({SECRET_FILE: str(own_secret(keeper.state))})
-    login = Login(keeper.client.address, SECRET, lambda array: prove)
     assert keeper.pid is not None
     empty_mb = memory_mb(keeper.pid)
     arrays = range(1, TRAINERS + 1)
-    agents = [Agent(login, array, task) for array in arrays for task in range(AGENTS)]
+    agents = [
+        Agent(keeper.address, prove, array, task) for array in arrays for task in range(AGENTS)
+    ]
     for array in arrays:
         keeper.client.own(array, os.getuid(), AGENTS)
     began = time.monotonic(), cpu_s(keeper.pid)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from typing import Any
 
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.fairness import Turns
 from bftrainer_slurm.keeper.messages import MAX_FROM_MEMBER
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
-from bftrainer_slurm.keeper.registry import MEMBER_SILENCE_S, SWEEP_S, Registry
-from bftrainer_slurm.keeper.session import MAX_MESSAGES, Session
+from bftrainer_slurm.keeper.registry import MEMBER_SILENCE_S, SWEEP_S
+from bftrainer_slurm.keeper.session import MAX_MESSAGES
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside
 from tests.keeper.wire import Wire
@@ -269,35 +265,6 @@ def test_members_that_fall_silent_together_are_not_told_of_each_others_loss(
     assert keeper.counts() == {"silent": 2}
 
 
-@pytest.fixture
-def busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each line take the keeper so long that the next one waits for another turn."""
-    heard = Registry.heard
-
-    def take_long(*given: Any) -> None:
-        time.sleep(0.01)
-        heard(*given)
-
-    monkeypatch.setattr(Registry, "heard", take_long)
-
-
-@pytest.mark.usefixtures("busy")
-def test_who_waits_for_its_turn_is_not_silent(
-    keeper: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it has sent meanwhile is not read yet: the keeper cannot have heard it."""
-    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MEMBER_SILENCE_S", 2.0)
-    with Wire(keeper.port) as wire:
-        wire.hello()
-        for number in range(400):
-            wire.say(ping={"number": number})
-        assert [wire.read() for _ in range(400)] == [
-            {"pong": {"number": number}} for number in range(400)
-        ]
-    assert keeper.counts() == {}
-
-
-@pytest.mark.usefixtures("busy")
 def test_all_is_heard_that_was_said_before_the_end(keeper: Inside) -> None:
     """Else who has ended well could be taken for lost, and the others' last collectives be cut."""
     keeper.client.own(12, 0, 2)
@@ -332,7 +299,7 @@ def test_who_proves_nothing_is_hung_up_on(keeper: Inside, monkeypatch: pytest.Mo
 @pytest.fixture
 def narrow_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
     monkeypatch.setattr("bftrainer_slurm.keeper.registry.MAX_UNPROVEN", 2)
-    monkeypatch.setattr("bftrainer_slurm.keeper.fairness.MAX_MEMBERS", 2)
+    monkeypatch.setattr("bftrainer_slurm.keeper.limits.MAX_MEMBERS", 2)
     monkeypatch.setattr("bftrainer_slurm.keeper.server.MAX_READERS", 0)
     with keeper_inside() as running:
         yield running
@@ -445,30 +412,21 @@ def told(keeper: Inside, number: str) -> int:
     return int(status["keeper"][number])
 
 
-def test_a_member_that_reads_late_gets_all_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While more waits for its user than is kept, nothing more is done for it."""
-    held = threading.Event()
-    hold, made = Turns._hold, Session.connection_made
-
-    def make(session: Session, transport: asyncio.WriteTransport) -> None:
-        transport.set_write_buffer_limits(0)  # below what is much; so it is without the test
-        made(session, transport)
-
-    def note(*given: Any) -> None:
-        held.set()
-        hold(*given)
-
-    monkeypatch.setattr(Turns, "_hold", note)
-    monkeypatch.setattr(Session, "connection_made", make)
-    monkeypatch.setattr("bftrainer_slurm.keeper.registry.SWEEP_S", 1_000.0)  # it needs no sweep
-    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MUCH_UNSENT", 0)
-    with (
-        keeper_inside(send_buffer=LITTLE) as keeper,
-        Wire(keeper.port, buffer=LITTLE) as late,
-    ):
-        late.hello()
-        late.ask_at_once(MANY)
-        assert held.wait(120)
-        answers = [late.read() for _ in range(MANY)]
-        assert answers == [{"pong": {"number": number}} for number in range(1, MANY + 1)]
-        assert keeper.counts() == {}
+def test_while_much_waits_for_a_user_their_group_is_told_nothing_more(
+    keeper: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bftrainer_slurm.keeper.registry.MUCH_KEPT", 0)
+    keeper.client.own(12, 0, 1)
+    with Wire(keeper.port, task=1) as first, Wire(keeper.port, task=2) as other:
+        for wire in (first, other):
+            wire.hello()
+        assert other.seals is not None
+        line = other.seals[1].close(b'{"ping":{"number":1}}\n')
+        other.send(line[:-1])  # until it is whole, it waits
+        (share,) = keeper.registry._shares.values()
+        wait_until(lambda: share.kept > 0)
+        first.say(ready={"step": -1, "cause": "new", "error": ""})
+        first.say(ping={"number": 2})
+        assert first.read() == {"pong": {"number": 2}}
+        other.send(line[-1:])
+        assert "generation" in (first.read() or {})

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.fairness import Places
 from bftrainer_slurm.keeper.gate import NotAdmittedError
+from bftrainer_slurm.keeper.limits import Places
 from tests.keeper.inside import keeper_inside
 
 

@@ -6,53 +6,32 @@ import asyncio
 import json
 import resource
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from bftrainer_slurm.keeper.credentials import (
-    JOB,
-    JOB_SECRET,
-    Prove,
-    prover_from,
-    seals,
-    secret_of_job,
-)
+from bftrainer_slurm.keeper.credentials import Prove, seals
 from bftrainer_slurm.keeper.messages import Hello, Identity, Role, encode, payload
 from bftrainer_slurm.keeper.protocol import GREETING, parse_address
 
 _AT_ONCE = 100  # agents connect at the same time, as all of them are in one process
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """A keeper, and a function that proves to it who owns an agent of a trainer (its array)."""
-
-    keeper: str
-    method: str
-    prover: Callable[[int], Prove]
-
-
-def by_job(keeper: str, key: bytes, uid: int) -> Login:
-    """Return how one user's agents reach the keeper, at a site without MUNGE."""
-
-    def prover(array: int) -> Prove:
-        return prover_from({JOB_SECRET: secret_of_job(key, array, uid).decode()})
-
-    return Login(keeper, JOB, prover)
-
-
 class Agent:
-    """One agent of a trainer; it follows each change, and reconnects if the keeper hangs up."""
+    """One agent of a trainer; it follows each change, and reconnects if the keeper hangs up.
 
-    def __init__(self, login: Login, array: int, task: int, source: str = "127.0.0.1") -> None:
+    ``keeper`` is HOST:PORT; ``source`` is the address from which it connects.
+    """
+
+    def __init__(
+        self, keeper: str, prove: Prove, array: int, task: int, source: str = "127.0.0.1"
+    ) -> None:
         self.identity = Identity(array, task, f"n{task}", Role.AGENT)
         self.heard: Counter[str] = Counter()
         self.generation = 0
         self.rank = -1
-        self.hung_up = 0  # how often the keeper did that
         self.at_s = 0.0  # when the last generation came
-        self._login, self._source = login, source
+        self._keeper, self._prove, self._source = keeper, prove, source
         self._news = asyncio.Event()
 
     async def connect(self) -> None:
@@ -63,17 +42,15 @@ class Agent:
 
     async def _welcomed(self) -> bool:
         """Prove itself; False if the keeper hung up, as this process is slow on a busy machine."""
-        host, port = parse_address(self._login.keeper)
+        host, port = parse_address(self._keeper)
         self.reader, self.writer = await asyncio.open_connection(
             host, port, limit=2**20, local_addr=(self._source, 0)
         )
         self.writer.write(GREETING + b"\n")
-        if not (challenge := await self._next_line()):
+        if not (line := await self._next_line()):
             return False
-        hello = Hello("", self.identity)
-        prove = self._login.prover(self.identity.array)
-        wanted = payload(json.loads(challenge)["challenge"]["nonce"], hello)
-        proof = prove(wanted, self._login.method)
+        challenge, hello = json.loads(line)["challenge"], Hello("", self.identity)
+        proof = self._prove(payload(challenge["nonce"], hello), challenge["method"])
         self.writer.write(encode(replace(hello, proof=proof.text)))
         self._keepers_seal, self._own_seal = seals(proof.key)
         if not (answer := await self._next_line()) or answer.startswith(b"{"):
@@ -123,7 +100,6 @@ class Agent:
                 self.ready("change")
         self._tasks[1].cancel()
         self.writer.close()
-        self.hung_up += 1
         await self.connect()
         self.ready("new")
 

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bftrainer_slurm.keeper.client import KeeperClient
-from bftrainer_slurm.keeper.fairness import Waiting, address_of
 from bftrainer_slurm.keeper.home import read_address
+from bftrainer_slurm.keeper.limits import Waiting, address_of
 from bftrainer_slurm.keeper.protocol import parse_address
 from scripts.labcluster.waiting import wait_until
 

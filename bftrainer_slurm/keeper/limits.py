@@ -1,15 +1,14 @@
-"""Fairness among connections: limits, turns, which connection is dropped, and what was refused.
+"""What one user may take of the keeper, which connection is dropped, and what was refused.
 
 An honest connection sends its request or proof at once. When too many have not done so, one is
 dropped: the oldest one of the address that has most of them. So nobody can keep others out by
-waiting. Users take turns, one piece of work each, so that nobody waits for all of another user's.
+waiting.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,15 +21,11 @@ MAX_MEMBERS_OF_RUN = 4_096
 # Limits of one user:
 MAX_RUNS = 1_000
 MAX_MEMBERS = 10_000
-MAX_MESSAGES_OF_USER = 30_000  # between two sweeps
 MAX_KEPT = 128 * 1024 * 1024  # bytes that wait to be sent or handled
-# Bytes that wait to be sent; with more, nothing is done for this user until some are read. So the
-# list of all members, sent to each of thousands, does not add up to MAX_KEPT.
-MUCH_UNSENT = MAX_KEPT // 4
-HELD_S = 0.01
+# Messages a second: so many, and some for each member, which pings once a second.
+MAX_MESSAGES_OF_USER = 1_000
+MESSAGES_OF_MEMBER = 5
 REMEMBERED_ORIGINS = 1_000
-SLICE_S = 0.002  # after this long the event loop looks at its sockets again,
-PIECES = 20  # or after this many pieces of work
 
 logger = logging.getLogger(__name__)
 
@@ -39,30 +34,43 @@ Key = TypeVar("Key")
 
 @dataclass(slots=True)
 class Share:
-    """What one user takes up in the keeper now."""
+    """What one user takes up in the keeper; ``counted_s`` is since when messages are counted."""
 
     user: int
-    members: Counter[int] = field(default_factory=Counter)  # by trainer
-    messages: int = 0  # since the last sweep
+    counted_s: float
+    messages: int = 0
+    trainers: Counter[int] = field(default_factory=Counter)  # how many members each has
+    members: int = 0
     kept: int = 0  # bytes
-    unsent: int = 0  # those of them that wait to be sent
 
     def check(self, array: int) -> None:
         """Check that one more member of a trainer may join. Raises NotAdmittedError."""
         full = (
-            (self.members[array] >= MAX_MEMBERS_OF_RUN, "this trainer has too many members"),
-            (self.members.total() >= MAX_MEMBERS, "this user has too many members"),
-            (array not in self.members and len(self.members) > MAX_RUNS, "too many trainers"),
+            (self.trainers[array] >= MAX_MEMBERS_OF_RUN, "this trainer has too many members"),
+            (self.members >= MAX_MEMBERS, "this user has too many members"),
+            (array not in self.trainers and len(self.trainers) > MAX_RUNS, "too many trainers"),
         )
         for is_full, why in full:
             if is_full:
                 raise NotAdmittedError("too_many", why, True)
 
+    def add(self, array: int) -> None:
+        """A member of this trainer has come."""
+        self.trainers[array] += 1
+        self.members += 1
+
     def lose(self, array: int) -> None:
         """A member of this trainer has gone."""
-        self.members[array] -= 1
-        if not self.members[array]:
-            del self.members[array]
+        self.members -= 1
+        self.trainers[array] -= 1
+        if not self.trainers[array]:
+            del self.trainers[array]
+
+    def floods(self, now_s: float) -> bool:
+        """Whether one more message is one too many. What waited in the network comes at once."""
+        self.messages += 1
+        a_second = MAX_MESSAGES_OF_USER + MESSAGES_OF_MEMBER * self.members
+        return self.messages > a_second * max(1.0, now_s - self.counted_s)
 
 
 class Refusals:
@@ -104,59 +112,6 @@ class Places:
             self._taken[owner] -= 1
             if not self._taken[owner]:
                 del self._taken[owner]
-
-
-class Turns:
-    """Work that waits: owners take turns, and each owner's work is done in order.
-
-    While ``holds_up`` says so of an owner, that one's work waits.
-    """
-
-    def __init__(self, holds_up: Callable[[Hashable], bool] = lambda whose: False) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._holds_up = holds_up
-        self._waiting: OrderedDict[Hashable, deque[Callable[[], None]]] = OrderedDict()
-        self._held: dict[Hashable, deque[Callable[[], None]]] = {}
-        self._called = False
-
-    def add(self, whose: Hashable, work: Callable[[], None]) -> None:
-        """Do a small piece of work when it is its owner's turn."""
-        queues = self._held if whose in self._held else self._waiting
-        queues.setdefault(whose, deque()).append(work)
-        self._call()
-
-    def _call(self) -> None:
-        if not self._called and self._waiting:
-            self._called = True
-            self._loop.call_soon(self._work)
-
-    def _work(self) -> None:
-        self._called = False
-        until_s = self._loop.time() + SLICE_S
-        try:
-            for _ in range(PIECES):
-                if not self._waiting or self._loop.time() > until_s:
-                    break
-                whose, pieces = self._waiting.popitem(last=False)
-                if self._holds_up(whose):
-                    self._hold(whose, pieces)
-                    continue
-                piece = pieces.popleft()
-                if pieces:
-                    self._waiting[whose] = pieces
-                piece()
-        finally:
-            self._call()
-
-    def _hold(self, whose: Hashable, pieces: deque[Callable[[], None]]) -> None:
-        if not self._held:
-            self._loop.call_later(HELD_S, self._release)
-        self._held[whose] = pieces
-
-    def _release(self) -> None:
-        self._waiting.update(self._held)
-        self._held.clear()
-        self._call()
 
 
 class Waiting(Generic[Key]):
