@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bftrainer_slurm.controller.settings import SITE_STATE
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import OURS, Change, Finding, consider, must, ok, shell, unknown
+from bftrainer_slurm.doctor.finding import Finding, consider, must, ok, ours, shell, unknown
 
 _RIGHTS = ("Operator", "Administrator")
 _CLOCK_S = 5.0
@@ -67,7 +67,7 @@ def _proofs(facts: Facts) -> Iterator[Finding]:
         return
     if not key:
         why = "Without MUNGE members prove their user by a key that root can read on every node."
-        change = Change(OURS, "key_file", '"/etc/bftrainer/bftrainer.key"')
+        change = ours("key_file", '"/etc/bftrainer/bftrainer.key"')
         yield must("AuthType", f"{kind}, and no key_file in bftrainer.toml", why, change)
     if line is not None and not facts.option("key_file"):
         why = "The plugin makes each trainer's secret from it."

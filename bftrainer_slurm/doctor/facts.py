@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.doctor.finding import PLUGSTACK, SCHEDULER, SLURM_CONF, Change
+from bftrainer_slurm.doctor.finding import PLUGSTACK, SCHEDULER, SLURM_CONF, Change, setting
 from bftrainer_slurm.doctor.plugstack import PluginLine
 from bftrainer_slurm.slurm.configuration import seconds_of
 
@@ -135,9 +135,10 @@ class Facts:
     def in_partition(self, key: str, value: str, partition: str = "") -> Change:
         """Return a change of a partition's line, by default of the trainers' partition."""
         name = partition or self.settings.partition
-        return Change(SLURM_CONF, key, value, within=f"PartitionName={name}")
+        return Change(SLURM_CONF, f"PartitionName={name} {setting(key, value)}")
 
-    def in_line(self, key: str, value: str) -> Change:
+    def in_line(self, key: str, value: str = "") -> Change:
         """Return a change of the plugin's line."""
         line = self.plugin.line
-        return Change(PLUGSTACK, key, value, within=line.path if line else "")
+        path = f"{line.path} " if line else ""
+        return Change(PLUGSTACK, f"{path}{setting(key, value)}")

@@ -21,43 +21,35 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A setting to write into a file, or a command to run (file ``shell``).
-
-    ``within`` names the line that the setting is a part of: ``PartitionName=NAME``,
-    ``SchedulerParameters``, or the plugin's path; empty if the setting is a line of its own.
-    A plugin's whole line, and a command, is in ``key`` alone.
-    """
+    """A line to write into a file, as a person reads it, or a command to run (file ``shell``)."""
 
     file: str
-    key: str
-    value: str
-    within: str = ""
+    line: str
 
-    @property
-    def line(self) -> str:
-        """The line to write, as a person reads it."""
-        if self.file == OURS:
-            return f"{self.key} = {self.value}"
-        setting = f"{self.key}={self.value}" if self.value else self.key
-        if not self.within:
-            return setting
-        between = "=...," if self.within == SCHEDULER else " "
-        return f"{self.within}{between}{setting}"
+
+def setting(key: str, value: str = "") -> str:
+    """Return a setting as Slurm's files have it; without a value it is a flag."""
+    return f"{key}={value}" if value else key
 
 
 def conf(key: str, value: str) -> Change:
     """Return a line of slurm.conf."""
-    return Change(SLURM_CONF, key, value)
+    return Change(SLURM_CONF, setting(key, value))
 
 
 def in_scheduler(option: str, value: str = "") -> Change:
     """Return an option of SchedulerParameters."""
-    return Change(SLURM_CONF, option, value, within=SCHEDULER)
+    return Change(SLURM_CONF, f"{SCHEDULER}=...,{setting(option, value)}")
+
+
+def ours(key: str, value: str) -> Change:
+    """Return a line of bftrainer.toml."""
+    return Change(OURS, f"{key} = {value}")
 
 
 def shell(command: str) -> Change:
     """Return a command to run."""
-    return Change(SHELL, command, "")
+    return Change(SHELL, command)
 
 
 @dataclass(frozen=True, slots=True)

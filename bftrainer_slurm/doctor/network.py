@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import OURS, Change, Finding, consider, must, ok, shell, unknown
+from bftrainer_slurm.doctor.finding import Change, Finding, consider, must, ok, ours, shell, unknown
 
 _RESTD = 6820  # slurmrestd's usual port, which slurm.conf does not name
 _UNSET = Settings().listen
@@ -19,7 +19,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     line = facts.plugin.line
     if listen == _UNSET:
         why = "The nodes and users' commands reach the keeper at this address."
-        yield must("listen", "not set", why, Change(OURS, "listen", '"HOST:6740"'))
+        yield must("listen", "not set", why, ours("listen", '"HOST:6740"'))
     if line is not None and not value:
         why = "The plugin refuses --bftrainer without it."
         change = facts.in_line("keeper", "HOST:6740")
@@ -40,7 +40,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _new_address(facts: Facts) -> Change:
     """Return where to write another address: the plugin's line counts for all, if there is one."""
     if facts.plugin.line is None:
-        return Change(OURS, "listen", '"HOST:6740"')
+        return ours("listen", '"HOST:6740"')
     return facts.in_line("keeper", "HOST:6740")
 
 
@@ -77,7 +77,7 @@ def _port(address: str, facts: Facts) -> Finding:
         )
     if port == 0:
         why = "A port that changes cannot be written into the plugin's line or a firewall's rules."
-        return must("keeper's port", "any", why, Change(OURS, "listen", '"HOST:6740"'))
+        return must("keeper's port", "any", why, ours("listen", '"HOST:6740"'))
     return ok("keeper's port", str(port))
 
 

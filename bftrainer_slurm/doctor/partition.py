@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import SLURM_CONF, Change, Finding, consider, must, ok
+from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok
 from bftrainer_slurm.slurm.configuration import partitions_behind, tier
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 from bftrainer_slurm.words import counted
@@ -17,8 +17,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     """Check the partition."""
     name, ours = facts.settings.partition, facts.partition
     if ours is None:
-        line = Change(
-            SLURM_CONF,
+        line = conf(
             "PartitionName",
             f"{name} Nodes=ALL PriorityTier=0 PreemptMode=REQUEUE GraceTime=0 MaxTime=INFINITE"
             " MaxNodes=1 State=UP",

@@ -11,9 +11,9 @@ from bftrainer_slurm.controller.state.bad_nodes import mute_sentence
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import (
     PLUGSTACK,
-    SLURM_CONF,
     Change,
     Finding,
+    conf,
     consider,
     must,
     ok,
@@ -28,7 +28,6 @@ _LINE = Change(
     PLUGSTACK,
     "optional /usr/local/lib/bftrainer-slurm/bftrainer.so keeper=HOST:6740"
     " python=/usr/local/share/bftrainer-slurm/python",
-    "",
 )
 
 _ON_NODES = (
@@ -77,7 +76,7 @@ def _line(facts: Facts, line: PluginLine) -> Iterator[Finding]:
         "If a required plugin is missing or built for another Slurm, sbatch fails for everybody, "
         "and a node does not start or is drained."
     )
-    found, change = f"{line.listed} {line.path}", Change(PLUGSTACK, "optional", "", line.path)
+    found, change = f"{line.listed} {line.path}", facts.in_line("optional")
     yield must("plugin's line", found, why, change, unless=line.listed != "required")
     if facts.plugin.include and "enable_configless" in facts.words("SlurmctldParameters"):
         yield _configless(facts.plugin.include, line)
@@ -107,7 +106,7 @@ def _loaded(facts: Facts) -> Finding:
 
 def _configless(include: str, line: PluginLine) -> Finding:
     found, title = f"in a file that plugstack.conf includes ({include})", "plugin's line"
-    change = Change(PLUGSTACK, line.text, "")
+    change = Change(PLUGSTACK, line.text)
     if Path(include).is_absolute():
         why = "slurmctld does not send this file to configless nodes. Each needs it at this place."
         return consider(title, found, why, change)
@@ -136,9 +135,7 @@ def _rewrite(facts: Facts) -> Iterator[Finding]:
     ours = [name for name in filters if name.removeprefix("cli_filter/") in ("bftrainer", "lua")]
     if facts.option("rewrite") == "cli_filter" and not ours:
         why = "The line leaves the rewriting to a cli_filter; without it --bftrainer is refused."
-        change = Change(
-            SLURM_CONF, "CliFilterPlugins", ",".join([*filters, "cli_filter/bftrainer"])
-        )
+        change = conf("CliFilterPlugins", ",".join([*filters, "cli_filter/bftrainer"]))
         yield must("CliFilterPlugins", ",".join(filters) or "none", why, change)
 
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import (
     CGROUP_CONF,
-    OURS,
     Change,
     Finding,
     conf,
     consider,
     must,
     ok,
+    ours,
+    setting,
 )
 
 _CONS_TRES, _COUNTED = "select/cons_tres", "CR_Core_Memory"
@@ -48,7 +49,7 @@ def _both_told(facts: Facts, submitted: bool) -> Finding:
         change = facts.in_line("share", "yes")
         return must(title, "the plugin's line lacks share=yes", why, change)
     why = "The controller takes trainers of parts of nodes for trainers of whole nodes."
-    change = Change(OURS, "share", "true")
+    change = ours("share", "true")
     return must(title, "share=yes", why, change, unless=told)
 
 
@@ -98,7 +99,7 @@ def _default_memory(facts: Facts, gpus: bool) -> Finding:
 def _jobs_confined(facts: Facts, gpus: bool) -> Finding:
     keys = (*(["ConstrainDevices"] if gpus else []), *_CONFINED)
     missing = [key for key in keys if facts.value(key).lower() != "yes"]
-    changes = [Change(CGROUP_CONF, key, "yes") for key in missing]
+    changes = [Change(CGROUP_CONF, setting(key, "yes")) for key in missing]
     if "task/cgroup" not in (plugins := facts.words("TaskPlugin")):
         others = [one for one in plugins if one != "task/none"]
         changes.insert(0, conf("TaskPlugin", ",".join((*others, "task/cgroup"))))

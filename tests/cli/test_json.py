@@ -13,7 +13,7 @@ from bftrainer_slurm.cli import main, simulation
 from bftrainer_slurm.cli.doctor import document as findings_document
 from bftrainer_slurm.cli.explain import as_document
 from bftrainer_slurm.cli.status import entry_from_slurm
-from bftrainer_slurm.doctor.finding import Change, must
+from bftrainer_slurm.doctor.finding import conf, must
 from bftrainer_slurm.doctor.trial import Outcome
 from tests.cli.documented import PAGE, differences, documented
 from tests.cli.pasts import write_past
@@ -96,7 +96,7 @@ def test_of_the_history(state: Path) -> None:
 
 
 def test_of_findings() -> None:
-    change = Change("slurm.conf", "PreemptType", "preempt/partition_prio")
+    change = conf("PreemptType", "preempt/partition_prio")
     finding = must("preemption", "PreemptType is none", "why", change)
     assert differences("doctor", findings_document([finding])) == []
 
