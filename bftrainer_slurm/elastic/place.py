@@ -29,10 +29,7 @@ def read_identity(environment: Mapping[str, str], role: Role) -> Identity:
 
 
 def _program(environment: Mapping[str, str]) -> str:
-    """Return what tells a batch script's programs apart, on all nodes alike: its step and script.
-
-    It is the same for torchrun and for the processes that it starts.
-    """
+    """Return what tells a script's programs apart, on all nodes alike: their step and script."""
     names = [Path(word).name for word in sys.argv if word.endswith(".py")]
     script = next((name for name in names if name != "run.py"), "")  # python -m ...distributed.run
     step = environment.get("BFTRAINER_STEP") or environment.get("SLURM_STEP_ID", "")

@@ -87,7 +87,7 @@ class Saver:
         if self._together and not self._sigterm.came:
             self._await_others()
         self._memory.saved[self._local_rank] = True
-        self._sigterm.end(signal.SIG_DFL)
+        self._sigterm.end()
 
     def _await_others(self) -> None:
         """Wait for each of the others by itself: a collective fails as soon as one has ended."""

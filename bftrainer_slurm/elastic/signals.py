@@ -1,7 +1,7 @@
 """Notices a signal at once, whatever Python handlers others install, now or later.
 
-A training process that got SIGTERM trains to the boundary and ends there. It never ends with exit
-code 0: for Slurm that would mean that the trainer has finished.
+A script that saves when told to completes its step after SIGTERM. It never ends with exit code 0:
+for Slurm that would mean that the trainer has finished.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Collection
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 
 def on_signals(numbers: Collection[int], call: Callable[[], None]) -> None:
@@ -46,22 +46,18 @@ class Sigterm:
     def __init__(self, heard: Callable[[], None]) -> None:
         self.came = False
         self._heard = heard
-        self._before: Any = signal.SIG_DFL
 
     def watch(self) -> bool:
         """Begin to watch; return False outside the main thread, where Python allows no handlers."""
         if threading.current_thread() is not threading.main_thread():
             return False
-        self._before = signal.signal(signal.SIGTERM, self._note)
+        signal.signal(signal.SIGTERM, self._note)
         on_signals((signal.SIGTERM,), self._hear)
         return True
 
-    def end(self, handler: Any = None) -> NoReturn:
-        """End as SIGTERM would have ended this process; wait for it, if it has not come.
-
-        ``handler`` handles it then; None: the handler from before ``watch``.
-        """
-        signal.signal(signal.SIGTERM, self._before if handler is None else handler)
+    def end(self) -> NoReturn:
+        """End as SIGTERM ends a process that does not handle it; wait for it until it comes."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if self.came:
             os.kill(os.getpid(), signal.SIGTERM)
         wait_for_the_end()

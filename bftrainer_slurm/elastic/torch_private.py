@@ -1,7 +1,6 @@
 """All uses of torch's private names are in this module.
 
-``SEEN`` are the versions on which the tests have run. Without one of the names a script trains as
-it would under torchrun alone.
+Without one of them a script trains as it would under torchrun alone.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from torch.utils.data import dataloader
 
 from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.processes import killed_after
-
-SEEN = ("2.6", "2.9", "2.13", "2.14", "2.15")
 
 
 def end_workers_within(seconds: float, begins: Callable[[], None]) -> bool:

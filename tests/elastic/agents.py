@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bftrainer_slurm.sizes import ANY, Sizes
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
-from tests.elastic.elements import Elements
 from tests.elastic.forked import Torchrun
 
 ARRAY = 7
@@ -42,14 +42,12 @@ def steps_in(folder: Path, node: str = "n*") -> list[Step]:
     return sorted(found, key=lambda step: step.time_s)
 
 
-class Agents(Elements[Step]):
+class Agents:
     """The elements of trainer 7, by task; the logs of their steps lie in ``folder``.
 
     Where no ``launcher`` is given, torchruns with these ``options`` are forked, which saves most of
     their processor time.
     """
-
-    array = ARRAY
 
     def __init__(
         self,
@@ -59,7 +57,7 @@ class Agents(Elements[Step]):
         launcher: Sequence[str | Path] = (),
         options: Sequence[str] = (),
     ) -> None:
-        super().__init__(keeper)
+        self.keeper = keeper
         self.folder = folder
         self._options = options
         self._launcher = launcher
@@ -104,6 +102,24 @@ class Agents(Elements[Step]):
             "OMP_NUM_THREADS": "1",
         }
 
+    def train_on(self, *tasks: int, **environment: str) -> None:
+        """Start tasks that train together from their first step on.
+
+        Otherwise those that are ready do not wait for one that is ten seconds later.
+        """
+        self.own(len(tasks), Sizes((len(tasks),)))
+        self.start(*tasks, **environment)
+        self.wait_for_world(len(tasks), *tasks)
+        self.own(len(tasks))
+
+    def own(self, want: int, sizes: Sizes = ANY) -> None:
+        """Say to the keeper what the controller would: whose trainer it is, and its size."""
+        self.keeper.client.own(ARRAY, os.getuid(), want, sizes)
+
+    def part(self, *tasks: int) -> None:
+        """Have tasks leave at a boundary; the keeper waits for 2 s, a busy host needs more."""
+        wait_until(lambda: self.keeper.client.part(ARRAY, tasks), otherwise="have not left")
+
     def signal(self, task: int, number: int) -> None:
         """Send a signal to the agent alone."""
         self.processes[task].send_signal(number)
@@ -124,6 +140,16 @@ class Agents(Elements[Step]):
 
     def steps(self, task: int) -> list[Step]:
         return steps_in(self.folder, f"n{task}")
+
+    def wait_for_steps(self, task: int, count: int = 5) -> None:
+        """Wait until a task has made so many steps more."""
+        before = len(self.steps(task))
+        wait_until(lambda: len(self.steps(task)) >= before + count)
+
+    def last_world(self, task: int) -> int:
+        """Return the size of the world in which a task made its last step; 0: it made none."""
+        steps = self.steps(task)
+        return steps[-1].world if steps else 0
 
     def wait_for_world(self, size: int, *tasks: int) -> None:
         """Wait until these tasks train together, and nobody else with them."""

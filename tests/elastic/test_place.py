@@ -16,7 +16,7 @@ def test_an_element_has_its_place_in_its_trainer() -> None:
 
 
 @pytest.mark.parametrize("command", [["/bin/torchrun"], ["torch/distributed/run.py"], []])
-def test_torchrun_and_its_processes_name_the_same_program(
+def test_a_program_is_its_step_and_its_script_however_torchrun_is_called(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def program(argv: list[str], step: str = "0") -> str:
