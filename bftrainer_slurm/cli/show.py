@@ -103,8 +103,6 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from time_rows(one)
     if one.get("launcher"):
         yield "launcher", safe(one["launcher"])
-    if "runtime" in one:
-        yield "rendezvous", one["runtime"] or "not known yet"
     if one.get("rescale"):
         costs = one["rescale"]
         yield "rescaling", f"up {_cost(costs['up'])}, down {_cost(costs['down'])}"

@@ -51,7 +51,6 @@ _Number: TypeAlias = Annotated[float, msgspec.Meta(gt=0, lt=1e15)]
 _Id: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 _Generation: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 _Nodes: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
-_Runtime: TypeAlias = Literal["c10d", "bftrainer", "in-process"]
 _Unit: TypeAlias = Literal["samples", "steps"]
 _ABOUT = {"array", "task"}  # key columns: one row for each array, or for each asked task
 # The columns of each table.
@@ -60,8 +59,7 @@ _TABLES: Mapping[str, Mapping[str, Any]] = {
     | {"begun": Literal[0, 1]},
     "looks": {"user": str, "name": str, "array": _Id, "unit": _Unit, "nodes": _Nodes}
     | dict.fromkeys(("time_s", "rate", "seconds"), _Number),
-    "reforms": {"array": _Id, "time_s": _Number, "runtime": _Runtime}
-    | {"generation": _Generation, "nodes": _Nodes},
+    "reforms": {"array": _Id, "time_s": _Number, "generation": _Generation, "nodes": _Nodes},
     "asked": {"array": _Id, "task": _Id, "time_s": _Number, "node": str, "start_s": _Number},
 }
 _TYPES = {table: GenericAlias(tuple, tuple(columns.values())) for table, columns in _TABLES.items()}

@@ -50,7 +50,6 @@ SHOWN = TRAINER | {
     "node_list": "",
     "node_s": 7200.0,
     "measures": {"loss": 0.25},
-    "runtime": "bftrainer",
     "launcher": "srun python",
     "rescale": {"up": {"seconds": 0.12, "count": 4}, "down": {"seconds": 0.3, "count": 0}},
     "curve": {
@@ -271,7 +270,7 @@ def test_an_owner_is_shown_the_link_to_the_page() -> None:
 
 def test_show_says_what_changes_of_size_cost_and_how_that_is_known() -> None:
     shown = render_trainer(SHOWN)
-    assert "\nlauncher    srun python\nrendezvous  bftrainer" in shown
+    assert "\nlauncher    srun python\n" in shown
     assert "rescaling   up 0.12 s (4 measured), down 0.30 s (assumed)" in shown
 
 
@@ -475,7 +474,7 @@ def test_a_status_that_cannot_be_read_is_said_in_a_line(
 
 
 def test_no_text_of_a_status_reaches_a_terminal_as_it_is() -> None:
-    hostile = SHOWN | {"state": "\x1b]0;mine\x07", "runtime": "\x9b1m", "launcher": "\x1b[2J"}
+    hostile = SHOWN | {"state": "\x1b]0;mine\x07", "launcher": "\x1b[2J"}
     for text in (render(DOCUMENT | {"trainers": [hostile]}), render_trainer(hostile)):
         assert safe_lines(text).replace("\n", "").isprintable()
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.observe.reports import Runtime
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
@@ -62,7 +61,7 @@ def resubmitted(planner: PlanMaker, *rescales_s: float, ago_s: float = 60.0) -> 
             job, Throughput(7, "samples", nodes, at_s, rate, 80.0)
         )
     for seconds in rescales_s:
-        Measurements(setting.history).add_rescale(job, Rescale(Runtime.AGENT, True, at_s, seconds))
+        Measurements(setting.history).add_rescale(job, Rescale(True, at_s, seconds))
     setting.controller = setting.started()
     setting.settle()
     setting.slurm.node_names += ["n3", "n4"]

@@ -15,7 +15,7 @@ import pytest
 
 from bftrainer_slurm.controller import leadership
 from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
-from bftrainer_slurm.controller.observe.reports import Reform, Runtime
+from bftrainer_slurm.controller.observe.reports import Reform
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.stopwatch import Throughput
@@ -173,7 +173,7 @@ def tell_all(history: History) -> None:
     history.meet(7, "id", NOW_S)
     history.begin_allocation(ElementId(7, 0), "n1", NOW_S)
     Measurements(history).add_throughput(JOB, LOOK)
-    Measurements(history).set_reform(7, Reform(NOW_S, Runtime.WORKER, 3, 2))
+    Measurements(history).set_reform(7, Reform(NOW_S, 3, 2))
 
 
 def known(history: History) -> tuple[object, ...]:
@@ -209,7 +209,7 @@ def test_a_trainer_that_has_trained_on_the_first_host_outlives_failures_on_the_s
     with leading(a, shared) as first:
         before = Setting(2, ARRAY, history=first)
         before.settle()
-        before.say(NoteKind.REFORMED, generation=1, nodes=2, mode=0)
+        before.say(NoteKind.REFORMED, generation=1, nodes=2)
         before.train(120)
         measured = before.shown()["curve"]
     with leading(b, shared) as second:

@@ -211,7 +211,7 @@ def test_a_word_to_an_element_that_has_just_ended_is_not_said_again() -> None:
 @pytest.mark.parametrize("kind", [NoteKind.REFORMED, NoteKind.PROGRESS])
 def test_a_trainer_that_was_heard_of_is_not_told_that_none_has_joined(kind: NoteKind) -> None:
     setting = at_work(2)
-    setting.say(kind, generation=1, nodes=2, mode=0)
+    setting.say(kind, generation=1, nodes=2)
     setting.turn(60)
     assert setting.shown()["notice"] is None
     assert setting.slurm.said == []
@@ -259,7 +259,7 @@ def test_where_nodes_take_long_to_join_it_is_said_later_that_they_have_not(waits
     assert "none has joined" in str(others_notice())
     if waits:  # for the script, on all nodes: that is no sign of a busy site
         setting.say(NoteKind.SCRIPT, leads=0, trains=1)
-    setting.say(NoteKind.REFORMED, generation=1, nodes=2, mode=0)  # after 45 s
+    setting.say(NoteKind.REFORMED, generation=1, nodes=2)  # after 45 s
     assert (others_notice() is None) != waits
     if waits:
         return
@@ -353,7 +353,7 @@ def on_some(nodes: int, of: int) -> Setting:
     """Of the nodes of a trainer so many have formed a group half a second ago."""
     setting = Setting(of, ARRAY)
     setting.turn()
-    setting.say(NoteKind.REFORMED, generation=1, nodes=nodes, mode=0)
+    setting.say(NoteKind.REFORMED, generation=1, nodes=nodes)
     return setting
 
 
@@ -368,7 +368,7 @@ def test_an_element_that_never_joins_the_others_is_missed(reports: bool) -> None
             setting.turn(second)
     assert setting.shown()["notice"] == ONLY_TWO
     assert [text for _, text in setting.slurm.said] == [f"bftrainer: {ONLY_TWO}"]
-    setting.say(NoteKind.REFORMED, generation=2, nodes=3, mode=0)
+    setting.say(NoteKind.REFORMED, generation=2, nodes=3)
     setting.turn()
     assert setting.shown()["notice"] is None
 
@@ -376,7 +376,7 @@ def test_an_element_that_never_joins_the_others_is_missed(reports: bool) -> None
 def test_one_that_is_lost_to_the_group_may_come_back_before_it_is_missed() -> None:
     setting = on_some(3, of=3)
     alone(setting, 200, 3)
-    setting.say(NoteKind.REFORMED, generation=2, nodes=2, mode=0)
+    setting.say(NoteKind.REFORMED, generation=2, nodes=2)
     alone(setting, 50, 2)
     assert (setting.shown()["notice"], setting.slurm.said) == (None, [])
     alone(setting, 15, 2)
@@ -400,7 +400,7 @@ def test_one_that_leaves_is_not_missed() -> None:
     setting.slurm.ignores.add("shrink")  # they are slow to end
     setting.submit(99, 4)
     setting.settle()
-    setting.say(NoteKind.REFORMED, generation=2, nodes=2, mode=0)
+    setting.say(NoteKind.REFORMED, generation=2, nodes=2)
     for _ in range(5):
         alone(setting, 20, 2)
         assert len(setting.on()) == 3
@@ -409,7 +409,7 @@ def test_one_that_leaves_is_not_missed() -> None:
 
 def test_a_trainer_that_formed_a_group_before_the_controller_began_has_joined() -> None:
     setting = at_work(2)
-    setting.say(NoteKind.REFORMED, generation=1, nodes=2, mode=0)
+    setting.say(NoteKind.REFORMED, generation=1, nodes=2)
     setting.controller = setting.started()
     setting.turn(60)
     assert setting.shown()["notice"] is None
@@ -455,7 +455,7 @@ def test_before_each_failure_a_step_or_two_do_not_save_it_progress_that_lasts_do
     setting = at_work(2)
     for generation, node in enumerate(("n1", "n2", "n1"), start=1):
         setting.now_s += 30  # the keeper waits longer and longer between its tries
-        setting.say(NoteKind.REFORMED, generation=generation, nodes=2, mode=0)
+        setting.say(NoteKind.REFORMED, generation=generation, nodes=2)
         setting.train(steps, generation=generation)
         setting.say(NoteKind.FAILED, node, "CUDA out of memory")
     setting.turn()
@@ -501,7 +501,7 @@ def test_a_bad_node_is_taken_from_the_trainer_and_given_to_nobody_for_a_while() 
     setting.turn(900)
     setting.settle()
     assert "n2" in setting.on()
-    setting.say(NoteKind.REFORMED, generation=3, nodes=3, mode=0)
+    setting.say(NoteKind.REFORMED, generation=3, nodes=3)
     setting.train(30, generation=3)
     setting.turn()
     assert setting.shown()["failures"] == 0
@@ -509,12 +509,12 @@ def test_a_bad_node_is_taken_from_the_trainer_and_given_to_nobody_for_a_while() 
 
 def fails_whenever_it_joins(setting: Setting, node: str, generation: int) -> None:
     """An element joins the others, all stand still, and its script fails; the others train on."""
-    setting.say(NoteKind.REFORMED, generation=generation, nodes=len(setting.on()), mode=1)
+    setting.say(NoteKind.REFORMED, generation=generation, nodes=len(setting.on()))
     setting.turn(62)
     setting.slurm.put_(failed(setting.on()[node], node))
     setting.turn()
     left = len(setting.on())
-    setting.say(NoteKind.REFORMED, generation=generation + 1, nodes=left, mode=1)
+    setting.say(NoteKind.REFORMED, generation=generation + 1, nodes=left)
     setting.train(15, generation=generation + 1)
     setting.settle()
 
@@ -673,13 +673,13 @@ def test_a_trainer_is_cancelled_though_slurm_still_knows_its_failed_element() ->
 def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_to_do() -> None:
     setting = Setting(4, ARRAY)
     setting.turn()
-    setting.say(NoteKind.REFORMED, generation=1.0, nodes=4.0, mode=0.0)
+    setting.say(NoteKind.REFORMED, generation=1.0, nodes=4.0)
     setting.train(12)
     setting.slurm.start_ordinary_("n1")
     setting.turn()
     for generation in (2.0, 3.0):
         assert setting.told.sizes == ANY
-        setting.say(NoteKind.REFORMED, generation=generation, nodes=3.0, mode=0.0)
+        setting.say(NoteKind.REFORMED, generation=generation, nodes=3.0)
         setting.now_s += 3
         setting.say(NoteKind.FAILED, "n2", "used a DP world size of 4")
     setting.turn()
@@ -693,7 +693,7 @@ def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_t
     assert len(setting.on()) == 4
     [(_, text)] = setting.slurm.said
     assert text.startswith("bftrainer: kept on 4 nodes, as it failed twice on 3: ")
-    setting.say(NoteKind.REFORMED, generation=4.0, nodes=4.0, mode=0.0)
+    setting.say(NoteKind.REFORMED, generation=4.0, nodes=4.0)
     setting.train(12, generation=4)
     setting.turn()
     assert setting.told.sizes == Sizes((4,))

@@ -211,7 +211,7 @@ def test_a_trainer_that_changes_its_size_for_ever_takes_no_more_memory() -> None
     for number in range(1, 501):
         setting.now_s += 5
         nodes = 1 + number % 2
-        setting.say(NoteKind.REFORMED, generation=number, nodes=nodes, mode=0)
+        setting.say(NoteKind.REFORMED, generation=number, nodes=nodes)
         setting.say(NoteKind.PROGRESS, generation=number, nodes=nodes, samples=number, pause_s=0.5)
     assert 0 < rescales_in_memory() - before < 50
 

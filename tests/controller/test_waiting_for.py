@@ -76,7 +76,7 @@ def test_nor_does_it_where_the_history_is_lost_and_the_keeper_knows_that_it_has_
     setting.begins_at(setting.now_s + 3600)
     setting.history = History(":memory:")
     setting.controller = setting.started()
-    setting.say(NoteKind.REFORMED, generation=1, nodes=2, mode=0)
+    setting.say(NoteKind.REFORMED, generation=1, nodes=2)
     setting.settle()
     assert len(setting.on()) == 2
 

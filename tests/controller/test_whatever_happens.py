@@ -344,7 +344,7 @@ class Whatever(RuleBasedStateMachine):
         self, kind: NoteKind, number: int, node: str | None, measure: float, ago_s: float
     ) -> None:
         """The truth, where it is an element's own node."""
-        more = {"samples": measure, "nodes": measure, "generation": 2.0, "mode": 1.0}
+        more = {"samples": measure, "nodes": measure, "generation": 2.0}
         id_, at = self.one(number).id, node or self.one(number).node or "n1"
         at_s, text = self.slurm.now_s - ago_s, "no module named toch"
         told = note(kind, at_s, id_.task, at, array=id_.array, text=text, **more)

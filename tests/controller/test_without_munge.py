@@ -34,7 +34,7 @@ def test_a_trainer_meets_in_our_rendezvous_and_trains(site: Site) -> None:
     array, _ = site.digits("2-2", samples=100_000)
     wait_until(lambda: site.controller.trainer(array).get("samples"), 500)
     trainer = site.controller.trainer(array)
-    assert (len(trainer["nodes"]), trainer["runtime"]) == (2, "bftrainer")
+    assert len(trainer["nodes"]) == 2
     assert site.controller.status()["keeper"]["refused"] == {}
     site.end(array)
 

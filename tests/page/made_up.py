@@ -252,7 +252,6 @@ def _entry(
         "measures": {"loss": 1.83},
         "samples_per_s": None if place % 4 == 1 else 41.0 * size,
         "refused_reports": 0,
-        "runtime": "bftrainer",
         "rescale": {
             "up": {"seconds": 19.0 if place % 3 == 0 else 1.2, "count": 14},
             "down": {"seconds": 0.4, "count": 9},

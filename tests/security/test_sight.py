@@ -12,7 +12,7 @@ from tests.security.conftest import Victim
 
 pytestmark = [pytest.mark.slurm, pytest.mark.once, pytest.mark.timeout(1500)]
 
-PRIVATE = {"samples", "steps", "measures", "error", "curve", "rescale", "why", "runtime", "notice"}
+PRIVATE = {"samples", "steps", "measures", "error", "curve", "rescale", "why", "notice"}
 
 
 def seen_by(site: Site, user: str, array: int) -> dict[str, Any]:

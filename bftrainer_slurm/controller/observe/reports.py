@@ -9,7 +9,6 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from enum import Enum
 from typing import Any, Self
 
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, NumberedNote
@@ -21,20 +20,11 @@ OFTEN = 2  # a single restart from step 0 may be one before the first checkpoint
 MOST_S = 3600.0  # a limit, so that nobody keeps nodes for ever by reporting a large loss
 
 
-class Runtime(Enum):
-    """How a trainer adapts to a change of nodes; users see the values."""
-
-    C10D = "c10d"  # torchrun's own rendezvous
-    AGENT = "bftrainer"  # our rendezvous handler; the script is unchanged
-    WORKER = "in-process"  # the processes survive the change
-
-
 @dataclass(frozen=True, slots=True)
 class Reform:
     """A trainer formed a new generation on ``nodes`` nodes at ``time_s``."""
 
     time_s: float
-    runtime: Runtime
     generation: int
     nodes: int
     launcher: str = ""  # the program that started the training; empty if it is not known
@@ -47,9 +37,6 @@ class Script:
     task: int  # of the element
     trains: bool  # whether a training runs in the script now
     since_s: float  # when ``trains`` last changed
-
-
-_RUNTIME_OF_MODE = {0.0: Runtime.AGENT, 1.0: Runtime.WORKER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +88,12 @@ def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
 def read_reform(numbered: NumberedNote) -> Reform | None:
     """Return a note about a new generation; None if a value in it is impossible."""
     measures = dict(numbered.note.measures)
-    runtime = _RUNTIME_OF_MODE.get(measures.get("mode", -1.0))
     generation, nodes = measures.get("generation", 0.0), measures.get("nodes", 0.0)
-    if runtime is None or not (1 <= generation <= _MOST and 1 <= nodes <= _MOST):
+    if not (1 <= generation <= _MOST and 1 <= nodes <= _MOST):
         return None
     launcher = measures.get("launcher", 0.0)
     name = LAUNCHERS[int(launcher)] if 0 <= launcher < len(LAUNCHERS) else ""
-    return Reform(numbered.time_s, runtime, int(generation), int(nodes), name)
+    return Reform(numbered.time_s, int(generation), int(nodes), name)
 
 
 def read_script(numbered: NumberedNote) -> Script | None:

@@ -99,12 +99,11 @@ def _reported(reported: ReportedState, now_s: float) -> dict[str, Any]:
 
 
 def _measured(view: TrainerView, reported: ReportedState, costs: RescaleCosts) -> dict[str, Any]:
-    """Return what was measured of a trainer: its runtime, curve, costs, and loss by a restart."""
-    runtime, fit = reported.stopwatch.runtime, reported.fit
+    """Return what was measured of a trainer: its curve, costs, and loss by a restart."""
+    fit = reported.fit
     curve, measured = fit.curve(largest_size(view)), frozenset(fit.sizes.tolist())
     rescale = ("up", costs.up_s, True), ("down", costs.down_s, False)
     return {
-        "runtime": runtime.value if runtime else None,
         "curve": {
             "unit": None if fit.unit is None else reported.unit,
             "over": "GPUs" if view.choices else "nodes",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from bftrainer_slurm.controller.observe.reports import WORK_COLUMNS, Reform, Runtime, Work
+from bftrainer_slurm.controller.observe.reports import WORK_COLUMNS, Reform, Work
 from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.schema import keep_newest
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
@@ -103,8 +103,7 @@ class Measurements:
         if (known := self._rescales.get(job)) is not None:
             add_bounded(known, rescale, _RESCALES_A_KIND)
         self._history.counts.pauses["up" if rescale.grew else "down"].add(rescale.seconds)
-        runtime, grew = rescale.runtime.value, int(rescale.grew)
-        kind = {"user": job.user, "name": job.name, "runtime": runtime, "grew": grew}
+        kind = {"user": job.user, "name": job.name, "grew": int(rescale.grew)}
         self._history.write(
             put("rescales", *kind.values(), rescale.time_s, rescale.seconds),
             keep_newest("rescales", _RESCALES_A_KIND, **kind),
@@ -118,24 +117,24 @@ class Measurements:
         if (known := self._rescales.get(job)) is not None:
             return known
         rows = self._history.read(
-            "SELECT runtime, grew, time_s, seconds FROM rescales "
+            "SELECT grew, time_s, seconds FROM rescales "
             "WHERE user = ? AND name = ? AND time_s <= ? ORDER BY rowid",
             *(job.user, job.name, self._history.clock() + _AHEAD_S),
         )
-        found = (Rescale(Runtime(runtime), bool(grew), *rest) for runtime, grew, *rest in rows)
+        found = (Rescale(bool(grew), *rest) for grew, *rest in rows)
         return self._rescales.setdefault(job, Rescales(found))
 
     def set_reform(self, array: int, reform: Reform) -> None:
         """Record a trainer's present generation."""
-        row = (reform.time_s, reform.runtime.value, reform.generation, reform.nodes)
+        row = (reform.time_s, reform.generation, reform.nodes)
         self._history.write(put("reforms", array, *row))
 
     def reform(self, array: int) -> Reform | None:
         """Return a trainer's present generation as far as is known."""
         rows = self._history.read(
-            "SELECT time_s, runtime, generation, nodes FROM reforms WHERE array = ?", array
+            "SELECT time_s, generation, nodes FROM reforms WHERE array = ?", array
         )
-        return next((Reform(time_s, Runtime(name), *rest) for time_s, name, *rest in rows), None)
+        return next((Reform(*row) for row in rows), None)
 
     def forget_too_much(self, active: Collection[int]) -> None:
         """Drop measurements of all but the newest trainers of a name and names of a user.

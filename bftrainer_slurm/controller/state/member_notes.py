@@ -66,8 +66,8 @@ class MemberNotes:
                 self.join_times.formed(view, reported.group, reform.nodes, reform.time_s)
                 reported.launcher = reform.launcher or reported.launcher
                 reported.group.formed(reform.nodes, reform.time_s)
-                if reported.stopwatch.reformed(reform):
-                    self._measurements.set_reform(view.array, reform)
+                reported.stopwatch.reformed(reform)
+                self._measurements.set_reform(view.array, reform)
                 return replace(state, size=state.size.formed(reform.nodes), begun=True)
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
                 reported.group.script = script

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from bftrainer_slurm.controller.observe.reports import NO_LOSS, Progress, Runtime, Work
+from bftrainer_slurm.controller.observe.reports import NO_LOSS, Progress, Work
 from bftrainer_slurm.controller.state.join_notice import ReportedGroup
 from bftrainer_slurm.controller.state.measurements import (
     THROUGHPUTS_A_SIZE,
@@ -48,11 +48,7 @@ class RescaleCosts:
 
 
 # The costs until a trainer's own are measured. From torch 2.13 on CPUs.
-PRIOR_COSTS = {
-    Runtime.C10D: RescaleCosts(8.0, 7.0, start_s=8.0),
-    Runtime.AGENT: RescaleCosts(0.3, 0.3, start_s=8.0),
-    Runtime.WORKER: RescaleCosts(0.2, 0.2, start_s=8.0),
-}
+PRIOR_COSTS = RescaleCosts(0.3, 0.3, start_s=8.0)
 
 
 def _cost_s(prior_s: float, measured: Sequence[Rescale], now_s: float) -> float:
@@ -89,12 +85,6 @@ class ReportedState:
         return _NO_LOSS if self.work is None else self.work.loss.shown
 
     @property
-    def runtime(self) -> Runtime:
-        """Its runtime; before its first report, that of the last trainer of its name."""
-        last = self.rescales[-1].runtime if self.rescales else Runtime.C10D
-        return self.stopwatch.runtime or last
-
-    @property
     def unit(self) -> str:
         """The unit of its throughputs: "samples" or "steps"."""
         return next((known[-1].unit for known in (self.own, self.before) if known), "samples")
@@ -108,9 +98,8 @@ class ReportedState:
         return self._fit
 
     def costs(self, grew: bool) -> Sequence[Rescale]:
-        """Return the measured rescales, up or down, of trainers with this name and runtime."""
-        kind = self.runtime, grew
-        return [one for one in self.rescales if one.kind == kind]
+        """Return the measured rescales, up or down, of trainers with this name."""
+        return [one for one in self.rescales if one.grew == grew]
 
     def add(self, throughput: Throughput) -> bool:
         """Add a throughput, within the limits of the file; return False if it is known already.
@@ -192,10 +181,9 @@ class PerformanceModel:
     def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
         """Return the costs of rescaling: medians of the recent measured costs and the prior."""
         reported = self._reported(view.trainer)
-        prior = PRIOR_COSTS[reported.runtime]
-        up_s = _cost_s(prior.up_s, reported.costs(grew=True), now_s)
-        down_s = _cost_s(prior.down_s, reported.costs(grew=False), now_s)
-        return RescaleCosts(up_s, down_s, prior.start_s)
+        up_s = _cost_s(PRIOR_COSTS.up_s, reported.costs(grew=True), now_s)
+        down_s = _cost_s(PRIOR_COSTS.down_s, reported.costs(grew=False), now_s)
+        return RescaleCosts(up_s, down_s, PRIOR_COSTS.start_s)
 
     def estimates(self, views: Sequence[TrainerView], now_s: float) -> list[Estimate]:
         """Return an estimate for each view, in their order."""

@@ -85,7 +85,7 @@ CREATE TABLE pauses (
 );
 CREATE INDEX pauses_by_array ON pauses (array, time_s);
 CREATE TABLE reforms (
-    array INTEGER PRIMARY KEY, time_s REAL NOT NULL, runtime TEXT NOT NULL,
+    array INTEGER PRIMARY KEY, time_s REAL NOT NULL,
     generation INTEGER NOT NULL, nodes INTEGER NOT NULL
 );
 
@@ -97,10 +97,10 @@ CREATE TABLE looks (
 CREATE INDEX looks_by_name ON looks (user, name, array, unit, nodes);
 CREATE INDEX looks_by_array ON looks (array);
 CREATE TABLE rescales (
-    user TEXT NOT NULL, name TEXT NOT NULL, runtime TEXT NOT NULL, grew INTEGER NOT NULL,
+    user TEXT NOT NULL, name TEXT NOT NULL, grew INTEGER NOT NULL,
     time_s REAL NOT NULL, seconds REAL NOT NULL
 );
-CREATE INDEX rescales_by_name ON rescales (user, name, runtime, grew);
+CREATE INDEX rescales_by_name ON rescales (user, name, grew);
 
 -- The problems of the last plans: JSON, compressed by zlib.
 CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
+from bftrainer_slurm.controller.observe.reports import Reform, Report
 
 _WARM_S = 15.0  # the first steps of a generation are slow: caches, lazy imports, autotuners
 # One measurement takes a stretch of this length. Stretches grow with the generation: only a few are
@@ -13,7 +13,6 @@ _STRETCH_S = 20.0
 _LONGEST_S = 80.0
 _SHORTEST_S = 10.0  # the shortest last stretch of a generation
 _MOST_PER_NODE = 1e9  # samples/s
-_UNIX_S = 1e9  # under c10d, a generation's number is the Unix second in which it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +40,14 @@ class Throughput:
 class Rescale:
     """A change of size at ``time_s``, and the measured seconds without progress."""
 
-    runtime: Runtime
     grew: bool
     time_s: float
     seconds: float
 
     @property
-    def kind(self) -> tuple[Runtime, bool]:
+    def kind(self) -> bool:
         """The key by which rescales are compared."""
-        return self.runtime, self.grew
+        return self.grew
 
 
 @dataclass(slots=True)
@@ -72,10 +70,7 @@ class _Generation:
 
 
 class Stopwatch:
-    """The state of one trainer's measurements. ``formed`` is its present generation.
-
-    ``runtime`` is how it follows its nodes; None if it has not reported anything yet.
-    """
+    """The state of one trainer's measurements. ``formed`` is its present generation."""
 
     def __init__(self, array: int, formed: Reform | None = None) -> None:
         self.formed = formed
@@ -83,31 +78,12 @@ class Stopwatch:
         self._present: _Generation | None = None
         self._trained_on: int | None = None  # nodes of the last generation that made progress
         self._paid = True  # whether the present generation's pause is known
-        self.runtime = self._runtime()
 
-    def _runtime(self) -> Runtime | None:
-        present, formed = self._present, self.formed
-        if present is not None and (formed is None or (present.number or 0) >= _UNIX_S):
-            return Runtime.C10D
-        return None if formed is None else formed.runtime
-
-    def reformed(self, reform: Reform) -> bool:
-        """Record a new generation; return whether it counts.
-
-        The agents of an in-process trainer form generations too, before its workers do; these do
-        not count.
-        """
-        formed = self.formed
-        in_process = formed is not None and formed.runtime is Runtime.WORKER
-        if in_process and reform.runtime is Runtime.AGENT and reform.generation > 1:
-            return False
-        if formed is not None and formed.runtime is not reform.runtime:
-            self._trained_on = None
-        elif formed is not None and self._trains_in(formed.generation):
-            self._trained_on = formed.nodes
+    def reformed(self, reform: Reform) -> None:
+        """Record a new generation."""
+        if self.formed is not None and self._trains_in(self.formed.generation):
+            self._trained_on = self.formed.nodes
         self.formed, self._paid = reform, False
-        self.runtime = self._runtime()
-        return True
 
     def report(
         self, report: Report, nodes: int, gpus: int = 1
@@ -126,7 +102,6 @@ class Stopwatch:
         if present is None or (report.generation, size) != (present.number, present.nodes):
             throughput = self._measured(_SHORTEST_S)
             self._present = _Generation(report.generation, size, report.time_s)
-            self.runtime = self._runtime()
             return throughput, cost
         if report.time_s - present.since_s < _WARM_S:
             return None, cost
@@ -167,7 +142,7 @@ class Stopwatch:
         if self._paid or not report.pause_s:
             return None
         self._paid = True
-        return Rescale(formed.runtime, nodes > (before or 0), report.time_s, report.pause_s)
+        return Rescale(nodes > (before or 0), report.time_s, report.pause_s)
 
     def _trains_in(self, generation: int) -> bool:
         return self._present is not None and self._present.number in (None, generation)

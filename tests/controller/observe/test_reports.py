@@ -10,7 +10,6 @@ from bftrainer_slurm.controller.observe.reports import (
     Progress,
     Reform,
     Report,
-    Runtime,
     read_reform,
     read_report,
 )
@@ -46,8 +45,8 @@ def test_what_cannot_be_true_is_refused(lie: dict[str, float]) -> None:
 
 
 def test_a_new_generation_says_how_the_trainer_runs() -> None:
-    told = note(NoteKind.REFORMED, 5.0, generation=3, nodes=4, mode=1)
-    assert read_reform(told) == Reform(5.0, Runtime.WORKER, 3, 4)
+    told = note(NoteKind.REFORMED, 5.0, generation=3, nodes=4)
+    assert read_reform(told) == Reform(5.0, 3, 4)
 
 
 @pytest.mark.parametrize(
@@ -55,13 +54,13 @@ def test_a_new_generation_says_how_the_trainer_runs() -> None:
     [(8, "srun python"), (3.5, "accelerate"), (-1, ""), (99, ""), (math.nan, ""), (0, "")],
 )
 def test_a_new_generation_says_what_has_started_it(said: float, launcher: str) -> None:
-    told = note(NoteKind.REFORMED, 5.0, generation=3, nodes=4, mode=1, launcher=said)
-    assert read_reform(told) == Reform(5.0, Runtime.WORKER, 3, 4, launcher)
+    told = note(NoteKind.REFORMED, 5.0, generation=3, nodes=4, launcher=said)
+    assert read_reform(told) == Reform(5.0, 3, 4, launcher)
 
 
-@pytest.mark.parametrize("wrong", [{"mode": 7}, {"nodes": 0}, {"generation": math.nan}])
+@pytest.mark.parametrize("wrong", [{"nodes": 0}, {"generation": math.nan}])
 def test_a_new_generation_that_cannot_be_is_none(wrong: dict[str, float]) -> None:
-    measures = {"generation": 3.0, "nodes": 4.0, "mode": 0.0} | wrong
+    measures = {"generation": 3.0, "nodes": 4.0} | wrong
     assert read_reform(note(NoteKind.REFORMED, 5.0, **measures)) is None
 
 

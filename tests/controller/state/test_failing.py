@@ -106,15 +106,15 @@ def said(saying: Saying, kind: NoteKind, after_s: float, **measures: float) -> T
 
 def test_it_is_seen_in_what_the_members_of_a_group_say() -> None:
     saying = Saying(view_of(FOUR, TrainerState(notified=True)))
-    said(saying, NoteKind.REFORMED, 0.0, generation=1.0, nodes=4.0, mode=0.0)
+    said(saying, NoteKind.REFORMED, 0.0, generation=1.0, nodes=4.0)
     said(saying, NoteKind.PROGRESS, 12.0, steps=5.0, nodes=4.0)
     for after_s in (20.0, 30.0):
         assert saying.mine.sizes_now(NOW_S + after_s) == ANY
-        said(saying, NoteKind.REFORMED, after_s, generation=after_s, nodes=3.0, mode=0.0)
+        said(saying, NoteKind.REFORMED, after_s, generation=after_s, nodes=3.0)
         said(saying, NoteKind.FAILED, after_s + 3)
     assert saying.mine.sizes_now(NOW_S + 40) == Sizes((4,))
     assert not saying.mine.state.notified, "its output does not say this yet"
-    said(saying, NoteKind.REFORMED, 50.0, generation=50.0, nodes=2.0, mode=0.0)
+    said(saying, NoteKind.REFORMED, 50.0, generation=50.0, nodes=2.0)
     said(saying, NoteKind.PROGRESS, 70.0, steps=5.0, nodes=2.0)
     assert saying.mine.sizes_now(NOW_S + 70) == ANY
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.leadership import rows_of, take_over, valid_rows
-from bftrainer_slurm.controller.observe.reports import Reform, Runtime
+from bftrainer_slurm.controller.observe.reports import Reform
 from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.stopwatch import Throughput
@@ -18,7 +18,7 @@ from tests.controller.worlds import cases, element
 NOW_S = 1e9
 JOB = Job("alice", "digits")
 TRAINER, LOOK = [7, "id", 5.0, None, 1], ["alice", "digits", 7, "samples", 2, 5.0, 50.0, 20.0]
-REFORM = [7, 5.0, "in-process", 3, 2]
+REFORM = [7, 5.0, 3, 2]
 ASKED = [7, 3, 5.0, "n1", 4.0]
 GOOD: dict[str, list[list[Any]]] = {
     "trainers": [TRAINER],
@@ -35,7 +35,7 @@ def test_what_a_history_holds_is_read_again_as_it_was(tmp_path: Path) -> None:
     history.meet(8, "", 6.0)
     history.end(8, "finished")
     Measurements(history).add_throughput(JOB, Throughput(7, "samples", 2, 5.0, 50.0, 20.0))
-    Measurements(history).set_reform(7, Reform(5.0, Runtime.WORKER, 3, 2))
+    Measurements(history).set_reform(7, Reform(5.0, 3, 2))
     history.ask([element(3, "running n1", array=7, start_s=4.0)], 5.0)
     left = json.loads(json.dumps(rows_of(tmp_path / "history.sqlite")))
     trainers = [[7, "id", 5.0, None, 0], [8, "", 6.0, "finished", 0]]
@@ -60,8 +60,7 @@ BAD = [
     *bad("looks", 3, "epochs", None, 7),
     *bad("looks", 4, 0, -1, 2.0, 10**9, None),
     *(one for column in (5, 6, 7) for one in bad("looks", column, *NO_NUMBERS)),
-    *bad("reforms", 2, "torchrun", None),
-    *bad("reforms", 3, 0, 1.5, None, 10**30),
+    *bad("reforms", 2, 0, 1.5, None, 10**30),
     *bad("asked", 1, None, "3", -1, 3.0),
     *bad("asked", 3, None, 7),
     *bad("asked", 4, *NO_NUMBERS),
@@ -144,8 +143,8 @@ WHO_WAS_LATER = cases(
 @WHO_WAS_LATER
 def test_of_two_generations_the_later_counts(own_s: float, told_s: float, theirs: bool) -> None:
     history = History(":memory:", lambda: NOW_S)
-    Measurements(history).set_reform(7, Reform(own_s, Runtime.WORKER, 1, 2))
-    take_over(history, valid_rows({"reforms": [[7, told_s, "in-process", 2, 2]]}))
+    Measurements(history).set_reform(7, Reform(own_s, 1, 2))
+    take_over(history, valid_rows({"reforms": [[7, told_s, 2, 2]]}))
     reform = Measurements(history).reform(7)
     assert reform is not None and reform.generation == (2 if theirs else 1)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.observe.reports import Reform, Runtime, Work
+from bftrainer_slurm.controller.observe.reports import Reform, Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.statistics import NodeTime, Preemption, Tally
@@ -214,7 +214,7 @@ def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() 
         Measurements(history).add_throughput(
             Job("alice", "digits"), Throughput(array, "samples", 1, 100.0, 5, 9)
         )
-        Measurements(history).set_reform(array, Reform(100.0, Runtime.AGENT, 1, 1))
+        Measurements(history).set_reform(array, Reform(100.0, 1, 1))
     history.forget(12)
     assert (history.tally(12), Measurements(history).samples(12)) == (Tally(), None)
     assert not Measurements(history).has_trained(12)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
+from bftrainer_slurm.controller.observe.reports import Reform, Report
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import (
     Job,
@@ -57,7 +57,7 @@ def test_what_was_learnt_in_the_future_waits_for_it_and_is_in_nobodys_way() -> N
         for number in range(ahead_s, ahead_s + 12):
             measurements.add_throughput(JOB, look(number))
         for number in range(ahead_s, ahead_s + 6):
-            measurements.add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S + number, 0.1))
+            measurements.add_rescale(JOB, Rescale(True, NOW_S + number, 0.1))
     assert [one.time_s - NOW_S for one in measurements.throughputs(JOB)] == list(range(12))
     assert [one.time_s - NOW_S for one in measurements.rescales(JOB)] == list(range(6))
     now_s += 7300
@@ -102,7 +102,7 @@ def test_of_rescales_the_latest_nine_of_a_kind_are_kept() -> None:
     measurements = made()
     for number in range(20):
         for grew in (True, False):
-            measurements.add_rescale(JOB, Rescale(Runtime.AGENT, grew, NOW_S + number, 0.1))
+            measurements.add_rescale(JOB, Rescale(grew, NOW_S + number, 0.1))
     kept = [one for one in measurements.rescales(JOB) if one.grew]
     assert [one.time_s - NOW_S for one in kept] == list(range(11, 20))
     assert len(measurements.rescales(JOB)) == 18
@@ -111,15 +111,15 @@ def test_of_rescales_the_latest_nine_of_a_kind_are_kept() -> None:
 def test_the_generation_that_a_trainer_stands_in_is_known_after_a_restart() -> None:
     measurements = made()
     for generation in (1, 2):
-        measurements.set_reform(ARRAY, Reform(NOW_S, Runtime.WORKER, generation, 3))
-    assert measurements.reform(ARRAY) == Reform(NOW_S, Runtime.WORKER, 2, 3)
+        measurements.set_reform(ARRAY, Reform(NOW_S, generation, 3))
+    assert measurements.reform(ARRAY) == Reform(NOW_S, 2, 3)
     assert measurements.reform(99) is None
 
 
 def test_pauses_are_counted_by_whether_a_trainer_grew() -> None:
     history = History(":memory:")
-    Measurements(history).add_rescale(JOB, Rescale(Runtime.AGENT, True, NOW_S, 0.3))
-    Measurements(history).add_rescale(JOB, Rescale(Runtime.AGENT, False, NOW_S, 2.0))
+    Measurements(history).add_rescale(JOB, Rescale(True, NOW_S, 0.3))
+    Measurements(history).add_rescale(JOB, Rescale(False, NOW_S, 2.0))
     pauses = history.counts.pauses
     assert (pauses["up"].sum_s, pauses["down"].sum_s) == (0.3, 2.0)
 
@@ -152,7 +152,7 @@ def training(
 
 
 def reformed(watch: Stopwatch, time_s: float, generation: int, nodes: int) -> None:
-    watch.reformed(Reform(time_s, Runtime.AGENT, generation, nodes))
+    watch.reformed(Reform(time_s, generation, nodes))
 
 
 def test_a_look_is_samples_over_seconds_on_a_number_of_nodes() -> None:
@@ -220,7 +220,7 @@ def test_the_pause_before_progress_on_other_nodes_is_what_growing_or_shrinking_c
     training(watch, 0, 10, generation=1, nodes=before)
     reformed(watch, 11, 2, after)
     _, rescales = training(watch, 12, 10, generation=2, nodes=after, pause_s=pause_s)
-    assert rescales == [Rescale(Runtime.AGENT, after > before, 12.0, pause_s)]
+    assert rescales == [Rescale(after > before, 12.0, pause_s)]
 
 
 def test_a_start_and_a_change_of_nodes_for_others_cost_nothing_of_that() -> None:
@@ -248,21 +248,6 @@ def test_a_generation_without_progress_is_no_size_to_compare_with() -> None:
     reformed(watch, 12, 3, 3)
     _, rescales = training(watch, 13, 1, generation=3, nodes=3, pause_s=0.5)
     assert [one.grew for one in rescales] == [True]
-
-
-def test_the_agents_of_an_in_process_trainer_do_not_speak_for_it() -> None:
-    watch = Stopwatch(ARRAY)
-    reformed(watch, 0, 1, 1)
-    watch.reformed(Reform(1.0, Runtime.WORKER, 1, 2))
-    reformed(watch, 2, 2, 1)
-    assert (watch.runtime, watch.formed) == (Runtime.WORKER, Reform(1.0, Runtime.WORKER, 1, 2))
-
-
-def test_progress_without_a_group_of_ours_is_stock_c10ds() -> None:
-    watch = Stopwatch(ARRAY)
-    assert watch.runtime is None
-    training(watch, 0, 1, generation=1_700_000_000)
-    assert watch.runtime is Runtime.C10D
 
 
 amounts = st.one_of(st.none(), st.floats(0, 1e15))

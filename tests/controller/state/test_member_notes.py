@@ -95,7 +95,7 @@ def test_progress_for_a_while_makes_failures_forgotten() -> None:
 def test_that_while_begins_anew_with_each_failure_and_each_generation(again: NoteKind) -> None:
     saying = Saying(view(*MINE.trainer.elements, failing=Failing(NOW_S, count=2)))
     saying.say(NoteKind.PROGRESS, 0.0, samples=1.0)
-    saying.say(again, 9.0, generation=2.0, nodes=2.0, mode=0.0)
+    saying.say(again, 9.0, generation=2.0, nodes=2.0)
     assert saying.say(NoteKind.PROGRESS, 11.0, samples=10.0).failing is not None
 
 
@@ -116,7 +116,7 @@ def test_who_came_after_a_generation_does_not_train_in_it() -> None:
     late = element(1, "running n2", start_s=NOW_S + 5)
     first = element(0, "running n1", start_s=NOW_S - 5)
     saying = Saying(view(first, late, failing=Failing(NOW_S, NOW_S, 1, ("n2",), "n2", 1)))
-    saying.say(NoteKind.REFORMED, 0.0, generation=2.0, nodes=1.0, mode=0.0)
+    saying.say(NoteKind.REFORMED, 0.0, generation=2.0, nodes=1.0)
     saying.say(NoteKind.PROGRESS, 1.0, samples=1.0, nodes=1.0)
     assert saying.say(NoteKind.PROGRESS, 11.0, samples=10.0, nodes=1.0).failing is not None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.observe.reports import Reform, Report, Runtime
+from bftrainer_slurm.controller.observe.reports import Reform, Report
 from bftrainer_slurm.controller.publish.status import trainer_status
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
@@ -168,12 +168,9 @@ def test_a_liar_gains_no_more_than_what_is_possible(rates: tuple[float, float]) 
     assert none.at(1) > 0
 
 
-def test_rescale_costs_begin_with_those_of_the_runtime() -> None:
-    profiles, one = Profiles(made()), view()
-    assert profiles.costs(view(nodes=0), NOW_S) == PRIOR_COSTS[Runtime.C10D]
-    assert profiles.costs(one, NOW_S) == PRIOR_COSTS[Runtime.C10D]
-    profiles.reformed(one, Reform(NOW_S, Runtime.WORKER, 1, 4))
-    assert profiles.costs(one, NOW_S) == PRIOR_COSTS[Runtime.WORKER]
+def test_rescale_costs_begin_with_those_of_the_prior() -> None:
+    profiles = Profiles(made())
+    assert profiles.costs(view(nodes=0), NOW_S) == profiles.costs(view(), NOW_S) == PRIOR_COSTS
 
 
 def test_measured_costs_replace_them_by_and_by() -> None:
@@ -185,11 +182,11 @@ def costs_after(*measured_s: float, later_s: float = 0.0, grew: bool = True) -> 
     """What a change is thought to cost after these pauses, so long after the last one."""
     measurements = made()
     for seconds in measured_s:
-        measurements.add_rescale(JOB, Rescale(Runtime.AGENT, grew, NOW_S, seconds))
+        measurements.add_rescale(JOB, Rescale(grew, NOW_S, seconds))
     return Profiles(measurements).costs(view(), NOW_S + later_s)
 
 
-PRIOR_S = PRIOR_COSTS[Runtime.AGENT].up_s
+PRIOR_S = PRIOR_COSTS.up_s
 
 
 @cases(
@@ -215,20 +212,20 @@ def test_nobody_keeps_their_nodes_by_telling_of_long_pauses() -> None:
 def test_a_rescale_is_measured_from_reports() -> None:
     measurements = made()
     profiles = Profiles(measurements)
-    profiles.reformed(view(nodes=2), Reform(NOW_S, Runtime.AGENT, 1, 2))
+    profiles.reformed(view(nodes=2), Reform(NOW_S, 1, 2))
     train(profiles, view(nodes=2), 200.0, seconds=10)
-    profiles.reformed(view(nodes=4), Reform(NOW_S + 10, Runtime.AGENT, 2, 4))
+    profiles.reformed(view(nodes=4), Reform(NOW_S + 10, 2, 4))
     first = Report(NOW_S + 11, samples=0.0, nodes=4, generation=2, pause_s=0.1)
     for _ in range(2):  # the second time as a keeper's old note
         profiles.progressed(view(nodes=4), first)
-    assert measurements.rescales(JOB) == [Rescale(Runtime.AGENT, True, NOW_S + 11, 0.1)]
+    assert measurements.rescales(JOB) == [Rescale(True, NOW_S + 11, 0.1)]
 
 
 def test_what_is_known_says_what_was_measured_and_in_which_unit() -> None:
     profiles, one = Profiles(made()), view()
     nothing = profiles.shown(one)
-    assert (nothing["runtime"], nothing["curve"]["unit"]) == (None, None)
-    assert nothing["rescale"]["up"] == {"seconds": 8.0, "count": 0}
+    assert nothing["curve"]["unit"] is None
+    assert nothing["rescale"]["up"] == {"seconds": 0.3, "count": 0}
     train(profiles, one, 400.0)
     points = {point["nodes"]: point for point in profiles.shown(one)["curve"]["points"]}
     assert profiles.shown(one)["curve"]["unit"] == "samples"
