@@ -7,6 +7,7 @@ is told, and nobody reports progress.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -26,7 +27,6 @@ from bftrainer_slurm.model import BackfillPass, Configuration, Node, NodeState, 
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.slurm import PARTITION, RUNNING, InMemorySlurm
 from bftrainer_slurm.slurm.gateway import Gateway
-from bftrainer_slurm.slurm.pacer import Pacer
 from bftrainer_slurm.spec import TrainerRecord
 from scripts.benchkit.command import Findings, bench_command, findings, number, progress
 from scripts.benchkit.machine import this_machine
@@ -149,8 +149,8 @@ def measure(cluster: Cluster, turns: int, dice: random.Random) -> list[Phase]:
         history=history,
         groups=Groups(),
         clock=lambda: cluster.now_s,
-        pacer=Pacer(1e9, lambda: cluster.now_s, lambda _: None),
         mine=lambda trainer: True,
+        most_actions=math.inf,
     )
     for one in cluster.trainers.values():
         _teach(Measurements(history), one, dice)
