@@ -35,14 +35,15 @@ def gpus_rows(log: Log) -> list[tuple[str, str]]:
         ("", f"({where}; no other figure has them: trainers take whole nodes)"),
     ]
     if free.used_nodes > 0:
-        total, in_use = amount(free.total), percent(free.used_nodes / free.total)
+        of = free.used_nodes
+        total, in_use = amount(free.total), percent(of / free.total)
+        together = ", ".join(
+            f"{count}: {percent(one / of)}" for count, one in free.together.items()
+        )
+        fit = ", ".join(f"{percent(one / of)} for {size}" for size, one in free.fit.items())
         rows += [
             ("free GPUs", f"{total} GPU-hours, {in_use} of them in nodes that had a job"),
-            ("", f"of these, free together on a node: {_shares(free.together, free.used_nodes)}"),
-            ("", f"elements find room, by their GPUs: {_shares(free.fit, free.used_nodes)}"),
+            ("", f"by how many of a node are free together: {together}"),
+            ("", f"of these, elements find room, by their GPUs: {fit}"),
         ]
     return rows
-
-
-def _shares(hours: dict[int, float], of_hours: float) -> str:
-    return ", ".join(f"{percent(one / of_hours)} for {gpus}" for gpus, one in hours.items())

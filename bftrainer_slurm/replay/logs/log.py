@@ -22,8 +22,7 @@ from bftrainer_slurm.replay.logs import events, history, sacct, swf
 from bftrainer_slurm.replay.logs.columns import columns_of
 from bftrainer_slurm.replay.logs.counts import Counts
 from bftrainer_slurm.replay.logs.edges import trusted
-from bftrainer_slurm.replay.logs.gpus import FreeGpus, free_gpus
-from bftrainer_slurm.replay.logs.hardware import Allocations, GpuUse
+from bftrainer_slurm.replay.logs.gpus import Allocations, FreeGpus, GpuUse, free_gpus
 from bftrainer_slurm.replay.logs.holes import HoleTable, between, holes_in, longer, minus
 from bftrainer_slurm.replay.logs.jobs import SHOWN_LINES, JobTable, LogError, Notes
 from bftrainer_slurm.replay.logs.lines import Lines, read_lines, unzipped

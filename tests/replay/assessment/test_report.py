@@ -15,8 +15,7 @@ from bftrainer_slurm.replay.assessment.document import document, table
 from bftrainer_slurm.replay.assessment.harvest import HarvestOptions
 from bftrainer_slurm.replay.assessment.reasons import Reason, Reasons, Share
 from bftrainer_slurm.replay.assessment.report import render, write_report
-from bftrainer_slurm.replay.logs.gpus import FreeGpus
-from bftrainer_slurm.replay.logs.hardware import GpuUse
+from bftrainer_slurm.replay.logs.gpus import FreeGpus, GpuUse
 from bftrainer_slurm.replay.trainers import typical_trainers
 from tests.replay.assessment.logs import hostile_notes, log
 from tests.replay.assessment.standin import equal_shares
@@ -102,7 +101,7 @@ def test_gpus_idle_in_nodes_in_use_are_said_apart(assessment: Assessment, page: 
     text = table(found)
     assert "50 GPU-hours idle in nodes that had a job, beside 30 allocated" in text
     assert "150 GPU-hours, 33.3 % of them in nodes that had a job" in text
-    assert "of these, free together on a node: 40.0 % for 1, 60.0 % for 3" in text
+    assert "by how many of a node are free together: 1: 40.0 %, 3: 60.0 %" in text
     assert "elements find room, by their GPUs: 100.0 % for 1, 40.0 % for 2" in text
     assert document(found)["gpus"]["idle_hours"] == 50
     assert document(found)["gpus"]["fit_hours"] == {"1": 50.0, "2": 20.0}
