@@ -31,7 +31,7 @@ from bftrainer_slurm.controller.decide.eligibility import (
     too_few_left,
 )
 from bftrainer_slurm.controller.decide.headroom import headroom
-from bftrainer_slurm.controller.decide.parts import Room, refill_gpus
+from bftrainer_slurm.controller.decide.parts import Room, refill_gpus, without_room
 from bftrainer_slurm.controller.decide.planning import Planning, StandingPlan, problem_of
 from bftrainer_slurm.controller.decide.reconcile import (
     complete,
@@ -153,10 +153,10 @@ class Decider:
                 last = complete(view, free, snapshot)
                 unused.difference_update(*(grow.places for grow in last))
                 moves += last
-        if any(view.trainer.demands.units for view in draft.cluster.views):
-            bars = (*decision.bars, *self._planning.repack(draft.cluster.views, room()))
-            decision, standing = replace(decision, bars=bars), self._planning.standing
         if standing is not None:
+            in_parts = [view for view in draft.cluster.views if view.trainer.demands.units]
+            waits = without_room(in_parts, standing.plan, room()) if in_parts else ()
+            decision = replace(decision, bars=(*decision.bars, *waits))
             nodes = {place.name: place for place in unused}
 
             def move(view: TrainerView) -> list[Action]:

@@ -11,12 +11,17 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.available import give_up
 from bftrainer_slurm.controller.decide.eligibility import asks_of
+from bftrainer_slurm.controller.decide.reconcile import gpus_to_take
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.phases import OCCUPIES
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import CORE, GPU, ElementId, Place, Resources, nodes_of
+from bftrainer_slurm.planner.problem import Plan
+
+_NO_ROOM = "other trainers leave it too few cores or too little memory"
 
 
 def offered(
@@ -199,3 +204,17 @@ class Room:
         self._taken[node] += units
         self._cpus[node] += asks.cpus
         self._memory_mb[node] = self._memory_mb.get(node, 0.0) + asks.memory_mb
+
+
+def without_room(views: Iterable[TrainerView], plan: Plan, room: Room) -> Iterator[Bar]:
+    """Yield bars for nodes where planned parts fit by units, but not by memory or processors.
+
+    The plan counts units only. Such a part waits.
+    """
+    for view in views:
+        target = plan.assignment.get(str(view.array))
+        if target and view.spare:
+            gpus = gpus_to_take(view, plan)
+            for node in sorted(target - nodes_of(view.places)):
+                if room.has_units(view, node, gpus) and not room.has(view, node, gpus):
+                    yield Bar(_NO_ROOM, frozenset({node}), view.array)

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bftrainer_slurm.controller.decide.eligibility import Eligibility
-from bftrainer_slurm.controller.decide.parts import Room, offered
-from bftrainer_slurm.controller.decide.repacking import repack
-from bftrainer_slurm.controller.state.bad_nodes import Bar
+from bftrainer_slurm.controller.decide.parts import offered
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
@@ -229,15 +227,6 @@ class Planning:
             logger.exception("no plan")
             self.standing, self.trouble = None, f"no plan: {type(error).__name__}: {error}"
         return self.standing
-
-    def repack(self, views: tuple[TrainerView, ...], room: Room) -> tuple[Bar, ...]:
-        """Move planned parts to nodes where they fit; return bars for those that fit nowhere."""
-        if (standing := self.standing) is None:
-            return ()
-        plan, bars = repack(standing.plan, standing.problem, views, room)
-        if plan is not standing.plan:
-            self.standing = replace(standing, plan=plan)
-        return bars
 
     def _plan(self, question: Problem, build: Callable[..., Problem], now_s: float) -> StandingPlan:
         """Make and record a new plan; no trainer loses all its nodes so that others can explore."""
