@@ -14,9 +14,6 @@ from typing import NamedTuple
 
 from bftrainer_slurm.spec import TrainerRecord
 
-# What nodes that jobs share are divided into: GPUs, and cores where a node has none.
-GPU, CORE = "GPU", "core"
-
 
 class NodeState(Enum):
     """What a node can be used for now, according to Slurm."""
@@ -138,9 +135,9 @@ _SOON_S = 2.0  # Slurm's times are whole seconds
 class Element:
     """One node's worth of a trainer, or a part of one: one task of its job array.
 
-    ``gpus`` is how many GPUs it asks for, or has, as a part of its node; ``cores`` are those of a
-    part of a node without GPUs. Without either it has a whole node. ``cpus`` are its processors,
-    ``memory_mb`` is what it has of its node's memory, None if that is not known.
+    ``gpus`` is how many GPUs it asks for, or has, as a part of its node; 0: it has a whole node.
+    ``cpus`` are its processors, ``memory_mb`` is what it has of its node's memory, None if that is
+    not known.
     ``node`` is where it runs or ran last. For a waiting one it is the node that its owner asked
     for, which the next grow undoes. Times are Unix seconds.
     """
@@ -157,13 +154,7 @@ class Element:
     job_id: int | None = None  # of a running one: Slurm's own number for it
     gpus: int = 0
     cpus: int = 0
-    cores: int = 0
     memory_mb: float | None = None
-
-    @property
-    def units(self) -> int:
-        """How much it takes of its node, in GPUs or else in cores; 0: all of it."""
-        return self.gpus or self.cores
 
     @property
     def perhaps_unlaunched(self) -> bool:
@@ -289,9 +280,9 @@ class Demands:
     """What a trainer asks of Slurm besides nodes, for all its elements, in Slurm's texts.
 
     ``partitions`` and ``nodes`` are the only ones whose, and which, nodes it wants; any if empty.
-    ``gpus``, or else ``cores``, is how many of these each element takes of its node, as a part of
-    it, and ``memory`` is what it asks for with them; without either it has whole nodes. Its
-    processors follow from its GPUs if the user left them to Slurm (``default_cpus``).
+    ``gpus`` is how many GPUs each element takes of its node, as a part of it, and ``memory`` is
+    what it asks for with them; 0: it has whole nodes. Its processors follow from its GPUs if the
+    user left them to Slurm (``default_cpus``).
     ``begin_s`` is when held elements may begin (Unix seconds): after a requeue that is Slurm's own
     delay, and else what the user asked for.
     """
@@ -306,19 +297,8 @@ class Demands:
     partitions: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
     gpus: int = 0
-    cores: int = 0
     default_cpus: bool = False
     memory: Memory = Memory()
-
-    @property
-    def units(self) -> int:
-        """How much each element takes of its node, see ``unit``; 0: all of it."""
-        return self.gpus or self.cores
-
-    @property
-    def unit(self) -> str:
-        """What parts of nodes are counted in."""
-        return CORE if self.cores else GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,13 +324,13 @@ class Trainer:
     overwritten: bool = False
 
     @property
-    def element_units(self) -> dict[ElementId, int]:
-        """How much each element takes of its node, see ``Element.units``."""
-        return {one.id: one.units for one in self.elements}
+    def element_gpus(self) -> dict[ElementId, int]:
+        """How many GPUs each element takes of its node, see ``Element.gpus``."""
+        return {one.id: one.gpus for one in self.elements}
 
     def places_on(self, node: str) -> frozenset[Place]:
         """Return the places that its elements can have on a node."""
-        return frozenset({Place(node, self.array)}) if self.demands.units else Place.on(node)
+        return frozenset({Place(node, self.array)}) if self.demands.gpus else Place.on(node)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ KEYS = (
     "min",
     "sizes",
     "step",
-    "gpus",
     "rendezvous",
     "resume",
     "batch",
@@ -29,7 +28,6 @@ MAX_TEXT = 256
 MAX_RECORD = 1024
 MAX_COMMENT = 1024  # bytes with the user's own; Slurm refuses more
 MAX_SIZES = 32
-MAX_GPUS = 64  # of a node
 MAX_WEIGHT = 1000.0
 DEFAULT_WEIGHT = 1.0
 DEFAULT_GRACE_S = 0.5
@@ -68,8 +66,7 @@ class Request:
     """The value of ``--bftrainer``: the spec, and what only the submission needs.
 
     ``min_nodes`` is the least number of nodes, 0 if it is not given. ``sizes`` are the only numbers
-    of nodes to use, or all are multiples of ``step``. ``gpus`` are how many an element may have of
-    its node: the plan chooses. ``own_rendezvous``: torchrun keeps its own;
+    of nodes to use, or all are multiples of ``step``. ``own_rendezvous``: torchrun keeps its own;
     ``no_resume``: no framework is made to go on from its newest checkpoint;
     ``batch``: whether the script runs ``once`` or on ``each`` node; empty: as the site has it.
     """
@@ -78,7 +75,6 @@ class Request:
     min_nodes: int = 0
     sizes: tuple[int, ...] = ()
     step: int = 1
-    gpus: tuple[int, ...] = ()
     own_rendezvous: bool = False
     no_resume: bool = False
     batch: str = ""
@@ -92,9 +88,8 @@ class TrainerRecord:
     the limit of an element that starts, and this is what it is lengthened to again.
     ``personal`` marks trainers that only their owner's own controller runs. ``partitions`` and
     ``nodes`` (a list as Slurm writes it): it runs only there, anywhere if empty. Its number of
-    nodes is one of ``sizes``, if there are any, and a multiple of ``step``; of each it has as
-    many GPUs as one of ``gpus``, if there are any. ``task`` is the one of the user's own
-    ``--array`` that it is. ``id`` is drawn at submission, eight hexadecimal digits:
+    nodes is one of ``sizes``, if there are any, and a multiple of ``step``. ``task`` is the one of
+    the user's own ``--array`` that it is. ``id`` is drawn at submission, eight hexadecimal digits:
     slurmctld gives a job id twice after it lost its state.
     """
 
@@ -107,7 +102,6 @@ class TrainerRecord:
     nodes: str = ""
     sizes: tuple[int, ...] = ()
     step: int = 1
-    gpus: tuple[int, ...] = ()
     task: int | None = None
     id: str | None = None
 
@@ -130,7 +124,6 @@ class TrainerRecord:
             "max_nodes": self.max_nodes,
             "sizes": list(self.sizes),
             "step": self.step,
-            "gpu_choices": list(self.gpus),
             "weight": self.spec.weight,
             "grace_s": self.spec.grace_s,
             "node_hours": self.spec.node_hours,
@@ -155,7 +148,6 @@ def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Re
         "min": lambda value: _nodes_wanted("min", value),
         "sizes": _sizes,
         "step": lambda value: _nodes_wanted("step", value),
-        "gpus": parse_gpus,
         "rendezvous": _rendezvous,
         "resume": _resume,
         "batch": _batch,
@@ -163,6 +155,8 @@ def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Re
     read: dict[str, Any] = {}
     _bound(text, MAX_TEXT)
     for key, value in _pairs(text).items():
+        if key == "gpus":
+            raise SpecError("unknown key 'gpus'; for K GPUs of each node write --gpus-per-node=K")
         if key not in readers:
             raise SpecError(f"unknown key '{_shown(key)}'; known keys: {', '.join(KEYS)}")
         read[key] = readers[key](value)
@@ -173,7 +167,6 @@ def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Re
         min_nodes=read.get("min", 0),
         sizes=read.get("sizes", ()),
         step=read.get("step", 1),
-        gpus=read.get("gpus", ()),
         own_rendezvous=read.get("rendezvous", False),
         no_resume=read.get("resume", False),
         batch=read.get("batch", ""),
@@ -202,8 +195,6 @@ def format_comment(record: TrainerRecord) -> str:
         fields.append(f"sizes={':'.join(map(str, record.sizes))}")
     if record.step > 1:
         fields.append(f"step={record.step}")
-    if record.gpus:
-        fields.append(f"gpus={':'.join(map(str, record.gpus))}")
     if record.task is not None:
         fields.append(f"task={record.task}")
     if record.id is not None:
@@ -241,7 +232,6 @@ def parse_comment(comment: str) -> TrainerRecord:
         "nodes": read_node_list,
         "sizes": _sizes,
         "step": _count,
-        "gpus": parse_gpus,
         "task": _task,
         "id": _id,
     }
@@ -268,7 +258,6 @@ def parse_comment(comment: str) -> TrainerRecord:
         nodes=read.get("nodes", ""),
         sizes=sizes,
         step=step,
-        gpus=read.get("gpus", ()),
         task=read.get("task"),
         id=read.get("id"),
     )
@@ -372,35 +361,13 @@ def _nodes_wanted(key: str, value: str) -> int:
         ) from error
 
 
-def _ascending(value: str) -> tuple[int, ...]:
-    """Read a list with colons between; empty if it does not ascend, or is none."""
+def _sizes(value: str) -> tuple[int, ...]:
     parts = value.split(":")
     try:
-        counts = tuple(map(_count, parts[:MAX_SIZES]))
+        sizes = tuple(map(_count, parts[:MAX_SIZES]))
     except SpecError:
-        return ()
-    good = len(parts) <= MAX_SIZES and all(a < b for a, b in pairwise(counts))
-    return counts if good else ()
-
-
-def parse_gpus(value: str) -> tuple[int, ...]:
-    """Read how many GPUs of a node an element may have: ``2``, or ``1:2:4:8``.
-
-    Raises:
-        SpecError: they are no ascending numbers, or too many.
-    """
-    gpus = _ascending(value)
-    if not gpus or gpus[-1] > MAX_GPUS:
-        raise SpecError(
-            f"gpus={_shown(value)} is not a list of ascending numbers of GPUs of a node, each at "
-            f"most {MAX_GPUS}; write for example gpus=1:2:4:8"
-        )
-    return gpus
-
-
-def _sizes(value: str) -> tuple[int, ...]:
-    sizes = _ascending(value)
-    if not sizes:
+        sizes = ()
+    if not sizes or len(parts) > MAX_SIZES or any(a >= b for a, b in pairwise(sizes)):
         raise SpecError(
             f"sizes={_shown(value)} is not a list of ascending numbers of nodes, at most "
             f"{MAX_SIZES} of them; write for example sizes=2:4:8"

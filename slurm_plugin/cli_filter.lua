@@ -43,24 +43,6 @@ local function takes_all_memory(options, given)
   return false
 end
 
--- gpus= as the record has it, and its smallest number; nil if an option contradicts it, see rewrite.c.
-local function read_gpus(options, given, spec)
-  local gpus = string.match("," .. spec, ",gpus=([^,]+)")
-  if not gpus then
-    return "", nil
-  end
-  for _, name in ipairs({ "gpus", "gpus-per-node", "gpus-per-task", "gres", "exclusive", "ntasks-per-gpu",
-    "cpus-per-task" }) do
-    if given(name) then
-      return nil, nil
-    end
-  end
-  if not os.getenv("BFTRAINER_FILTER_SHARE") or not given("cpus-per-gpu") or takes_all_memory(options, given) then
-    return nil, nil
-  end
-  return ",gpus=" .. gpus, string.match(gpus, "^%d+")
-end
-
 -- N means 1 to N; Slurm shows N-N as N.
 local function read_range(options, given)
   local nodes = given("nodes") and options["nodes"] or ""
@@ -152,28 +134,26 @@ local function asks(list, kind)
   return false
 end
 
--- Whether elements have only a part of a node: GPUs or cores, with their memory.
+-- Whether elements have only a part of a node: GPUs, with their cores and memory.
 local function shares(options, given)
   if not os.getenv("BFTRAINER_FILTER_SHARE") or given("exclusive") or given("gpus-per-task")
     or takes_all_memory(options, given) then
     return false
   end
-  return given("gpus") or given("cpus-per-task")
+  return given("gpus")
     or given("gpus-per-node") and asks(options["gpus-per-node"], "")
     or given("gres") and asks(options["gres"], "gpu")
 end
 
 -- Tasks and GPUs are left to the SPANK plugin, which can read the script.
-local function set_all(options, given, max, comment, partition, qos, fewest)
+local function set_all(options, given, max, comment, partition, qos)
   options["nodes"] = "1"
   options["array"] = string.format("0-%d", max) -- one task never starts: see rewrite.c
   options["hold"] = ""
   options["partition"] = partition
   options["requeue"] = "" -- the one value that 22.05, 24.11 and 26.05 all take
   options["open-mode"] = "append"
-  if fewest then
-    options["gres"] = "gpu:" .. fewest -- until the plan chooses
-  elseif not shares(options, given) then
+  if not shares(options, given) then
     options["exclusive"] = "exclusive"
   end
   options["time-min"] = "1"
@@ -198,8 +178,7 @@ function bftrainer_rewrite(options)
   local min, max, sizes = read_nodes(options, given, spec)
   local minutes = read_minutes(options, given)
   local places = read_places(options, given, partition)
-  local gpus, fewest = read_gpus(options, given, spec)
-  if not may_rewrite(options, given, qos) or not min or not minutes or not places or not gpus then
+  if not may_rewrite(options, given, qos) or not min or not minutes or not places then
     return
   end
   if given("time-min") then
@@ -213,13 +192,12 @@ function bftrainer_rewrite(options)
     .. minutes
     .. places
     .. sizes
-    .. gpus
     .. (task and string.format(",task=%d", task) or "")
     .. draw_id()
   local own = given("comment") and options["comment"] or ""
   local comment = own ~= "" and record .. " " .. own or record
   if #comment <= 1024 then -- Slurm refuses longer ones, and the plugin says so
-    set_all(options, given, max, comment, partition, qos, fewest)
+    set_all(options, given, max, comment, partition, qos)
   end
 end
 

@@ -1,7 +1,6 @@
 /*
- * bftrainer-grow ELEMENTS [MINUTES LEAST] [GPUS:CPUS] < NODES: lets held or delayed elements (12_[0-3,7])
- * start now, on any nodes except those listed, with a time limit of MINUTES, or of LEAST if no more
- * fits, and with so many GPUS of a node and CPUS for them.
+ * bftrainer-grow ELEMENTS [MINUTES LEAST] < NODES: lets held or delayed elements (12_[0-3,7])
+ * start now, on any nodes except those listed, with a time limit of MINUTES, or of LEAST if no more fits.
  * It sends slurmctld one request, with the caller's rights. stderr names the elements that slurmctld
  * refuses; the others start.
  *
@@ -16,15 +15,9 @@
 #include <string.h>
 #include <time.h>
 
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
-#define TRES_OF_GPUS "gres/gpu:%u"
-#else
-#define TRES_OF_GPUS "gres:gpu:%u"
-#endif
-
 static int usage(void)
 {
-    fprintf(stderr, "usage: bftrainer-grow ELEMENTS [MINUTES LEAST] [GPUS:CPUS] < NODES\n");
+    fprintf(stderr, "usage: bftrainer-grow ELEMENTS [MINUTES LEAST] < NODES\n");
     return 2;
 }
 
@@ -70,39 +63,22 @@ int main(int argc, char **argv)
 {
     job_desc_msg_t request;
     job_array_resp_msg_t *answer = NULL;
-    char tres[32];
-    unsigned gpus;
-    unsigned cpus;
-    char rest;
 
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         printf("%u.%02u\n", SLURM_VERSION_MAJOR(SLURM_VERSION_NUMBER),
                SLURM_VERSION_MINOR(SLURM_VERSION_NUMBER));
         return 0;
     }
-    if (argc < 2 || argc > 5)
+    if (argc != 2 && argc != 4)
         return usage();
     slurm_init_job_desc_msg(&request);
     request.job_id_str = argv[1];
     request.req_nodes = ""; /* an owner may have asked for one */
     request.begin_time = time(NULL);
     request.priority = INFINITE; /* as scontrol release does */
-    if (argc >= 4 && (!read_number(argv[2], &request.time_limit) ||
+    if (argc == 4 && (!read_number(argv[2], &request.time_limit) ||
                       !read_number(argv[3], &request.time_min)))
         return usage();
-    /*
-     * Memory follows GPUs. Cores of --cpus-per-gpu and DefCpuPerGPU would stay as they were when the
-     * element was first looked at (gres_list_req_accum, 22.05): so it asks for its cores itself.
-     */
-    if (argc % 2 == 1) {
-        if (sscanf(argv[argc - 1], "%4u:%5u%c", &gpus, &cpus, &rest) != 2 || gpus == 0 ||
-            cpus >= NO_VAL16)
-            return usage();
-        if (cpus > 0)
-            request.pn_min_cpus = request.cpus_per_task = (uint16_t)cpus;
-        snprintf(tres, sizeof(tres), TRES_OF_GPUS, gpus);
-        request.tres_per_node = tres;
-    }
     request.exc_nodes = read_nodes();
     if (request.exc_nodes == NULL) {
         perror("bftrainer-grow: stdin");

@@ -177,11 +177,8 @@ static bool set_tasks(slurm_opt_t *options, unsigned tasks, char error[REWRITE_E
     return set(options, "ntasks", text, error);
 }
 
-/*
- * An exclusive element has all GPUs of its node, and Slurm would count these for all. If the plan
- * chooses the GPUs, the controller asks for the cores, and Slurm counts the memory.
- */
-static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks, bool chosen,
+/* An exclusive element has all GPUs of its node, and Slurm would count these for all. */
+static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks,
                                char error[REWRITE_ERROR_SIZE])
 {
     unsigned gpus = gpus_of_node(options, tasks);
@@ -197,7 +194,7 @@ static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks, bool chosen
         unsetenv("SLURM_CPUS_PER_GPU");
         setenv("SLURM_CPUS_PER_TASK", text, 1);
     }
-    if (chosen || gpus == 0 || !options_given(options, "mem-per-gpu"))
+    if (gpus == 0 || !options_given(options, "mem-per-gpu"))
         return true;
     options_get(options, "mem-per-gpu", memory, sizeof(memory));
     snprintf(text, sizeof(text), "%llu", strtoull(memory, &unit, 10) * gpus);
@@ -206,16 +203,13 @@ static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks, bool chosen
     return reset(options, "mem-per-gpu", error) && set(options, "mem", text, error);
 }
 
-bool per_node_set(slurm_opt_t *options, const struct written *written, bool chosen,
+bool per_node_set(slurm_opt_t *options, const struct written *written,
                   char error[REWRITE_ERROR_SIZE])
 {
     unsigned tasks;
 
     if (!set_gpus(options, written, error) || !read_tasks(options, written, &tasks, error))
         return false;
-    if (chosen && tasks > 1)
-        return FAIL("gpus= needs one task a node, which starts a process for each GPU as torchrun does; "
-                    "leave --ntasks and --ntasks-per-node out");
     return set_tasks(options, tasks, error) &&
-           set_shares_of_gpus(options, tasks > 0 ? tasks : 1, chosen, error);
+           set_shares_of_gpus(options, tasks > 0 ? tasks : 1, error);
 }

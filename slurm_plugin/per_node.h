@@ -9,11 +9,9 @@
 #include "rewrite.h"
 #include "written.h"
 
-/*
- * Sets one node's tasks and GPUs; `chosen`: the plan chooses how many GPUs. On failure returns false; one
- * line in `error` says, with the numbers, what to write.
- */
-bool per_node_set(slurm_opt_t *options, const struct written *written, bool chosen,
+/* Sets one node's tasks and GPUs. On failure returns false; one line in `error` says, with the numbers, what
+ * to write. */
+bool per_node_set(slurm_opt_t *options, const struct written *written,
                   char error[REWRITE_ERROR_SIZE]);
 
 #endif

@@ -192,33 +192,6 @@ bool rewrite_takes_all_memory(slurm_opt_t *options)
     return false;
 }
 
-/* These contradict gpus=, with which the plan chooses how many GPUs of a node an element has. */
-static bool read_gpus(slurm_opt_t *options, const struct request *request,
-                      const struct target *target, struct record *record,
-                      char error[REWRITE_ERROR_SIZE])
-{
-    static const char *const NAMES[] = {"gpus",      "gpus-per-node", "gpus-per-task",
-                                        "gres",      "exclusive",     "ntasks-per-gpu",
-                                        "cpus-per-task"};
-
-    record->gpus = request->gpus;
-    if (request->gpus.count == 0)
-        return true;
-    if (!target->share)
-        return FAIL("gpus= needs nodes that jobs share, and trainers have whole nodes here; leave it out");
-    for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++)
-        if (options_given(options, NAMES[i]))
-            return FAIL("gpus= says how many GPUs of a node the trainer may have; leave --%s out",
-                        NAMES[i]);
-    if (rewrite_takes_all_memory(options))
-        return FAIL("gpus= is for parts of nodes, and --mem=0 asks for all memory of a node; write "
-                    "--mem-per-gpu");
-    if (!options_given(options, "cpus-per-gpu"))
-        return FAIL("gpus= needs --cpus-per-gpu, how many cores go with each GPU; write for example "
-                    "--cpus-per-gpu=8");
-    return true;
-}
-
 /* Whether a list, separated by commas, has this name. */
 static bool has_name(const char *list, const char *name)
 {
@@ -314,15 +287,13 @@ static bool format_comment(slurm_opt_t *options, const struct record *record,
                 COMMENT_SIZE - 1, strlen(text) + 1);
 }
 
-const char *rewrite_shares(slurm_opt_t *options, const struct target *target)
+bool rewrite_shares(slurm_opt_t *options, const struct target *target)
 {
     if (!target->share || options_given(options, "exclusive") ||
         options_given(options, "gpus-per-task") || rewrite_takes_all_memory(options))
-        return NULL;
-    if (options_given(options, "gpus") || numbers_gpus(options, "gpus-per-node", "") > 0 ||
-        numbers_gpus(options, "gres", "gpu") > 0)
-        return "its GPUs of each";
-    return options_given(options, "cpus-per-task") ? "its cores of each, none with GPUs" : NULL;
+        return false;
+    return options_given(options, "gpus") || numbers_gpus(options, "gpus-per-node", "") > 0 ||
+           numbers_gpus(options, "gres", "gpu") > 0;
 }
 
 static bool set_all(slurm_opt_t *options, const struct record *record,
@@ -330,8 +301,6 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
 {
     char array[ARRAY_SIZE];
     char comment[COMMENT_SIZE];
-    char gres[32];
-    bool chosen = record->gpus.count > 0;
     const struct {
         const char *name;
         const char *value;
@@ -342,14 +311,12 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
         {"partition", target->partition},
         {"requeue", NULL},
         {"open-mode", "append"},
-        {chosen || rewrite_shares(options, target) != NULL ? NULL : "exclusive", "exclusive"},
-        {chosen ? "gres" : NULL, gres}, /* until the plan chooses; srun reads no variable of it */
+        {rewrite_shares(options, target) ? NULL : "exclusive", "exclusive"},
         {"time-min", "1"},
         {"comment", comment},
         {target->qos[0] != '\0' ? "qos" : NULL, target->qos},
     };
 
-    snprintf(gres, sizeof(gres), "gpu:%u", record->gpus.size[0]);
     format_array(record, array);
     if (!format_comment(options, record, comment, error))
         return false;
@@ -380,7 +347,6 @@ bool rewrite_may(slurm_opt_t *options, const struct request *request, const stru
 {
     return check_kept(options, error) && check_refused(options, error) &&
            check_target(options, target, error) && choose_nodes(options, request, record, error) &&
-           read_gpus(options, request, target, record, error) &&
            read_places(options, target, record, error) && read_time(options, record, error) &&
            check_comment(options, record, error);
 }
@@ -410,7 +376,7 @@ bool rewrite_read_back(slurm_opt_t *options, const struct request *request,
     if (record->spec.weight != request->spec.weight || record->spec.grace != request->spec.grace ||
         record->spec.node_hours != request->spec.node_hours ||
         record->sizes.step != request->sizes.step ||
-        memcmp(&record->gpus, &request->gpus, sizeof(record->gpus)) != 0 || record->min_nodes < request->min_nodes ||
+        record->min_nodes < request->min_nodes ||
         !option_is(options, "array", array) || !option_is(options, "nodes", "1") ||
         !option_is(options, "partition", target->partition) ||
         (target->qos[0] != '\0' && !option_is(options, "qos", target->qos)) ||

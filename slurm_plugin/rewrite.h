@@ -14,7 +14,7 @@
 struct target {
     const char *partition;
     const char *qos; /* empty: whatever the user has */
-    bool share;      /* elements that ask for GPUs, or for cores, have parts of nodes */
+    bool share;      /* elements that ask for GPUs have parts of nodes */
 };
 
 /* The names of the options that are always refused, each followed by a space. */
@@ -29,11 +29,8 @@ bool rewrite_one_task(slurm_opt_t *options, unsigned *task);
 /* Whether the user asks for all memory of a node (--mem=0): no other job fits beside that. */
 bool rewrite_takes_all_memory(slurm_opt_t *options);
 
-/*
- * What elements have if they have a part of a node, in words: its GPUs, with their cores and memory, or
- * cores, with their memory. NULL: they have whole nodes.
- */
-const char *rewrite_shares(slurm_opt_t *options, const struct target *target);
+/* Whether elements have a part of a node: its GPUs, with their cores and memory. */
+bool rewrite_shares(slurm_opt_t *options, const struct target *target);
 
 /* Reads a submission; if it cannot be rewritten, returns false, and one line in `error` says what to
  * write instead. */

@@ -363,18 +363,6 @@ void element_guard_task(spank_t spank)
     container_kill_step(&element.container);
 }
 
-/* srun and scripts read it; sbatch has set it for the smallest number of GPUs. */
-static void set_cores_of_task(spank_t spank)
-{
-    char cores[32];
-
-    if (spank_getenv(spank, "SLURM_CPUS_ON_NODE", cores, sizeof(cores)) == ESPANK_SUCCESS)
-        spank_setenv(spank, "SLURM_CPUS_PER_TASK", cores, 1);
-    else
-        spank_unsetenv(spank, "SLURM_CPUS_PER_TASK");
-    spank_unsetenv(spank, "SRUN_CPUS_PER_TASK");
-}
-
 /* Runs in the task's own process, as the user, just before it executes the user's program. */
 void element_start_task(spank_t spank, const struct site *site)
 {
@@ -410,8 +398,6 @@ void element_start_task(spank_t spank, const struct site *site)
         dprintf(STDERR_FILENO, "bftrainer: this site has no python= in its plugstack line: torchrun "
                                "needs the package bftrainer-slurm in its Python\n");
     torchrun_set(spank, site, run, element.record.max_nodes);
-    if (element.record.gpus.count > 0)
-        set_cores_of_task(spank);
     keeper_begin_with(site->keeper, element.life->keeper.answered, keeper);
     spank_setenv(spank, ENV_KEEPER, keeper, 1);
     micros_format(element.grace, grace, sizeof(grace));

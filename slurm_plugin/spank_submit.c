@@ -235,12 +235,11 @@ static void add_counts(char *line, size_t size, const struct sizes *counts)
 /* What of its nodes the trainer may have, where the site lets it have parts of nodes. */
 static void add_part(char *line, size_t size, slurm_opt_t *options, const struct site *site)
 {
-    const char *part = rewrite_shares(options, &(struct target){.share = site->share});
     size_t length = strlen(line);
 
-    if (part != NULL)
+    if (rewrite_shares(options, &(struct target){.share = site->share}))
         snprintf(line + length, size - length,
-                 ", %s; other jobs may have the rest; for whole nodes write --exclusive", part);
+                 ", its GPUs of each; other jobs may have the rest; for whole nodes write --exclusive");
     else if (site->share && rewrite_takes_all_memory(options))
         snprintf(line + length, size - length, "; whole ones, since --mem=0 asks for all memory of each");
 }
@@ -266,14 +265,7 @@ static void tell_nodes(slurm_opt_t *options, const struct site *site, const stru
              strchr(record->partitions, ':') != NULL ? " of partitions " : " of partition ",
              record->partitions);
     add_list(line, sizeof(line), ", only ", record->nodes);
-    if (record->gpus.count > 0) {
-        length = strlen(line);
-        snprintf(line + length, sizeof(line) - length, ", ");
-        add_counts(line, sizeof(line), &record->gpus);
-        length = strlen(line);
-        snprintf(line + length, sizeof(line) - length, " GPUs of each, as the plan chooses");
-    } else
-        add_part(line, sizeof(line), options, site);
+    add_part(line, sizeof(line), options, site);
     slurm_info("bftrainer: %s", line);
 }
 
@@ -392,7 +384,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
         check_no_array(options);
     rewrite_or_exit(options, site, &record);
     check_size(&record, site);
-    if (!per_node_set(options, &written, request.gpus.count > 0, error))
+    if (!per_node_set(options, &written, error))
         refuse(error);
     if (!namesakes_wait(options, error))
         refuse(error);

@@ -215,15 +215,6 @@ static bool parse_sizes(const char *value, struct sizes *sizes, char error[SPEC_
     return true;
 }
 
-static bool parse_gpus(const char *value, struct sizes *gpus, char error[SPEC_ERROR_SIZE])
-{
-    if (!read_sizes(value, gpus) || gpus->size[gpus->count - 1] > MAX_GPUS)
-        return FAIL("gpus=%s is not a list of ascending numbers of GPUs of a node, each at most %d; "
-                    "write for example gpus=1:2:4:8",
-                    shown(value).text, MAX_GPUS);
-    return true;
-}
-
 static bool parse_rendezvous(const char *value, bool *own, char error[SPEC_ERROR_SIZE])
 {
     *own = strcmp(value, "own") == 0;
@@ -321,15 +312,15 @@ static bool parse_key(const struct pair *pair, micros_t max_grace, struct reques
         return parse_sizes(pair->value, &request->sizes, error);
     if (strcmp(pair->key, "step") == 0)
         return parse_nodes_wanted(pair, &request->sizes.step, error);
-    if (strcmp(pair->key, "gpus") == 0)
-        return parse_gpus(pair->value, &request->gpus, error);
     if (strcmp(pair->key, "rendezvous") == 0)
         return parse_rendezvous(pair->value, &request->own_rendezvous, error);
     if (strcmp(pair->key, "resume") == 0)
         return parse_resume(pair->value, &request->no_resume, error);
     if (strcmp(pair->key, "batch") == 0)
         return parse_batch(pair->value, request->batch, error);
-    return FAIL("unknown key '%s'; known keys: weight, grace, node_hours, min, sizes, step, gpus, "
+    if (strcmp(pair->key, "gpus") == 0)
+        return FAIL("unknown key 'gpus'; for K GPUs of each node write --gpus-per-node=K");
+    return FAIL("unknown key '%s'; known keys: weight, grace, node_hours, min, sizes, step, "
                 "rendezvous, resume, batch",
                 shown(pair->key).text);
 }
@@ -388,8 +379,6 @@ static bool parse_field(const struct pair *pair, struct record *record,
         return parse_sizes(pair->value, &record->sizes, error);
     if (strcmp(pair->key, "step") == 0)
         return parse_count(pair->value, &record->sizes.step, error);
-    if (strcmp(pair->key, "gpus") == 0)
-        return parse_gpus(pair->value, &record->gpus, error);
     if (strcmp(pair->key, "task") == 0)
         return parse_task(pair->value, record, error);
     if (strcmp(pair->key, "id") == 0)
@@ -457,15 +446,10 @@ static void add_spec(const struct spec *spec, char *text, size_t size)
         add(text, size, ",node_hours=%s", number);
 }
 
-static void add_counts(const char *key, const struct sizes *counts, char *text, size_t size)
-{
-    for (unsigned i = 0; i < counts->count; i++)
-        add(text, size, "%s%u", i == 0 ? key : ":", counts->size[i]);
-}
-
 static void add_sizes(const struct sizes *sizes, char *text, size_t size)
 {
-    add_counts(",sizes=", sizes, text, size);
+    for (unsigned i = 0; i < sizes->count; i++)
+        add(text, size, "%s%u", i == 0 ? ",sizes=" : ":", sizes->size[i]);
     if (sizes->step > 1)
         add(text, size, ",step=%u", sizes->step);
 }
@@ -477,7 +461,6 @@ void spec_format(const struct request *request, char *text, size_t size)
     if (request->min_nodes > 0)
         add(text, size, ",min=%u", request->min_nodes);
     add_sizes(&request->sizes, text, size);
-    add_counts(",gpus=", &request->gpus, text, size);
     if (request->own_rendezvous)
         add(text, size, ",rendezvous=own");
     if (request->no_resume)
@@ -501,7 +484,6 @@ bool record_format(const struct record *record, char text[RECORD_SIZE])
     if (record->nodes[0] != '\0')
         add(full, sizeof(full), ",nodes=%s", record->nodes);
     add_sizes(&record->sizes, full, sizeof(full));
-    add_counts(",gpus=", &record->gpus, full, sizeof(full));
     if (record->has_task)
         add(full, sizeof(full), ",task=%u", record->task);
     if (record->id[0] != '\0')

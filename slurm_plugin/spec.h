@@ -16,7 +16,6 @@
 #define ID_DIGITS 8
 #define MAX_COUNT 1000000 /* of nodes, or minutes, in a record */
 #define MAX_SIZES 32
-#define MAX_GPUS 64 /* of a node */
 
 /* Numbers have at most six decimals, so millionths hold them exactly. */
 typedef int64_t micros_t;
@@ -43,7 +42,6 @@ struct request {
     struct spec spec;
     unsigned min_nodes; /* 0: not said */
     struct sizes sizes;
-    struct sizes gpus; /* how many an element may have of its node: the plan chooses; or none */
     bool own_rendezvous;
     bool no_resume; /* no framework is made to go on from its newest checkpoint */
     char batch[BATCH_SIZE]; /* "once" or "each"; empty: as the site has it */
@@ -58,7 +56,6 @@ struct record {
     char partitions[RECORD_SIZE]; /* separated by colons; empty: any */
     char nodes[RECORD_SIZE];      /* Slurm's list with colons for commas; empty: any */
     struct sizes sizes;
-    struct sizes gpus; /* of a node: it has as many as one of these; or none */
     bool has_task;
     unsigned task; /* of the user's own --array, which this trainer is */
     char id[ID_DIGITS + 1]; /* empty: none */

@@ -29,25 +29,17 @@ static void print_spec(const struct spec *spec)
         printf(", \"node_hours\": %s", hours);
 }
 
-static void print_counts(const char *name, const struct sizes *counts)
-{
-    for (unsigned i = 0; i < counts->count; i++)
-        printf("%s%s%s%u", i == 0 ? ", \"" : ", ", i == 0 ? name : "", i == 0 ? "\": [" : "",
-               counts->size[i]);
-    printf("%s", counts->count > 0 ? "]" : "");
-}
-
 static void print_sizes(const struct sizes *sizes)
 {
-    print_counts("sizes", sizes);
-    printf(", \"step\": %u", sizes->step);
+    for (unsigned i = 0; i < sizes->count; i++)
+        printf("%s%u", i == 0 ? ", \"sizes\": [" : ", ", sizes->size[i]);
+    printf("%s, \"step\": %u", sizes->count > 0 ? "]" : "", sizes->step);
 }
 
 static void print_request(const struct request *request)
 {
     print_spec(&request->spec);
     print_sizes(&request->sizes);
-    print_counts("gpus", &request->gpus);
     printf(", \"min_nodes\": %u, \"own_rendezvous\": %s, \"no_resume\": %s, \"batch\": \"%s\"}\n",
            request->min_nodes, request->own_rendezvous ? "true" : "false",
            request->no_resume ? "true" : "false", request->batch);
@@ -59,7 +51,6 @@ static void print_record(const struct record *record)
 
     print_spec(&record->spec);
     print_sizes(&record->sizes);
-    print_counts("gpus", &record->gpus);
     printf(", \"min_nodes\": %u, \"max_nodes\": %u", record->min_nodes, record->max_nodes);
     if (record->minutes > 0)
         printf(", \"minutes\": %u", record->minutes);

@@ -60,7 +60,6 @@ def test_python_reads_a_spec_as_the_table_says(case: Case) -> None:
             min_nodes=case.get("min_nodes", 0),
             sizes=tuple(case.get("sizes", ())),
             step=case.get("step", 1),
-            gpus=tuple(case.get("gpus", ())),
             own_rendezvous=case.get("own_rendezvous", False),
             no_resume=case.get("no_resume", False),
             batch=case.get("batch", ""),
@@ -95,7 +94,6 @@ def test_python_reads_a_comment_as_the_table_says(case: Case) -> None:
         nodes=case.get("nodes", ""),
         sizes=tuple(case.get("sizes", ())),
         step=case.get("step", 1),
-        gpus=tuple(case.get("gpus", ())),
         task=case.get("task"),
         id=case["id"],
     )

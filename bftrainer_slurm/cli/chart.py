@@ -52,14 +52,14 @@ def _eighths(values: Sequence[float]) -> list[int]:
     return [0 if one <= 0 else max(1, round(8 * one / top)) for one in values]
 
 
-def curve(points: Sequence[Mapping[str, Any]], unit: str, over: str = "nodes") -> list[str]:
+def curve(points: Sequence[Mapping[str, Any]], unit: str) -> list[str]:
     """Return a heading, and a line for each of at most eight sizes: its rate, also as a bar.
 
-    A point has ``nodes`` (or GPUs, see ``over``), its ``rate``, and whether that was ``measured``.
+    A point has ``nodes``, its ``rate``, and whether that was ``measured``.
     """
     chosen = _selected_points(points)
     most = max(one["rate"] for one in chosen) or 1.0
-    lines = [f"{over:>7} {unit:>11}  {_MEASURED} measured, {_EXPECTED} expected"]
+    lines = [f"{'nodes':>7} {unit:>11}  {_MEASURED} measured, {_EXPECTED} expected"]
     for one in chosen:
         mark = _MEASURED if one["measured"] else _EXPECTED
         bar = mark * round(_CURVE_COLUMNS * one["rate"] / most)

@@ -103,10 +103,9 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _part_hours(total: Mapping[str, Any]) -> str:
-    """Return the GPU-hours and core-hours of a trainer that had parts of nodes, in parentheses."""
-    parts = (("GPU", total.get("gpu_s")), ("core", total.get("core_s")))
-    text = ", ".join(f"{seconds / 3600:.2f} {unit}-hours" for unit, seconds in parts if seconds)
-    return f" ({text})" if text else ""
+    """Return the GPU-hours of a trainer that had parts of nodes, in parentheses."""
+    seconds = total.get("gpu_s")
+    return f" ({seconds / 3600:.2f} GPU-hours)" if seconds else ""
 
 
 def _totals(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from bftrainer_slurm.cli.endpoint import personal_state, state_option
 from bftrainer_slurm.cli.options import count, json_option, number
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.planner.instance import InstanceError, document_of, parse, read_instance
-from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, settled, units_of
+from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, gpus_of
 from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.sentences import nodes, size_range
 from bftrainer_slurm.words import counted
@@ -99,7 +99,7 @@ def _document(problem: Problem, found: Plan) -> dict[str, Any]:
         "solve_s": found.solve_s,
         "status": found.status,
         "reason": found.reason,
-        "gpus": [found.gpus.get(trainer.key, trainer.gpus) for trainer in problem.trainers],
+        "gpus": [trainer.gpus for trainer in problem.trainers],
         "placement": [sorted(names) for names in nodes],
     }
 
@@ -109,16 +109,15 @@ def _lines(problem: Problem, found: Plan) -> Iterator[str]:
     used = len(frozenset[str]().union(*found.assignment.values()))
     made = f"{found.status}, {found.solve_s:.3f} s"
     yield f"objective {found.objective:.6g} ({made}), {used} of {nodes(len(problem.pool))} used"
-    for unit, (has, ours) in units_of(problem, found).items():
-        yield f"{ours:,} of {counted(has, unit)} used that no ordinary job has"
+    if gpus := gpus_of(problem, found):
+        yield f"{gpus[1]:,} of {counted(gpus[0], 'GPU')} used that no ordinary job has"
     if found.bound is not None:
         below = max(0.0, found.bound - found.objective) / abs(found.bound or 1.0)
         yield f"at most {100 * below:.2g} % below the best: no room was found for better counts"
     if found.reason:
         yield f"because: {found.reason}"
     yield "TRAINER  NODES       CHANGE     WHY"
-    chosen = [found.gpus.get(trainer.key, trainer.gpus) for trainer in problem.trainers]
-    for trainer in settled(problem, chosen).trainers:
+    for trainer in problem.trainers:
         now, count = len(trainer.current), len(found.assignment[trainer.key])
         why = _reason(trainer, count, problem.forward_time_s)
         yield f"{trainer.key:<9}{f'{now} -> {count}':<12}{_change(now, count):<11}{why}".rstrip()
@@ -130,8 +129,7 @@ def _reason(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
         return ""
     gain = forward_s * (trainer.rate(count) - trainer.rate(now))
     cost = trainer.rescale_cost(count, forward_s)
-    size = f"{counted(trainer.gpus, 'GPU')} of each: " if trainer.choices and count else ""
-    why = f"{size}{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
+    why = f"{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
     if not trainer.allows(now):
         bounds = {name: getattr(trainer, name) for name in ("min_nodes", "max_nodes", "sizes")}
         return f"{why}; it may have {size_range(bounds)}"

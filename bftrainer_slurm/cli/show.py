@@ -25,8 +25,8 @@ from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.tail import folder_exists, last_output
 from bftrainer_slurm.cli.terminal import date
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
-from bftrainer_slurm.reader.sentences import amount, size_range, unit_of
-from bftrainer_slurm.words import counted, duration, either
+from bftrainer_slurm.reader.sentences import size_range
+from bftrainer_slurm.words import counted, duration
 
 SCHEMA = 1
 _ERROR_LINES = 12
@@ -64,7 +64,7 @@ def lines(one: dict[str, Any]) -> Iterator[str]:
     known = one.get("curve")
     if known and any(point["measured"] for point in known["points"]):
         yield ""
-        yield from curve(known["points"], _UNITS[known["unit"]], known.get("over", "nodes"))
+        yield from curve(known["points"], _UNITS[known["unit"]])
     if said := _last_words(one):
         yield from ("", "its last output:", *(f"  {line}" for line in said[-_ERROR_LINES:]))
 
@@ -92,8 +92,8 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "limit", f"{counted(minutes, 'minute')} each start on a node (-t), not in all"
     if one.get("node_hours"):
         yield "ends", f"after {one['node_hours']:g} node-hours"
-    if (unit := unit_of(one)) != "node":
-        yield f"{unit}s", f"{_part(one)}; other jobs may have the rest"
+    if gpus := one.get("gpus"):
+        yield "GPUs", f"{gpus} of each of its nodes; other jobs may have the rest"
     yield "nodes", ", ".join(map(safe, one["nodes"])) or "none"
     if one["starting"]:
         yield "starting", ", ".join(map(safe, one["starting"]))
@@ -165,11 +165,3 @@ def time_rows(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _cost(cost: dict[str, Any]) -> str:
     how = f"{cost['count']} measured" if cost["count"] else "assumed"
     return f"{cost['seconds']:.2f} s ({how})"
-
-
-def _part(one: Mapping[str, Any]) -> str:
-    """Say how many GPUs or cores of its nodes a trainer has, or may have."""
-    if not (choices := one.get("gpu_choices")):
-        return f"{amount(one, 1)} of each of its nodes"
-    every = f"{either(choices)} of each of its nodes, as the plan chooses"
-    return f"{every}; {one['gpus']} now" if one["nodes"] or one["starting"] else every

@@ -175,7 +175,7 @@ def _waited(seconds: float) -> str:
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
-    """Return a trainer's cells; after its nodes come its GPUs or cores, if it has parts of them."""
+    """Return a trainer's cells; after its nodes come its GPUs, if it has parts of them."""
     starting = f"+{len(one['starting'])}" if one["starting"] else ""
     part = f" ({size_of(one, count)})" if (count := len(one["nodes"])) and in_parts(one) else ""
     forms = dict.fromkeys(("samples", "samples_per_s"), ",.0f")

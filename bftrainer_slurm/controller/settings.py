@@ -130,9 +130,9 @@ class Settings:
     )
     share: bool = _setting(
         False,
-        "Whether trainers that ask for GPUs, or for cores by --cpus-per-task, get parts of nodes "
-        "that they share with other jobs. If it is not set: share= in the plugin's line. Slurm "
-        "must confine GPUs, cores and memory: 'bftrainer doctor' checks this.",
+        "Whether trainers that ask for GPUs get parts of nodes that they share with other jobs. "
+        "If it is not set: share= in the plugin's line. Slurm must confine GPUs, cores and memory: "
+        "'bftrainer doctor' checks this.",
     )
     operator: bool = _setting(
         True, "Whether the controller's account may lengthen the time limit of a running element."

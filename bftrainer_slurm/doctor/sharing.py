@@ -24,7 +24,7 @@ _CHANGE_CHOICE, _FROM_THE_END = {"CR_LLN"}, "pack_serial_at_end"
 _FLAT = ("topology/none", "topology/flat", "topology/default")  # before 23.11 and since
 _NO_DEFAULT = ("", "0", "UNLIMITED", "(null)")  # 0 is the whole node's memory: slurm.conf(5)
 _PER_GPU = re.compile(r"\bDefMemPerGPU=0*[1-9]")
-_CONFINED = ("ConstrainCores", "ConstrainRAMSpace")
+_CONFINED = ("ConstrainDevices", "ConstrainCores", "ConstrainRAMSpace")
 
 
 def check(facts: Facts) -> Iterator[Finding]:
@@ -32,13 +32,12 @@ def check(facts: Facts) -> Iterator[Finding]:
     submitted = facts.option("share") == "yes"
     if not facts.settings.share and not submitted:
         return
-    gpus = "gpu" in facts.words("GresTypes")
     if facts.plugin.line is not None:
         yield _both_told(facts, submitted)
     yield _partition_shares(facts)
     yield _memory_counted(facts)
-    yield _default_memory(facts, gpus)
-    yield _jobs_confined(facts, gpus)
+    yield _default_memory(facts)
+    yield _jobs_confined(facts)
     yield _choice_foreseen(facts)
 
 
@@ -77,7 +76,7 @@ def _memory_counted(facts: Facts) -> Finding:
     return must(title, found or "nothing is", why, *changes, unless=not changes)
 
 
-def _default_memory(facts: Facts, gpus: bool) -> Finding:
+def _default_memory(facts: Facts) -> Finding:
     own = facts.partition or {}
     found = [
         f"{key}={value}"
@@ -85,26 +84,20 @@ def _default_memory(facts: Facts, gpus: bool) -> Finding:
         for value in dict.fromkeys((own.get(key, ""), facts.value(key)))
         if value not in _NO_DEFAULT
     ]
-    if any("JobDefaults" not in one or (gpus and _PER_GPU.search(one)) for one in found):
+    if any("JobDefaults" not in one or _PER_GPU.search(one) for one in found):
         return ok("share: default memory", ", ".join(found))
     why = "An element without --mem takes all memory of its node, and no job fits beside it."
-    return must(
-        "share: default memory",
-        "none",
-        why,
-        conf(f"DefMemPer{'GPU' if gpus else 'CPU'}", "MEGABYTES"),
-    )
+    return must("share: default memory", "none", why, conf("DefMemPerGPU", "MEGABYTES"))
 
 
-def _jobs_confined(facts: Facts, gpus: bool) -> Finding:
-    keys = (*(["ConstrainDevices"] if gpus else []), *_CONFINED)
-    missing = [key for key in keys if facts.value(key).lower() != "yes"]
+def _jobs_confined(facts: Facts) -> Finding:
+    missing = [key for key in _CONFINED if facts.value(key).lower() != "yes"]
     changes = [Change(CGROUP_CONF, setting(key, "yes")) for key in missing]
     if "task/cgroup" not in (plugins := facts.words("TaskPlugin")):
         others = [one for one in plugins if one != "task/none"]
         changes.insert(0, conf("TaskPlugin", ",".join((*others, "task/cgroup"))))
         missing.insert(0, "task/cgroup")
-    found = f"without {', '.join(missing)}" if missing else ", ".join(keys)
+    found = f"without {', '.join(missing)}" if missing else ", ".join(_CONFINED)
     why = "A training could use what its neighbours have allocated. Then restart slurmd."
     return must("share: jobs confined", found, why, *changes, unless=not missing)
 

@@ -38,10 +38,7 @@ def element_environment(
     """
     gpus = slurm.get("SLURM_GPUS_ON_NODE", "")
     before = slurm.get("PYTHONPATH")
-    # sbatch has set it for the fewest GPUs that the element may have.
-    cores = {"SLURM_CPUS_PER_TASK": slurm.get("SLURM_CPUS_ON_NODE", "1")} if record.gpus else {}
     variables = {
-        **cores,
         "PET_NNODES": f"1:{record.max_nodes}",
         "PET_NPROC_PER_NODE": gpus if gpus.isdecimal() and int(gpus) > 0 else "1",
         "PET_RDZV_BACKEND": "bftrainer",

@@ -14,9 +14,9 @@ STATUS_PAYLOAD = "bftrainer status"  # the text in the credential of a user who 
 
 _EVERYBODYS = (
     *("array", "name", "user", "state", "min_nodes", "max_nodes", "sizes", "step"),
-    *("gpu_choices", "gpus", "cores", "weight", "grace_s"),
+    *("gpus", "weight", "grace_s"),
     *("submit_s", "nodes", "starting", "grew", "shrank", "reclaimed"),
-    *("node_s", "gpu_s", "core_s"),
+    *("node_s", "gpu_s"),
     *("first_s", "last_s", "from_s", "until_s", "total", "course", "changes", "earlier_changes"),
 )
 

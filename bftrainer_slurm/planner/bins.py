@@ -7,7 +7,6 @@ child process only (``child``).
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ import mip
 
 from bftrainer_slurm.planner.cbc import SCALE, new_model
 from bftrainer_slurm.planner.packing import Nodes, shares_of
-from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share, settled
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share
 
 MOST_PAIRS = 3_000  # of trainers and nodes
 
@@ -30,7 +29,7 @@ class Packed:
 
 def pairs(problem: Problem) -> int:
     """How many binaries it takes."""
-    return sum(len(one.options) for one in problem.trainers) * len(problem.pool)
+    return len(problem.trainers) * len(problem.pool)
 
 
 def solve(problem: Problem, gap: float, limit_s: float) -> tuple[Packed | None, bool]:
@@ -49,22 +48,15 @@ def solve(problem: Problem, gap: float, limit_s: float) -> tuple[Packed | None, 
     status = model.optimize(max_seconds=max(0.05, limit_s))
     if model.num_solutions == 0:
         return None, False
-    on = [[at for at, x in one.items() if x.x > 0.5] for one in chosen]
-    gpus = [
-        one.gpus or next((size for _, size in its), one.options[0])
-        for one, its in zip(problem.trainers, on, strict=True)
-    ]
-    nodes = [frozenset(node for node, _ in its) for its in on]
-    shares = shares_of(settled(problem, gpus), nodes)
-    return Packed(shares, nodes), status is mip.OptimizationStatus.OPTIMAL
+    nodes = [frozenset(node for node, x in one.items() if x.x > 0.5) for one in chosen]
+    return Packed(shares_of(problem, nodes), nodes), status is mip.OptimizationStatus.OPTIMAL
 
 
-def _worths(problem: Problem, trainer: PlannedTrainer) -> dict[tuple[int, int], float]:
-    """What each number of nodes is worth that it may have, with so many GPUs of each."""
+def _worths(problem: Problem, trainer: PlannedTrainer) -> dict[int, float]:
+    """What each number of nodes is worth that it may have."""
     most = min(trainer.max_nodes, len(problem.pool))
-    sizes = [size for size in range(trainer.min_nodes, most + 1) if trainer.allows(size)]
-    every = itertools.product(sizes, trainer.options)
-    return {(size, gpus): problem.worth(trainer, size, gpus) for size, gpus in every}
+    sizes = (size for size in range(trainer.min_nodes, most + 1) if trainer.allows(size))
+    return {size: problem.worth(trainer, size) for size in sizes}
 
 
 def _add(
@@ -75,30 +67,28 @@ def _add(
     used: dict[str, mip.LinExpr],
     objective: mip.LinExpr,
     unit: float,
-) -> dict[tuple[str, int], mip.Var]:
-    """Add a trainer: one number of nodes, of one kind and size, and none of its nodes moves."""
+) -> dict[str, mip.Var]:
+    """Add a trainer: one number of nodes, of one kind, and none of its nodes moves."""
     classes, now = problem.all_classes(), len(trainer.current)
-    counts = {(0, trainer.gpus): problem.worth(trainer, 0)} | _worths(problem, trainer)
+    counts = {0: problem.worth(trainer, 0)} | _worths(problem, trainer)
     takes = {size: model.add_var(var_type=mip.BINARY) for size in counts}
     for size, worth in counts.items():
         objective.add_var(takes[size], worth / unit)
     model += mip.xsum(takes.values()) == 1
-    keeps = mip.xsum(take for (size, _), take in takes.items() if size >= now)
-    grows = mip.xsum(take for (size, _), take in takes.items() if size > now)
+    keeps = mip.xsum(take for size, take in takes.items() if size >= now)
+    grows = mip.xsum(take for size, take in takes.items() if size > now)
     kinds = {part.hardware: model.add_var(var_type=mip.BINARY) for part in classes}
     model += mip.xsum(kinds.values()) == 1
-    on: dict[tuple[str, int], mip.Var] = {}
-    for (node, at), gpus in itertools.product(has.items(), trainer.options):
-        units = classes[at].units_of(gpus)
+    on: dict[str, mip.Var] = {}
+    for node, at in has.items():
+        units = classes[at].units_of(trainer.gpus)
         if not problem.may_use(trainer, classes[at]) or problem.units_on(node, classes[at]) < units:
             if node in trainer.current:
                 model += keeps == 0
             continue
-        on[node, gpus] = here = model.add_var(var_type=mip.BINARY)
+        on[node] = here = model.add_var(var_type=mip.BINARY)
         used[node].add_var(here, units)
         model += here <= kinds[classes[at].hardware]
         model += here >= keeps if node in trainer.current else here <= grows
-    for gpus in trainer.options:
-        sizes = mip.xsum(size * take for (size, its), take in takes.items() if its == gpus)
-        model += mip.xsum(here for (_, its), here in on.items() if its == gpus) == sizes
+    model += mip.xsum(on.values()) == mip.xsum(size * take for size, take in takes.items())
     return on

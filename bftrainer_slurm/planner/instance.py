@@ -16,14 +16,13 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from bftrainer_slurm.model import CORE, GPU, ThroughputCurve
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.problem import Costs, NodeClass, PlannedTrainer, Problem, Share
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_NODES = 1_000_000
 MAX_TRAINERS = 10_000
 MAX_GPUS = 1_000  # of a node
-MAX_CHOICES = 32  # of GPUs of a node
 MAX_POINTS = 1_000  # of a curve
 MAX_CLASSES = 1_000
 MAX_SIZES = 100_000  # of a trainer: more than a job array has tasks
@@ -31,7 +30,6 @@ MAX_SIZES = 100_000  # of a trainer: more than a job array has tasks
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_NODES)]
 Size: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_NODES)]
 Place: TypeAlias = Annotated[int, Meta(ge=-1, le=MAX_NODES)]
-Unit: TypeAlias = Annotated[str, Meta(pattern=f"^({GPU}|{CORE})$")]
 Gpus: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_GPUS)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e100)]  # a sum of products of two is finite
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -42,9 +40,8 @@ _MISSING = re.compile("Object missing required field `(.*)`")
 
 # A trainer's fields that have the same name in a file and in the planner.
 _ALIKE = (
-    *("min_nodes", "max_nodes", "sizes"),
+    *("min_nodes", "max_nodes", "sizes", "gpus"),
     *("rescale_up_s", "rescale_down_s", "paused_s", "start_cost", "loss_s"),
-    *("gpus", "choices", "unit"),
 )
 
 
@@ -70,8 +67,6 @@ class TrainerData(Struct, kw_only=True, omit_defaults=True, forbid_unknown_field
     barred: tuple[Name, ...] = ()
     sizes: Annotated[tuple[Size, ...], Meta(max_length=MAX_SIZES)] = ()
     gpus: Gpus = 0
-    choices: Annotated[tuple[Gpus, ...], Meta(max_length=MAX_CHOICES)] = ()
-    unit: Unit = GPU
 
 
 class ClassData(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -80,7 +75,6 @@ class ClassData(Struct, omit_defaults=True, forbid_unknown_fields=True):
     name: Name
     hardware: Annotated[str, Meta(max_length=255)] = ""
     gpus: Gpus = 0
-    unit: Unit = GPU
 
 
 class Instance(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -232,7 +226,7 @@ def _instance(problem: Problem, nodes: Sequence[str], classes: Sequence[str]) ->
         node_trainer=trainer_of,
         trainers=tuple(map(_trainer_data, problem.trainers, repeat(called), held)),
         classes=tuple(
-            ClassData(called[one.name], one.hardware, one.gpus, one.unit) for one in problem.classes
+            ClassData(called[one.name], one.hardware, one.gpus) for one in problem.classes
         )
         or None,
         node_class=tuple(part[node] for node in nodes) if problem.classes else None,
@@ -339,7 +333,7 @@ def _classes(instance: Instance, names: Sequence[str]) -> tuple[NodeClass, ...]:
         places = (0,) * len(names)
     parts = _parts("node_class", places or (), names, len(classes))
     return tuple(
-        NodeClass(one.name, part, one.hardware, one.gpus, one.unit)
+        NodeClass(one.name, part, one.hardware, one.gpus)
         for one, part in zip(classes, parts, strict=True)
     )
 

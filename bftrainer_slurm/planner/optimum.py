@@ -23,7 +23,7 @@ from bftrainer_slurm.planner.knapsack import TooLargeError, best_counts, scarce_
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.milp import Supply, solve_core
 from bftrainer_slurm.planner.packing import Nodes, pack_most, shares_of
-from bftrainer_slurm.planner.problem import Problem, Share, settled_by, value
+from bftrainer_slurm.planner.problem import Problem, Share, value
 from bftrainer_slurm.planner.segments import groups_of
 from bftrainer_slurm.planner.supply import ROUNDING
 
@@ -67,9 +67,8 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     for found in _incumbents(problem, deadline_s):
         if found.optimal:
             bound = value(problem, found.shares)
-        sized = settled_by(problem, found.shares)
-        nodes = pack_most(sized, found.shares)
-        packed = Found(shares_of(sized, nodes), False, nodes)
+        nodes = pack_most(problem, found.shares)
+        packed = Found(shares_of(problem, nodes), False, nodes)
         worth = value(problem, packed.shares)
         if best is None or worth > reached:
             best, reached = packed, worth

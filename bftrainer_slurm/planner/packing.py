@@ -3,8 +3,6 @@
 No element moves, and a trainer has at most one element on a node. Elements stay on the fullest
 nodes and new ones go to the fullest nodes that have room, the largest first, so that as many
 GPUs as possible stay together for others.
-
-Trainers with choices have chosen before (``problem.settled``).
 """
 
 from __future__ import annotations

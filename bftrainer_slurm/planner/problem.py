@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 from typing import Protocol, TypeAlias
 
-from bftrainer_slurm.model import GPU, ThroughputCurve
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.supply import ROUNDING, Held, Row, supply
 from bftrainer_slurm.sizes import Sizes
 
@@ -26,15 +26,13 @@ Share: TypeAlias = tuple[int, ...]  # how many elements of each row of the suppl
 class NodeClass:
     """Nodes of one kind of hardware that the same trainers cannot have.
 
-    If ``gpus`` is not 0, each node has so many, and trainers may have a part of it. If ``unit`` is
-    "core", then cores are meant wherever GPUs of these nodes are named.
+    If ``gpus`` is not 0, each node has so many, and trainers may have a part of it.
     """
 
     name: str
     nodes: frozenset[str]
     hardware: str = ""
     gpus: int = 0
-    unit: str = GPU
 
     def units_of(self, gpus: int) -> int:
         """What an element takes of a node if it asks for so many GPUs; 0: the whole node.
@@ -62,9 +60,7 @@ class PlannedTrainer:
     what it trains on them, as it goes on from further back. ``barred`` names the classes of which
     it can have no node. ``sizes``, if there are any, are the only numbers of nodes that it can
     train on, from ``min_nodes`` to ``max_nodes``. It has ``gpus`` GPUs of each of its nodes, and
-    leaves the others; 0 means whole nodes. If there are ``choices``, ``gpus`` is one of them, or 0:
-    then the plan chooses one, the same for all of its nodes. Its curve is then over GPUs. ``unit``
-    says what is meant by GPUs, as of ``NodeClass``.
+    leaves the others; 0 means whole nodes.
     """
 
     key: str
@@ -80,8 +76,6 @@ class PlannedTrainer:
     barred: frozenset[str] = frozenset()
     sizes: tuple[int, ...] = ()
     gpus: int = 0
-    choices: tuple[int, ...] = ()
-    unit: str = GPU
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_nodes <= self.max_nodes:
@@ -96,11 +90,6 @@ class PlannedTrainer:
             )
         if self.gpus < 0:
             raise ValueError(f"trainer {self.key}: gpus must be 0 (whole nodes) or more")
-        rising = all(a < b for a, b in itertools.pairwise(self.choices))
-        if self.choices and not (rising and self.choices[0] > 0):
-            raise ValueError(f"trainer {self.key}: choices must be ascending numbers of GPUs")
-        if self.choices and self.gpus not in ((0, *self.choices)[bool(self.current) :]):
-            raise ValueError(f"trainer {self.key}: gpus must be one of its choices")
         if not all(map(_is_amount, self.curve.values)):
             raise ValueError(f"trainer {self.key}: its curve must have finite values")
         if self.sizes and not self._ascends():
@@ -120,42 +109,26 @@ class PlannedTrainer:
             return Sizes(self.sizes).up_to(count)
         return min(count, self.max_nodes) if count >= self.min_nodes else 0
 
-    @property
-    def options(self) -> tuple[int, ...]:
-        """How many GPUs an element may have, see ``gpus``; it keeps what it has chosen."""
-        return self.choices if self.choices and not self.gpus else (self.gpus,)
+    def rate(self, count: int) -> float:
+        """The objective's value with so many nodes."""
+        return self.curve.at(count)
 
-    def rate(self, count: int, gpus: int = 0) -> float:
-        """The objective's value with so many nodes; of ``gpus`` each, if there are choices."""
-        return self.curve.at(count * self._per_node(gpus))
-
-    def _per_node(self, gpus: int = 0) -> int:
-        """How far along its curve a node is."""
-        return gpus or self.gpus or self.choices[0] if self.choices else 1
-
-    def corners(self, least: int, most: int, gpus: int = 0) -> list[int]:
+    def corners(self, least: int, most: int) -> list[int]:
         """Its sizes from ``least`` to ``most``; of a whole range the ends, and bends of its curve.
 
         Both numbers are within its bounds, or ``least`` is above ``most``.
         """
         if self.sizes:
             return [size for size in self.sizes if least <= size <= most]
-        each = self._per_node(gpus)
-        bends: Collection[int] = self.curve.nodes
-        if each > 1:
-            bends = {size for bend in bends for size in (bend // each, -(-bend // each))}
-        inner = (size for size in bends if least < size < most)
+        inner = (size for size in self.curve.nodes if least < size < most)
         return sorted({least, *inner, most}) if least <= most else []
 
-    def worth(
-        self, count: int, forward_s: float, costs: Costs = Costs.PAPER, gpus: int = 0
-    ) -> float:
+    def worth(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
         """The worth of ``count`` nodes over the forward time, less the cost of rescaling.
 
         That cost depends on whether it stops, shrinks, stays, grows or starts, not by how much.
-        ``gpus`` is how many it has of each, if it has choices and has not chosen.
         """
-        now, rate = len(self.current), self.rate(count, gpus)
+        now, rate = len(self.current), self.rate(count)
         rescale_s = loss_s = 0.0
         if count != now:
             rescale_s = self.rescale_up_s if count > now else self.rescale_down_s
@@ -277,7 +250,7 @@ class Problem:
 
     def _supply(self) -> tuple[list[Row], Held]:
         rows, held = list[Row](), defaultdict[int, dict[str, int]](dict)
-        sizes = {gpus for one in self.trainers for gpus in one.choices or (one.gpus,)}
+        sizes = {one.gpus for one in self.trainers}
         has: dict[str, list[int]] = defaultdict(list)
         for one in sorted(self.trainers, key=lambda one: one.gpus) if self.in_parts else ():
             for node in one.current:
@@ -294,19 +267,15 @@ class Problem:
             supply(rows, held, place, sorted(set(map(units, sizes))), states)
         return rows, held
 
-    def room(self, trainer: PlannedTrainer, number: int, gpus: int | None = None) -> int:
-        """How many elements of a row it can have, if it has all for itself: new ones, or its own.
-
-        Elements have so many ``gpus`` where it has choices; None means any that it may have.
-        """
+    def room(self, trainer: PlannedTrainer, number: int) -> int:
+        """How many elements of a row it can have if it has all for itself: new ones, or its own."""
         row = self._rows[number]
         part = self.all_classes()[row.place]
-        options = trainer.options if gpus is None else (gpus,)
         if part.name in trainer.barred:
             return 0
         if not part.gpus:
-            return row.room if options == (0,) else 0
-        if row.gpus not in map(part.units_of, options):
+            return 0 if trainer.gpus else row.room
+        if row.gpus != part.units_of(trainer.gpus):
             return 0
         if row.frees is not None:
             return self._now[trainer.key][number]
@@ -315,7 +284,7 @@ class Problem:
 
     def may_use(self, trainer: PlannedTrainer, part: NodeClass) -> bool:
         """Whether it may have nodes of this class, or parts of them."""
-        return part.name not in trainer.barred and (part.gpus > 0 or trainer.options == (0,))
+        return part.name not in trainer.barred and (part.gpus > 0 or not trainer.gpus)
 
     def now(self, trainer: PlannedTrainer) -> Share:
         """How many nodes it has, by the supply's rows."""
@@ -349,25 +318,18 @@ class Problem:
             counts[row.place] += count
         return tuple(counts)
 
-    def gpus_of(self, trainer: PlannedTrainer, share: Share) -> int:
-        """How many GPUs each of its elements has in a share, see ``PlannedTrainer.gpus``."""
-        if not trainer.choices or trainer.gpus:
-            return trainer.gpus
-        taken = (row.gpus for row, count in zip(self._rows, share, strict=True) if count)
-        return next(taken, trainer.choices[0])
-
-    def worth(self, trainer: PlannedTrainer, count: int, gpus: int = 0) -> float:
+    def worth(self, trainer: PlannedTrainer, count: int) -> float:
         """The worth of so many nodes, of any class, for this trainer."""
-        return trainer.worth(count, self.forward_time_s, self.costs, gpus)
+        return trainer.worth(count, self.forward_time_s, self.costs)
 
     def worth_of(self, trainer: PlannedTrainer, share: Share) -> float:
         """The worth of a share for this trainer."""
-        return self.worth(trainer, sum(share), self.gpus_of(trainer, share))
+        return self.worth(trainer, sum(share))
 
     def allows(self, trainer: PlannedTrainer, share: Share) -> bool:
         """Whether this trainer can have these nodes in place of its present ones.
 
-        They must be of one kind of hardware, of one size and of no barred class, and no node may
+        They must be of one kind of hardware and of no barred class, and no node may
         migrate: the trainer keeps a part of its nodes, or all of them.
         """
         classes = self.all_classes()
@@ -375,8 +337,6 @@ class Problem:
             return False
         used = [row for row, count in zip(self._rows, share, strict=True) if count]
         if len({classes[row.place].hardware for row in used}) > 1:
-            return False
-        if trainer.choices and len({row.gpus for row in used}) > 1:
             return False
         if any(count and count > self.room(trainer, at) for at, count in enumerate(share)):
             return False
@@ -391,7 +351,6 @@ class Plan:
     ``status`` is ``optimal`` (proven), ``feasible`` (the time limit came first, or the solver
     failed with a plan in hand) or ``greedy`` (the solver gave nothing usable). ``reason`` says why.
     ``bound`` is what no plan is worth more than, if the best counts found no room on the nodes.
-    ``gpus`` is how many GPUs of each of its nodes a trainer has, by key, for those with choices.
     """
 
     assignment: Mapping[str, frozenset[str]]
@@ -400,7 +359,6 @@ class Plan:
     status: str
     reason: str = ""
     bound: float | None = None
-    gpus: Mapping[str, int] = field(default_factory=dict)
 
 
 class PlanMaker(Protocol):
@@ -414,28 +372,6 @@ def value(problem: Problem, shares: Sequence[Share]) -> float:
     """Return the objective of giving the trainers these many nodes, in their order."""
     pairs = zip(problem.trainers, shares, strict=True)
     return sum(problem.worth_of(trainer, share) for trainer, share in pairs)
-
-
-def settled(problem: Problem, gpus: Sequence[int]) -> Problem:
-    """Return the problem in which each trainer with choices has chosen so many GPUs a node.
-
-    It has the same rows: a share means the same in both.
-    """
-    pairs = list(zip(problem.trainers, gpus, strict=True))
-    if all(one.gpus == chosen for one, chosen in pairs):
-        return problem
-    trainers = (replace(one, gpus=chosen) if one.choices else one for one, chosen in pairs)
-    return replace(problem, trainers=tuple(trainers))
-
-
-def chosen(problem: Problem, shares: Sequence[Share]) -> list[int]:
-    """Return how many GPUs of a node each trainer has in these shares."""
-    return [problem.gpus_of(*pair) for pair in zip(problem.trainers, shares, strict=True)]
-
-
-def settled_by(problem: Problem, shares: Sequence[Share]) -> Problem:
-    """Return the problem in which trainers have chosen as these shares do, see ``settled``."""
-    return settled(problem, chosen(problem, shares))
 
 
 def feasible(problem: Problem, shares: Sequence[Share]) -> bool:
@@ -459,22 +395,21 @@ def stops_a_trainer(problem: Problem, plan: Plan) -> bool:
     return any(one.current and not plan.assignment[one.key] for one in problem.trainers)
 
 
-def units_of(problem: Problem, plan: Plan) -> dict[str, tuple[int, int]]:
+def gpus_of(problem: Problem, plan: Plan) -> tuple[int, int] | None:
     """Return how many GPUs of divided nodes no ordinary job has, and how many trainers get.
 
-    By ``NodeClass.unit``, for cores are counted by themselves.
+    None: no nodes are divided.
     """
-    found: dict[str, tuple[int, int]] = {}
-    for part in problem.classes:
-        if not part.gpus:
-            continue
-        has, ours = found.get(part.unit, (0, 0))
-        has += sum(problem.units_on(node, part) for node in part.nodes)
-        for trainer in problem.trainers:
-            nodes = len(plan.assignment[trainer.key] & part.nodes)
-            ours += nodes * part.units_of(plan.gpus.get(trainer.key, trainer.gpus))
-        found[part.unit] = has, ours
-    return found
+    divided = [part for part in problem.classes if part.gpus]
+    if not divided:
+        return None
+    has = sum(problem.units_on(node, part) for part in divided for node in part.nodes)
+    ours = sum(
+        len(plan.assignment[one.key] & part.nodes) * part.units_of(one.gpus)
+        for part in divided
+        for one in problem.trainers
+    )
+    return has, ours
 
 
 def _is_amount(number: float) -> bool:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bftrainer_slurm.model import CORE
 from bftrainer_slurm.planner.lagrangian import Relaxation
 from bftrainer_slurm.planner.limit import Limit
-from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem, settled
+from bftrainer_slurm.planner.problem import Plan, PlannedTrainer, Problem
 from bftrainer_slurm.planner.segments import groups_of
 
 _ROUNDING = 1e-4  # share of the stake: plans are the best to within less
@@ -31,7 +30,7 @@ class Size:
 class Reasons:
     """Why a trainer has ``nodes`` in a plan; ``had`` are those that it had before.
 
-    It has ``gpus`` GPUs of each of them, or ``cores``; without either whole nodes. Of the ``pool``
+    It has ``gpus`` GPUs of each of them; 0: whole nodes. Of the ``pool``
     it may have ``usable`` nodes, and on ``free`` more of them trainers leave it room. ``sizes``
     ascend and have 0, its bounds, its planned size and the ones beside it. ``better`` is the size
     that was examined in its place, worth ``gain`` more. ``loss`` is the least that one other
@@ -43,7 +42,6 @@ class Reasons:
     had: int
     nodes: int
     gpus: int
-    cores: int
     least: int
     most: int
     limit: Limit
@@ -62,7 +60,6 @@ def reasons_of(problem: Problem, plan: Plan) -> dict[str, Reasons]:
     """Return the reasons for each trainer of a plan for this problem, by key."""
     if not problem.trainers:
         return {}
-    problem = settled(problem, [plan.gpus.get(one.key, one.gpus) for one in problem.trainers])
     market = _Market(problem, plan)
     return {one.key: _Case(market, one).reasons() for one in problem.trainers}
 
@@ -187,8 +184,7 @@ class _Case:
             key=self._trainer.key,
             had=len(self._trainer.current),
             nodes=self._nodes,
-            gpus=0 if self._trainer.unit == CORE else self._trainer.gpus,
-            cores=self._trainer.gpus if self._trainer.unit == CORE else 0,
+            gpus=self._trainer.gpus,
             least=self._trainer.min_nodes,
             most=self._trainer.max_nodes,
             limit=limit,

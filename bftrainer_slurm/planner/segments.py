@@ -53,8 +53,7 @@ def groups_of(problem: Problem) -> list[Group]:
     for index, one in enumerate(problem.trainers):
         bounds, now = (one.min_nodes, one.max_nodes, one.sizes), problem.now(one)
         costs = (one.rescale_up_s, one.rescale_down_s, one.paused_s, one.start_cost, one.loss_s)
-        parts = (one.gpus, one.choices)
-        alike[bounds, now, one.curve, costs, one.barred, parts].append(index)
+        alike[bounds, now, one.curve, costs, one.barred, one.gpus].append(index)
     firsts = ((tuple(members), problem.trainers[members[0]]) for members in alike.values())
     return [Group(members, tuple(_segments(problem, one))) for members, one in firsts]
 
@@ -64,45 +63,40 @@ def _segments(problem: Problem, trainer: PlannedTrainer) -> Iterator[Segment]:
     now, none = problem.now(trainer), (0,) * len(problem.rows())
     total = sum(now)
     yield Segment(0, 0, problem.worth(trainer, 0), 0.0, none, none)
-    for gpus, room in _rooms(problem, trainer):
+    for room in _rooms(problem, trainer):
         least, most = trainer.min_nodes, min(trainer.max_nodes, sum(room))
         kept = tuple(map(min, now, room))
         shrunk = min(most, sum(kept), total - 1)
-        yield from _linear(problem, trainer, gpus, (least, shrunk), (none, kept))
+        yield from _linear(problem, trainer, (least, shrunk), (none, kept))
         if kept != now:
             continue  # it has nodes elsewhere
         if least <= total <= most:
-            yield from _linear(problem, trainer, gpus, (total, total), (kept, kept))
-        yield from _linear(problem, trainer, gpus, (max(least, total + 1), most), (kept, room))
+            yield from _linear(problem, trainer, (total, total), (kept, kept))
+        yield from _linear(problem, trainer, (max(least, total + 1), most), (kept, room))
 
 
-def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[tuple[int, Share]]:
-    """How many nodes it may have of each row, with so many GPUs each: neither they nor kinds mix.
-
-    A kind is one of hardware.
-    """
+def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[Share]:
+    """How many nodes it may have of each row: kinds of hardware do not mix."""
     rows, now, classes = problem.rows(), problem.now(trainer), problem.all_classes()
     usable: dict[str, list[int]] = defaultdict(list)
     for number, (row, had) in enumerate(zip(rows, now, strict=True)):
         if had or row.frees is None:
             usable[classes[row.place].hardware].append(number)
     for numbers in usable.values():
-        for gpus in trainer.options:
-            room = [0] * len(rows)
-            for number in numbers:
-                room[number] = problem.room(trainer, number, gpus)
-            yield gpus, tuple(room)
+        room = [0] * len(rows)
+        for number in numbers:
+            room[number] = problem.room(trainer, number)
+        yield tuple(room)
 
 
 def _linear(
     problem: Problem,
     trainer: PlannedTrainer,
-    gpus: int,
     sizes: tuple[int, int],
     box: tuple[Share, Share],
 ) -> Iterator[Segment]:
     """Cut these sizes at the curve's points; sizes with none between them are a segment each."""
-    corners = [(size, problem.worth(trainer, size, gpus)) for size in trainer.corners(*sizes, gpus)]
+    corners = [(size, problem.worth(trainer, size)) for size in trainer.corners(*sizes)]
     if trainer.sizes or len(corners) == 1:
         for size, worth in corners:
             yield Segment(size, size, worth, 0.0, *box)

@@ -20,9 +20,7 @@ from bftrainer_slurm.planner.problem import (
     Plan,
     Problem,
     Share,
-    chosen,
     feasible,
-    settled_by,
     value,
 )
 from bftrainer_slurm.planner.worker import SlowWorkerError, Worker, WorkerError
@@ -105,11 +103,6 @@ class Planner:
             status=status,
             reason=reason,
             bound=best.bound,
-            gpus={
-                one.key: gpus
-                for one, gpus in zip(problem.trainers, chosen(problem, best.shares), strict=True)
-                if one.choices
-            },
         )
 
     def warm_up(self, limit_s: float = _START_LIMIT_S) -> None:
@@ -170,9 +163,8 @@ class Planner:
                     raise WorkerError("sends a plan that breaks a bound")
                 nodes = None
                 if problem.in_parts:
-                    sized = settled_by(problem, shares)
-                    nodes = _nodes(sized, line.nodes)
-                    shares = shares_of(sized, nodes)
+                    nodes = _nodes(problem, line.nodes)
+                    shares = shares_of(problem, nodes)
                 if best is None or value(problem, shares) > value(problem, best.shares):
                     best = _Best(shares, nodes=nodes)
             raise SlowWorkerError("did not finish in time")
@@ -228,9 +220,8 @@ def _greedy(problem: Problem) -> _Best:
     shares = greedy_shares(problem)
     if not problem.in_parts:
         return _Best(shares)
-    sized = settled_by(problem, shares)
-    nodes = pack_most(sized, shares)
-    return _Best(shares_of(sized, nodes), nodes=nodes)
+    nodes = pack_most(problem, shares)
+    return _Best(shares_of(problem, nodes), nodes=nodes)
 
 
 def _nodes(problem: Problem, places: list[list[int]] | None) -> list[Nodes]:

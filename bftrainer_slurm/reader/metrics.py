@@ -19,7 +19,6 @@ from prometheus_client.core import SummaryMetricFamily as Summary
 from prometheus_client.metrics_core import Metric
 
 from bftrainer_slurm import __version__
-from bftrainer_slurm.model import CORE, GPU
 
 _Row: TypeAlias = tuple[Any, ...]  # what _family takes
 
@@ -94,13 +93,10 @@ def _of_cluster(status: Mapping[str, Any]) -> Iterator[_Row]:
 
 def _of_parts(plan: Mapping[str, Any]) -> Iterator[_Row]:
     """What of nodes that jobs share no ordinary job has, where trainers have parts of them."""
-    for unit in (GPU, CORE):
-        name = f"{unit.lower()}s"
-        if name in plan:
-            free = f"Of nodes that jobs share: {unit}s that no ordinary job has."
-            ours = "Those that trainers get by the plan."
-            yield Gauge, f"pool_{name}", free, plan[name]
-            yield Gauge, f"plan_{name}", ours, plan[f"used_{name}"]
+    if "gpus" in plan:
+        free = "Of nodes that jobs share: GPUs that no ordinary job has."
+        yield Gauge, "pool_gpus", free, plan["gpus"]
+        yield Gauge, "plan_gpus", "Those that trainers get by the plan.", plan["used_gpus"]
 
 
 def _of_users(trainers: Iterable[Mapping[str, Any]]) -> Iterator[_Row]:

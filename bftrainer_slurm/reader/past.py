@@ -49,9 +49,7 @@ def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str,
 
 
 # How much of its node an allocation is.
-NODE_SHARE = (
-    "CASE WHEN gpus + cores AND units THEN min(1.0, 1.0 * (gpus + cores) / units) ELSE 1.0 END"
-)
+NODE_SHARE = "CASE WHEN gpus AND node_gpus THEN min(1.0, 1.0 * gpus / node_gpus) ELSE 1.0 END"
 
 
 def day_of_harvest(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bftrainer_slurm.model import CORE, GPU
 from bftrainer_slurm.planner.limit import Limit
 from bftrainer_slurm.words import ARE, counted, duration, either, number
 
@@ -55,7 +54,7 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
         found += [
             _limit(plan),
             *_loss(one),
-            *_usable(one, plan, document),
+            *_usable(plan, document),
             pool_sentence(document),
             *_barred(one, document),
         ]
@@ -87,44 +86,20 @@ def _loss(one: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _usable(
-    one: Mapping[str, Any], plan: Mapping[str, Any], document: Mapping[str, Any]
-) -> list[str]:
+def _usable(plan: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     """Say if a trainer uses parts of nodes, and if it cannot use all nodes of the pool."""
-    if unit_of(plan) != "node":
+    if plan.get("gpus"):
         return [
             f"It takes {size_of(plan, 1)} of each of its nodes. Without other trainers it could "
-            f"have as many on {plan['usable']} of the pool's {nodes(plan['pool'])}.",
-            *_without_gpus(plan, document),
-            *_gpu_choice(one),
+            f"have as many on {plan['usable']} of the pool's {nodes(plan['pool'])}."
         ]
     if plan["usable"] == plan["pool"]:
         return []
     others = "are another kind of hardware, or lack what it asks for"
-    if _units_planned(document):
+    if _gpus_planned(document):
         others = "have ordinary jobs, are another kind of hardware, or lack what it asks for"
     return [
         f"It may use {plan['usable']} of the pool's {nodes(plan['pool'])}: the others {others}."
-    ]
-
-
-def _without_gpus(plan: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
-    """Say that a trainer of cores cannot use the pool's nodes with GPUs, if there are any."""
-    if unit_of(plan) != CORE or (document.get("plan") or {}).get("gpus") is None:
-        return []
-    return [
-        "It has cores of nodes without GPUs only. With --exclusive it would have whole nodes, with "
-        "--gpus-per-node GPUs."
-    ]
-
-
-def _gpu_choice(one: Mapping[str, Any]) -> list[str]:
-    """Say that the plan has chosen how many GPUs of a node a trainer has."""
-    if not one.get("gpu_choices"):
-        return []
-    return [
-        f"The plan chooses {either(one['gpu_choices'])} GPUs of each node, one number for all. It "
-        "chooses anew when the trainer has no node."
     ]
 
 
@@ -133,20 +108,17 @@ def pool_sentence(document: Mapping[str, Any]) -> str:
     pool = document["pool"]
     left = [f"{count} ({why})" for why, count in document.get("left_alone", {}).items() if count]
     more = f" Idle, but left alone: {', '.join(left)}." if left else ""
-    units = _units_planned(document)
-    which = "that ordinary jobs do not fill" if units else "without ordinary jobs"
-    return f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} {which}{units}.{more}"
+    gpus = _gpus_planned(document)
+    which = "that ordinary jobs do not fill" if gpus else "without ordinary jobs"
+    return f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} {which}{gpus}.{more}"
 
 
-def _units_planned(document: Mapping[str, Any]) -> str:
-    """Continue a sentence: how many GPUs or cores the plan gives to trainers on shared nodes."""
+def _gpus_planned(document: Mapping[str, Any]) -> str:
+    """Continue a sentence: how many GPUs the plan gives to trainers on shared nodes."""
     plan = document.get("plan") or {}
-    said = [
-        f"{plan[f'used_{unit.lower()}s']:,} of the {counted(has, unit)}"
-        for unit in (GPU, CORE)
-        if (has := plan.get(f"{unit.lower()}s")) is not None
-    ]
-    return f", by the plan {' and '.join(said)} left there" if said else ""
+    if (has := plan.get("gpus")) is None:
+        return ""
+    return f", by the plan {plan['used_gpus']:,} of the {counted(has, 'GPU')} left there"
 
 
 def _barred(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
@@ -209,7 +181,7 @@ def _others(plan: Mapping[str, Any]) -> str:
     if plan["loss"] is None:
         price = number(plan["price"])
         of_node = f"{size_of(plan, 1)} of a node {'is' if amount(plan, 1) == 1 else 'are'}"
-        worth = "a node is" if unit_of(plan) == "node" else of_node
+        worth = of_node if plan.get("gpus") else "a node is"
         return (
             f"{gain}, but {others}, and no single trainer has so many. To them {worth} worth about "
             f"{price}."
@@ -238,23 +210,23 @@ def size_range(one: Mapping[str, Any]) -> str:
 
 
 def size_of(plan: Mapping[str, Any], count: int) -> str:
-    """Return ``count`` nodes of a plan in words: as GPUs or cores if it plans parts of nodes."""
+    """Return ``count`` nodes of a plan in words: as GPUs if it plans parts of nodes."""
     return counted(amount(plan, count), unit_of(plan))
 
 
 def amount(plan: Mapping[str, Any], count: int) -> int:
-    """Return ``count`` nodes of a plan as a number of nodes, GPUs or cores, as ``unit_of`` says."""
-    return count * (plan.get("gpus") or plan.get("cores") or 1)
+    """Return ``count`` nodes of a plan as a number of nodes, or of GPUs, as ``unit_of`` says."""
+    return count * (plan.get("gpus") or 1)
 
 
 def unit_of(one: Mapping[str, Any]) -> str:
-    """Return the unit of a trainer's size, or of its plan: node, GPU or core."""
-    return GPU if one.get("gpus") else CORE if one.get("cores") else "node"
+    """Return the unit of a trainer's size, or of its plan: node or GPU."""
+    return "GPU" if one.get("gpus") else "node"
 
 
 def in_parts(one: Mapping[str, Any]) -> bool:
-    """Whether a trainer has some GPUs or cores of its nodes, not all of each."""
-    return unit_of(one) != "node"
+    """Whether a trainer has some GPUs of its nodes, not all of each."""
+    return bool(one.get("gpus"))
 
 
 def standing(one: Mapping[str, Any]) -> str:

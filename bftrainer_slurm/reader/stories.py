@@ -34,7 +34,7 @@ _MET = (
     "array, name, user, submit_s, min_nodes, max_nodes, "
     "substr(over, 1, instr(over || char(10), char(10)) - 1) AS over"
 )
-# GPU-seconds and core-seconds are those of parts of nodes only.
+# GPU-seconds are those of parts of nodes only.
 _HAD_S = "coalesce(end_s, :now) - max(start_s, :since)"
 _TOTALS = f"""
 CAST(total(start_s >= :since) AS INTEGER) AS grew,
@@ -42,10 +42,10 @@ CAST(total(how = 'shrank') AS INTEGER) AS shrank,
 CAST(total(how = 'reclaimed') AS INTEGER) AS reclaimed,
 CAST(total(how = 'ended') AS INTEGER) AS ended,
 max(0.0, total({_HAD_S})) AS node_s,
-max(0.0, total(gpus * ({_HAD_S}))) AS gpu_s, max(0.0, total(cores * ({_HAD_S}))) AS core_s
+max(0.0, total(gpus * ({_HAD_S}))) AS gpu_s
 """
 _OF_ALL = f"""
-SELECT {_MET}, grew, shrank, reclaimed, node_s, gpu_s, core_s, first_s, last_s FROM (
+SELECT {_MET}, grew, shrank, reclaimed, node_s, gpu_s, first_s, last_s FROM (
     SELECT array, {_TOTALS},
     min(start_s) AS first_s, iif(count(end_s) = count(*), max(end_s), NULL) AS last_s
     -- +: by way of the index of ends; that of arrays would lead through all 90 days
@@ -57,7 +57,7 @@ ORDER BY submit_s DESC, array DESC LIMIT 2000
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The time of an element on a node, or on ``gpus`` or ``cores`` of it.
+    """The time of an element on a node, or on ``gpus`` of it.
 
     ``end_s`` is None if the element is still there.
     """
@@ -67,7 +67,6 @@ class Allocation:
     end_s: float | None
     how: str | None
     gpus: int = 0
-    cores: int = 0
 
 
 def read_history(
@@ -122,7 +121,7 @@ def allocations_of(
 ) -> list[Allocation]:
     """Return a trainer's allocations that ended after ``since_s``: the last ``most`` to end."""
     rows = history.execute(
-        "SELECT node, start_s, end_s, how, gpus, cores FROM allocations WHERE array = ? AND "
+        "SELECT node, start_s, end_s, how, gpus FROM allocations WHERE array = ? AND "
         "(end_s IS NULL OR end_s > ?) ORDER BY coalesce(end_s, 9e99) DESC LIMIT ?",
         (array, since_s, most),
     )

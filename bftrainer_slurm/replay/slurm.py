@@ -16,7 +16,6 @@ from bftrainer_slurm.model import (
     Element,
     ElementId,
     ElementState,
-    Part,
     Queue,
     Reservation,
     TimeLimit,
@@ -109,7 +108,6 @@ class InMemorySlurm:
         limit: TimeLimit | None,
         *,
         excluded: frozenset[str],
-        part: Part | None = None,
     ) -> None:
         """Release elements onto these nodes; they start as soon as the scheduler works."""
         assert len(elements) == len(nodes), "a node for each element"

@@ -16,7 +16,6 @@ from bftrainer_slurm.model import (
     ElementId,
     ElementState,
     Node,
-    Part,
     Queue,
     Reservation,
     Resources,
@@ -157,7 +156,6 @@ class CommandGateway:
         limit: TimeLimit | None,
         *,
         excluded: frozenset[str],
-        part: Part | None = None,
     ) -> None:
         """See Gateway. It overrides nodes that owners of elements have required.
 
@@ -169,19 +167,17 @@ class CommandGateway:
         """
         barred = barred_list(excluded, others - nodes)
         try:
-            self._grow(elements, barred, limit, part)
+            self._grow(elements, barred, limit)
         except RefusedError as error:
             if limit is None or _NO_LIMIT not in str(error):
                 raise
-            self._grow(error.elements or elements, barred, None, part)
+            self._grow(error.elements or elements, barred, None)
 
-    def _grow(
-        self, elements: Sequence[ElementId], barred: str, limit: TimeLimit | None, part: Part | None
-    ) -> None:
+    def _grow(self, elements: Sequence[ElementId], barred: str, limit: TimeLimit | None) -> None:
         minutes = {} if limit is None else {"TimeLimit": limit.minutes, "TimeMin": limit.least}
         if self._grow_program is not None:
-            words = [*map(str, minutes.values()), *([f"{part.gpus}:{part.cpus}"] if part else [])]
-            self._change(elements, (self._grow_program, _IDS, *words), stdin=barred)
+            words = (self._grow_program, _IDS, *map(str, minutes.values()))
+            self._change(elements, words, stdin=barred)
             return
         if len(barred) > _LONGEST_LIST:
             raise RefusedError("too many nodes for scontrol; install bftrainer-grow", elements)
@@ -189,9 +185,6 @@ class CommandGateway:
             self._change([element], ("scontrol", "update", f"JobId={element}", "ReqNodeList="))
         update = ["scontrol", "update", f"JobId={_IDS}", f"ExcNodeList={barred}", "StartTime=now"]
         update += [f"{name}={value}" for name, value in minutes.items()]
-        if part:
-            cores = [f"CPUsPerTask={part.cpus}", f"MinCPUsNode={part.cpus}"] if part.cpus else []
-            update += [f"Gres=gpu:{part.gpus}", *cores]
         self._change(elements, update, ("scontrol", "release", _IDS))
 
     def _choosy(self, elements: Sequence[ElementId]) -> list[ElementId]:

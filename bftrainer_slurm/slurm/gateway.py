@@ -14,7 +14,6 @@ from bftrainer_slurm.model import (
     Configuration,
     ElementId,
     Node,
-    Part,
     Queue,
     Reservation,
     TimeLimit,
@@ -85,7 +84,6 @@ class Gateway(Protocol):
         limit: TimeLimit | None,
         *,
         excluded: frozenset[str],
-        part: Part | None = None,
     ) -> None:
         """Let held or delayed elements of one trainer start now, one on each of ``nodes``.
 
@@ -99,8 +97,6 @@ class Gateway(Protocol):
                 a requeue keeps it short. None leaves the limit unchanged.
             excluded: what the user excluded (``Demands.excluded``), so that the next reading can
                 separate it from ``others``.
-            part: what each element takes of its node; None: what its job asks for. With several
-                elements it applies to the first alone: slurmctld forgets the GPUs then (22.05).
         """
 
     def shrink(self, elements: Sequence[ElementId]) -> None:

@@ -73,8 +73,6 @@ def describe(record: TrainerRecord) -> str:
         words.append(f" of partition{several} {','.join(record.partitions)}")
     if record.nodes:
         words.append(f", only {record.nodes}")
-    if record.gpus:
-        words.append(f", {either(record.gpus)} GPUs of each, as the plan chooses")
     return "".join(words)
 
 

@@ -6,7 +6,7 @@ The rules are those of ``slurm_plugin/per_node.c``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bftrainer_slurm.slurm.directives import SubmissionError
@@ -30,29 +30,13 @@ class WrittenOptions:
         return {**self.script, **self.command}
 
 
-# These contradict ``gpus=``, with which the plan chooses how many GPUs of a node an element has.
-_CONTRADICT_GPUS = (
-    *("gpus", "gpus-per-node", "gpus-per-task", "gres"),
-    "exclusive",
-    "ntasks-per-gpu",
-    "cpus-per-task",
-)
-
-
-def tasks_and_gpus(written: WrittenOptions, choices: Sequence[int] = ()) -> list[str]:
+def tasks_and_gpus(written: WrittenOptions) -> list[str]:
     """Return the options for sbatch that give one node its share.
-
-    Args:
-        choices: the numbers of GPUs of a node from which the plan may choose.
 
     Raises:
         SubmissionError: a number does not divide by the nodes; the message has the numbers.
     """
     given = written.values
-    if name := next((name for name in _CONTRADICT_GPUS if choices and name in given), None):
-        raise SubmissionError(
-            f"gpus= says how many GPUs of a node the trainer may have; leave --{name} out"
-        )
     gpus = _gpus_per_node(written) if "gpus" in given else ""
     if gpus and not {"gpus-per-node", "gpus-per-task"} & given.keys():
         given["gpus-per-node"] = gpus
@@ -61,45 +45,21 @@ def tasks_and_gpus(written: WrittenOptions, choices: Sequence[int] = ()) -> list
         options = []
     tasks = _tasks_per_node(written, given)
     each = [f"--ntasks-per-node={tasks}"] if tasks else []
-    if choices and tasks > 1:
-        raise SubmissionError(
-            "gpus= needs one task a node, which starts a process for each GPU as torchrun does; "
-            "leave --ntasks and --ntasks-per-node out"
-        )
-    if choices and _takes_all_memory(given):
-        raise SubmissionError(
-            "gpus= is for parts of nodes, and --mem=0 asks for all memory of a node; write "
-            "--mem-per-gpu"
-        )
-    if choices:  # the controller asks for the cores of more GPUs, and Slurm counts their memory
-        if not (cpus := _number(given.get("cpus-per-gpu", ""))):
-            raise SubmissionError(
-                "gpus= needs --cpus-per-gpu, how many cores go with each GPU; write for example "
-                "--cpus-per-gpu=8"
-            )
-        memory = [f"--mem-per-gpu={given['mem-per-gpu']}"] if "mem-per-gpu" in given else []
-        cores = f"--cpus-per-task={cpus * choices[0]}"
-        return [f"--gres=gpu:{choices[0]}", cores, *memory, *each, "--ntasks=1"]
     shares = _shares_of_gpus(given, tasks or 1)
     return [*options, *each, f"--ntasks={tasks or 1}", *shares]
 
 
-def part_of_node(given: Mapping[str, str]) -> str:
-    """Return what an element has of its node, in words, if the site lets jobs share nodes.
-
-    It is empty if elements have whole nodes.
-    """
+def has_part(given: Mapping[str, str]) -> bool:
+    """Whether an element has some GPUs of its node, where jobs share nodes; if not, all of it."""
     if {"exclusive", "gpus-per-task"} & given.keys() or _takes_all_memory(given):
-        return ""
-    if "gpus" in given or _gpus_of_node(given):
-        return "its GPUs of each"
-    return "its cores of each, none with GPUs" if "cpus-per-task" in given else ""
+        return False
+    return "gpus" in given or _gpus_of_node(given) > 0
 
 
 def part_note(given: Mapping[str, str]) -> str:
     """Return what a user is told of that, after the number of nodes."""
-    if part := part_of_node(given):
-        return f", {part}; other jobs may have the rest; for whole nodes write --exclusive"
+    if has_part(given):
+        return ", its GPUs of each; other jobs may have the rest; for whole nodes write --exclusive"
     whole = "; whole ones, since --mem=0 asks for all memory of each"
     return whole if _takes_all_memory(given) else ""
 

@@ -301,28 +301,22 @@ def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Dema
     """Return what an array's job records ask for; the owner can change each record.
 
     If they ask for different parts of nodes, the smallest counts: then the plan never counts more
-    on a node than its elements have there. Where the plan chooses the GPUs, the smallest is what
-    an element needs at least. Running elements show the cores that they got, which may be more
-    than they asked for: Slurm allocates both threads of a core.
+    on a node than its elements have there.
     """
     gpus = min((_gpus_of_part(row) for row in rows), default=0) if share else 0
-    got = [row for row in rows if element_state(row) is ElementState.RUNNING]
-    cores = min((_cores_of_part(row) for row in got or rows), default=0) if share else 0
-    least = [row for row in rows if _gpus_of_part(row) == gpus] if gpus and record.gpus else rows
     return Demands(
         constraints=frozenset(row.constraint for row in rows if row.constraint),
         excluded=frozenset[str]().union(*(excluded_in(row.excluded_nodes) for row in rows)),
         licenses=next((row.licenses for row in rows if row.licenses), ""),
         reservation=next((row.reservation for row in rows if row.reservation), ""),
-        resources=_resources(least),
+        resources=_resources(rows),
         dependency=_dependency(rows),
         begin_s=max((_begin_s(row) for row in rows), default=0.0),
         partitions=frozenset(record.partitions),
         nodes=expand_user_list(record.nodes) if record.nodes else frozenset(),
         gpus=gpus,
-        cores=cores,
-        default_cpus=gpus > 0 and all(row.default_cpus for row in least),
-        memory=_memory(least) if gpus or cores else Memory(),
+        default_cpus=gpus > 0 and all(row.default_cpus for row in rows),
+        memory=_memory(rows) if gpus else Memory(),
     )
 
 
@@ -337,11 +331,6 @@ def _gpus_of_part(row: JobRow) -> int:
     if row.shared != "OK":
         return 0
     return read_resources("", (), gres_of_job(row.gres)).gpus
-
-
-def _cores_of_part(row: JobRow) -> int:
-    """Return how many cores an element takes of a shared node, 0 if it asks for GPUs."""
-    return 0 if _gpus_of_part(row) else _cpus_of_part(row)
 
 
 def _cpus_of_part(row: JobRow) -> int:
@@ -421,7 +410,6 @@ def _elements(row: JobRow, below: int, share: bool) -> Iterable[Element]:
             job_id=row.job_id if state is ElementState.RUNNING else None,
             gpus=gpus,
             cpus=int(row.cpus) if row.cpus.isdecimal() else 0,
-            cores=_cores_of_part(row) if share else 0,
             memory_mb=megabytes(row.node_memory) if row.node_memory and not waits else None,
         )
 

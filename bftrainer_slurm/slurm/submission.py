@@ -27,7 +27,7 @@ from bftrainer_slurm.slurm.directives import (
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.node_counts import describe, node_counts
 from bftrainer_slurm.slurm.nodelists import expand_user_list
-from bftrainer_slurm.slurm.per_node import WrittenOptions, part_note, part_of_node, tasks_and_gpus
+from bftrainer_slurm.slurm.per_node import WrittenOptions, has_part, part_note, tasks_and_gpus
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.user_array import files_of_task, only_task
 from bftrainer_slurm.spec import (
@@ -112,7 +112,7 @@ def compose(
         time: a time limit as sbatch takes it.
         site_partition: where the site's controller runs trainers; None if the trainer is for the
             owner's own controller.
-        share: whether elements that ask for GPUs, or for cores, have parts of nodes there.
+        share: whether elements that ask for GPUs have parts of nodes there.
 
     Raises:
         SubmissionError: the submission cannot become a trainer; the message has the remedy.
@@ -134,7 +134,6 @@ def compose(
             nodes=_node_list(given),
             sizes=counts.sizes,
             step=counts.step,
-            gpus=request.gpus,
             task=only_task(given.get("array", "")),
             id=secrets.token_hex(4),
         )
@@ -144,10 +143,6 @@ def compose(
         raise SubmissionError(
             "batch=once needs BFTrainer's plugin in Slurm; submit by sbatch --bftrainer, "
             "or leave it out"
-        )
-    if request.gpus and not share:
-        raise SubmissionError(
-            "gpus= needs nodes that jobs share, and trainers have whole nodes here; leave it out"
         )
     text = format_comment(record)
     if len(text) > MAX_RECORD:
@@ -173,19 +168,19 @@ def compose(
             *limit,
             *([f"{_DEPENDENCY}{given['dependency']}"] if "dependency" in given else []),
             "--nodes=1",
-            *tasks_and_gpus(written, record.gpus),
+            *tasks_and_gpus(written),
             f"--array=0-{record.anchor}",
             "--hold",
             f"--partition={partition}",
             "--requeue",
             "--open-mode=append",
-            *([] if record.gpus or (share and part_of_node(given)) else ["--exclusive"]),
+            *([] if share and has_part(given) else ["--exclusive"]),
             "--time-min=1",
             f"--comment={comment}",
         ),
         name=given.get("job-name", script_name),
         notes=(
-            describe(record) + (part_note(given) if share and not record.gpus else ""),
+            describe(record) + (part_note(given) if share else ""),
             *_task_note(record),
             *(f"--{name} is left out: {why}" for name, why in _DROPPED.items() if name in given),
         ),

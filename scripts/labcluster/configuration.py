@@ -30,9 +30,8 @@ class Options:
     linuxproc: bool = _said(False, "without cgroups, where they may be")
     configless: bool = _said(False, "slurmds ask for their slurm.conf")
     gpus: int = _said(0, "how many a node, with two cores and 1000 MB each; jobs share nodes")
-    cpus: int = _said(0, "how many cores a node, with 500 MB each; jobs share nodes")
     confine: bool = _said(False, "GPUs are devices, and each job can open its own alone")
-    share: bool = _said(False, "with our plugin: trainers that ask for GPUs or cores have parts")
+    share: bool = _said(False, "with our plugin: trainers that ask for GPUs have parts")
     backup: bool = _said(False, "slurmctld on c1, its backup on c2")
 
 
@@ -90,8 +89,8 @@ def slurm_conf(
     if options.auth_slurm:  # its key is in slurm.key, beside slurm.conf
         lines |= {"AuthType": "auth/slurm", "CredType": "auth/slurm"}
         del lines["AuthInfo"]
-    cpus = options.cpus or max(2, _CORES_PER_GPU * options.gpus)
-    if options.gpus or options.cpus:
+    cpus = max(2, _CORES_PER_GPU * options.gpus)
+    if options.gpus:
         lines |= _sharing(options.gpus, cpus)
     if options.backup:
         lines["SlurmctldTimeout"] = "20"
@@ -117,18 +116,14 @@ def slurm_conf(
 
 def _sharing(gpus: int, cpus: int) -> dict[str, str]:
     """Return the lines by which jobs share nodes of so many GPUs and cores."""
-    gres = f" Gres=gpu:a100:{gpus}" if gpus else ""
-    lines = {
+    return {
         "SelectTypeParameters": "CR_Core_Memory",
         "DefMemPerCPU": f"{_MEMORY_MB_PER_CORE}",
-        "NodeName": f"DEFAULT{gres} RealMemory={_MEMORY_MB_PER_CORE * cpus}",
-    }
-    of_gpus = {
+        "NodeName": f"DEFAULT Gres=gpu:a100:{gpus} RealMemory={_MEMORY_MB_PER_CORE * cpus}",
         "GresTypes": "gpu",
         "DefCpuPerGPU": f"{_CORES_PER_GPU}",
         "DefMemPerGPU": f"{_CORES_PER_GPU * _MEMORY_MB_PER_CORE}",
     }
-    return lines | of_gpus if gpus else lines
 
 
 def gres_conf(gpus: Sequence[Path]) -> str:

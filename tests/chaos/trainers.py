@@ -16,7 +16,6 @@ _SCRIPT = """#!/bin/bash
 export OMP_NUM_THREADS=1
 srun torchrun {words}{job} {kind} {folder} {repo}/examples/digits/train.py
 """
-_CHOICES = (1, 2, 4)
 _MAX_NODES = 2
 
 
@@ -45,12 +44,10 @@ def parts(gpus: int) -> dict[str, Ask]:
     """
     half, one = max(1, gpus // 2), "--nproc-per-node=1 "
     two = min(2, half)
-    choices = ":".join(str(choice) for choice in _CHOICES if choice <= half)
-    chosen = (f"--bftrainer=gpus={choices}", "--cpus-per-gpu=2")
     whole = (f"--gpus-per-node={gpus}", "--exclusive")
     return {
         "digits": Ask("digits", (f"--gpus-per-node={two}",), processes=two),
-        "saves": Ask("saves", chosen, one),
+        "saves": Ask("saves", (f"--gpus-per-node={half}",), one),
         "whole": Ask("saves", whole, one, max_nodes=1),
     }
 

@@ -45,7 +45,6 @@ SHOWN = TRAINER | {
     "start_minutes": None,
     "sizes": [],
     "step": 1,
-    "gpu_choices": [],
     "partitions": [],
     "node_list": "",
     "node_s": 7200.0,
@@ -54,7 +53,6 @@ SHOWN = TRAINER | {
     "rescale": {"up": {"seconds": 0.12, "count": 4}, "down": {"seconds": 0.3, "count": 0}},
     "curve": {
         "unit": "samples",
-        "over": "nodes",
         "points": [
             {"nodes": 1, "rate": 410.0, "measured": False},
             {"nodes": 2, "rate": 800.0, "measured": True},
@@ -212,7 +210,7 @@ def test_the_table_shows_a_trainer_in_a_line() -> None:
 
 @pytest.mark.parametrize(
     ("part", "said"),
-    [({"gpus": 2}, "2+1 (4 GPUs)"), ({"cores": 3}, "2+1 (6 cores)"), ({"gpus": 0}, "2+1  ")],
+    [({"gpus": 2}, "2+1 (4 GPUs)"), ({"gpus": 0}, "2+1  ")],
 )
 def test_beside_its_nodes_stands_how_much_it_has_of_them(part: dict[str, int], said: str) -> None:
     assert f"  {said}  " in render(DOCUMENT | {"trainers": [SHOWN | part]})

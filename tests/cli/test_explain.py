@@ -140,16 +140,6 @@ def test_a_trainer_of_whole_nodes_is_told_that_ordinary_jobs_have_parts_of_other
         ) is there
 
 
-def test_a_trainer_of_cores_is_told_that_nodes_with_gpus_are_not_for_it() -> None:
-    one = TRAINER | {"plan": TERMS | {"cores": 4, "limit": "pool", "nodes": 0, "usable": 0}}
-    told = "It has cores of nodes without GPUs only. With --exclusive it would"
-    for units, there in (
-        ({"gpus": 8, "used_gpus": 0}, True),
-        ({"cores": 8, "used_cores": 0}, False),
-    ):
-        assert any(told in one for one in reasons(one, STATUS | {"plan": units})) is there
-
-
 def test_where_trainers_share_nodes_the_gpus_that_they_have_are_told() -> None:
     status = STATUS | {"plan": {"gpus": 20, "used_gpus": 12}}
     assert (

@@ -59,7 +59,6 @@ def printed(*words: str) -> dict[str, Any]:
 
 def test_of_the_status() -> None:
     plan = {"status": "greedy", "reason": "no solver", "gpus": 20, "used_gpus": 12}
-    plan |= {"cores": 64, "used_cores": 10}
     greedy = STATUS | {"plan": STATUS["plan"] | plan}
     unread = {"slurm": []}  # what was recorded is older
     mute = STATUS | {"controller": STATUS["controller"] | unread, "mute_nodes": ["n9"]}
@@ -72,7 +71,7 @@ def test_of_trainers_whoever_knows_them() -> None:
     told = [
         *STATUS["trainers"],
         *DOWN["trainers"],
-        failed | {"notice": None, "steps": 5.0, "cores": 0},
+        failed | {"notice": None, "steps": 5.0},
     ]
     assert differences("show", *({"schema": 1, "down": None, **one} for one in told)) == []
 
@@ -80,7 +79,7 @@ def test_of_trainers_whoever_knows_them() -> None:
 def test_of_reasons() -> None:
     told = [as_document(one, STATUS | {"down": None}) for one in STATUS["trainers"]]
     planned = next(one for one in STATUS["trainers"] if one.get("plan"))
-    of_parts = planned | {"gpus": 2, "plan": planned["plan"] | {"gpus": 2, "cores": 0}}
+    of_parts = planned | {"gpus": 2, "plan": planned["plan"] | {"gpus": 2}}
     told += [as_document(of_parts, STATUS | {"down": None}), as_document(DOWN["trainers"][0], DOWN)]
     assert differences("explain", *told) == []
 

@@ -15,7 +15,7 @@ from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.packing import pack_most, shares_of
 from bftrainer_slurm.planner.placement import place
-from bftrainer_slurm.planner.problem import Plan, Problem, Share, settled_by, value
+from bftrainer_slurm.planner.problem import Plan, Problem, Share, value
 from bftrainer_slurm.replay.policies import equal_shares
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.controller.made_up_slurm import MadeUpSlurm
@@ -34,12 +34,10 @@ class Planner:
         shares = self.shares(problem)
         if not problem.in_parts:
             return Plan(place(problem, shares), value(problem, shares), 0.0, self.status)
-        sized = settled_by(problem, shares)
-        nodes = pack_most(sized, shares)
-        worth = value(sized, shares_of(sized, nodes))
-        gpus = {one.key: one.gpus for one in sized.trainers if one.choices}
+        nodes = pack_most(problem, shares)
+        worth = value(problem, shares_of(problem, nodes))
         keys = (one.key for one in problem.trainers)
-        return Plan(dict(zip(keys, nodes, strict=True)), worth, 0.0, self.status, gpus=gpus)
+        return Plan(dict(zip(keys, nodes, strict=True)), worth, 0.0, self.status)
 
     def shares(self, problem: Problem) -> list[Share]:
         """How many nodes of each class each trainer is to have."""

@@ -21,8 +21,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """Nodes of 8 cores and 4000 MB, with the controller's own settings."""
-    with started_site(nodes=2, cpus=8, share=True, settings={}, bf_interval=INTERVAL_S) as made:
+    """Nodes of 8 GPUs, 16 cores and 8000 MB, with the controller's own settings."""
+    with started_site(nodes=2, gpus=8, share=True, settings={}, bf_interval=INTERVAL_S) as made:
         yield made
 
 
@@ -35,7 +35,7 @@ def test_a_job_that_finds_cores_but_no_memory_starts_in_the_first_pass_and_preem
 ) -> None:
     first = ordinary(site, "-N1", "-w", "n1", "-c1", "-t30")
     wait_until(lambda: running(site, first))
-    array = site.submit(IDLE, "1-2", "--cpus-per-task=2", "--mem=3000")
+    array = site.submit(IDLE, "1-2", "--gpus-per-node=2", "--mem=7000")
     assert has(site, array, "n1", "n2")
     large = ordinary(site, "-N2", "--exclusive", "-t30")  # only backfill passes it by
     wait_for_a_pass(site)
@@ -53,16 +53,16 @@ def test_a_job_that_finds_cores_but_no_memory_starts_in_the_first_pass_and_preem
 def test_so_does_a_job_that_passes_left_waiting_for_the_memory_of_an_ordinary_job(
     site: Site,
 ) -> None:
-    asks = (("n1", 1500), ("n2", 2500))
+    asks = (("n1", 5500), ("n2", 6500))
     first, other = (
         ordinary(site, "-N1", "-w", node, "-c1", f"--mem={memory_mb}", "-t30")
         for node, memory_mb in asks
     )
     wait_until(lambda: running(site, first) and running(site, other))
-    array = site.submit(IDLE, "1-2", "--cpus-per-task=2", "--mem=1000")
+    array = site.submit(IDLE, "1-2", "--gpus-per-node=2", "--mem=1000")
     assert has(site, array, "n1", "n2")
     ordinary(site, "-N2", "--exclusive", "-t30")
-    last = ordinary(site, "-N1", "-c1", "--mem=3500", "-t5")
+    last = ordinary(site, "-N1", "-c1", "--mem=7500", "-t5")
     wait_for_a_pass(site)
     wait_for_a_pass(site)
     assert site.lab.squeue(last, "%T") == ["PENDING"]

@@ -18,7 +18,6 @@ from bftrainer_slurm.model import (
     Element,
     ElementId,
     Node,
-    Part,
     Place,
     Queue,
     Resources,
@@ -48,8 +47,6 @@ class SharedSlurm(MadeUpSlurm):
     """Nodes of 8 GPUs, of which ``ordinary_gpus`` are in use by ordinary jobs."""
 
     gpus: dict[int, int] = field(default_factory=dict)  # of an element, by array; 0: whole nodes
-    choices: dict[int, tuple[int, ...]] = field(default_factory=dict)  # where the plan chooses
-    sized: dict[ElementId, int] = field(default_factory=dict)  # as they have started
     ordinary_gpus: Counter[str] = field(default_factory=Counter)
 
     def nodes(self) -> tuple[Node, ...]:
@@ -67,31 +64,23 @@ class SharedSlurm(MadeUpSlurm):
         return replace(super().queue(), ordinary_nodes=ordinary)
 
     def _element(self, job: Job) -> Element:
-        return replace(super()._element(job), gpus=self.of_(job.id))
+        return replace(super()._element(job), gpus=self.gpus[job.id.array])
 
     def grow(
         self, elements: Sequence[ElementId], nodes: frozenset[str], *more: Any, **options: Any
     ) -> None:
-        part: Part | None = options.get("part")
         assert not self.gpus[elements[0].array] or len(elements) == 1, "one by one"
-        gpus = part.gpus if part else 0
-        assert gpus in self.choices.get(elements[0].array, (0,)), "one of its choices"
-        self.sized |= dict.fromkeys(elements, gpus) if gpus else {}
         super().grow(elements, nodes, *more, **options)
         assert not self.elements(PENDING), "there is room for all that are released"
 
     def in_use(self, node: str, but: ElementId | None = None) -> int:
         """GPUs of a node that jobs have, ours included."""
         jobs = [one for one in self.elements(RUNNING, SUSPENDED, ENDING) if one.node == node]
-        ours = sum(self.of_(one.id) or GPUS for one in jobs if one.id != but)
+        ours = sum(self.gpus[one.id.array] or GPUS for one in jobs if one.id != but)
         return self.ordinary_gpus[node] + ours
 
-    def of_(self, id_: ElementId) -> int:
-        """How many GPUs an element asks for, or has."""
-        return self.sized.get(id_, self.gpus[id_.array])
-
     def room_for(self, job: Job, taken: set[str]) -> str | None:
-        wants = self.of_(job.id) or GPUS
+        wants = self.gpus[job.id.array] or GPUS
         nodes = job.targets or self.node_names
         return min((one for one in nodes if self.in_use(one) + wants <= GPUS), default=None)
 
@@ -104,18 +93,12 @@ class SharedSlurm(MadeUpSlurm):
         self.ordinary_gpus[node] += gpus
 
 
-Size = int | tuple[int, ...]
-
-
-def controlled(slurm: SharedSlurm, sizes: Sequence[tuple[Size, int]]) -> Controller:
+def controlled(slurm: SharedSlurm, sizes: Sequence[tuple[int, int]]) -> Controller:
     """A controller of trainers of so many GPUs a node, on up to so many nodes."""
     for array, (gpus, most) in enumerate(sizes, ARRAY):
-        slurm.gpus[array] = gpus if isinstance(gpus, int) else gpus[0]
-        if not isinstance(gpus, int):
-            slurm.choices[array] = gpus
+        slurm.gpus[array] = gpus
         slurm.submit_(array, 1, most, f"{array:08x}")
-        slurm.be_(array, demands=Demands(gpus=slurm.gpus[array]))
-        slurm.change_(array, gpus=slurm.choices.get(array, ()))
+        slurm.be_(array, demands=Demands(gpus=gpus))
     settings = Settings(nodes_interval_s=1, share=True)
     return started(slurm, Greedy(), History(":memory:"), lambda: slurm.now_s, settings)
 
@@ -149,27 +132,6 @@ def test_a_node_that_ordinary_jobs_use_in_part_is_in_the_pool_used_or_not() -> N
     status = controller.status({})
     assert status["pool"] == {"nodes": 2, "used": 1, "free": ["n2"]}
     assert (status["plan"]["gpus"], status["plan"]["used_gpus"]) == (6, 4)
-
-
-def test_the_plan_chooses_how_many_gpus_an_element_has_and_it_keeps_them() -> None:
-    slurm = SharedSlurm(NOW_S, ["n1", "n2"])
-    slurm.ordinary_gpus.update(n1=7, n2=8)
-    controller = controlled(slurm, [((1, 2, 4), 2)])
-    turns(slurm, controller)
-    (one,) = controller.registry.views
-    assert (one.units, one.places) == (1, {Place("n1", ARRAY)})
-    slurm.ordinary_gpus["n2"] = 0
-    turns(slurm, controller)
-    (one,) = controller.registry.views
-    assert (one.units, len(one.placed)) == (1, 2), "one number for all of its nodes"
-    slurm.start_job_("n1", 1)
-    slurm.start_job_("n2", 8)
-    turns(slurm, controller)
-    assert not slurm.elements(RUNNING)
-    slurm.ordinary_gpus.clear()
-    turns(slurm, controller)
-    (one,) = controller.registry.views
-    assert (one.units, len(one.placed)) == (4, 2), "who has no node chooses anew"
 
 
 def test_a_trainer_has_one_element_on_a_node_at_most() -> None:
@@ -206,14 +168,14 @@ def test_an_element_leaves_for_an_ordinary_job_of_gpus_before_a_pass() -> None:
 
 @given(
     sizes=st.lists(
-        st.tuples(st.sampled_from([0, 1, 2, 4, 8, (1, 2, 4), (2, 4, 8)]), st.integers(1, 3)),
+        st.tuples(st.sampled_from([0, 1, 2, 4, 8]), st.integers(1, 3)),
         min_size=1,
         max_size=4,
     ),
     jobs=st.lists(st.none() | st.tuples(st.sampled_from(NODES), st.integers(1, GPUS)), max_size=5),
 )
 def test_whoever_comes_and_goes_no_gpu_is_given_twice(
-    sizes: list[tuple[Size, int]], jobs: list[tuple[str, int] | None]
+    sizes: list[tuple[int, int]], jobs: list[tuple[str, int] | None]
 ) -> None:
     """Ordinary jobs take GPUs of one node after the other, or give all back (None)."""
     slurm = SharedSlurm(NOW_S, [*NODES])
@@ -230,7 +192,5 @@ def test_whoever_comes_and_goes_no_gpu_is_given_twice(
         }
         assert len({place for _, place in placed}) == len(placed)
         assert all(slurm.in_use(node) <= GPUS for node in NODES)
-        for view in controller.registry.views:
-            assert len({slurm.of_(id_) for id_ in view.placed}) <= 1, "all elements are alike"
         if not any(slurm.ordinary_gpus.values()):
             assert placed, "there are idle nodes, and somebody has them"

@@ -15,7 +15,6 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 from scripts.labcluster import plugin
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
-from tests.controller.test_site import NOTES_WORLDS, worlds_in
 
 pytestmark = [
     pytest.mark.slurm,
@@ -114,32 +113,6 @@ def test_commands_tell_parts_from_whole_nodes_as_bftrainer_look_does(site: Site)
     job = ordinary(site, 2, "--begin=now+1hour", "--mem-per-gpu=700")
     waiting = LookGateway(str(plugin.built() / LOOK), runner, share=True).queue().waiting
     assert {one.job_id: one.memory for one in waiting}[job] == Memory(gpu_mb=700, default=True)
-
-
-@pytest.mark.torch
-def test_the_plan_chooses_how_many_gpus_of_a_node_an_element_has(site: Site) -> None:
-    """One on a node with one free GPU, and four on an idle node; and it trains on."""
-    first, second = ordinary(site, 7), ordinary(site, 8, "-w", "n2")
-    wait_until(lambda: running(site, first) and running(site, second))
-    folder = site.folder()
-    worlds, train = folder / "worlds", folder / "train.py"
-    train.write_text(NOTES_WORLDS)
-    script = f"#!/bin/bash\nexport OMP_NUM_THREADS=1\nsrun torchrun {train} {worlds}\n"
-    array = site.submit(script, "1-1", "--bftrainer=gpus=1:2:4", "--cpus-per-gpu=2")
-    assert has(site, array, "n1")
-    assert used(site, "n1") == "gpu:a100:8"
-    wait_until(lambda: worlds_in(worlds)[-1:] == [1], 500)
-    last = ordinary(site, 1)
-    wait_until(lambda: running(site, last) and nodes_of(site, array) == [])
-    site.run("scancel", str(second), user="bob")
-    assert has(site, array, "n2")
-    assert used(site, "n2") == "gpu:a100:4"
-    wait_until(lambda: "8" in site.lab.squeue(array, "%C"))  # the cores of four GPUs
-    wait_until(lambda: worlds_in(worlds)[-1:] == [4], 500)
-    said = (
-        "1, 2 or 4 of each of its nodes, as the plan chooses; 4 now; other jobs may have the rest"
-    )
-    wait_until(lambda: said in site.run("bftrainer", "show", str(array)).stdout)
 
 
 def test_trainers_whose_memory_does_not_fit_on_one_node_have_one_each(site: Site) -> None:

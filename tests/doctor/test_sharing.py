@@ -53,12 +53,6 @@ def test_what_is_found_stands_apart_from_the_name_of_the_check() -> None:
     assert all("  " in line.partition("share:")[2] for line in said)
 
 
-def test_without_gpus_only_cores_and_memory_are_to_be_confined() -> None:
-    cores = GOOD | {"GresTypes": "(null)", "ConstrainDevices": "no"}
-    found = [one for one in of(site(SHARES, **cores), *Level) if one.check.startswith("share")]
-    assert [one.level for one in found] == [Level.OK] * 6
-
-
 @pytest.mark.parametrize(
     ("values", "check", "said"),
     [
@@ -76,8 +70,7 @@ def test_without_gpus_only_cores_and_memory_are_to_be_confined() -> None:
         ),
         ({"TaskPlugin": "task/affinity"}, "confined", "TaskPlugin=task/affinity,task/cgroup"),
         ({"TaskPlugin": "task/none"}, "confined", "TaskPlugin=task/cgroup"),
-        ({"DefMemPerCPU": "UNLIMITED", "GresTypes": ""}, "default memory", "DefMemPerCPU"),
-        ({"ConstrainCores": "no", "GresTypes": ""}, "confined", "ConstrainCores=yes"),
+        ({"ConstrainCores": "no"}, "confined", "ConstrainCores=yes"),
         ({"ConstrainDevices": "no"}, "confined", "ConstrainDevices=yes"),
         ({"ConstrainRAMSpace": "(null)"}, "confined", "ConstrainRAMSpace=yes"),
     ],

@@ -57,11 +57,3 @@ def test_our_folder_comes_first_in_the_users_path(before: str | None, after: str
 
 def test_a_steps_own_output_file_goes_on_at_the_next_start() -> None:
     assert environment({})["SLURM_OPEN_MODE"] == "append"
-
-
-def test_one_on_some_gpus_of_a_node_has_the_cores_that_go_with_them() -> None:
-    """sbatch has set the number for the fewest GPUs that it may have."""
-    slurm = {"SLURM_CPUS_PER_TASK": "2", "SLURM_CPUS_ON_NODE": "8"}
-    parts = TrainerRecord(2, 16, gpus=(1, 4))
-    assert environment(slurm, record=parts)["SLURM_CPUS_PER_TASK"] == "8"
-    assert "SLURM_CPUS_PER_TASK" not in environment(slurm), "a whole node keeps its script's own"

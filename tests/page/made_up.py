@@ -161,7 +161,7 @@ def write_history(week: Week, path: Path) -> None:
         for trainer, stay, how in week.allocations:
             task = tasks[trainer.array] = tasks.get(trainer.array, -1) + 1
             row = (trainer.array, task, week.names[stay.node], stay.start_s, stay.end_s, how)
-            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0)", row)
+            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, ?, 0, 0)", row)
         for one in week.trainers:
             history.execute(
                 "INSERT INTO met VALUES (?, ?, ?, ?, ?, 2, ?)",

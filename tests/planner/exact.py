@@ -72,18 +72,18 @@ def best_packed(problem: Problem) -> float:
     for one in problem.trainers:
         current = frozenset(map(nodes.index, one.current))
         options = []
-        for chosen, gpus in itertools.product(sets, one.options):
+        for chosen in sets:
             parts = [classes[at[nodes[number]]] for number in chosen]
             moves = not (chosen <= current or chosen >= current)
             mixed = len({part.hardware for part in parts}) > 1
-            barred = any(part.name in one.barred or (gpus and not part.gpus) for part in parts)
+            barred = any(part.name in one.barred or (one.gpus and not part.gpus) for part in parts)
             if moves or mixed or barred or not one.allows(len(chosen)):
                 continue
             units = {
-                number: (gpus or part.gpus) if part.gpus else 1
+                number: (one.gpus or part.gpus) if part.gpus else 1
                 for number, part in zip(chosen, parts, strict=True)
             }
-            options.append((units, problem.worth(one, len(chosen), gpus)))
+            options.append((units, problem.worth(one, len(chosen))))
         after: dict[tuple[int, ...], float] = {}
         for left, worth in best.items():
             for units, gain in options:

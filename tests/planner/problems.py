@@ -148,8 +148,7 @@ def problems_in_parts(draw: st.DrawFn) -> Problem:
     left = {node: free.get(node, 1) for node in has}
     trainers = []
     for index in range(draw(st.integers(0, 4))):
-        choices = draw(st.sampled_from([(), (), (1, 2, 4), (1, 2, 4, 8), (2, 3)]))
-        gpus = draw(st.sampled_from(choices or [0, 1, 1, 2, 3, 4, 8]))
+        gpus = draw(st.sampled_from([0, 1, 1, 2, 3, 4, 8]))
         current = set()
         for node in draw(st.lists(st.sampled_from(sorted(has)), max_size=3, unique=True)):
             units = (gpus or has[node]) if has[node] else 1
@@ -164,8 +163,7 @@ def problems_in_parts(draw: st.DrawFn) -> Problem:
                 curve=draw(curves()),
                 **draw(costs_of_a_change()),
                 barred=draw(st.sampled_from([frozenset[str](), frozenset({"c1"})])),
-                gpus=gpus if current or not choices else 0,
-                choices=choices,
+                gpus=gpus,
             )
         )
     return Problem(

@@ -7,7 +7,7 @@ import pytest
 from bftrainer_slurm.planner import knapsack, optimum
 from bftrainer_slurm.planner.problem import Problem, value
 from scripts.planner_bench.instances import made_in_parts
-from tests.planner.test_parts_optimum import on_cores
+from tests.planner.test_parts_optimum import of_many_sizes
 
 SCARCE = made_in_parts(40, 300, 1)
 
@@ -41,7 +41,7 @@ def test_where_they_are_too_many_the_solver_finds_as_good_ones(
 
 def test_they_are_not_looked_for_where_no_row_is_scarce(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimum, "best_counts", None)
-    assert found(on_cores(20, 200, 128, 1)).optimal
+    assert found(of_many_sizes(20, 200, 128, 1)).optimal
 
 
 def test_a_plan_of_many_trainers_is_proven() -> None:

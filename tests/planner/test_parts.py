@@ -6,15 +6,13 @@ import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.instance import Request, anonymous, document_of, parse, problem_of
 from bftrainer_slurm.planner.packing import is_packed, pack_most
-from bftrainer_slurm.planner.problem import NodeClass, PlannedTrainer, Problem, units_of
+from bftrainer_slurm.planner.problem import NodeClass, Problem
 from bftrainer_slurm.planner.solver import CHILD, Planner
 from bftrainer_slurm.planner.supply import Row
 from tests.planner.problems import planned
@@ -98,39 +96,6 @@ def test_a_problem_comes_back_from_its_file_and_its_line() -> None:
     again = problem_of(anonymous(problem))
     assert [one.gpus for one in again.trainers] == [8, 2, 1]
     assert sorted(again.free.values()) == [1, 3, 8, 8]
-
-
-def choosing(key: str, choices: tuple[int, ...], **others: Any) -> PlannedTrainer:
-    """It scales linearly with its GPUs."""
-    curve = ThroughputCurve((0, 64), (0.0, 64.0))
-    return replace(planned(key, curve=curve), choices=choices, **others)
-
-
-def test_a_trainer_chooses_its_size_one_for_all_of_its_nodes(planner: Planner) -> None:
-    """Of nodes with 8, 3 and 1 free GPUs: 2 of two, 8 of one, or 1 of each."""
-    classes = (NodeClass("a100", POOL, gpus=8),)
-    for choices, gpus, nodes in (((1, 2), 2, 2), ((1, 2, 4, 8), 8, 1), ((1,), 1, 3)):
-        problem = Problem(POOL, 120.0, (choosing("a", choices),), classes=classes, free=FREE)
-        found = planner.plan(problem)
-        assert (found.gpus, len(found.assignment["a"])) == ({"a": gpus}, nodes)
-        assert found.status == "optimal"
-        assert units_of(problem, found) == {"GPU": (12, gpus * nodes)}
-
-
-def test_a_trainer_keeps_its_size_while_it_has_nodes(planner: Planner) -> None:
-    one = choosing("a", (1, 2, 4, 8), gpus=2, current=frozenset({"n1"}))
-    classes = (NodeClass("a100", POOL, gpus=8),)
-    problem = Problem(POOL, 120.0, (one,), classes=classes, free=FREE)
-    found = planner.plan(problem)
-    assert (found.gpus, len(found.assignment["a"])) == ({"a": 2}, 2)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"choices": (2, 1)}, {"choices": (0, 1)}, {"choices": (1, 2), "gpus": 4}]
-)
-def test_choices_ascend_and_a_size_is_one_of_them(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="choices"):
-        replace(planned("a"), **wrong)
 
 
 def test_the_child_sends_each_plan_once() -> None:

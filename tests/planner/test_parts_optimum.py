@@ -11,7 +11,6 @@ from unittest import mock
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bftrainer_slurm.model import CORE
 from bftrainer_slurm.planner import bins, supply
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import anonymous, problem_of
@@ -20,9 +19,7 @@ from bftrainer_slurm.planner.problem import (
     NodeClass,
     Plan,
     Problem,
-    chosen,
     feasible,
-    settled,
     value,
 )
 from bftrainer_slurm.planner.solver import Planner
@@ -38,19 +35,13 @@ def nodes_of(problem: Problem, plan: Plan) -> list[frozenset[str]]:
     return [plan.assignment[one.key] for one in problem.trainers]
 
 
-def with_its_sizes(problem: Problem, plan: Plan) -> Problem:
-    return settled(problem, [plan.gpus.get(one.key, one.gpus) for one in problem.trainers])
-
-
 @any_problem
 @given(problems_in_parts())
 def test_equals_the_best_of_all_packings(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
     nodes = nodes_of(problem, plan)
-    asked, problem = problem, with_its_sizes(problem, plan)
-    assert problem.rows() == asked.rows()
     assert plan.status == "optimal"
-    assert math.isclose(plan.objective, best_packed(asked), rel_tol=1e-6, abs_tol=slack(problem))
+    assert math.isclose(plan.objective, best_packed(problem), rel_tol=1e-6, abs_tol=slack(problem))
     assert is_packed(problem, nodes)
     assert feasible(problem, shares_of(problem, nodes))
     assert plan.objective == value(problem, shares_of(problem, nodes))
@@ -70,9 +61,8 @@ def test_whatever_leaves_and_joins_keeps_the_rows(
 
 
 def _leave_and_join(problem: Problem, dice: Random) -> None:
-    sized = settled(problem, [one.gpus or dice.choice(one.options) for one in problem.trainers])
-    wide = [replace(one, min_nodes=1, max_nodes=5, sizes=()) for one in sized.trainers]
-    sized = replace(sized, trainers=tuple(wide))
+    wide = [replace(one, min_nodes=1, max_nodes=5, sizes=()) for one in problem.trainers]
+    sized = replace(problem, trainers=tuple(wide))
     nodes = [set(one.current) for one in sized.trainers]
     for its in nodes:
         if dice.random() < 0.5:
@@ -98,7 +88,7 @@ def test_the_bin_packing_milp_finds_the_same(problem: Problem) -> None:
     best = best_packed(problem)
     found, proven = bins.solve(problem, 0.0, 60.0)
     assert proven and found is not None and feasible(problem, found.shares)
-    assert is_packed(settled(problem, chosen(problem, found.shares)), found.nodes)
+    assert is_packed(problem, found.nodes)
     worth = value(problem, found.shares)
     assert math.isclose(worth, best, rel_tol=1e-6, abs_tol=slack(problem))
 
@@ -117,9 +107,7 @@ def test_plans_from_event_to_event_are_proven_though_no_element_moves(planner: P
 @any_problem
 @given(problems_in_parts())
 def test_the_greedy_plan_finds_room(problem: Problem) -> None:
-    shares = greedy_shares(problem)
-    sized = settled(problem, chosen(problem, shares))
-    assert is_packed(sized, pack_most(sized, shares))
+    assert is_packed(problem, pack_most(problem, greedy_shares(problem)))
 
 
 @any_problem
@@ -130,11 +118,11 @@ def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Prob
         assert planner.plan(problem).objective >= value(problem, now) - slack(problem)
 
 
-def on_cores(trainers: int, nodes: int, cores: int, seed: int) -> Problem:
-    """Nodes of which ordinary jobs have any number of cores; each trainer has parts of some."""
+def of_many_sizes(trainers: int, nodes: int, gpus: int, seed: int) -> Problem:
+    """Nodes of which ordinary jobs have any number of GPUs; each trainer has parts of some."""
     dice = Random(seed)
     names = [f"n{number}" for number in range(nodes)]
-    free = {name: dice.randint(0, cores) for name in names}
+    free = {name: dice.randint(0, gpus) for name in names}
     left, planned = dict(free), []
     for one in made(trainers, nodes, seed).trainers:
         size = dice.choice((1, 2, 3, 4, 6, 8, 12, 16))
@@ -142,21 +130,21 @@ def on_cores(trainers: int, nodes: int, cores: int, seed: int) -> Problem:
         its = frozenset(fit[: dice.randint(0, 2 * nodes // trainers)])
         left |= {name: left[name] - size for name in its}
         planned.append(replace(one, current=its, gpus=size, max_nodes=nodes))
-    classes = (NodeClass("cores", frozenset(names), gpus=cores, unit=CORE),)
+    classes = (NodeClass("many", frozenset(names), gpus=gpus),)
     return Problem(frozenset(names), 120.0, tuple(planned), classes=classes, free=free)
 
 
 def test_the_solvers_child_has_the_same_rows_in_the_same_order() -> None:
     for seed in range(10):  # it sorts n10 before n2, and the parent sorts names of its own
-        problem = on_cores(6, 30, 16, seed)
+        problem = of_many_sizes(6, 30, 16, seed)
         again = problem_of(anonymous(problem))
         for one, other in zip(problem.rows(), again.rows(), strict=True):
             assert math.isclose(one.amount, other.amount)
             assert one == replace(other, amount=one.amount)
 
 
-def test_nodes_of_many_cores_have_no_more_rows_than_few_sizes_need(planner: Planner) -> None:
-    problem = on_cores(20, 300, 128, 1)
+def test_nodes_of_many_gpus_have_no_more_rows_than_few_sizes_need(planner: Planner) -> None:
+    problem = of_many_sizes(20, 300, 128, 1)
     assert len(problem.rows()) <= 2 * 8 + supply.MOST_KINDS
     plan = planner.plan(problem)
     assert plan.status in ("optimal", "feasible")

@@ -17,8 +17,7 @@ from bftrainer_slurm.planner.problem import (
     Plan,
     PlannedTrainer,
     Problem,
-    settled,
-    units_of,
+    gpus_of,
     value,
 )
 from bftrainer_slurm.planner.reasons import Reasons, reasons_of
@@ -153,9 +152,8 @@ def test_on_shared_nodes_the_reasons_count_what_the_plan_can_give(
 ) -> None:
     plan = planner.plan(asked)
     classes = {node: part for part in asked.all_classes() for node in part.nodes}
-    has, ours = units_of(asked, plan).get("GPU", (0, 0))
+    has, ours = gpus_of(asked, plan) or (0, 0)
     assert 0 <= ours <= has
-    asked = settled(asked, [plan.gpus.get(one.key, one.gpus) for one in asked.trainers])
     for trainer in asked.trainers:
         found, own = reasons_of(asked, plan)[trainer.key], plan.assignment[trainer.key]
         assert found.nodes + found.free <= found.usable

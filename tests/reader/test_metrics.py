@@ -36,7 +36,7 @@ def one(user: str, state: str = "running", nodes: int = 0, **more: Any) -> dict[
     return {"user": user, "state": state, "nodes": [f"n{n}" for n in range(nodes)], **more}
 
 
-SHARED = {"gpus": 24, "used_gpus": 21, "cores": 16, "used_cores": 4}  # in a plan
+SHARED = {"gpus": 24, "used_gpus": 21}  # in a plan
 
 
 def status(*trainers: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -80,11 +80,11 @@ def test_the_pool_is_split_into_used_and_free_nodes() -> None:
     assert found["bftrainer_mute_nodes"] == 1
 
 
-def test_gpus_and_cores_of_shared_nodes_are_told_where_there_are_any() -> None:
+def test_gpus_of_shared_nodes_are_told_where_there_are_any() -> None:
     plan = status()["plan"]
-    names = [f"bftrainer_{of}_{unit}" for unit in ("gpus", "cores") for of in ("pool", "plan")]
+    names = ["bftrainer_pool_gpus", "bftrainer_plan_gpus"]
     found = samples(status(plan=plan | SHARED))
-    assert [found[name] for name in names] == [24, 21, 16, 4]
+    assert [found[name] for name in names] == [24, 21]
     assert not samples(status()).keys() & set(names)
 
 

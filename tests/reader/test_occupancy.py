@@ -41,7 +41,7 @@ def made(
         history.executemany("INSERT INTO watches VALUES (?, ?)", watches)
         for task, (node, start_s, end_s, array, *part) in enumerate(rows.get("allocations", ())):
             row = (array, task, node, start_s, end_s, *(part or [0]), gpus)
-            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, '', ?, 0, ?)", row)
+            history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, '', ?, ?)", row)
             known = (array, f"user{array}", f"job{array}")
             history.execute(
                 "INSERT OR IGNORE INTO met VALUES (?, 0, ?, ?, 0, 1, 9)",

@@ -126,16 +126,13 @@ def test_all_trainers_are_listed_newest_first_also_those_that_slurm_has_forgotte
     assert "secret" not in json.dumps(listed)
 
 
-def test_of_parts_of_nodes_gpus_and_cores_are_counted(path: Path) -> None:
-    history = History(path)
-    history.begin_allocation(ElementId(13, 1), "n4", NOW_S - 100, cores=3)
-    history.close()
+def test_of_parts_of_nodes_gpus_are_counted(path: Path) -> None:
     listed = read_history(path, ALL, 0.0, NOW_S, "alice", private=False)["trainers"]
-    assert [(one["gpu_s"], one["core_s"]) for one in listed] == [(3600.0, 300.0), (0.0, 0.0)]
+    assert [one["gpu_s"] for one in listed] == [3600.0, 0.0]
     (bobs,) = (one for one in listed if one["array"] == 13)
     assert bobs["hidden"]
     total = read_history(path, "13", NOW_S - 6000, NOW_S, None, private=False)["trainer"]["total"]
-    assert (total["node_s"], total["gpu_s"], total["core_s"]) == (700.0, 1200.0, 300.0)
+    assert (total["node_s"], total["gpu_s"]) == (600.0, 1200.0)
 
 
 def test_only_what_lasted_beyond_the_beginning_counts(path: Path) -> None:

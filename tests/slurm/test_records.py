@@ -367,17 +367,6 @@ def test_memory_is_what_a_running_element_has_and_a_waiting_one_has_none() -> No
     assert [one.memory_mb for one in trainer.elements] == [1536, None, None]
 
 
-def test_where_a_core_has_two_threads_a_trainer_takes_what_its_elements_got() -> None:
-    """As 22.05 shows ``-c 3`` there."""
-    waits = trainer_row(tasks="1-3", state="PENDING", priority=0, shared="OK", cpus="3")
-    runs = trainer_row(state="RUNNING", nodes="n1", shared="OK", node_cpus="3", cpus="4")
-    cores = [
-        QueueReader(share=True).read(rows).trainers[0].demands.cores
-        for rows in ([waits], [waits, runs])
-    ]
-    assert cores == [3, 4]
-
-
 def test_an_ordinary_job_waits_with_its_forecast() -> None:
     row = replace(ORDINARY, start_s=77.0, scheduled_nodes="n[1-2]")
     (waiting,) = queue_of([row]).waiting

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, divisible_unit, shared_nodes
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, is_divisible, shared_nodes
 from bftrainer_slurm.model import (
     Configuration,
     Element,
@@ -117,25 +117,25 @@ def test_a_text_of_an_operator_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gres", "unit"),
+    ("gres", "divisible"),
     [
-        ("gpu:8", "GPU"),
-        ("gpu:a100:8(S:0-1)", "GPU"),
-        ("gpu:a100:4,gpu:a100:4", "GPU"),
-        ("gpu:a100:4,gpu:h100:4", None),
-        ("gpu:1g.5gb:7", None),
-        ("gpu:a100_3g.20gb:2", None),
-        ("gpu:a100:2,mps:200", None),
-        ("gpu:a100:2,shard:8", None),
-        ("gpu:0", "core"),
-        ("fpga:2", "core"),
-        ("", "core"),
+        ("gpu:8", True),
+        ("gpu:a100:8(S:0-1)", True),
+        ("gpu:a100:4,gpu:a100:4", True),
+        ("gpu:a100:4,gpu:h100:4", False),
+        ("gpu:1g.5gb:7", False),
+        ("gpu:a100_3g.20gb:2", False),
+        ("gpu:a100:2,mps:200", False),
+        ("gpu:a100:2,shard:8", False),
+        ("gpu:0", True),
+        ("fpga:2", True),
+        ("", True),
     ],
 )
-def test_gpus_are_given_out_one_by_one_where_they_are_alike_and_whole_and_cores_without_gpus(
-    gres: str, unit: str | None
+def test_gpus_are_given_out_one_by_one_where_they_are_alike_and_whole(
+    gres: str, divisible: bool
 ) -> None:
-    assert divisible_unit(read_resources("", ("8",), gres)) == unit
+    assert is_divisible(read_resources("", ("8",), gres)) is divisible
 
 
 def test_a_node_without_gres_says_nothing_of_those_in_use() -> None:
@@ -172,7 +172,7 @@ def test_the_memory_of_elements_is_free_for_ordinary_jobs_if_it_is_known_of_all_
 
     def free_mb(*memory_mb: float | None) -> float:
         elements = (
-            Element(ElementId(5, task), ElementState.RUNNING, "n1", cores=1, cpus=1, memory_mb=has)
+            Element(ElementId(5, task), ElementState.RUNNING, "n1", gpus=1, cpus=1, memory_mb=has)
             for task, has in enumerate(memory_mb)
         )
         return shared_nodes([node], [trainer(*elements)])["n1"].free_memory_mb

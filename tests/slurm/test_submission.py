@@ -442,7 +442,7 @@ def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
         (["--gpus-per-node=a100:2,v100:0"], True),
         (["--gres=fpga:2"], False),
         (["--gres=gpumem:20g"], False),
-        (["--cpus-per-task=2"], True),
+        (["--cpus-per-task=2"], False),
         (["-c2", "--exclusive"], False),
         (["-c2", "--gpus-per-task=1"], False),
         (["--gpus-per-node=2", "--mem=0"], False),
@@ -454,7 +454,7 @@ def test_the_plugins_table_holds_here_too(case: dict[str, Any]) -> None:
         ([], False),
     ],
 )
-def test_who_asks_for_gpus_or_cores_has_a_part_of_a_node_where_the_site_shares_nodes(
+def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
     options: list[str], part: bool
 ) -> None:
     def exclusive(share: bool) -> bool:
@@ -468,41 +468,3 @@ def test_who_asks_for_gpus_or_cores_has_a_part_of_a_node_where_the_site_shares_n
 
     assert exclusive(share=False)
     assert exclusive(share=True) is not part
-
-
-def test_where_the_plan_chooses_gpus_an_element_begins_with_the_fewest() -> None:
-    options = ["-N1-8", "--cpus-per-gpu=3", "--mem-per-gpu=4G"]
-    made = compose("x", {}, options, spec="gpus=2:4", site_partition="bftrainer", share=True)
-    assert {"--gres=gpu:2", "--cpus-per-task=6", "--mem-per-gpu=4G", "--ntasks=1"} <= {
-        *made.options
-    }
-    assert not {"--exclusive", "--cpus-per-gpu=3"} & {*made.options}
-    assert (made.record.gpus, made.notes[0]) == (
-        (2, 4),
-        "1 to 8 nodes, 2 or 4 GPUs of each, as the plan chooses",
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "share", "why"),
-    [
-        ([], True, "gpus= needs --cpus-per-gpu, how many cores go with each GPU"),
-        (["--cpus-per-gpu=2"], False, "gpus= needs nodes that jobs share"),
-        (["--cpus-per-gpu=2", "--gres=gpu:2"], True, "leave --gres out"),
-        (["--cpus-per-gpu=2", "--gpus-per-node=2"], True, "leave --gpus-per-node out"),
-        (["--cpus-per-gpu=2", "--exclusive"], True, "leave --exclusive out"),
-        (["--cpus-per-gpu=2", "--mem=0"], True, "--mem=0 asks for all memory of a node; write"),
-        (["--cpus-per-gpu=2", "--cpus-per-task=2"], True, "leave --cpus-per-task out"),
-        (["--cpus-per-gpu=2", "--ntasks-per-node=2"], True, "leave --ntasks and --ntasks-per-node"),
-    ],
-)
-def test_what_contradicts_the_choice_of_gpus_is_refused(
-    options: list[str], share: bool, why: str
-) -> None:
-    with pytest.raises(SubmissionError, match=why):
-        compose(
-            *("x", {}, ["-N1-8", *options]),
-            spec="gpus=1:2:4",
-            site_partition="bftrainer",
-            share=share,
-        )

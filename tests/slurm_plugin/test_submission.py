@@ -102,13 +102,13 @@ def test_submitted_as_the_table_says(plugin_lab: Lab, case: Case) -> None:
         (["--gres=gpu:a100:0"], False),
         (["--gpus-per-node=2", "--exclusive"], False),
         (["--gpus-per-task=1"], False),
-        (["--cpus-per-task=2"], True),
+        (["--cpus-per-task=2"], False),
         (["-c2", "--exclusive"], False),
         (["-c2", "--mem-per-cpu=0"], False),
         (["--gpus-per-node=2", "--mem=0"], False),
     ],
 )
-def test_who_asks_for_gpus_or_cores_has_a_part_of_a_node_where_the_site_shares_nodes(
+def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
     plugin_lab: Lab, way: str, options: list[str], part: bool
 ) -> None:
     done = submit(plugin_lab, {"arguments": ["--bftrainer", "-N1-2", *options]})
@@ -121,37 +121,6 @@ def test_who_asks_for_gpus_or_cores_has_a_part_of_a_node_where_the_site_shares_n
     assert ("for whole nodes write --exclusive" in done.stderr) is shares
     whole_by_memory = way != "spank" and any("mem" in one for one in options)
     assert ("nodes; whole ones, since --mem=0" in done.stderr) is whole_by_memory
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (["--cpus-per-gpu=1"], ""),
-        ([], "gpus= needs --cpus-per-gpu"),
-        (["--cpus-per-gpu=1", "--gpus-per-node=2"], "leave --gpus-per-node out"),
-        (["--cpus-per-gpu=1", "--exclusive"], "leave --exclusive out"),
-        (["--cpus-per-gpu=1", "--mem=0"], "--mem=0 asks for all memory of a node"),
-        (["--cpus-per-gpu=1", "--ntasks-per-node=2"], "leave --ntasks and --ntasks-per-node out"),
-    ],
-)
-def test_the_plan_may_choose_gpus_where_the_site_shares_nodes(
-    plugin_lab: Lab, way: str, options: list[str], why: str
-) -> None:
-    done = submit(plugin_lab, {"arguments": ["--bftrainer=gpus=1:2", "-N1-2", *options]})
-    if way == "spank":  # its line has no share=yes
-        assert done.returncode != 0
-        assert "gpus= needs nodes that jobs share" in done.stderr
-    elif why:
-        assert done.returncode != 0
-        assert why in done.stderr
-    else:
-        shown = fields(plugin_lab, done.stdout.strip())
-        plugin_lab.run("scancel", done.stdout.strip(), user="root")
-        assert "1 to 2 nodes, 1 or 2 GPUs of each, as the plan chooses" in done.stderr
-        assert ",gpus=1:2" in shown["Comment"], shown
-        assert shown["TresPerNode"] in ("gres:gpu:1", "gres/gpu:1"), shown
-        assert shown["CPUs/Task"] == "1", shown
 
 
 @cases("refused")

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, change, refuse, release
-from bftrainer_slurm.model import ElementId, Part, Place, TimeLimit, nodes_of
+from bftrainer_slurm.model import ElementId, Place, TimeLimit, nodes_of
 from bftrainer_slurm.slurm.gateway import Gateway
 
 _REFUSED_S = 30.0
@@ -139,15 +139,13 @@ class Grow(Action):
     excluded: frozenset[str] = frozenset()  # nodes that the user excluded
     finished: bool = False  # the training has ended successfully, so these elements end at once
     new: bool = False  # the trainer has never had a node
-    part: Part | None = None  # what each element takes of its node; None: what it asks for
 
     def __str__(self) -> str:
-        of = f"{self.part.gpus} GPUs of " if self.part else ""
-        return f"{Action.__str__(self)} on {of}{', '.join(sorted(nodes_of(self.places)))}"
+        return f"{Action.__str__(self)} on {', '.join(sorted(nodes_of(self.places)))}"
 
     def _send(self, gateway: Gateway) -> None:
         about = self.elements, nodes_of(self.places), self.others, self.limit
-        gateway.grow(*about, excluded=self.excluded, part=self.part)
+        gateway.grow(*about, excluded=self.excluded)
 
     def after(self, state: TrainerState, refused: bool, now_s: float) -> TrainerState:
         """Return the state with released elements.
@@ -193,10 +191,10 @@ def elements_of(kind: type[Action], actions: Iterable[Action]) -> list[ElementId
 class Headroom:
     """Nodes for waiting jobs that no backfill pass has tried yet.
 
-    If jobs share nodes, ``units`` and ``elements`` take the place of ``vacate``.
+    If jobs share nodes, ``gpus`` and ``elements`` take the place of ``vacate``.
     """
 
     idle: frozenset[str] = frozenset()  # stay idle; if shared: no trainer gets one as a whole node
     vacate: frozenset[str] = frozenset()  # trainers leave them
-    units: Mapping[str, int] = field(default_factory=dict)  # stay free, by shared node
+    gpus: Mapping[str, int] = field(default_factory=dict)  # stay free, by shared node
     elements: frozenset[ElementId] = frozenset()  # these leave shared nodes

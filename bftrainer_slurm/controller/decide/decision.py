@@ -38,7 +38,6 @@ from bftrainer_slurm.controller.decide.reconcile import (
     end,
     end_asked,
     end_mute,
-    gpus_to_take,
     hold_reclaimed,
     late_nodes,
     leave,
@@ -143,28 +142,25 @@ class Decider:
         moves: list[Action] = []
         unused = set(decision.free)  # first for finished trainers: their elements end at once
         # Computed only if a trainer has parts of nodes.
-        room = cache(lambda: Room(replace(cluster, kept_units=draft.cluster.kept_units), off))
+        room = cache(lambda: Room(replace(cluster, kept_gpus=draft.cluster.kept_gpus), off))
         for view in everybody:
             with self.errors.of(view.array):
                 free = unused
-                if view.trainer.demands.units and view.finishing:
-                    fewest = min(view.choices, default=0)
-                    free = set(room().places(view, snapshot.shared, fewest).values())
+                if view.gpus and view.finishing:
+                    free = set(room().places(view, snapshot.shared).values())
                 last = complete(view, free, snapshot)
                 unused.difference_update(*(grow.places for grow in last))
                 moves += last
         if standing is not None:
-            in_parts = [view for view in draft.cluster.views if view.trainer.demands.units]
+            in_parts = [view for view in draft.cluster.views if view.gpus]
             waits = without_room(in_parts, standing.plan, room()) if in_parts else ()
             decision = replace(decision, bars=(*decision.bars, *waits))
             nodes = {place.name: place for place in unused}
 
             def move(view: TrainerView) -> list[Action]:
                 free: Mapping[str, Place] = nodes
-                if view.trainer.demands.units:
-                    key = str(view.array)
-                    gpus = gpus_to_take(view, standing.plan)
-                    free = room().places(view, standing.plan.assignment.get(key, ()), gpus)
+                if view.gpus:
+                    free = room().places(view, standing.plan.assignment.get(str(view.array), ()))
                 return moves_towards(view, standing.plan, free, snapshot, settings)
 
             moves += self._of_each(draft.cluster.views, move)
@@ -180,7 +176,7 @@ class Decider:
         states: dict[int, TrainerState] = {}
         for view in cluster.views:
             nodes = late_nodes(view, snapshot, self.settings)
-            if nodes and view.trainer.demands.units:  # other trainers' elements may still fit there
+            if nodes and view.gpus:  # other trainers' elements may still fit there
                 states[view.array] = refuse(view.state, nodes, until_s)
             else:
                 late += nodes
@@ -262,7 +258,7 @@ class Decider:
         cluster = draft.cluster
         if cluster.snapshot.queue.asking:
             room = headroom(cluster)
-            draft.cluster = replace(cluster, kept=room.idle, kept_units=room.units)
+            draft.cluster = replace(cluster, kept=room.idle, kept_gpus=room.gpus)
             if cluster.now_s >= cluster.forecast.due_s - cluster.lead_s:
                 why = "an ordinary job is expected there"
                 draft.end(self._of_each(cluster.views, partial(leave, nodes=room.vacate, why=why)))

@@ -16,8 +16,6 @@ from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
-    CORE,
-    GPU,
     Configuration,
     Demands,
     ElementState,
@@ -33,11 +31,10 @@ _CANNOT_TRAIN = (
     *(ElementState.CANCELLED, ElementState.LOST),
 )
 
-# Why trainers that ask for GPUs, or for cores, cannot have parts of a node.
-_UNDIVIDED = {
-    GPU: "it has no GPUs, or has MIG, MPS, shards or two types of them (whole nodes: --exclusive)",
-    CORE: "it has GPUs, and its cores are allocated with them (whole nodes: --exclusive)",
-}
+# Why trainers that ask for GPUs cannot have parts of a node.
+_UNDIVIDED = (
+    "it has no GPUs, or has MIG, MPS, shards or two types of them (whole nodes: --exclusive)"
+)
 _SHOWN = 60  # characters of a list of nodes
 
 
@@ -99,18 +96,15 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
     return Eligibility(stuck, tuple(bars))
 
 
-def asks_of(trainer: Trainer, configuration: Configuration, part: Part | None = None) -> Resources:
-    """Return what an element takes of its node, with what Slurm adds to its part by default.
-
-    ``part`` has the GPUs and processors that the plan chooses; None: as many as it asks for.
-    """
+def asks_of(trainer: Trainer, configuration: Configuration) -> Resources:
+    """Return what an element takes of its node, with what Slurm adds to its part by default."""
     demands, asks = trainer.demands, trainer.demands.resources
-    if not demands.units:
+    if not demands.gpus:
         return asks
     default = configuration.default_per_gpu(trainer.partition)
-    cpus = max(asks.cpus, demands.cores, demands.gpus * default.cpus * demands.default_cpus)
-    part = part or Part(demands.gpus, cpus)
-    return Resources(demands.memory.of(part, default.memory_mb), part.cpus, asks.gres)
+    cpus = max(asks.cpus, demands.gpus * default.cpus * demands.default_cpus)
+    memory_mb = demands.memory.of(Part(demands.gpus, cpus), default.memory_mb)
+    return Resources(memory_mb, cpus, asks.gres)
 
 
 def out_of_node_hours(
@@ -216,13 +210,13 @@ def _beside_others(
 
     Parts of other trainers count as free: the plan may take them away.
     """
-    shared, array, unit = snapshot.shared, trainer.array, trainer.demands.unit
-    if not trainer.demands.units:
+    shared, array = snapshot.shared, trainer.array
+    if not trainer.demands.gpus:
         if taken := frozenset(shared) - snapshot.in_holes - own:
             yield Bar("other jobs have a part of it", taken, array)
         return
-    parts = {node for node, one in shared.items() if one.unit == unit}
-    yield Bar(_UNDIVIDED[unit], snapshot.all_nodes - parts - own, array)
+    parts = {node for node, one in shared.items() if one.gpus}
+    yield Bar(_UNDIVIDED, snapshot.all_nodes - parts - own, array)
     full = frozenset(
         node
         for node in parts - own

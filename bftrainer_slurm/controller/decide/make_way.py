@@ -113,17 +113,15 @@ class Packing:
         # No trainer may have the whole of an idle node that a job gets; ``parts`` offers the rest.
         used = {node for start in starts for node in start.nodes}
         idle = frozenset(node for node in used if node in self._holes and not self._held.get(node))
-        return Headroom(idle=idle, units=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
+        return Headroom(idle=idle, gpus=+kept, elements=frozenset(id_ for id_, _, _ in self._log))
 
     def _kept(self, job: WaitingJob, node: str) -> int:
-        """Return how many GPUs (or cores) to keep for a job: all that it takes or makes useless."""
-        needs, free = self._needs(job, node), self._free[node]
+        """Return how many GPUs to keep for a job: all that it takes or makes useless."""
+        needs, gpus = self._needs(job, node), self._size[node]
         has = self._table[node][1].resources or Resources()
-        cpus = max(1, has.cpus)
-        units, most = (self._size[node], free.gpus) if self._size[node] else (cpus, free.cpus)
-        with_cpus = math.ceil(needs.cpus * units / cpus)
-        with_memory = math.ceil(needs.memory_mb * units / max(1.0, has.memory_mb))
-        return max(needs.gpus, min(max(with_cpus, with_memory), most))
+        with_cpus = math.ceil(needs.cpus * gpus / max(1, has.cpus))
+        with_memory = math.ceil(needs.memory_mb * gpus / max(1.0, has.memory_mb))
+        return max(needs.gpus, min(max(with_cpus, with_memory), self._free[node].gpus))
 
     def _without_trainers(
         self, jobs: Iterable[WaitingJob], elsewhere: Mapping[tuple[int, int], tuple[str, ...]]

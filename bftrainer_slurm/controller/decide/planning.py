@@ -16,7 +16,7 @@ from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import GPU, Place, ThroughputCurve, nodes_of
+from bftrainer_slurm.model import Place, ThroughputCurve, nodes_of
 from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
 from bftrainer_slurm.planner.problem import (
@@ -67,8 +67,8 @@ def problem_of(
     shared = cluster.snapshot.shared
     parts = offered(cluster, chosen, nodes_of(free), off) if shared else {}
     names = frozenset(place.name for place in pool) | parts.keys()
-    units = {node: (max(shared[node].units, has), shared[node].unit) for node, has in parts.items()}
-    classes = _classes(names, hardware, _barred(chosen, eligible, names), units)
+    gpus = {node: max(shared[node].gpus, has) for node, has in parts.items()}
+    classes = _classes(names, hardware, _barred(chosen, eligible, names), gpus)
     trainers = tuple(
         _planned_trainer(view, estimate, curve, cluster, classes)
         for view, estimate, curve in zip(chosen, estimates, curves, strict=True)
@@ -107,35 +107,37 @@ def _classes(
     pool: frozenset[str],
     hardware: Mapping[str, str],
     barred: Mapping[int, frozenset[str]],
-    units: Mapping[str, tuple[int, str]],
+    gpus: Mapping[str, int],
 ) -> dict[NodeClass, tuple[int, ...]]:
-    """Split the pool into classes by hardware, shared units, and the trainers that are barred."""
-    parts: dict[tuple[str, tuple[int, ...], tuple[int, str]], set[str]] = {}
-    for node in pool if hardware or barred or units else ():
+    """Split the pool into classes by hardware, shared GPUs, and the trainers that are barred."""
+    parts: dict[tuple[str, tuple[int, ...], int], set[str]] = {}
+    for node in pool if hardware or barred or gpus else ():
         kept_out = tuple(array for array, out in barred.items() if node in out)
         kind = hardware.get(node, "")
-        parts.setdefault((kind, kept_out, units.get(node, (0, GPU))), set()).add(node)
+        parts.setdefault((kind, kept_out, gpus.get(node, 0)), set()).add(node)
     return {
-        NodeClass(_class_name(kind, kept_out, of), frozenset(names), kind, *of): kept_out
+        NodeClass(_class_name(kind, kept_out, of), frozenset(names), kind, of): kept_out
         for (kind, kept_out, of), names in sorted(parts.items())
     }
 
 
-def _class_name(kind: str, kept_out: Iterable[int], units: tuple[int, str]) -> str:
+def _class_name(kind: str, kept_out: Iterable[int], gpus: int) -> str:
     name = kind or "other"
-    return " not ".join([f"{name} of {counted(*units)}" if units[0] else name, *map(str, kept_out)])
+    return " not ".join(
+        [f"{name} of {counted(gpus, 'GPU')}" if gpus else name, *map(str, kept_out)]
+    )
 
 
 def _facts(view: TrainerView, estimate: Estimate, now_s: float) -> Facts:
-    record, each = view.trainer.record, view.choices or (1,)
+    record = view.trainer.record
     last_s = max(view.submit_s, view.state.had_nodes_s)
     return Facts(
         curve=estimate.curve,
-        min_nodes=record.min_nodes * each[0],
-        max_nodes=record.max_nodes * each[-1],
+        min_nodes=record.min_nodes,
+        max_nodes=record.max_nodes,
         weight=record.spec.weight,
         user=view.trainer.user,
-        nodes=len(view.placed) * view.size_of_node,
+        nodes=len(view.placed),
         waited_s=0.0 if view.placed else max(0.0, now_s - last_s),
         done=estimate.done,
     )
@@ -155,8 +157,6 @@ def _planned_trainer(
     sizes = () if allowed == ANY else allowed.between(least, most)
     if sizes:
         least, most = sizes[0], sizes[-1]
-    # The owner may have given elements another number of GPUs.
-    choices = tuple(sorted({*view.choices, view.units} - {0})) if view.choices else ()
     return PlannedTrainer(
         key=str(view.array),
         min_nodes=least,
@@ -166,13 +166,11 @@ def _planned_trainer(
         rescale_up_s=costs.up_s,
         rescale_down_s=costs.down_s,
         paused_s=max(0.0, view.state.paused_until_s - cluster.now_s),
-        start_cost=start_s * curve.at(least * (choices[0] if choices else 1)),
+        start_cost=start_s * curve.at(least),
         loss_s=estimate.loss_s,
         barred=frozenset(one.name for one, out in classes.items() if view.array in out),
         sizes=sizes,
-        gpus=view.units,
-        choices=choices,
-        unit=view.trainer.demands.unit,
+        gpus=view.gpus,
     )
 
 
@@ -279,8 +277,7 @@ def _losses_alike(loss_s: float, before_s: float, forward_s: float) -> bool:
 
 def _wanted(problem: Problem) -> tuple[object, ...]:
     trainers = [
-        (one.key, one.min_nodes, one.max_nodes, one.sizes, one.curve, one.barred)
-        + (one.choices or (one.gpus,),)
+        (one.key, one.min_nodes, one.max_nodes, one.sizes, one.curve, one.barred, one.gpus)
         for one in problem.trainers
     ]
     return problem.pool, trainers, problem.classes, problem.free

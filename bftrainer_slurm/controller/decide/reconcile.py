@@ -89,13 +89,13 @@ def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Ac
 
 def _without_room(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
     """Return the elements whose parts no longer fit beside the ordinary jobs on their nodes."""
-    units = view.trainer.element_units
+    gpus = view.trainer.element_gpus
     return [
         id_
         for id_, place in view.placed.items()
         if place.trainer
         and (one := snapshot.shared.get(place.node)) is not None
-        and one.free < units.get(id_, 0)
+        and one.free_gpus < gpus.get(id_, 0)
     ]
 
 
@@ -139,14 +139,6 @@ def end(view: TrainerView, these: Set[ElementId], why: str) -> list[Shrink]:
     return [Shrink(mine, why)] if mine else []
 
 
-def gpus_to_take(view: TrainerView, plan: Plan) -> int:
-    """Return how many GPUs a trainer's next elements take; 0: as many as they ask for.
-
-    All elements of a trainer have the same number, so the present one stays.
-    """
-    return (view.units or plan.gpus.get(str(view.array), 0)) if view.choices else 0
-
-
 def moves_towards(
     view: TrainerView,
     plan: Plan,
@@ -173,14 +165,14 @@ def moves_towards(
     if waiting:
         actions.append(Hold(waiting, "the plan gives its node to others"))
     spare, first = iter(view.spare), not view.live
-    excluded, part = view.trainer.demands.excluded, view.part(gpus_to_take(view, plan))
+    excluded = view.trainer.demands.excluded
     goals = sorted(free[name] for name in target & free.keys())[: len(view.spare)]
     limits = limits_at_start(goals, view.trainer.record.minutes, snapshot, settings)
     starts = ((limit, onto) for limit, places in limits.items() for onto in _at_once(places))
     for limit, onto in starts:
         elements = tuple(islice(spare, len(onto)))
         others, new = snapshot.all_nodes - nodes_of(onto), first and not view.state.begun
-        actions.append(Grow(elements, onto, others, first, limit, excluded, new=new, part=part))
+        actions.append(Grow(elements, onto, others, first, limit, excluded, new=new))
         first = False
     return actions
 
@@ -212,7 +204,6 @@ def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Gr
             *(tuple(islice(these, len(onto))), onto, snapshot.all_nodes - nodes_of(onto)),
             *(False, _A_MINUTE, excluded),
             finished=True,
-            part=view.part(min(view.choices, default=0)),
         )
         for onto in _at_once(places)
     ]

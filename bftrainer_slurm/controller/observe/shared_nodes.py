@@ -1,4 +1,4 @@
-"""Computes which GPUs or cores of shared nodes no ordinary job uses. Pure."""
+"""Computes what of shared nodes no ordinary job uses: GPUs, processors, memory. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bftrainer_slurm.model import (
-    CORE,
-    GPU,
     MIG,
     Configuration,
     ElementState,
@@ -26,29 +24,18 @@ _PARTS_OF_GPUS = {"mps", "shard"}
 
 @dataclass(frozen=True, slots=True)
 class SharedNode:
-    """A node that jobs share, divided into ``units``: its GPUs or its cores."""
+    """A node that jobs share."""
 
-    units: int
-    free: int  # units that no ordinary job has
+    gpus: int
+    free_gpus: int  # that no ordinary job has
     cpus: int  # that no job has, neither ordinary ones nor ours
     memory_mb: float  # likewise
     free_cpus: int = 0  # that no ordinary job has
-    unit: str = GPU
     free_memory_mb: float = math.inf  # that no ordinary job has; inf: our elements' use is unknown
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs the node has."""
-        return self.units if self.unit == GPU else 0
-
-    @property
-    def free_gpus(self) -> int:
-        """How many GPUs no ordinary job has."""
-        return self.free if self.unit == GPU else 0
 
 
 def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str, SharedNode]:
-    """Return the nodes whose GPUs (or cores, on nodes without GPUs) can be allocated one by one.
+    """Return the nodes that jobs can share: any GPUs they have can be allocated one by one.
 
     ``ours`` are the trainers at the time when the nodes were read. What their elements have counts
     as free of ordinary jobs.
@@ -62,12 +49,12 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
                 cpus[one.node] += one.cpus
                 has_mb = math.inf if one.memory_mb is None else one.memory_mb
                 memory_mb[one.node] = memory_mb.get(one.node, 0.0) + has_mb
-                if not one.units:
+                if not one.gpus:
                     alone.add(one.node)
     found = {}
     for node in nodes:
         has = node.resources
-        if has is None or not (unit := divisible_unit(has)):
+        if has is None or not is_divisible(has):
             continue
         mine = has.gpus if node.name in alone else own[node.name]
         used = node.used or Resources(has.memory_mb, has.cpus, has.gres)
@@ -76,27 +63,26 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
         mine_mb = memory_mb.get(node.name, 0.0)
         free_mb = max(0.0, has.memory_mb - max(0.0, used.memory_mb - mine_mb))
         found[node.name] = SharedNode(
-            has.gpus or has.cpus,
-            max(0, has.gpus - others) if has.gpus else free_cpus,
+            has.gpus,
+            max(0, has.gpus - others),
             max(0, has.cpus - used.cpus),
             max(0.0, has.memory_mb - used.memory_mb),
             free_cpus,
-            unit,
             math.inf if math.isinf(mine_mb) else free_mb,
         )
     return found
 
 
-def divisible_unit(has: Resources) -> str | None:
-    """Return the unit of a node: GPUs if all are of one type and allocated whole, or cores.
+def is_divisible(has: Resources) -> bool:
+    """Whether a node has something to divide, and its GPUs are of one type and allocated whole.
 
-    None: the node has MIG, MPS or shards, which NCCL does not work across, or nothing to divide.
+    NCCL does not work across MIG, MPS or shards.
     """
     names = {name for name, count in has.gres if count}
     types = {name.partition(":")[2] for name in names if name.startswith("gpu:")} - {""}
     if names & _PARTS_OF_GPUS or len(types) > 1 or any(map(MIG.search, types)):
-        return None
-    return GPU if has.gpus else CORE if has.cpus else None
+        return False
+    return has.gpus > 0 or has.cpus > 0
 
 
 def cpus_of(node: Node) -> int:

@@ -16,12 +16,12 @@ from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, node_names, since_s
 from bftrainer_slurm.controller.state.phases import Phase
-from bftrainer_slurm.controller.state.profiles import ReportedState, RescaleCosts, largest_size
+from bftrainer_slurm.controller.state.profiles import ReportedState, RescaleCosts
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import Tally, goodput, summary
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState, nodes_of
-from bftrainer_slurm.planner.problem import Plan, Problem, units_of
+from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of
 from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.sizes import why_kept
 
@@ -67,8 +67,7 @@ def trainer_status(
         "notice": _kept(view, now_s) or _failing(failing) or _suspended(view) or notice,
         "error": (failing.text if failing else error) or None,
         **trainer.record.shown,
-        "gpus": 0 if trainer.demands.cores else view.units or trainer.demands.gpus,
-        "cores": trainer.demands.cores,
+        "gpus": view.gpus,
         "submit_s": view.submit_s,
         "nodes": sorted(running),
         "starting": sorted(nodes_of(view.places) - running.keys()),
@@ -101,12 +100,11 @@ def _reported(reported: ReportedState, now_s: float) -> dict[str, Any]:
 def _measured(view: TrainerView, reported: ReportedState, costs: RescaleCosts) -> dict[str, Any]:
     """Return what was measured of a trainer: its curve, costs, and loss by a restart."""
     fit = reported.fit
-    curve, measured = fit.curve(largest_size(view)), frozenset(fit.sizes.tolist())
+    curve, measured = fit.curve(view.trainer.record.max_nodes), frozenset(fit.sizes.tolist())
     rescale = ("up", costs.up_s, True), ("down", costs.down_s, False)
     return {
         "curve": {
             "unit": None if fit.unit is None else reported.unit,
-            "over": "GPUs" if view.choices else "nodes",
             "points": [
                 {"nodes": nodes, "rate": rate, "measured": nodes in measured}
                 for nodes, rate in zip(curve.nodes[1:], curve.values[1:], strict=True)
@@ -175,16 +173,8 @@ def _plan(problem: Problem, plan: Plan) -> dict[str, Any]:
     """Return what users see of the whole plan."""
     reason = {"reason": plan.reason} if plan.reason else {}
     about = {"objective": plan.objective, "status": plan.status, "solve_s": plan.solve_s}
-    return about | reason | planned_units(problem, plan)
-
-
-def planned_units(problem: Problem, plan: Plan) -> dict[str, int]:
-    """Return how many GPUs and cores of shared nodes ordinary jobs leave, and trainers get."""
-    found: dict[str, int] = {}
-    for unit, (has, ours) in units_of(problem, plan).items():
-        name = f"{unit.lower()}s"
-        found |= {name: has, f"used_{name}": ours}
-    return found
+    gpus = gpus_of(problem, plan)
+    return about | reason | ({"gpus": gpus[0], "used_gpus": gpus[1]} if gpus else {})
 
 
 def barred(bars: Iterable[Bar], now_s: float) -> dict[int | None, list[dict[str, Any]]]:

@@ -135,7 +135,7 @@ class ClusterView:
     lead_s: float = LEAD_S  # how long before the next backfill pass trainers leave
     taken: frozenset[str] = frozenset()  # preempted for a job that has not started yet
     kept: frozenset[str] = frozenset()  # nodes that stay idle for waiting ordinary jobs
-    kept_units: Mapping[str, int] = field(default_factory=dict)  # likewise on shared nodes
+    kept_gpus: Mapping[str, int] = field(default_factory=dict)  # likewise on shared nodes
     reserve_gpus: int = 0  # GPUs of shared nodes that stay free for future ordinary jobs
 
     @property

@@ -134,19 +134,15 @@ class History:
         node: str,
         time_s: float,
         gpus: int = 0,
-        cores: int = 0,
-        units: int = 0,
+        node_gpus: int = 0,
     ) -> None:
-        """Record that an element runs on a node, or on so many of the GPUs or cores of a node.
-
-        ``units`` is how many of these the node has.
-        """
+        """Record that an element runs on a node, or on so many GPUs of ``node_gpus``."""
         self.counts.started += 1
         allocations = self._allocations.get(element.array)
         if allocations is not None and not allocations.begin(element.task, time_s):
             del self._allocations[element.array]
-        names, values = "array, task, node, start_s, gpus, cores, units", "?, ?, ?, ?, ?, ?, ?"
-        row = (element.array, element.task, node, time_s, gpus, cores, units)
+        names, values = "array, task, node, start_s, gpus, node_gpus", "?, ?, ?, ?, ?, ?"
+        row = (element.array, element.task, node, time_s, gpus, node_gpus)
         self.write((f"INSERT INTO allocations ({names}) VALUES ({values})", row))
 
     def end_allocation(self, element: ElementId, time_s: float, how: str) -> None:

@@ -138,10 +138,7 @@ def measure(
 
     The keeper repeats old notes after a restart of the controller; these count once.
     """
-    nodes, each = len(view.placed), view.size_of_node
-    if not each:
-        return  # all its elements have left since
-    throughput, rescale = reported.stopwatch.report(report, nodes, each)
+    throughput, rescale = reported.stopwatch.report(report, len(view.placed))
     if throughput is not None and reported.add(throughput):
         measured.add_throughput(reported.job, throughput)
     known = reported.rescales

@@ -115,13 +115,12 @@ HELD = ElementRecord(Phase.HELD, float("-inf"))
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """An element has come up on a node: on all of it, or on so many of its GPUs or cores."""
+    """An element has come up on a node: on all of it, or on so many of its GPUs."""
 
     element: ElementId
     node: str
     time_s: float
     gpus: int = 0
-    cores: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +164,16 @@ def follow(
     if before.there and after.there and before.node == after.node:
         return after, []
     events: list[Event] = []
-    part = (0, 0) if seen is None else (seen.gpus, seen.cores)
+    gpus = 0 if seen is None else seen.gpus
     left = before
     if before.up is not None and before.phase is Phase.RELEASED and after.phase in _MAY_HAVE_RUN:
         left = replace(before, phase=Phase.RUNNING, node=before.up[0])
-        events.append(Began(id_, *before.up, *part))
+        events.append(Began(id_, *before.up, gpus))
     if left.there and left.node is not None:
         events.append(_ended(left, left.node, id_, seen, now_s))
     if after.there and after.node is not None:
         start_s = _start_s(before, after, now_s)
-        events.append(Began(id_, after.node, start_s, *part))
+        events.append(Began(id_, after.node, start_s, gpus))
         after = replace(after, start_s=start_s, up=None, down_s=None)
     return after, events
 

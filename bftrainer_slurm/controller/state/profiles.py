@@ -142,9 +142,7 @@ def _differ(throughputs: Iterable[Throughput], others: Iterable[Throughput]) -> 
 def reported_before(measured: Measurements, trainer: Trainer) -> ReportedState:
     """Return what the history file knows about a trainer's reports, and about its name."""
     array = trainer.array
-    # A curve over nodes says nothing about a curve over GPUs.
-    by = " by GPUs" if trainer.record.gpus else ""
-    job = Job(trainer.user, f"{trainer.name}{by}")
+    job = Job(trainer.user, trainer.name)
     samples, saved_s = measured.samples(array) or (None, -math.inf)
     throughputs = measured.throughputs(job, array)
     return ReportedState(
@@ -191,8 +189,8 @@ class PerformanceModel:
         standings = {
             view.array: Standing(
                 known[view.array].fit,
-                len(view.placed) * view.size_of_node,
-                largest_size(view),
+                len(view.placed),
+                view.trainer.record.max_nodes,
                 in_samples=known[view.array].unit == "samples",
             )
             for view in views
@@ -211,8 +209,3 @@ class PerformanceModel:
     def joined(self, view: TrainerView) -> bool:
         """Return whether a trainer's elements have ever formed a group through the keeper."""
         return self._reported(view.trainer).stopwatch.formed is not None
-
-
-def largest_size(view: TrainerView) -> int:
-    """Return the end of a trainer's curve: in nodes, or in GPUs if the plan chooses them."""
-    return view.trainer.record.max_nodes * max(view.choices, default=1)

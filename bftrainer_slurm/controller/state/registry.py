@@ -247,7 +247,7 @@ class TrainerRegistry:
         for event in events:
             if isinstance(event, Began):
                 node = snapshot.shared.get(event.node)
-                part = (event.gpus, event.cores, 0 if node is None else node.units)
+                part = (event.gpus, 0 if node is None else node.gpus)
                 self._history.begin_allocation(event.element, event.node, event.time_s, *part)
             else:
                 self._history.end_allocation(event.element, event.time_s, event.how)

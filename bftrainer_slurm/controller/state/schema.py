@@ -25,13 +25,11 @@ _READ_WAIT_S = 1.0
 _STEPS = 100_000  # steps of SQLite's virtual machine between two checks of the deadline
 VERSION = 1
 TABLES = """
--- Elements on nodes; on a node that jobs share: how many of its GPUs or cores, and of how many
--- (``units``). Neither GPUs nor cores: the whole node.
+-- Elements on nodes; on a node that jobs share: how many of its GPUs. No GPUs: the whole node.
 CREATE TABLE allocations (
     array INTEGER NOT NULL, task INTEGER NOT NULL, node TEXT NOT NULL,
     start_s REAL NOT NULL, end_s REAL, how TEXT,
-    gpus INTEGER NOT NULL DEFAULT 0, cores INTEGER NOT NULL DEFAULT 0,
-    units INTEGER NOT NULL DEFAULT 0
+    gpus INTEGER NOT NULL DEFAULT 0, node_gpus INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX allocations_by_array ON allocations (array);
 CREATE INDEX allocations_by_end ON allocations (end_s);

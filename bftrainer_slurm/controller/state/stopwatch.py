@@ -85,19 +85,15 @@ class Stopwatch:
             self._trained_on = self.formed.nodes
         self.formed, self._paid = reform, False
 
-    def report(
-        self, report: Report, nodes: int, gpus: int = 1
-    ) -> tuple[Throughput | None, Rescale | None]:
+    def report(self, report: Report, nodes: int) -> tuple[Throughput | None, Rescale | None]:
         """Add a report; return the throughput and the cost of a rescale if it completes them.
 
-        ``nodes`` is used if the report does not give the number of nodes. Throughputs are measured
-        over nodes times ``gpus``.
+        ``nodes`` is used if the report does not give the number of nodes.
         """
         size = report.nodes or nodes
         if size < 1:
             return None, None
         cost = self._cost(report, size)
-        size *= gpus
         present = self._present
         if present is None or (report.generation, size) != (present.number, present.nodes):
             throughput = self._measured(_SHORTEST_S)

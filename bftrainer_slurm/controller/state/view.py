@@ -21,7 +21,7 @@ from bftrainer_slurm.controller.state.phases import (
     Phase,
 )
 from bftrainer_slurm.controller.state.trainer_state import FINISHED, TrainerState
-from bftrainer_slurm.model import Element, ElementId, ElementState, Part, Place, Trainer
+from bftrainer_slurm.model import Element, ElementId, ElementState, Place, Trainer
 from bftrainer_slurm.sizes import Sizes
 
 _FAILED = (*BROKEN, Phase.REVIVED)
@@ -43,35 +43,14 @@ class TrainerView:
         return self.trainer.array
 
     @property
-    def choices(self) -> tuple[int, ...]:
-        """The numbers of GPUs that an element may have; empty if the plan does not choose."""
-        return self.trainer.record.gpus if self.trainer.demands.gpus else ()
-
-    @property
-    def units(self) -> int:
-        """How many units each element takes of its node; 0 if elements have whole nodes.
-
-        It is also 0 if the plan chooses the number and no element has a place yet.
-        """
-        if not self.choices:
-            return self.trainer.demands.units
-        has = self.trainer.element_units
-        return min((has.get(id_, 0) for id_ in self.placed), default=0)
-
-    @property
-    def size_of_node(self) -> int:
-        """How much one node adds on the trainer's curve: 1, or its GPUs if the plan chooses."""
-        return self.units if self.choices else 1
+    def gpus(self) -> int:
+        """How many GPUs each element takes of its node; 0 if elements have whole nodes."""
+        return self.trainer.demands.gpus
 
     @property
     def above_least(self) -> int:
         """How many places the trainer can lose without falling below its least size."""
         return len(self.placed) - self.trainer.record.min_nodes
-
-    def part(self, gpus: int) -> Part | None:
-        """Return what an element with ``gpus`` GPUs takes; None for 0: what it asks for."""
-        asks = self.trainer.demands
-        return Part(gpus, gpus * asks.resources.cpus // (asks.gpus or 1)) if gpus else None
 
     @property
     def submit_s(self) -> float:

@@ -62,11 +62,11 @@ function showTiles() {
   const alone = Object.entries(left).filter(([, many]) => many).map(([why, many]) => `${many} (${why})`).join(", ");
   const missed = felt?.late_jobs ? `; ${felt.late_jobs} waited over ${felt.late_s} s, so missed a pass of Slurm's scheduler` : "";
   const have = trainers.filter((one) => one.nodes).length, trouble = trainers.filter((one) => one.notes.trouble).length;
-  const units = [["gpus", "GPUs"], ["cores", "cores"]].filter(([unit]) => plan?.[unit] != null); // where trainers have parts of nodes
+  const inParts = plan?.gpus != null; // where trainers have parts of nodes
   $("tiles").replaceChildren(
-    tile(units.length ? "Nodes that ordinary jobs do not fill" : "Nodes without ordinary jobs", `${number(pool?.nodes)}${all ? ` of ${number(all)}` : ""}`,
+    tile(inParts ? "Nodes that ordinary jobs do not fill" : "Nodes without ordinary jobs", `${number(pool?.nodes)}${all ? ` of ${number(all)}` : ""}`,
       pool && (pool.free ? `${number(pool.used)} used by trainers, ${number(pool.free)} free` : "all used by trainers"),
-      ...units.map(([unit, name]) => `by the plan, trainers have ${number(plan[`used_${unit}`])} of the ${number(plan[unit])} ${name} left there`),
+      inParts && `by the plan, trainers have ${number(plan.used_gpus)} of the ${number(plan.gpus)} GPUs left there`,
       alone && `besides, trainers leave alone: ${alone}`),
     tile("Ordinary jobs, last 24 h", `${number(felt?.started)} started`, felt && (felt.jobs
       ? `${number(felt.jobs)} of them later, because trainers had to leave: by ${seconds(felt.delay_median_s)} in the median, ${seconds(felt.delay_max_s)} at most${missed}`
@@ -285,11 +285,11 @@ function reasonsOf({reasons, status}) {
   if (!reasons) return [];
   const plan = status.plan, parts = [el("h3", {}, "Why it has as many nodes as it has"), ...reasons.map((text) => el("p", {}, text))];
   if (plan) {
-    const part = plan.gpus || plan.cores || 0, unit = plan.cores ? "cores" : "GPUs";
+    const part = plan.gpus || 0;
     const rows = plan.sizes.map((size) => [`${size.nodes * (part || 1)}${size.nodes === plan.nodes ? " (the plan)" : ""}`,
       number(plan.forward_s * size.rate, 1), number(-size.rescale || 0, 1), number(size.worth, 1)]);
     parts.push(table(`What sizes are worth, in units of the objective times seconds, over ${plan.forward_s} s; ` +
-      `${part ? `its ${part} ${unit} of a node are` : "a node is"} worth ${number(plan.price, 1)} to others`, [part ? unit : "Nodes", ["Brings"], ["Rescaling"], ["Worth"]], rows));
+      `${part ? `its ${part} GPUs of a node are` : "a node is"} worth ${number(plan.price, 1)} to others`, [part ? "GPUs" : "Nodes", ["Brings"], ["Rescaling"], ["Worth"]], rows));
   }
   return parts;
 }

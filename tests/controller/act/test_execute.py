@@ -13,7 +13,7 @@ from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.decide.actions import Action, Cancel, Grow, Hold, Revive, Shrink
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
-from bftrainer_slurm.model import ElementId, Part
+from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from tests.controller.fake_keeper import FakeKeeper
 from tests.controller.made_up_slurm import MadeUpSlurm
@@ -166,7 +166,6 @@ def test_what_came_before_uses_it_up_too_but_not_all_of_it() -> None:
     an_end=(Shrink((A, B), "why"), f"shrink {A}, {B}: why"),
     a_cancel=(Cancel((B, C), "failed\nhere"), f"cancel the rest of {ARRAY}: failed"),
     a_start=(grow(A, B, nodes="n2 n1"), f"grow {A}, {B} on n1, n2"),
-    a_start_on_parts=(replace(grow(A), part=Part(2, 4)), f"grow {A} on 2 GPUs of n1"),
 )  # fmt: skip
 def test_the_log_says(action: Action, line: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):

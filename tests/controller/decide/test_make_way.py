@@ -23,7 +23,6 @@ from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
-    CORE,
     Configuration,
     Demands,
     Element,
@@ -83,12 +82,12 @@ def asked(jobs: Sequence[WaitingJob], *views: TrainerView, **more: object) -> He
 
 def test_a_job_gets_the_gpus_that_are_free_on_the_first_node() -> None:
     found = asked([job(1, 2)], trainer(5, 4, "n1"), busy={"n1": 2})
-    assert found == Headroom(units={"n1": 2})
+    assert found == Headroom(gpus={"n1": 2})
 
 
 def test_an_element_leaves_for_what_is_missing() -> None:
     found = asked([job(1, 2)], trainer(5, 4, "n1"), trainer(6, 1, "n1"), busy={"n1": 3})
-    assert (found.units, found.elements) == ({"n1": 2}, {ElementId(5, 0)})
+    assert (found.gpus, found.elements) == ({"n1": 2}, {ElementId(5, 0)})
 
 
 def test_the_smallest_that_alone_gives_enough_leaves_else_the_largest_first() -> None:
@@ -106,7 +105,7 @@ def test_trainers_do_not_scatter_ordinary_jobs() -> None:
     """Without trainers the first job would be on n1, and the second one would find n2 empty."""
     mine = trainer(5, 4, "n1"), trainer(6, 2, "n3")
     found = asked([job(1, 1), job(2, 8)], *mine, busy={"n1": 4, "n2": 0})
-    assert (found.units, found.elements) == ({"n1": 1, "n2": 8}, {ElementId(5, 0)})
+    assert (found.gpus, found.elements) == ({"n1": 1, "n2": 8}, {ElementId(5, 0)})
     assert found.idle == {"n2"}
 
 
@@ -117,26 +116,26 @@ def test_a_job_for_which_no_node_has_enough_gets_nothing() -> None:
 
 
 def test_each_task_of_an_array_and_each_node_of_a_job_has_its_own() -> None:
-    assert asked([job(1, 4, count=3)]).units == {"n1": 8, "n2": 4}
-    assert asked([job(1, 4, nodes=2)]).units == {"n1": 4, "n2": 4}
+    assert asked([job(1, 4, count=3)]).gpus == {"n1": 8, "n2": 4}
+    assert asked([job(1, 4, nodes=2)]).gpus == {"n1": 4, "n2": 4}
 
 
 def test_a_job_that_may_need_whole_nodes_gets_those_without_ordinary_jobs() -> None:
     found = asked([job(1, 0)], trainer(5, 2, "n2"), busy={"n1": 1})
-    assert (found.units, found.elements) == ({"n2": 8}, {ElementId(5, 0)})
+    assert (found.gpus, found.elements) == ({"n2": 8}, {ElementId(5, 0)})
     alone = trainer(5, 0, "n2")
     assert asked([job(1, 1)], alone, busy={"n1": 8}).elements == {ElementId(5, 0)}
 
 
 def test_who_leaves_already_is_not_told_twice() -> None:
     leaving = trainer(5, 8, "n1", elements={0: ElementRecord(Phase.LEAVING, NOW_S, "n1")})
-    assert asked([job(1, 8)], leaving) == Headroom(frozenset({"n1"}), units={"n1": 8})
+    assert asked([job(1, 8)], leaving) == Headroom(frozenset({"n1"}), gpus={"n1": 8})
 
 
 def test_nobody_reaches_into_a_planned_start_of_whole_nodes_or_a_reservation() -> None:
     first = job(1, 8, 4, priority=9, expected_start_s=NOW_S + 600, expected_nodes=NAMES)
     busy = {"n1": 1}
-    assert asked([first, job(2, 1, minutes=5)], busy=busy).units == {"n1": 1}
+    assert asked([first, job(2, 1, minutes=5)], busy=busy).gpus == {"n1": 1}
     assert asked([first, job(2, 1, minutes=20)], busy=busy) == Headroom()
     soon = Reservation("maintenance", NOW_S + 600, NOW_S + 9000, NAMES)
     assert asked([job(2, 1, minutes=20)], reservations=(soon,)) == Headroom()
@@ -146,7 +145,7 @@ def test_a_planned_start_of_a_part_claims_its_node() -> None:
     """A pass plans with whole nodes: the rest of the node is for what ends before."""
     first = job(1, 8, priority=9, expected_start_s=NOW_S + 600, expected_nodes=("n3",))
     full = {"n1": 8, "n2": 8, "n3": 1, "n4": 8}
-    assert asked([first, job(2, 1, minutes=5)], busy=full).units == {"n3": 1}
+    assert asked([first, job(2, 1, minutes=5)], busy=full).gpus == {"n3": 1}
     assert asked([first, job(2, 1, minutes=20)], busy=full) == Headroom()
 
 
@@ -156,28 +155,20 @@ def test_a_job_of_processors_finds_them_free() -> None:
     for cpus, gone in ((4, {6}), (8, {5}), (12, {5, 6})):
         found = asked([job(1, 0, cpus=cpus)], *mine)
         assert {one.array for one in found.elements} == gone
-        assert found.units == {"n1": cpus // CPUS}
+        assert found.gpus == {"n1": cpus // CPUS}
     full = dict.fromkeys(NAMES[:3], 8)
     assert not asked([job(1, 0, cpus=1)], trainer(5, 4, "n4"), busy=full).elements
     assert asked([job(1, 0, cpus=17)], *mine) == Headroom()
 
 
-CORES, MEMORY_MB = 16, 16_000.0
+MEMORY_MB = 16_000.0
 
 
-def of_cores(array: int, cores: int, memory_mb: float, *nodes: str) -> TrainerView:
-    """A trainer that has so much of each of these nodes without GPUs."""
-    elements = tuple(
-        Element(
-            *(ElementId(array, task), ElementState.RUNNING, name),
-            cores=cores,
-            cpus=cores,
-            memory_mb=memory_mb,
-        )
-        for task, name in enumerate(nodes)
-    )
-    plain = replace(a_trainer(*elements, array=array), demands=Demands(cores=cores))
-    return view_of(plain, state_of(plain))
+def with_memory(array: int, gpus: int, memory_mb: float, *nodes: str) -> TrainerView:
+    """A trainer that has so many GPUs, and so much memory, of each of these nodes."""
+    mine = trainer(array, gpus, *nodes)
+    elements = tuple(replace(one, memory_mb=memory_mb) for one in mine.trainer.elements)
+    return replace(mine, trainer=replace(mine.trainer, elements=elements))
 
 
 def lacking_memory(
@@ -186,12 +177,11 @@ def lacking_memory(
     free_mb: Mapping[str, float],
     counts_memory: bool = True,
 ) -> Headroom:
-    """Nodes without GPUs, all cores of which are free, and so much of their memory (MB)."""
+    """Nodes of which ordinary jobs leave all GPUs, and so much memory (MB)."""
     of = seen(jobs, *views)
-    has = Resources(MEMORY_MB, CORES)
+    has, cpus = replace(HAS, memory_mb=MEMORY_MB), GPUS * CPUS
     shared = {
-        name: SharedNode(CORES, CORES, CORES, 0.0, CORES, CORE, free_mb.get(name, 0.0))
-        for name in NAMES
+        name: SharedNode(GPUS, GPUS, cpus, 0.0, cpus, free_mb.get(name, 0.0)) for name in NAMES
     }
     snapshot = replace(
         of.snapshot,
@@ -202,24 +192,28 @@ def lacking_memory(
     return headroom(replace(of, snapshot=snapshot))
 
 
-def test_elements_leave_for_memory_as_for_cores() -> None:
-    """Who has fewest cores and gives enough leaves; what goes with memory is kept as cores."""
-    mine = [of_cores(5, 4, 2000, "n1"), of_cores(6, 2, 8000, "n1"), of_cores(7, 1, 500, "n1")]
+def test_elements_leave_for_memory_as_for_gpus() -> None:
+    """The smallest that gives enough leaves; GPUs that are useless without the memory are kept."""
+    mine = [
+        with_memory(5, 4, 2000, "n1"),
+        with_memory(6, 2, 8000, "n1"),
+        with_memory(7, 1, 500, "n1"),
+    ]
     for memory_mb, gone, kept in (
-        (5500, set(), 6),
-        (5600, {7}, 6),
-        (7000, {6}, 7),
-        (14_000, {6, 7}, 14),
+        (5500, set(), 3),
+        (5600, {7}, 3),
+        (7000, {6}, 4),
+        (14_000, {6, 7}, 7),
     ):
         found = lacking_memory(
             [job(1, 0, cpus=1, memory=Memory(memory_mb))], *mine, free_mb={"n1": MEMORY_MB}
         )
         assert {one.array for one in found.elements} == gone
-        assert found.units == {"n1": kept}
+        assert found.gpus == {"n1": kept}
 
 
 def test_memory_goes_with_each_processor_of_a_node_where_the_job_says_so() -> None:
-    mine = of_cores(5, 4, 12_000, "n1")
+    mine = with_memory(5, 2, 12_000, "n1")
     for cpus, gone in ((4, False), (5, True)):
         asks = job(1, 0, cpus=cpus, memory=Memory(cpu_mb=1000))
         found = lacking_memory([asks], mine, free_mb={"n1": MEMORY_MB})
@@ -228,10 +222,10 @@ def test_memory_goes_with_each_processor_of_a_node_where_the_job_says_so() -> No
 
 def test_nobody_leaves_for_memory_that_ordinary_jobs_have() -> None:
     asks = job(1, 0, cpus=1, memory=Memory(9000))
-    mine = of_cores(5, 4, 4000, *NAMES)
+    mine = with_memory(5, 2, 4000, *NAMES)
     assert lacking_memory([asks], mine, free_mb=dict.fromkeys(NAMES, 8000.0)) == Headroom()
     found = lacking_memory([asks], mine, free_mb=dict.fromkeys(NAMES, 8000.0) | {"n3": 9500.0})
-    assert (found.elements, found.units) == ({ElementId(5, 2)}, {"n3": 9})
+    assert (found.elements, found.gpus) == ({ElementId(5, 2)}, {"n3": 5})
 
 
 @pytest.mark.parametrize(
@@ -243,12 +237,12 @@ def test_memory_that_is_not_known_or_not_counted_by_slurm_is_enough(
 ) -> None:
     found = lacking_memory(
         [job(1, 0, cpus=1, memory=Memory(memory_mb))],
-        of_cores(5, 4, 4000, "n1"),
+        with_memory(5, 2, 4000, "n1"),
         free_mb={"n1": free_mb},
         counts_memory=counts,
     )
     assert not found.elements
-    assert found.units.keys() == {"n1"}
+    assert found.gpus.keys() == {"n1"}
 
 
 def test_what_a_start_that_is_planned_in_a_moment_needs_is_freed() -> None:
@@ -260,7 +254,7 @@ def test_what_a_start_that_is_planned_in_a_moment_needs_is_freed() -> None:
 def test_trainers_do_not_grow_into_what_is_kept() -> None:
     mine = trainer(5, 2, "n1")
     before = seen([], mine, busy={"n1": 4})
-    kept = replace(before, kept_units={"n1": 2})
+    kept = replace(before, kept_gpus={"n1": 2})
     plans = [offered(one, [mine], frozenset(), ()).get("n1") for one in (before, kept)]
     assert plans == [4, 2]
     other = trainer(6, 2, "n3")
@@ -309,7 +303,7 @@ def test_a_reserve_of_gpus_is_kept_on_few_nodes_and_refilled_down_to_the_least_s
     assert leave(6) == []
     assert leave(7) == [ElementId(6, 1)]
     assert leave(20) == [ElementId(6, 1), ElementId(6, 2)]  # each trainer keeps one
-    kept = replace(with_reserve(6), kept_units={"n2": 2})  # a job comes for two of them
+    kept = replace(with_reserve(6), kept_gpus={"n2": 2})  # a job comes for two of them
     assert [end.elements for end in refill_gpus(kept)] == [(ElementId(6, 2),)]
 
 
@@ -387,7 +381,7 @@ def test_room_that_is_made_for_one_job_does_not_draw_another_one_to_it() -> None
 def test_a_job_that_says_its_tasks_goes_to_the_fewest_nodes_not_to_the_fewest_processors() -> None:
     """Seen on 22.05.8 with ``-n1``: then all nodes count alike, by what the job takes."""
     busy = {"n1": 4, "n2": 8, "n3": 7, "n4": 6}
-    found = [asked([job(1, 1, tasks_said=said)], busy=busy).units for said in (False, True)]
+    found = [asked([job(1, 1, tasks_said=said)], busy=busy).gpus for said in (False, True)]
     assert found == [{"n3": 1}, {"n1": 1}]
 
 
@@ -430,5 +424,5 @@ def test_what_jobs_are_to_find_is_free_once_elements_have_left(
     free = {name: GPUS - count for name, count in busy.items()}
     jobs = [job(number, *ask) for number, ask in enumerate(asks, 1)]
     found, idle, gone = beside(jobs, fill(free, sizes), busy)
-    assert all(found.units.get(name, 0) <= idle[name] + gone[name] for name in NAMES)
+    assert all(found.gpus.get(name, 0) <= idle[name] + gone[name] for name in NAMES)
     assert found.elements or idle == idle + gone

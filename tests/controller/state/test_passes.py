@@ -12,7 +12,6 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.fitting import Fit
 from bftrainer_slurm.controller.state.passes import Passes, parts_without
 from bftrainer_slurm.model import (
-    CORE,
     BackfillPass,
     Configuration,
     Memory,
@@ -223,7 +222,7 @@ def test_a_job_that_waits_for_memory_of_ordinary_jobs_was_not_left_by_a_pass() -
     def left_beside(free_mb: float, *, counts: bool = True) -> set[int]:
         passes = Passes()
         for began_s in (10.0, 40.0):
-            shared = {"n1": SharedNode(8, 2, 2, 0.0, 2, CORE, free_mb)}
+            shared = {"n1": SharedNode(0, 0, 2, 0.0, 2, free_mb)}
             configuration = Configuration(counts_memory=counts)
             one = replace(seen(began_s, asks), shared=shared, configuration=configuration)
             passes.look(one, frozenset(), one.time_s, parts)
