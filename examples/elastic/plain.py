@@ -26,12 +26,12 @@ def main() -> None:
         sampler.set_epoch(epoch)
         for x, y in loader:
             optimizer.zero_grad()
-            loss = criterion(parallel(x), y)
-            loss.backward()
+            criterion(parallel(x), y).backward()
             optimizer.step()
 
     if dist.get_rank() == 0:
-        print(f"loss={loss.item():.3f}")
+        images, labels = dataset.tensors
+        print(f"loss={criterion(model(images), labels).item():.3f}")
 
 
 if __name__ == "__main__":

@@ -47,8 +47,7 @@ def main() -> None:
             if epoch == place["epoch"] and number < place["trained"] // together:
                 continue
             optimizer.zero_grad()
-            loss = criterion(parallel(x), y)
-            loss.backward()
+            criterion(parallel(x), y).backward()
             optimizer.step()
             told = elastic.must_save()
             if (told or number % 20 == 0) and dist.get_rank() == 0:
@@ -59,7 +58,8 @@ def main() -> None:
                 elastic.saved()
 
     if dist.get_rank() == 0:
-        print(f"loss={loss.item():.3f}")
+        images, labels = dataset.tensors
+        print(f"loss={criterion(model(images), labels).item():.3f}")
 
 
 if __name__ == "__main__":
