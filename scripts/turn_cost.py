@@ -142,7 +142,7 @@ def measure(cluster: Cluster, turns: int, dice: random.Random) -> list[Phase]:
     """Let the controller turn in each phase; ``dice`` choose what happens."""
     settings, history = Settings(partition=PARTITION), History(":memory:")
     many = len(cluster.node_names) // _AT_ONCE
-    planner = Planner(time_limit_s=settings.plan_limit_s)
+    planner = Planner()
     deps = Dependencies(
         gateway=cluster.metered(),
         planner=planner,

@@ -18,6 +18,7 @@ from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel, RescaleCosts
+from bftrainer_slurm.controller.state.registry import REST_S
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ThroughputCurve
@@ -131,12 +132,10 @@ def run(
     settings = Settings(
         partition=PARTITION,
         objective=options.objective,
-        forward_time_s=options.forward_time_s or Settings().forward_time_s,
-        adapt_forward_time=options.forward_time_s is None,
-        relaunch_after_s=0.0,  # simulated elements start and end at once
+        forward_time_s=options.forward_time_s or 0.0,
     )
-    # The paper's slurmctld takes any number of commands at once.
-    with _controller(cluster, timed, settings, options, most_actions=math.inf) as controller:
+    # The paper's slurmctld takes any number of commands at once, and elements start at once.
+    with _controller(cluster, timed, settings, options, math.inf, rest_s=0.0) as controller:
         outcome = drive(controller, cluster, options.look_every_s, watch)
     return outcome, plan_s
 
@@ -165,6 +164,7 @@ def _controller(
     settings: Settings,
     options: ReplayOptions,
     most_actions: float = MOST_ACTIONS,
+    rest_s: float = REST_S,
 ) -> Iterator[Controller]:
     history = History(":memory:")
     deps = Dependencies(
@@ -176,6 +176,7 @@ def _controller(
         mine=lambda trainer: True,
         performance=_ExactModel(cluster, options),
         most_actions=most_actions,
+        rest_s=rest_s,
     )
     try:
         yield Controller(deps, settings)

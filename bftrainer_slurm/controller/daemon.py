@@ -71,7 +71,7 @@ def run(state: Path, scope: Scope, settings: Settings, gateway: Gateway) -> None
         shared = Path(settings.shared) if settings.shared else None
         if shared is not None:
             gateway = take_the_lead(shared, state, gateway, beat=_waits)
-        planner = stack.enter_context(Planner(time_limit_s=settings.plan_limit_s))
+        planner = stack.enter_context(Planner())
         means = _means(scope, settings)
         find_keeper = partial(find_or_start, state, settings.listen, means=means, shared=shared)
         feed = Feed(find_keeper(), find_keeper)

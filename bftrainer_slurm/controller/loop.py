@@ -24,7 +24,7 @@ from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
 from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Ended, Event, Phase
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
-from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
+from bftrainer_slurm.controller.state.registry import REST_S, TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import apply_note, note_rescale
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
@@ -50,6 +50,7 @@ class Dependencies:
     notes_arrive: Callable[[], bool] = lambda: False  # whether the stream of notes is open
     performance: PerformanceModel | None = None  # None: a model that learns from reports
     most_actions: float = MOST_ACTIONS  # a turn
+    rest_s: float = REST_S  # from an element's end to its next start
 
 
 class Controller:
@@ -69,7 +70,7 @@ class Controller:
         self._snapshot = Snapshot(deps.clock(), partition=settings.partition, share=settings.share)
         self.decision = Decision()
         self._explained: tuple[StandingPlan | None, Mapping[str, Any]] = (None, {})
-        self.registry = TrainerRegistry(deps.history, settings, self._errors)
+        self.registry = TrainerRegistry(deps.history, settings, self._errors, deps.rest_s)
         self.performance = deps.performance or PerformanceModel(self.registry.reported)
         self._members = MemberNotes(self.registry.measurements)
         self._cluster = ClusterState(deps.history, settings)
@@ -185,7 +186,7 @@ class Controller:
         """Schedule the next looks: while elements end, after a backoff, before a backfill pass."""
         ending = any(view.ids(*VACATES) for view in self.registry.views)
         self.schedule.looked(looked_s, due, ending, max(0.0, looked_s - began_s))
-        rest_s = self._settings.relaunch_after_s
+        rest_s = self.deps.rest_s
         for view in self.registry.views:
             if view.rests(began_s - rest_s):
                 self.schedule.look_by(looked_s + rest_s)

@@ -56,7 +56,6 @@ def rules() -> dict[str, tuple[object, Rule]]:
 
 _A_DAY = Range(0, _DAY_S, "seconds")
 _OFTEN = Range(0.1, 3600, "seconds")
-_AN_HOUR = Range(1, 3600, "seconds")
 
 
 def _setting(default: object, about: str, check: Callable[[Any], object] | None = None) -> Any:
@@ -96,8 +95,8 @@ def _names(texts: tuple[str, ...]) -> None:
 class Settings:
     """How the controller works. Times are in seconds.
 
-    If nothing happens, slurmctld gets one RPC every ``queue_interval_s`` (two through squeue), two
-    every ``nodes_interval_s`` and one every ``reservations_interval_s``: 7 a minute by default.
+    If nothing happens, slurmctld gets one RPC every ``queue_interval_s`` (two through squeue), and
+    three more at every fourth time: 7 a minute by default.
     """
 
     # Addresses and names: the keeper's service reads them too.
@@ -168,10 +167,11 @@ class Settings:
     )
     # How many requests slurmctld gets.
     queue_interval_s: float = _setting(
-        15.0, "How often the queue is read; less often if slurmctld is slow.", _OFTEN
+        15.0,
+        "How often the queue is read; less often if slurmctld is slow. Nodes and reservations are "
+        "read at every fourth time.",
+        _OFTEN,
     )
-    nodes_interval_s: float = _setting(60.0, "How often nodes are read.", _OFTEN)
-    reservations_interval_s: float = _setting(60.0, "How often reservations are read.", _OFTEN)
     # The plan.
     objective: str = _setting(
         "speedup",
@@ -180,42 +180,17 @@ class Settings:
         find,
     )
     forward_time_s: float = _setting(
-        120.0,
-        "How far ahead a plan weighs gain against the cost of rescaling.",
-        Range(0.1, _DAY_S, "seconds"),
-    )
-    adapt_forward_time: bool = _setting(
-        True,
-        "Whether forward_time_s follows the holes seen lately; false if this file sets that.",
+        0.0,
+        "How far ahead a plan weighs gain against the cost of rescaling. 0: it follows the holes "
+        "seen lately.",
+        _A_DAY,
     )
     hardware: tuple[str, ...] = _setting(
         (),
         "Node features that name kinds of hardware: all nodes of a trainer are of one kind.",
         _names,
     )
-    plan_limit_s: float = _setting(
-        5.0,
-        "The time limit of the solver; beyond it, the controller takes a greedy plan.",
-        Range(0.1, 600, "seconds"),
-    )
     # Elements.
-    start_timeout_s: float = _setting(
-        90.0,
-        "A released element that has not started is held again after this time, or after three "
-        "backfill passes if these take longer.",
-        _AN_HOUR,
-    )
-    relaunch_after_s: float = _setting(
-        2.0,
-        "The shortest time from an element's end to its next start: up to Slurm 24.11 no element "
-        "starts on a node in the same second in which it was preempted there.",
-        _AN_HOUR,
-    )
-    limit_margin_s: float = _setting(
-        30.0,
-        "How long before its time limit an element ends, if the limit cannot be lengthened.",
-        _AN_HOUR,
-    )
     max_failures: int = _setting(
         5,
         "After this many failures without progress, a trainer with only one node to try is given "

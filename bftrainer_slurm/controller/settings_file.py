@@ -63,8 +63,6 @@ def settings_of(values: Mapping[str, Any], **overrides: object) -> Settings:
     """
     given = {key: value for key, value in overrides.items() if value is not None}
     found = {**values, **checked("the command line", given)}
-    if "forward_time_s" in values:
-        found.setdefault("adapt_forward_time", False)
     return replace(Settings(), **found)
 
 

@@ -29,8 +29,6 @@ _PAUSE_S = 0.2  # all nodes share this host's processors
 # Faster than on a real cluster, so that tests do not wait for the controller's next look.
 QUICK: Mapping[str, object] = {
     "queue_interval_s": 1,
-    "nodes_interval_s": 2,
-    "reservations_interval_s": 5,
     "max_failures": 3,
     # All nodes are this host: if it is busy, elements end slowly, and no node is to blame.
     "slow_end_s": 30,

@@ -18,7 +18,7 @@ from scripts.labcluster.users import give
 from scripts.labcluster.waiting import wait_until
 
 # The controller must not carry what it learnt, or a node's failure, from one shape to the next.
-SETTINGS = {**QUICK, "bad_node_s": 1, "adapt_forward_time": False, "forward_time_s": 600}
+SETTINGS = {**QUICK, "bad_node_s": 1, "forward_time_s": 600}
 # All nodes share this host's processors, so a start may take minutes.
 PATIENCE_S = 400.0
 _FRESH_S = 5.0  # a process that has not reported for so long does not train

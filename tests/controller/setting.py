@@ -94,7 +94,7 @@ class Setting:
         history: History | None = None,
         settings: Settings | None = None,
     ) -> None:
-        self.settings = settings or Settings(nodes_interval_s=1)
+        self.settings = settings or Settings(queue_interval_s=0.25)
         names = [f"n{number}" for number in range(1, nodes + 1)]
         self.slurm = MadeUpSlurm(NOW_S, names, instant=True)
         for array in arrays:

@@ -52,7 +52,7 @@ def resubmitted(planner: PlanMaker, *rescales_s: float, ago_s: float = 60.0) -> 
 
     Its plans look 30 s ahead.
     """
-    settings = Settings(nodes_interval_s=1, forward_time_s=30.0, adapt_forward_time=False)
+    settings = Settings(queue_interval_s=0.25, forward_time_s=30.0)
     setting = Setting(2, ARRAY, settings=settings)
     setting.planner = planner  # type: ignore[assignment]
     job, at_s = Job("alice", "digits"), NOW_S - ago_s

@@ -12,6 +12,7 @@ import pytest
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import RescaleCosts
+from bftrainer_slurm.controller.state.registry import REST_S
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId, ElementState
@@ -84,17 +85,17 @@ def test_elements_are_asked_to_leave_before_their_nodes_go_to_others() -> None:
 
 
 def test_who_has_no_other_element_grows_back_as_soon_as_one_may_start_again() -> None:
-    setting = at_work(3, most=2)
+    setting = at_work(3, most=2, settings=Settings())
     setting.slurm.start_ordinary_(next(iter(setting.on())))
     setting.turn()
     seconds = setting.controller.schedule.due_s() - setting.now_s
-    assert seconds <= setting.settings.relaunch_after_s
+    assert seconds <= REST_S
     setting.turn(seconds)
     assert len(setting.on()) == 2
 
 
 def test_where_many_nodes_became_idle_it_soon_looks_for_the_rest_of_a_large_job() -> None:
-    setting = Setting(16, ARRAY, most=16)
+    setting = Setting(16, ARRAY, most=16, settings=Settings())
     setting.turn()
     assert len(setting.on()) == 16
     assert setting.controller.schedule.due_s() - setting.now_s <= 2
@@ -597,7 +598,7 @@ def test_a_history_that_cannot_be_written_hinders_nobody_and_is_shown(tmp_path: 
 
 
 def test_what_ordinary_jobs_take_of_the_reserve_trainers_make_up_for() -> None:
-    setting = at_work(4, settings=Settings(nodes_interval_s=1, reserve_nodes=1))
+    setting = at_work(4, settings=Settings(queue_interval_s=0.25, reserve_nodes=1))
     assert setting.controller.status({})["left_alone"]["kept for ordinary jobs"] == 1
     (idle,) = {"n1", "n2", "n3", "n4"} - set(setting.on())
     setting.slurm.start_ordinary_(idle)
@@ -609,7 +610,7 @@ def test_what_ordinary_jobs_take_of_the_reserve_trainers_make_up_for() -> None:
 
 
 def test_a_node_that_has_just_come_is_taken_once_it_has_been_idle_for_a_while() -> None:
-    setting = Setting(1, ARRAY, settings=Settings(nodes_interval_s=1, min_idle_s=60))
+    setting = Setting(1, ARRAY, settings=Settings(queue_interval_s=0.25, min_idle_s=60))
     setting.turn()
     assert not setting.on()
     setting.turn(60)
@@ -632,7 +633,7 @@ def test_where_the_ends_of_all_elements_take_longer_than_before_no_node_is_left_
 
 
 def test_a_trainer_whose_script_has_just_failed_is_waiting_and_not_cancelled() -> None:
-    setting = at_work(1, most=1)
+    setting = at_work(1, most=1, settings=Settings())
     setting.slurm.put_(failed(0, "n1"))
     setting.slurm.ignores.add("revive")
     setting.turn()

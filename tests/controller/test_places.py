@@ -99,7 +99,7 @@ def controlled(slurm: SharedSlurm, sizes: Sequence[tuple[int, int]]) -> Controll
         slurm.gpus[array] = gpus
         slurm.submit_(array, 1, most, f"{array:08x}")
         slurm.be_(array, demands=Demands(gpus=gpus))
-    settings = Settings(nodes_interval_s=1, share=True)
+    settings = Settings(queue_interval_s=0.25, share=True)
     return started(slurm, Greedy(), History(":memory:"), lambda: slurm.now_s, settings)
 
 

@@ -47,7 +47,7 @@ class World:
         self.slurm.submit_(12, 1, 1, "0000000a")
         self.history = History(":memory:")
         about = (self.slurm, Planner(), self.history, lambda: self.slurm.now_s)
-        self.controller = started(*about, Settings(nodes_interval_s=1))
+        self.controller = started(*about, Settings(queue_interval_s=0.25))
 
     def turn(self, meanwhile: Callable[[], None] | None = None, seconds: float = 15.0) -> None:
         self.slurm.now_s += seconds

@@ -62,7 +62,7 @@ class Tracer:
 @contextmanager
 def daemon(slurm: MadeUpSlurm, feed: FakeFeed, tracer: Tracer) -> Iterator[None]:
     """The daemon at work in a thread of its own."""
-    settings = Settings(queue_interval_s=0.1, nodes_interval_s=0.1)
+    settings = Settings(queue_interval_s=0.1)
     stop = threading.Event()
 
     def go_on() -> None:

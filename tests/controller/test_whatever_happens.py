@@ -100,9 +100,7 @@ class Whatever(RuleBasedStateMachine):
 
     def started(self) -> Controller:
         self.slurm.controller_ += 1
-        settings = Settings(
-            nodes_interval_s=1, reservations_interval_s=1, operator=self.slurm.operator
-        )
+        settings = Settings(queue_interval_s=0.25, operator=self.slurm.operator)
         about = (self.slurm, Greedy(), self.history, lambda: self.slurm.now_s, settings)
         return started(*about, Watch(self.see, self.slurm), notes_arrive=lambda: self.notes_arrive)
 

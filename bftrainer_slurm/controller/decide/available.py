@@ -32,6 +32,7 @@ _PASS_S = 120.0
 # A limit is renewed when less than this is left, so that the controller may be down that long.
 _RENEW_S = 1800.0
 _AHEAD_S = 120.0
+_MARGIN_S = 30.0  # so long before its limit an element ends, if the limit cannot be lengthened
 _SLACK_S = 60.0  # smaller changes of a limit are not worth a request
 
 
@@ -220,7 +221,7 @@ def keep_limits(view: TrainerView, snapshot: Snapshot, settings: Settings) -> li
         last_s = min(clear_s, now_s + _LONGEST_S)
         wish_s = min(last_s, _user_end_s(element, view.trainer.record.minutes))
         end_s = last_s if element.limit_end_s is None else element.limit_end_s
-        if now_s >= clear_s - settings.limit_margin_s:
+        if now_s >= clear_s - _MARGIN_S:
             why = f"its node is reserved ({snapshot.reserved[element.node or ''].name})"
             leaving.setdefault(why, []).append(element.id)
         elif end_s > clear_s or end_s > last_s + _SLACK_S:
@@ -228,7 +229,7 @@ def keep_limits(view: TrainerView, snapshot: Snapshot, settings: Settings) -> li
         elif settings.operator and wish_s > end_s + _SLACK_S:
             longer.append((wish_s, element.id))
             renewing |= end_s < now_s + _RENEW_S
-        elif end_s <= now_s + settings.limit_margin_s + _ahead_s(element, end_s):
+        elif end_s <= now_s + _MARGIN_S + _ahead_s(element, end_s):
             leaving.setdefault("near its time limit", []).append(element.id)
     for wish_s, id_ in longer if renewing else ():
         ends.setdefault(wish_s, []).append(id_)

@@ -164,7 +164,7 @@ class Decider:
                 return moves_towards(view, standing.plan, free, snapshot, settings)
 
             moves += self._of_each(draft.cluster.views, move)
-        upkeep = self._of_each(everybody, lambda view: maintain(view, snapshot, settings))
+        upkeep = self._of_each(everybody, lambda view: maintain(view, snapshot))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *draft.actions, *moves, *held)
         return replace(decision, actions=actions, standing=standing, trouble=self._planning.trouble)
@@ -175,7 +175,7 @@ class Decider:
         late, until_s = list[str](), cluster.now_s + _AVOID_S
         states: dict[int, TrainerState] = {}
         for view in cluster.views:
-            nodes = late_nodes(view, snapshot, self.settings)
+            nodes = late_nodes(view, snapshot)
             if nodes and view.gpus:  # other trainers' elements may still fit there
                 states[view.array] = refuse(view.state, nodes, until_s)
             else:

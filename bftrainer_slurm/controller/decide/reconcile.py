@@ -31,6 +31,9 @@ from bftrainer_slurm.spec import format_comment, with_own_comment
 
 _FINISH_TIMEOUT_S = 300.0  # an elastic agent waits this long at its exit barrier
 _CANCEL_AGAIN_S = 60.0
+# A released element that has not started is held again after this time, or after three backfill
+# passes if these take longer.
+_START_TIMEOUT_S = 90.0
 _MOST_LEFT = 64  # if a finished trainer has more unused elements, its array is not completed
 _A_MINUTE = TimeLimit(1, 1)
 _CAN_START = (ElementState.HELD, ElementState.DELAYED)
@@ -40,7 +43,7 @@ _WAITS_OR_RUNS = (
 )
 
 
-def maintain(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Action]:
+def maintain(view: TrainerView, snapshot: Snapshot) -> list[Action]:
     """Return the actions that a trainer's elements need, whatever the plan says."""
     if (anchor := view.trainer.anchor) is not None and view.all_ended:
         if _has_time(view, snapshot.time_s) and _where_it_ended(view):
@@ -50,7 +53,7 @@ def maintain(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[
         return [Cancel(view.spare, "cancelled by its owner")] if view.spare else []
     if view.over and (cancel := _end(view, snapshot.time_s)):
         return cancel
-    actions = _holds(view, snapshot, settings)
+    actions = _holds(view, snapshot)
     if anchor is not None and anchor.state in (ElementState.PENDING, ElementState.DELAYED):
         actions.append(Hold((anchor.id,), "it must never start"))
     if anchor is not None and anchor.state is ElementState.RUNNING:
@@ -69,10 +72,10 @@ def maintain(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[
     return actions
 
 
-def _holds(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[Action]:
+def _holds(view: TrainerView, snapshot: Snapshot) -> list[Action]:
     """Hold pending elements that should not start; each gets one reason."""
     released = dict(view.within(Phase.RELEASED))
-    why = dict.fromkeys(_late(view, snapshot, settings), "it has not started")
+    why = dict.fromkeys(_late(view, snapshot), "it has not started")
     taken = set(view.surplus).union(_without_room(view, snapshot))
     why |= dict.fromkeys(released.keys() & taken, "its node is taken")
     blocked = (id_ for id_, record in released.items() if is_blocked(record.reason))
@@ -99,18 +102,18 @@ def _without_room(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
     ]
 
 
-def late_nodes(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[str]:
+def late_nodes(view: TrainerView, snapshot: Snapshot) -> list[str]:
     """Return the nodes on which released elements have not started in time."""
-    late = _late(view, snapshot, settings)
+    late = _late(view, snapshot)
     return [view.placed[id_].node for id_ in late if id_ in view.placed]
 
 
-def _late(view: TrainerView, snapshot: Snapshot, settings: Settings) -> list[ElementId]:
+def _late(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
     """Return the released elements that have not started in time.
 
     While a large job waits, only backfill passes start elements, and one may skip them.
     """
-    patience_s = max(settings.start_timeout_s, 3 * (snapshot.configuration.backfill_s or 0.0))
+    patience_s = max(_START_TIMEOUT_S, 3 * (snapshot.configuration.backfill_s or 0.0))
     last_s = snapshot.time_s - patience_s
     return [id_ for id_, record in view.within(Phase.RELEASED) if record.since_s < last_s]
 

@@ -25,6 +25,7 @@ _UNTIL_IT_ENDS_S = 1.0  # from the order to leave until a look sees the element 
 # Looks around a pass, relative to its earliest start; Slurm gives starts in whole seconds. In the
 # last second before a pass, only elements leave that end at once, without their grace time.
 _AROUND_A_PASS_S = (-LEAD_S, -2.0, -1.0, 1.2, 3.0)
+_ALSO, _ALSO_AT = frozenset({"nodes", "reservations"}), 4  # at every fourth regular look
 _FIRST_ENDING_S = 1.0  # the interval while elements end; doubled by each look up to the regular one
 # A slow slurmctld is read less often. The time between two regular looks is at least the first
 # factor times the duration of the last look; between any two looks, the second factor. Free nodes
@@ -74,11 +75,7 @@ class Schedule:
         self._settings = settings
         self._began_s = now_s
         self._queue_due_s = now_s
-        self._every_s = {
-            "nodes": settings.nodes_interval_s,
-            "reservations": settings.reservations_interval_s,
-        }
-        self._also_due_s = dict.fromkeys(self._every_s, now_s)
+        self._also_due_s = now_s
         self._last_look_s = float("-inf")
         self._backoff_s = _FIRST_BACKOFF_S
         self._not_before_s = float("-inf")  # the end of the backoff; hints do not shorten it
@@ -101,7 +98,7 @@ class Schedule:
 
     def also_due(self, now_s: float) -> frozenset[str]:
         """Return what this look should read besides the queue: "nodes", "reservations"."""
-        return frozenset(what for what, due_s in self._also_due_s.items() if now_s >= due_s)
+        return _ALSO if now_s >= self._also_due_s else frozenset()
 
     def hint(self, kind: NoteKind, now_s: float) -> None:
         """Look sooner because an element or a submission has sent a note.
@@ -154,8 +151,8 @@ class Schedule:
         self._ending_s = 2 * interval_s if ending else _FIRST_ENDING_S
         self._queue_due_s = self._regular_s = now_s + interval_s
         self._log_if_slow(now_s)
-        for what in also & self._every_s.keys():
-            self._also_due_s[what] = now_s + self._every_s[what]
+        if also >= _ALSO:
+            self._also_due_s = now_s + _ALSO_AT * self._settings.queue_interval_s
 
     def _log_if_slow(self, now_s: float) -> None:
         logged_lately = now_s - self._slow_logged_s < _LOG_AGAIN_S

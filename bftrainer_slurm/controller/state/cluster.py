@@ -29,7 +29,7 @@ _PASSES = 2.5  # ... or within this many backfill intervals: one pass preempts, 
 _AT_LEAST_S = 5.0
 _CLOCK_S = 1.0  # Slurm gives starts in whole seconds
 _CHANGES_COUNTED = 50.0  # the mean gap is over about this many changes
-_SHORTEST_S, _LONGEST_S = 60.0, 300.0  # forward times
+_FIRST_S, _SHORTEST_S, _LONGEST_S = 120.0, 60.0, 300.0  # forward times
 _EVERY_S = 60.0  # how often to record that the controller still looks
 _UNSEEN_S = 300.0  # a longer gap between looks counts as not observed
 
@@ -100,8 +100,8 @@ class Holes:
 
         A plan lasts until the pool changes next, so a rescale has to pay off within that time.
         """
-        if not settings.adapt_forward_time or self._changes < 1:
-            return settings.forward_time_s
+        if settings.forward_time_s or self._changes < 1:
+            return settings.forward_time_s or _FIRST_S
         return min(_LONGEST_S, max(_SHORTEST_S, self._gaps_s / self._changes))
 
     def _count_ends(self, snapshot: Snapshot, changed: bool) -> None:
@@ -129,7 +129,7 @@ class ClusterView:
     unhandled_nodes: frozenset[str] = frozenset()  # nodes of trainers that cannot be handled
     since_s: Mapping[str, float] = field(default_factory=dict)  # when each node's hole began
     life_s: Mapping[str, float] = field(default_factory=dict)  # how much longer it should last
-    forward_time_s: float = 120.0  # how far ahead to plan
+    forward_time_s: float = _FIRST_S  # how far ahead to plan
     reserve: int = 0  # nodes that stay idle for future ordinary jobs
     forecast: BackfillForecast = field(default_factory=BackfillForecast)
     lead_s: float = LEAD_S  # how long before the next backfill pass trainers leave

@@ -32,6 +32,10 @@ from bftrainer_slurm.slurm.gateway import GatewayError
 
 logger = logging.getLogger(__name__)
 
+# The shortest time from an element's end to its next start: up to Slurm 24.11 no element starts on
+# a node in the same second in which it was preempted there.
+REST_S = 2.0
+
 
 class TrainerErrors:
     """Why the controller cannot handle some trainers (by array) in this turn."""
@@ -93,13 +97,15 @@ class TrainerRegistry:
     ``measurements`` is what trainers have written to the history file.
     """
 
-    def __init__(self, history: History, settings: Settings, errors: TrainerErrors) -> None:
+    def __init__(
+        self, history: History, settings: Settings, errors: TrainerErrors, rest_s: float = REST_S
+    ) -> None:
         self.bad = BadNodes(settings)
         self.unhandled_nodes: frozenset[str] = frozenset()
         self.replaced: frozenset[int] = frozenset()
         self.measurements = Measurements(history)
         self._history = history
-        self._settings = settings
+        self._rest_s = rest_s
         self._errors = errors
         self._records = {array: Record(state) for array, state in _from_history(history).items()}
 
@@ -219,7 +225,7 @@ class TrainerRegistry:
             array,
             trainer.elements,
             now_s,
-            self._settings.relaunch_after_s,
+            self._rest_s,
             notes_arrive,
         )
         if met:
@@ -254,7 +260,7 @@ class TrainerRegistry:
 
     def _refresh_views(self, snapshot: Snapshot, states: Mapping[int, TrainerState]) -> None:
         known = [(one, states[one.array]) for one in snapshot.queue.trainers if one.array in states]
-        rested_s = snapshot.time_s - self._settings.relaunch_after_s
+        rested_s = snapshot.time_s - self._rest_s
         ordinary = snapshot.queue.ordinary_nodes
         last = {view.array: view for view in self.views}
         views = {view.array: view for view in views_of(known, ordinary, rested_s, last)}

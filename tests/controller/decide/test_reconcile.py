@@ -71,7 +71,7 @@ def at(after_s: float, backfill_s: float | None = None) -> Snapshot:
 
 
 def kept(mine: TrainerView, after_s: float = 0.0) -> list[Action]:
-    return maintain(mine, at(after_s), OPERATOR)
+    return maintain(mine, at(after_s))
 
 
 REVIVED = ElementRecord(Phase.REVIVED, NOW_S)
@@ -187,9 +187,9 @@ def test_needs(mine: TrainerView, after_s: float, actions: list[Action]) -> None
 
 
 def test_an_element_that_does_not_start_in_time_is_held_and_its_node_is_told() -> None:
-    assert kept(let_go(), after_s=80) == late_nodes(let_go(), at(80), OPERATOR) == []
+    assert kept(let_go(), after_s=80) == late_nodes(let_go(), at(80)) == []
     assert kept(let_go(), after_s=100) == [Hold((FIRST,), "it has not started")]
-    assert late_nodes(let_go(), at(100), OPERATOR) == ["n1"]
+    assert late_nodes(let_go(), at(100)) == ["n1"]
 
 
 def test_so_is_one_of_a_part_for_which_ordinary_jobs_leave_too_few_gpus() -> None:
@@ -201,21 +201,21 @@ def test_so_is_one_of_a_part_for_which_ordinary_jobs_leave_too_few_gpus() -> Non
 
     def holds(free: int) -> list[Action]:
         seen = replace(at(0), share=True, shared={"n1": SharedNode(8, free, 0, 0.0)})
-        return maintain(mine, seen, OPERATOR)
+        return maintain(mine, seen)
 
     assert (holds(2), holds(1)) == ([], [Hold((FIRST,), "its node is taken")])
 
 
 def test_where_backfill_comes_seldom_an_element_may_take_longer() -> None:
     def is_late(after_s: float, backfill_s: float) -> bool:
-        return bool(late_nodes(let_go(), at(after_s, backfill_s), OPERATOR))
+        return bool(late_nodes(let_go(), at(after_s, backfill_s)))
 
     assert (is_late(90, 30), is_late(91, 30)) == (False, True)
     assert (is_late(360, 120), is_late(361, 120)) == (False, True)
 
 
 def test_such_a_node_is_nobodys_fault_however_late_it_is() -> None:
-    assert late_nodes(let_go(ordinary="n1"), at(100), OPERATOR) == []
+    assert late_nodes(let_go(ordinary="n1"), at(100)) == []
 
 
 @pytest.mark.parametrize("reason", ["None", "Resources", "Priority", "ReqNodeNotAvail", "Prolog"])

@@ -9,8 +9,8 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import Configuration, Element, Queue, Reservation, TimeLimit, WaitingJob
 from tests.controller.worlds import NOW_S, element, places, trainer, view_of
 
-OPERATOR = Settings(operator=True, limit_margin_s=30)
-OWNER = Settings(operator=False, limit_margin_s=30)
+OPERATOR = Settings(operator=True)
+OWNER = Settings(operator=False)
 BOTH = pytest.mark.parametrize("settings", [OPERATOR, OWNER], ids=["operator", "owner"])
 MINUTE, HOUR = 60.0, 3600.0
 NEAR = "near its time limit"

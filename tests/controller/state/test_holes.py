@@ -90,13 +90,13 @@ def test_times_without_any_hole_do_not_count_for_it() -> None:
 
 
 def test_an_admin_can_fix_the_forward_time() -> None:
-    settings = Settings(forward_time_s=33.0, adapt_forward_time=False)
+    settings = Settings(forward_time_s=33.0)
     looks = [seen(200.0 * turn, *(["n1"] if turn % 2 else [])) for turn in range(40)]
     assert watching(*looks).forward_time_s(settings) == 33.0
 
 
-def test_before_anything_has_changed_the_settings_forward_time_counts() -> None:
-    assert watching(seen(0)).forward_time_s(Settings()) == Settings().forward_time_s
+def test_before_anything_has_changed_plans_look_two_minutes_ahead() -> None:
+    assert watching(seen(0)).forward_time_s(Settings()) == 120.0
 
 
 def test_a_clock_that_is_set_back_leaves_expectations_that_can_be() -> None:

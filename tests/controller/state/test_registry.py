@@ -21,7 +21,7 @@ from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, snapshot, trainer, until
 
 FIRST = ElementId(ARRAY, 0)
-SETTINGS = Settings(bad_node_s=900, slow_end_s=2, relaunch_after_s=2)
+SETTINGS = Settings(bad_node_s=900, slow_end_s=2)
 HELD = element(0, "held")
 ON_N1 = element(0, "running n1", start_s=NOW_S)
 
