@@ -38,15 +38,6 @@ ARRAY = 12
 _jobs = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
-    """The model, and seconds: what a step takes, and between the script's checkpoints."""
-
-    model: str
-    compute_s: float
-    save_every_s: float
-
-
 @dataclass(eq=False, slots=True)
 class Node:
     """One node of the trainer."""
@@ -69,11 +60,10 @@ class Node:
 class Fleet:
     """All nodes of one trainer; leaving it ends them, the keeper, and what they wrote."""
 
-    def __init__(self, setup: Setup, training: Training) -> None:
+    def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.nodes: list[Node] = []
         self._ends: list[Timer] = []  # of the nodes that were reclaimed
-        self._training = training
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # no disk is measured there
         self._folder = Path(tempfile.mkdtemp(prefix="bench-elastic-", dir=memory))
 
@@ -176,10 +166,7 @@ class Fleet:
 
     def _script(self) -> list[str]:
         """Return the script that each node trains with, and its options."""
-        script = Path(__file__).with_name("plain.py")
-        options = ["--model", self._training.model, "--compute", str(self._training.compute_s)]
-        options += ["--save-every", str(self._training.save_every_s)]
-        return [str(script), "--folder", str(self._folder), *options]
+        return [str(Path(__file__).with_name("plain.py")), str(self._folder)]
 
 
 @dataclass(frozen=True, slots=True)

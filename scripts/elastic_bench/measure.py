@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from scripts.elastic_bench.figures import standstill, usual_step_s
-from scripts.elastic_bench.fleet import Fleet, Setup, Training
+from scripts.elastic_bench.fleet import Fleet, Setup
 from scripts.labcluster.lab import Tell
 
 NODES = 4
@@ -34,7 +34,7 @@ class NotSettledError(Exception):
     """The nodes did not train together in time."""
 
 
-def measure(setup: Setup, training: Training, repeat: int, tell: Tell) -> Measured:
+def measure(setup: Setup, repeat: int, tell: Tell) -> Measured:
     """Measure each event ``repeat`` times; joins more often: one follows each other event.
 
     A trainer that does not train on counts as a failure, and the next event finds a new one.
@@ -43,7 +43,7 @@ def measure(setup: Setup, training: Training, repeat: int, tell: Tell) -> Measur
     leaves = measured.leave_s  # they come last in a turn
     while len(leaves) < repeat and len(measured.failures) < _MOST_FAILURES:
         try:
-            with Fleet(setup, training) as fleet:
+            with Fleet(setup) as fleet:
                 fleet.start(NODES)
                 settle(fleet)
                 while len(leaves) < repeat:

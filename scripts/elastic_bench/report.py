@@ -24,13 +24,10 @@ _TARGETS = {
 }
 
 
-def targets(model: str, all_measured: Sequence[Measured]) -> list[Target]:
-    """Return the targets for the medians of all measurements.
-
-    With the large model there are none: its times depend on how the script reads its checkpoint.
-    """
+def targets(all_measured: Sequence[Measured]) -> list[Target]:
+    """Return the targets for the medians of all measurements."""
     held = []
-    for measured in all_measured if model == "tiny" else ():
+    for measured in all_measured:
         name = measured.setup.name
         for row, text in ROWS.items():
             times_s, most_s = getattr(measured, row), _TARGETS.get((name, row))
@@ -39,12 +36,12 @@ def targets(model: str, all_measured: Sequence[Measured]) -> list[Target]:
     return held
 
 
-def pauses(model: str, all_measured: Sequence[Measured]) -> str:
+def pauses(all_measured: Sequence[Measured]) -> str:
     """Return the table of the single events."""
     heads = ["", *(one.setup.title for one in all_measured)]
     cells = [[text, *(_cell(one, row) for one in all_measured)] for row, text in ROWS.items()]
     lines = [
-        f"{model} model; seconds: median (least to most), of how many",
+        "seconds: median (least to most), of how many",
         table([heads, *cells]),
     ]
     if any(not measured.setup.parts for measured in all_measured):

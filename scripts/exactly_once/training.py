@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from scripts.elastic_bench.fleet import ARRAY, SETUPS, Fleet, Node
-from scripts.elastic_bench.fleet import Training as Unused
 from scripts.exactly_once.account import Step, in_the_model
 from scripts.exactly_once.programs.recording import SLOW
 from scripts.exactly_once.ways import PLANNED, Change, Way
@@ -67,7 +66,7 @@ class _Programs(Fleet):
     """A fleet whose nodes run one of the programs."""
 
     def __init__(self, way: Way, size: Size) -> None:
-        super().__init__(SETUPS["handler"], Unused("", 0.0, 0.0))
+        super().__init__(SETUPS["handler"])
         self._way, self._size = way, size
         self.record = self._folder / "record"
         self.output = self._folder / "output"

@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from scripts.benchkit.command import Findings, bench_command, folder, number, progress, several
-from scripts.elastic_bench.fleet import SETUPS, Setup
-from scripts.elastic_bench.measure import NotSettledError
 from scripts.labcluster.cluster import LabError
 from tests.chaos.failover import EACH, NODES, host_dies
 from tests.chaos.faults import CATALOGUE
-from tests.chaos.fleet import run_fleet
 from tests.chaos.hosts import started_hosts
-from tests.chaos.report import document, fleet_table, table
+from tests.chaos.report import document, table
 from tests.chaos.run import NotStartedError, begin, run
 from tests.chaos.world import started_world
 
 _NODES = 5  # enough for all trainers at their most: with fewer, a plan may leave one without
 
 
-@bench_command(LabError, NotStartedError, NotSettledError, TimeoutError)
+@bench_command(LabError, NotStartedError, TimeoutError)
 @click.option("--seed", type=int, default=0, help="The seed of everything that is random.")
 @number("--minutes", 10.0, 0, 10_000, "For how long faults are injected; 0: each fault once.")
 @several("--fault", "names", CATALOGUE, "Inject only this fault.")
 @number("--double", 0.2, 0, 1, "The share of faults that get a second one on top.")
 @folder("--keep", "kept", "For what explains a violation.", Path("chaos-output"))
 @number("--gpus", 0, 0, 16, "So many a node, and jobs share nodes; 0: they have whole nodes.")
-@number("--fleet", 0, 0, 100_000, "Without Slurm: how many nodes are killed, join or leave.")
-@number("--pace", 2.0, 0.1, 60, "Seconds between two events of the fleet, on average.")
-@several(
-    *("--setup", "setups", SETUPS, "How the fleet's trainer follows its nodes."),
-    default=("handler",),
-)
 @number("--failover", 0, 0, 1000, "Instead of faults: how often the first control host dies.")
 def main(
     seed: int,
@@ -45,9 +35,6 @@ def main(
     double: float,
     kept: Path,
     gpus: int,
-    fleet: int,
-    pace: float,
-    setups: list[str],
     failover: int,
 ) -> Findings:
     """Break things on a private Slurm cluster that trains, and see whether anything is lost.
@@ -62,21 +49,15 @@ def main(
     With --failover everything on the first of two control hosts ends as with its power; the second
     one takes over. Each time four trainers must train on, and grow onto nodes that come free then.
 
-    With --fleet nodes come and go at random without Slurm, one event after the other, and the
-    trainer must train on at the end, with equal weights everywhere. That needs no root.
-
     \b
     Examples:
       scripts/run chaos --minutes 10
       scripts/run chaos --minutes 0 --fault controller-killed --fault node-vanishes
       scripts/run chaos --gpus 8
-      scripts/run chaos --fleet 200 --pace 1
       scripts/run chaos --failover 3
     """
-    if gpus and (fleet or failover):
-        raise click.UsageError("--gpus is of neither --fleet nor --failover: leave it out")
-    if fleet:
-        return _fleet(fleet, pace, seed, [SETUPS[name] for name in setups])
+    if gpus and failover:
+        raise click.UsageError("--gpus is not for --failover: leave it out")
     if os.getuid() != 0:
         click.echo("chaos: needs root: it is several users, and cuts nodes off", err=True)
         sys.exit(2)
@@ -93,11 +74,3 @@ def main(
             result = run(world, faults, seed, times, minutes, double, kept)
     wrong = f"{result.violations} violations, {result.trainers_lost} trainers lost"
     return Findings(table(result), document(result), "" if result.good else wrong)
-
-
-def _fleet(events: int, pace_s: float, seed: int, setups: Sequence[Setup]) -> Findings:
-    results = [
-        run_fleet(setup, events, pace_s, seed, progress(f"{setup.title}: ")) for setup in setups
-    ]
-    violations = sum(len(one.violations) for one in results)
-    return Findings(fleet_table(results), results, f"{violations} violations" if violations else "")

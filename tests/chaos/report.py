@@ -8,7 +8,6 @@ from statistics import median
 from typing import Any
 
 from scripts.benchkit import text
-from tests.chaos.fleet import FleetResult
 from tests.chaos.run import Result
 
 
@@ -64,27 +63,6 @@ def _rows(result: Result) -> Iterator[Sequence[str]]:
             *(f"{sum(one.lost.get(name, 0.0) for one in those):.0f}" for name in result.steps),
             str(sum(len(one.violations) for one in those)),
         )
-
-
-def fleet_table(results: Sequence[FleetResult]) -> str:
-    """Return the table of the random events without Slurm."""
-    heads = ("", "KILLS", "JOINS", "LEAVES", "TIME", "TRAINS ON", "STEPS", "DONE TWICE", "MISSING")
-    rows = [
-        (
-            one.setup.title,
-            *(str(one.events[kind]) for kind in ("kill", "join", "leave")),
-            f"{one.seconds:.0f} s",
-            "yes" if one.trains_on else "NO",
-            *map(str, (one.account.steps, one.account.repeated, one.account.missing)),
-            f"{one.account.differing} of {one.account.compared} steps",
-        )
-        for one in results
-    ]
-    lines = ["random kills, joins and leaves in a row, not waiting for the trainer"]
-    lines.append(text.table([(*heads, "DIFFERENT WEIGHTS"), *rows]))
-    for one in results:
-        lines += _violations(one.setup.title, one.violations)
-    return "\n".join(lines)
 
 
 def _violations(where: str, found: Sequence[str]) -> list[str]:

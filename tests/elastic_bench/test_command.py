@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -50,17 +49,6 @@ def nodes_of(bench: int) -> list[int]:
     return found
 
 
-def test_the_forming_of_a_group_is_timed_for_each_size() -> None:
-    options = ("--part", "groups", "--group", "2", "--group", "4", "--repeat", "1", "--json")
-    with started(*options) as bench:
-        document = json.loads(bench.communicate(timeout=800)[0])
-    assert document["pauses"] == {}
-    assert list(document["groups"]) == ["2", "4"]
-    for rounds in document["groups"].values():
-        [each] = rounds
-        assert 0 < each["group_s"] <= each["sum_s"]
-
-
 def test_nothing_is_left_behind_when_it_is_stopped() -> None:
     with started("--setup", "handler") as bench:
         wait_until(lambda: nodes_of(bench.pid))
@@ -69,8 +57,3 @@ def test_nothing_is_left_behind_when_it_is_stopped() -> None:
         assert bench.wait(120) != 0
         wait_until(lambda: nodes_of(bench.pid) == [])
         assert not folder.exists()
-
-
-def test_a_model_that_there_is_not_is_refused() -> None:
-    with started("--model", "huge") as bench:
-        assert bench.wait(120) == 2
