@@ -112,16 +112,16 @@ def _from_jobs(lines: Lines, first: str, options: LogOptions) -> Log:
     if swf.is_swf(first):
         machine = swf.Machine()
         jobs = swf.read_swf(lines, notes, machine).once()
-        return _by_counts(jobs, machine.nodes, notes, options)
+        return _from_swf(jobs, machine.nodes, notes, options)
     if not sacct.is_header(first):
         raise LogError(
             "neither sacct output with a header line, nor SWF, nor a history or event file; "
             f"use: {sacct.COMMAND}"
         )
-    return _by_nodes(sacct.read_sacct(lines, notes, options.zone).once(), notes, options)
+    return _from_sacct(sacct.read_sacct(lines, notes, options.zone).once(), notes, options)
 
 
-def _by_nodes(jobs: JobTable, notes: Notes, options: LogOptions) -> Log:
+def _from_sacct(jobs: JobTable, notes: Notes, options: LogOptions) -> Log:
     if options.nodes:
         raise LogError("the log has node lists: leave out --nodes")
     numbers = NodeNumbers(_expand_list(options.node_list))
@@ -203,7 +203,7 @@ def _types(names: tuple[str, ...], gpus: NDArray[np.int64], options: LogOptions)
     return tuple(words.get(count, f"{count} GPUs") for count in gpus.tolist())
 
 
-def _by_counts(jobs: JobTable, machine_nodes: int, notes: Notes, options: LogOptions) -> Log:
+def _from_swf(jobs: JobTable, machine_nodes: int, notes: Notes, options: LogOptions) -> Log:
     needs_names = (options.node_list, options.down, options.reservations, options.node_types)
     if any(needs_names) or options.gpus_per_node is not None:
         raise LogError(
