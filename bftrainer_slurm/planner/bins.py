@@ -35,8 +35,8 @@ def pairs(problem: Problem) -> int:
 def solve(problem: Problem, gap: float, limit_s: float) -> tuple[Packed | None, bool]:
     """Return the best plan found within the time, and whether it is proven to within ``gap``."""
     model = new_model(mip.MAXIMIZE)
-    worth = [[problem.worth(one, 0), *_worths(problem, one).values()] for one in problem.trainers]
-    unit = max((max(map(abs, one)) for one in worth), default=0.0) / SCALE or 1.0
+    worths = [worth for one in problem.trainers for worth in _worths(problem, one).values()]
+    unit = max(map(abs, worths), default=0.0) / SCALE or 1.0
     model.max_mip_gap, model.max_mip_gap_abs = 0.0, gap / unit
     has = {node: at for at, part in enumerate(problem.all_classes()) for node in sorted(part.nodes)}
     used: dict[str, mip.LinExpr] = defaultdict(mip.LinExpr)
@@ -53,10 +53,10 @@ def solve(problem: Problem, gap: float, limit_s: float) -> tuple[Packed | None, 
 
 
 def _worths(problem: Problem, trainer: PlannedTrainer) -> dict[int, float]:
-    """What each number of nodes is worth that it may have."""
+    """What each number of nodes is worth that it may have, 0 among them."""
     most = min(trainer.max_nodes, len(problem.pool))
     sizes = (size for size in range(trainer.min_nodes, most + 1) if trainer.allows(size))
-    return {size: problem.worth(trainer, size) for size in sizes}
+    return {size: problem.worth(trainer, size) for size in (0, *sizes)}
 
 
 def _add(
@@ -70,9 +70,9 @@ def _add(
 ) -> dict[str, mip.Var]:
     """Add a trainer: one number of nodes, of one kind, and none of its nodes moves."""
     classes, now = problem.all_classes(), len(trainer.current)
-    counts = {0: problem.worth(trainer, 0)} | _worths(problem, trainer)
-    takes = {size: model.add_var(var_type=mip.BINARY) for size in counts}
-    for size, worth in counts.items():
+    worths = _worths(problem, trainer)
+    takes = {size: model.add_var(var_type=mip.BINARY) for size in worths}
+    for size, worth in worths.items():
         objective.add_var(takes[size], worth / unit)
     model += mip.xsum(takes.values()) == 1
     keeps = mip.xsum(take for size, take in takes.items() if size >= now)

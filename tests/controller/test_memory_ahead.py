@@ -59,7 +59,7 @@ def test_so_does_a_job_that_passes_left_waiting_for_the_memory_of_an_ordinary_jo
         for node, memory_mb in asks
     )
     wait_until(lambda: running(site, first) and running(site, other))
-    array = site.submit(IDLE, "1-2", "--gpus-per-node=2", "--mem=1000")
+    array = site.submit(IDLE, "1-2", "--gpus-per-node=1", "--mem=1000")
     assert has(site, array, "n1", "n2")
     ordinary(site, "-N2", "--exclusive", "-t30")
     last = ordinary(site, "-N1", "-c1", "--mem=7500", "-t5")

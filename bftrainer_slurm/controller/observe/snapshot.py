@@ -111,7 +111,7 @@ class Snapshot:
     """What Slurm says. ``nodes``, ``reservations`` and ``last_pass`` may be older than ``queue``.
 
     ``unexplained`` are nodes that were busy although no job was visible on them: Slurm hides other
-    users' jobs (PrivateData). ``shared`` are the nodes of which trainers may take parts; it is
+    users' jobs (PrivateData). ``shared`` are the nodes that jobs may share; it is
     empty unless the site lets trainers ``share`` nodes. Facts about the trainers' ``partition`` are
     cached, because there may be 10,000 nodes.
     """
