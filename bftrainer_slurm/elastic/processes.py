@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
+import select
 import signal
 import threading
 import time
@@ -19,6 +21,7 @@ from pathlib import Path
 from bftrainer_slurm.elastic.tasks import waiting
 
 _ROUND_S = 0.02
+_LOOK_S = 60.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl.h
 
 
@@ -90,20 +93,25 @@ def killed_after(seconds: float, processes: Iterable[int]) -> Iterator[None]:
 def end_within(seconds: float, processes: Collection[int]) -> None:
     """Send SIGTERM to processes, and SIGKILL to those still there after ``seconds``.
 
-    It returns at once.
+    It returns when they have ended: what they have left behind is gone then, too.
     """
+    with _handles(processes) as handles:
+        _signal(handles, signal.SIGTERM)
+        left = _still_there(handles, time.monotonic() + seconds)
+        _signal(left, signal.SIGKILL)
+        _still_there(left, math.inf)
 
-    def end() -> None:
-        with _handles(processes) as handles:
-            begun.set()
-            _signal(handles, signal.SIGTERM)
-            time.sleep(seconds)
-            _signal(handles, signal.SIGKILL)
 
-    if processes:
-        begun = threading.Event()
-        threading.Thread(target=end, daemon=True).start()
-        begun.wait()
+def _still_there(handles: Collection[int], until_s: float) -> set[int]:
+    """Wait until processes have ended, or it is so late; return those that have not."""
+    left, poller = set(handles), select.poll()
+    for handle in handles:
+        poller.register(handle, select.POLLIN)  # a process's handle can be read when it has ended
+    while left and (wait_s := until_s - time.monotonic()) > 0:
+        for handle, _ in poller.poll(1000 * min(wait_s, _LOOK_S)):
+            poller.unregister(handle)
+            left.discard(handle)
+    return left
 
 
 @contextlib.contextmanager

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Callable
 from typing import NoReturn
 
 from bftrainer_slurm.elastic.memory import Memory, of_agent
 from bftrainer_slurm.elastic.processes import DataWorkerStart
-from bftrainer_slurm.elastic.signals import Sigterm
+from bftrainer_slurm.elastic.signals import SIGNALLED, Sigterm
 
 LONGEST_SAVE_S = 30.0  # a script that has not saved by then is ended
 _NO_GROUP = (
@@ -55,6 +54,7 @@ class Saver:
 
         self._memory = memory
         self._local_rank = local_rank
+        self._has_saved = False
         self._flag = torch.zeros(1)
         self._sent: list[dist.Work | None] = []  # kept, as not all of them arrive before the end
         self._together = dist.is_initialized()
@@ -86,6 +86,7 @@ class Saver:
         """
         if self._together and not self._sigterm.came:
             self._await_others()
+        self._has_saved = True
         self._memory.saved[self._local_rank] = True
         self._sigterm.end()
 
@@ -104,8 +105,8 @@ class Saver:
 
     def _heed(self) -> None:
         """End at the agent's signal, as the main thread may wait for a peer that is gone."""
-        if self._memory.present.ending:
-            os._exit(128 + signal.SIGTERM)
+        if self._memory.present.ending and not self._has_saved:
+            os._exit(SIGNALLED)
 
 
 _saver: Saver | None = None
@@ -114,7 +115,7 @@ _saver: Saver | None = None
 def must_save() -> bool:
     """Return whether the nodes are about to change; all ranks call it after each step.
 
-    The answer is the same on all. If it is yes, save, and call ``saved()``: this process is ended
+    The answer is the same on all. If it is yes, save, and call ``saved()``: this process ends
     then, and training goes on from that checkpoint on the new nodes. The first call takes SIGTERM
     over from any other handler. Outside an element, and where torchrun does not use our
     rendezvous, the answer is no.
@@ -133,9 +134,13 @@ def must_save() -> bool:
 
 
 def saved() -> NoReturn:
-    """End this process once all ranks have saved; this does not return.
+    """End this process, as ``sys.exit()`` does, once all ranks have saved; this does not return.
+
+    Blocks are left, exit handlers run, and open files are written. All of it has two seconds, or
+    the grace if that is longer.
 
     Raises:
+        SystemExit: it ends.
         RuntimeError: ``must_save()`` has not been called, or only outside an element.
     """
     if _saver is None:

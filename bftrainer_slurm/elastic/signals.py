@@ -7,13 +7,23 @@ for Slurm that would mean that the trainer has finished.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import threading
 from collections.abc import Callable, Collection
 from types import FrameType
 from typing import NoReturn
+
+SIGNALLED = 128 + signal.SIGTERM  # the exit code of a process that was told to end
+
+
+def end_when_told(*_: object) -> NoReturn:
+    """End as by ``sys.exit()``: a handler of SIGTERM. Raises SystemExit.
+
+    Slurm and the agent each send one; the second must not break off what the first has begun.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(SIGNALLED)
 
 
 def on_signals(numbers: Collection[int], call: Callable[[], None]) -> None:
@@ -56,10 +66,10 @@ class Sigterm:
         return True
 
     def end(self) -> NoReturn:
-        """End as SIGTERM ends a process that does not handle it; wait for it until it comes."""
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        """End as by ``sys.exit()`` when SIGTERM comes, or has come. Raises SystemExit."""
+        signal.signal(signal.SIGTERM, end_when_told)
         if self.came:
-            os.kill(os.getpid(), signal.SIGTERM)
+            end_when_told()
         wait_for_the_end()
 
     def _note(self, number: int, frame: FrameType | None) -> None:

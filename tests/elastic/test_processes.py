@@ -83,7 +83,7 @@ def test_processes_are_told_to_end_and_those_that_do_not_are_killed() -> None:
         assert process.stdout is not None
         process.stdout.readline()
     end_within(0.5, [process.pid for process in processes])
-    assert [process.wait(120) for process in processes] == [-signal.SIGTERM, -signal.SIGKILL]
+    assert [process.poll() for process in processes] == [-signal.SIGTERM, -signal.SIGKILL]
 
 
 def test_those_below_a_process_are_its_children_and_theirs() -> None:

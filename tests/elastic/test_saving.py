@@ -154,6 +154,26 @@ def test_no_step_is_lost_as_a_node_joins_leaves_and_is_reclaimed(agents: Agents)
 
 
 @pytest.mark.torch
+def test_a_process_that_has_saved_ends_as_python_ends(keeper: Keeper, tmp_path: Path) -> None:
+    with started_agents(keeper, tmp_path, Path(__file__).with_name("when_told.py")) as agents:
+        agents.own(3)
+        agents.start(1, BFTRAINER_GRACE="100")
+        agents.wait_for_steps(1)
+        agents.start(2, BFTRAINER_GRACE="100")  # one process saves at a join
+        agents.wait_for_world(2, 1, 2)
+        agents.wait_for_steps(2)
+        agents.signal(1, signal.SIGTERM)  # another one at a reclaim
+        agents.wait_for_world(1, 2)
+        ended = [path for path in tmp_path.glob("n[12].*") if path.suffix != ".log"]
+        living = f".{agents.steps(2)[-1].process}"
+        for log in ended:
+            if log.suffix != living:
+                results = tmp_path / f"results-{log.stem}-{log.suffix[1:]}"
+                steps = [line.split()[2] for line in log.read_text().splitlines()]
+                assert results.read_text().splitlines() == [*steps, "at exit"]
+
+
+@pytest.mark.torch
 @pytest.mark.parametrize("reclaimed", [False, True])
 def test_those_that_stay_wait_until_one_that_leaves_has_saved(
     agents: Agents, reclaimed: bool

@@ -15,6 +15,7 @@ import pytest
 
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.rendezvous import warm
+from scripts.labcluster.waiting import wait_until
 
 pytestmark = pytest.mark.torch
 
@@ -196,6 +197,52 @@ def test_atexit_functions_run_after_the_scripts_threads(run: Run) -> None:
         print("script")
     """)
     assert ran.output == ["script", "thread", "at exit"]
+
+
+def test_files_that_a_script_has_left_open_are_written(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "results.txt"
+    ran = run(f"file = open({str(path)!r}, 'w'); print('accuracy 0.93', file=file)")
+    assert (ran.code, path.read_text()) == (None, "accuracy 0.93\n")
+
+
+@pytest.mark.parametrize(("end", "code"), [("", None), ("sys.exit(3)", 3), ("1 / 0", 1)])
+def test_destructors_run_at_the_end(run: Run, end: str, code: int | None) -> None:
+    ran = run(f"""
+        import sys
+        class Own:
+            def __del__(self): print("gone")
+        own = Own()
+        {end}
+    """)
+    assert (ran.output, ran.code) == (["gone"], code)
+
+
+def test_the_exit_handlers_of_libraries_in_c_run_at_the_end(run: Run) -> None:
+    ran = run("""
+        import ctypes, os
+        said = ctypes.CFUNCTYPE(None)(lambda: None)
+        libc = ctypes.CDLL(None)
+        libc.printf(b"still in C's buffer\\n")
+    """)
+    assert ran.output == ["still in C's buffer"]
+
+
+def test_shared_memory_that_a_killed_script_has_left_is_gone_before_the_next_one(run: Run) -> None:
+    script = """
+        import os, signal
+        from multiprocessing.shared_memory import SharedMemory
+        kept = SharedMemory("bftrainer-test-left", create=True, size=8)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    for _ in range(2):
+        assert run(script).failure == "process 0 terminated with signal SIGKILL"
+        wait_until(lambda: not Path("/dev/shm/bftrainer-test-left").exists())
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_a_worker_has_the_threads_that_torchrun_gives_it(run: Run, threads: str) -> None:
+    ran = run("import torch; print(torch.get_num_threads())", OMP_NUM_THREADS=threads)
+    assert ran.output == [threads]
 
 
 def test_lines_appear_as_they_are_printed(run: Run) -> None:

@@ -1,5 +1,9 @@
-"""A plain script that saves when told to, in SAVE_S seconds, and only then; else as ddp.py."""
+"""A plain script that saves when told to, in SAVE_S seconds, and only then; else as ddp.py.
 
+A file with its steps stays open until an exit handler adds a last line.
+"""
+
+import atexit
 import os
 import sys
 import time
@@ -21,6 +25,8 @@ def main() -> None:
     checkpoint = folder / "checkpoint"
     step = torch.tensor([int(checkpoint.read_text()) if checkpoint.exists() else 0])
     dist.broadcast(step, src=0)
+    results = (folder / f"results-{node}-{os.getpid()}").open("w")
+    atexit.register(print, "at exit", file=results)
     with (folder / f"{node}.{os.getpid()}").open("w", 1) as log:
         while True:
             parallel(torch.randn(8, 64)).sum().backward()
@@ -31,6 +37,7 @@ def main() -> None:
             must_save = elastic.must_save()
             # Only from its first call on is a process asked: who waits for a step waits for that.
             print(time.monotonic(), dist.get_world_size(), step.item(), file=log)
+            print(step.item(), file=results)
             if must_save:
                 if dist.get_rank() == 0:
                     time.sleep(float(os.environ.get("SAVE_S", "0")))

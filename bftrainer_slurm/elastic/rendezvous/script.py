@@ -19,11 +19,14 @@ import threading
 import types
 from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.elastic.memory import Memory, of_agent
 from bftrainer_slurm.elastic.processes import end_with_parent
+from bftrainer_slurm.elastic.rendezvous.python_exit import end_as_python_ends
+from bftrainer_slurm.elastic.signals import end_when_told
 from bftrainer_slurm.elastic.tasks import worker
 
 _runpy_run_path = runpy.run_path
@@ -43,6 +46,7 @@ def _run_path(
     end_with_parent()  # torch asks for SIGINT, which C code does not notice
     _look_like_a_program()
     worker.prepare(os.environ)
+    end_as_python_ends()
     memory = of_agent(os.environ)
     try:
         run(path_name)
@@ -60,11 +64,9 @@ def _wait_no_longer_than_wanted(memory: Memory) -> None:
     torch's next line waits for the agent, which may have sent its SIGTERM while the script was at
     work: one that saves at the signal and ends with 0 would wait until it is killed.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, end_when_told)
     if memory.present.unwanted:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(128 + signal.SIGTERM)
+        end_when_told()
 
 
 def run(name: str) -> None:
@@ -125,6 +127,12 @@ def _look_like_a_program() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # torchrun runs scripts with python -u
+    # Else the agent's would keep what this process leaves in shared memory until the agent ends.
+    tracker: Any = resource_tracker._resource_tracker
+    tracker._fd = tracker._pid = None
+    if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() and int(threads) > 0:
+        # The fork server has loaded OpenMP before torchrun set this.
+        sys.modules["torch"].set_num_threads(int(threads))
     # Python seeds random again in a forked process, but numpy does not do that.
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
