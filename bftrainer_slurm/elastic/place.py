@@ -28,12 +28,19 @@ def read_identity(environment: Mapping[str, str], role: Role) -> Identity:
     )
 
 
-def _program(environment: Mapping[str, str]) -> str:
-    """Return what tells a script's programs apart, on all nodes alike: their step and script."""
+def step_and_script(environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return what tells a batch script's programs apart, on all nodes alike: its step and script.
+
+    It is the same for torchrun and for the processes that it starts. Without an srun it has no
+    step: an empty text.
+    """
     names = [Path(word).name for word in sys.argv if word.endswith(".py")]
     script = next((name for name in names if name != "run.py"), "")  # python -m ...distributed.run
-    step = environment.get("BFTRAINER_STEP") or environment.get("SLURM_STEP_ID", "")
-    told = f"{step} {script}"
+    return environment.get("BFTRAINER_STEP") or environment.get("SLURM_STEP_ID", ""), script
+
+
+def _program(environment: Mapping[str, str]) -> str:
+    told = " ".join(step_and_script(environment))
     return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:16]
 
 

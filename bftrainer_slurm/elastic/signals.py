@@ -7,6 +7,7 @@ for Slurm that would mean that the trainer has finished.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import threading

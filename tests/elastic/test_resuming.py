@@ -9,13 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from bftrainer_slurm.elastic import resuming
 from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.imported import when_imported
 from bftrainer_slurm.elastic.resuming import lightning, torchdata
 from bftrainer_slurm.elastic.resuming.huggingface import Place, Saved, read
-from bftrainer_slurm.elastic.resuming.marks import mark, marked, newest
+from bftrainer_slurm.elastic.resuming.marks import Trainings, mark, marked, newest, rename
 
 
 @pytest.fixture(autouse=True)
@@ -71,23 +72,85 @@ def test_hugging_face_makes_as_many_steps_as_were_asked_for() -> None:
     assert place.epochs * 40 - 20 >= 140 > (place.epochs - 1) * 40 - 20
 
 
-def test_only_a_complete_checkpoint_of_this_trainer_is_taken(tmp_path: Path) -> None:
-    ours, others = {"BFTRAINER_ELEMENT": "12_3"}, {"BFTRAINER_ELEMENT": "13_0"}
+def begun(number: int = 1, width: int = 4, samples: int = 9, **environment: str) -> str:
+    """What tells a process's training of this number from others."""
+    model, data = torch.nn.Linear(width, 1), range(samples)
+    trainings = Trainings()
+    element = {"BFTRAINER_ELEMENT": "12_3", "BFTRAINER_STEP": "0"}
+    return [trainings.begin(model, data, element | environment) for _ in range(number)][-1]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"number": 2},
+        {"width": 5},
+        {"samples": 8},
+        {"BFTRAINER_STEP": "1"},
+        {"BFTRAINER_ELEMENT": "13_3"},
+    ],
+    ids=["fit", "model", "data", "step", "trainer"],
+)
+def test_a_training_is_known_after_a_restart_on_any_node_and_is_no_other(
+    other: dict[str, Any],
+) -> None:
+    assert begun() == begun(BFTRAINER_ELEMENT="12_0")
+    assert begun() != begun(**other)
+
+
+@pytest.mark.torch
+def test_what_torchrun_starts_without_an_srun_is_told_apart_by_its_arguments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = set()
+    for rate in ("1e-3", "1e-4"):
+        monkeypatch.setattr(sys, "argv", ["train.py", "--rate", rate])
+        found |= {begun(BFTRAINER_STEP=""), begun(BFTRAINER_STEP="0")}
+    assert len(found) == 3
+
+
+@pytest.mark.torch
+def test_a_stream_has_no_length_and_a_loader_that_of_its_data() -> None:
+    trainings, model = Trainings(), torch.nn.Linear(1, 1)
+    assert trainings.begin(model, iter(range(9)), {})
+    loaders = [torch.utils.data.DataLoader(range(9), batch_size=size) for size in (1, 3)]
+    first, second = (Trainings().begin(model, loader, {}) for loader in loaders)
+    assert first == second
+
+
+def test_only_a_complete_checkpoint_of_this_training_is_taken(tmp_path: Path) -> None:
     old, new = folders = [tmp_path / "checkpoint-9", tmp_path / "checkpoint-10"]
     for folder in folders:
         folder.mkdir()
-    assert newest(folders, ours) is None  # they may be another training's, or cut off
-    mark(old, 3, ours)
-    assert newest(folders, ours) == old
-    assert newest(folders, others) is None
-    mark(new, 2, ours)
-    assert newest(folders, ours) == new
+    assert newest(folders, "ours") is None  # they may be another training's, or cut off
+    mark(old, 3, "ours")
+    assert newest(folders, "ours") == old
+    assert newest(folders, "another") is None
+    mark(new, 2, "ours")
+    assert newest(folders, "ours") == new
     found = marked(new)
     assert found is not None
     assert found.ranks == 2
 
 
-def test_lightning_saves_with_all_that_a_script_gives_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_mark_follows_a_checkpoint_that_takes_anothers_name(
+    tmp_path: Path, sharded: bool
+) -> None:
+    made = [tmp_path / "step-9.ckpt", tmp_path / "last.ckpt"]
+    for ranks, path in enumerate(made, start=1):
+        path.mkdir() if sharded else path.touch()
+        mark(path, ranks, "ours")
+    rename(*made)
+    assert newest(made, "ours") == made[1]
+    assert getattr(marked(made[1]), "ranks", None) == 1
+    assert not list(tmp_path.glob("step-9*"))
+
+
+def test_lightning_saves_with_all_that_a_script_gives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Trainer:
         global_rank, world_size = 0, 3
 
@@ -97,6 +160,7 @@ def test_lightning_saves_with_all_that_a_script_gives_it(tmp_path: Path) -> None
             filepath.mkdir()
             return filepath, weights_only, storage_options
 
+    monkeypatch.setattr(Trainer, lightning._TRAINING, "ours", raising=False)
     around(Trainer, "save_checkpoint", lightning._save)
     paths = [tmp_path / name for name in ("a", "b", "c")]
     trainer: Any = Trainer()
@@ -109,7 +173,7 @@ def test_lightning_saves_with_all_that_a_script_gives_it(tmp_path: Path) -> None
 @pytest.mark.parametrize("text", ["", "[]", "7", "{", '{"ranks": 1}', "\0" * 9000])
 def test_a_file_that_is_not_ours_is_no_mark(tmp_path: Path, text: str) -> None:
     (tmp_path / "bftrainer.json").write_text(text)
-    assert newest([tmp_path], {"BFTRAINER_ELEMENT": "12_0"}) is None
+    assert newest([tmp_path], "ours") is None
     (tmp_path / "trainer_state.json").write_text(text)
     assert read(tmp_path) is None
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from bftrainer_slurm.elastic.resuming.marks import mark
 from bftrainer_slurm.elastic.saving import must_save, saved
 from bftrainer_slurm.elastic.steps import step
 
@@ -43,11 +39,7 @@ class Elastic(TrainerCallback):
             control.should_evaluate = False  # it may take more time than there is
         return control
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, *_: Any, **__: Any) -> None:
-        """Note which checkpoint is complete, and end the process if it was made for that."""
-        folder = Path(args.output_dir)
-        if state.is_world_process_zero and "BFTRAINER_ELEMENT" in os.environ:
-            with contextlib.suppress(OSError):
-                mark(folder / f"checkpoint-{state.global_step}", args.world_size)
+    def on_save(self, args: TrainingArguments, *_: Any, **__: Any) -> None:
+        """End the process if the checkpoint was made for that."""
         if self._saving:
             saved()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from bftrainer_slurm.elastic.resuming.marks import mark, unmark
+from bftrainer_slurm.elastic.resuming.marks import rename
 from bftrainer_slurm.elastic.saving import must_save, saved
 from bftrainer_slurm.elastic.steps import step
 
@@ -29,7 +27,7 @@ class Elastic(Callback):
     """
 
     def __init__(self, folder: str | os.PathLike[str], batch_size: int | None = None) -> None:
-        self._folder = Path(folder)
+        self.folder = Path(folder)
         self._batch_size = batch_size
         self._batches = self._told = 0
 
@@ -56,12 +54,7 @@ class Elastic(Callback):
 
     def _save(self, trainer: Trainer) -> None:
         """Write a new file and rename it, as the node may be taken in the middle."""
-        beside, last = self._folder / f".step-{self._told}.ckpt", self._folder / "last.ckpt"
+        beside = self.folder / f".step-{self._told}.ckpt"
         trainer.save_checkpoint(beside)
         if trainer.is_global_zero:
-            if last.is_dir() and not last.is_symlink():  # a sharded one
-                shutil.rmtree(last)
-            beside.replace(last)
-            with contextlib.suppress(OSError):
-                mark(last, trainer.world_size)
-                unmark(beside)
+            rename(beside, self.folder / "last.ckpt")

@@ -24,6 +24,7 @@ from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import guarded, helping, marks
 from bftrainer_slurm.elastic.resuming.rates import move
 
+_TRAINING = "_bftrainer_training"  # of a Trainer: what tells this train() from all others
 _PLACE = "_bftrainer_place"  # of a Trainer that goes on from a checkpoint
 _STATE = "trainer_state.json"
 _ROUNDING = 1e-6  # of a batch
@@ -111,7 +112,9 @@ def change(module: ModuleType) -> None:
         AttributeError, TypeError: this version's Trainer is another one.
     """
     trainer = module.Trainer
-    before(trainer, "train", _begin)
+    trainings = marks.Trainings()
+    before(trainer, "train", lambda arguments: _begin(trainings, arguments))
+    _mark_what_is_complete(module)
     helping.add("huggingface")  # or says why not
     for name, parameters in _METHODS.items():
         method = getattr(trainer, name, None)
@@ -126,17 +129,60 @@ def change(module: ModuleType) -> None:
     around(trainer, "_load_optimizer_and_scheduler", _load_scheduler)
 
 
-def _begin(arguments: MutableMapping[str, Any]) -> None:
+def _mark_what_is_complete(module: ModuleType) -> None:
+    """Mark a checkpoint before older ones are removed, and before the script's own ``on_save``."""
+    saving: list[Any] = []
+
+    def save(method: Callable[..., Any], trainer: Any, *given: Any, **named: Any) -> Any:
+        if (folder := _own_folder(trainer)) is not None:
+            guarded(
+                lambda: marks.unmark(folder), "the mark of an older checkpoint is left as it is"
+            )
+        saving.append(trainer)
+        done = method(trainer, *given, **named)
+        saving.clear()
+        mark(trainer)
+        return done
+
+    def remove_older(method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        for trainer in saving:
+            mark(trainer)
+        return method(*given, **named)
+
+    def mark(trainer: Any) -> None:
+        if (folder := _own_folder(trainer)) is not None:
+            ranks, training = trainer.args.world_size, getattr(trainer, _TRAINING)
+            without = "a checkpoint is left without a mark"
+            guarded(lambda: marks.mark(folder, ranks, training), without)
+
+    around(module.Trainer, "_save_checkpoint", save)
+    removes = "rotate_checkpoints"
+    if hasattr(module, removes):
+        around(module, removes, remove_older)
+    else:
+        around(module.Trainer, f"_{removes}", remove_older)
+
+
+def _own_folder(trainer: Any) -> Path | None:
+    """Return the checkpoint of the present step, where this rank marks it and it is there."""
+    folder = Path(trainer.args.output_dir, f"checkpoint-{trainer.state.global_step}")
+    marks_it = hasattr(trainer, _TRAINING) and trainer.is_world_process_zero()
+    return folder if marks_it and folder.is_dir() else None
+
+
+def _begin(trainings: marks.Trainings, arguments: MutableMapping[str, Any]) -> None:
     trainer, given = arguments["self"], arguments["resume_from_checkpoint"]
     without = "Hugging Face's Trainer begins as the script says"
-    chosen = guarded(lambda: _prepared(trainer, given), without, given)
+    chosen = guarded(lambda: _prepared(trainings, trainer, given), without, given)
     arguments["resume_from_checkpoint"] = chosen
 
 
-def _prepared(trainer: Any, given: Any) -> Any:
+def _prepared(trainings: marks.Trainings, trainer: Any, given: Any) -> Any:
     """Have the trainer save when told; return the checkpoint that it goes on from."""
     _save_when_told(trainer)
-    chosen = _chosen(trainer) if given in (None, True, False) else given
+    training = trainings.begin(trainer.model, trainer.train_dataset)
+    setattr(trainer, _TRAINING, training)
+    chosen = _chosen(trainer, training) if given in (None, True, False) else given
     setattr(trainer, _PLACE, None)
     trainer._bftrainer_checkpoint = chosen or None
     return given if chosen is None else chosen
@@ -149,10 +195,10 @@ def _save_when_told(trainer: Any) -> None:
         trainer.add_callback(Elastic())
 
 
-def _chosen(trainer: Any) -> str | None:
+def _chosen(trainer: Any, training: str) -> str | None:
     from accelerate.utils import broadcast_object_list
 
-    paths = [marks.newest(Path(trainer.args.output_dir).glob("checkpoint-*"))]
+    paths = [marks.newest(Path(trainer.args.output_dir).glob("checkpoint-*"), training)]
     if trainer.args.world_size > 1:
         broadcast_object_list(paths)  # rank 0's look counts
     if paths[0] is None:

@@ -20,6 +20,8 @@ from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import guarded, helping, marks
 from bftrainer_slurm.elastic.resuming.rates import move
 
+_TRAINING = "_bftrainer_training"  # of a Trainer: what tells this fit() from all others
+_ADDED = "_bftrainer_callback"  # of a Trainer: ours
 _RANKS = "_bftrainer_ranks"  # of a Trainer that goes on: how many ranks made its checkpoint
 _CHOOSES = "_bftrainer_chooses"  # of a Trainer: its script leaves the checkpoint to us
 _FRESH = "_bftrainer_fresh"  # of a scheduler: what its script gave it at this start
@@ -37,8 +39,10 @@ def change(module: ModuleType) -> None:
     loop: Any = module._FitLoop
     connector: Any = module._CheckpointConnector
     asked = trainer.estimated_stepping_batches.fget
-    before(trainer, "fit", _begin)
+    trainings = marks.Trainings()
+    before(trainer, "fit", lambda arguments: _begin(trainings, arguments))
     around(trainer, "save_checkpoint", _save)
+    around(module.Strategy, "remove_checkpoint", _remove)
     around(loop, "reset", _reset)
     around(connector, "resume_start", _start)
     around(connector, "restore_lr_schedulers", _restore)
@@ -51,18 +55,24 @@ def change(module: ModuleType) -> None:
     helping.add("lightning")
 
 
-def _begin(arguments: MutableMapping[str, Any]) -> None:
-    guarded(lambda: _prepare(arguments), "Lightning's fit() is left as it is")
+def _begin(trainings: marks.Trainings, arguments: MutableMapping[str, Any]) -> None:
+    guarded(lambda: _prepare(trainings, arguments), "Lightning's fit() is left as it is")
 
 
-def _prepare(arguments: MutableMapping[str, Any]) -> None:
+def _prepare(trainings: marks.Trainings, arguments: MutableMapping[str, Any]) -> None:
     """Have the trainer save when told, and note whether it may choose its checkpoint."""
     from bftrainer_slurm.elastic.callbacks.lightning import Elastic
 
     trainer = arguments["self"]
-    setattr(trainer, _CHOOSES, arguments.get("ckpt_path") in (None, "last"))
-    if not any(isinstance(one, Elastic) for one in trainer.callbacks):
-        trainer.callbacks.append(Elastic(Path(trainer.default_root_dir) / ".bftrainer"))
+    training = trainings.begin(arguments["model"], arguments["train_dataloaders"])
+    setattr(trainer, _TRAINING, training)
+    setattr(trainer, _CHOOSES, arguments["ckpt_path"] in (None, "last"))
+    folder = Path(trainer.default_root_dir, ".bftrainer", training)
+    if (added := getattr(trainer, _ADDED, None)) is not None:
+        added.folder = folder
+    elif not any(isinstance(one, Elastic) for one in trainer.callbacks):
+        setattr(trainer, _ADDED, Elastic(folder))
+        trainer.callbacks.append(getattr(trainer, _ADDED))
 
 
 def _start(
@@ -83,7 +93,7 @@ def _chosen(trainer: Any, given: Any) -> Any:
     """Return the checkpoint that a trainer goes on from, and note how many ranks made it."""
     if getattr(trainer, _CHOOSES, False):
         setattr(trainer, _CHOOSES, False)
-        found = marks.newest(_candidates(trainer))
+        found = marks.newest(_candidates(trainer), getattr(trainer, _TRAINING))
         if trainer.world_size > 1:
             found = trainer.strategy.broadcast(found)  # rank 0's look counts
         if found is not None:
@@ -98,7 +108,7 @@ def _chosen(trainer: Any, given: Any) -> Any:
 def _candidates(trainer: Any) -> Iterator[Path]:
     """Yield where this script's checkpoints may be."""
     folder = Path(trainer.default_root_dir)
-    yield from folder.glob(".bftrainer/*.ckpt")
+    yield from folder.glob(".bftrainer/*/*.ckpt")
     yield from folder.glob("checkpoints/*.ckpt")
     yield from folder.glob("lightning_logs/version_*/checkpoints/*.ckpt")
     for callback in trainer.checkpoint_callbacks:
@@ -114,12 +124,22 @@ def _save(
     *more: Any,
     **named: Any,
 ) -> Any:
+    path = Path(filepath)
+    training: str | None = getattr(trainer, _TRAINING, None)
+    if training is None or trainer.global_rank != 0:
+        return method(trainer, filepath, weights_only, *more, **named)
+    guarded(lambda: marks.unmark(path), "the mark of an older checkpoint is left as it is")
     done = method(trainer, filepath, weights_only, *more, **named)
-    if not weights_only and trainer.global_rank == 0:
-        guarded(
-            lambda: marks.mark(Path(filepath), trainer.world_size), "a checkpoint is left as it is"
-        )
+    if not weights_only:
+        without = "a checkpoint is left without a mark"
+        guarded(lambda: marks.mark(path, trainer.world_size, training), without)
     return done
+
+
+def _remove(method: Callable[..., Any], strategy: Any, filepath: Any) -> Any:
+    if strategy.is_global_zero:
+        guarded(lambda: marks.unmark(Path(filepath)), "a checkpoint's mark is left as it is")
+    return method(strategy, filepath)
 
 
 def _restore(method: Callable[..., Any], connector: Any) -> Any:

@@ -1,16 +1,22 @@
-"""A small file says that a checkpoint is complete, whose it is, and how many ranks made it.
+"""A small file says that a checkpoint is complete, of which training, and how many ranks made it.
 
-It is written last. So no checkpoint is taken that was cut off, nor one of an earlier training into
-the same folder.
+It is written last. So no checkpoint is taken that was cut off, nor one of another training: of an
+earlier one into the same folder, of another step of the batch script, or of another ``fit()``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from bftrainer_slurm.elastic.place import step_and_script
 
 _NAME = "bftrainer.json"
 _LONGEST = 4096  # bytes
@@ -20,11 +26,32 @@ _LONGEST = 4096  # bytes
 class Mark:
     """What is known of a complete checkpoint."""
 
-    trainer: str  # the number of its job array
+    training: str  # see ``Trainings.begin``
     ranks: int
 
 
-def mark(checkpoint: Path, ranks: int, environment: Mapping[str, str] = os.environ) -> None:
+class Trainings:
+    """Numbers the trainings that a script makes one after the other in a process: 1, 2, ..."""
+
+    def __init__(self) -> None:
+        self._begun = 0
+
+    def begin(self, model: Any, data: Any, environment: Mapping[str, str] = os.environ) -> str:
+        """Return what tells the next training from all others; it is the same after a restart.
+
+        These are the trainer, the step of its batch script (the arguments, where no srun has
+        started it), the training's number in the process, the shapes of ``model``, and the
+        length of the data set of ``data``, which may be a loader.
+        """
+        self._begun += 1
+        trainer = environment.get("BFTRAINER_ELEMENT", "").partition("_")[0]
+        step, script = step_and_script(environment)
+        told = step or sys.argv[1:], script, _shapes(model), _length(data)
+        digest = hashlib.sha256(repr(told).encode(errors="replace")).hexdigest()[:16]
+        return f"{trainer}.{self._begun}.{digest}"
+
+
+def mark(checkpoint: Path, ranks: int, training: str) -> None:
     """Say that this checkpoint is complete; on one rank.
 
     Raises:
@@ -32,13 +59,24 @@ def mark(checkpoint: Path, ranks: int, environment: Mapping[str, str] = os.envir
     """
     path = _of(checkpoint)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps({"trainer": _trainer(environment), "ranks": ranks}))
+    beside.write_text(json.dumps({"training": training, "ranks": ranks}))
     beside.replace(path)
 
 
 def unmark(checkpoint: Path) -> None:
-    """Remove the mark of a checkpoint that has another name now. Raises OSError."""
+    """Remove the mark of a checkpoint that is written anew or removed. Raises OSError."""
     _of(checkpoint).unlink(missing_ok=True)
+
+
+def rename(checkpoint: Path, new: Path) -> None:
+    """Give a checkpoint another name, in place of what has that name. Raises OSError."""
+    unmark(new)
+    if new.is_dir() and not new.is_symlink():
+        shutil.rmtree(new)
+    before = _of(checkpoint)
+    checkpoint.replace(new)
+    if before.exists():  # beside a file; in a folder it has come along
+        before.replace(_of(new))
 
 
 def marked(checkpoint: Path) -> Mark | None:
@@ -46,18 +84,18 @@ def marked(checkpoint: Path) -> Mark | None:
     try:
         with _of(checkpoint).open("rb") as file:
             told = json.loads(file.read(_LONGEST))
-        found = Mark(str(told["trainer"]), int(told["ranks"]))
+        found = Mark(str(told["training"]), int(told["ranks"]))
         return found if found.ranks > 0 else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def newest(checkpoints: Iterable[Path], environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return this trainer's newest complete checkpoint; None: there is none."""
-    trainer, whole = _trainer(environment), []
+def newest(checkpoints: Iterable[Path], training: str) -> Path | None:
+    """Return this training's newest complete checkpoint; None: there is none."""
+    whole = []
     for one in checkpoints:
         found = marked(one)
-        if found is not None and found.trainer == trainer:
+        if found is not None and found.training == training:
             whole.append(one)
     return max(whole, key=lambda one: _of(one).stat().st_mtime_ns, default=None)
 
@@ -68,5 +106,15 @@ def _of(checkpoint: Path) -> Path:
     return checkpoint.with_name(f"{checkpoint.name}.{_NAME}")
 
 
-def _trainer(environment: Mapping[str, str]) -> str:
-    return environment.get("BFTRAINER_ELEMENT", "").partition("_")[0]
+def _shapes(model: Any) -> list[tuple[int, ...]]:
+    parameters = getattr(model, "parameters", tuple)
+    return [tuple(one.shape) for one in parameters()]
+
+
+def _length(data: Any) -> int | None:
+    """Return how many samples there are; None: it is not known. A loader's length follows ranks."""
+    data = getattr(data, "dataset", data)
+    try:
+        return len(data)
+    except (TypeError, NotImplementedError):
+        return None
