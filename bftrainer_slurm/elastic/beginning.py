@@ -89,10 +89,13 @@ def _trains_since_s(memory: Memory) -> float:
     return since_s or memory.made_s
 
 
-def _load_optimizer(method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+def _load_optimizer(
+    method: Callable[..., Any], optimizer: Any, state_dict: Any, *given: Any, **named: Any
+) -> Any:
+    """Note a state that comes from training: accelerate loads an empty one to place it."""
     global _loaded_optimizer
-    _loaded_optimizer = True
-    return method(*given, **named)
+    _loaded_optimizer = _loaded_optimizer or bool(state_dict.get("state"))
+    return method(optimizer, state_dict, *given, **named)
 
 
 def _stop() -> None:

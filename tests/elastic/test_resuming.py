@@ -14,7 +14,7 @@ import torch
 from bftrainer_slurm.elastic import resuming
 from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.imported import when_imported
-from bftrainer_slurm.elastic.resuming import lightning, torchdata
+from bftrainer_slurm.elastic.resuming import huggingface, lightning, torchdata
 from bftrainer_slurm.elastic.resuming.huggingface import Place, Saved, read
 from bftrainer_slurm.elastic.resuming.marks import Trainings, mark, marked, newest, rename
 
@@ -194,6 +194,20 @@ def test_a_module_is_changed_when_it_is_imported_and_not_before(
     when_imported({"imported_later": lambda module: called.append("again")})
     assert called == ["imported_later", "again"]
     del sys.modules["imported_later"]
+
+
+def untranslated(is_stream: bool = False, **options: Any) -> str:
+    args = SimpleNamespace(**({"world_size": 3, "max_steps": -1} | options))
+    return " ".join(huggingface.not_counted(args, 1, is_stream))
+
+
+def test_hugging_face_says_what_does_not_follow_samples() -> None:
+    assert untranslated() == untranslated(train_sampling_strategy="random") == ""
+    assert "max_steps=300 are steps of 3 ranks now, of 1 before" in untranslated(max_steps=300)
+    stream = untranslated(is_stream=True, max_steps=300)
+    assert "max_steps" in stream
+    assert "the data set is a stream" in stream
+    assert "another order of samples" in untranslated(train_sampling_strategy="group_by_length")
 
 
 class Sampler(list[int]):

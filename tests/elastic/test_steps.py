@@ -236,7 +236,12 @@ _LOADS = torch.optim.Optimizer.load_state_dict
 
 
 def made_optimizer() -> torch.optim.Optimizer:
-    return torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    """One with a state."""
+    weights = torch.nn.Parameter(torch.ones(1))
+    weights.grad = torch.ones(1)
+    optimizer = torch.optim.SGD([weights], lr=0.1, momentum=0.9)
+    optimizer.step()
+    return optimizer
 
 
 @pytest.mark.usefixtures("watched")
@@ -247,6 +252,18 @@ def test_a_script_that_begins_again_at_each_change_is_told_so_once(
         train(memory, made_optimizer())
         said = capfd.readouterr().err.count("has begun at step 0 again")
         assert said == told, f"life {lives}"
+
+
+@pytest.mark.usefixtures("watched")
+def test_an_empty_state_that_an_optimizer_loads_is_no_checkpoint(
+    memory: Memory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As accelerate has each optimizer load its own, to move it to the device."""
+    for _ in range(3):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+        optimizer.load_state_dict(optimizer.state_dict())
+        train(memory, optimizer)
+    assert capfd.readouterr().err.count("has begun at step 0 again") == 1
 
 
 @pytest.mark.usefixtures("watched")

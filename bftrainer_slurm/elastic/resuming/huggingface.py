@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -27,6 +27,7 @@ from bftrainer_slurm.elastic.resuming.rates import move
 _TRAINING = "_bftrainer_training"  # of a Trainer: what tells this train() from all others
 _PLACE = "_bftrainer_place"  # of a Trainer that goes on from a checkpoint
 _STATE = "trainer_state.json"
+_BY_LENGTH = ("group_by_length", "batch_rebalance")
 _ROUNDING = 1e-6  # of a batch
 _METHODS = {  # and how many parameters they have, self included
     "set_initial_training_values": 3,
@@ -205,6 +206,8 @@ def _chosen(trainer: Any, training: str) -> str | None:
         return None
     if trainer.args.process_index == 0:
         say(f"training goes on from {paths[0]} (--bftrainer=resume=no: not)")
+        if trainer.args.save_only_model:
+            say("it has no optimizer's state (save_only_model=True): this begins anew")
     return str(paths[0])
 
 
@@ -220,14 +223,13 @@ def _placed(trainer: Any, args: Any, values: tuple[Any, ...]) -> tuple[Any, ...]
     saved = read(Path(checkpoint)) if isinstance(checkpoint, str) else None
     epochs, steps_in_epoch, samples, *others, steps = values
     together = others[1] // args.gradient_accumulation_steps  # samples of all ranks' batches
-    if saved is None or not trainer.args.num_train_epochs or epochs == sys.maxsize:
-        return values  # a stream without a length has no epochs
+    is_stream = epochs == sys.maxsize  # without a length, and so without epochs
     ranks, asked_steps = args.world_size, max(0, args.max_steps)
-    if asked_steps and saved.ranks not in (None, ranks) and args.process_index == 0:
-        say(
-            f"max_steps={asked_steps} are steps of {ranks} ranks now, of {saved.ranks} before, and "
-            "the learning rate follows steps: num_train_epochs in its place follows samples"
-        )
+    if saved is not None and saved.ranks not in (None, ranks) and args.process_index == 0:
+        for line in not_counted(args, saved.ranks, is_stream):
+            say(line)
+    if saved is None or not trainer.args.num_train_epochs or is_stream:
+        return values
     drops_last = args.dataloader_drop_last
     place = Place.of(
         saved,
@@ -242,6 +244,32 @@ def _placed(trainer: Any, args: Any, values: tuple[Any, ...]) -> tuple[Any, ...]
     )
     setattr(trainer, _PLACE, place)
     return (place.epochs, *values[1:])
+
+
+def not_counted(args: Any, ranks_before: int | None, is_stream: bool) -> Iterator[str]:
+    """Yield a line for each part of a training that does not follow samples.
+
+    Args:
+        args: the TrainingArguments.
+        ranks_before: how many ranks wrote the checkpoint.
+        is_stream: the data set has no length.
+    """
+    ranks = args.world_size
+    if args.max_steps > 0:
+        yield (
+            f"max_steps={args.max_steps} are steps of {ranks} ranks now, of {ranks_before} before, "
+            "and the learning rate follows steps: num_train_epochs in its place follows samples"
+        )
+    if is_stream:
+        yield (
+            f"the data set is a stream: its place counts steps of {ranks} ranks now, of "
+            f"{ranks_before} before, so some samples are trained twice or left out"
+        )
+    elif (order := getattr(args, "train_sampling_strategy", "random")) in _BY_LENGTH:
+        yield (
+            f"train_sampling_strategy='{order}' has another order of samples on {ranks} ranks than "
+            f"on {ranks_before}: in this epoch some are trained twice or left out"
+        )
 
 
 def _init_state(method: Callable[..., Any], trainer: Any, *given: Any, **named: Any) -> Any:

@@ -176,7 +176,12 @@ def _go_on(loop: Any, ranks_then: int) -> None:
     ranks, in_epoch = trainer.world_size, loop.max_batches
     current, accumulated = progress.current, trainer.accumulate_grad_batches
     if not isinstance(in_epoch, int):
-        return  # a stream without a length
+        if ranks != ranks_then and trainer.global_rank == 0:
+            say(
+                f"the data set is a stream: its place counts batches of {ranks} ranks now, of "
+                f"{ranks_then} before, so some samples are trained twice or left out"
+            )
+        return
     epoch = loop.epoch_progress.current.processed
     passed = 0
     if loop.restarting:  # else the epoch was at its end, and is counted
