@@ -63,27 +63,10 @@ static bool option_is(slurm_opt_t *options, const char *name, const char *wanted
     return strcmp(value, wanted) == 0;
 }
 
-/* Slurm shows --signal as [R][B][:]NAME[@SECONDS]. */
-static bool ends_at_its_limit(slurm_opt_t *options)
-{
-    char value[64];
-    const char *name;
-
-    if (!options_given(options, "signal"))
-        return false;
-    options_get(options, "signal", value, sizeof(value));
-    name = strchr(value, ':') != NULL ? strchr(value, ':') + 1 : value;
-    return strcspn(name, "@") == 4 && (strncmp(name, "TERM", 4) == 0 || strncmp(name, "KILL", 4) == 0);
-}
-
 /* Options that the rewriting does not change. */
 static bool check_kept(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
 {
     char constraint[1024];
-
-    if (ends_at_its_limit(options))
-        return FAIL("--signal=TERM and --signal=KILL would end elements at their start, since their limits "
-                    "are short and are lengthened later; leave --signal out (and SBATCH_SIGNAL unset)");
 
     options_get(options, "constraint", constraint, sizeof(constraint));
     if (options_given(options, "constraint") &&

@@ -139,6 +139,7 @@ static void drop_options(slurm_opt_t *options)
         {"nodelist", NULL}, /* the record has it; a filter in Lua leaves an empty one */
         {"prefer", "the plan chooses the nodes"},
         {"reservation", "a trainer runs on idle nodes, which belong to no reservation"},
+        {"signal", "the limits of elements are short; SIGTERM comes when one has to end"},
     };
 
     for (size_t i = 0; i < sizeof(DROPPED) / sizeof(DROPPED[0]); i++) {

@@ -61,7 +61,7 @@ _RULES = (
     _OptionRule("prefer", rewritten=True),
     _OptionRule("requeue", flag=True, rewritten=True),
     _OptionRule("reservation", rewritten=True, variable="SBATCH_RESERVATION"),
-    _OptionRule("signal", variable="SBATCH_SIGNAL"),
+    _OptionRule("signal", rewritten=True, variable="SBATCH_SIGNAL"),
     _OptionRule("time", "t", variable="SBATCH_TIMELIMIT"),
     _OptionRule("time-min", rewritten=True),
 )
@@ -74,7 +74,10 @@ _VARIABLES = {one.variable: one.name for one in _RULES if one.variable}
 _SHORT_FLAGS = "HOQWhksuv"
 # The rewriting drops these options, but sbatch would still take them from the environment.
 DROPPED_VARIABLES = frozenset(
-    {"SBATCH_CPUS_PER_GPU", "SBATCH_GPUS", "SBATCH_MEM_PER_GPU", "SBATCH_RESERVATION"}
+    {
+        *("SBATCH_CPUS_PER_GPU", "SBATCH_GPUS", "SBATCH_MEM_PER_GPU"),
+        *("SBATCH_RESERVATION", "SBATCH_SIGNAL"),
+    }
 )
 
 

@@ -6,7 +6,6 @@ It rewrites and refuses as ``slurm_plugin/rewrite.c`` does.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,9 +45,6 @@ from bftrainer_slurm.spec import (
 
 _LIMIT = "violates accounting/QOS policy"
 _FILES = ("output", "error")
-_ENDING_SIGNAL = re.compile(
-    r"[RB]*:?\s*(?:(?:SIG)?(?:TERM|KILL)|0*(?:15|9))(?:@|\Z)", re.IGNORECASE
-)
 _SINGLETON = "singleton"
 _DEPENDENCY = "--dependency="
 _NO_ARRAY = "Invalid job array specification"
@@ -64,6 +60,7 @@ _DROPPED = {
     "time-min": "Slurm may cut a run short anyway",
     "prefer": "the plan chooses the nodes",
     "reservation": "a trainer runs on idle nodes, which belong to no reservation",
+    "signal": "the limits of elements are short; SIGTERM comes when one has to end",
 }
 
 
@@ -215,11 +212,6 @@ def _check_options(given: Mapping[str, str]) -> None:
             parse_constraint(given["constraint"])
         except ConstraintError as error:
             raise SubmissionError(str(error)) from error
-    if _ENDING_SIGNAL.match(given.get("signal", "")):
-        raise SubmissionError(
-            "--signal=TERM and --signal=KILL would end elements at their start, since their limits "
-            "are short and are lengthened later; leave --signal out"
-        )
     dependency = given.get("dependency", "")
     if _SINGLETON in dependency and "?" in dependency:
         raise SubmissionError(

@@ -150,10 +150,6 @@ def test_a_named_value_beats_the_options_and_those_the_script() -> None:
         (["-N2-4", "--constraint=[red|blue]"], "features with & or |"),
         (["-N2-4", "-C", "red*2"], "features with & or |"),
         (["-N2-4", "-L", "matlab:1"], "leave --licenses out"),
-        *(
-            (["-N2-4", f"--signal={one}"], "leave --signal out")
-            for one in ("TERM", "B:TERM@3600", "SIGTERM@60", "rb:sigkill", "15", "R:9@120")
-        ),
         (["-N2-4", "-t", "soon"], "is not a time limit"),
         (["-N2-4", "--bftrainer=batch=once"], "submit by sbatch --bftrainer"),
         (["-N2-4", "--bftrainer=speed=2"], "known keys: weight, grace, node_hours"),
@@ -163,11 +159,6 @@ def test_refuses_what_contradicts_a_trainer(options: list[str], remedy: str) -> 
     with pytest.raises(SubmissionError, match=remedy) as refusal:
         composed(*options)
     assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize("signal", ["B:USR1@120", "SIGUSR2", "10@60", "B:15000"])
-def test_a_signal_that_does_not_end_an_element_is_sbatchs_to_judge(signal: str) -> None:
-    assert f"--signal={signal}" in composed("-N2-4", f"--signal={signal}").options
 
 
 @pytest.mark.parametrize(
@@ -276,7 +267,9 @@ def test_a_comment_stands_behind_the_record() -> None:
     assert parse_comment(record.removeprefix("--comment=")) == submission.record
 
 
-@pytest.mark.parametrize("option", ["--time-min=10", "--prefer=red", "--reservation=exam"])
+@pytest.mark.parametrize(
+    "option", ["--time-min=10", "--prefer=red", "--reservation=exam", "--signal=B:USR2@600"]
+)
 def test_what_a_trainer_needs_nothing_of_is_left_out_and_said(option: str) -> None:
     submission = composed("-N4", option)
     name = option.partition("=")[0]
