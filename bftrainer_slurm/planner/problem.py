@@ -311,13 +311,6 @@ class Problem:
         here = trainer.current & self.all_classes()[row.place].nodes
         return [node for node in here if self._held[row.gpus].get(node, number) == number]
 
-    def by_class(self, share: Share) -> tuple[int, ...]:
-        """Return how many nodes of each class are in a share."""
-        counts = [0] * len(self.all_classes())
-        for row, count in zip(self._rows, share, strict=True):
-            counts[row.place] += count
-        return tuple(counts)
-
     def worth(self, trainer: PlannedTrainer, count: int) -> float:
         """The worth of so many nodes, of any class, for this trainer."""
         return trainer.worth(count, self.forward_time_s, self.costs)
