@@ -89,12 +89,10 @@ class Cluster(InMemorySlurm):
         self.ordinary |= taken
         self.reclaim(taken, RUNNING)
 
-    def metered(self) -> Gateway:
-        """Return the controller's gateway, which counts ``cpu_s``."""
-        return cast(Gateway, _Metered(self))
-
 
 class _Metered:
+    """The controller's gateway: a cluster whose time is counted."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
@@ -115,8 +113,7 @@ class _Metered:
 @number("--elements", 5_000, 50, 50_000, "How many nodes ordinary jobs leave to trainers.")
 @number("--trainers", 300, 2, 1000, f"Each may have {_MOST} nodes, and its throughput is known.")
 @number("--turns", 50, 5, 1000, "In each phase.")
-@number("--seed", 0, 0, 10**9, "Of all random choices.")
-def main(nodes: int, elements: int, trainers: int, turns: int, seed: int) -> Findings:
+def main(nodes: int, elements: int, trainers: int, turns: int) -> Findings:
     """Measure what a turn of the controller costs on a large cluster in memory.
 
     \b
@@ -128,7 +125,7 @@ def main(nodes: int, elements: int, trainers: int, turns: int, seed: int) -> Fin
             f"--elements {elements} do not fit: take at most nine tenths of --nodes, and {_MOST} "
             "for each of --trainers"
         )
-    dice = random.Random(seed)
+    dice = random.Random(0)
     phases = measure(Cluster(nodes, elements, trainers, dice), turns, dice)
     measured = (
         f"{nodes:,} nodes, {trainers} trainers of at most {_MOST}, {elements:,} elements, "
@@ -144,7 +141,7 @@ def measure(cluster: Cluster, turns: int, dice: random.Random) -> list[Phase]:
     many = len(cluster.node_names) // _AT_ONCE
     planner = Planner()
     deps = Dependencies(
-        gateway=cluster.metered(),
+        gateway=cast(Gateway, _Metered(cluster)),
         planner=planner,
         history=history,
         groups=Groups(),
@@ -155,14 +152,15 @@ def measure(cluster: Cluster, turns: int, dice: random.Random) -> list[Phase]:
     for one in cluster.trainers.values():
         _teach(Measurements(history), one, dice)
     controller, tell, phases = Controller(deps, settings), progress(), list[Phase]()
+    nothing = cluster.schedule  # it happens before each turn anyway
     with planner:
         for name, every_s, first, each in (
-            ("start", 1.0, _nothing, _nothing),
-            ("at rest", 15.0, _nothing, _nothing),
-            ("ordinary jobs change", 5.0, _nothing, cluster.rearrange),
-            ("one change a second", 1.0, _nothing, lambda: _change(cluster, dice)),
-            ("nodes freed at once", 1.0, lambda: cluster.free(many // 2, dice), _nothing),
-            ("elements reclaimed at once", 1.0, lambda: cluster.take(many, dice), _nothing),
+            ("start", 1.0, nothing, nothing),
+            ("at rest", 15.0, nothing, nothing),
+            ("ordinary jobs change", 5.0, nothing, cluster.rearrange),
+            ("one change a second", 1.0, nothing, lambda: _change(cluster, dice)),
+            ("nodes freed at once", 1.0, lambda: cluster.free(many // 2, dice), nothing),
+            ("elements reclaimed at once", 1.0, lambda: cluster.take(many, dice), nothing),
         ):
             tell(name)
             first()
@@ -195,10 +193,6 @@ def _turn(
     began_s = time.thread_time() - cluster.cpu_s
     controller.turn()
     return 1e3 * (time.thread_time() - cluster.cpu_s - began_s)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _change(cluster: Cluster, dice: random.Random) -> None:
