@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The tests start thousands of Pythons, which would each compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup plugin cli-filter demo examples page docs lint style test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus fuzz bench-planner \
+.PHONY: help setup plugin demo examples page docs lint style test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus fuzz bench-planner \
 	bench-elastic exactly-once bench-commands bench-impact bench-scale bench-slurmctld paper install deb rpm \
 	packages machine wheel clean
 
@@ -38,7 +38,6 @@ help:
 	@echo 'make packages         makes Debian packages in a rootfs; installs, upgrades, removes them there'
 	@echo 'make machine          tests packages and elements under systemd and cgroup v2, in User-mode Linux'
 	@echo 'make wheel            makes sdist and wheel in build/dist, and tries the wheel in an environment of its own'
-	@echo 'make cli-filter       builds and installs the cli_filter, which fits only one micro release of Slurm'
 	@echo 'make setup            installs what the others need (they call it); make clean undoes it'
 
 setup:
@@ -141,10 +140,6 @@ machine:
 
 wheel:
 	@packaging/try-wheel
-
-cli-filter:
-	@scripts/step 'building and installing the cli_filter' $(MAKE) --no-print-directory \
-		-C slurm_plugin DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' install-cli-filter
 
 clean:
 	rm -rf build .venv .cache demo-output chaos-output bench-impact-output

@@ -53,7 +53,7 @@
 #define ENV_BACKEND "PET_RDZV_BACKEND"
 #define NO_BACKEND "bftrainer-plugin-missing-on-this-node"
 
-/* From the SPANK plugin to a cli_filter in the same sbatch: this submission is tagged. */
+/* From the SPANK plugin to cli_filter.lua in the same sbatch: this submission is tagged. */
 #define ENV_FILTER_SPEC "BFTRAINER_FILTER_SPEC"
 #define ENV_FILTER_PARTITION "BFTRAINER_FILTER_PARTITION"
 #define ENV_FILTER_QOS "BFTRAINER_FILTER_QOS"

@@ -1,6 +1,5 @@
 /*
- * Rewrites a tagged submission into a held job array of one-node elements. The SPANK plugin and the
- * cli_filter share this code.
+ * Rewrites a tagged submission into a held job array of one-node elements.
  */
 #ifndef BFTRAINER_REWRITE_H
 #define BFTRAINER_REWRITE_H
@@ -19,9 +18,6 @@ struct target {
 
 /* The names of the options that are always refused, each followed by a space. */
 extern const char rewrite_refused_names[];
-
-/* Of --time-min, which the rewriting sets itself. */
-#define TIME_MIN_IS_OURS "--time-min is left out: Slurm may cut a run short anyway"
 
 /* Whether --array has exactly one task, which can be a trainer. */
 bool rewrite_one_task(slurm_opt_t *options, unsigned *task);

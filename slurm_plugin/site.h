@@ -23,7 +23,7 @@ struct site {
     unsigned max_elements; /* of one trainer; 0: a tenth of MaxJobCount */
     bool batch_once; /* a batch script with sruns runs on one node, its steps on all: batch.h */
     bool share; /* elements that ask for GPUs have parts of nodes */
-    bool rewritten_by_filter; /* a cli_filter does the rewriting, not the SPANK plugin */
+    bool rewritten_by_filter; /* cli_filter.lua does the rewriting, not the SPANK plugin */
     char mistake[SITE_TEXT];  /* empty when the line is right */
 };
 

@@ -35,7 +35,7 @@ static void refuse(const char *why)
     exit(1);
 }
 
-/* What a cli_filter in this process reads about a tagged submission. */
+/* What cli_filter.lua in this process reads about a tagged submission. */
 static void tell_filter(const struct site *site)
 {
     char canonical[SPEC_SIZE];
@@ -198,7 +198,7 @@ static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struc
     char why[REWRITE_ERROR_SIZE];
 
     if (!site->rewritten_by_filter && options_given(options, "time-min"))
-        slurm_info("bftrainer: " TIME_MIN_IS_OURS);
+        slurm_info("bftrainer: --time-min is left out: Slurm may cut a run short anyway");
     if (!site->rewritten_by_filter && !rewrite_submission(options, &request, &target, error))
         refuse(error);
     if (rewrite_read_back(options, &request, &target, record, error))

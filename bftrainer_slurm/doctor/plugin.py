@@ -132,10 +132,10 @@ def _partition(facts: Facts) -> Iterator[Finding]:
 
 def _rewrite(facts: Facts) -> Iterator[Finding]:
     filters = facts.words("CliFilterPlugins")
-    ours = [name for name in filters if name.removeprefix("cli_filter/") in ("bftrainer", "lua")]
+    ours = any(name.removeprefix("cli_filter/") == "lua" for name in filters)
     if facts.option("rewrite") == "cli_filter" and not ours:
         why = "The line leaves the rewriting to a cli_filter; without it --bftrainer is refused."
-        change = conf("CliFilterPlugins", ",".join([*filters, "cli_filter/bftrainer"]))
+        change = conf("CliFilterPlugins", ",".join([*filters, "cli_filter/lua"]))
         yield must("CliFilterPlugins", ",".join(filters) or "none", why, change)
 
 

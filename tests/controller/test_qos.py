@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
-from tests.slurm_plugin.conftest import WAYS, slurm_plugins
+from tests.slurm_plugin.conftest import WAYS
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 KILL_WAIT_S = 120
@@ -39,7 +38,7 @@ def change_qos(site: Site, limit: str) -> None:
 
 
 def configured(site: Site, way: str) -> dict[str, str]:
-    """Return the environment of an sbatch that rewrites submissions in one of the three ways."""
+    """Return the environment of an sbatch that rewrites submissions in one of the two ways."""
     if way == "spank":
         return {}
     folder = site.lab.dir / way
@@ -48,14 +47,8 @@ def configured(site: Site, way: str) -> dict[str, str]:
     (folder / "plugstack.conf").write_text(plugstack)
     conf = (site.lab.dir / "slurm.conf").read_text()
     conf = conf.replace(f"{site.lab.dir}/plugstack.conf", f"{folder}/plugstack.conf")
-    if way == "lua":
-        conf += "CliFilterPlugins=cli_filter/lua\n"
-        shutil.copy(REPO / "slurm_plugin" / "cli_filter.lua", folder / "cli_filter.lua")
-    else:
-        plugin = ("-C", str(REPO / "slurm_plugin"), f"BUILD={site.lab.dir}/plugin")
-        subprocess.run(("make", "-s", *plugin, "cli-filter"), check=True)
-        conf += "CliFilterPlugins=cli_filter/bftrainer\n"
-        conf += f"PluginDir={slurm_plugins()}:{site.lab.dir}/plugin\n"
+    conf += "CliFilterPlugins=cli_filter/lua\n"
+    shutil.copy(REPO / "slurm_plugin" / "cli_filter.lua", folder / "cli_filter.lua")
     (folder / "slurm.conf").write_text(conf)
     return {"SLURM_CONF": str(folder / "slurm.conf")}
 

@@ -91,7 +91,7 @@ MISTAKES = [
     ),
     ({"line": LINE + " partition=idle"}, "plugin's partition", "partition=bftrainer"),
     ({"line": LINE.replace(":6740 ", ":6741 ")}, "keeper=", f"keeper={KEEPER}"),
-    ({"line": LINE + " rewrite=cli_filter"}, "CliFilterPlugins", "cli_filter/bftrainer"),
+    ({"line": LINE + " rewrite=cli_filter"}, "CliFilterPlugins", "cli_filter/lua"),
     ({"SLURM_VERSION": "20.11.9"}, "Slurm", ""),
 ]
 BETTER = [

@@ -191,29 +191,3 @@ def test_what_cannot_be_installed_as_a_whole_leaves_what_was_there(
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.returncode != 0
     assert plugin.read_text() == "the one before"
-
-
-@pytest.mark.once
-def test_a_filter_is_installed_for_just_the_slurm_that_it_fits(
-    folder: Path, tmp_path: Path
-) -> None:
-    built = (folder / "good" / "slurm-version").read_text().strip()
-    into = (f"BUILD={folder}/good", f"DESTDIR={tmp_path}", "PREFIX=/usr")
-    installed = tmp_path / "usr" / "lib" / "bftrainer-slurm" / "cli_filter_bftrainer.so"
-    refused = make(*into, f"SLURM_INSTALLED={built}9", "install-cli-filter")
-    assert refused.returncode == 2
-    assert f"fails every sbatch of {built}9" in refused.stderr
-    assert list(tmp_path.iterdir()) == []
-    assert make(*into, f"SLURM_INSTALLED={built}", "install-cli-filter").returncode == 0
-    assert installed.exists()
-
-
-@pytest.mark.once
-def test_a_filter_is_built_and_installed_only_for_who_asks(folder: Path, tmp_path: Path) -> None:
-    """It fits one micro release alone: the next update of Slurm would stop every sbatch."""
-    without = shutil.ignore_patterns("*cli_filter*")
-    shutil.copytree(folder / "good", tmp_path / "build", ignore=without)
-    into = (f"BUILD={tmp_path}/build", f"DESTDIR={tmp_path}/root", "PREFIX=/usr")
-    assert make(*into, "install").returncode == 0
-    made = {path.name for path in tmp_path.rglob("*.so")}
-    assert made == {"bftrainer.so"}

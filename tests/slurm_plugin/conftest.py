@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -15,16 +14,13 @@ from scripts.labcluster.lab import Lab
 from scripts.labcluster.stage import REPO
 from tests.slurm_plugin.fake_keeper import FakeKeeper
 
-WAYS = ("spank", "cli_filter", "lua")
+WAYS = ("spank", "lua")
 
 
 @pytest.fixture(scope="session")
 def plugins() -> Path:
     """A folder with the compiled plugins that every user can read."""
-    folder = plugin.built()
-    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), f"BUILD={folder}", "cli-filter"]
-    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
-    return folder
+    return plugin.built()
 
 
 @pytest.fixture(scope="session")
@@ -37,20 +33,13 @@ def keeper() -> Iterator[FakeKeeper]:
 def lab_that_rewrites(
     make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper
 ) -> Callable[[str], Lab]:
-    """Returns the cluster where submissions are rewritten in one of the three ways."""
+    """Returns the cluster where submissions are rewritten in one of the two ways."""
 
     @cache
     def started(way: str) -> Lab:
         line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
-        conf = {
-            "spank": [],
-            "cli_filter": [
-                "CliFilterPlugins=cli_filter/bftrainer",
-                f"PluginDir={slurm_plugins()}:{plugins}",
-            ],
-            "lua": ["CliFilterPlugins=cli_filter/lua"],
-        }[way]
         line += "" if way == "spank" else " rewrite=cli_filter share=yes"
+        conf = [] if way == "spank" else ["CliFilterPlugins=cli_filter/lua"]
         lab = make_lab(nodes=1, gpus=4, plugstack=[line], conf=conf)
         features = ("AvailableFeatures=red,big", "ActiveFeatures=red,big")
         lab.run("scontrol", "update", "NodeName=n1", *features, user="root")
@@ -85,11 +74,3 @@ def make_element_lab(
 def element_lab(request: pytest.FixtureRequest, make_element_lab: Callable[..., Lab]) -> Lab:
     """A cluster of two nodes for elements, by each way in which Slurm keeps track of processes."""
     return make_element_lab(nodes=2, linuxproc=request.param == "linuxproc")
-
-
-def slurm_plugins() -> Path:
-    """Where the installed Slurm has its own plugins."""
-    for root in (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib")):
-        for found in root.rglob("cli_filter_lua.so"):
-            return found.parent
-    raise AssertionError("no cli_filter_lua.so: where are Slurm's plugins?")

@@ -20,7 +20,7 @@ DISTRIBUTION = {
 }
 
 
-EVERYTHING = ("all", "cli-filter", "check")
+EVERYTHING = ("all", "check")
 
 
 def built(folder: Path, *words: str, **flags: str) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,8 @@
 """One table of submissions, submission_cases.json.
 
-The SPANK plugin is held to all of it, the two cli_filters to its corners, which show that they
-rewrite and refuse alike; on further Slurms all three are held to the corners, but for those
-("once") that are refused by what is ours alone.
+The SPANK plugin is held to all of it, the cli_filter to its corners, which show that it rewrites
+and refuses alike; on further Slurms both are held to the corners, but for those ("once") that are
+refused by what is ours alone.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
     done = submit(plugin_lab, {"arguments": ["--bftrainer", "-N1-2", *options]})
     shown = fields(plugin_lab, done.stdout.strip())
     plugin_lab.run("scancel", done.stdout.strip(), user="root")
-    shares = part and way != "spank"  # the other two clusters' lines have share=yes
+    shares = part and way != "spank"  # the other cluster's line has share=yes
     # 26.05 has a word of its own for it, and says OverSubscribe=NO of jobs that share nodes too.
     whole = shown.get("Exclusive", shown["OverSubscribe"].replace("NO", "YES")) not in ("NO", "OK")
     assert whole is not shares, shown
