@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from bftrainer_slurm.keeper.group import HangUp, Output, Send
+from bftrainer_slurm.keeper.member import HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Identity, Turn
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 

@@ -1,4 +1,4 @@
-"""A member's side of its group: what training processes and agents call. Standard library only.
+"""An agent's side of its group: what our rendezvous handler calls. Standard library only.
 
 Training goes on while the keeper is away. What a message leads to is decided in the keeper, by
 ``rendezvous``.
@@ -9,14 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 from bftrainer_slurm.keeper.conversation import Conversation
 from bftrainer_slurm.keeper.credentials import Prove
-from bftrainer_slurm.keeper.effort import Effort
 from bftrainer_slurm.keeper.messages import (
-    Alone,
-    Broken,
     Change,
     Done,
     Dropped,
@@ -32,9 +28,7 @@ from bftrainer_slurm.keeper.messages import (
     Ready,
     Refused,
     Released,
-    Role,
     StoreAt,
-    Working,
     encode,
     parse_from_member,
 )
@@ -99,20 +93,17 @@ class Membership(Conversation):
         self._dropped = False
         self._progress: Measured | None = None
         self._progress_s = float("-inf")
-        self._effort: Effort | None = None  # of the thread that trains
         self._complaint = ""
 
-    def ready(self, step: int, cause: str, error: str = "", lineage: int = 0) -> None:
-        """Say that this process is at a boundary and waits for a generation.
+    def ready(self, cause: str, error: str = "") -> None:
+        """Say that this agent's processes stand still, and it waits for a generation.
 
-        ``step`` is the last completed one (-1: it has no state), ``cause`` is ``new``, ``change``
-        or ``failed``. ``error``: the last lines of a failure. ``lineage``: see ``messages.Ready``.
+        ``cause`` is ``new``, ``change`` or ``failed``; ``error`` has the last lines of a failure.
         """
         with self._state:
             self._dropped = False
-            self._effort = Effort()
             self._standing.pop(StoreAt, None)
-            self._stand(Ready(step, cause, error, lineage, self._launcher))
+            self._stand(Ready(cause, error, self._launcher))
 
     def wait_generation(self, timeout_s: float | None = None) -> Generation:
         """Wait for the next generation and return it; call ``ready`` before.
@@ -143,27 +134,6 @@ class Membership(Conversation):
         parse_from_member(encode(offer))
         with self._state:
             self._stand(offer)
-
-    @property
-    def stops(self) -> bool:
-        """Whether a change is planned: rank 0 stops all after the step that it begins now.
-
-        The workers tell each other, in that step: so everybody stops after the same one.
-        """
-        change = self.change
-        return change is not None and change.planned
-
-    @property
-    def ended(self) -> bool:
-        """Whether to stop and re-form whatever the others do."""
-        change = self.change
-        return self._over is not None or (change is not None and not change.planned)
-
-    def broken(self) -> None:
-        """Say that a collective of the generation failed."""
-        with self._state:
-            if self._held is not None and not self._waits:
-                self._say(Broken(self._held.generation))
 
     def leave(self) -> None:
         """Say that SIGTERM has come, and the others should go on without this process."""
@@ -224,7 +194,7 @@ class Membership(Conversation):
             logger.warning("bftrainer: no connection to the keeper at %s: %s", self._keeper, error)
         self._complaint = str(error or "")
         with self._state:
-            if self.stops:
+            if self.change is not None and self.change.planned:
                 self.change = None  # the keeper will say it again
             super()._on_loss(error)
 
@@ -237,9 +207,6 @@ class Membership(Conversation):
             if self._progress is not None and now_s - self._progress_s >= PROGRESS_S:
                 self._outgoing.append(encode(self._progress))
                 self._progress, self._progress_s = None, now_s
-            works = self._effort is not None and self._effort.has_worked(now_s)
-            if works and self._identity.role is Role.WORKER and self.change and not self._waits:
-                self._outgoing.append(encode(Working()))  # the others may wait for it
             return super()._on_turn(now_s)
 
     def _on_message(self, message: FromKeeper) -> None:
@@ -259,9 +226,7 @@ class Membership(Conversation):
                 self.over.clear()
                 self._standing.pop(Ready, None)
                 self._given = message
-                self._held = Held(message.number, message.rank, message.world, message.alone)
-            case Alone():
-                self._held = self._held and replace(self._held, alone=True)
+                self._held = Held(message.number, message.rank, message.world)
             case Released() if Leave in self._standing:
                 self._end(ReleasedError("left as SIGTERM has come"))
             case Released():

@@ -36,7 +36,6 @@ MAX_FROM_MEMBER = 65_536  # bytes of a line, its end included
 MAX_FROM_KEEPER = 1_048_576  # a generation names all its members
 MAX_WHAT = 60_000  # characters of what starts a step
 MAX_STEPS = 200  # that are done, of a batch script
-_MAX_LOCAL = 1_024
 _MAX_WORLD = 16_384
 _ADDRESS = r"[A-Za-z0-9._:%\[\]-]{0,255}\Z"
 _HEX = r"[0-9a-f]{0,64}\Z"
@@ -57,12 +56,11 @@ def _steps_done(value: Any) -> tuple[Step, ...]:
 
 
 def _peers(value: Any) -> tuple[Peer, ...]:
-    task, node, local = whole_number(), matching(NAME), whole_number(_MAX_LOCAL)
-    return tuple(Peer(task(one), node(at), local(rank)) for one, at, rank in value)
+    task, node = whole_number(), matching(NAME)
+    return tuple(Peer(task(one), node(at)) for one, at in value)
 
 
 Last = Annotated[int, whole_number(least=-1)]  # the number of a step; -1: there is none
-Local = Annotated[int, whole_number(_MAX_LOCAL)]
 World = Annotated[int, whole_number(_MAX_WORLD)]
 Code = Annotated[int, whole_number(255)]
 Hex = Annotated[str, matching(_HEX)]
@@ -76,31 +74,21 @@ class Role(str, Enum):
     """Which kind of process a connection belongs to."""
 
     AGENT = "agent"  # a torchrun agent with our rendezvous handler
-    WORKER = "worker"  # a training process that re-forms in process
     BATCH = "batch"  # runs the batch script, or a step of it that runs elsewhere too
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a member is: one process of one element.
+    """Who a member is: the one process of an element that has this role.
 
     ``program`` tells apart what a batch script runs one after the other, on all nodes alike.
-
-    Raises:
-        ProtocolError: ``local_rank`` is not below ``local_world``.
     """
 
     array: Whole
     task: Whole
     node: Name
     role: Annotated[Role, Role]
-    local_rank: Local = 0
-    local_world: Local = 1
     program: Hex = ""
-
-    def __post_init__(self) -> None:
-        if self.local_rank >= self.local_world:
-            raise ProtocolError("local_rank must be below local_world")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +102,6 @@ class Held:
     generation: Annotated[int, whole_number(least=1)]
     rank: World
     world: World
-    alone: Flag = False
 
     def __post_init__(self) -> None:
         if self.rank >= self.world:
@@ -126,34 +113,25 @@ class Peer(NamedTuple):
 
     task: int
     node: str
-    local_rank: int
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
     """One fixed membership of a group; ``members`` are in rank order.
 
-    ``store`` (HOST:PORT) is None for rank 0, which opens it, and where ``alone``.
+    ``store`` (HOST:PORT) is None for rank 0, which opens it.
     """
 
     number: Whole
     rank: World
     world: World
-    alone: Flag
     store: Annotated[str | None, or_none(_endpoint)]
     members: Annotated[tuple[Peer, ...], _peers]
-
-    @property
-    def places(self) -> tuple[tuple[int, str], ...]:
-        """The elements and nodes that train, in the order of their ranks."""
-        return tuple(dict.fromkeys((one.task, one.node) for one in self.members))
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The generation will end: at a step boundary if ``planned``, else at once.
-
-    Workers stop after the same step: rank 0 tells its peers, not the keeper, in that step.
+    """The generation ends: as was ``planned``, or as something has happened.
 
     ``why`` is ``join``, ``leave``, ``loss``, or ``failure`` (a member's workers have failed).
     """
@@ -174,16 +152,10 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """I am at a boundary and wait for a generation; ``step`` -1: I have no state.
+    """My processes stand still, and I wait for a generation; ``error``: how they failed."""
 
-    ``lineage`` is the number of the generation whose members agreed on the state. A state with a
-    later lineage has more progress than any step of an earlier one.
-    """
-
-    step: Last = -1
     cause: Annotated[str, one_of("new", "change", "failed")] = "new"
     error: EndOfText = ""
-    lineage: Whole = 0
     launcher: Annotated[str, one_of(*LAUNCHERS)] = ""
 
 
@@ -193,18 +165,6 @@ class StoreAt:
 
     endpoint: Endpoint
     generation: Whole
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A collective of this generation failed."""
-
-    generation: Whole
-
-
-@dataclass(frozen=True, slots=True)
-class Working:
-    """I am not at a boundary yet, and I work: do not take me for one that hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,11 +239,6 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
-    """To an agent: from now on its workers form the group, and it is in a group of one."""
-
-
-@dataclass(frozen=True, slots=True)
 class Released:
     """The planned leave is done: wait for Slurm to end this process."""
 
@@ -322,10 +277,8 @@ class Turn:
     code: Code = 0
 
 
-FromMember = (Ready | StoreAt | Broken | Working | Leave | Measured) | (
-    Finishing | Done | Left | Ping | Batch
-)
-FromKeeper = (Challenge | Welcome | Refused | Change | Alone | Generation) | (
+FromMember = Ready | StoreAt | Leave | Measured | Finishing | Done | Left | Ping | Batch
+FromKeeper = (Challenge | Welcome | Refused | Change | Generation) | (
     Released | Finished | Dropped | Pong | Turn
 )
 

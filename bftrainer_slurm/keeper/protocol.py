@@ -15,7 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
-VERSION = 8  # of the messages between members and keeper: both must have the same
+VERSION = 9  # of the messages between members and keeper: both must have the same
 GREETING = b"member %d" % VERSION  # the first line that a member sends
 MAX_LINE = 512
 MAX_NOTE = 32_768  # a line of the stream that ``watch`` returns
@@ -195,7 +195,7 @@ class NoteKind(str, Enum):
     FINISHED = "finished"  # a member has ended well
     LEFT = "left"  # a member has left as planned: its element does nothing, and has to be ended
     SCRIPT = "script"  # which task runs a batch script for all, and whether it trains (1)
-    REFORMED = "reformed"  # a new generation began: its number, nodes, mode (1: in process)
+    REFORMED = "reformed"  # a new generation began: its number, nodes, launcher
 
 
 _name = matching(NAME)

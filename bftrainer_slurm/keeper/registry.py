@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError
-from bftrainer_slurm.keeper.group import Output, Send
 from bftrainer_slurm.keeper.limits import MAX_KEPT, Refusals, Share, Waiting
+from bftrainer_slurm.keeper.member import Output, Send
 from bftrainer_slurm.keeper.messages import (
     Done,
     Hello,

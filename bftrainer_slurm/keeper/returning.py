@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from bftrainer_slurm.keeper.group import Member
+from bftrainer_slurm.keeper.member import Member
 from bftrainer_slurm.keeper.messages import Held
 
 ADOPT_S = 10.0  # a member that does not come back this long after the first one is lost

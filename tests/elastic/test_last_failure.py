@@ -22,7 +22,7 @@ from bftrainer_slurm.keeper.messages import (  # noqa: E402
     Role,
 )
 
-GENERATION = Generation(1, 0, 2, False, None, ())
+GENERATION = Generation(1, 0, 2, None, ())
 LOSS = Change(planned=False, why="loss")
 OWN = "ZeroDivisionError: division by zero"
 PEERS = "RuntimeError: [gloo/transport/tcp/pair.cc] Connection closed by peer [10.0.0.2]:4711"

@@ -60,22 +60,16 @@ _LINE = (
 )
 _JSON = ("true", "null", "1e400", "NaN", "-1", "9" * 40, '"\\ud800"', '"\\u0000"', "[[", "{}")
 _MEMBER = (
-    *(
-        '"ping":{"number":',
-        '"measured":{"measures":[[',
-        '"ready":{',
-        '"step":',
-        '"cause":"new"',
-        '"cause":"failed"',
-    ),
+    *('"ping":{"number":', '"measured":{"measures":[[', '"ready":{', '"cause":"new"'),
+    *('"cause":"failed"', '"batch":{"doing":"leads"', '"step":', '"turn":{"do":"join"'),
     *('"error":', '"change":', '"storeat":{"endpoint":"n1:1"'),
-    *('"generation":', '"broken":', '"leave":{}', '"done":{}', '"held":', '"role":"agent"'),
+    *('"generation":', '"leave":{}', '"done":{}', '"held":', '"role":"agent"'),
 )
 _STEPS = (
-    *("\0000!worker\0", "\0001!worker\0", "\0002!agent\0", "\0003!reporter\0", "\0000!wait\0"),
-    *("\0001!close\0", "member 8\n", '{"ready":{"step":5,"cause":"change","error":""}}\n\0'),
+    *("\0000!agent\0", "\0001!agent\0", "\0002!agent\0", "\0003!batch\0", "\0000!wait\0"),
+    *("\0001!close\0", "member 9\n", '{"ready":{"cause":"change","error":""}}\n\0'),
     *('{"storeat":{"endpoint":"n1:1","generation":1}}\n\0', '{"leave":{}}\n\0'),
-    *('{"broken":{"generation":1}}\n\0', '{"done":{}}\n\0'),
+    *('{"batch":{"doing":"waits"}}\n\0', '{"done":{}}\n\0'),
 )
 _TALK = _STEPS + _MEMBER + _JSON
 

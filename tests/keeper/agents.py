@@ -70,7 +70,7 @@ class Agent:
 
     def ready(self, cause: str, error: str = "") -> None:
         """Say that it is at a boundary."""
-        self.say(ready={"step": -1, "cause": cause, "error": error})
+        self.say(ready={"cause": cause, "error": error})
 
     async def until_in(self, generation: int) -> None:
         """Wait for this generation, or a later one."""

@@ -40,11 +40,9 @@ class Inside:
         """What it has refused so far, by kind; ``counts`` asks it once more."""
         return self.registry.refusals.counts
 
-    def member(
-        self, task: int, role: Role = Role.WORKER, array: int = 12, **options: Any
-    ) -> Membership:
-        """Start a member's client."""
-        identity = Identity(array, task, f"n{task}", role)
+    def member(self, task: int, array: int = 12, **options: Any) -> Membership:
+        """Start an agent's client."""
+        identity = Identity(array, task, f"n{task}", Role.AGENT)
         member = Membership(self.client.address, identity, prove_secret, **options)
         member.start()
         self.members.append(member)
@@ -116,7 +114,7 @@ def keeper_inside(
         thread.join(120)
 
 
-def together(members: list[Membership], step: int = -1, cause: str = "new") -> list[Generation]:
+def together(members: list[Membership], cause: str = "new") -> list[Generation]:
     """Let members get into a generation; return what each was told, in their order."""
     found: dict[int, Generation] = {}
 
@@ -127,7 +125,7 @@ def together(members: list[Membership], step: int = -1, cause: str = "new") -> l
         found[at] = generation
 
     for member in members:
-        member.ready(step, cause)
+        member.ready(cause)
     threads = [threading.Thread(target=get_in, args=(at,)) for at in range(len(members))]
     for thread in threads:
         thread.start()

@@ -1,8 +1,4 @@
-"""Members of a rendezvous without sockets, threads or time: each does what it is told.
-
-A step is a collective: it completes for a member only once all of its generation have begun it,
-and a member's state tells which steps it was trained by, in which generations.
-"""
+"""Agents of a rendezvous without sockets, threads or time: each does what it is told."""
 
 from __future__ import annotations
 
@@ -10,9 +6,8 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from bftrainer_slurm.keeper.group import HangUp, Output, Send
+from bftrainer_slurm.keeper.member import HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import (
-    Broken,
     Change,
     Dropped,
     FromKeeper,
@@ -27,12 +22,10 @@ from bftrainer_slurm.keeper.protocol import Note
 from bftrainer_slurm.keeper.rendezvous import LATE, Rendezvous
 from bftrainer_slurm.sizes import ANY, Sizes
 
-State = tuple[tuple[int, int], ...]  # (step, generation) of each completed step
-
 
 @dataclass
 class Process:
-    """One training process (or agent), as it behaves by the protocol."""
+    """One agent, as it behaves by the protocol."""
 
     world: World
     key: int
@@ -45,27 +38,18 @@ class Process:
     serves: bool = False  # was given a generation, and has not been lost since
     generation: Generation | None = None
     change: Change | None = None
-    state: State = ()
-    synced: bool = False  # has rank 0's state
-    lineage: int = 0  # number of the generation that its state was agreed in
-    begun: int = 0  # steps that it has entered, of the present way
-    entered: dict[int, int] = field(default_factory=dict)  # the same, by generation
-
-    @property
-    def step(self) -> int:
-        return len(self.state) - 1
-
-    @property
-    def version(self) -> tuple[int, int]:
-        return self.lineage, self.step
 
     @property
     def running(self) -> bool:
         return self.alive and not self.waiting and not self.released and self.generation is not None
 
+    @property
+    def number(self) -> int:
+        return 0 if self.generation is None else self.generation.number
+
     def say_ready(self, cause: str = "change") -> None:
         self.waiting = True
-        self.world.say(self, Ready(self.step, cause, "", self.lineage))
+        self.world.say(self, Ready(cause))
 
     def take_message(self) -> None:
         if not self.inbox:
@@ -80,59 +64,22 @@ class Process:
             case Dropped():
                 self.world.rejoin(self)
 
-    def take_step(self) -> None:
-        """Do the next thing that training does: stop, begin a step, or complete one."""
-        if not self.running:
-            return
-        if self.change is not None and (not self.change.planned or self._is_agent):
+    def train(self) -> None:
+        """Stop the processes, if there is a change."""
+        if self.running and self.change is not None:
             self.say_ready()
-        elif self.begun > len(self.state):
-            if self._can_complete():
-                self.state += ((len(self.state), self.number),)
-        elif self.stop_step is not None and self.step >= self.stop_step:
-            self.say_ready()
-        elif self.synced:
-            if self.change is not None and self.generation and self.generation.rank == 0:
-                self.world.stops.setdefault(self.number, len(self.state))
-            self.begun = self.entered[self.number] = len(self.state) + 1
 
     def break_off(self) -> None:
         """Notice that a peer is gone, as a collective does."""
-        hangs = self.running and self.begun > len(self.state) and not self._can_complete()
-        if hangs and self._peer_gone():
-            assert self.generation is not None
-            self.world.say(self, Broken(self.generation.number))
-            self.begun = len(self.state)
-            self.say_ready()
-
-    @property
-    def stop_step(self) -> int | None:
-        """After which all of its generation stop, as rank 0 says in that step."""
-        return self.world.stops.get(self.number)
-
-    @property
-    def _is_agent(self) -> bool:
-        return self.identity.role is Role.AGENT
-
-    @property
-    def number(self) -> int:
-        return 0 if self.generation is None else self.generation.number
-
-    def _peers(self) -> list[Process | None]:
-        assert self.generation is not None
-        return self.world.standing(self.generation)
+        if self.running and self._peer_gone():
+            self.say_ready("failed")
 
     def _peer_gone(self) -> bool:
         """Whether one stands in this generation no more, as far as a collective can tell."""
+        assert self.generation is not None
         return any(
             peer is not None and (not peer.alive or peer.waiting or peer.number > self.number)
-            for peer in self._peers()
-        )
-
-    def _can_complete(self) -> bool:
-        return all(
-            peer is not None and peer.entered.get(self.number, 0) >= self.begun
-            for peer in self._peers()
+            for peer in self.world.standing(self.generation)
         )
 
     def _enter(self, generation: Generation) -> None:
@@ -142,55 +89,28 @@ class Process:
         self.change = None
         self.world.check(self, generation)
         if generation.rank == 0:
-            self.world.first[generation.number] = self.version, self.state
-            self.synced = True
-            if not generation.alone:
-                self.world.say(self, StoreAt(f"n:{1000 + self.key}", generation.number))
-        else:
-            self._copy(generation)
-        self.begun = len(self.state)
-        if self.synced:
-            self.lineage = generation.number
-
-    def _copy(self, generation: Generation) -> None:
-        first = self._peers()[0]
-        version, state = self.world.first[generation.number]
-        assert first is not None
-        same = self.version == version and self.step != -1
-        self.synced = same or (first.alive and first.number == generation.number)
-        if not self.synced:
-            return
-        if not same:
-            self.state = state
-        assert self.state == state, "all begin a generation with one state"
+            self.world.say(self, StoreAt(f"n:{1000 + self.key}", generation.number))
 
 
 class World:
     """A rendezvous, its members, and virtual time."""
 
-    def __init__(self, role: Role, want: int = 0, sizes: Sizes = ANY) -> None:
+    def __init__(self, want: int = 0, sizes: Sizes = ANY) -> None:
         self.out: list[Output] = []
-        self.rendezvous = Rendezvous(role, self.out, want=want, sizes=sizes)
-        self.role = role
+        self.rendezvous = Rendezvous(self.out, want, sizes)
         self.now_s = 0.0
         self.keys = self.said = 0
         self.processes: list[Process] = []
-        self.first: dict[int, tuple[tuple[int, int], State]] = {}  # rank 0's, by generation
-        self.stops: dict[int, int] = {}  # after which step all stop, by generation
         self.members: dict[int, tuple[object, ...]] = {}
         self.ranks: dict[int, dict[int, Process]] = {}
         self.notes: list[Note] = []
 
-    def start(self, task: int, local_world: int = 1) -> list[Process]:
-        """Start the processes of an element; they connect, and are not warm yet."""
-        started = [
-            Process(self, 0, Identity(12, task, f"n{task}", self.role, rank, local_world))
-            for rank in range(local_world)
-        ]
-        self.processes += started
-        for process in started:
-            self._connect(process)
-        return started
+    def start(self, task: int) -> Process:
+        """Start the agent of an element; it connects, and is not warm yet."""
+        process = Process(self, 0, Identity(12, task, f"n{task}", Role.AGENT))
+        self.processes.append(process)
+        self._connect(process)
+        return process
 
     def say(self, process: Process, message: object) -> None:
         self.said += 1
@@ -252,15 +172,10 @@ class World:
         assert nodes == self.rendezvous.sizes.up_to(nodes), "only sizes that are allowed"
         peer = generation.members[generation.rank]
         who = process.identity
-        assert (peer.task, peer.node, peer.local_rank) == (who.task, who.node, who.local_rank)
+        assert (peer.task, peer.node) == (who.task, who.node)
         ranks = self.ranks.setdefault(generation.number, {})
         assert generation.rank not in ranks, "a rank is given once"
         ranks[generation.rank] = process
-        if generation.rank == 0 and generation.number == self.rendezvous.number:
-            # The others have not been told yet.
-            tasks = {peer.task for peer in generation.members}
-            entrants = [one for one in self.processes if one.identity.task in tasks]
-            assert process.version == max(one.version for one in entrants)
 
     def check_sent(self, process: Process, message: FromKeeper) -> None:
         """Who trains is late only after a loss, or if another one waits, and no newcomer goes on
@@ -304,7 +219,7 @@ class World:
                 if not process.waiting and not process.released and process.generation is None:
                     process.say_ready("new")
                 process.break_off()
-                process.take_step()
+                process.train()
             due_s = self.rendezvous.due_s()
             quiet = quiet + 1 if self.said == said else 0
             if quiet > 3 and due_s < math.inf:

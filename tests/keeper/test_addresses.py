@@ -86,7 +86,7 @@ def test_members_that_lose_their_keeper_stand_with_the_other_host_s_as_before(
         stack.callback(first.kill)
         first.client.own(12, 0, 3)
         members = [
-            Membership(",".join(addresses), Identity(12, task, f"n{task}", Role.WORKER), prover)
+            Membership(",".join(addresses), Identity(12, task, f"n{task}", Role.AGENT), prover)
             for task in range(3)
         ]
         for member in members:
@@ -100,7 +100,7 @@ def test_members_that_lose_their_keeper_stand_with_the_other_host_s_as_before(
         note = next(note for _, note in second.client.watch("", 0) if note)
         assert note.note.kind is NoteKind.REFORMED, "all are back where they were"
         assert dict(note.note.measures)["nodes"] == 3
-        assert not any(member.ended or member.stops for member in members)
+        assert all(member.change is None for member in members)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])

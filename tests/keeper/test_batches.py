@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.keeper.batches import ALONE_S, LOST_S, Batches
-from bftrainer_slurm.keeper.group import HangUp, Output, Send
+from bftrainer_slurm.keeper.member import HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import Batch, Identity, Role, Turn
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.keeper import effort, registry
+from bftrainer_slurm.keeper import registry
 from bftrainer_slurm.keeper.credentials import SECRET, SECRET_FILE, Proof, prover_from
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
@@ -24,15 +23,12 @@ from bftrainer_slurm.keeper.membership import (
 from bftrainer_slurm.keeper.messages import (
     Challenge,
     Change,
-    FromMember,
     Generation,
     Hello,
     Identity,
     Role,
-    Working,
 )
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, NoteKind, ProtocolError
-from bftrainer_slurm.keeper.rendezvous import Rendezvous
 from bftrainer_slurm.sizes import Sizes
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
@@ -51,36 +47,6 @@ class Impostor(Gate):
 
     async def admit(self, challenge: Challenge, hello: Hello) -> None:
         pass
-
-
-def train(members: list[Membership]) -> list[int]:
-    """Let members train in step until all stop; return after which step each did.
-
-    A step takes the members as long as the slowest of them, as a collective does.
-    """
-    said: list[bool] = []  # by the first, as each step begins
-    barrier = threading.Barrier(len(members), lambda: said.append(members[0].stops))
-    stopped = [-1] * len(members)
-
-    def work(at: int) -> None:
-        step = 0
-        deadline_s = time.monotonic() + 300
-        while time.monotonic() < deadline_s:
-            try:
-                barrier.wait(120)
-            except threading.BrokenBarrierError:
-                return
-            if said[step] or members[at].ended:
-                stopped[at] = step
-                return
-            step += 1
-
-    threads = [threading.Thread(target=work, args=(at,)) for at in range(len(members))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return stopped
 
 
 def test_members_get_one_rank_each_and_the_store_of_rank_0(keeper: Inside) -> None:
@@ -105,7 +71,7 @@ def test_a_store_that_was_offered_between_two_connections_is_offered_again(keepe
     members = [keeper.member(1), keeper.member(2)]
     threads = [threading.Thread(target=get_in, args=(member,)) for member in members]
     for member, thread in zip(members, threads, strict=True):
-        member.ready(-1, "new")
+        member.ready("new")
         thread.start()
     for thread in threads:
         thread.join()
@@ -113,14 +79,14 @@ def test_a_store_that_was_offered_between_two_connections_is_offered_again(keepe
     assert members[0].change is members[1].change is None
 
 
-def test_when_a_node_joins_all_workers_stop_after_the_same_step(keeper: Inside) -> None:
+def test_when_a_node_joins_all_stop_and_go_on_with_it(keeper: Inside) -> None:
     members = [keeper.member(1), keeper.member(2)]
     together(members)
     newcomer = keeper.member(3)
-    newcomer.ready(-1, "new")
-    first, second = train(members)
-    assert first == second >= 0
-    generations = together([*members], first, "change")
+    newcomer.ready("new")
+    wait_until(lambda: members[0].change and members[1].change)
+    assert members[0].change == members[1].change == Change(planned=True, why="join")
+    generations = together(members, "change")
     assert {one.world for one in generations} == {3}
     assert newcomer.wait_generation(120).rank == 2
 
@@ -134,10 +100,9 @@ def test_a_planned_leave_is_answered_when_the_leaver_is_out(
     answers: list[bool] = []
     asking = threading.Thread(target=lambda: answers.append(keeper.client.part(12, [2])))
     asking.start()
-    step, other = train(members)
-    assert step == other >= 0
-    members[1].ready(step, "change")
-    together(members[:1], step, "change")
+    wait_until(lambda: members[0].change and members[1].change)
+    members[1].ready("change")
+    together(members[:1], "change")
     with pytest.raises(ReleasedError):
         members[1].wait_generation(120)
     asking.join()
@@ -149,21 +114,19 @@ def test_a_planned_leave_that_takes_too_long_is_answered_too(keeper: Inside) -> 
     assert keeper.client.part(12, [2]) is False
 
 
-def test_the_leave_of_who_is_no_member_is_done_at_once(keeper: Inside) -> None:
-    assert keeper.client.part(12, [7, 8]) is True
-    assert keeper.client.part(99, [1]) is True
-
-
-def test_a_worker_that_got_sigterm_is_released_at_a_step(keeper: Inside) -> None:
+def test_one_that_got_sigterm_is_released_at_once(keeper: Inside) -> None:
     members = [keeper.member(1), keeper.member(2)]
     together(members)
     members[0].leave()
-    step, other = train(members)
-    assert step == other
-    members[0].ready(step, "change")
-    together(members[1:], step, "change")
     with pytest.raises(ReleasedError):
         members[0].wait_generation(120)
+    wait_until(lambda: members[1].change)
+    assert members[1].change == Change(planned=False, why="leave")
+
+
+def test_the_leave_of_who_is_no_member_is_done_at_once(keeper: Inside) -> None:
+    assert keeper.client.part(12, [7, 8]) is True
+    assert keeper.client.part(99, [1]) is True
 
 
 def test_a_loss_is_known_to_the_others_without_any_call(keeper: Inside) -> None:
@@ -172,7 +135,6 @@ def test_a_loss_is_known_to_the_others_without_any_call(keeper: Inside) -> None:
     members[0].close()
     wait_until(lambda: members[1].change)
     assert members[1].change == Change(planned=False, why="loss")
-    assert members[1].ended
 
 
 def test_who_said_done_is_no_loss(keeper: Inside) -> None:
@@ -210,12 +172,11 @@ def test_a_member_that_slurm_says_is_gone_is_told_so_and_may_join_anew(keeper: I
     together(members)
     keeper.client.lost(12, 1)
     wait_until(lambda: members[0].change)
-    assert members[0].ended
     with pytest.raises(DroppedError):
         members[0].wait_generation(1)
     wait_until(lambda: members[1].change)
-    together(members[1:], 3, "change")
-    members[0].ready(3, "change")
+    together(members[1:], "change")
+    members[0].ready("change")
     wait_until(lambda: members[1].change)
     assert members[1].change == Change(planned=True, why="join")
 
@@ -241,7 +202,7 @@ def test_the_newest_progress_reaches_the_controller(keeper: Inside) -> None:
 
 
 def test_the_last_progress_is_told_before_the_end(keeper: Inside) -> None:
-    member = keeper.member(1, Role.AGENT)
+    member = keeper.member(1)
     wait_until(lambda: keeper_members(keeper) == 1)
     member.progress(samples=7)
     member.done()
@@ -251,12 +212,12 @@ def test_the_last_progress_is_told_before_the_end(keeper: Inside) -> None:
 
 def test_a_new_generation_and_a_failure_reach_the_controller(keeper: Inside) -> None:
     keeper.client.own(12, 0, 1)
-    member = keeper.member(1, Role.AGENT, launcher="srun python")
+    member = keeper.member(1, launcher="srun python")
     together([member])
-    member.ready(-1, "failed", "Traceback:\nZeroDivisionError\n")
+    member.ready("failed", "Traceback:\nZeroDivisionError\n")
     reformed, *others = keeper.notes(3)
     by = float(LAUNCHERS.index("srun python"))
-    told = {"generation": 1.0, "nodes": 1.0, "mode": 0.0, "launcher": by}
+    told = {"generation": 1.0, "nodes": 1.0, "launcher": by}
     assert dict(reformed.measures) == told
     (failed,) = [note for note in others if note.kind is NoteKind.FAILED]
     assert (failed.array, failed.task, failed.node) == (12, 1, "n1")
@@ -265,9 +226,9 @@ def test_a_new_generation_and_a_failure_reach_the_controller(keeper: Inside) -> 
 
 def test_a_group_has_a_size_that_the_controller_allows(keeper: Inside) -> None:
     keeper.client.own(12, 0, 4, Sizes((2, 4)))
-    members = [keeper.member(task, Role.AGENT) for task in (1, 2, 3)]
+    members = [keeper.member(task) for task in (1, 2, 3)]
     for member in members:
-        member.ready(-1, "new")
+        member.ready("new")
     keeper.client.own(12, 0, 2, Sizes((2, 4)))  # there are no more
     (reformed,) = keeper.notes(1)
     assert dict(reformed.measures)["nodes"] == 2.0
@@ -276,12 +237,12 @@ def test_a_group_has_a_size_that_the_controller_allows(keeper: Inside) -> None:
 def test_who_has_a_wrong_secret_hears_so_and_tries_again(
     keeper: Inside, caplog: pytest.LogCaptureFixture
 ) -> None:
-    identity = Identity(12, 1, "n1", Role.WORKER)
+    identity = Identity(12, 1, "n1", Role.AGENT)
     wrong = Proof("0" * 64, bytes(32))
     member = Membership(keeper.client.address, identity, lambda payload, method: wrong)
     keeper.members.append(member)
     member.start()
-    member.ready(-1, "new")
+    member.ready("new")
     wait_until(lambda: keeper.counts().get("bad_proof", 0) > 1)
     assert "no connection to the keeper" in caplog.text
     assert "the secret is wrong" in caplog.text
@@ -292,9 +253,9 @@ def test_who_has_a_wrong_secret_hears_so_and_tries_again(
 def test_a_keeper_that_does_not_know_the_secret_is_not_believed(tmp_path: Path) -> None:
     prover = prover_from({SECRET_FILE: str(own_secret(tmp_path))})
     with keeper_inside(Impostor(b"another secret of enough bytes")) as fake:
-        member = Membership(fake.client.address, Identity(12, 1, "n1", Role.WORKER), prover)
+        member = Membership(fake.client.address, Identity(12, 1, "n1", Role.AGENT), prover)
         member.start()
-        member.ready(-1, "new")
+        member.ready("new")
         with pytest.raises(TimeoutError):
             member.wait_generation(3)
         member.close()
@@ -337,9 +298,9 @@ def test_what_nobody_foresaw_ends_a_wait_and_says_why(
     keeper: Inside, caplog: pytest.LogCaptureFixture
 ) -> None:
     member = keeper.member(1, on_notice=fail)
-    member.ready(-1, "new")
+    member.ready("new")
     member.wait_generation(60)
-    member.ready(0, "change")
+    member.ready("change")
     with pytest.raises(MembershipError, match="can't start new thread"):
         member.wait_generation(60)
     assert "takes no part in its trainer any more" in caplog.text
@@ -361,29 +322,22 @@ def test_a_change_that_comes_before_its_generation_was_taken_is_not_forgotten(
 ) -> None:
     heard: list[Notice] = []
     first = keeper.member(1, on_notice=heard.append)
-    first.ready(-1, "new")
+    first.ready("new")
     wait_until(lambda: first.connected)
     second = keeper.member(2)
-    second.ready(-1, "new")
+    second.ready("new")
     wait_until(lambda: heard)
     second.close()
     wait_until(lambda: first.change)
     assert first.wait_generation(60).rank == 0
-    assert first.ended
-
-
-def test_who_can_hear_the_keeper_no_more_stops_at_the_next_step(keeper: Inside) -> None:
-    member = keeper.member(1, on_notice=fail)
-    member.ready(-1, "new")
-    member.wait_generation(60)
-    wait_until(lambda: member.ended)
+    assert first.change == Change(planned=False, why="loss")
 
 
 def test_without_a_keeper_members_wait_and_are_quick_when_it_comes() -> None:
     with keeper_inside() as before:
         port = before.port
     member = Membership(
-        f"127.0.0.1:{port}", Identity(12, 1, "n1", Role.WORKER), lambda *_: Proof("", b"")
+        f"127.0.0.1:{port}", Identity(12, 1, "n1", Role.AGENT), lambda *_: Proof("", b"")
     )
     member.start()
     with pytest.raises(TimeoutError):
@@ -400,7 +354,7 @@ def test_a_keeper_that_was_killed_and_started_again_costs_no_change(tmp_path: Pa
         prover = prover_from({SECRET_FILE: str(own_secret(tmp_path))})
         running.client.own(12, 0, 3)
         members = [
-            Membership(running.client.address, Identity(12, task, f"n{task}", Role.WORKER), prover)
+            Membership(running.client.address, Identity(12, task, f"n{task}", Role.AGENT), prover)
             for task in range(3)
         ]
         for member in members:
@@ -413,10 +367,10 @@ def test_a_keeper_that_was_killed_and_started_again_costs_no_change(tmp_path: Pa
         next(stream)
         note = next(note for _, note in stream if note is not None)
         assert note.note.kind is NoteKind.REFORMED, "all are back where they were"
-        assert not any(member.ended or member.stops for member in members)
+        assert all(member.change is None for member in members)
         members[0].close()
         wait_until(lambda: members[1].change and members[2].change)
-        after = together(members[1:], 10, "change")
+        after = together(members[1:], "change")
         assert {one.number for one in after} == {before[0].number + 1}
         assert {one.world for one in after} == {2}
     finally:
@@ -445,43 +399,3 @@ def keeper_members(keeper: Inside) -> int:
     _, status = keeper.client.status()
     assert status is not None
     return int(status["keeper"]["members"])
-
-
-def validate() -> None:
-    sum(range(100_000))
-
-
-def hang() -> None:
-    time.sleep(0.1)
-
-
-def look_again_and_again() -> None:
-    time.sleep(0.001)
-
-
-@pytest.mark.parametrize(
-    ("what", "works"), [(validate, True), (hang, False), (look_again_and_again, False)]
-)
-def test_who_works_long_while_the_others_wait_says_so_and_who_hangs_does_not(
-    keeper: Inside, monkeypatch: pytest.MonkeyPatch, what: Callable[[], None], works: bool
-) -> None:
-    said: list[FromMember] = []
-    hear = Rendezvous.hear
-
-    def listen(rendezvous: Rendezvous, key: int, message: FromMember, now_s: float) -> None:
-        if isinstance(message, Working):
-            said.append(message)
-        hear(rendezvous, key, message, now_s)
-
-    monkeypatch.setattr(effort, "WORK_S", 0.5)
-    monkeypatch.setattr(Rendezvous, "hear", listen)
-    keeper.client.own(12, 0, 3)
-    lost, waits, _ = members = [keeper.member(task) for task in (1, 2, 3)]
-    together(members)  # each says that it is ready in this thread
-    lost.close()
-    wait_until(lambda: waits.change is not None)
-    waits.ready(0, "change")
-    until_s = time.monotonic() + (120 if works else 5)
-    while time.monotonic() < until_s and len(said) < 3:
-        what()
-    assert (len(said) >= 3) is works

@@ -32,17 +32,14 @@ from bftrainer_slurm.keeper.protocol import VERSION, ProtocolError
 WHO = Identity(12, 3, "n3", Role.AGENT, program="ab")
 HELLO = (
     '{"hello":{"proof":"p","identity":{"array":12,"task":3,"node":"n3","role":"agent",'
-    '"local_rank":0,"local_world":1,"program":"ab"},'
-    '"held":{"generation":2,"rank":0,"world":4,"alone":false},"nonce":"cd"}}'
+    '"program":"ab"},"held":{"generation":2,"rank":0,"world":4},"nonce":"cd"}}'
 )
 FROM_MEMBER: list[tuple[FromMember, str]] = [
     (
-        Ready(7, "failed", "oops", 2, "torchrun"),
-        '{"ready":{"step":7,"cause":"failed","error":"oops","lineage":2,"launcher":"torchrun"}}',
+        Ready("failed", "oops", "torchrun"),
+        '{"ready":{"cause":"failed","error":"oops","launcher":"torchrun"}}',
     ),
     (StoreAt("n1:5", 2), '{"storeat":{"endpoint":"n1:5","generation":2}}'),
-    (messages.Broken(2), '{"broken":{"generation":2}}'),
-    (messages.Working(), '{"working":{}}'),
     (messages.Leave(), '{"leave":{}}'),
     (Measured((("steps", 5.0),)), '{"measured":{"measures":[["steps",5.0]]}}'),
     (messages.Finishing(), '{"finishing":{}}'),
@@ -60,11 +57,10 @@ FROM_KEEPER: list[tuple[FromKeeper, str]] = [
     (messages.Welcome(), '{"welcome":{}}'),
     (messages.Refused("no", True), '{"refused":{"why":"no","retry":true}}'),
     (Change(True, "join"), '{"change":{"planned":true,"why":"join"}}'),
-    (messages.Alone(), '{"alone":{}}'),
     (
-        Generation(2, 1, 2, False, "n0:5", (Peer(0, "n0", 0), Peer(3, "n3", 0))),
-        '{"generation":{"number":2,"rank":1,"world":2,"alone":false,"store":"n0:5",'
-        '"members":[[0,"n0",0],[3,"n3",0]]}}',
+        Generation(2, 1, 2, "n0:5", (Peer(0, "n0"), Peer(3, "n3"))),
+        '{"generation":{"number":2,"rank":1,"world":2,"store":"n0:5",'
+        '"members":[[0,"n0"],[3,"n3"]]}}',
     ),
     (messages.Released(), '{"released":{}}'),
     (messages.Finished(), '{"finished":{}}'),
@@ -78,7 +74,7 @@ FROM_KEEPER: list[tuple[FromKeeper, str]] = [
 
 
 def test_each_message_of_this_version_is_one_line_and_is_read_back() -> None:
-    assert VERSION == 8
+    assert VERSION == 9
     hello = Hello("p", WHO, Held(2, 0, 4), "cd")
     readers: list[tuple[Any, Any, str]] = [(parse_hello, hello, HELLO)]
     readers += [(parse_from_member, *one) for one in FROM_MEMBER]
@@ -94,10 +90,10 @@ def test_each_message_of_this_version_is_one_line_and_is_read_back() -> None:
     "line",
     [
         b'{"generation":{"number":1}}',
-        b'{"generation":{"number":1,"rank":0,"world":1,"alone":false,"store":null,"members":[1]}}',
+        b'{"generation":{"number":1,"rank":0,"world":1,"store":null,"members":[1]}}',
         b'{"turn":{"do":"jump"}}',
         b'{"turn":[]}',
-        b'{"alone":1}',
+        b'{"released":1}',
         b'{"refused":{"why":["no"],"retry":true}}',
     ],
     ids=range(6),

@@ -84,7 +84,7 @@ def prover(munge_socket: str, keeper_uid: int = os.getuid()) -> Prove:
 
 
 def member(keeper: Inside, munge_socket: str, task: int = 1, array: int = 12) -> Membership:
-    identity = Identity(array, task, f"n{task}", Role.WORKER)
+    identity = Identity(array, task, f"n{task}", Role.AGENT)
     made = Membership(keeper.client.address, identity, prover(munge_socket))
     keeper.members.append(made)
     made.start()
@@ -139,7 +139,7 @@ def test_a_credential_without_a_key_is_refused(keeper: Inside, munge_socket: str
     def prove(payload: str, method: str) -> Proof:
         return Proof(Munge(munge_socket).encode(f"{'x' * 64} {payload}", os.getuid()), b"")
 
-    careless = Membership(keeper.client.address, Identity(12, 1, "n1", Role.WORKER), prove)
+    careless = Membership(keeper.client.address, Identity(12, 1, "n1", Role.AGENT), prove)
     keeper.members.append(careless)
     keeper.client.own(12, os.getuid(), 1)
     careless.start()
@@ -149,12 +149,12 @@ def test_a_credential_without_a_key_is_refused(keeper: Inside, munge_socket: str
 def test_a_keeper_of_another_user_learns_nothing_and_is_not_believed(
     keeper: Inside, munge_socket: str
 ) -> None:
-    identity = Identity(12, 1, "n1", Role.WORKER)
+    identity = Identity(12, 1, "n1", Role.AGENT)
     deceived = Membership(keeper.client.address, identity, prover(munge_socket, NOBODY))
     keeper.members.append(deceived)
     keeper.client.own(12, os.getuid(), 1)
     deceived.start()
-    deceived.ready(-1, "new")
+    deceived.ready("new")
     wait_until(lambda: keeper.counts().get("bad_proof", 0) > 1)
     with pytest.raises(TimeoutError):
         deceived.wait_generation(0.1)
@@ -179,7 +179,7 @@ def ask_for_secret(keeper: Inside, munge_socket: str, array: int, text: str) -> 
 
 def in_container(keeper: Inside, secret: bytes, array: int = 12) -> Membership:
     """A member that reaches no munged, as in a container."""
-    identity = Identity(array, 1, "n1", Role.WORKER)
+    identity = Identity(array, 1, "n1", Role.AGENT)
     environment = {MUNGE_SOCKET: "/nowhere", KEEPER_UID: "0", JOB_SECRET: secret.decode()}
     made = Membership(keeper.client.address, identity, prover_from(environment))
     keeper.members.append(made)
@@ -228,9 +228,9 @@ os.setgroups([]), os.setgid({uid}), os.setuid({uid})
 from bftrainer_slurm.keeper.credentials import prover_from
 from bftrainer_slurm.keeper.membership import Membership, RefusedError
 from bftrainer_slurm.keeper.messages import Identity, Role
-member = Membership({keeper!r}, Identity(12, 1, "n1", Role.WORKER), prover_from(os.environ))
+member = Membership({keeper!r}, Identity(12, 1, "n1", Role.AGENT), prover_from(os.environ))
 member.start()
-member.ready(10**6, "change")
+member.ready("change")
 try:
     member.wait_generation(120)
 except RefusedError as error:

@@ -23,7 +23,7 @@ NOTES = [
     Note(NoteKind.GONE, 1, 0, "n1"),
     Note(NoteKind.SUBMITTED),
     Note(NoteKind.PROGRESS, 12, measures=(("samples", 1e6), ("loss", -0.25))),
-    Note(NoteKind.REFORMED, 12, measures=(("generation", 5), ("nodes", 3), ("mode", 1))),
+    Note(NoteKind.REFORMED, 12, measures=(("generation", 5), ("nodes", 3))),
     Note(NoteKind.SCRIPT, 12, measures=(("leads", 3), ("trains", 1))),
     Note(NoteKind.FINISHED, 12, 3),
     Note(NoteKind.FAILED, 12, 3, "n1", text="File 'train.py', line 7\nüñí \x1b[31m 100 %\n"),

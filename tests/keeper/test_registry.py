@@ -46,7 +46,7 @@ def test_a_wrong_proof_is_refused_for_good(keeper: Inside, proof: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "claimed", [{"array": 13}, {"task": 2}, {"role": "agent"}, {"local_rank": 1, "local_world": 2}]
+    "claimed", [{"array": 13}, {"task": 2}, {"role": "batch"}, {"program": "ab"}]
 )
 def test_a_proof_is_for_one_place_only(keeper: Inside, claimed: dict[str, object]) -> None:
     with Wire(keeper.port) as wire:
@@ -128,8 +128,6 @@ def test_what_is_no_answer_to_the_challenge_ends_the_connection(
         {"node": "n" * 65},
         {"program": "a b"},
         {"role": "king"},
-        {"local_rank": 1},
-        {"local_world": 100_000},
         {"held": {}},
         {"held": {"generation": 1, "rank": 3, "world": 3}},
         {"held": {"generation": 1, "rank": 0, "world": 10**9}},
@@ -147,9 +145,8 @@ def test_a_field_that_cannot_be_ends_the_connection(
 @pytest.mark.parametrize(
     "said",
     [
-        {"ready": {"step": "1"}},
-        {"ready": {"step": -2, "cause": "new", "error": ""}},
-        {"ready": {"step": 1, "cause": "fun", "error": ""}},
+        {"ready": {"cause": "fun", "error": ""}},
+        {"ready": {"cause": "new", "error": 1}},
         {"storeat": {"endpoint": "somewhere", "generation": 1}},
         {"storeat": {"endpoint": "host:0", "generation": 1}},
         {"measured": {"measures": [["samples", 1e300]]}},
@@ -157,7 +154,7 @@ def test_a_field_that_cannot_be_ends_the_connection(
         {"measured": {"measures": [["steps", 1], ["steps", 2]]}},
         {"measured": {"measures": [[f"m{chr(97 + at)}", 1] for at in range(9)]}},
         {"leave": 1},
-        {"broken": {"generation": "1"}},
+        {"batch": {"doing": "leads", "step": "1"}},
         {"something": "else"},
         {"leave": {}, "done": {}},
         {"hello": {}},
@@ -192,8 +189,8 @@ def test_words_out_of_turn_change_nothing(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
         wire.hello()
         wire.say(storeat={"endpoint": "n1:1", "generation": 5})
-        wire.say(working={})
-        wire.say(broken={"generation": 3})
+        wire.say(measured={"measures": []})
+        wire.say(batch={"doing": "waits"})
         wire.say(ping={"number": 1})
         assert wire.read() == {"pong": {"number": 1}}
 
@@ -203,7 +200,7 @@ def test_a_flood_of_messages_ends_the_connection(monkeypatch: pytest.MonkeyPatch
     with keeper_inside() as keeper, Wire(keeper.port) as wire:
         wire.hello()
         with suppress(ConnectionError):
-            wire.say_line(*[b'{"broken":{"generation":1}}\n'] * (MAX_MESSAGES + 1))
+            wire.say_line(*[b'{"batch":{"doing":"waits"}}\n'] * (MAX_MESSAGES + 1))
         assert wire.read() is None
         assert keeper.counts() == {"flood": 1}
 
@@ -229,7 +226,7 @@ def test_a_silent_member_is_lost_to_the_others(keeper: Inside) -> None:
     with Wire(keeper.port, task=1) as silent, Wire(keeper.port, task=2) as other:
         for wire in (silent, other):
             wire.hello()
-            wire.say(ready={"step": -1, "cause": "new", "error": ""})
+            wire.say(ready={"cause": "new", "error": ""})
         first = silent.read()
         assert first is not None
         assert first["generation"]["world"] == 2
@@ -256,7 +253,7 @@ def test_members_that_fall_silent_together_are_not_told_of_each_others_loss(
     with Wire(keeper.port, task=1) as one, Wire(keeper.port, task=2) as later:
         for wire in (one, later):
             wire.hello()
-            wire.say(ready={"step": -1, "cause": "new", "error": ""})
+            wire.say(ready={"cause": "new", "error": ""})
         one.read()
         one.say(storeat={"endpoint": "n1:1", "generation": 1})
         later.read()
@@ -272,7 +269,7 @@ def test_all_is_heard_that_was_said_before_the_end(keeper: Inside) -> None:
         with Wire(keeper.port, task=1) as first:
             for wire in (first, other):
                 wire.hello()
-                wire.say(ready={"step": -1, "cause": "new", "error": ""})
+                wire.say(ready={"cause": "new", "error": ""})
             first.read()
             first.say(storeat={"endpoint": "n1:1", "generation": 1})
             other.read()
@@ -425,7 +422,7 @@ def test_while_much_waits_for_a_user_their_group_is_told_nothing_more(
         other.send(line[:-1])  # until it is whole, it waits
         (share,) = keeper.registry._shares.values()
         wait_until(lambda: share.kept > 0)
-        first.say(ready={"step": -1, "cause": "new", "error": ""})
+        first.say(ready={"cause": "new", "error": ""})
         first.say(ping={"number": 2})
         assert first.read() == {"pong": {"number": 2}}
         other.send(line[-1:])

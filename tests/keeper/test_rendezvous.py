@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.keeper.group import HangUp, Send
+from bftrainer_slurm.keeper.member import HangUp, Send
 from bftrainer_slurm.keeper.messages import (
-    Alone,
-    Broken,
     Change,
     Done,
     Dropped,
@@ -25,7 +23,6 @@ from bftrainer_slurm.keeper.messages import (
     Released,
     Role,
     StoreAt,
-    Working,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import LATE, Rendezvous
@@ -34,18 +31,18 @@ from bftrainer_slurm.sizes import ANY, Sizes
 from tests.keeper.simulated import Process, World
 
 
-def started(role: Role, tasks: int, local_world: int = 1, sizes: Sizes = ANY) -> World:
+def started(tasks: int, sizes: Sizes = ANY) -> World:
     """A rendezvous of so many elements, in its first generation."""
-    world = World(role, want=tasks, sizes=sizes)
+    world = World(want=tasks, sizes=sizes)
     for task in range(1, tasks + 1):
-        world.start(task, local_world)
+        world.start(task)
     world.settle(3)
     assert {process.number for process in world.processes} == {1}
     return world
 
 
 def warm(world: World, task: int) -> Process:
-    (process,) = world.start(task)
+    process = world.start(task)
     process.say_ready("new")
     return process
 
@@ -65,7 +62,7 @@ def hear_all(world: World) -> None:
 
 
 def test_the_first_generation_is_formed_when_the_planned_nodes_are_ready() -> None:
-    world = World(Role.AGENT, want=2)
+    world = World(want=2)
     first = warm(world, 1)
     assert not first.inbox
     second = warm(world, 2)
@@ -75,7 +72,7 @@ def test_the_first_generation_is_formed_when_the_planned_nodes_are_ready() -> No
 
 @pytest.mark.parametrize(("want", "after_s"), [(3, 10.0), (0, 1.0)])
 def test_the_first_generation_does_not_wait_for_long(want: int, after_s: float) -> None:
-    world = World(Role.AGENT, want)
+    world = World(want)
     process = warm(world, 1)
     world.wait_until(after_s - 0.1)
     assert not process.inbox
@@ -84,19 +81,8 @@ def test_the_first_generation_does_not_wait_for_long(want: int, after_s: float) 
     assert world_of(process) == 1
 
 
-def test_a_node_counts_only_with_all_its_processes() -> None:
-    world = World(Role.WORKER, want=1)
-    one, other = world.start(1, local_world=2)
-    one.say_ready("new")
-    world.wait_until(100.0)
-    assert not one.inbox
-    other.say_ready("new")
-    hear_all(world)
-    assert world_of(one) == 2
-
-
 def test_rank_0_opens_the_store_and_the_others_are_told_where() -> None:
-    world = started(Role.AGENT, 3)
+    world = started(3)
     generations = [process.generation for process in world.processes]
     stores = {one.rank: one.store for one in generations if one is not None}
     assert stores == {0: None, 1: "n:1001", 2: "n:1001"}
@@ -106,8 +92,8 @@ def test_rank_0_opens_the_store_and_the_others_are_told_where() -> None:
 
 
 def test_a_newcomer_is_announced_only_when_it_is_warm() -> None:
-    world = started(Role.AGENT, 1)
-    (newcomer,) = world.start(2)
+    world = started(1)
+    newcomer = world.start(2)
     world.wait_until(100.0)
     hear_all(world)
     assert world.processes[0].change is None
@@ -117,7 +103,7 @@ def test_a_newcomer_is_announced_only_when_it_is_warm() -> None:
 
 
 def test_newcomers_join_together_if_the_others_are_warm_soon() -> None:
-    world = started(Role.AGENT, 1)
+    world = started(1)
     world.start(2), world.start(3)
     world.processes[1].say_ready("new")
     world.wait_until(2.0)
@@ -131,7 +117,7 @@ def test_newcomers_join_together_if_the_others_are_warm_soon() -> None:
 
 
 def test_a_newcomer_does_not_wait_for_long_for_others() -> None:
-    world = started(Role.AGENT, 1)
+    world = started(1)
     world.start(2), world.start(3)
     world.processes[1].say_ready("new")
     world.wait_until(3.0)
@@ -139,26 +125,13 @@ def test_a_newcomer_does_not_wait_for_long_for_others() -> None:
     assert world.processes[0].change is not None
 
 
-def test_workers_stop_after_the_same_step() -> None:
-    world = started(Role.WORKER, 3)
-    world.settle(7)
-    warm(world, 4)
-    world.settle(12)
-    assert {process.number for process in world.processes} == {2}
-    assert len({process.state[: len(process.state)] for process in world.processes}) <= 2
-    steps_before = {step for step, number in world.processes[0].state if number == 1}
-    steps_after = {step for step, number in world.processes[0].state if number == 2}
-    assert steps_before.isdisjoint(steps_after)
-
-
 # Only some sizes.
 
 SIZES = Sizes((2, 4, 8))
 
 
-@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
-def test_after_a_loss_it_goes_on_at_a_size_that_is_allowed(role: Role) -> None:
-    world = started(role, 4, sizes=SIZES)
+def test_after_a_loss_it_goes_on_at_a_size_that_is_allowed() -> None:
+    world = started(4, sizes=SIZES)
     world.kill(world.processes[1])
     world.settle(8)
     live = [one for one in world.processes if one.alive]
@@ -172,24 +145,22 @@ def test_after_a_loss_it_goes_on_at_a_size_that_is_allowed(role: Role) -> None:
     assert [world_of(one) for one in world.processes if one.alive] == [4] * 4
 
 
-def test_below_its_least_size_all_wait_with_what_they_have() -> None:
-    world = started(Role.WORKER, 2, sizes=SIZES)
+def test_below_its_least_size_all_wait() -> None:
+    world = started(2, sizes=SIZES)
     world.settle(4)
     world.kill(world.processes[0])
     world.settle(4)
     (left,) = (one for one in world.processes if one.alive)
-    trained = left.state
-    assert trained and left.waiting
+    assert left.waiting
     newcomer = warm(world, 3)
     world.settle(1)
     world.wait_until(world.now_s + 10.0)  # two of four that are planned
     world.settle(4)
     assert world_of(left) == world_of(newcomer) == 2
-    assert newcomer.state[: len(trained)] == trained
 
 
 def test_the_first_generation_has_a_size_that_is_allowed() -> None:
-    world = World(Role.AGENT, want=4, sizes=SIZES)
+    world = World(want=4, sizes=SIZES)
     for task in (1, 2, 3):
         warm(world, task)
     world.wait_until(9.9)
@@ -200,7 +171,7 @@ def test_the_first_generation_has_a_size_that_is_allowed() -> None:
 
 
 def test_a_newcomer_that_makes_no_allowed_size_waits() -> None:
-    world = started(Role.AGENT, 2, sizes=Sizes(step=2))
+    world = started(2, sizes=Sizes(step=2))
     warm(world, 3)
     world.wait_until(100.0)
     hear_all(world)
@@ -223,24 +194,16 @@ def test_the_sizes_of_a_run_are_those_of_its_group() -> None:
 # Losing.
 
 
-@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
-def test_a_loss_is_told_at_once(role: Role) -> None:
-    world = started(role, 3)
+def test_a_loss_is_told_at_once() -> None:
+    world = started(3)
     world.kill(world.processes[0])
     hear_all(world)
     for survivor in world.processes[1:]:
         assert survivor.change == Change(planned=False, why="loss")
 
 
-def test_with_one_process_of_a_node_all_of_it_are_lost() -> None:
-    world = started(Role.WORKER, 2, local_world=2)
-    world.kill(world.processes[0])
-    assert not world.processes[1].connected
-    assert Dropped("a neighbour was lost") in world.processes[1].inbox
-
-
 def test_survivors_go_on_without_waiting_for_anything() -> None:
-    world = started(Role.WORKER, 3)
+    world = started(3)
     world.kill(world.processes[1])
     world.settle(5)
     assert [world_of(one) for one in world.processes if one.alive] == [2, 2]
@@ -248,33 +211,20 @@ def test_survivors_go_on_without_waiting_for_anything() -> None:
 
 
 def test_a_task_that_slurm_says_is_gone_is_lost() -> None:
-    world = started(Role.AGENT, 2)
+    world = started(2)
     world.rendezvous.lose_task(1, world.now_s)
     world.deliver()
     hear_all(world)
     assert world.processes[1].change == Change(planned=False, why="loss")
 
 
-def test_a_collective_that_broke_ends_the_generation_for_all() -> None:
-    world = started(Role.WORKER, 2)
-    world.say(world.processes[1], Broken(1))
-    hear_all(world)
-    assert world.processes[0].change == Change(planned=False, why="loss")
-
-
-def test_what_broke_in_an_earlier_generation_matters_no_more() -> None:
-    world = started(Role.WORKER, 2)
-    world.say(world.processes[1], Broken(7))
-    assert not world.processes[0].inbox
-
-
 def test_who_is_not_ready_five_minutes_after_the_first_was_is_dropped() -> None:
-    world = started(Role.AGENT, 2)
+    world = started(2)
     warm(world, 3)
     first, second, _ = world.processes
     world.wait_until(200.0)
     first.take_message()
-    first.take_step()
+    first.train()
     world.wait_until(499.0)
     assert not any(isinstance(one, Dropped) for one in second.inbox)
     world.wait_until(500.0)
@@ -283,11 +233,8 @@ def test_who_is_not_ready_five_minutes_after_the_first_was_is_dropped() -> None:
     assert world_of(first) == 2
 
 
-@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
-def test_a_validation_of_half_an_hour_drops_nobody_and_a_newcomer_waits_for_its_end(
-    role: Role,
-) -> None:
-    world = started(role, 2)
+def test_a_validation_of_half_an_hour_drops_nobody_and_a_newcomer_waits_for_its_end() -> None:
+    world = started(2)
     newcomer = warm(world, 3)
     hear_all(world)
     world.wait_until(1_800.0)
@@ -295,49 +242,10 @@ def test_a_validation_of_half_an_hour_drops_nobody_and_a_newcomer_waits_for_its_
     assert not newcomer.inbox
     world.settle(12)
     assert {process.number for process in world.processes} == {2}
-    assert newcomer.state[: len(world.processes[0].state)] == world.processes[0].state
-
-
-def one_waits_for_another() -> tuple[World, Process, Process]:
-    """Three, of which one was lost and one is ready for the next generation; these are the two."""
-    world = started(Role.WORKER, 3)
-    first, second, third = world.processes
-    world.kill(third)
-    first.say_ready()
-    return world, first, second
-
-
-def test_who_validates_alone_for_half_an_hour_while_the_others_wait_is_not_dropped() -> None:
-    world, first, second = one_waits_for_another()
-    for minute in range(1, 31):
-        world.wait_until(60.0 * minute)
-        world.say(second, Working())
-    assert not any(isinstance(one, Dropped) for one in second.inbox)
-    second.say_ready()
-    world.settle()
-    assert world_of(first) == world_of(second) == 2
-
-
-def test_who_has_said_that_it_works_and_then_hangs_is_dropped() -> None:
-    world, _, second = one_waits_for_another()
-    world.wait_until(200.0)
-    world.say(second, Working())
-    world.wait_until(499.0)
-    assert not any(isinstance(one, Dropped) for one in second.inbox)
-    world.wait_until(500.0)
-    assert isinstance(second.inbox[-1], Dropped)
-
-
-def test_who_says_that_it_works_after_it_is_ready_does_not_keep_another_that_hangs() -> None:
-    world, first, second = one_waits_for_another()
-    world.wait_until(200.0)
-    world.say(first, Working())
-    world.wait_until(300.0)
-    assert isinstance(second.inbox[-1], Dropped)
 
 
 def test_one_that_is_to_leave_does_not_make_the_others_late() -> None:
-    world = started(Role.WORKER, 2)
+    world = started(2)
     leaver, other = world.processes
     world.part({1})
     newcomer = warm(world, 3)
@@ -347,24 +255,8 @@ def test_one_that_is_to_leave_does_not_make_the_others_late() -> None:
     assert not newcomer.inbox
 
 
-def test_if_the_one_that_was_ready_is_lost_the_others_are_not_late_as_long_as_they_work() -> None:
-    world = started(Role.WORKER, 3)
-    warm(world, 4)
-    first, second, third, _ = world.processes
-    first.say_ready()
-    world.wait_until(200.0)
-    world.kill(first)
-    for minute in range(4, 11):
-        world.wait_until(60.0 * minute)
-        world.say(second, Working())
-    assert not any(isinstance(one, Dropped) for one in (*second.inbox, *third.inbox))
-    second.say_ready()
-    world.wait_until(900.0)
-    assert isinstance(third.inbox[-1], Dropped)
-
-
 def test_survivors_that_all_hang_are_dropped_and_who_comes_goes_on() -> None:
-    world = started(Role.WORKER, 3)
+    world = started(3)
     first, second, third = world.processes
     newcomer = warm(world, 4)
     world.kill(third)
@@ -379,7 +271,7 @@ def test_survivors_that_all_hang_are_dropped_and_who_comes_goes_on() -> None:
 
 @pytest.mark.parametrize("store", [True, False], ids=["with a store", "without"])
 def test_survivors_that_all_hang_while_their_group_forms_are_dropped_too(store: bool) -> None:
-    world = World(Role.WORKER, want=3)
+    world = World(want=3)
     first, second, third = (warm(world, task) for task in (1, 2, 3))
     if store:
         first.take_message()
@@ -390,21 +282,8 @@ def test_survivors_that_all_hang_while_their_group_forms_are_dropped_too(store: 
     assert type(second.inbox[-1]) is (Dropped if store else Generation)
 
 
-def test_one_that_hangs_is_dropped_after_two_hours_though_it_uses_its_processor() -> None:
-    world, first, second = one_waits_for_another()
-    for minute in range(1, 120):
-        world.wait_until(60.0 * minute)
-        world.say(second, Working())
-    assert not any(isinstance(one, Dropped) for one in second.inbox)
-    world.wait_until(7_200.0)
-    assert isinstance(second.inbox[-1], Dropped)
-    while first.inbox:
-        first.take_message()
-    assert world_of(first) == 1
-
-
 def test_rank_0_that_opens_no_store_is_dropped() -> None:
-    world = World(Role.AGENT, want=2)
+    world = World(want=2)
     first, second = warm(world, 1), warm(world, 2)
     assert world.rendezvous.due_s() == 60.0
     world.wait_until(60.0)
@@ -414,36 +293,35 @@ def test_rank_0_that_opens_no_store_is_dropped() -> None:
 
 
 def test_who_ended_well_is_no_loss() -> None:
-    world = started(Role.AGENT, 2)
+    world = started(2)
     world.rendezvous.hear(world.processes[0].key, Done(), world.now_s)
     world.deliver()
     assert not world.processes[1].inbox
 
 
-@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
-def test_who_comes_when_the_training_has_finished_is_told_so_and_begins_nothing(role: Role) -> None:
-    world = started(role, 2)
-    (waiting,) = world.start(3)
+def test_who_comes_when_the_training_has_finished_is_told_so_and_begins_nothing() -> None:
+    world = started(2)
+    waiting = world.start(3)
     world.say(world.processes[0], Done())
-    (late,) = world.start(4)
+    late = world.start(4)
     assert list(waiting.inbox) == list(late.inbox) == [Finished()]
     world.say(world.processes[1], Done())
-    (later,) = world.start(5)
+    later = world.start(5)
     assert list(later.inbox) == [Finished()]
 
 
 def test_agents_that_have_not_finished_are_left_alone_once_another_one_has() -> None:
-    world = started(Role.AGENT, 3)
+    world = started(3)
     saves = world.processes[0]
     world.say(world.processes[1], Finishing())
-    (late,) = world.start(4)
+    late = world.start(4)
     world.kill(world.processes[2])
     assert list(late.inbox) == [Finished()]
     assert not saves.inbox
 
 
 def test_agents_whose_processes_have_ended_wait_for_the_others_and_for_no_lost_one() -> None:
-    world = started(Role.AGENT, 3)
+    world = started(3)
     first, second, third = world.processes
     for one in (first, second):
         world.say(one, Finishing())
@@ -453,16 +331,16 @@ def test_agents_whose_processes_have_ended_wait_for_the_others_and_for_no_lost_o
 
 
 def test_what_fails_at_the_end_of_a_finished_training_does_not_begin_it_again() -> None:
-    world = started(Role.AGENT, 2)
+    world = started(2)
     finished, failed = world.processes
     world.say(finished, Finishing())
-    world.say(failed, Ready(-1, "failed", "connection closed by peer"))
+    world.say(failed, Ready("failed", "connection closed by peer"))
     assert list(failed.inbox) == [Finished()]
     assert all(note.kind is not NoteKind.FAILED for note in world.notes)
 
 
 def test_a_batch_script_may_run_a_program_again() -> None:
-    world = started(Role.AGENT, 2)
+    world = started(2)
     for one in list(world.processes):
         world.say(one, Finishing())
         world.say(one, Done())
@@ -472,7 +350,7 @@ def test_a_batch_script_may_run_a_program_again() -> None:
 
 
 def test_a_batch_script_may_run_another_program_afterwards() -> None:
-    world = started(Role.AGENT, 1)
+    world = started(1)
     world.say(world.processes[0], Done())
     (finished,) = world.processes
     world.rendezvous.join(9, replace(finished.identity, program="b"), None, world.now_s)
@@ -483,26 +361,18 @@ def test_a_batch_script_may_run_another_program_afterwards() -> None:
 # Leaving.
 
 
-def test_a_planned_leave_stops_workers_at_a_step_and_releases_the_leaver() -> None:
-    world = started(Role.WORKER, 3)
+def test_a_planned_leave_stops_all_and_releases_the_leaver() -> None:
+    world = started(3)
     leaver, *others = world.processes
     world.part({1})
     world.settle(8)
     assert leaver.released
     assert not world.rendezvous.holds({1})
     assert [world_of(one) for one in others] == [2, 2]
-    assert all(one.state[: len(leaver.state)] == leaver.state for one in others)
-
-
-def test_a_worker_that_got_sigterm_leaves_at_a_step() -> None:
-    world = started(Role.WORKER, 2)
-    world.say(world.processes[1], Leave())
-    hear_all(world)
-    assert world.processes[0].change == Change(planned=True, why="leave")
 
 
 def test_an_agent_that_got_sigterm_is_gone_at_once() -> None:
-    world = started(Role.AGENT, 2)
+    world = started(2)
     world.say(world.processes[1], Leave())
     hear_all(world)
     assert world.processes[1].released
@@ -510,27 +380,15 @@ def test_an_agent_that_got_sigterm_is_gone_at_once() -> None:
 
 
 def test_when_all_are_to_leave_all_are_released_at_a_boundary() -> None:
-    world = started(Role.WORKER, 2)
+    world = started(2)
     world.part({1, 2})
     world.settle(8)
     assert all(process.released for process in world.processes)
 
 
-def test_who_leaves_gives_its_state_to_those_who_come_in_its_place() -> None:
-    world = started(Role.WORKER, 2)
-    world.settle(6)
-    trained = world.processes[0].state
-    world.part({1, 2})
-    newcomer = warm(world, 3)
-    world.settle(12)
-    assert all(process.released for process in world.processes[:2])
-    assert world_of(newcomer) == 1
-    assert newcomer.state[: len(trained)] == trained
-
-
 def test_a_newcomer_that_is_to_leave_is_released_at_once() -> None:
-    world = started(Role.AGENT, 1)
-    (newcomer,) = world.start(2)
+    world = started(1)
+    newcomer = world.start(2)
     world.part({2})
     assert list(newcomer.inbox) == [Released()]
 
@@ -538,93 +396,22 @@ def test_a_newcomer_that_is_to_leave_is_released_at_once() -> None:
 def test_what_says_nothing_new_costs_the_keeper_next_to_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = started(Role.WORKER, 2)
+    world = started(2)
     waiting = warm(world, 3)
     ticks: list[float] = []
     monkeypatch.setattr(Rendezvous, "tick", lambda rendezvous, now_s: ticks.append(now_s))
-    for message in (
-        Ready(-1, "new"),
-        Broken(77),
-        Measured((("steps", 1.0),)),
-    ):
+    for message in (Ready("new"), Measured((("steps", 1.0),))):
         world.rendezvous.hear(waiting.key, message, world.now_s)
     assert not ticks
 
 
-# Whose state counts.
-
-
-def test_the_highest_step_gets_rank_0_also_within_a_node() -> None:
-    world = started(Role.WORKER, 2, local_world=2)
-    world.settle(5)
-    ahead = world.processes[3]
-    for process in world.processes:
-        process.begun = process.entered[1] = len(process.state) + 1
-    ahead.take_step()
-    world.say(ahead, Broken(1))
-    world.settle(4)
-    assert ahead.generation is not None
-    assert ahead.generation.rank == 0
-    nodes = [peer.node for peer in ahead.generation.members]
-    assert nodes == ["n2", "n2", "n1", "n1"]
-    assert len({process.state for process in world.processes}) == 1
-
-
-def test_of_equal_steps_on_two_ways_one_state_is_taken() -> None:
-    world = started(Role.WORKER, 3)
-    first, second, third = world.processes
-    step = max(process.step for process in world.processes) + 1
-    for process in world.processes:
-        while process.begun <= step:
-            process.take_step()
-    third.take_step()  # only it completes the step
-    assert (first.step, second.step, third.step) == (step - 1, step - 1, step)
-    third.connected = False
-    world.rendezvous.lose(third.key, world.now_s)
-    world.deliver()
-    while first.step < step or second.step < step:  # the others repeat it without the third
-        for process in (first, second):
-            process.take_message()
-            process.take_step()
-    assert first.state != third.state
-    world.rejoin(third)
-    world.kill(second)  # so the others stop at that very step
-    world.settle(8)
-    assert third.state[: step + 1] == first.state[: step + 1]
-
-
 def test_those_of_one_generation_keep_their_places() -> None:
-    world = started(Role.AGENT, 4)
+    world = started(4)
     world.kill(world.processes[1])
     world.settle(4)
     last = world.processes[0].generation
     assert last is not None
     assert [peer.task for peer in last.members] == [1, 3, 4]
-
-
-def test_who_trained_on_is_ahead_of_a_later_step_of_an_earlier_generation() -> None:
-    world = started(Role.WORKER, 2)
-    world.kill(world.processes[0])
-    world.settle(6)
-    on = world.processes[1]
-    (cut_off,) = world.start(3)
-    cut_off.state = tuple((step, 0) for step in range(on.step + 900))
-    cut_off.lineage = 1
-    world.settle(20)
-    assert on.generation is not None
-    assert [peer.task for peer in on.generation.members] == [2, 3]
-    assert cut_off.state == on.state
-
-
-def test_of_one_generation_the_later_step_is_ahead() -> None:
-    world = World(Role.WORKER, want=2)
-    for task, step in ((1, 800), (2, 900)):
-        (process,) = world.start(task)
-        world.say(process, Ready(step, "change", "", 7))
-        process.waiting = True
-    generation = next(one for one in world.processes[1].inbox if isinstance(one, Generation))
-    assert [peer.task for peer in generation.members] == [2, 1]
-    assert generation.number == 8
 
 
 # After the keeper was away.
@@ -633,7 +420,7 @@ def test_of_one_generation_the_later_step_is_ahead() -> None:
 def rejoined(world: World, tasks: range, generation: int = 7, size: int = 2) -> list[Process]:
     processes = []
     for task in tasks:
-        process = Process(world, 100 + task, Identity(12, task, f"n{task}", world.role))
+        process = Process(world, 100 + task, Identity(12, task, f"n{task}", Role.AGENT))
         world.processes.append(process)
         held = Held(generation, rank=task, world=size)
         world.rendezvous.join(process.key, process.identity, held, world.now_s)
@@ -644,12 +431,12 @@ def rejoined(world: World, tasks: range, generation: int = 7, size: int = 2) -> 
 
 def reformed(generation: float, nodes: float) -> Note:
     """What the controller is told of a generation of processes."""
-    measures = (("generation", generation), ("nodes", nodes), ("mode", 1.0))
+    measures = (("generation", generation), ("nodes", nodes))
     return Note(NoteKind.REFORMED, 12, measures=measures)
 
 
 def test_those_who_come_back_are_adopted_without_a_change() -> None:
-    world = World(Role.WORKER)
+    world = World()
     back = rejoined(world, range(2))
     world.wait_until(1_000.0)
     assert not any(process.inbox for process in back)
@@ -657,7 +444,7 @@ def test_those_who_come_back_are_adopted_without_a_change() -> None:
 
 
 def test_who_has_not_come_back_in_time_is_lost() -> None:
-    world = World(Role.WORKER)
+    world = World()
     (back,) = rejoined(world, range(1))
     world.wait_until(9.9)
     assert not back.inbox
@@ -666,7 +453,7 @@ def test_who_has_not_come_back_in_time_is_lost() -> None:
 
 
 def test_no_change_is_planned_before_all_are_back() -> None:
-    world = World(Role.WORKER)
+    world = World()
     (first,) = rejoined(world, range(1))
     newcomer = warm(world, 5)
     world.wait_until(5.0)
@@ -678,7 +465,7 @@ def test_no_change_is_planned_before_all_are_back() -> None:
 
 
 def test_the_highest_generation_lives_whoever_comes_back_first() -> None:
-    world = World(Role.WORKER, want=3)
+    world = World(want=3)
     world.rendezvous.returning.hold_until_s = 10.0
     (straggler,) = rejoined(world, range(9, 10), generation=5, size=10)
     others = rejoined(world, range(3), generation=9, size=3)
@@ -689,7 +476,7 @@ def test_the_highest_generation_lives_whoever_comes_back_first() -> None:
 
 
 def test_who_is_alone_waits_for_those_of_a_later_generation_before_it_changes() -> None:
-    world = World(Role.WORKER, want=3)
+    world = World(want=3)
     world.rendezvous.returning.hold_until_s = 10.0
     (straggler,) = rejoined(world, range(1), generation=5, size=1)
     warm(world, 7)
@@ -703,7 +490,7 @@ def test_who_is_alone_waits_for_those_of_a_later_generation_before_it_changes() 
 
 
 def test_all_nodes_of_the_plan_wait_for_nobody_after_a_keepers_return() -> None:
-    world = World(Role.WORKER, want=2)
+    world = World(want=2)
     world.rendezvous.returning.hold_until_s = 10.0
     first, _ = rejoined(world, range(2))
     warm(world, 7)
@@ -712,7 +499,7 @@ def test_all_nodes_of_the_plan_wait_for_nobody_after_a_keepers_return() -> None:
 
 
 def test_who_comes_back_while_a_change_is_planned_hears_of_it_again() -> None:
-    world = started(Role.WORKER, 2)
+    world = started(2)
     first, _ = world.processes
     warm(world, 3)
     first.inbox.clear()  # lost with its connection
@@ -722,16 +509,6 @@ def test_who_comes_back_while_a_change_is_planned_hears_of_it_again() -> None:
     assert list(first.inbox) == [Change(planned=True, why="join")]
     world.settle(8)
     assert {process.number for process in world.processes} == {2}
-    assert len({process.state for process in world.processes}) == 1
-
-
-def test_without_the_first_rank_nobody_says_after_which_step_so_all_stop_at_once() -> None:
-    world = started(Role.WORKER, 2)
-    first, second = world.processes
-    world.part({2})
-    world.say(first, Done())
-    hear_all(world)
-    assert second.change == Change(planned=False, why="leave")
 
 
 def cut_off(world: World, processes: list[Process]) -> None:
@@ -742,9 +519,8 @@ def cut_off(world: World, processes: list[Process]) -> None:
     world.deliver()
 
 
-@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
-def test_members_that_were_all_cut_off_go_on_as_they_were(role: Role) -> None:
-    world = started(role, 2)
+def test_members_that_were_all_cut_off_go_on_as_they_were() -> None:
+    world = started(2)
     cut_off(world, world.processes)
     world.wait_until(60.0)
     back = rejoined(world, range(2), generation=1)
@@ -753,7 +529,7 @@ def test_members_that_were_all_cut_off_go_on_as_they_were(role: Role) -> None:
 
 
 def test_a_newcomer_that_is_first_when_all_can_be_heard_again_waits_for_those_who_train() -> None:
-    world = started(Role.WORKER, 2)
+    world = started(2)
     world.rendezvous.want = 3
     cut_off(world, world.processes)
     world.wait_until(60.0)
@@ -767,7 +543,7 @@ def test_a_newcomer_that_is_first_when_all_can_be_heard_again_waits_for_those_wh
 
 
 def test_who_does_not_come_back_after_all_were_cut_off_is_lost() -> None:
-    world = started(Role.WORKER, 2)
+    world = started(2)
     cut_off(world, world.processes)
     (back,) = rejoined(world, range(1), generation=1)
     world.wait_until(9.9)
@@ -779,7 +555,7 @@ def test_who_does_not_come_back_after_all_were_cut_off_is_lost() -> None:
 
 
 def test_members_that_were_cut_off_join_anew_where_a_generation_was_formed_meanwhile() -> None:
-    world = started(Role.WORKER, 2)
+    world = started(2)
     cut_off(world, world.processes)
     warm(world, 7)
     world.wait_until(60.0)
@@ -788,13 +564,13 @@ def test_members_that_were_cut_off_join_anew_where_a_generation_was_formed_meanw
 
 
 def test_who_holds_what_is_out_of_date_joins_anew() -> None:
-    world = started(Role.WORKER, 2)
+    world = started(2)
     (old,) = rejoined(world, range(9, 10), generation=1, size=12)
     assert isinstance(old.inbox[0], Dropped)
 
 
 def test_numbers_go_on_from_the_highest_that_was_held() -> None:
-    world = World(Role.AGENT)
+    world = World()
     rejoined(world, range(2))
     world.kill(world.processes[0])
     world.processes[1].say_ready()
@@ -803,7 +579,7 @@ def test_numbers_go_on_from_the_highest_that_was_held() -> None:
 
 
 def test_a_second_connection_of_a_member_takes_the_place_of_its_first() -> None:
-    world = started(Role.WORKER, 2)
+    world = started(2)
     before = world.processes[1]
     world.rendezvous.join(99, before.identity, Held(1, 1, 2), world.now_s)
     assert HangUp(before.key) in world.out
@@ -811,7 +587,7 @@ def test_a_second_connection_of_a_member_takes_the_place_of_its_first() -> None:
 
 
 def test_another_process_in_a_members_place_is_a_loss_and_a_newcomer() -> None:
-    world = started(Role.WORKER, 2)
+    world = started(2)
     world.rendezvous.join(99, world.processes[1].identity, None, world.now_s)
     world.deliver()
     hear_all(world)
@@ -819,7 +595,7 @@ def test_another_process_in_a_members_place_is_a_loss_and_a_newcomer() -> None:
 
 
 def test_no_first_generation_while_members_may_come_back() -> None:
-    world = World(Role.WORKER, want=1)
+    world = World(want=1)
     world.rendezvous.returning.hold_until_s = 10.0
     process = warm(world, 1)
     world.wait_until(9.9)
@@ -833,9 +609,9 @@ def test_no_first_generation_while_members_may_come_back() -> None:
 
 
 def failing(tasks: int) -> World:
-    world = started(Role.AGENT, tasks)
+    world = started(tasks)
     for process in world.processes:
-        world.say(process, Ready(-1, "failed", f"Error on n{process.identity.task}"))
+        world.say(process, Ready("failed", f"Error on n{process.identity.task}"))
         process.waiting = True
     return world
 
@@ -853,8 +629,8 @@ def test_the_first_failure_of_a_generation_is_passed_on_when_nothing_explains_it
 
 
 def test_a_loss_soon_after_explains_a_failure() -> None:
-    world = started(Role.AGENT, 3)
-    world.say(world.processes[1], Ready(-1, "failed", "peer closed"))
+    world = started(3)
+    world.say(world.processes[1], Ready("failed", "peer closed"))
     world.now_s = 1.0
     world.kill(world.processes[0])
     world.wait_until(10.0)
@@ -862,10 +638,10 @@ def test_a_loss_soon_after_explains_a_failure() -> None:
 
 
 def test_a_loss_just_before_explains_a_failure() -> None:
-    world = started(Role.AGENT, 3)
+    world = started(3)
     world.kill(world.processes[0])
     world.now_s = 1.5
-    world.say(world.processes[1], Ready(-1, "failed", "peer closed"))
+    world.say(world.processes[1], Ready("failed", "peer closed"))
     world.wait_until(10.0)
     assert not failures(world)
 
@@ -881,116 +657,43 @@ def test_after_failures_in_a_row_the_next_generation_comes_later_and_later() -> 
         pauses.append(world.now_s - before_s)
         hear_all(world)
         process.waiting = True
-        world.say(process, Ready(-1, "failed", "again"))
+        world.say(process, Ready("failed", "again"))
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
 def test_after_a_generation_that_made_steps_the_next_comes_at_once() -> None:
-    world = started(Role.AGENT, 1)
+    world = started(1)
     (process,) = world.processes
     world.say(process, Measured((("steps", 10.0),)))
     process.waiting = True
-    world.say(process, Ready(-1, "failed", "out of memory"))
+    world.say(process, Ready("failed", "out of memory"))
     hear_all(world)
     assert process.number == 2
     assert world.now_s == 0.0
 
 
-# A run: agents, and training processes that re-form in process.
+# A run.
 
 
 def sent(run: Run) -> list[tuple[int, object]]:
     return [(one.key, one.message) for one in run.take() if isinstance(one, Send)]
 
 
-def member(role: Role, task: int) -> Identity:
-    return Identity(12, task, f"n{task}", role)
+def member(task: int) -> Identity:
+    return Identity(12, task, f"n{task}", Role.AGENT)
 
 
-def test_agents_stand_alone_once_their_processes_re_form_in_process() -> None:
-    run = Run(want=2)
-    for task in (1, 2):
-        run.join(task, member(Role.AGENT, task), None, 0.0)
-        run.hear(task, Ready(), 0.0)
-    run.hear(1, StoreAt("n1:1", 1), 0.0)
-    run.take()
-    run.join(11, member(Role.WORKER, 1), None, 0.0)
-    assert sent(run) == [(1, Alone()), (2, Alone())]
-    run.lose(2, 0.0)
-    assert not sent(run), "an agent's loss is nothing to the others"
-    run.join(3, member(Role.AGENT, 3), None, 0.0)
-    run.hear(3, Ready(), 0.0)
-    (_, alone), (_, generation) = sent(run)
-    assert alone == Alone()
-    assert isinstance(generation, Generation)
-    assert (generation.alone, generation.world, generation.number) == (True, 1, 2)
-
-
-def test_agents_that_stand_alone_come_back_to_a_new_keeper_as_such() -> None:
-    run = Run(want=2)
-    for task in (1, 2):
-        back = Held(generation=3 + task, rank=0, world=1, alone=True)
-        run.join(task, member(Role.AGENT, task), back, 0.0)
-    assert sent(run) == [(1, Alone()), (2, Alone())]
-
-
-def test_the_agent_of_a_process_that_hangs_is_to_start_it_again() -> None:
-    run = Run(want=2)
-    for task in (1, 2):
-        run.join(task, member(Role.AGENT, task), None, 0.0)
-        run.hear(task, Ready(), 0.0)
-    run.hear(1, StoreAt("n1:1", 1), 0.0)
-    for task in (1, 2):
-        run.join(10 + task, member(Role.WORKER, task), None, 0.0)
-        run.hear(10 + task, Ready(), 0.0)
-    run.hear(11, StoreAt("n1:2", 1), 0.0)
-    run.take()
-    run.hear(11, Broken(1), 0.0)
-    run.hear(11, Ready(5, "change"), 0.0)
-    run.take()
-    run.tick(300.0)
-    told = dict(sent(run))
-    assert told[12] == Dropped(LATE)
-    assert told[2] == Change(planned=False, why="loss")
-    assert 1 not in told
-
-
-def test_an_agent_alone_that_fails_again_and_again_waits_longer_too() -> None:
-    run = Run(want=1)
-    run.join(11, member(Role.WORKER, 1), None, 0.0)
-    run.join(1, member(Role.AGENT, 1), None, 0.0)
-    run.hear(1, Ready(), 0.0)
-    run.take()
-    run.hear(1, Ready(-1, "failed", "oops"), 0.0)
-    assert not sent(run)
-    assert run.due_s() == 1.0
-    run.tick(1.0)
-    assert len(sent(run)) == 1
-
-
-def test_in_process_a_planned_leave_is_the_processes_affair() -> None:
-    run = Run(want=1)
-    run.join(1, member(Role.AGENT, 1), None, 0.0)
-    run.join(11, member(Role.WORKER, 1), None, 0.0)
-    run.take()
-    run.part({1}, 0.0)
-    assert sent(run) == [(11, Released())]
-    assert not run.holds({1})
-
-
-@pytest.mark.parametrize("role", [Role.AGENT, Role.WORKER])
 @pytest.mark.parametrize("another", [False, True])
 def test_who_has_left_says_so_to_this_keeper_or_another_and_the_controller_hears_it(
-    role: Role, another: bool
+    another: bool,
 ) -> None:
     run = Run(want=1)
-    for rank in range(2):
-        run.join(rank, replace(member(role, 1), local_rank=rank, local_world=2), None, 0.0)
+    run.join(0, member(1), None, 0.0)
     if not another:
         run.part({1}, 0.0)
-        assert sent(run) == [(0, Released()), (1, Released())]
-    for key in (0, 1, 0):
-        run.hear(key, Left(), 0.0)
+        assert sent(run) == [(0, Released())]
+    for _ in range(2):
+        run.hear(0, Left(), 0.0)
     notes = [one for one in run.take() if isinstance(one, Note)]
     assert notes == [Note(NoteKind.LEFT, 12, 1, "n1")]
     assert run.size == 0
@@ -999,7 +702,7 @@ def test_who_has_left_says_so_to_this_keeper_or_another_and_the_controller_hears
 def test_one_of_a_generation_that_says_it_has_left_is_a_loss() -> None:
     run = Run(want=2)
     for task in (1, 2):
-        run.join(task, member(Role.WORKER, task), None, 0.0)
+        run.join(task, member(task), None, 0.0)
         run.hear(task, Ready(), 0.0)
     run.hear(1, StoreAt("n1:1", 1), 0.0)
     run.take()
@@ -1009,7 +712,7 @@ def test_one_of_a_generation_that_says_it_has_left_is_a_loss() -> None:
 
 def test_at_the_end_of_a_run_all_are_out() -> None:
     run = Run(want=1)
-    run.join(1, member(Role.AGENT, 1), None, 0.0)
+    run.join(1, member(1), None, 0.0)
     run.end()
     out = run.take()
     assert [type(one) for one in out] == [Send, HangUp]

@@ -1,12 +1,11 @@
-"""What holds whatever the order of joins, losses, leaves, steps and words on the way."""
+"""What holds whatever the order of joins, losses, leaves and words on the way."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from bftrainer_slurm.keeper.messages import Role
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.keeper.simulated import Process, World
 
@@ -16,18 +15,17 @@ numbers = st.integers(0, 1_000)
 
 class AnyOrder(RuleBasedStateMachine):
     """``World.check`` and ``Process`` assert, at each generation, that ranks are a permutation,
-    numbers grow, one number is one membership, and all begin with the state of the highest step.
+    numbers grow, and one number is one membership.
     """
 
     @initialize(
-        role=st.sampled_from([Role.AGENT, Role.WORKER]),
         want=st.integers(0, 4),
         elements=st.integers(0, 3),
         rounds=st.integers(0, 20),
         sizes=st.sampled_from([ANY, ANY, Sizes((1, 2, 4)), Sizes((2, 3)), Sizes(step=2)]),
     )
-    def begin(self, role: Role, want: int, elements: int, rounds: int, sizes: Sizes) -> None:
-        self.world = World(role, want, sizes)
+    def begin(self, want: int, elements: int, rounds: int, sizes: Sizes) -> None:
+        self.world = World(want, sizes)
         self.tasks = elements
         for task in range(1, elements + 1):
             self.world.start(task)
@@ -37,11 +35,11 @@ class AnyOrder(RuleBasedStateMachine):
         live = [process for process in self.world.processes if process.alive]
         return live[number % len(live)] if live else None
 
-    @rule(local=st.integers(1, 2))
-    def an_element_starts(self, local: int) -> None:
+    @rule()
+    def an_element_starts(self) -> None:
         if sum(process.alive for process in self.world.processes) < MOST:
             self.tasks += 1
-            self.world.start(self.tasks, local if self.world.role is Role.WORKER else 1)
+            self.world.start(self.tasks)
 
     @rule(number=numbers)
     def one_becomes_warm(self, number: int) -> None:
@@ -75,8 +73,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(number=numbers)
     def one_fails(self, number: int) -> None:
         process = self.pick(number)
-        if process and process.running and self.world.role is Role.AGENT:
-            process.begun = len(process.state)
+        if process and process.running:
             process.say_ready("failed")
 
     @rule(number=numbers, count=st.integers(1, 5))
@@ -85,11 +82,10 @@ class AnyOrder(RuleBasedStateMachine):
             for _ in range(count):
                 process.take_message()
 
-    @rule(number=numbers, count=st.integers(1, 5))
-    def one_trains(self, number: int, count: int) -> None:
+    @rule(number=numbers)
+    def one_trains(self, number: int) -> None:
         if process := self.pick(number):
-            for _ in range(count):
-                process.take_step()
+            process.train()
 
     @rule(rounds=st.integers(1, 6))
     def all_train(self, rounds: int) -> None:
@@ -97,7 +93,7 @@ class AnyOrder(RuleBasedStateMachine):
             for process in self.world.processes:
                 if process.alive:
                     process.take_message()
-                    process.take_step()
+                    process.train()
 
     @rule(number=numbers)
     def one_sees_its_peer_gone(self, number: int) -> None:
@@ -108,14 +104,6 @@ class AnyOrder(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.world.wait_until(self.world.now_s + seconds)
 
-    @invariant()
-    def nobody_trains_beyond_the_step_where_all_stop(self) -> None:
-        world = getattr(self, "world", None)
-        for process in world.processes if world else ():
-            stop = process.stop_step
-            if process.running and stop is not None:
-                assert process.step <= stop
-
     def teardown(self) -> None:
         if not hasattr(self, "world"):
             return
@@ -124,21 +112,11 @@ class AnyOrder(RuleBasedStateMachine):
                 self.world.rejoin(process)
         self.world.settle()
         live = [one for one in self.world.processes if one.alive and not one.released]
-        together = {
-            task: [one for one in live if one.identity.task == task]
-            for task in {one.identity.task for one in live}
-        }
-        whole = [
-            one
-            for mates in together.values()
-            if len(mates) == mates[0].identity.local_world
-            for one in mates
-        ]
-        most = self.world.rendezvous.sizes.up_to(len({one.identity.task for one in whole}))
-        trains = [one for one in whole if not one.waiting]
-        assert len({one.identity.task for one in trains}) == most, "who can trains, others wait"
+        most = self.world.rendezvous.sizes.up_to(len(live))
+        trains = [one for one in live if not one.waiting]
+        assert len(trains) == most, "who can trains, others wait"
         if trains:
-            last = max(one.number for one in whole)
+            last = max(one.number for one in live)
             assert {one.number for one in trains} == {last}, "they are in one generation"
             assert len(self.world.members[last]) == len(trains)
 

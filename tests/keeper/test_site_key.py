@@ -25,7 +25,7 @@ def keeper() -> Iterator[Inside]:
 
 
 def member(keeper: Inside, secret: bytes, task: int = 1, array: int = 12) -> Membership:
-    identity = Identity(array, task, f"n{task}", Role.WORKER)
+    identity = Identity(array, task, f"n{task}", Role.AGENT)
     prover = prover_from({JOB_SECRET: secret.decode()})
     made = Membership(keeper.client.address, identity, prover)
     keeper.members.append(made)
@@ -58,7 +58,7 @@ def test_before_the_owner_is_known_members_wait(keeper: Inside) -> None:
 def test_another_secret_opens_nothing(keeper: Inside, secret: bytes) -> None:
     keeper.client.own(12, ALICE, 1)
     stranger = member(keeper, secret)
-    stranger.ready(-1, "new")
+    stranger.ready("new")
     wait_until(lambda: keeper.counts().get("bad_proof", 0) > 1)
     with pytest.raises(TimeoutError):
         stranger.wait_generation(0.1)
@@ -75,7 +75,7 @@ def test_who_poses_as_the_keeper_is_not_believed() -> None:
     with keeper_inside(Gate(Credulous(os.urandom(32)))) as impostor:
         impostor.client.own(12, ALICE, 1)
         deceived = member(impostor, secret_of_job(KEY, 12, ALICE))
-        deceived.ready(-1, "new")
+        deceived.ready("new")
         with pytest.raises(TimeoutError):
             deceived.wait_generation(3)
 

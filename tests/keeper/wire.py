@@ -22,7 +22,7 @@ class Wire(AbstractContextManager["Wire"]):
     """
 
     def __init__(self, port: int, task: int = 1, array: int = 12, buffer: int = 0) -> None:
-        self.identity = Identity(array, task, f"n{task}", Role.WORKER)
+        self.identity = Identity(array, task, f"n{task}", Role.AGENT)
         self.socket = socket.socket()
         if buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)

@@ -165,7 +165,7 @@ identity = Identity(int(array), 99, "n1", Role.AGENT)
 munge = {"BFTRAINER_MUNGE_SOCKET": socket, "BFTRAINER_KEEPER_UID": uid}
 member = Membership(keeper, identity, prover_from(munge))
 member.start()
-member.ready(10**6, "new")
+member.ready("new")
 try:
     print("in", member.wait_generation(240))
 except RefusedError as error:

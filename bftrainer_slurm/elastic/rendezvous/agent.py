@@ -50,7 +50,6 @@ from bftrainer_slurm.keeper.protocol import LAUNCHERS, parse_address
 
 _STORE = timedelta(minutes=5)  # torch's own
 _SIGNALLED = 1  # torchrun's exit code after a signal, which it turns into an exception
-_NO_STATE = -1  # a script's state is in its own checkpoints
 _LEAST_S = 2.0  # what a process has after SIGTERM; torchrun gives it 30 s, in which all wait
 
 
@@ -138,7 +137,7 @@ class AgentRendezvous(RendezvousHandler):
         self._end_left_over()
         self._asking.begin()
         while True:
-            self._membership.ready(_NO_STATE, cause, error)
+            self._membership.ready(cause, error)
             try:
                 generation = self._membership.wait_generation()
             except ReleasedError:
@@ -234,10 +233,10 @@ class AgentRendezvous(RendezvousHandler):
             self._has_ended if generation.world > 1 else lambda: False,
             self._membership.finishing,
         )
-        era = Era(generation.number, frozenset(generation.places), self._memory.read())
+        era = Era(generation.number, frozenset(generation.members), self._memory.read())
         self._changes.began(era, self._membership.why, tells=generation.rank == 0)
         self._memory.past.generation = generation.number
-        self._memory.tell_nodes([node for _, node in generation.places])
+        self._memory.tell_nodes([one.node for one in generation.members])
         workers = RendezvousStoreInfo(host, port)
         if not self.use_agent_store:
             try:
