@@ -16,7 +16,6 @@ from statistics import median
 from typing import Any, cast
 
 import click
-from bftrainer_slurm.slurm.pacer import Pacer
 
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
