@@ -36,7 +36,6 @@ def _changed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             monkeypatch.setattr(kind, name, getattr(kind, name))
     monkeypatch.setattr(resuming, "helping", set())
     rates._say_once.cache_clear()
-    monkeypatch.delitem(rates.sys.modules, rates._IN_PROCESS, raising=False)
     rates.change(lr_scheduler)
     yield
 
