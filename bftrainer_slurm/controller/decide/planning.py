@@ -65,7 +65,7 @@ def problem_of(
     curves = curves_of(objective, facts)
     pool = free.union(*(view.places for view in chosen))
     shared = cluster.snapshot.shared
-    parts = offered(cluster, chosen, nodes_of(free), off)
+    parts = offered(cluster, chosen, nodes_of(free), off) if shared else {}
     names = frozenset(place.name for place in pool) | parts.keys()
     gpus = {node: max(shared[node].gpus, has) for node, has in parts.items()}
     classes = _classes(names, hardware, _barred(chosen, eligible, names), gpus)
