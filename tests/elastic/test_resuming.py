@@ -16,7 +16,7 @@ from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.imported import when_imported
 from bftrainer_slurm.elastic.resuming import huggingface, lightning, torchdata
 from bftrainer_slurm.elastic.resuming.huggingface import Place, Saved, read
-from bftrainer_slurm.elastic.resuming.marks import Trainings, mark, marked, newest, rename
+from bftrainer_slurm.elastic.resuming.marks import Trainings, mark, marked, newer, newest, rename
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +132,20 @@ def test_only_a_complete_checkpoint_of_this_training_is_taken(tmp_path: Path) ->
     found = marked(new)
     assert found is not None
     assert found.ranks == 2
+
+
+def test_of_a_training_that_has_run_before_the_newest_is_taken_whatever_its_script_names(
+    tmp_path: Path,
+) -> None:
+    theirs, old, new, link = (tmp_path / name for name in ("theirs", "old", "new", "last"))
+    for path, training in ((theirs, "theirs"), (old, "ours"), (new, "ours")):
+        path.touch()
+        mark(path, 3, training)
+    link.symlink_to(new)
+    given = {None: new, old: new, new: None, link: None, theirs: None, tmp_path / "x": None}
+    for path, expected in given.items():
+        assert newer(path, [theirs, old, new], "ours") == expected, path
+    assert newer(None, [theirs], "ours") is None
 
 
 @pytest.mark.parametrize("sharded", [False, True])

@@ -183,7 +183,7 @@ def _prepared(trainings: marks.Trainings, trainer: Any, given: Any) -> Any:
     _save_when_told(trainer)
     training = trainings.begin(trainer.model, trainer.train_dataset)
     setattr(trainer, _TRAINING, training)
-    chosen = _chosen(trainer, training) if given in (None, True, False) else given
+    chosen = _chosen(trainer, training, None if isinstance(given, bool) else given)
     setattr(trainer, _PLACE, None)
     trainer._bftrainer_checkpoint = chosen or None
     return given if chosen is None else chosen
@@ -196,14 +196,16 @@ def _save_when_told(trainer: Any) -> None:
         trainer.add_callback(Elastic())
 
 
-def _chosen(trainer: Any, training: str) -> str | None:
+def _chosen(trainer: Any, training: str, given: str | None) -> str | None:
+    """Return the checkpoint that a training goes on from; rank 0's look counts."""
     from accelerate.utils import broadcast_object_list
 
-    paths = [marks.newest(Path(trainer.args.output_dir).glob("checkpoint-*"), training)]
+    candidates = Path(trainer.args.output_dir).glob("checkpoint-*")
+    paths = [marks.newer(None if given is None else Path(given), candidates, training)]
     if trainer.args.world_size > 1:
-        broadcast_object_list(paths)  # rank 0's look counts
+        broadcast_object_list(paths)
     if paths[0] is None:
-        return None
+        return given
     if trainer.args.process_index == 0:
         say(f"training goes on from {paths[0]} (--bftrainer=resume=no: not)")
         if trainer.args.save_only_model:

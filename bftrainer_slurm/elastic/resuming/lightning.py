@@ -90,10 +90,11 @@ def _start(
 
 
 def _chosen(trainer: Any, given: Any) -> Any:
-    """Return the checkpoint that a trainer goes on from, and note how many ranks made it."""
-    if getattr(trainer, _CHOOSES, False):
-        setattr(trainer, _CHOOSES, False)
-        found = marks.newest(_candidates(trainer), getattr(trainer, _TRAINING))
+    """Return the checkpoint that a fit() goes on from, and note how many ranks made it."""
+    if hasattr(trainer, _CHOOSES):  # else it is a test(), or so
+        path = None if given is None or getattr(trainer, _CHOOSES) else Path(given)
+        delattr(trainer, _CHOOSES)
+        found = marks.newer(path, _candidates(trainer), getattr(trainer, _TRAINING))
         if trainer.world_size > 1:
             found = trainer.strategy.broadcast(found)  # rank 0's look counts
         if found is not None:

@@ -100,6 +100,20 @@ def newest(checkpoints: Iterable[Path], training: str) -> Path | None:
     return max(whole, key=lambda one: _of(one).stat().st_mtime_ns, default=None)
 
 
+def newer(given: Path | None, checkpoints: Iterable[Path], training: str) -> Path | None:
+    """Return what a training goes on from in place of what its script has given; None: that.
+
+    Its newest complete checkpoint, unless the script has given another training's, or a file of
+    which nothing is known.
+    """
+    if given is not None:
+        found, given = marked(given.resolve()), given.resolve()
+        if found is None or found.training != training:
+            return None
+    own = newest(checkpoints, training)
+    return None if own is None or own.resolve() == given else own
+
+
 def _of(checkpoint: Path) -> Path:
     if checkpoint.is_dir():
         return checkpoint / _NAME
