@@ -59,31 +59,8 @@ def test_a_constraint_and_its_complement_share_the_cluster(site: Site) -> None:
     site.end(red, excluding)
 
 
-@pytest.mark.once
-def test_who_can_have_any_node_leaves_the_others_to_those_who_cannot(site: Site) -> None:
-    # In this order: who is there alone for a moment may have any node, and nobody migrates.
-    red, anywhere = site.submit(IDLE, "2-2", "-C", "red"), site.submit(IDLE, "1-2")
-    wait_until(lambda: len(nodes_of(site, anywhere)) == len(nodes_of(site, red)) == 2)
-    assert nodes_of(site, red) == RED
-    site.end(anywhere, red)
-
-
-@pytest.mark.once
-def test_too_few_nodes_that_fit_are_said(site: Site) -> None:
-    array = site.submit(IDLE, "3-4", "-C", "red")
-    wait_until(lambda: "2 of 4 nodes fit" in says(site, array))
-    assert_never_tried(site, array)
-
-
 @pytest.mark.parametrize(
-    ("most", "option", "fit"),
-    [
-        pytest.param("1-4", "--mem=100G", 0, marks=pytest.mark.once),
-        pytest.param("1-4", "--mem-per-cpu=100G", 0, marks=pytest.mark.once),
-        pytest.param("1-4", "--cpus-per-task=64", 0, marks=pytest.mark.once),
-        ("1-4", "--gres=gpu:3", 0),
-        ("3-4", "--gpus-per-node=a100:1", 2),
-    ],
+    ("most", "option", "fit"), [("1-4", "--gres=gpu:3", 0), ("3-4", "--gpus-per-node=a100:1", 2)]
 )
 def test_nodes_too_small_are_never_tried(site: Site, most: str, option: str, fit: int) -> None:
     array = site.submit(IDLE, most, option)
@@ -118,13 +95,6 @@ def test_a_reservation_of_licences_keeps_nobody_from_nodes(site: Site) -> None:
     site.lab.run("scontrol", "delete", "Reservation=course", user="root")
 
 
-@pytest.mark.once
-def test_a_constraint_that_cannot_be_decided_is_said(site: Site) -> None:
-    array = by_hand(site, "--constraint=red*1")
-    wait_until(lambda: "features with & or |" in says(site, array))
-    assert_never_tried(site, array)
-
-
 def test_a_trainer_that_waits_for_another_job_keeps_no_node_from_others(site: Site) -> None:
     first = site.lab.sbatch("--hold", "-o", "/dev/null", script="#!/bin/sh\n")
     array = site.submit(IDLE, "1-4", f"--dependency=afterok:{first}")
@@ -134,24 +104,3 @@ def test_a_trainer_that_waits_for_another_job_keeps_no_node_from_others(site: Si
     site.lab.run("scancel", str(first))
     wait_until(lambda: f"it waits for another job (afterok:{first}(failed))" in says(site, array))
     assert_never_tried(site, array)
-
-
-@pytest.mark.once
-def test_a_trainer_begins_once_the_job_that_it_waits_for_has_ended(site: Site) -> None:
-    first = site.lab.sbatch("--hold", "-o", "/dev/null", script="#!/bin/sh\n")
-    array = site.submit(IDLE, "1-4", f"--dependency=afterany:{first}")
-    wait_until(lambda: "it waits for another job" in says(site, array))
-    site.lab.run("scancel", str(first))
-    wait_until(lambda: len(nodes_of(site, array)) == 4)
-    site.end(array)
-
-
-@pytest.mark.once
-def test_a_trainer_does_not_begin_before_its_time(site: Site) -> None:
-    array = site.submit(IDLE, "3-4", "-C", "red")  # more than there are, until it has a time
-    for option in ("StartTime=now+1hour", "Features="):
-        site.lab.run("scontrol", "update", f"JobId={array}", option)
-    wait_until(lambda: "it must not start before" in says(site, array))
-    site.lab.run("scontrol", "update", f"JobId={array}", "StartTime=now+5")
-    wait_until(lambda: len(nodes_of(site, array)) == 4)
-    site.end(array)

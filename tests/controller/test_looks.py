@@ -52,16 +52,6 @@ def test_a_slurmctld_that_does_not_answer_is_asked_ever_less_often_whatever_is_h
     assert 5 <= len(daemon.run(120, hints)) <= 8
 
 
-def test_once_it_answers_again_hints_are_heard_again() -> None:
-    daemon = Daemon()
-    daemon.slurm.away = True
-    daemon.run(10)
-    daemon.slurm.away = False
-    daemon.run(60)
-    daemon.hear(NoteKind.SUBMITTED)
-    assert daemon.run(1)
-
-
 def test_an_announced_job_is_seen_before_the_pass_that_may_serve_it() -> None:
     daemon = Daemon(Settings(queue_interval_s=60))
     daemon.run(70)

@@ -75,15 +75,6 @@ def test_a_trainer_that_has_used_its_node_hours_ends() -> None:
     assert setting.shown()["why"] == why
 
 
-def test_elements_are_asked_to_leave_before_their_nodes_go_to_others() -> None:
-    setting = at_work(4)
-    setting.submit(99, 1)
-    setting.settle()
-    ((array, tasks),) = setting.told.parted
-    assert (array, len(tasks), len(setting.on(99))) == (ARRAY, 1, 1)
-    assert setting.told.gone == []
-
-
 def test_who_has_no_other_element_grows_back_as_soon_as_one_may_start_again() -> None:
     setting = at_work(3, most=2, settings=Settings())
     setting.slurm.start_ordinary_(next(iter(setting.on())))
@@ -111,6 +102,10 @@ def test_what_happens_is_counted_and_in_the_status() -> None:
     assert (counts["started"], counts["ended"]) == (3, {"reclaimed": 1})
     assert counts["plans"] == {"optimal": len(setting.planner.asked)}
     assert counts["looks"]["count"] == 5
+    setting.controller = setting.started()  # it counts on
+    setting.turn()
+    counts = setting.controller.status({})["counts"]
+    assert (counts["started"], counts["looks"]["count"]) == (3, 6)
 
 
 def test_a_trainer_that_lost_all_of_its_nodes_waits() -> None:
@@ -120,24 +115,6 @@ def test_a_trainer_that_lost_all_of_its_nodes_waits() -> None:
     assert setting.shown()["state"] == "waiting"  # its element has not rested yet
     setting.settle()
     assert setting.shown()["state"] == "waiting"
-
-
-def test_a_controller_that_begins_anew_counts_on() -> None:
-    setting = at_work(3)
-    setting.controller = setting.started()
-    setting.turn()
-    counts = setting.controller.status({})["counts"]
-    assert (counts["started"], counts["looks"]["count"]) == (3, 5)
-
-
-def test_a_reclaimed_element_is_said_to_be_lost() -> None:
-    setting = at_work(3)
-    task = setting.on()["n2"]
-    setting.slurm.start_ordinary_("n2")
-    setting.turn()
-    assert setting.told.gone == [ElementId(ARRAY, task)]
-    setting.settle()
-    assert len(setting.told.gone) == 1
 
 
 NONE_HAS_JOINED = (
@@ -158,32 +135,6 @@ def test_where_a_trainers_time_went_is_known_after_a_restart_too() -> None:
     assert spent["waiting_s"] == 20
     assert spent["trained_s"] == pytest.approx(59, abs=6)  # it is kept every few seconds
     assert spent["with_nodes_s"] == 60
-
-
-def test_the_time_without_a_node_was_not_trained_though_a_new_run_counts_from_one_again() -> None:
-    setting = at_work(1, most=1)
-    began_s = setting.now_s
-    setting.train(20)
-    setting.slurm.start_ordinary_("n1")
-    setting.turn()
-    setting.slurm.ordinary.clear()
-    setting.turn(35)
-    setting.turn()
-    assert setting.on()
-    setting.now_s += 20  # it starts
-    setting.train(20)
-    spent = setting.shown_goodput()
-    assert spent["trained_s"] == 38  # from the first to the last report of each run
-    assert spent["lost_s"] == pytest.approx((spent["with_nodes_s"] or 0.0) - 38)
-    assert spent["with_nodes_s"] < setting.now_s - began_s
-
-
-def test_a_trainer_that_fails_again_and_again_is_named_before_it_is_given_up() -> None:
-    setting = at_work(1, most=1)
-    setting.say(NoteKind.FAILED, "n1", "ImportError: no toch")
-    assert setting.shown()["notice"] is None
-    setting.say(NoteKind.FAILED, "n1", "ImportError: no toch")
-    assert str(setting.shown()["notice"]).startswith("failed 2 times in a row on n1: ")
 
 
 def test_a_trainer_none_of_whose_elements_joins_is_told_so_and_runs_on() -> None:
@@ -464,31 +415,6 @@ def test_before_each_failure_a_step_or_two_do_not_save_it_progress_that_lasts_do
     assert steps == 3 or setting.shown()["failures"] == 1
 
 
-def test_it_stays_given_up_after_a_restart_of_the_controller() -> None:
-    setting = at_work(2)
-    for node in ("n1", "n2", "n1"):
-        setting.say(NoteKind.FAILED, node, "ImportError: no toch")
-    setting.turn()
-    setting.slurm.cancelled_.clear()
-    setting.submit(ARRAY, 4)  # Slurm has not heard of its end
-    setting.controller = setting.started()
-    setting.turn()
-    shown = setting.shown()
-    assert (shown["state"], shown["error"]) == ("given up", "ImportError: no toch")
-    assert setting.slurm.cancelled_ == [ARRAY]
-
-
-def test_a_cancel_that_slurm_did_not_hear_is_said_again() -> None:
-    setting = at_work(2)
-    for node in ("n1", "n2", "n1"):
-        setting.say(NoteKind.FAILED, node)
-    setting.slurm.fails["cancel"] = SlurmUnavailableError("no answer")
-    with pytest.raises(SlurmUnavailableError):
-        setting.turn()
-    setting.turn(60)
-    assert setting.slurm.cancelled_ == [ARRAY]
-
-
 def test_a_bad_node_is_taken_from_the_trainer_and_given_to_nobody_for_a_while() -> None:
     setting = at_work(3)
     setting.train(30)
@@ -546,14 +472,6 @@ def test_what_a_trainer_shows_is_what_the_next_plan_is_made_with() -> None:
     setting.turn()
     assert len(setting.planner.asked) == asked + 1
     assert setting.shown()["samples_per_s"] == pytest.approx(777.0)
-
-
-def test_a_report_that_cannot_be_true_is_counted_and_forgotten() -> None:
-    setting = at_work(3)
-    setting.say(NoteKind.PROGRESS, samples=float("nan"), nodes=3)
-    setting.say(NoteKind.PROGRESS, samples=-1.0, nodes=3)
-    shown = setting.shown()
-    assert (shown["refused_reports"], shown["samples"]) == (2, None)
 
 
 def test_notes_of_trainers_that_are_not_ours_change_nothing() -> None:
@@ -700,20 +618,6 @@ def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_t
     assert setting.told.sizes == Sizes((4,))
     setting.turn(3700.0)
     assert (setting.told.sizes, setting.shown()["notice"]) == (ANY, None)
-
-
-def test_failures_that_the_keeper_tells_again_after_a_restart_are_old_news() -> None:
-    setting = at_work(2)
-    told = [
-        note(NoteKind.FAILED, setting.now_s, 0, node, text="once", number=number)
-        for number, node in enumerate(("n1", "n2", "n1"))
-    ]
-    setting.now_s += 1500
-    setting.controller = setting.started()
-    setting.turn()
-    setting.controller.take(told)
-    setting.settle()
-    assert (setting.shown()["state"], setting.shown()["failures"]) == ("running", 0)
 
 
 def test_a_turn_that_fails_is_tried_again_and_loses_nothing() -> None:

@@ -47,26 +47,3 @@ def test_a_job_that_finds_cores_but_no_memory_starts_in_the_first_pass_and_preem
     wait_until(lambda: site.controller.trainer(array)["shrank"] >= 1)
     assert site.controller.trainer(array)["reclaimed"] == 0
     assert site.lab.squeue(large, "%T") == ["PENDING"]
-
-
-@pytest.mark.once
-def test_so_does_a_job_that_passes_left_waiting_for_the_memory_of_an_ordinary_job(
-    site: Site,
-) -> None:
-    asks = (("n1", 5500), ("n2", 6500))
-    first, other = (
-        ordinary(site, "-N1", "-w", node, "-c1", f"--mem={memory_mb}", "-t30")
-        for node, memory_mb in asks
-    )
-    wait_until(lambda: running(site, first) and running(site, other))
-    array = site.submit(IDLE, "1-2", "--gpus-per-node=1", "--mem=1000")
-    assert has(site, array, "n1", "n2")
-    ordinary(site, "-N2", "--exclusive", "-t30")
-    last = ordinary(site, "-N1", "-c1", "--mem=7500", "-t5")
-    wait_for_a_pass(site)
-    wait_for_a_pass(site)
-    assert site.lab.squeue(last, "%T") == ["PENDING"]
-    site.run("scancel", str(other), user="bob")
-    wait_until(lambda: running(site, last))
-    wait_until(lambda: site.controller.trainer(array)["shrank"] >= 1)
-    assert site.controller.trainer(array)["reclaimed"] == 0

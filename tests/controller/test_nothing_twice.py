@@ -72,17 +72,6 @@ def test_samples_that_the_keeper_tells_again_after_a_restart_count_once() -> Non
     assert setting.shown()["samples"] == 1100
 
 
-def test_samples_that_came_while_the_controller_was_away_count() -> None:
-    setting = at_work(2)
-    told = reports(setting, 100.0, 200.0)
-    setting.controller.take(told)
-    setting.controller = setting.started()
-    setting.now_s += 3
-    setting.controller.take(told + reports(setting, 300.0, 400.0, 500.0))
-    setting.turn()
-    assert setting.shown()["samples"] == 500
-
-
 def test_a_pause_that_is_told_again_is_one_pause() -> None:
     history = History(":memory:")
     setting = at_work(2, history=history)

@@ -93,20 +93,6 @@ def test_whatever_is_in_the_qos_of_trainers_gives_its_node_back_at_once(site: Si
     site.end(job)
 
 
-def test_trainers_are_accounted_under_their_qos(site: Site) -> None:
-    array = site.submit(IDLE, "1-2")
-    wait_until(lambda: nodes_of(site, array) == 2)
-    site.end(array)
-
-    def accounted() -> set[str]:
-        listed = site.lab.run(
-            *("sacct", "-n", "-P", "-X", "-j", str(array), "-o", "qos,partition"), user=ADMIN
-        )
-        return set(listed.stdout.split())
-
-    wait_until(lambda: accounted() == {"bftrainer|bftrainer"})
-
-
 def test_trainers_do_not_count_against_the_limits_of_their_users_ordinary_jobs(site: Site) -> None:
     change_qos(site, "MaxSubmitJobsPerUser=1")
     try:

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -117,57 +117,11 @@ def test_a_trainer_that_never_joins_reads_so_in_its_own_output(site: Site) -> No
         wait_until(lambda: output.exists() and said in output.read_text())
 
 
-@pytest.mark.once
-def test_a_trainer_takes_the_idle_nodes_up_to_its_most(site: Site) -> None:
-    with trainer(site, "1-3") as array:
-        wait_until(lambda: nodes_of(site, array) == 3)
-        assert len(site.lab.busy()) == 3
-
-
-@pytest.mark.once
-def test_a_trainer_below_its_least_gets_none(site: Site) -> None:
-    with ExitStack() as ordinary:
-        ordinary.enter_context(site.taken(1))
-        with trainer(site, "4-4") as array:
-            wait_until(lambda: site.controller.trainer(array)["state"] == "waiting")
-            assert nodes_of(site, array) == 0
-            ordinary.close()
-            wait_until(lambda: nodes_of(site, array) == 4)
-
-
 def test_the_doctors_trial_says_how_late_a_job_came_and_leaves_nothing(site: Site) -> None:
     said = site.run("bftrainer", "doctor", "--try", "--json", timeout_s=900).stdout
     outcome = json.loads(said)
     assert outcome["late_s"] == outcome["with_trainer_s"] - outcome["without_s"]
     wait_until(lambda: set(site.lab.states().values()) == {"idle"})
-
-
-@pytest.mark.once
-def test_changed_settings_apply_after_a_restart(site: Site) -> None:
-    path = site.lab.dir / "bftrainer.toml"
-    before, controller = path.read_text(), site.controller
-
-    def restart_with(text: str) -> None:
-        path.write_text(text)
-        controller.stop()
-        controller.start()
-
-    with trainer(site, "1-4") as array:
-        wait_until(lambda: nodes_of(site, array) == 4)
-        try:
-            restart_with(before + "reserve_nodes = 2\n")
-            wait_until(lambda: nodes_of(site, array) == 2)
-        finally:
-            restart_with(before)
-        wait_until(lambda: nodes_of(site, array) == 4)
-
-
-@pytest.mark.once
-def test_two_trainers_share_by_weight(site: Site) -> None:
-    with trainer(site, "1-3", "--bftrainer=weight=5") as heavy, trainer(site, "1-3") as light:
-        wait_until(lambda: (nodes_of(site, heavy), nodes_of(site, light)) == (3, 1))
-        explain = ("bftrainer", "explain", str(light))
-        wait_until(lambda: "other trainers have 1 of them" in site.run(*explain).stdout)
 
 
 @pytest.mark.once
@@ -244,28 +198,6 @@ def test_a_script_that_requeues_itself_at_a_reclaim_costs_its_own_node_alone(sit
         site.end(array)
 
 
-@pytest.mark.once
-def test_of_all_starts_of_a_trainers_script_one_is_the_first(site: Site) -> None:
-    starts = site.lab.home("alice") / "starts"
-    line = f"echo $BFTRAINER_FIRST >> {starts}"
-    with trainer(site, "1-4", script=f"#!/bin/bash\n{line}\nsleep 1000\n"):
-        wait_until(lambda: starts.exists() and len(starts.read_text().split()) == 4)
-        site.lab.run("srun", "-N4", "--exclusive", "true")  # now none is left
-        wait_until(lambda: len(starts.read_text().split()) >= 8)
-        assert sorted(starts.read_text().split(), reverse=True)[:2] == ["1", "0"]
-
-
-def test_no_element_waits_unheld_for_slurm_to_start_it(site: Site) -> None:
-    with trainer(site, "1-4") as array:
-        wait_until(lambda: nodes_of(site, array) == 4)
-        job = site.lab.sbatch("-N4", "--exclusive", "-o", "/dev/null", script=IDLE)
-        wait_until(
-            lambda: all("Held" in line or "held" in line for line in site.lab.squeue(array, "%r"))
-        )
-        site.lab.run("scancel", str(job))
-        wait_until(lambda: nodes_of(site, array) == 4)
-
-
 def test_what_a_user_lets_go_onto_anothers_node_is_held_again(site: Site) -> None:
     with trainer(site, "1-4") as array, trainer(site, "1-4") as other:
         wait_until(lambda: (nodes_of(site, array), nodes_of(site, other)) == (2, 2))
@@ -321,33 +253,6 @@ def test_a_job_that_waits_for_a_training_to_end_well_starts_though_elements_neve
     site.end(heir)
 
 
-def test_a_trainer_that_its_user_cancels_is_gone(site: Site) -> None:
-    with trainer(site, "1-2") as array:
-        wait_until(lambda: nodes_of(site, array) == 2)
-        site.lab.run("scancel", str(array))
-        wait_until(lambda: site.controller.trainer(array)["state"] == "cancelled")
-
-
-@pytest.mark.once
-def test_a_trainer_of_which_its_user_cancels_a_part_gives_back_nodes_that_are_too_few(
-    site: Site,
-) -> None:
-    with trainer(site, "3-3") as array:
-        wait_until(lambda: nodes_of(site, array) == 3)
-        site.lab.run("scancel", f"{array}_0", user="alice")
-        wait_until(lambda: "needs 3 nodes" in (site.controller.trainer(array)["why"] or ""))
-        wait_until(lambda: not site.lab.running(array))
-
-
-def test_a_trainer_is_shown_and_steered_though_its_user_replaces_its_comment(site: Site) -> None:
-    with trainer(site, "1-2") as array:
-        wait_until(lambda: nodes_of(site, array) == 2)
-        (ours,) = set(site.lab.squeue(array, "%k"))
-        site.lab.run("scontrol", "update", f"JobId={array}", "Comment=project-x", user="alice")
-        wait_until(lambda: set(site.lab.squeue(array, "%k")) == {f"{ours} project-x"})
-        assert (site.controller.trainer(array)["state"], nodes_of(site, array)) == ("running", 2)
-
-
 @pytest.mark.once
 def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> None:
     array = site.submit("#!/bin/sh\n. venv/bin/activate\nsrun torchrun train.py\n", "1-2")
@@ -357,14 +262,6 @@ def test_a_trainer_that_fails_at_once_is_given_up_with_a_reason(site: Site) -> N
     shown = site.run("bftrainer", "show", str(array), user="alice").stdout
     assert re.search(r"^output +/.*\.out$", shown, re.MULTILINE)
     assert "venv/bin/activate" in shown.splitlines()[-1]
-
-
-@pytest.mark.once
-def test_a_comment_that_only_looks_like_a_trainers_is_left_alone_and_counted(site: Site) -> None:
-    options = ("-a", "0-1", "--hold", "-N1", "-p", "bftrainer", "-o", "/dev/null")
-    job = site.lab.sbatch(*options, "--comment=bftrainer:min=0,max=x", script=IDLE)
-    wait_until(lambda: site.controller.status()["malformed"])
-    site.lab.run("scancel", str(job))
 
 
 @pytest.mark.once
@@ -456,17 +353,6 @@ def test_what_a_trainer_does_on_its_nodes_is_learnt_and_shown(site: Site) -> Non
         assert known["curve"]["unit"] == "samples"
         shown = site.run("bftrainer", "show", str(array)).stdout
         assert "# measured, o expected" in shown
-
-
-@pytest.mark.once
-def test_a_script_that_fails_in_every_worker_is_given_up_with_its_last_lines(site: Site) -> None:
-    broken = site.folder() / "broken.py"
-    broken.write_text("import no_such_module\n")
-    array = site.submit(f"#!/bin/bash\nsrun torchrun {broken}\n", "1-2")
-    wait_until(lambda: site.controller.trainer(array)["state"] == "given up", PATIENCE_S)
-    assert "No module named 'no_such_module'" in site.controller.trainer(array)["error"]
-    assert "no_such_module" in site.run("bftrainer", "show", str(array)).stdout
-    wait_until(lambda: not site.lab.running(array))
 
 
 @pytest.mark.once

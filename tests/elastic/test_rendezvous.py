@@ -58,12 +58,6 @@ def test_a_node_joins(pair: Agents) -> None:
     assert all(len(pair.pauses(task)) == 1 for task in (1, 2))
 
 
-def test_a_node_is_lost(trio: Agents) -> None:
-    trio.kill(3)
-    trio.wait_for_world(2, 1, 2)
-    trio.print_pauses("node killed", 1, 2)
-
-
 @pytest.mark.once
 def test_each_node_is_lost_but_the_last(trio: Agents) -> None:
     trio.kill(1)
@@ -164,11 +158,6 @@ def test_a_change_is_one_line_in_the_log_of_the_first_node(pair: Agents) -> None
     line = rf"bftrainer: n3 came: 3 nodes; {stood}; {speed} before, {speed} now"
     assert len(found) == 1
     assert re.fullmatch(line, found[0]), found
-
-
-def test_agents_end_well_when_the_training_does(pair: Agents) -> None:
-    (pair.folder / "stop").touch()
-    assert [pair.processes[task].wait(120) for task in (1, 2)] == [0, 0]
 
 
 def test_nobody_waits_at_the_end_for_an_agent_that_is_gone(keeper: Keeper, tmp_path: Path) -> None:

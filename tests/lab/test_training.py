@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient
-from scripts.labcluster.c10d import C10dStore
 from scripts.labcluster.controller import Controller
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.stage import REPO
@@ -115,15 +114,6 @@ def test_the_others_train_on_when_the_plan_takes_nodes_away(site: Site) -> None:
         finally:
             site.end(more_worth)
         wait_until(lambda: any(s.world > 1 for s in trainer.steps(first.time_s)), PATIENCE_S)
-
-
-@pytest.mark.once
-def test_a_script_may_choose_torchruns_own_rendezvous(site: Site) -> None:
-    store = C10dStore()
-    exports = " ".join(f"{name}={text}" for name, text in store.environment.items())
-    with training(site, "1-2", f"export {exports}") as trainer:
-        trainer.wait_for_world(2)
-        assert trainer.published["launcher"] is None  # it meets elsewhere
 
 
 @pytest.mark.newest

@@ -14,25 +14,39 @@ from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.greedy import greedy_shares, one_by_one, with_rest
 from bftrainer_slurm.planner.instance import read_instance
 from bftrainer_slurm.planner.lagrangian import Relaxation
-from bftrainer_slurm.planner.problem import Costs, Plan, Problem, Share, feasible, value
+from bftrainer_slurm.planner.problem import Costs, NodeClass, Plan, Problem, Share, feasible, value
 from bftrainer_slurm.planner.segments import groups_of
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.replay.policies import equal_shares
 from scripts.planner_bench.instances import made
-from tests.planner.exact import exact_counts
-from tests.planner.problems import INSTANCES, RIVALS, planned, problem, problems
+from tests.planner.exact import exact_counts, exact_shares
+from tests.planner.problems import (
+    INSTANCES,
+    RIVALS,
+    planned,
+    problem,
+    problems,
+    problems_with_classes,
+)
 
 any_problem = settings(max_examples=60, deadline=None)
 
 
+alike_or_not = given(problems(tuple(Costs)) | problems_with_classes())
+
+
 def shares_of(problem: Problem, plan: Plan) -> list[Share]:
-    return [(len(plan.assignment[trainer.key]),) for trainer in problem.trainers]
+    parts = problem.classes or (NodeClass("", problem.pool),)
+    return [
+        tuple(len(plan.assignment[one.key] & part.nodes) for part in parts)
+        for one in problem.trainers
+    ]
 
 
 def slack(problem: Problem) -> float:
     """1e-6 of the most that is at stake: differences of large numbers have no better digits."""
     most = max((max(one.curve.values) for one in problem.trainers), default=0.0)
-    return 1e-6 * problem.forward_time_s * most
+    return 1e-6 * problem.forward_time_s * most + 1e-9
 
 
 @pytest.mark.skipif(not INSTANCES.is_dir(), reason=f"no recorded instances in {INSTANCES}")
@@ -55,8 +69,19 @@ def test_equals_the_dynamic_programme(planner: Planner, problem: Problem) -> Non
 
 
 @any_problem
-@given(problems(tuple(Costs)))
-def test_keeps_bounds_pool_and_one_trainer_a_node(planner: Planner, problem: Problem) -> None:
+@given(problems_with_classes())
+def test_equals_the_best_of_all_plans_where_nodes_differ(
+    planner: Planner, problem: Problem
+) -> None:
+    plan = planner.plan(problem)
+    best = value(problem, exact_shares(problem))
+    assert plan.status == "optimal"
+    assert math.isclose(plan.objective, best, rel_tol=1e-6, abs_tol=slack(problem))
+
+
+@any_problem
+@alike_or_not
+def test_keeps_bounds_classes_and_one_trainer_a_node(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
     given = [node for nodes in plan.assignment.values() for node in nodes]
     assert feasible(problem, shares_of(problem, plan))
@@ -79,14 +104,14 @@ def test_moves_nobody_for_less_than_the_changes_lose(planner: Planner, problem: 
 
 
 @any_problem
-@given(problems(tuple(Costs)))
+@alike_or_not
 def test_states_the_objective_of_its_own_counts(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
     assert plan.objective == value(problem, shares_of(problem, plan))
 
 
 @any_problem
-@given(problems(tuple(Costs)))
+@alike_or_not
 def test_never_migrates(planner: Planner, problem: Problem) -> None:
     plan = planner.plan(problem)
     for one in problem.trainers:
@@ -95,7 +120,7 @@ def test_never_migrates(planner: Planner, problem: Problem) -> None:
 
 
 @any_problem
-@given(problems(tuple(Costs)))
+@alike_or_not
 def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Problem) -> None:
     now = [problem.now(trainer) for trainer in problem.trainers]
     if feasible(problem, now):
@@ -119,7 +144,7 @@ def test_what_a_trainer_gives_back_is_given_to_others() -> None:
 
 
 @any_problem
-@given(problems(tuple(Costs)))
+@alike_or_not
 def test_the_greedy_plan_is_feasible_and_no_worse_than_now(problem: Problem) -> None:
     shares = greedy_shares(problem)
     now = [problem.now(trainer) for trainer in problem.trainers]

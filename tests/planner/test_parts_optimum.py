@@ -26,7 +26,7 @@ from bftrainer_slurm.planner.solver import Planner
 from scripts.planner_bench.instances import after_event, made, made_in_parts
 from tests.planner.exact import best_packed
 from tests.planner.problems import problems_in_parts
-from tests.planner.test_classes_optimum import slack
+from tests.planner.test_optimum import slack
 
 any_problem = settings(max_examples=40, deadline=None)
 

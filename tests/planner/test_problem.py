@@ -7,75 +7,48 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.problem import Costs, feasible, value
+from bftrainer_slurm.planner.problem import Costs, PlannedTrainer, feasible, value
+from tests.controller.worlds import cases
 from tests.planner.problems import planned, problem
 
-
-def test_a_plan_is_worth_its_throughput_over_the_forward_time() -> None:
-    assert value(problem(4, planned("a"), planned("b")), [(3,), (1,)]) == 120 * 4
-
-
-def test_growing_costs_throughput_on_the_current_nodes() -> None:
-    assert value(problem(4, planned(current="n0 n1")), [(3,)]) == 120 * 3 - 10 * 2
+TWO = planned(current="n0 n1")  # growing costs it 10 s, shrinking 5 s
+LOSER = replace(TWO, loss_s=40.0)
+PAPER, PAUSE = Costs.PAPER, Costs.PAUSE
 
 
-def test_shrinking_costs_throughput_on_the_current_nodes() -> None:
-    assert value(problem(4, planned(current="n0 n1")), [(1,)]) == 120 * 1 - 5 * 2
-
-
-def test_stopping_costs_as_much_as_shrinking() -> None:
-    assert value(problem(4, planned(current="n0 n1")), [(0,)]) == -5 * 2
-
-
-def test_starting_is_free() -> None:
-    assert value(problem(4, planned()), [(2,)]) == 120 * 2
-
-
-def test_staying_is_free() -> None:
-    assert value(problem(4, planned(current="n0 n1")), [(2,)]) == 120 * 2
-
-
-def test_with_pauses_a_rescaled_trainer_stands_still_at_its_new_size() -> None:
-    case = problem(4, planned(current="n0 n1"), costs=Costs.PAUSE)
-    assert value(case, [(3,)]) == (120 - 10) * 3
-    assert value(case, [(1,)]) == (120 - 5) * 1
-
-
-def test_with_pauses_a_trainer_that_still_stands_still_brings_less_as_it_is() -> None:
-    still = replace(planned(current="n0 n1"), paused_s=7.0)
-    case = problem(4, still, costs=Costs.PAUSE)
-    assert [value(case, [(count,)]) for count in (1, 2, 3)] == [113 * 1, 113 * 2, 110 * 3]
-
-
-def test_with_pauses_stopping_is_free_and_no_pause_outlasts_the_forward_time() -> None:
-    still = replace(planned(current="n0 n1"), paused_s=900.0)
-    case = problem(4, still, costs=Costs.PAUSE)
-    assert [value(case, [(count,)]) for count in (0, 1, 2, 3)] == [0, 0, 0, 0]
-
-
-def test_with_pauses_being_started_costs_something() -> None:
-    case = problem(4, replace(planned(), start_cost=50.0), costs=Costs.PAUSE)
-    assert [value(case, [(count,)]) for count in (0, 2)] == [0, 120 * 2 - 50]
-
-
-@pytest.mark.parametrize(
-    ("costs", "count", "worth"),
-    [
-        (Costs.PAUSE, 2, 120 * 2),  # it stays
-        (Costs.PAUSE, 3, (120 - 10) * 3 - 40 * 2),
-        (Costs.PAUSE, 1, (120 - 5) * 1 - 40 * 2),
-        (Costs.PAUSE, 0, -40 * 2),
-        (Costs.PAPER, 3, 120 * 3 - (10 + 40) * 2),
-        (Costs.PAPER, 0, -(5 + 40) * 2),
-    ],
+@cases(
+    "trainer, costs, worths",
+    growing_shrinking_and_stopping_cost_throughput_on_the_current_nodes=(
+        *(TWO, PAPER, {3: 120 * 3 - 10 * 2, 2: 120 * 2, 1: 120 * 1 - 5 * 2, 0: -5 * 2}),
+    ),
+    starting_is_free=(planned(), PAPER, {2: 120 * 2}),
+    with_pauses_a_rescaled_trainer_stands_still_at_its_new_size=(
+        *(TWO, PAUSE, {3: (120 - 10) * 3, 1: (120 - 5) * 1}),
+    ),
+    one_that_still_stands_still_brings_less_as_it_is=(
+        *(replace(TWO, paused_s=7.0), PAUSE, {1: 113 * 1, 2: 113 * 2, 3: 110 * 3}),
+    ),
+    stopping_is_free_and_no_pause_outlasts_the_forward_time=(
+        *(replace(TWO, paused_s=900.0), PAUSE, {0: 0, 1: 0, 2: 0, 3: 0}),
+    ),
+    being_started_costs_something=(
+        *(replace(planned(), start_cost=50.0), PAUSE, {0: 0, 2: 120 * 2 - 50}),
+    ),
+    any_change_loses_what_is_trained_again=(
+        *(LOSER, PAUSE, {2: 240, 3: 110 * 3 - 40 * 2, 1: 115 * 1 - 40 * 2, 0: -40 * 2}),
+    ),
+    in_the_papers_costs_too=(LOSER, PAPER, {3: 120 * 3 - 50 * 2, 0: -45 * 2}),
+    who_has_no_nodes_loses_nothing=(replace(planned(), loss_s=40.0), PAPER, {2: 120 * 2}),
 )
-def test_any_change_loses_what_is_trained_again(costs: Costs, count: int, worth: float) -> None:
-    loser = replace(planned(current="n0 n1"), loss_s=40.0)
-    assert value(problem(4, loser, costs=costs), [(count,)]) == worth
+def test_what_a_trainers_share_is_worth(
+    trainer: PlannedTrainer, costs: Costs, worths: dict[int, float]
+) -> None:
+    case = problem(4, trainer, costs=costs)
+    assert {count: value(case, [(count,)]) for count in worths} == worths
 
 
-def test_who_has_no_nodes_loses_nothing() -> None:
-    assert value(problem(4, replace(planned(), loss_s=40.0)), [(2,)]) == 120 * 2
+def test_a_plan_is_worth_what_all_bring() -> None:
+    assert value(problem(4, planned("a"), planned("b")), [(3,), (1,)]) == 120 * 4
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 
 from bftrainer_slurm.planner.instance import read_instance
 from bftrainer_slurm.planner.problem import Problem, feasible, value
-from bftrainer_slurm.planner.solver import Planner
-from scripts.planner_bench.instances import RECORDED, made
+from scripts.planner_bench.instances import RECORDED
 from scripts.planner_bench.nodelevel import solve
 from tests.planner.exact import exact_counts
 from tests.planner.problems import planned, problem, problems
@@ -40,16 +39,6 @@ def reached(problem: Problem) -> float:
 def test_reaches_the_recorded_optimum(path: Path) -> None:
     optimum = json.loads(path.read_text())["optimum"]
     assert reached(read_instance(path)) == pytest.approx(optimum, rel=1e-6)
-
-
-def test_reaches_the_count_models_optimum() -> None:
-    with Planner(time_limit_s=LIMIT_S) as planner:
-        planner.warm_up()
-        for seed in range(3):
-            one = made(5, 16, seed)
-            plan = planner.plan(one)
-            assert plan.status == "optimal"
-            assert reached(one) == pytest.approx(plan.objective, rel=1e-6)
 
 
 @settings(max_examples=30, deadline=None)

@@ -204,14 +204,6 @@ def test_a_status_that_says_nothing_of_privacy_is_private(week: Week, history: P
     assert asking("harvest")["users"] == []
 
 
-def test_an_old_status_says_so(week: Week, history: Path) -> None:
-    asking = Asking(page_of(history, status_of(week), week, age_s=61.0))
-    assert (
-        asking("now")["down"]
-        == "the controller is down, or its turn takes long; its last status is 61 s old"
-    )
-
-
 def test_before_the_first_status_the_page_asks_for_patience(week: Week, history: Path) -> None:
     asking = Asking(page_of(history, None, week))
     assert "has published nothing yet" in asking("now", 503)["error"]

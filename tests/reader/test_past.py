@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.state import schema
 from bftrainer_slurm.controller.state.cluster import Spans
 from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.schema import reading
@@ -144,15 +143,6 @@ def test_users_that_may_not_be_named_are_in_the_sum_alone() -> None:
     document = past.harvest(found, lambda user: user == "a")
     assert document["users"] == ["a"]
     assert document["days"][0]["used_h"] == 6.0
-
-
-def test_a_question_that_takes_too_long_is_given_up(
-    history: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schema, "_STEPS", 10)
-    interrupted = pytest.raises(sqlite3.OperationalError, match="interrupted")
-    with reading(history, 0.0) as connection, interrupted:
-        connection.execute("SELECT count(*) FROM holes a, holes b").fetchall()
 
 
 def test_readers_change_nothing(history: Path) -> None:

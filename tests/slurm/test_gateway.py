@@ -225,14 +225,6 @@ def test_a_reclaimed_element_is_delayed_and_can_be_held_or_grow_again(bench: Ben
     bench.run_on(array, 1, "n4")
 
 
-def test_a_delayed_element_can_grow_at_once(bench: Bench) -> None:
-    array = bench.submit()
-    bench.run_on(array, 0, "n1")
-    ordinary(bench, "--nodelist=n1")
-    wait_until(lambda: bench.state(array, 0) is ElementState.DELAYED)
-    bench.run_on(array, 0, "n2")
-
-
 @needs_users
 def test_an_owner_can_release_what_the_controller_has_held(bench: Bench) -> None:
     array = bench.submit(user="alice")

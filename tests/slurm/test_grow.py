@@ -42,12 +42,6 @@ def test_each_starts_on_a_node_of_its_own(bench: Bench) -> None:
     assert bench.state(array, 3) is ElementState.HELD
 
 
-def test_all_of_an_array_start_at_once(bench: Bench) -> None:
-    array = bench.submit(4)
-    bench.grow(array, *((task, f"n{task + 5}") for task in range(4)))
-    wait_until(lambda: sorted(map(str, running(bench, array).values())) == ["n5", "n6", "n7", "n8"])
-
-
 def test_those_with_a_record_of_their_own_start_with_those_without(bench: Bench) -> None:
     array = bench.submit(6)
     bench.run_on(array, 2, "n1")

@@ -58,13 +58,6 @@ def test_reads_every_way_to_write_a_range(line: str) -> None:
     assert read_directives(f"#!/bin/sh\n#SBATCH {line}\n").get("nodes") == "2-4"
 
 
-@pytest.mark.parametrize("option", ["--bftrainer", "--bft"])
-def test_a_bare_option_means_the_defaults(option: str) -> None:
-    submission = composed("-N2-4", option)
-    assert submission.record.spec.weight == 1
-    assert option not in submission.options
-
-
 def test_what_only_the_script_needs_to_know_is_passed_on() -> None:
     plain, asked = composed("-N2-4"), composed("-N2-4", "--bftrainer=rendezvous=own,resume=no")
     assert (asked.own_rendezvous, asked.no_resume) == (True, True)
@@ -121,19 +114,11 @@ def test_a_named_value_beats_the_options_and_those_the_script() -> None:
 @pytest.mark.parametrize(
     ("options", "remedy"),
     [
-        ([], "write -N MAX or -N MIN-MAX"),
         (["-N", "some"], "-N some is not a range; write -N MIN-MAX"),
-        (["-N", "4-2"], "MIN is at least 1"),
-        (["-N", "0-2"], "MIN is at least 1"),
-        (["-N", "2-8:2"], "not a list"),
-        (["-N", "2,4,8"], "not a list"),
         (["-N", "2-9999999"], "MAX is at most 1000000"),
-        (["-N2-4", "--time=700-0"], "--time is more than 694 days"),
         (["-N"], "needs a value"),
-        (["-N2-4", "-n", "8"], "--ntasks=8 is for all nodes together, .* a range here"),
         (["-N3", "-n", "8"], "--ntasks=8 does not divide by 3 nodes; write --ntasks-per-node"),
         (["-N2-4", "-n", "many"], "--ntasks=many is not a number of tasks"),
-        (["-N2-4", "-G8"], "--gpus=8 is for all nodes together, .* write --gpus-per-node"),
         (["-N2", "-Ga100:4,h100:3"], "--gpus=a100:4,h100:3 does not divide by 2 nodes"),
         (["-N2", "-Ga100"], "--gpus=a100 is not a number of GPUs"),
         (["-N2-4", "-w", "n[1"], "--nodelist: 'n.1' is not a list of nodes; write it as n"),
@@ -141,49 +126,15 @@ def test_a_named_value_beats_the_options_and_those_the_script() -> None:
         (["-N2-4", "-w", "n[1-99999999]"], "--nodelist: its list of nodes must name"),
         (["-N2-4", "-F", "nodes.txt"], "instead of --nodefile"),
         (["-N2-4", "-w", ",".join(f"a{n}" for n in range(400))], "too long for the trainer's"),
-        (["-N2-4", "--dependency=singleton?after:3"], "cannot be one of several"),
-        (["-N4", "--bftrainer=min=5"], "min=5 is more than the 4 nodes of -N"),
-        (["-N3-4", "--bftrainer=sizes=1:2:8"], "no size of sizes= is from 3 to 4 nodes"),
-        (["-N5-7", "--bftrainer=step=4"], "step=4: no multiple of it is from 5 to 7 nodes"),
         (["-N2-4", f"--comment={'x' * 999}"], "too long: Slurm takes 1024 characters, and .* is 6"),
-        (["-N2-4", "-H"], "leave --hold out"),
-        (["-N2-4", "--constraint=[red|blue]"], "features with & or |"),
-        (["-N2-4", "-C", "red*2"], "features with & or |"),
-        (["-N2-4", "-L", "matlab:1"], "leave --licenses out"),
         (["-N2-4", "-t", "soon"], "is not a time limit"),
         (["-N2-4", "--bftrainer=batch=once"], "submit by sbatch --bftrainer"),
-        (["-N2-4", "--bftrainer=speed=2"], "known keys: weight, grace, node_hours"),
     ],
 )
 def test_refuses_what_contradicts_a_trainer(options: list[str], remedy: str) -> None:
     with pytest.raises(SubmissionError, match=remedy) as refusal:
         composed(*options)
     assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "least", "most", "sizes", "step", "said"),
-    [
-        (["-N4"], 1, 4, (), 1, "1 to 4 nodes"),
-        (["-N4-4"], 1, 4, (), 1, "1 to 4 nodes"),
-        (["-N1"], 1, 1, (), 1, "1 node"),
-        (["-N8", "--bftrainer=min=8"], 8, 8, (), 1, "8 nodes"),
-        (["-N2-8", "--bftrainer=min=1"], 1, 8, (), 1, "1 to 8 nodes"),
-        (["--bftrainer=sizes=2:4:8"], 2, 8, (2, 4, 8), 1, "2, 4 or 8 nodes"),
-        (["-N4", "--bftrainer=sizes=2:4:8"], 2, 4, (2, 4), 1, "2 or 4 nodes"),
-        (["-N4", "--bftrainer=sizes=4"], 4, 4, (4,), 1, "4 nodes"),
-        (["-N3-10", "--bftrainer=step=4"], 4, 8, (), 4, "4 to 8 nodes in steps of 4"),
-    ],
-)
-def test_reads_how_many_nodes_as_they_are_meant(
-    options: list[str], least: int, most: int, sizes: tuple[int, ...], step: int, said: str
-) -> None:
-    submission = composed(*options)
-    record = submission.record
-    assert (record.min_nodes, record.max_nodes) == (least, most)
-    assert (record.sizes, record.step) == (sizes, step)
-    assert submission.notes == (said,)
-    assert parse_comment(submission.options[-1].removeprefix("--comment=")) == record
 
 
 PER_NODE = ("ntasks", "ntasks-per-node", "gpus", "gpus-per-node")

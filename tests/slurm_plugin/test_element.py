@@ -87,14 +87,6 @@ def test_a_step_without_the_scripts_environment_has_torchruns(
 
 
 @pytest.mark.once
-def test_a_script_that_says_c10d_has_it_in_its_steps(
-    lab: Lab, keeper: FakeKeeper, plugins: Path
-) -> None:
-    script = f"#!/bin/sh\nexport PET_RDZV_BACKEND=c10d\nsrun /bin/sh -c '{SHOW}'\necho end\n"
-    environment_in(start_element(lab, script), keeper, plugins, backend="c10d")
-
-
-@pytest.mark.once
 @pytest.mark.parametrize("command", ["env", "srun --export=NONE"], ids=["script", "step"])
 def test_who_asks_for_it_keeps_torchruns_own_rendezvous_and_is_not_resumed(
     lab: Lab, keeper: FakeKeeper, plugins: Path, command: str
