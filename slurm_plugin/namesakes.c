@@ -12,8 +12,6 @@
 #define AFTER "afterany"
 #define SBATCHS_OWN_NAME "sbatch" /* the job name of a script from a pipe */
 
-#define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
-
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 11, 0)
 #define JOB_ID(job) ((job)->job_id)
 #else
@@ -82,8 +80,6 @@ bool namesakes_wait(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
     if (jobs[0] != '\0' &&
         !(add(list, list[0] != '\0' ? "," : "", AFTER) && add(list, "", jobs)))
         return FAIL("--dependency is too long");
-    if (list[0] != '\0' ? options_set(options, "dependency", list)
-                        : options_reset(options, "dependency"))
-        return true;
-    return FAIL("this Slurm does not let --dependency be set; tell your admin");
+    return list[0] != '\0' ? rewrite_set(options, "dependency", list, error)
+                           : rewrite_reset(options, "dependency", error);
 }

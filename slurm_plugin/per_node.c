@@ -8,8 +8,6 @@
 #define LIST_SIZE 256
 #define ONE_NODE 1 /* without -N a number for the whole job is for one node */
 
-#define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
-
 /* N and N-N stand for one number, 2-4 does not. */
 static bool is_one_number(const char *nodes, unsigned *number)
 {
@@ -81,19 +79,6 @@ static bool divide_gpus(const struct written *written, char *list, char share[LI
     return true;
 }
 
-static bool set(slurm_opt_t *options, const char *name, const char *value,
-                char error[REWRITE_ERROR_SIZE])
-{
-    return options_set(options, name, value) ||
-           FAIL("this Slurm does not let --%s be set; tell your admin", name);
-}
-
-static bool reset(slurm_opt_t *options, const char *name, char error[REWRITE_ERROR_SIZE])
-{
-    return options_reset(options, name) ||
-           FAIL("this Slurm does not let --%s be taken away; leave it out", name);
-}
-
 static bool set_gpus(slurm_opt_t *options, const struct written *written,
                      char error[REWRITE_ERROR_SIZE])
 {
@@ -106,9 +91,9 @@ static bool set_gpus(slurm_opt_t *options, const struct written *written,
     if (!divide_gpus(written, list, share, error))
         return false;
     if (!options_given(options, "gpus-per-node") && !options_given(options, "gpus-per-task") &&
-        !set(options, "gpus-per-node", share, error))
+        !rewrite_set(options, "gpus-per-node", share, error))
         return false;
-    return reset(options, "gpus", error);
+    return rewrite_reset(options, "gpus", error);
 }
 
 static unsigned given_number(slurm_opt_t *options, const char *name)
@@ -165,16 +150,16 @@ static bool set_tasks(slurm_opt_t *options, unsigned tasks, char error[REWRITE_E
 {
     char text[16];
 
-    if (options_given(options, "ntasks-per-gpu") && !reset(options, "ntasks-per-gpu", error))
+    if (options_given(options, "ntasks-per-gpu") && !rewrite_reset(options, "ntasks-per-gpu", error))
         return false;
     unsetenv("SLURM_NTASKS_PER_NODE");
     unsetenv("SLURM_NTASKS_PER_GPU");
     snprintf(text, sizeof(text), "%u", tasks > 0 ? tasks : 1);
     if (tasks > 0)
         tell_srun(text);
-    if (tasks > 0 && !set(options, "ntasks-per-node", text, error))
+    if (tasks > 0 && !rewrite_set(options, "ntasks-per-node", text, error))
         return false;
-    return set(options, "ntasks", text, error);
+    return rewrite_set(options, "ntasks", text, error);
 }
 
 /* An exclusive element has all GPUs of its node, and Slurm would count these for all. */
@@ -189,7 +174,8 @@ static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks,
 
     if (gpus > 0 && cpus > 0) {
         snprintf(text, sizeof(text), "%u", (cpus * gpus + tasks - 1) / tasks);
-        if (!reset(options, "cpus-per-gpu", error) || !set(options, "cpus-per-task", text, error))
+        if (!rewrite_reset(options, "cpus-per-gpu", error) ||
+            !rewrite_set(options, "cpus-per-task", text, error))
             return false;
         unsetenv("SLURM_CPUS_PER_GPU");
         setenv("SLURM_CPUS_PER_TASK", text, 1);
@@ -200,7 +186,7 @@ static bool set_shares_of_gpus(slurm_opt_t *options, unsigned tasks,
     snprintf(text, sizeof(text), "%llu", strtoull(memory, &unit, 10) * gpus);
     snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s", unit);
     unsetenv("SLURM_MEM_PER_GPU");
-    return reset(options, "mem-per-gpu", error) && set(options, "mem", text, error);
+    return rewrite_reset(options, "mem-per-gpu", error) && rewrite_set(options, "mem", text, error);
 }
 
 bool per_node_set(slurm_opt_t *options, const struct written *written,

@@ -10,8 +10,6 @@
 
 #define DIGITS "0123456789"
 
-#define FAIL(...) (snprintf(error, REWRITE_ERROR_SIZE, __VA_ARGS__), false)
-
 /* Options that contradict a trainer, and what to do instead: bftrainer_slurm/slurm/refusals.txt. */
 #define REFUSED(name, instead) name " "
 const char rewrite_refused_names[] =
@@ -25,6 +23,19 @@ static const struct {
 } REFUSALS[] = {
 #include "refusals.inc"
 };
+
+bool rewrite_set(slurm_opt_t *options, const char *name, const char *value,
+                 char error[REWRITE_ERROR_SIZE])
+{
+    return options_set(options, name, value) ||
+           FAIL("this Slurm does not let --%s be set; tell your admin", name);
+}
+
+bool rewrite_reset(slurm_opt_t *options, const char *name, char error[REWRITE_ERROR_SIZE])
+{
+    return options_reset(options, name) ||
+           FAIL("this Slurm does not let --%s be taken away; leave it out", name);
+}
 
 /* N or N-N; a limit (%) on one task changes nothing. */
 bool rewrite_one_task(slurm_opt_t *options, unsigned *task)
@@ -76,14 +87,13 @@ static bool check_kept(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
     return true;
 }
 
-static bool check_target(slurm_opt_t *options, const struct target *target,
-                         char error[REWRITE_ERROR_SIZE])
+static bool check_qos(slurm_opt_t *options, const struct site *site, char error[REWRITE_ERROR_SIZE])
 {
-    if (target->qos[0] != '\0' && options_given(options, "qos") &&
-        !option_is(options, "qos", target->qos))
+    if (site->qos[0] != '\0' && options_given(options, "qos") &&
+        !option_is(options, "qos", site->qos))
         return FAIL("trainers run in QOS %s; leave --qos out (and SBATCH_QOS unset) or write "
                     "--qos=%s",
-                    target->qos, target->qos);
+                    site->qos, site->qos);
     return true;
 }
 
@@ -187,7 +197,7 @@ static bool has_name(const char *list, const char *name)
 }
 
 /* The allowed nodes: those of the user's partitions, and those that the user names. */
-static bool read_places(slurm_opt_t *options, const struct target *target, struct record *record,
+static bool read_places(slurm_opt_t *options, const struct site *site, struct record *record,
                         char error[REWRITE_ERROR_SIZE])
 {
     char list[RECORD_SIZE];
@@ -196,7 +206,7 @@ static bool read_places(slurm_opt_t *options, const struct target *target, struc
     record->partitions[0] = record->nodes[0] = '\0';
     record->has_task = rewrite_one_task(options, &record->task);
     options_get(options, "partition", list, sizeof(list));
-    if (options_given(options, "partition") && !has_name(list, target->partition) &&
+    if (options_given(options, "partition") && !has_name(list, site->partition) &&
         !record_take_partitions(list, record, why))
         return FAIL("--partition: %s; write names with commas between", why);
     options_get(options, "nodelist", list, sizeof(list));
@@ -270,9 +280,9 @@ static bool format_comment(slurm_opt_t *options, const struct record *record,
                 COMMENT_SIZE - 1, strlen(text) + 1);
 }
 
-bool rewrite_shares(slurm_opt_t *options, const struct target *target)
+bool rewrite_shares(slurm_opt_t *options, const struct site *site)
 {
-    if (!target->share || options_given(options, "exclusive") ||
+    if (!site->share || options_given(options, "exclusive") ||
         options_given(options, "gpus-per-task") || rewrite_takes_all_memory(options))
         return false;
     return options_given(options, "gpus") || numbers_gpus(options, "gpus-per-node", "") > 0 ||
@@ -280,7 +290,7 @@ bool rewrite_shares(slurm_opt_t *options, const struct target *target)
 }
 
 static bool set_all(slurm_opt_t *options, const struct record *record,
-                    const struct target *target, char error[REWRITE_ERROR_SIZE])
+                    const struct site *site, char error[REWRITE_ERROR_SIZE])
 {
     char array[ARRAY_SIZE];
     char comment[COMMENT_SIZE];
@@ -291,13 +301,13 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
         {"nodes", "1"},
         {"array", array},
         {"hold", NULL},
-        {"partition", target->partition},
+        {"partition", site->partition},
         {"requeue", NULL},
         {"open-mode", "append"},
-        {rewrite_shares(options, target) ? NULL : "exclusive", "exclusive"},
+        {rewrite_shares(options, site) ? NULL : "exclusive", "exclusive"},
         {"time-min", "1"},
         {"comment", comment},
-        {target->qos[0] != '\0' ? "qos" : NULL, target->qos},
+        {site->qos[0] != '\0' ? "qos" : NULL, site->qos},
     };
 
     format_array(record, array);
@@ -305,11 +315,8 @@ static bool set_all(slurm_opt_t *options, const struct record *record,
         return false;
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
         if (settings[i].name != NULL &&
-            !options_set(options, settings[i].name, settings[i].value))
-            return FAIL("this Slurm does not let --%s be set; tell your admin", settings[i].name);
-    /* The record has them; sbatch refuses a list of several nodes for a job of one node. */
-    if (options_given(options, "nodelist") && !options_reset(options, "nodelist"))
-        return FAIL("this Slurm does not let --nodelist be taken away; write --exclude instead");
+            !rewrite_set(options, settings[i].name, settings[i].value, error))
+            return false;
     return true;
 }
 
@@ -325,28 +332,28 @@ static bool check_comment(slurm_opt_t *options, const struct record *record,
     return format_comment(options, &full, comment, error);
 }
 
-bool rewrite_may(slurm_opt_t *options, const struct request *request, const struct target *target,
+bool rewrite_may(slurm_opt_t *options, const struct request *request, const struct site *site,
                  struct record *record, char error[REWRITE_ERROR_SIZE])
 {
     return check_kept(options, error) && check_refused(options, error) &&
-           check_target(options, target, error) && choose_nodes(options, request, record, error) &&
-           read_places(options, target, record, error) && read_time(options, record, error) &&
+           check_qos(options, site, error) && choose_nodes(options, request, record, error) &&
+           read_places(options, site, record, error) && read_time(options, record, error) &&
            check_comment(options, record, error);
 }
 
 bool rewrite_submission(slurm_opt_t *options, const struct request *request,
-                        const struct target *target, char error[REWRITE_ERROR_SIZE])
+                        const struct site *site, char error[REWRITE_ERROR_SIZE])
 {
     struct record record = {.spec = request->spec};
 
-    if (!rewrite_may(options, request, target, &record, error))
+    if (!rewrite_may(options, request, site, &record, error))
         return false;
     draw_id(&record);
-    return set_all(options, &record, target, error);
+    return set_all(options, &record, site, error);
 }
 
 bool rewrite_read_back(slurm_opt_t *options, const struct request *request,
-                       const struct target *target, struct record *record,
+                       const struct site *site, struct record *record,
                        char error[REWRITE_ERROR_SIZE])
 {
     char comment[COMMENT_SIZE];
@@ -361,8 +368,8 @@ bool rewrite_read_back(slurm_opt_t *options, const struct request *request,
         record->sizes.step != request->sizes.step ||
         record->min_nodes < request->min_nodes ||
         !option_is(options, "array", array) || !option_is(options, "nodes", "1") ||
-        !option_is(options, "partition", target->partition) ||
-        (target->qos[0] != '\0' && !option_is(options, "qos", target->qos)) ||
+        !option_is(options, "partition", site->partition) ||
+        (site->qos[0] != '\0' && !option_is(options, "qos", site->qos)) ||
         !options_given(options, "hold"))
         return FAIL("comment, array, nodes, partition, qos or hold are not what they should be");
     return check_kept(options, error);

@@ -19,6 +19,7 @@
 #include <limits.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +30,16 @@ static struct request request;
 static bool tagged;
 static bool rewritten;
 
-static void refuse(const char *why)
+static void refuse(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+static void refuse(const char *format, ...)
 {
+    char why[2 * REWRITE_ERROR_SIZE];
+    va_list values;
+
+    va_start(values, format);
+    vsnprintf(why, sizeof(why), format, values);
+    va_end(values);
     slurm_error("bftrainer: %s", why);
     exit(1);
 }
@@ -74,15 +83,8 @@ void submit_init(const struct site *site)
     unsetenv(ENV_RENDEZVOUS);
     unsetenv(ENV_CARRIED_RESUME);
     unsetenv(ENV_BATCH);
-    if (!in_element)
-        return;
-    torchrun_unset(site);
-    unsetenv(ENV_ELEMENT);
-    unsetenv(ENV_KEEPER);
-    unsetenv(ENV_GRACE);
-    unsetenv(ENV_SRUNS);
-    unsetenv(ENV_STEP);
-    unsetenv("SLURM_OPEN_MODE");
+    if (in_element)
+        torchrun_unset(site);
 }
 
 int submit_take_option(const struct site *site, const char *text)
@@ -136,7 +138,7 @@ static void drop_options(slurm_opt_t *options)
         const char *name;
         const char *why; /* NULL: said before */
     } DROPPED[] = {
-        {"nodelist", NULL}, /* the record has it; a filter in Lua leaves an empty one */
+        {"nodelist", NULL}, /* the record has it; sbatch refuses several for a job of one node */
         {"prefer", "the plan chooses the nodes"},
         {"reservation", "a trainer runs on idle nodes, which belong to no reservation"},
         {"signal", "the limits of elements are short; SIGTERM comes when one has to end"},
@@ -147,10 +149,8 @@ static void drop_options(slurm_opt_t *options)
 
         if (!options_given(options, DROPPED[i].name))
             continue;
-        snprintf(error, sizeof(error), "this Slurm does not let --%s be taken away; leave it out",
-                 DROPPED[i].name);
-        if (!options_reset(options, DROPPED[i].name))
-            refuse(error);
+        if (!rewrite_reset(options, DROPPED[i].name, error))
+            refuse("%s", error);
         if (DROPPED[i].why != NULL)
             slurm_info("bftrainer: --%s is left out: %s", DROPPED[i].name, DROPPED[i].why);
     }
@@ -167,47 +167,43 @@ static void check_size(const struct record *record, const struct site *site)
 
     if (limit == 0 || record->max_nodes <= limit)
         return;
-    slurm_error("bftrainer: -N %u-%u is more than %s; write at most -N %u-%u", record->min_nodes,
-                record->max_nodes,
-                by_array ? "this cluster's job arrays allow (MaxArraySize)"
-                         : "one trainer may hold of slurmctld's job table here (max_elements)",
-                record->min_nodes < limit ? record->min_nodes : limit, limit);
-    exit(1);
+    refuse("-N %u-%u is more than %s; write at most -N %u-%u", record->min_nodes, record->max_nodes,
+           by_array ? "this cluster's job arrays allow (MaxArraySize)"
+                    : "one trainer may hold of slurmctld's job table here (max_elements)",
+           record->min_nodes < limit ? record->min_nodes : limit, limit);
 }
 
 /* The text of the table of refusals, with the command to type. */
 static void check_no_array(slurm_opt_t *options)
 {
     char command[REWRITE_ERROR_SIZE / 2];
-    char error[REWRITE_ERROR_SIZE];
     unsigned task;
 
-    if (!options_given(options, "array") || rewrite_one_task(options, &task) ||
-        !written_as_submit(command, sizeof(command)))
-        return;
-    snprintf(error, sizeof(error), "a trainer is a job array itself; write %s, which makes a trainer of "
-             "each task of --array (or SBATCH_ARRAY_INX)", command);
-    refuse(error);
+    if (options_given(options, "array") && !rewrite_one_task(options, &task) &&
+        written_as_submit(command, sizeof(command)))
+        refuse("a trainer is a job array itself; write %s, which makes a trainer of each task of --array "
+               "(or SBATCH_ARRAY_INX)",
+               command);
 }
 
 static void rewrite_or_exit(slurm_opt_t *options, const struct site *site, struct record *record)
 {
-    const struct target target = {
-        .partition = site->partition, .qos = site->qos, .share = site->share};
     char error[REWRITE_ERROR_SIZE];
     char why[REWRITE_ERROR_SIZE];
 
-    if (!site->rewritten_by_filter && options_given(options, "time-min"))
-        slurm_info("bftrainer: --time-min is left out: Slurm may cut a run short anyway");
-    if (!site->rewritten_by_filter && !rewrite_submission(options, &request, &target, error))
-        refuse(error);
-    if (rewrite_read_back(options, &request, &target, record, error))
+    if (!site->rewritten_by_filter) {
+        check_no_array(options);
+        if (options_given(options, "time-min"))
+            slurm_info("bftrainer: --time-min is left out: Slurm may cut a run short anyway");
+        if (!rewrite_submission(options, &request, site, error))
+            refuse("%s", error);
+    }
+    if (rewrite_read_back(options, &request, site, record, error))
         return;
     /* A filter does not touch a submission that will be refused. */
-    if (!rewrite_may(options, &request, &target, record, why))
-        refuse(why);
-    slurm_error("bftrainer: the submission was not rewritten (%s); tell your admin", error);
-    exit(1);
+    if (!rewrite_may(options, &request, site, record, why))
+        refuse("%s", why);
+    refuse("the submission was not rewritten (%s); tell your admin", error);
 }
 
 /* A list of the record with commas, for people. */
@@ -217,32 +213,19 @@ static void add_list(char *line, size_t size, const char *before, const char *li
 
     if (list[0] == '\0')
         return;
-    snprintf(line + length, size - length, "%s%s", before, list);
+    text_add(line, size, "%s%s", before, list);
     for (char *colon = line + length; (colon = strchr(colon, ':')) != NULL;)
         *colon = ',';
-}
-
-/* Numbers in words: 1, 2 or 4. */
-static void add_counts(char *line, size_t size, const struct sizes *counts)
-{
-    for (unsigned i = 0; i < counts->count; i++) {
-        size_t length = strlen(line);
-
-        snprintf(line + length, size - length, "%s%u",
-                 i == 0 ? "" : i + 1 < counts->count ? ", " : " or ", counts->size[i]);
-    }
 }
 
 /* What of its nodes the trainer may have, where the site lets it have parts of nodes. */
 static void add_part(char *line, size_t size, slurm_opt_t *options, const struct site *site)
 {
-    size_t length = strlen(line);
-
-    if (rewrite_shares(options, &(struct target){.share = site->share}))
-        snprintf(line + length, size - length,
+    if (rewrite_shares(options, site))
+        text_add(line, size,
                  ", its GPUs of each; other jobs may have the rest; for whole nodes write --exclusive");
     else if (site->share && rewrite_takes_all_memory(options))
-        snprintf(line + length, size - length, "; whole ones, since --mem=0 asks for all memory of each");
+        text_add(line, size, "; whole ones, since --mem=0 asks for all memory of each");
 }
 
 /* Prints which nodes this trainer may have. */
@@ -250,18 +233,17 @@ static void tell_nodes(slurm_opt_t *options, const struct site *site, const stru
 {
     char line[3 * RECORD_SIZE] = "";
     const struct sizes *sizes = &record->sizes;
-    size_t length;
 
-    add_counts(line, sizeof(line), sizes);
+    for (unsigned i = 0; i < sizes->count; i++)
+        text_add(line, sizeof(line), "%s%u",
+                 i == 0 ? "" : i + 1 < sizes->count ? ", " : " or ", sizes->size[i]);
     if (sizes->count == 0 && record->min_nodes < record->max_nodes)
-        snprintf(line, sizeof(line), "%u to %u", record->min_nodes, record->max_nodes);
-    else if (sizes->count == 0)
-        snprintf(line, sizeof(line), "%u", record->max_nodes);
-    length = strlen(line);
-    snprintf(line + length, sizeof(line) - length, " node%s", record->max_nodes > 1 ? "s" : "");
-    length = strlen(line);
+        text_add(line, sizeof(line), "%u to ", record->min_nodes);
+    if (sizes->count == 0)
+        text_add(line, sizeof(line), "%u", record->max_nodes);
+    text_add(line, sizeof(line), " node%s", record->max_nodes > 1 ? "s" : "");
     if (sizes->step > 1)
-        snprintf(line + length, sizeof(line) - length, " in steps of %u", sizes->step);
+        text_add(line, sizeof(line), " in steps of %u", sizes->step);
     add_list(line, sizeof(line),
              strchr(record->partitions, ':') != NULL ? " of partitions " : " of partition ",
              record->partitions);
@@ -360,6 +342,12 @@ static void export_no_backend(slurm_opt_t *options)
         refuse("this Slurm does not let --export be set; tell your admin");
 }
 
+static void pass_on(spank_t spank, const char *name, const char *value, const char *what)
+{
+    if (spank_job_control_setenv(spank, name, value, 1) != ESPANK_SUCCESS)
+        refuse("%s cannot be passed on; tell your admin", what);
+}
+
 void submit_check_or_exit(spank_t spank, const struct site *site)
 {
     struct record record;
@@ -381,27 +369,19 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
     written_read(&written);
     check_no_list(&written);
     restore_nodes(options, site, &written);
-    if (!site->rewritten_by_filter)
-        check_no_array(options);
     rewrite_or_exit(options, site, &record);
     check_size(&record, site);
-    if (!per_node_set(options, &written, error))
-        refuse(error);
-    if (!namesakes_wait(options, error))
-        refuse(error);
+    if (!per_node_set(options, &written, error) || !namesakes_wait(options, error))
+        refuse("%s", error);
     drop_options(options);
     record_format(&record, text);
-    if (spank_job_control_setenv(spank, JOB_CONTROL_RECORD, text, 1) != ESPANK_SUCCESS)
-        refuse("the trainer's record cannot be passed on; tell your admin");
-    if (request.own_rendezvous &&
-        spank_job_control_setenv(spank, JOB_CONTROL_RENDEZVOUS, OWN_RENDEZVOUS, 1) != ESPANK_SUCCESS)
-        refuse("rendezvous=own cannot be passed on; tell your admin");
-    if (request.no_resume &&
-        spank_job_control_setenv(spank, ENV_RESUME, NO_RESUME, 1) != ESPANK_SUCCESS)
-        refuse("resume=no cannot be passed on; tell your admin");
-    if (request.batch[0] != '\0' &&
-        spank_job_control_setenv(spank, JOB_CONTROL_BATCH, request.batch, 1) != ESPANK_SUCCESS)
-        refuse("batch= cannot be passed on; tell your admin");
+    pass_on(spank, JOB_CONTROL_RECORD, text, "the trainer's record");
+    if (request.own_rendezvous)
+        pass_on(spank, JOB_CONTROL_RENDEZVOUS, OWN_RENDEZVOUS, "rendezvous=own");
+    if (request.no_resume)
+        pass_on(spank, ENV_RESUME, NO_RESUME, "resume=no");
+    if (request.batch[0] != '\0')
+        pass_on(spank, JOB_CONTROL_BATCH, request.batch, "batch=");
     output_folder_check(options);
     tell_nodes(options, site, &record);
     be_task(options, &record);

@@ -420,10 +420,7 @@ bool record_parse(const char *text, struct record *record, char error[SPEC_ERROR
     return true;
 }
 
-static void add(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/* Adds to a text; what is too long is cut. */
-static void add(char *text, size_t size, const char *format, ...)
+void text_add(char *text, size_t size, const char *format, ...)
 {
     size_t length = strlen(text);
     va_list values;
@@ -438,20 +435,20 @@ static void add_spec(const struct spec *spec, char *text, size_t size)
     char number[32];
 
     micros_format(spec->weight, number, sizeof(number));
-    add(text, size, "weight=%s", number);
+    text_add(text, size, "weight=%s", number);
     micros_format(spec->grace, number, sizeof(number));
-    add(text, size, ",grace=%s", number);
+    text_add(text, size, ",grace=%s", number);
     micros_format(spec->node_hours, number, sizeof(number));
     if (spec->node_hours > 0)
-        add(text, size, ",node_hours=%s", number);
+        text_add(text, size, ",node_hours=%s", number);
 }
 
 static void add_sizes(const struct sizes *sizes, char *text, size_t size)
 {
     for (unsigned i = 0; i < sizes->count; i++)
-        add(text, size, "%s%u", i == 0 ? ",sizes=" : ":", sizes->size[i]);
+        text_add(text, size, "%s%u", i == 0 ? ",sizes=" : ":", sizes->size[i]);
     if (sizes->step > 1)
-        add(text, size, ",step=%u", sizes->step);
+        text_add(text, size, ",step=%u", sizes->step);
 }
 
 void spec_format(const struct request *request, char *text, size_t size)
@@ -459,14 +456,14 @@ void spec_format(const struct request *request, char *text, size_t size)
     text[0] = '\0';
     add_spec(&request->spec, text, size);
     if (request->min_nodes > 0)
-        add(text, size, ",min=%u", request->min_nodes);
+        text_add(text, size, ",min=%u", request->min_nodes);
     add_sizes(&request->sizes, text, size);
     if (request->own_rendezvous)
-        add(text, size, ",rendezvous=own");
+        text_add(text, size, ",rendezvous=own");
     if (request->no_resume)
-        add(text, size, ",resume=no");
+        text_add(text, size, ",resume=no");
     if (request->batch[0] != '\0')
-        add(text, size, ",batch=%s", request->batch);
+        text_add(text, size, ",batch=%s", request->batch);
 }
 
 bool record_format(const struct record *record, char text[RECORD_SIZE])
@@ -476,17 +473,17 @@ bool record_format(const struct record *record, char text[RECORD_SIZE])
     snprintf(full, sizeof(full), RECORD_PREFIX "min=%u,max=%u,", record->min_nodes, record->max_nodes);
     add_spec(&record->spec, full, sizeof(full));
     if (record->minutes > 0)
-        add(full, sizeof(full), ",minutes=%u", record->minutes);
+        text_add(full, sizeof(full), ",minutes=%u", record->minutes);
     if (record->personal)
-        add(full, sizeof(full), ",personal=1");
+        text_add(full, sizeof(full), ",personal=1");
     if (record->partitions[0] != '\0')
-        add(full, sizeof(full), ",partitions=%s", record->partitions);
+        text_add(full, sizeof(full), ",partitions=%s", record->partitions);
     if (record->nodes[0] != '\0')
-        add(full, sizeof(full), ",nodes=%s", record->nodes);
+        text_add(full, sizeof(full), ",nodes=%s", record->nodes);
     add_sizes(&record->sizes, full, sizeof(full));
     if (record->has_task)
-        add(full, sizeof(full), ",task=%u", record->task);
+        text_add(full, sizeof(full), ",task=%u", record->task);
     if (record->id[0] != '\0')
-        add(full, sizeof(full), ",id=%s", record->id);
+        text_add(full, sizeof(full), ",id=%s", record->id);
     return snprintf(text, RECORD_SIZE, "%s", full) < RECORD_SIZE;
 }

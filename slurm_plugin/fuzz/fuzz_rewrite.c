@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #define MAX_OPTIONS 32
-static const struct target TARGET = {.partition = "bftrainer", .qos = "idle"};
+static const struct site SITE = {.partition = "bftrainer", .qos = "idle"};
 
 /* Stands in for sbatch's options. */
 struct slurm_options {
@@ -85,12 +85,12 @@ static void rewrite(slurm_opt_t *options)
     char error[REWRITE_ERROR_SIZE] = "";
     struct record record;
 
-    if (!rewrite_submission(options, &request, &TARGET, error)) {
+    if (!rewrite_submission(options, &request, &SITE, error)) {
         promise_one_line(error, sizeof(error));
         return;
     }
     /* Reading back refuses more nodes than a record can have. */
-    if (!rewrite_read_back(options, &request, &TARGET, &record, error)) {
+    if (!rewrite_read_back(options, &request, &SITE, &record, error)) {
         promise_one_line(error, sizeof(error));
         return;
     }
