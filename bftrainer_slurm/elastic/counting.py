@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from bftrainer_slurm.elastic import steps
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.torch_private import watch_batches
 
 
@@ -17,6 +18,7 @@ def count() -> None:
     """Count from now on; in a process that is forked from this one, too."""
     register_optimizer_step_post_hook(_count)
     watch_batches(_given)
+    around(torch.autograd, "backward", _backward)
 
 
 def _count(optimizer: object, args: object, kwargs: object) -> None:
@@ -26,6 +28,11 @@ def _count(optimizer: object, args: object, kwargs: object) -> None:
 def _given(batch: Any) -> None:
     if torch.is_grad_enabled():  # else it is validation
         steps.of_this_process().given(samples_in(batch))
+
+
+def _backward(function: Callable[..., None], *given: Any, **named: Any) -> None:
+    steps.of_this_process().trains()
+    function(*given, **named)
 
 
 def samples_in(batch: Any) -> int:

@@ -28,6 +28,7 @@ class Steps:
         self._numbered = False  # the script has told a step's number
         self._stepped: set[int] = set()
         self._given: int | None = None  # samples that this rank got since the last step
+        self._trains = False  # there was a backward pass
 
     def by_script(self, samples: float | None, number: int | None = None) -> None:
         """Count a step that the script reports; from the first report on only these count.
@@ -46,7 +47,8 @@ class Steps:
         """Count a step at an optimizer's first step, and whenever one that has stepped steps again.
 
         So two optimizers that take turns (a GAN's) count once a round, and a single one counts
-        every time. The samples are those that DataLoaders gave this rank, times the ranks.
+        every time. The samples are those that DataLoaders gave this rank, times the ranks. Of what
+        they gave before the first backward pass only the last batch counts: others were skipped.
         """
         if self._memory is None:
             return
@@ -55,6 +57,7 @@ class Steps:
             self._memory.present.alone = not self._in_group
         if self._by_script or makes_state(optimizer):
             return
+        self._trains = True  # a script may have its gradients in another way
         if not self._seen:
             self._seen = True
             beginning.look(self._memory, self._before.steps > 0, _world())
@@ -71,7 +74,11 @@ class Steps:
 
     def given(self, samples: int) -> None:
         """Note how many samples of a batch were given to be trained."""
-        self._given = (self._given or 0) + samples
+        self._given = samples + (self._given or 0 if self._trains else 0)
+
+    def trains(self) -> None:
+        """Note a backward pass."""
+        self._trains = True
 
     def _count(self, memory: Memory, samples: float | None, number: int | None = None) -> None:
         counts, past = memory.counts, memory.past

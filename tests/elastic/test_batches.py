@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset, dataloader
 
-from bftrainer_slurm.elastic import counting
+from bftrainer_slurm.elastic import counting, steps
 from bftrainer_slurm.elastic.counting import samples_in
 from bftrainer_slurm.elastic.memory import Memory
 from bftrainer_slurm.elastic.steps import Steps, of_this_process
@@ -21,6 +21,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     iterator = dataloader._BaseDataLoaderIter
     monkeypatch.setattr(iterator, "__next__", iterator.__next__)
     monkeypatch.setattr(counting, "register_optimizer_step_post_hook", lambda hook: None)
+    monkeypatch.setattr(torch.autograd, "backward", torch.autograd.backward)
     found: list[int] = []
     monkeypatch.setattr(of_this_process(), "given", found.append)
     counting.count()
@@ -56,20 +57,51 @@ def test_validation_is_no_training(told: list[int]) -> None:
 
 def test_a_step_counts_what_was_given_since_the_last_one() -> None:
     memory = Memory.made()
-    steps = Steps(memory)
+    process = Steps(memory)
+    process.trains()
     for _ in range(3):
-        steps.given(4)
-        steps.given(4)
-        steps.by_optimizer("one")
+        process.given(4)
+        process.given(4)
+        process.by_optimizer("one")
     assert (memory.read().steps, memory.read().samples) == (3, 24)
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize("accumulated", [1, 2])
+@pytest.mark.parametrize("skipped", [0, 4])
+def test_batches_that_are_skipped_at_the_beginning_are_not_trained(
+    monkeypatch: pytest.MonkeyPatch, skipped: int, accumulated: int
+) -> None:
+    """As a script does that goes on in the middle of an epoch."""
+    memory = Memory.made()
+    process = Steps(memory)
+    monkeypatch.setattr(steps, "_steps", process)
+    model = torch.nn.Linear(3, 1)
+    for number, (x,) in enumerate(DataLoader(TensorDataset(torch.zeros(32, 3)), batch_size=4)):
+        if number >= skipped:
+            model(x).sum().backward()
+            if (number + 1) % accumulated == 0:
+                process.by_optimizer(model)
+    assert memory.read().samples == 32 - 4 * skipped
+
+
+def test_where_gradients_come_in_another_way_batches_skipped_are_not_trained() -> None:
+    memory = Memory.made()
+    process = Steps(memory)
+    for _ in range(5):
+        process.given(4)
+    for _ in range(2):
+        process.by_optimizer("one")
+        process.given(4)
+    assert memory.read().samples == 8
 
 
 def test_a_step_that_only_makes_an_optimizers_state_is_none() -> None:
     memory = Memory.made()
-    steps = Steps(memory)
+    process = Steps(memory)
     optimizer = torch.optim.AdamW([torch.zeros(1)], lr=0.0)
-    steps.by_optimizer(optimizer)
+    process.by_optimizer(optimizer)
     optimizer.param_groups[0]["lr"] = 0.1
-    steps.given(4)
-    steps.by_optimizer(optimizer)
+    process.given(4)
+    process.by_optimizer(optimizer)
     assert (memory.read().steps, memory.read().samples) == (1, 4)
