@@ -4,7 +4,6 @@
 #include "keeper_note.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool copy(char target[SITE_TEXT], const char *value)
@@ -21,30 +20,10 @@ static bool copy_path(char target[SITE_TEXT], const char *value)
     return value[0] == '/' && strchr(value, ':') == NULL && copy(target, value);
 }
 
-static bool take_rewrite(const char *value, bool *by_filter)
+static bool take_one_of(const char *value, const char *yes, const char *no, bool *is_yes)
 {
-    *by_filter = strcmp(value, "cli_filter") == 0;
-    return *by_filter || strcmp(value, "spank") == 0;
-}
-
-static bool take_batch(const char *value, bool *once)
-{
-    *once = strcmp(value, "once") == 0;
-    return *once || strcmp(value, "each") == 0;
-}
-
-static bool take_share(const char *value, bool *share)
-{
-    *share = strcmp(value, "yes") == 0;
-    return *share || strcmp(value, "no") == 0;
-}
-
-static bool take_count(const char *value, unsigned *count)
-{
-    size_t digits = strspn(value, "0123456789");
-
-    *count = digits < 8 ? (unsigned)strtoul(value, NULL, 10) : 0;
-    return *count > 0 && value[digits] == '\0';
+    *is_yes = strcmp(value, yes) == 0;
+    return *is_yes || strcmp(value, no) == 0;
 }
 
 static bool take_word(const char *word, struct site *site)
@@ -75,13 +54,13 @@ static bool take_word(const char *word, struct site *site)
     if (KEY_IS("max_grace"))
         return micros_parse(value, &site->max_grace);
     if (KEY_IS("max_elements"))
-        return take_count(value, &site->max_elements);
+        return number_parse(value, &site->max_elements) && site->max_elements > 0;
     if (KEY_IS("batch"))
-        return take_batch(value, &site->batch_once);
+        return take_one_of(value, "once", "each", &site->batch_once);
     if (KEY_IS("share"))
-        return take_share(value, &site->share);
+        return take_one_of(value, "yes", "no", &site->share);
     if (KEY_IS("rewrite"))
-        return take_rewrite(value, &site->rewritten_by_filter);
+        return take_one_of(value, "cli_filter", "spank", &site->rewritten_by_filter);
 #undef KEY_IS
     return false;
 }

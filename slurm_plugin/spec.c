@@ -37,6 +37,14 @@ struct shown shown(const char *text)
 
 #define FAIL(...) (snprintf(error, SPEC_ERROR_SIZE, __VA_ARGS__), false)
 
+static bool has_key(const struct pairs *pairs, const char *key)
+{
+    for (size_t i = 0; i < pairs->count; i++)
+        if (strcmp(pairs->pair[i].key, key) == 0)
+            return true;
+    return false;
+}
+
 static bool add_pair(struct pairs *pairs, char *part, char error[SPEC_ERROR_SIZE])
 {
     char *equals = strchr(part, '=');
@@ -44,9 +52,8 @@ static bool add_pair(struct pairs *pairs, char *part, char error[SPEC_ERROR_SIZE
     if (equals == NULL || equals == part || equals[1] == '\0')
         return FAIL("'%s' is not KEY=VALUE; write for example " EXAMPLE, shown(part).text);
     *equals = '\0';
-    for (size_t i = 0; i < pairs->count; i++)
-        if (strcmp(pairs->pair[i].key, part) == 0)
-            return FAIL("key '%s' is given twice", shown(part).text);
+    if (has_key(pairs, part))
+        return FAIL("key '%s' is given twice", shown(part).text);
     pairs->pair[pairs->count++] = (struct pair){.key = part, .value = equals + 1};
     return true;
 }
@@ -155,23 +162,23 @@ const char *number_read(const char *at, unsigned *number)
     return good ? at + length : NULL;
 }
 
-static bool parse_whole(const char *value, unsigned *number)
+bool number_parse(const char *text, unsigned *number)
 {
-    const char *behind = number_read(value, number);
+    const char *behind = number_read(text, number);
 
     return behind != NULL && behind[0] == '\0';
 }
 
 static bool parse_count(const char *value, unsigned *count, char error[SPEC_ERROR_SIZE])
 {
-    if (!parse_whole(value, count) || *count < 1 || *count > MAX_COUNT)
+    if (!number_parse(value, count) || *count < 1 || *count > MAX_COUNT)
         return FAIL("'%s' is not a count", shown(value).text);
     return true;
 }
 
 static bool parse_task(const char *value, struct record *record, char error[SPEC_ERROR_SIZE])
 {
-    record->has_task = parse_whole(value, &record->task);
+    record->has_task = number_parse(value, &record->task);
     return record->has_task || FAIL("'%s' is not a task of an array", shown(value).text);
 }
 
@@ -186,22 +193,17 @@ static bool parse_nodes_wanted(const struct pair *pair, unsigned *count, char er
 /* The numbers of a list with colons between; false where one of them does not ascend. */
 static bool read_sizes(const char *value, struct sizes *sizes)
 {
-    char number[MAX_DIGITS + 2];
-    char error[SPEC_ERROR_SIZE];
+    unsigned last = 0;
 
     for (sizes->count = 0; sizes->count < MAX_SIZES; value++) {
-        size_t length = strcspn(value, ":");
         unsigned *size = &sizes->size[sizes->count++];
 
-        if (length >= sizeof(number))
+        value = number_read(value, size);
+        if (value == NULL || *size <= last || *size > MAX_COUNT)
             return false;
-        memcpy(number, value, length);
-        number[length] = '\0';
-        if (!parse_count(number, size, error) || (sizes->count > 1 && *size <= size[-1]))
-            return false;
-        value += length;
-        if (value[0] == '\0')
-            return true;
+        if (value[0] != ':')
+            return value[0] == '\0';
+        last = *size;
     }
     return false;
 }
@@ -215,18 +217,13 @@ static bool parse_sizes(const char *value, struct sizes *sizes, char error[SPEC_
     return true;
 }
 
-static bool parse_rendezvous(const char *value, bool *own, char error[SPEC_ERROR_SIZE])
+/* A key with one possible value. */
+static bool parse_only(const struct pair *pair, const char *value, bool *given,
+                       char error[SPEC_ERROR_SIZE])
 {
-    *own = strcmp(value, "own") == 0;
-    return *own || FAIL("rendezvous=%s is not known; write rendezvous=own or leave it out",
-                        shown(value).text);
-}
-
-static bool parse_resume(const char *value, bool *no, char error[SPEC_ERROR_SIZE])
-{
-    *no = strcmp(value, "no") == 0;
-    return *no ||
-           FAIL("resume=%s is not known; write resume=no or leave it out", shown(value).text);
+    *given = strcmp(pair->value, value) == 0;
+    return *given || FAIL("%s=%s is not known; write %s=%s or leave it out", pair->key,
+                          shown(pair->value).text, pair->key, value);
 }
 
 static bool parse_batch(const char *value, char batch[BATCH_SIZE], char error[SPEC_ERROR_SIZE])
@@ -313,9 +310,9 @@ static bool parse_key(const struct pair *pair, micros_t max_grace, struct reques
     if (strcmp(pair->key, "step") == 0)
         return parse_nodes_wanted(pair, &request->sizes.step, error);
     if (strcmp(pair->key, "rendezvous") == 0)
-        return parse_rendezvous(pair->value, &request->own_rendezvous, error);
+        return parse_only(pair, "own", &request->own_rendezvous, error);
     if (strcmp(pair->key, "resume") == 0)
-        return parse_resume(pair->value, &request->no_resume, error);
+        return parse_only(pair, "no", &request->no_resume, error);
     if (strcmp(pair->key, "batch") == 0)
         return parse_batch(pair->value, request->batch, error);
     if (strcmp(pair->key, "gpus") == 0)
@@ -323,14 +320,6 @@ static bool parse_key(const struct pair *pair, micros_t max_grace, struct reques
     return FAIL("unknown key '%s'; known keys: weight, grace, node_hours, min, sizes, step, "
                 "rendezvous, resume, batch",
                 shown(pair->key).text);
-}
-
-static bool has_key(const struct pairs *pairs, const char *key)
-{
-    for (size_t i = 0; i < pairs->count; i++)
-        if (strcmp(pairs->pair[i].key, key) == 0)
-            return true;
-    return false;
 }
 
 bool spec_parse(const char *text, micros_t max_grace, struct request *request,
@@ -458,12 +447,6 @@ void spec_format(const struct request *request, char *text, size_t size)
     if (request->min_nodes > 0)
         text_add(text, size, ",min=%u", request->min_nodes);
     add_sizes(&request->sizes, text, size);
-    if (request->own_rendezvous)
-        text_add(text, size, ",rendezvous=own");
-    if (request->no_resume)
-        text_add(text, size, ",resume=no");
-    if (request->batch[0] != '\0')
-        text_add(text, size, ",batch=%s", request->batch);
 }
 
 bool record_format(const struct record *record, char text[RECORD_SIZE])

@@ -80,7 +80,10 @@ bool record_take_nodes(const char *list, struct record *record, char error[SPEC_
 bool micros_parse(const char *text, micros_t *number);
 /* Returns the text after a whole number of at most 7 digits; NULL if there is no number. */
 const char *number_read(const char *at, unsigned *number);
+/* False if the text is anything but such a number. */
+bool number_parse(const char *text, unsigned *number);
 
+/* Writes what the record will have of it. */
 void spec_format(const struct request *request, char *text, size_t size);
 /* Returns false if the record is too long. */
 bool record_format(const struct record *record, char text[RECORD_SIZE]);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,9 @@ from bftrainer_slurm.spec import (
     parse_spec,
     with_own_comment,
 )
+from tests.fuzz import both_parsers, native
+from tests.fuzz.campaign import replay_in_c
+from tests.fuzz.catalogue import BY_NAME
 
 ROOT = Path(__file__).parent.parent
 CASES = json.loads((ROOT / "tests/data/spec_cases.json").read_text())
@@ -31,60 +33,43 @@ def name(case: Case) -> str:
     return ascii(case["text"])[:60]
 
 
-@pytest.fixture(scope="session", params=["spec_check", "spec_check_sanitized"])
-def spec_check(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp(request.param)
-    target = "check" if request.param == "spec_check" else "sanitize"
-    make = ["make", "-s", "-C", str(ROOT / "slurm_plugin"), f"BUILD={folder}", target]
-    subprocess.run(make, check=True)
-    return folder / str(request.param)
-
-
-def ask(spec_check: Path, *arguments: str, text: str) -> Case:
-    answer = subprocess.run(
-        [spec_check, *arguments], input=text.encode(), capture_output=True, check=True
-    )
-    return dict(json.loads(answer.stdout))
+@pytest.fixture(autouse=True, scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Build the C parser anew, beside what a run by hand has built."""
+    native.BUILD = tmp_path_factory.mktemp("spec")
+    both_parsers._library.cache_clear()
 
 
 @pytest.mark.parametrize("case", CASES["specs"], ids=name)
-def test_python_reads_a_spec_as_the_table_says(case: Case) -> None:
+def test_a_spec_is_read_as_the_table_says(case: Case) -> None:
     max_grace_s = float(case.get("max_grace", "30"))
+    in_c = both_parsers.option_in_c(case["text"].encode(), max_grace_s)
     if "error" in case:
         with pytest.raises(SpecError) as refused:
             parse_spec(case["text"], max_grace_s)
-        assert str(refused.value) == case["error"]
-    else:
-        assert parse_spec(case["text"], max_grace_s) == Request(
-            Spec(case["weight"], case["grace_s"], case.get("node_hours")),
-            min_nodes=case.get("min_nodes", 0),
-            sizes=tuple(case.get("sizes", ())),
-            step=case.get("step", 1),
-            own_rendezvous=case.get("own_rendezvous", False),
-            no_resume=case.get("no_resume", False),
-            batch=case.get("batch", ""),
-        )
-
-
-def test_the_plugin_reads_a_spec_as_the_table_says(spec_check: Path) -> None:
-    for case in CASES["specs"]:
-        answer = ask(spec_check, "spec", case.get("max_grace", "30"), text=case["text"])
-        wanted = {key: value for key, value in case.items() if key not in ("text", "max_grace")}
-        if "error" not in case:
-            flags = {"own_rendezvous": False, "no_resume": False, "batch": ""}
-            wanted = {"step": 1, "min_nodes": 0} | flags | wanted
-        assert answer == wanted, name(case)
+        assert str(refused.value) == in_c == case["error"]
+        return
+    request = Request(
+        Spec(case["weight"], case["grace_s"], case.get("node_hours")),
+        min_nodes=case.get("min_nodes", 0),
+        sizes=tuple(case.get("sizes", ())),
+        step=case.get("step", 1),
+        own_rendezvous=case.get("own_rendezvous", False),
+        no_resume=case.get("no_resume", False),
+        batch=case.get("batch", ""),
+    )
+    assert parse_spec(case["text"], max_grace_s) == in_c == request
 
 
 @pytest.mark.parametrize("case", CASES["comments"], ids=name)
-def test_python_reads_a_comment_as_the_table_says(case: Case) -> None:
+def test_a_comment_is_read_as_the_table_says(case: Case) -> None:
+    in_c = both_parsers.comment_in_c(case["text"].encode())
     if "error" in case:
         with pytest.raises(SpecError) as refused:
             parse_comment(case["text"])
-        assert str(refused.value) == case["error"]
+        assert str(refused.value) == in_c == case["error"]
         return
-    record = parse_comment(case["text"])
-    assert record == TrainerRecord(
+    record = TrainerRecord(
         min_nodes=case["min_nodes"],
         max_nodes=case["max_nodes"],
         spec=Spec(case["weight"], case["grace_s"], case.get("node_hours")),
@@ -97,30 +82,26 @@ def test_python_reads_a_comment_as_the_table_says(case: Case) -> None:
         task=case.get("task"),
         id=case["id"],
     )
-    assert format_comment(record) == case["canonical"]
+    assert parse_comment(case["text"]) == in_c == record
+    assert format_comment(record) == case["canonical"]  # and comment_in_c compares C's with it
 
 
-def test_the_plugin_reads_a_comment_as_the_table_says(spec_check: Path) -> None:
-    for case in CASES["comments"]:
-        answer = ask(spec_check, "record", text=case["text"])
-        wanted = {key: value for key, value in case.items() if key != "text"}
-        if "error" not in case:
-            wanted |= {"text": wanted.pop("canonical"), "step": case.get("step", 1)}
-            wanted["partitions"] = ":".join(case.get("partitions", ()))
-            wanted["nodes"] = case.get("nodes", "").replace(",", ":")
-        assert answer == wanted, name(case)
+def test_the_plugin_reads_the_table_without_a_sanitizers_complaint() -> None:
+    texts = [case["text"].encode() for case in CASES["specs"] + CASES["comments"]]
+    outcome = replay_in_c(BY_NAME["spec"], texts, 0, 1)
+    assert not outcome.said, f"{outcome.crash}: {outcome.said}"
+    assert outcome.executions == len(texts)
 
 
 def test_no_value_means_the_defaults() -> None:
     assert parse_spec(None) == Request()
 
 
-def test_the_plugin_survives_bytes_that_are_no_text(spec_check: Path) -> None:
-    for noise in (bytes(range(1, 256)), b"\xff" * 256, b"weight=\x80\xc3", b"\0weight=2"):
-        run = subprocess.run(
-            [spec_check, "spec"], input=noise, capture_output=True, check=True, timeout=20
-        )
-        assert len(run.stdout.splitlines()) == 1
+@pytest.mark.parametrize(
+    "noise", [bytes(range(1, 256)), b"\xff" * 256, b"weight=\x80\xc3", b"\0weight=2"]
+)
+def test_bytes_that_are_no_text_are_read_alike(noise: bytes) -> None:
+    both_parsers.option(noise)
 
 
 @pytest.mark.parametrize(

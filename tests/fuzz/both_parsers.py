@@ -75,7 +75,7 @@ def option(data: bytes) -> None:
     """Read ``--bftrainer=DATA`` by both."""
     raw = data.partition(b"\0")[0]
     ours = _or_error(lambda: parse_spec(os.fsdecode(raw), _MAX_GRACE_S))
-    theirs = _option_in_c(raw)
+    theirs = option_in_c(raw, _MAX_GRACE_S)
     promise(ours == theirs, f"Python says {ours!r}, C says {theirs!r}")
 
 
@@ -83,7 +83,7 @@ def comment(data: bytes) -> None:
     """Read a comment by both, also one that says that it is a trainer's."""
     for raw in (data.partition(b"\0")[0], b"bftrainer:" + data.partition(b"\0")[0]):
         ours = _or_error(lambda raw=raw: parse_comment(os.fsdecode(raw)))  # type: ignore[misc]
-        theirs = _comment_in_c(raw)
+        theirs = comment_in_c(raw)
         promise(ours == theirs, f"Python says {ours!r}, C says {theirs!r}")
         if isinstance(ours, TrainerRecord):
             promise(parse_comment(format_comment(ours)) == ours, "written and read, it is another")
@@ -99,9 +99,10 @@ def _or_error(read: Callable[[], Read]) -> Read | str:
         return str(error)
 
 
-def _option_in_c(raw: bytes) -> Request | str:
+def option_in_c(raw: bytes, max_grace_s: float) -> Request | str:
+    """Return what the plugin reads, or its error."""
     request, error = _Request(), ctypes.create_string_buffer(_ERROR_SIZE)
-    if not _library().spec_parse(raw, _MAX_GRACE_S * MICROS, ctypes.byref(request), error):
+    if not _library().spec_parse(raw, round(max_grace_s * MICROS), ctypes.byref(request), error):
         return error.value.decode("ascii")
     return Request(
         _spec(request.spec),
@@ -114,7 +115,8 @@ def _option_in_c(raw: bytes) -> Request | str:
     )
 
 
-def _comment_in_c(raw: bytes) -> TrainerRecord | str:
+def comment_in_c(raw: bytes) -> TrainerRecord | str:
+    """Return what the plugin reads, or its error."""
     record, error = _Record(), ctypes.create_string_buffer(_ERROR_SIZE)
     if not _library().record_parse(raw, ctypes.byref(record), error):
         return error.value.decode("ascii")
