@@ -401,15 +401,6 @@ def test_without_slurm_all_commands_end_alike(
     assert result.stderr.count("\n") == 1
 
 
-def test_what_slurms_elements_wrote_is_shown_without_slurm_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "slurm-5_0.out").write_text("step 1\n")
-    assert "step 1" in call("logs", "5").stdout
-
-
 def test_a_folder_that_is_no_controllers_is_named() -> None:
     result = call("history", "--state", "nofolder")
     said = "bftrainer: nofolder is not the state folder of a controller\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -96,13 +95,6 @@ def test_a_time_that_is_none_is_refused(when: str) -> None:
 @pytest.mark.parametrize("when", ["3600s", "60m", "1.5h", "7d", "1w", "2026-01-01T12:00"])
 def test_a_time_is_so_long_ago_or_a_date(when: str) -> None:
     assert call("history", "12", "--since", when).exit_code == 0
-
-
-def test_the_json_has_a_schema() -> None:
-    listed = json.loads(call("history", "--json").output)
-    story = json.loads(call("history", "12", "--json").output)
-    assert (listed["schema"], story["schema"]) == (1, 1)
-    assert story["trainer"]["samples"][-1]["samples"] == 59_000.0
 
 
 def test_hostile_names_do_not_reach_the_terminal(state: Path) -> None:

@@ -59,11 +59,3 @@ def test_who_goes_on_with_other_ranks_is_known_for_good(setting: Setting) -> Non
     setting.train(1, generation=3)
     setting.settle()
     assert setting.shown()["loss"] == {"from_start": False, "seconds": 0.0, "other_ranks": True}
-
-
-def test_just_after_it_has_begun_again_a_change_costs_little(setting: Setting) -> None:
-    train(setting, 10, generation=3, from_start=2)
-    setting.slurm.node_names.append("n3")
-    setting.turn()
-    setting.settle()
-    assert len(setting.on()) == 3

@@ -128,15 +128,3 @@ def test_elements_leave_in_time_and_come_back(submit: tuple[Site, Submit]) -> No
         assert time.time() < start_s
     wait_until(lambda: len(ends(site, array)) == 4)
     site.end(array)
-
-
-@pytest.mark.once  # it takes two minutes
-def test_what_starts_before_a_reservation_ends_before_it(submit: tuple[Site, Submit]) -> None:
-    site, train = submit
-    start_s = time.time() + HOUR_S / 2
-    with reservation(site, start_s, "ALL"):
-        array = train(IDLE, "1-4", "--time=1-0")
-        # Who asks for an hour before the reservation is known asks again after a while.
-        wait_until(lambda: len(ends(site, array)) == 4, 600)
-        wait_until(lambda: max(ends(site, array).values()) < start_s)
-        site.end(array)

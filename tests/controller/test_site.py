@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
-from tests.cli.documented import differences, surprises
+from tests.cli.documented import surprises
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(1500)]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
@@ -76,11 +76,6 @@ def wait_for_more_samples(site: Site, array: int) -> None:
 
 def worlds_in(file: Path) -> list[int]:
     return list(map(int, file.read_text().split())) if file.exists() else []
-
-
-def measured_sizes(site: Site, array: int) -> list[int]:
-    points = site.controller.trainer(array).get("curve", {}).get("points", [])
-    return [point["nodes"] for point in points if point["measured"]]
 
 
 @pytest.fixture(scope="module")
@@ -177,48 +172,6 @@ def test_where_slurm_cancels_what_it_preempts_a_trainer_comes_back_and_status_sa
         assert "PreemptMode=CANCEL" in site.run("bftrainer", "status").stdout
     finally:
         site.run(*update, "PreemptMode=REQUEUE", user="root")
-
-
-def test_a_script_that_requeues_itself_at_a_reclaim_costs_its_own_node_alone(site: Site) -> None:
-    over = site.lab.home("alice") / "requeues-no-more"  # after scancel it would come back too
-    handler = f"trap '[ -e {over} ] || scontrol requeue $SLURM_JOB_ID' TERM"
-    array = site.submit(f"#!/bin/bash\n{handler}\nsleep 1000 & wait\nwait\n", "1-4")
-    try:
-        wait_until(lambda: nodes_of(site, array) == 4)
-        before = site.lab.running(array)
-        # Of the element with the smallest job id: it might be the array's own.
-        first = min(row.split() for row in site.lab.squeue(array, "%A %i %N %t") if " R" in row)
-        site.lab.run("srun", "-N1", f"-w{first[2]}", "--exclusive", "sleep", "3")
-        others = {one: since for one, since in before.items() if one != first[1]}
-        assert others.items() <= site.lab.running(array).items()
-        wait_until(lambda: nodes_of(site, array) == 4)
-        assert others.items() <= site.lab.running(array).items()
-    finally:
-        over.touch()
-        site.end(array)
-
-
-def test_what_a_user_lets_go_onto_anothers_node_is_held_again(site: Site) -> None:
-    with trainer(site, "1-4") as array, trainer(site, "1-4") as other:
-        wait_until(lambda: (nodes_of(site, array), nodes_of(site, other)) == (2, 2))
-        theirs = site.controller.trainer(other)["nodes"]
-        held = next(
-            task
-            for task, state in (line.split() for line in site.lab.squeue(array, "%K %t"))
-            if state == "PD"
-        )
-        element = f"{array}_{held}"
-
-        def holds() -> int:
-            return len(re.findall(rf"hold .*\b{element}\b", site.controller.log.read_text()))
-
-        before = holds()
-        site.lab.run("scontrol", "update", f"JobId={element}", f"ReqNodeList={theirs[0]}")
-        site.lab.run("scontrol", "release", element)
-        wait_until(lambda: holds() > before)
-        wait_until(lambda: f"{held} JobHeldUser" in site.lab.squeue(array, "%K %r"))
-        assert site.controller.trainer(other)["nodes"] == theirs
-        assert site.controller.status()["controller"]["error"] is None
 
 
 def test_a_job_that_waits_for_a_training_to_end_well_starts_though_elements_never_ran(
@@ -344,18 +297,6 @@ def test_digits_train_to_the_end_and_nothing_is_left(site: Site) -> None:
 
 
 @pytest.mark.once
-def test_what_a_trainer_does_on_its_nodes_is_learnt_and_shown(site: Site) -> None:
-    with digits(site, "1-2") as (array, _):
-        wait_for_more_samples(site, array)
-        wait_until(lambda: measured_sizes(site, array), PATIENCE_S)
-        known = site.controller.trainer(array)
-        assert known["launcher"] == "torchrun"
-        assert known["curve"]["unit"] == "samples"
-        shown = site.run("bftrainer", "show", str(array)).stdout
-        assert "# measured, o expected" in shown
-
-
-@pytest.mark.once
 def test_training_survives_joins_reclaims_and_the_death_of_everything_of_ours(site: Site) -> None:
     with digits(site, "1-3") as (array, folder):
         wait_for_more_samples(site, array)
@@ -400,34 +341,3 @@ def test_a_trainer_with_sizes_trains_on_these_only_whatever_it_loses(site: Site)
         assert "It trains on 1, 2 or 4 nodes only, as its user asked." in said
     finally:
         site.end(array)
-
-
-@pytest.mark.once
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root to be two users")
-def test_a_user_runs_trainers_alone_without_any_plugin(site: Site) -> None:
-    plugstack = site.lab.dir / "plugstack.conf"
-    line = plugstack.read_text()
-    plugstack.write_text("")
-    own = site.own_controller("bob")
-    create = ("scontrol", "create", "PartitionName=gpu", "Nodes=n[2-3]")
-    site.lab.run(*create, user="root")
-    try:
-        with own.running():
-            script = site.folder("bob") / "train.sh"
-            script.write_text(
-                "#!/bin/bash\n#SBATCH --bftrainer -N4 -p gpu -o /dev/null\nsrun sleep 1000\n"
-            )
-            submit = ("bftrainer", "submit", "--personal", "--state", own.state)
-            printed = site.run(*submit, "--json", script, user="bob").stdout
-            array = json.loads(printed)["array"]
-            assert differences("submit", json.loads(printed)) == []
-            wait_until(lambda: own.trainer(array)["nodes"] == ["n2", "n3"])
-            assert own.status()["controller"]["metrics"] is None
-            assert nodes_of(site, array) == 0  # the site's controller leaves it alone
-            site.lab.run("srun", "-N4", "--exclusive", "true")
-            wait_until(lambda: own.trainer(array)["reclaimed"] == 2)
-            wait_until(lambda: len(own.trainer(array)["nodes"]) == 2)
-            site.end(array)
-    finally:
-        plugstack.write_text(line)
-        site.lab.run("scontrol", "delete", "PartitionName=gpu", user="root")

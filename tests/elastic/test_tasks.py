@@ -185,26 +185,39 @@ def test_the_first_task_has_the_processors_of_all() -> None:
             other.kill()
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "import torch",
-        "import torch.distributed as dist; s = dist.HashStore()\n"
-        "dist.init_process_group('gloo', store=s, rank=0, world_size=1)",
-    ],
-    ids=["no group", "a store of its own"],
-)
-def test_a_script_that_needs_no_torchrun_is_left_alone(tmp_path: Path, script: str) -> None:
+def _run(
+    tmp_path: Path, script: str, *arguments: object, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in an element, as a task of srun."""
     path = tmp_path / "script.py"
-    path.write_text(f"{script}\nprint('ran once')\n")
+    path.write_text(script)
     element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
     ran = subprocess.run(
-        [sys.executable, path],
-        env=os.environ | srun_says("n1") | element,
+        [sys.executable, path, *map(str, arguments)],
+        env=os.environ | srun_says("n1") | element | {"SLURMD_NODENAME": "n1"} | more,
         capture_output=True,
         text=True,
     )
-    assert (ran.stdout, ran.returncode) == ("ran once\n", 0), ran.stderr
+    assert ran.returncode == 0, ran.stderr
+    return ran
+
+
+_GROUP = "import torch.distributed as dist\ndist.init_process_group('gloo', rank=0, world_size=1, "
+
+
+@pytest.mark.parametrize(
+    ("script", "more"),
+    [
+        ("import torch", {}),
+        (f"{_GROUP}store=dist.HashStore())", {}),
+        (f"{_GROUP}init_method='tcp://127.0.0.1:0')", {"BFTRAINER_RENDEZVOUS": "own"}),
+    ],
+    ids=["no group", "a store of its own", "the user's own rendezvous"],
+)
+def test_a_script_that_needs_no_torchrun_is_left_alone(
+    tmp_path: Path, script: str, more: dict[str, str]
+) -> None:
+    assert _run(tmp_path, f"{script}\nprint('ran once')\n", **more).stdout == "ran once\n"
 
 
 def test_a_fault_in_the_hook_ends_no_script() -> None:
@@ -216,23 +229,6 @@ def test_a_fault_in_the_hook_ends_no_script() -> None:
         capture_output=True,
     )
     assert ran.returncode == 0
-
-
-def test_the_users_own_rendezvous_leaves_tasks_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "script.py"
-    path.write_text(
-        "import torch.distributed as dist\n"
-        "dist.init_process_group('gloo', 'tcp://127.0.0.1:0', rank=0, world_size=1)\n"
-        "print('ran once')\n"
-    )
-    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer"}
-    ran = subprocess.run(
-        [sys.executable, path],
-        env=os.environ | srun_says("n1") | element | {"BFTRAINER_RENDEZVOUS": "own"},
-        capture_output=True,
-        text=True,
-    )
-    assert (ran.stdout, ran.returncode) == ("ran once\n", 0), ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -274,20 +270,10 @@ if __name__ == "__main__":
 _ALONE = "bftrainer: n1 trains by itself, without the trainer's other nodes: "
 
 
-def _run_apart(tmp_path: Path, script: str, *arguments: str, **more: str) -> str:
+def _run_apart(tmp_path: Path, script: str, *arguments: str, nodes: str = "1:4") -> str:
     """Run a script in an element of a trainer of several nodes; return what it has printed."""
-    path = tmp_path / "script.py"
-    path.write_text(script)
-    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer", "PET_NNODES": "1:4"}
-    ran = subprocess.run(
-        [sys.executable, path, tmp_path / "store", *arguments],
-        env=os.environ | srun_says("n1") | element | {"SLURMD_NODENAME": "n1"} | more,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stdout
-    return ran.stdout
+    ran = _run(tmp_path, script, tmp_path / "store", *arguments, PET_NNODES=nodes)
+    return ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
@@ -300,7 +286,7 @@ def test_processes_that_a_script_starts_itself_stay_as_they_are_and_it_is_told(
 
 
 def test_a_script_that_may_have_one_node_only_is_not_told_that_it_has_one(tmp_path: Path) -> None:
-    assert _ALONE not in _run_apart(tmp_path, _SPAWNS, "spawn", PET_NNODES="1:1")
+    assert _ALONE not in _run_apart(tmp_path, _SPAWNS, "spawn", nodes="1:1")
 
 
 _TRAINS_ALONE = """

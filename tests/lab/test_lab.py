@@ -28,21 +28,6 @@ def lab(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([LAB, *arguments], capture_output=True, text=True, **options)  # type: ignore[call-overload, no-any-return]
 
 
-def test_jobs_run_on_its_nodes(small: Lab) -> None:
-    done = small.run("srun", "-N2", "sh", "-c", "echo $SLURMD_NODENAME")
-    assert sorted(done.stdout.split()) == ["n1", "n2"]
-
-
-def test_an_ordinary_job_takes_the_nodes_of_a_preemptible_one(small: Lab) -> None:
-    harvest = ("-N1", "-p", "bftrainer", "--exclusive", "--requeue", "-a", "0-1", "-o", "/dev/null")
-    job = small.sbatch(*harvest, script="#!/bin/sh\nsleep 600")
-    wait_until(lambda: small.squeue(job, "%t") == ["R", "R"])
-    small.run("srun", "-N2", "true")
-    wait_until(lambda: set(small.squeue(job, "%t %r")) == {"PD BeginTime"})
-    small.run("scancel", str(job))
-    small.wait_until_idle()
-
-
 @as_root
 def test_nodes_have_names_of_their_own_by_which_others_reach_them(small: Lab) -> None:
     own = small.run("srun", "-N2", "python3", "-c", "import socket; print(socket.getfqdn())")

@@ -20,6 +20,7 @@ from scripts.labcluster.controller import Controller
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
+from tests.cli.documented import differences
 from tests.elastic.agents import Step, steps_in
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch, pytest.mark.timeout(1500)]
@@ -135,7 +136,9 @@ def trains_by_submit(site: Site, controller: Controller, user: str, *options: st
     (folder / "train.sh").write_text(batch_script(folder))
     command = ("bftrainer", "submit", "--json", *options, "-N", "1-2", "-p", "bftrainer")
     command += (f"--output={folder}/%a.out", str(folder / "train.sh"))
-    trainer = Training(site, json.loads(site.run(*command, user=user).stdout)["array"], folder)
+    printed = json.loads(site.run(*command, user=user).stdout)
+    assert differences("submit", printed) == []
+    trainer = Training(site, printed["array"], folder)
     try:
         trainer.wait_for_world(2)
         with site.taken(2) as since_s:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bftrainer_slurm.cli.simulation import ReplayOptions, run
 from bftrainer_slurm.planner.solver import Planner
-from bftrainer_slurm.replay.learning import Learning
 from bftrainer_slurm.replay.progress import SimulatedTrainer
 from tests.replay.traces import holes, trainer
 
@@ -24,27 +21,6 @@ def test_a_trainer_knows_what_it_did_on_how_many_nodes_without_its_pauses() -> N
     one.join(2, "c", 100.0)
     one.advance(100.0, 150.0)
     assert one.measured == {2: (2000.0, 100.0), 3: (900.0, 30.0)}
-
-
-def test_what_was_measured_for_long_is_believed() -> None:
-    curve = Learning().curves([trained(4, 3600.0)], 3600.0)[1]
-    assert curve.at(4) == pytest.approx(40.0, rel=0.05)
-
-
-def test_a_few_seconds_are_not_believed() -> None:
-    fresh = Learning().curves([trained(4, 1e-9)], 1e-9)[1]
-    glanced = Learning().curves([trained(4, 5.0)], 5.0)[1]
-    assert glanced == fresh
-
-
-def test_a_fit_is_kept_until_there_is_news() -> None:
-    learning, one = Learning(), trained(4, 100.0)
-    before = learning.curves([one], 100.0)
-    one.advance(100.0, 101.0)
-    assert learning.curves([one], 101.0) == before
-    one.join(4, "n4", 101.0)
-    one.advance(101.0, 201.0)
-    assert learning.curves([one], 201.0) != before
 
 
 def test_plans_with_learnt_curves_come_close_to_those_with_known_ones(planner: Planner) -> None:

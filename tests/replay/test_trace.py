@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyarrow import parquet
 
 from bftrainer_slurm.replay.logs.holes import select
 from bftrainer_slurm.replay.trace import TraceError, read_events
-from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes, rows_of, trace_of_rows
+from tests.replay.traces import NO_SUMMIT, SUMMIT, T0, holes, rows_of
 
 CSV = "time,node,idle\n10,b,true\n10,a,true\n30,b,false\n40,b,true\n"
 
@@ -114,19 +112,6 @@ def test_refuses_a_part_that_is_not_there() -> None:
 def test_refuses_nodes_of_which_no_time_is_left() -> None:
     with pytest.raises(TraceError, match="no hole is left"):
         select(holes(("a", 100, 100), ("b", 0, 100)), 1, None, None)
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50), st.integers(1, 20)), max_size=12)
-)
-def test_a_trace_has_the_holes_it_is_made_of(rows: list[tuple[str, int, int]]) -> None:
-    free: dict[str, int] = {}
-    made = []
-    for node, gap, length in rows:  # holes of a node follow each other
-        start = free.get(node, 0) + gap + 1
-        free[node] = start + length
-        made.append((node, float(start), float(start + length)))
-    assert rows_of(trace_of_rows(*made)) == sorted(made)
 
 
 @pytest.mark.skipif(not SUMMIT.is_dir(), reason=NO_SUMMIT)

@@ -79,13 +79,6 @@ def test_torchrun_finds_its_environment(
     environment_in(start_element(lab, script, export), keeper, plugins)
 
 
-def test_a_step_without_the_scripts_environment_has_torchruns(
-    lab: Lab, keeper: FakeKeeper, plugins: Path
-) -> None:
-    script = f"#!/bin/sh\nsrun --export=NONE /bin/sh -c '{SHOW}'\necho end\n"
-    environment_in(start_element(lab, script), keeper, plugins)
-
-
 @pytest.mark.once
 @pytest.mark.parametrize("command", ["env", "srun --export=NONE"], ids=["script", "step"])
 def test_who_asks_for_it_keeps_torchruns_own_rendezvous_and_is_not_resumed(
