@@ -47,7 +47,7 @@ plugin: setup
 	@scripts/step 'building the plugin' $(MAKE) --no-print-directory -C slurm_plugin
 
 demo: plugin
-	@$(BIN)/python scripts/run demo $(DEMO)
+	@$(BIN)/python scripts/run demo
 
 examples: plugin
 	@$(BIN)/python scripts/run examples $(EXAMPLES)

@@ -11,11 +11,9 @@ import math
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, cast
-
-import click
 
 from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
@@ -30,12 +28,11 @@ from bftrainer_slurm.slurm.gateway import Gateway
 from bftrainer_slurm.spec import TrainerRecord
 from scripts.benchkit.command import Findings, bench_command, findings, number, progress
 from scripts.benchkit.machine import this_machine
-from scripts.benchkit.text import columns
+from scripts.benchkit.text import table
 
 _MOST = 64  # nodes of a trainer
-_A_JOB = 5  # nodes that an ordinary job has
+_MOST_OF_JOB = 9  # nodes of an ordinary job
 _PASS_S = 30.0  # Slurm's default
-_AT_ONCE = 10  # one in so many nodes is freed, or reclaimed, at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +45,20 @@ class Phase:
 
 
 class Cluster(InMemorySlurm):
-    """A cluster half full of ordinary jobs; ``cpu_s`` is what its answers have taken."""
+    """A cluster half full of ordinary jobs, with three trainers and ten waiting jobs a hundred."""
 
-    def __init__(self, nodes: int, elements: int, trainers: int, dice: random.Random) -> None:
+    def __init__(self, nodes: int, dice: random.Random) -> None:
         names = [f"n{number:05}" for number in range(nodes)]
-        super().__init__(1e9, names, ordinary=set(dice.sample(names, nodes - elements)))
-        self.configured = Configuration(backfill_s=_PASS_S)
-        self.cpu_s = 0.0
+        super().__init__(1e9, names, ordinary=set(dice.sample(names, nodes // 2)))
+        self.configured, self.dice = Configuration(backfill_s=_PASS_S), dice
+        self.cpu_s = 0.0  # that its answers have taken
         self._nodes = tuple(Node(one, NodeState.IDLE, frozenset({PARTITION})) for one in names)
-        for array in range(1, trainers + 1):
+        for array in range(1, 3 * nodes // 100 + 1):
             record = TrainerRecord(dice.choice((1, 2, 4)), _MOST, id=f"{array:08x}")
             about = f"train{array}", f"user{array % 10}", PARTITION, record, self.now_s, ()
             self.submit(Trainer(array, *about))
         for job in range(nodes // 10):
-            first, count = dice.randrange(nodes - _MOST), dice.randint(1, 2 * _A_JOB - 1)
+            first, count = dice.randrange(nodes - _MOST), dice.randint(1, _MOST_OF_JOB)
             start_s, on = self.now_s + dice.uniform(6, 24) * 3600, tuple(names[first:][:count])
             self.waiting[job] = WaitingJob(10**7 + job, PARTITION, count, start_s, on)
 
@@ -69,25 +66,19 @@ class Cluster(InMemorySlurm):
         """Return all nodes; the queue says which ones are busy."""
         return self._nodes
 
-    def last_pass(self) -> BackfillPass:
-        """Return the last pass of backfill, which has ended."""
-        return BackfillPass(self.now_s // _PASS_S * _PASS_S, active=False)
-
-    def rearrange(self) -> None:
-        """All waiting ordinary jobs have another priority and a later forecast now."""
-        for job, one in self.waiting.items():
-            later_s = (one.expected_start_s or 0.0) + 60
-            self.waiting[job] = replace(one, priority=one.priority + 1, expected_start_s=later_s)
-
-    def free(self, nodes: int, dice: random.Random) -> None:
+    def free(self, nodes: int) -> None:
         """End ordinary jobs."""
-        self.ordinary.difference_update(dice.sample(sorted(self.ordinary), nodes))
+        self.ordinary.difference_update(self.dice.sample(sorted(self.ordinary), nodes))
 
-    def take(self, nodes: int, dice: random.Random) -> None:
+    def take(self, nodes: int) -> None:
         """Ordinary jobs take nodes from elements."""
-        taken = set(dice.sample(sorted(self.used()), nodes))
+        taken = set(self.dice.sample(sorted(self.used()), nodes))
         self.ordinary |= taken
         self.reclaim(taken, RUNNING)
+
+    def change(self) -> None:
+        """An ordinary job ends or begins; the mean number of nodes stays."""
+        self.dice.choice((self.free, self.take))(self.dice.randint(1, _MOST_OF_JOB))
 
 
 class _Metered:
@@ -109,37 +100,27 @@ class _Metered:
 
 
 @bench_command()
-@number("--nodes", 10_000, 100, 50_000, "Of the cluster.")
-@number("--elements", 5_000, 50, 50_000, "How many nodes ordinary jobs leave to trainers.")
-@number("--trainers", 300, 2, 1000, f"Each may have {_MOST} nodes, and its throughput is known.")
+@number("--nodes", 10_000, 100, 50_000, "Of the cluster; half of them are for trainers.")
 @number("--turns", 50, 5, 1000, "In each phase.")
-def main(nodes: int, elements: int, trainers: int, turns: int) -> Findings:
+def main(nodes: int, turns: int) -> Findings:
     """Measure what a turn of the controller costs on a large cluster in memory.
 
     \b
     Example:
-      scripts/run bench-scale --nodes 1000 --trainers 30 --elements 500
+      scripts/run bench-scale --nodes 1000
     """
-    if elements > min(nodes * 9 // 10, trainers * _MOST):
-        raise click.UsageError(
-            f"--elements {elements} do not fit: take at most nine tenths of --nodes, and {_MOST} "
-            "for each of --trainers"
-        )
-    dice = random.Random(0)
-    phases = measure(Cluster(nodes, elements, trainers, dice), turns, dice)
+    cluster = Cluster(nodes, random.Random(0))
+    phases = measure(cluster, turns)
     measured = (
-        f"{nodes:,} nodes, {trainers} trainers of at most {_MOST}, {elements:,} elements, "
-        f"{nodes // 10:,} waiting jobs, {turns} turns a phase; without the time of Slurm, which is "
-        "in memory, and of the planner's process"
+        f"{nodes:,} nodes, {len(cluster.trainers)} trainers of at most {_MOST}, "
+        f"{len(cluster.waiting):,} waiting jobs, {turns} turns a phase"
     )
     return findings(this_machine(), measured, rendered(phases), measured=measured, phases=phases)
 
 
-def measure(cluster: Cluster, turns: int, dice: random.Random) -> list[Phase]:
-    """Let the controller turn in each phase; ``dice`` choose what happens."""
-    settings, history = Settings(partition=PARTITION), History(":memory:")
-    many = len(cluster.node_names) // _AT_ONCE
-    planner = Planner()
+def measure(cluster: Cluster, turns: int) -> list[Phase]:
+    """Let the controller turn in each phase."""
+    history, planner, many = History(":memory:"), Planner(), len(cluster.node_names) // 20
     deps = Dependencies(
         gateway=cast(Gateway, _Metered(cluster)),
         planner=planner,
@@ -150,21 +131,30 @@ def measure(cluster: Cluster, turns: int, dice: random.Random) -> list[Phase]:
         most_actions=math.inf,
     )
     for one in cluster.trainers.values():
-        _teach(Measurements(history), one, dice)
-    controller, tell, phases = Controller(deps, settings), progress(), list[Phase]()
-    nothing = cluster.schedule  # it happens before each turn anyway
+        _teach(Measurements(history), one, cluster.dice)
+    controller, tell = Controller(deps, Settings(partition=PARTITION)), progress()
+    nothing, phases = cluster.schedule, list[Phase]()  # schedule comes before each turn anyway
+
+    def turn(every_s: float, change: Callable[[], None]) -> float:
+        cluster.now_s += every_s
+        cluster.passed = BackfillPass(cluster.now_s // _PASS_S * _PASS_S, active=False)
+        change()
+        cluster.schedule()
+        began_s = time.thread_time() - cluster.cpu_s
+        controller.turn()
+        return 1e3 * (time.thread_time() - cluster.cpu_s - began_s)
+
     with planner:
         for name, every_s, first, each in (
             ("start", 1.0, nothing, nothing),
             ("at rest", 15.0, nothing, nothing),
-            ("ordinary jobs change", 5.0, nothing, cluster.rearrange),
-            ("one change a second", 1.0, nothing, lambda: _change(cluster, dice)),
-            ("nodes freed at once", 1.0, lambda: cluster.free(many // 2, dice), nothing),
-            ("elements reclaimed at once", 1.0, lambda: cluster.take(many, dice), nothing),
+            ("one change a second", 1.0, nothing, cluster.change),
+            ("nodes freed at once", 1.0, lambda: cluster.free(many), nothing),
+            ("elements reclaimed at once", 1.0, lambda: cluster.take(2 * many), nothing),
         ):
             tell(name)
             first()
-            cpu_ms = [_turn(controller, cluster, every_s, each) for _ in range(turns)]
+            cpu_ms = [turn(every_s, each) for _ in range(turns)]
             phases.append(Phase(name, cpu_ms, len(cluster.elements(RUNNING))))
     history.close()
     return phases
@@ -172,32 +162,11 @@ def measure(cluster: Cluster, turns: int, dice: random.Random) -> list[Phase]:
 
 def rendered(phases: list[Phase]) -> str:
     """Return the figures as a table."""
-    return columns(
-        phases,
-        [
-            ("processor ms a turn", lambda one: one.name),
-            ("median", lambda one: f"{median(one.cpu_ms):.0f}"),
-            ("max", lambda one: f"{max(one.cpu_ms):.0f}"),
-            ("elements", lambda one: f"{one.elements:,}"),
-        ],
+    rows = (
+        (one.name, *(f"{of(one.cpu_ms):.0f}" for of in (median, max)), f"{one.elements:,}")
+        for one in phases
     )
-
-
-def _turn(
-    controller: Controller, cluster: Cluster, every_s: float, change: Callable[[], None]
-) -> float:
-    """Let time pass; return the milliseconds that the next turn takes."""
-    cluster.now_s += every_s
-    change()
-    cluster.schedule()
-    began_s = time.thread_time() - cluster.cpu_s
-    controller.turn()
-    return 1e3 * (time.thread_time() - cluster.cpu_s - began_s)
-
-
-def _change(cluster: Cluster, dice: random.Random) -> None:
-    """An ordinary job ends or begins; the mean number of nodes stays."""
-    dice.choice((cluster.free, cluster.take))(dice.randint(1, 2 * _A_JOB - 1), dice)
+    return table([("processor ms a turn", "median", "max", "elements"), *rows])
 
 
 def _teach(measurements: Measurements, trainer: Trainer, dice: random.Random) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from experiments.paper.catalogue import FULL, QUICK, TRAINERS, experiments, runs_of
+from experiments.paper.catalogue import FULL, QUICK, experiments, runs_of
 from experiments.paper.replays import SUMMIT, Store, execute
 from experiments.paper.report import Report, document, refresh_page, write_report
 from scripts.benchkit.command import (
@@ -28,19 +27,12 @@ from scripts.labcluster.stage import REPO
 @bench_command(OSError)
 @click.option("--quick", is_flag=True, help="A quarter of a day of 256 nodes, few runs: seconds.")
 @several("--only", "only", [str(one.number) for one in experiments(FULL)], "This experiment.")
-@click.option(
-    "--trainers",
-    type=click.Choice(list(TRAINERS)),
-    multiple=True,
-    help="These only; may be given again.  [default: both; --quick: HPO]",
-)
 @number("--jobs", 2, 1, 64)
 @folder("--out", "out", "The report's folder.", REPO / "build" / "paper")
 @folder("--docs", "docs", "Renew the tables and pictures of this folder's paper.md too.")
 def main(
     quick: bool,
     only: Sequence[str],
-    trainers: Sequence[str],
     jobs: int,
     out: Path,
     docs: Path | None,
@@ -55,9 +47,8 @@ def main(
     """
     if not SUMMIT.is_dir():
         raise RefusedError(f"{SUMMIT}: not there; the experiments replay the data in it")
-    size = QUICK if quick else FULL
-    size = replace(size, trainers=tuple(trainers) or size.trainers)
-    chosen = [one for one in experiments(size) if str(one.number) in only]
+    every = experiments(QUICK if quick else FULL)
+    chosen = [one for one in every if str(one.number) in only]
     if not chosen:
         raise RefusedError("--only: --quick has no such experiment")
     store = Store(out / "results.json")

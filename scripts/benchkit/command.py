@@ -62,20 +62,15 @@ def number(name: str, default: float, least: float, most: float, about: str = ""
     return click.option(name, type=kind, default=default, help=about)
 
 
-def several(
-    name: str, argument: str, known: Collection[str], about: str, default: Collection[str] = ()
-) -> Option:
-    """Return an option that may be given several times, each time with one of ``known``.
-
-    Its default is ``default``, or all of ``known``.
-    """
+def several(name: str, argument: str, known: Collection[str], about: str) -> Option:
+    """Return an option that may be given several times, each time one of ``known``; else all."""
     return click.option(
         name,
         argument,
         type=click.Choice(list(known)),
         multiple=True,
-        default=tuple(default or known),
-        show_default=True if default else "all",
+        default=tuple(known),
+        show_default="all",
         callback=lambda context, parameter, given: list(dict.fromkeys(given)),
         help=f"{about} May be given again.",
     )

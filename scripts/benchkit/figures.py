@@ -16,7 +16,6 @@ class Summary:
     median: float
     mean: float
     p95: float
-    p99: float
     least: float
     most: float
 
@@ -40,8 +39,8 @@ def summarise(values: Sequence[float]) -> Summary:
 
     A quantile lies between the two values nearest to it, as numpy has it.
     """
-    least, median, p95, p99, most = np.quantile(values, (0, 0.5, 0.95, 0.99, 1)).tolist()
-    return Summary(len(values), median, float(np.mean(values)), p95, p99, least, most)
+    least, median, p95, most = np.quantile(values, (0, 0.5, 0.95, 1)).tolist()
+    return Summary(len(values), median, float(np.mean(values)), p95, least, most)
 
 
 def at_most(text: str, found: float, most: float) -> Target:

@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 
 from bftrainer_slurm.pictures import INK, style, svg
 
-BLUE, ORANGE, GREY, GRID = "#1f5f94", "#d98c2b", "#9aa7b1", "#e3e9ee"
+BLUE, GRID = "#1f5f94", "#e3e9ee"
 _LINES = cycler(
-    color=[GREY, ORANGE, "#6fb1dd", BLUE, "#5c8a3a", INK], marker=["s", "o", "v", "^", "D", "x"]
+    color=["#9aa7b1", "#d98c2b", "#6fb1dd", BLUE, "#5c8a3a", INK],
+    marker=["s", "o", "v", "^", "D", "x"],
 )
 
 

@@ -62,18 +62,6 @@ STREAM = (
     OrdinaryJob(80, 2, 6),
 )
 
-# For two nodes of eight GPUs, which jobs share. The large job needs half of each node.
-SHARED_STREAM = (
-    OrdinaryJob(0, 1, 40, gpus=2),
-    OrdinaryJob(1, 1, 50, gpus=4),
-    OrdinaryJob(4, 1, 30, gpus=1),
-    OrdinaryJob(15, 1, 20, gpus=3),
-    OrdinaryJob(30, 2, 10, gpus=4),
-    OrdinaryJob(45, 1, 15, gpus=2),
-    OrdinaryJob(48, 1, 12, gpus=4),
-    OrdinaryJob(55, 1, 10, gpus=1),
-)
-
 _SCRIPT = """#!/bin/sh
 #SBATCH --time={minutes} --output=/dev/null
 date +%s.%N > {name}.start

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from scripts.benchkit.text import columns, table
-from scripts.demonstration.stream import OrdinaryJob, Submitted
+from scripts.demonstration.stream import Submitted
 
 _HEADS = ("start delay of the ordinary jobs, s", "without trainers", "with", "difference")
 _SAID = re.compile(r"seen=(\d+) world=\d+ test accuracy=([0-9.]+)")
@@ -31,17 +31,12 @@ class TrainerResult:
 
 @dataclass(frozen=True)
 class Summary:
-    """All results; ``ordinary_start_delay_s`` is in the order of the stream.
-
-    Where jobs share nodes, which have ``gpus`` then, seconds are GPU-seconds in place of
-    node-seconds.
-    """
+    """All results; ``ordinary_start_delay_s`` is in the order of the stream."""
 
     nodes: int
-    gpus: int
     seconds: float
-    idle_s: float
-    trainers_s: float
+    idle_s: float  # node-seconds
+    trainers_s: float  # of them
     ordinary_start_delay_s: dict[str, list[float]]
     rescale_s: tuple[float, ...]  # how long trainers stood still as nodes came or went
     trainers: tuple[TrainerResult, ...]
@@ -59,38 +54,29 @@ _OF_TRAINER: Sequence[tuple[str, Callable[[TrainerResult], str]]] = (
 
 def summary_of(
     nodes: int,
-    gpus: int,
     begin_s: float,
     streams: dict[str, list[Submitted]],
     history: Path,
-    trainers: dict[str, tuple[int, Path, int]],
+    trainers: dict[str, tuple[int, Path]],
 ) -> Summary:
     """Return the summary.
 
     ``streams`` are those without and with trainers; the second one began at ``begin_s``.
-    ``trainers`` has, by name, their arrays, the folders with their output, and how many GPUs an
-    element has (one stands for a whole node); ``history`` is the controller's.
+    ``trainers`` has, by name, their arrays and the folders with their output; ``history`` is the
+    controller's.
     """
     jobs = streams["with"]
     end_s = max(one.end_s or 0.0 for one in jobs)
-    busy_s = sum(
-        one.job.nodes * max(one.job.gpus, 1) * ((one.end_s or 0.0) - (one.start_s or 0.0))
-        for one in jobs
-    )
+    busy_s = sum(one.job.nodes * ((one.end_s or 0.0) - (one.start_s or 0.0)) for one in jobs)
     with closing(sqlite3.connect(f"file:{history}?mode=ro", uri=True)) as database:
         used = "SELECT total(max(0, min(coalesce(end_s, :end), :end) - max(start_s, :begin)))"
         span = {"begin": begin_s, "end": end_s}
-        used_s = sum(
-            part
-            * database.execute(f"{used} FROM allocations WHERE array = {array}", span).fetchone()[0]
-            for array, _, part in trainers.values()
-        )
+        (used_s,) = database.execute(f"{used} FROM allocations", span).fetchone()
         pauses = database.execute("SELECT seconds FROM rescales ORDER BY time_s").fetchall()
         return Summary(
             nodes=nodes,
-            gpus=gpus,
             seconds=end_s - begin_s,
-            idle_s=nodes * max(gpus, 1) * (end_s - begin_s) - busy_s,
+            idle_s=nodes * (end_s - begin_s) - busy_s,
             trainers_s=used_s,
             ordinary_start_delay_s={
                 name: [round(one.delay_s, 3) for one in stream] for name, stream in streams.items()
@@ -98,7 +84,7 @@ def summary_of(
             rescale_s=tuple(round(seconds, 3) for (seconds,) in pauses),
             trainers=tuple(
                 _trainer(database, array, f"{name} ({array})", folder)
-                for name, (array, folder, _) in trainers.items()
+                for name, (array, folder) in trainers.items()
             ),
         )
 
@@ -120,18 +106,20 @@ def render(summary: Summary, stream: Sequence[Submitted]) -> str:
     delays = list(zip(*summary.ordinary_start_delay_s.values(), strict=True))
     differences = [after - before for before, after in delays]
     jobs = [
-        (f"at {job.at_s:3.0f} s: {_size(job)} for {job.runs_s:.0f} s", *_signed(*times))
-        for job, times in zip([one.job for one in stream], delays, strict=True)
+        (
+            f"at {job.at_s:3.0f} s: {job.nodes} nodes for {job.runs_s:.0f} s",
+            *(f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}"),
+        )
+        for job, (before, after) in zip([one.job for one in stream], delays, strict=True)
     ]
     pauses = "trainers never stood still for a change of their nodes"
     if times_s := summary.rescale_s:
         pauses = f"trainers stood still at {len(times_s)} changes of their nodes, "
         pauses += f"for {median(times_s):.2f} s in the median, {max(times_s):.2f} s at most"
     share = summary.trainers_s / summary.idle_s
-    units = f" of {summary.gpus} GPUs" if summary.gpus else ""
     return f"""
-{summary.nodes} nodes{units}, {summary.seconds:.0f} s
-  {f"idle {'GPU' if units else 'node'}-seconds":27}{summary.idle_s:8.1f}
+{summary.nodes} nodes, {summary.seconds:.0f} s
+  idle node-seconds          {summary.idle_s:8.1f}
   of these used by trainers  {summary.trainers_s:8.1f}  ({share:.0%})
 
 {table([_HEADS, *jobs])}
@@ -140,11 +128,3 @@ difference: median {median(differences):+.2f}, max {max(differences):+.2f}
 {pauses}
 
 {columns(summary.trainers, _OF_TRAINER)}"""
-
-
-def _size(job: OrdinaryJob) -> str:
-    return f"{job.nodes} nodes" if not job.gpus else f"{job.nodes} x {job.gpus} GPUs"
-
-
-def _signed(before: float, after: float) -> tuple[str, str, str]:
-    return f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}"

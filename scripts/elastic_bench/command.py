@@ -8,10 +8,10 @@ from scripts.benchkit.command import Findings, bench_command, findings, number, 
 from scripts.benchkit.machine import this_machine
 from scripts.elastic_bench import report
 from scripts.elastic_bench.fleet import SETUPS
-from scripts.elastic_bench.measure import NotSettledError, measure
+from scripts.elastic_bench.measure import measure
 
 
-@bench_command(NotSettledError, TimeoutError)
+@bench_command(TimeoutError)
 @several("--setup", "names", SETUPS, "Measure only this one.")
 @number(
     "--repeat",

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
@@ -36,6 +37,10 @@ MAX_NODES = 16
 GRACE_S = 0.5  # a trainer's, unless it asks for another
 ARRAY = 12
 _jobs = itertools.count(1)
+
+
+class StuckError(Exception):
+    """Nodes do not train on; the message has an agent's last lines."""
 
 
 @dataclass(eq=False, slots=True)
@@ -72,7 +77,7 @@ class Fleet:
         make_folder(self._folder / "python")
         self.logs = StepLogs(self._folder / "logs")
         self._keeper = find_or_start(self._folder, "127.0.0.1:0")
-        self._store = C10dStore() if self.setup.backend == "c10d" else None
+        self._store = C10dStore() if self.setup is STOCK else None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -114,17 +119,22 @@ class Fleet:
         worlds = ([one.world for one in self.logs.of(node.job)[-steps:]] for node in self.nodes)
         return all(last == [len(self.nodes)] * steps for last in worlds)
 
-    def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until a condition holds; return whether it did so in time."""
-        try:
-            wait_until(condition, timeout_s)
-        except TimeoutError:
-            return False
-        return True
+    def wait(self, condition: Callable[[], bool], timeout_s: float) -> None:
+        """Wait until a condition holds.
 
-    def messages(self, node: Node) -> str:
-        """Return the last lines that a node printed."""
-        return last_lines(self._folder / f"{node.job}.out", 12)
+        Raises:
+            StuckError: it does not in this time, or an agent has failed.
+        """
+
+        def failed() -> list[Node]:
+            return [node for node in self.nodes if node.agent.poll()]
+
+        with suppress(TimeoutError):
+            wait_until(lambda: condition() or failed(), timeout_s)
+            if not failed():
+                return
+        node = [*failed(), *self.nodes][0]
+        raise StuckError(f"an agent says: {last_lines(self._folder / f'{node.job}.out', 12)}")
 
     def _start(self) -> None:
         used = {node.task for node in self.nodes}
@@ -171,19 +181,13 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One way: which rendezvous, and whether a leave can be planned."""
+    """One way for a trainer to follow changes of its nodes."""
 
     name: str
     title: str
-    backend: str
-    parts: bool  # whether the controller can ask for a leave at a step boundary
+    parts: bool  # with our rendezvous, the controller can ask for a leave at a step boundary
 
 
-# The measured ways for a trainer to follow changes of its nodes.
-SETUPS = {
-    one.name: one
-    for one in (
-        Setup("c10d", "stock c10d, tuned", "c10d", parts=False),
-        Setup("handler", "our rendezvous, script unchanged", "bftrainer", parts=True),
-    )
-}
+STOCK = Setup("c10d", "stock c10d, tuned", parts=False)
+OURS = Setup("handler", "our rendezvous, script unchanged", parts=True)
+SETUPS = {one.name: one for one in (STOCK, OURS)}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from scripts.elastic_bench.figures import standstill, usual_step_s
-from scripts.elastic_bench.fleet import Fleet, Setup
+from scripts.elastic_bench.fleet import Fleet, Setup, StuckError
 from scripts.labcluster.lab import Tell
 
 NODES = 4
@@ -30,10 +30,6 @@ class Measured:
     failures: list[str] = field(default_factory=list)
 
 
-class NotSettledError(Exception):
-    """The nodes did not train together in time."""
-
-
 def measure(setup: Setup, repeat: int, tell: Tell) -> Measured:
     """Measure each event ``repeat`` times; joins more often: one follows each other event.
 
@@ -49,18 +45,14 @@ def measure(setup: Setup, repeat: int, tell: Tell) -> Measured:
                 while len(leaves) < repeat:
                     turn(fleet, measured)
                     tell(f"{len(leaves)} of {repeat}")
-        except NotSettledError as error:
+        except StuckError as error:
             measured.failures.append(str(error))
             tell(f"failed: {error}")
     return measured
 
 
 def turn(fleet: Fleet, measured: Measured) -> None:
-    """Take a node away in each way, and give one back after each.
-
-    Raises:
-        NotSettledError: the other nodes do not train on.
-    """
+    """Take a node away in each way, and give one back after each. Raises StuckError."""
     place = len(measured.kill_s) % len(fleet.nodes)  # rank 0 as often as any other
     measured.step_s.append(usual_step_s(fleet.logs.of(fleet.nodes[0].job)))
     measured.kill_s.append(_pause(fleet, lambda: fleet.kill(fleet.nodes[place])))
@@ -92,24 +84,10 @@ def _pause(fleet: Fleet, change: Callable[[], object], planned: bool = False) ->
     found = [standstill(steps, since_s, world, usual_s, planned) for steps in survivors]
     times_s = [one for one in found if one is not None]
     if len(times_s) < len(found):
-        raise NotSettledError("a survivor made no step before the change")
+        raise StuckError("a survivor made no step before the change")
     return max(times_s)
 
 
 def settle(fleet: Fleet) -> None:
-    """Wait until all nodes train together.
-
-    Raises:
-        NotSettledError: they do not; the message has an agent's last lines.
-    """
-
-    def over() -> bool:
-        return fleet.settled(_SETTLED_STEPS) or any(node.ended() for node in fleet.nodes)
-
-    in_time = fleet.wait(over, PATIENCE_S)
-    ended = next((node for node in fleet.nodes if node.ended()), None)
-    if ended is not None:
-        raise NotSettledError(f"an agent ended by itself; it says: {fleet.messages(ended)}")
-    if not in_time:
-        words = f"{len(fleet.nodes)} nodes did not train together within {PATIENCE_S:g} s"
-        raise NotSettledError(f"{words}; one says: {fleet.messages(fleet.nodes[0])}")
+    """Wait until all nodes train together. Raises StuckError."""
+    fleet.wait(lambda: fleet.settled(_SETTLED_STEPS), PATIENCE_S)

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.benchkit.figures import Target, at_most
-from scripts.benchkit.text import markdown, table
+from scripts.benchkit.text import table
 from scripts.exactly_once.account import Account
-from scripts.exactly_once.ways import PLANNED, Way
+from scripts.exactly_once.ways import GLOBAL_BATCH, PLANNED, Way
 
 _HEADS = ("", "lost", "twice", "again", "planned", "in all", "of", "ended", "rate off", "loss")
-_COLUMNS = ("", "changes", *_HEADS[1:6], *_HEADS[7:], "made")  # of a page
-_BEGIN, _END = "<!-- exactly-once -->\n", "<!-- end -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,6 @@ class Result:
     said: Sequence[str] = ()
     wrong: str = ""
     asked_steps: int = 0  # of the optimizer, in place of epochs
-    global_batch: int = 0  # samples of a step of all ranks, at most
 
     @property
     def ended(self) -> str:
@@ -36,7 +33,7 @@ class Result:
         if self.asked_steps:
             early, late = found.steps < self.asked_steps, found.steps > self.asked_steps
         else:
-            early, late = found.lost > 0, found.twice > (len(self.changes) + 1) * self.global_batch
+            early, late = found.lost > 0, found.twice > (len(self.changes) + 1) * GLOBAL_BATCH
         return "early" if early else "late" if late else "yes"
 
 
@@ -66,42 +63,15 @@ def _row(one: Result) -> list[str]:
     return [one.way.title, *cells, one.ended, f"{found.rate_off:.3f}", loss]
 
 
-def renewed(page: str, results: Sequence[Result], made: str, order: Sequence[str]) -> str:
-    """Return a page whose table has these results; it keeps its other rows.
-
-    Args:
-        page: its text, with the table between two marks.
-        results: of this run.
-        made: when and how, which stands in each of their rows.
-        order: of the rows, by their titles.
-
-    Raises:
-        ValueError: the page has no place for a table.
-    """
-    before, begins, rest = page.partition(_BEGIN)
-    old, ends, after = rest.partition(_END)
-    if not begins or not ends:
-        raise ValueError(f"no place for a table: {_BEGIN.strip()} ... {_END.strip()}")
-    lines = [line.strip("| ").split(" | ") for line in old.splitlines()[2:]]
-    kept = {cells[0]: cells for cells in lines}
-    for one in results:
-        head, *cells = _row(one)
-        changes = str(len(one.changes)) if one.found else "-"
-        kept[head] = [head, changes, *cells[:5], *cells[6:], made]
-    chosen = [kept[title] for title in order if title in kept]
-    return f"{before}{_BEGIN}{markdown(_COLUMNS, chosen)}\n{_END}{after}"
-
-
-def targets(results: Sequence[Result], global_batch: int) -> list[Target]:
+def targets(results: Sequence[Result]) -> list[Target]:
     """Return what each training that counts epochs should reach: none lost, few twice."""
     held = []
     for one in results:
         if one.found is not None and not one.way.steps:
-            changes = len(one.changes)
             held.append(at_most(f"{one.way.title}: samples lost", one.found.lost, 0))
-            most = changes * global_batch
+            most = len(one.changes) * GLOBAL_BATCH
             held.append(at_most(f"{one.way.title}: samples twice", one.found.twice, most))
-            most = sum(kind in PLANNED for kind in one.changes) * global_batch
+            most = sum(kind in PLANNED for kind in one.changes) * GLOBAL_BATCH
             again = one.found.planned
             held.append(at_most(f"{one.way.title}: samples again, planned", again, most))
     return held

@@ -4,45 +4,39 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from scripts.elastic_bench.fleet import ARRAY, SETUPS, Fleet, Node
+from scripts.benchkit.logs import Tail
+from scripts.elastic_bench.fleet import ARRAY, OURS, Fleet, Node
 from scripts.exactly_once.account import Step, in_the_model
 from scripts.exactly_once.programs.recording import SLOW
-from scripts.exactly_once.ways import PLANNED, Change, Way
+from scripts.exactly_once.ways import BATCH, PLANNED, Change, Way
 from scripts.labcluster.lab import Tell
+from scripts.labcluster.waiting import wait_until
 
 PATIENCE_S = 600.0
 _PROGRAMS = Path(__file__).with_name("programs")
 _SETTLED = 2  # steps of all nodes before the next change
 
 
-class StuckError(Exception):
-    """A training does not go on; the message has an agent's last lines."""
-
-
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What is trained: samples of some epochs, a rank's batch, and a step's seconds."""
+    """What is trained: samples of some epochs."""
 
     samples: int
     epochs: int
-    batch: int
-    save_every: int  # steps
-    compute_s: float
 
     @property
     def steps(self) -> int:
         """Steps of one node."""
-        return self.samples * self.epochs // self.batch
+        return self.samples * self.epochs // BATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +60,12 @@ class _Programs(Fleet):
     """A fleet whose nodes run one of the programs."""
 
     def __init__(self, way: Way, size: Size) -> None:
-        super().__init__(SETUPS["handler"])
+        super().__init__(OURS)
         self._way, self._size = way, size
         self.record = self._folder / "record"
         self.output = self._folder / "output"
+        self._lines = Tail(self.record, "*.jsonl")
+        self._records: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
     def __enter__(self) -> _Programs:
         super().__enter__()
@@ -80,15 +76,14 @@ class _Programs(Fleet):
     def _script(self) -> list[str]:
         size, way = self._size, self._way
         options = {"folder": self.output, "record": self.record, "samples": size.samples}
-        options |= {"epochs": size.epochs, "batch": size.batch, "compute": size.compute_s}
-        options |= {"save-every": size.save_every}
+        options |= {"epochs": size.epochs, "batch": BATCH}
+        program, *own = way.words.replace("STEPS", str(size.steps // 2)).split()
         words = [f"--{name}={value}" for name, value in options.items()]
-        words += [word.replace("STEPS", str(size.steps // 2)) for word in way.options]
-        return [str(_PROGRAMS / f"{way.program}.py"), *words]
+        return [str(_PROGRAMS / f"{program}.py"), *words, *own]
 
     def leave(self, node: Node) -> None:
         """Let a node leave as the controller does: when it has left at a step boundary."""
-        self.wait(lambda: self._keeper.part(ARRAY, [node.task]), PATIENCE_S)
+        wait_until(lambda: self._keeper.part(ARRAY, [node.task]), PATIENCE_S)
         self.reclaim(node)
 
     def give_back(self, count: int) -> None:
@@ -101,17 +96,9 @@ class _Programs(Fleet):
 
     def records(self) -> dict[str, list[dict[str, Any]]]:
         """Return the whole lines of each process so far."""
-        found = {}
-        for path in self.record.glob("*.jsonl"):
-            whole = path.read_text().rpartition("\n")[0].splitlines()
-            found[path.name] = [json.loads(line) for line in whole]
-        return found
-
-    def keep(self, folder: Path) -> None:
-        """Copy the records and what the nodes have printed."""
-        shutil.copytree(self.record, folder, dirs_exist_ok=True)
-        for path in self._folder.glob("*.out"):
-            shutil.copy(path, folder)
+        for path, lines in self._lines.read():
+            self._records[path.name] += map(json.loads, lines)
+        return self._records
 
     def said(self) -> list[str]:
         """Return our own lines in all nodes' output, each once."""
@@ -120,20 +107,18 @@ class _Programs(Fleet):
         return list(dict.fromkeys(lines))
 
 
-def train(
-    way: Way, size: Size, changes: Sequence[Change], tell: Tell, kept: Path | None = None
-) -> Trained:
-    """Train on one node, and let the changes come; ``kept``: a folder for what is written.
+def train(way: Way, size: Size, changes: Sequence[Change], tell: Tell) -> Trained:
+    """Train on one node, and let the changes come.
 
     Raises:
         StuckError: it does not go on.
     """
     done = []
-    with _Programs(way, size) as fleet, _keeping(fleet, kept):
+    with _Programs(way, size) as fleet:
         fleet.start()
         for change in changes:
             due = change.at * size.samples * size.epochs
-            _wait(fleet, partial(_is_due, fleet, due))
+            fleet.wait(partial(_is_due, fleet, due), PATIENCE_S)
             if _over(fleet):
                 break
             tell(f"{change.kind} at {_progress(fleet):,} samples")
@@ -141,22 +126,13 @@ def train(
             slow.touch()
             done.append((time.monotonic(), change.kind))
             _let(fleet, change.kind)
-            _wait(fleet, lambda: _together(fleet))
+            fleet.wait(lambda: _together(fleet), PATIENCE_S)
             slow.unlink()
-        _wait(fleet, lambda: _over(fleet))
+        fleet.wait(lambda: _over(fleet), PATIENCE_S)
         records, said = fleet.records(), fleet.said()
     steps, thrown_away = in_the_model(records)
     losses = [line["loss"] for lines in records.values() for line in lines if "loss" in line]
     return Trained(steps, thrown_away, losses[-1] if losses else None, said, done)
-
-
-@contextmanager
-def _keeping(fleet: _Programs, folder: Path | None) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if folder is not None:
-            fleet.keep(folder)
 
 
 def _let(fleet: _Programs, kind: str) -> None:
@@ -186,33 +162,13 @@ def _progress(fleet: _Programs) -> int:
 
 def _together(fleet: _Programs) -> bool:
     """Return whether all nodes have made their last steps together, or the training is over."""
-    if _over(fleet):
-        return True
-    last = _last_steps(fleet.records())
-    worlds = [last.get(node.job, []) for node in fleet.nodes]
-    return all(one == [len(fleet.nodes)] * _SETTLED for one in worlds)
-
-
-def _last_steps(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[int]]:
-    """Return the sizes of the world in each job's last steps."""
-    of_job: dict[str, list[Mapping[str, Any]]] = {}
-    for name, lines in records.items():
-        steps = [line for line in lines if "step" in line]
-        of_job.setdefault(name.partition(".")[0], []).extend(steps)
-    ordered = {job: sorted(lines, key=lambda one: one["time_s"]) for job, lines in of_job.items()}
-    return {job: [line["world"] for line in lines[-_SETTLED:]] for job, lines in ordered.items()}
+    worlds: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for name, lines in fleet.records().items():
+        steps = [(line["time_s"], line["world"]) for line in lines if "step" in line]
+        worlds[name.partition(".")[0]] += steps
+    last = ([world for _, world in sorted(worlds[one.job])[-_SETTLED:]] for one in fleet.nodes)
+    return _over(fleet) or all(one == [len(fleet.nodes)] * _SETTLED for one in last)
 
 
 def _over(fleet: _Programs) -> bool:
     return all(node.ended() for node in fleet.nodes)
-
-
-def _wait(fleet: _Programs, condition: Callable[[], bool]) -> None:
-    def at_last() -> bool:
-        return bool(condition()) or any(node.agent.poll() not in (None, 0) for node in fleet.nodes)
-
-    in_time = fleet.wait(at_last, PATIENCE_S)
-    failed = next((node for node in fleet.nodes if node.agent.poll() not in (None, 0)), None)
-    if failed is not None or not in_time:
-        node = failed or fleet.nodes[0]
-        raise StuckError(f"an agent says: {fleet.messages(node)}")

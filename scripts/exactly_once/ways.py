@@ -10,76 +10,61 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from random import Random
 
+# What programs need beside torch.
+_PACKAGES = {
+    "huggingface": "transformers",
+    "accelerated": "accelerate",
+    "with_lightning": "lightning",
+    "stateful": "torchdata",
+    "deep": "deepspeed",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way of training."""
+    """One way of training; ``words`` are a program of ``programs``, and its own options."""
 
     name: str
     title: str
-    program: str
-    options: tuple[str, ...] = ()
-    needs: str = "torch"  # a package
-    steps: bool = False  # it is asked for steps of the optimizer, not for epochs
+    words: str
 
     @property
     def is_here(self) -> bool:
-        """Whether its package is installed."""
-        return find_spec(self.needs) is not None
+        """Whether the package that it needs is installed."""
+        return find_spec(_PACKAGES.get(self.words.split()[0], "torch")) is not None
+
+    @property
+    def steps(self) -> bool:
+        """Whether it is asked for steps of the optimizer, not for epochs."""
+        return "STEPS" in self.words
 
 
 UNCHANGED = Way("unchanged", "plain DDP, no change of nodes", "ddp")
-_HF, _PL = "transformers", "lightning"
-_TRAINER = "Hugging Face Trainer"
-WAYS = {
-    one.name: one
-    for one in (
-        Way("huggingface", f"{_TRAINER}, no checkpoint given", "huggingface", (), _HF),
-        Way(
-            *("huggingface-true", f"{_TRAINER}, `resume_from_checkpoint=True`", "huggingface"),
-            options=("--resume=true",),
-            needs=_HF,
-        ),
-        Way(
-            *("huggingface-newest", f"{_TRAINER}, newest checkpoint given", "huggingface"),
-            options=("--resume=newest",),
-            needs=_HF,
-        ),
-        Way(
-            *("huggingface-steps", f"{_TRAINER}, `max_steps`", "huggingface"),
-            options=("--steps=STEPS",),
-            needs=_HF,
-            steps=True,
-        ),
-        Way(
-            *("accelerate", "accelerate, `load_state` and `skip_first_batches`", "accelerated"),
-            needs="accelerate",
-        ),
-        Way(
-            *("accelerate-samples", "accelerate, samples skipped", "accelerated"),
-            options=("--unit=samples",),
-            needs="accelerate",
-        ),
-        Way("lightning", "Lightning, no `ckpt_path`", "with_lightning", (), _PL),
-        Way(
-            *("lightning-last", 'Lightning, `ckpt_path="last"`', "with_lightning"),
-            options=("--resume=last",),
-            needs=_PL,
-        ),
-        Way("ddp", "plain DDP, batches skipped", "ddp"),
-        Way("ddp-samples", "plain DDP, samples skipped", "ddp", ("--unit=samples",)),
-        Way("fsdp2", "FSDP2 with DCP, batches skipped", "fsdp2"),
-        Way("fsdp2-samples", "FSDP2 with DCP, samples skipped", "fsdp2", ("--unit=samples",)),
-        Way("torchdata", "torchdata's StatefulDataLoader", "stateful", (), "torchdata"),
-        Way("deepspeed", "DeepSpeed under torchrun, batches skipped", "deep", (), "deepspeed"),
-        Way("deepspeed-zero", "DeepSpeed with ZeRO 1", "deep", ("--stage=1",), "deepspeed"),
-    )
-}
-
+_HF = "Hugging Face Trainer"
+_WAYS = (
+    Way("huggingface", f"{_HF}, no checkpoint given", "huggingface"),
+    Way("huggingface-true", f"{_HF}, `resume_from_checkpoint=True`", "huggingface --resume=true"),
+    Way("huggingface-newest", f"{_HF}, newest checkpoint given", "huggingface --resume=newest"),
+    Way("huggingface-steps", f"{_HF}, `max_steps`", "huggingface --steps=STEPS"),
+    Way("accelerate", "accelerate, `load_state` and `skip_first_batches`", "accelerated"),
+    Way("accelerate-samples", "accelerate, samples skipped", "accelerated --unit=samples"),
+    Way("lightning", "Lightning, no `ckpt_path`", "with_lightning"),
+    Way("lightning-last", 'Lightning, `ckpt_path="last"`', "with_lightning --resume=last"),
+    Way("ddp", "plain DDP, batches skipped", "ddp"),
+    Way("ddp-samples", "plain DDP, samples skipped", "ddp --unit=samples"),
+    Way("fsdp2", "FSDP2 with DCP, batches skipped", "fsdp2"),
+    Way("fsdp2-samples", "FSDP2 with DCP, samples skipped", "fsdp2 --unit=samples"),
+    Way("torchdata", "torchdata's StatefulDataLoader", "stateful"),
+    Way("deepspeed", "DeepSpeed under torchrun, batches skipped", "deep"),
+    Way("deepspeed-zero", "DeepSpeed with ZeRO 1", "deep --stage=1"),
+)
+WAYS = {one.name: one for one in _WAYS}
 
 CHANGES = ("join", "leave", "reclaim", "kill", "zero")
 PLANNED = ("join", "leave")  # the others take a node without a word
 MOST_NODES = 3
+BATCH = 8  # samples of a rank in a step
+GLOBAL_BATCH = MOST_NODES * BATCH  # samples of a step of all ranks, at most
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -17,7 +17,7 @@ from scripts.impact_bench.course import run_jobs
 from scripts.impact_bench.figures import Measured, Side
 from scripts.impact_bench.looks import common_begin, next_pass_s, set_looks, slurmctld_log
 from scripts.impact_bench.slurmlog import BACKFILL, read_log, read_looks
-from scripts.impact_bench.trainers import Work, training
+from scripts.impact_bench.trainers import training
 from scripts.labcluster.lab import Tell
 from scripts.labcluster.processes import send_all
 from scripts.labcluster.site import Site, prepared_site
@@ -60,16 +60,14 @@ QUICK = Pace(1, 0, {"forward_time_s": 30, "queue_interval_s": 2})
 def measure(
     stream: Sequence[OrdinaryJob],
     nodes: int,
-    kind: str | None,
+    kind: str,
     pace: Pace,
     logs: Path,
     tell: Tell,
-    gpus: int = 0,
-    parts: Sequence[int] = (),
+    gpus: int,
+    parts: Sequence[int],
 ) -> Measured:
-    """Run the stream on private clusters, with ``gpus`` a node; ``parts`` as in ``training``.
-
-    Without a ``kind`` no side has trainers, which shows how much two equal sides differ.
+    """Run the stream on private clusters, with ``gpus`` a node; ``kind``, ``parts``: ``training``.
 
     Raises:
         cluster.LabError: a cluster does not start, or a command fails in it.
@@ -80,26 +78,15 @@ def measure(
     sides = (measured.off, measured.on)
     with ExitStack() as stack:
         conf = (*_CONF, *pace.conf)
+        options = {"kill_wait": KILL_WAIT_S, "gpus": gpus, "share": bool(parts)}
         sites = [
-            stack.enter_context(
-                prepared_site(
-                    nodes,
-                    conf=conf,
-                    kill_wait=KILL_WAIT_S,
-                    tell=tell,
-                    gpus=gpus,
-                    share=bool(parts),
-                )
-            )
+            stack.enter_context(prepared_site(nodes, conf=conf, tell=tell, **options))
             for _ in sides
         ]
         for site, side in zip(sites, sides, strict=True):
             stack.callback(_keep_logs, site, logs / side.name)
             stack.callback(_end_left_behind, site)
-        trainers: AbstractContextManager[Work | None] = nullcontext()
-        if kind:
-            trainers = training(sites[1], nodes, kind, pace.controller, parts)
-        with trainers as measured.on.work:
+        with training(sites[1], nodes, kind, pace.controller, parts) as measured.on.work:
             tell("the stream begins")
             _run_both(sites, sides, stream, pace)
         measured.on.left_behind = _end_left_behind(sites[1])

@@ -22,7 +22,7 @@ from scripts.benchkit.command import (
 from scripts.benchkit.machine import this_machine
 from scripts.impact_bench import report
 from scripts.impact_bench.bench import KILL_WAIT_S, QUICK, QUICKER, SITE, measure
-from scripts.impact_bench.figures import delays, figures_of
+from scripts.impact_bench.figures import figures_of
 from scripts.impact_bench.stream import busy_stream, quicker
 from scripts.impact_bench.trainers import SCRIPTS
 from scripts.labcluster.cluster import LabError
@@ -42,7 +42,6 @@ def parsed_settings(
 @number("--jobs", 100, 2, 10_000, "How many ordinary jobs, on each side.")
 @number("--nodes", 8, 2, 64, "Of each private cluster; all are this host.")
 @number("--gpus", 0, 0, 16, "GPUs a node: ordinary jobs of 1 to 16 GPUs share nodes.")
-@click.option("--whole", is_flag=True, help="With --gpus: trainers have whole nodes only.")
 @click.option("--seed", type=int, default=1, help="Of the stream of jobs.")
 @number(
     "--load",
@@ -54,9 +53,6 @@ def parsed_settings(
     type=click.Choice(list(SCRIPTS)),
     default="polite",
     help="Whether elements sleep, resist being ended, or train and rest after each step.",
-)
-@click.option(
-    "--null", is_flag=True, help="No trainers on either side: how far two equal sides differ."
 )
 @click.option(
     "--set",
@@ -74,18 +70,16 @@ def parsed_settings(
 @folder(
     "--out",
     "out",
-    "For the table, the JSON, the figure and the daemons' logs.",
+    "For the table, the JSON and the daemons' logs.",
     Path("bench-impact-output"),
 )
 def main(
     jobs: int,
     nodes: int,
     gpus: int,
-    whole: bool,
     seed: int,
     load: float,
     trainers: str,
-    null: bool,
     settings: dict[str, Any],
     quick: bool,
     out: Path,
@@ -108,8 +102,7 @@ def main(
         raise click.BadParameter(str(error), param_hint="--load") from error
     pace = QUICK if quick else SITE
     pace = replace(pace, controller={**pace.controller, **settings})
-    kind = None if null else trainers
-    parts = [] if whole or kind is None else parts_of(gpus)
+    parts = parts_of(gpus)
     asked: dict[str, Any] = {
         "jobs": jobs,
         "nodes": nodes,
@@ -117,21 +110,19 @@ def main(
         "parts": parts,
         "seed": seed,
         "load": load,
-        "trainers": kind or "none",
+        "trainers": trainers,
         "slurm": [*pace.conf, f"KillWait={KILL_WAIT_S}"],
         "controller": dict(pace.controller),
     }
     machine = this_machine("mip")
     run = quicker(stream, QUICKER) if quick else stream
-    measured = measure(run, nodes, kind, pace, out / "logs", progress(), gpus, parts)
+    measured = measure(run, nodes, trainers, pace, out / "logs", progress(), gpus, parts)
     figures = figures_of(measured)
     document = report.document(measured, figures)
     texts = [_title(asked), *report.rendered(measured, figures)]
     found = findings(machine, *texts, settings=asked, **document)
     replace_file(out / "table.txt", found.text + "\n")
     replace_file(out / "results.json", json_text(found.document) + "\n")
-    if both_s := delays(measured.pairs):
-        replace_file(out / "impact.svg", report.picture(both_s))
     return found
 
 

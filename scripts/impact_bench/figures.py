@@ -34,7 +34,7 @@ class Side:
     passes_s: Sequence[float] = ()  # of backfill
     log: Log = field(default_factory=dict)  # slurmctld's
     left_behind: int = 0  # processes of trainers that outlived them
-    work: Work | None = None  # what the trainers did meanwhile
+    work: Work = field(default_factory=Work)  # what the trainers did meanwhile
 
     @property
     def elements(self) -> Iterator[Span]:
@@ -134,7 +134,7 @@ def figures_of(measured: Measured) -> Figures:
         resized=percent * sum(len(one) != len(other) for one, other in had),
         elsewhere=percent * sum(one != other for one, other in had),
         makespan=100 * (on.makespan_s / off.makespan_s - 1),
-        used=100 * used_s / idle_s if idle_s and on.work is not None else None,
+        used=100 * used_s / idle_s if idle_s else None,
     )
     until_s = min(off.makespan_s, on.makespan_s)
     off_s, on_s = (
@@ -244,10 +244,9 @@ def elements_s(side: Side, end_s: float, gpus: int = 1) -> float:
     Where a node has several ``gpus``, they are GPU-seconds. They are read from slurmctld's log;
     times are Unix seconds.
     """
-    parts = {} if side.work is None else side.work.parts
     return sum(
         max(0.0, min(one.until_s, end_s) - max(one.from_s, side.begin_s))
-        * parts.get(one.array, gpus)
+        * side.work.parts.get(one.array, gpus)
         for one in side.elements
     )
 

@@ -1,4 +1,4 @@
-"""The results as text, as JSON and as a picture."""
+"""The results as text and as JSON."""
 
 from __future__ import annotations
 
@@ -6,15 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from bftrainer_slurm.pictures import INK
-from scripts.benchkit.picture import BLUE, GREY, GRID, ORANGE, drawn
 from scripts.benchkit.text import table
-from scripts.impact_bench.figures import Figures, Measured, compared, passes_missed, preempts
-
-_LEAST_S = 0.05  # a logarithmic axis has no zero
+from scripts.impact_bench.figures import Figures, Measured, passes_missed, preempts
 
 
 def document(measured: Measured, found: Figures) -> dict[str, Any]:
@@ -36,7 +29,6 @@ def rendered(measured: Measured, found: Figures) -> list[str]:
     first, second = found.passes.values()
     return [
         f"start delay of the ordinary jobs, s\n{_delays(found)}",
-        _by_kind(measured),
         f"{_shares(found, len(on.starts))}\n"
         f"{_idle(measured, found)}\n"
         f"passes of backfill: {first} and {second}, "
@@ -60,32 +52,6 @@ def late_jobs(measured: Measured) -> str:
             preempted = "yes" if preempts(measured.on, other) else "no"
             rows.append((f"  {other.number}", *cells, preempted))
     return table(rows)
-
-
-def picture(delays: Sequence[tuple[float, float]]) -> str:
-    """Return an SVG of the delays of the same jobs, in seconds: both sides, and the differences."""
-    off_s, on_s = zip(*delays, strict=True)
-
-    def draw(figure: Figure) -> None:
-        left, right = figure.subplots(1, 2)
-        _steps(left, [max(_LEAST_S, one) for one in off_s], GREY, "without trainers")
-        _steps(left, [max(_LEAST_S, one) for one in on_s], ORANGE, "with trainers")
-        left.set_xscale("log")
-        left.set(xlabel="start delay, s", ylabel="share of the jobs", title="started within")
-        left.legend(frameon=False, loc="lower right")
-        _steps(right, [other - one for one, other in delays], BLUE, "")
-        right.set_xscale("symlog", linthresh=1.0)
-        right.axvline(0, color=INK, linewidth=0.6)
-        right.set(xlabel="delay with trainers less delay without, s", title="difference of a job")
-
-    return drawn(draw)
-
-
-def _steps(axes: Axes, values: Sequence[float], colour: str, label: str) -> None:
-    shares = [(rank + 1) / len(values) for rank in range(len(values))]
-    axes.step(sorted(values), shares, where="post", color=colour, label=label, marker="")
-    axes.set_ylim(0, 1.02)
-    axes.grid(color=GRID)
 
 
 def _delays(found: Figures) -> str:
@@ -120,38 +86,14 @@ def _idle(measured: Measured, found: Figures) -> str:
     text += f"{found.long_s:,.0f} of them in holes of a minute or more; used: {found.used_s:,.0f}"
     if measured.gpus > 1:
         text += f"\nof whole nodes that were idle: {found.whole_s:,.0f}"
-        if measured.on.work is not None and measured.on.work.parts and found.whole_s:
+        if found.whole_s:
             ratio = found.used_s / found.whole_s
             text += f"; used: {ratio:.2f} times what trainers of whole nodes could have"
     return text
 
 
-def _by_kind(measured: Measured) -> str:
-    """Split jobs by scheduler: only backfill's passes come at the same times on both sides."""
-    pairs = measured.pairs
-    backfilled = {job for kind, job in measured.off.log if kind == "backfilled"}
-    by_backfill = [one for one in pairs if one[0].number in backfilled]
-    by_main = [one for one in pairs if one[0].number not in backfilled]
-    kinds = {
-        "started by backfill without": by_backfill,
-        "started by the main scheduler without": by_main,
-    }
-    for nodes, gpus in sorted({(job.job.nodes, job.job.gpus) for job, _ in pairs}):
-        kinds[f"nodes: {nodes}{f' x {gpus} GPUs' * bool(gpus)}"] = [
-            one for one in pairs if (one[0].job.nodes, one[0].job.gpus) == (nodes, gpus)
-        ]
-    rows = [("difference by kind of job", "JOBS", "MEDIAN", "P95")]
-    for text, those in kinds.items():
-        if (found := compared(those)) is not None:
-            one = found.difference
-            rows.append((f"  {text}", str(one.count), f"{one.median:+.2f}", f"{one.p95:+.2f}"))
-    return table(rows)
-
-
 def _work(measured: Measured) -> str:
     work = measured.on.work
-    if work is None:
-        return ""
     return (
         f"\ntrainers: {work.elements} elements as the stream began, "
         f"{work.left} elements left for jobs, {work.reclaimed} were reclaimed, "

@@ -24,7 +24,6 @@ _WITH_ARRAY = _KEY.replace(r"(?:\d+", r"(?:(?P<other>\d+)", 1)
 # Each kind of line has the job that it is kept by. ``other`` is its array, or another job.
 _KINDS = {
     "allocated": re.compile(rf"(?:sched: Allocate|_start_job: Started) {_WITH_ARRAY} "),
-    "backfilled": re.compile(rf"sched/backfill: _start_job: Started {_KEY} "),
     "preempted": re.compile(
         rf"preempted {_JOB.format('other')} has been requeued to reclaim resources for {_KEY}\b"
     ),

@@ -40,11 +40,7 @@ class Work:
 
 @contextmanager
 def training(
-    site: Site,
-    nodes: int,
-    kind: str,
-    settings: Mapping[str, object],
-    parts: Sequence[int] = (),
+    site: Site, nodes: int, kind: str, settings: Mapping[str, object], parts: Sequence[int]
 ) -> Iterator[Work]:
     """Let trainers fill the cluster, and end them afterwards; only then the result is complete.
 

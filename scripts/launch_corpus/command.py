@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import click
 
-from scripts.benchkit.command import Findings, bench_command, findings, number, progress
+from scripts.benchkit.command import Findings, bench_command, findings, progress
 from scripts.benchkit.machine import this_machine
 from scripts.benchkit.text import columns
 from scripts.labcluster.cluster import LabError
 from scripts.labcluster.site import started_site
 from scripts.launch_corpus.runner import SETTINGS, Outcome, run_all, shapes
 
+NODES = 3  # of the cluster, and of each trainer at most
 _SHAPES = shapes()
 
 
 @bench_command(LabError, TimeoutError)
 @click.argument("names", nargs=-1, type=click.Choice(list(_SHAPES)), metavar="[SHAPE]...")
-@number("--nodes", 3, 2, 8, "Nodes of the cluster, and of each trainer.")
-def main(names: Sequence[str], nodes: int) -> Findings:
+def main(names: Sequence[str]) -> Findings:
     """Run batch scripts, as people write them, as trainers on a private Slurm cluster.
 
     Each must form one group on all nodes, and go on as one group when an ordinary job takes the
@@ -28,11 +28,11 @@ def main(names: Sequence[str], nodes: int) -> Findings:
     """
     chosen = [_SHAPES[name] for name in names or _SHAPES]
     machine = this_machine("torch", "accelerate", "lightning")
-    with started_site(nodes, SETTINGS) as site:
-        outcomes = run_all(site, chosen, nodes, progress())
+    with started_site(NODES, SETTINGS) as site:
+        outcomes = run_all(site, chosen, NODES, progress())
     bad = [one.shape.name for one in outcomes if one.wrong]
     wrong = f"not as they should be: {', '.join(bad)}" if bad else ""
-    return findings(machine, table(outcomes), wrong=wrong, nodes=nodes, shapes=outcomes)
+    return findings(machine, table(outcomes), wrong=wrong, nodes=NODES, shapes=outcomes)
 
 
 def table(outcomes: Sequence[Outcome]) -> str:

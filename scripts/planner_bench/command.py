@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -16,7 +15,6 @@ from scripts.benchkit.machine import this_machine
 from scripts.planner_bench import report
 from scripts.planner_bench.instances import made, made_in_parts, made_with_classes, made_with_sizes
 from scripts.planner_bench.measure import Kind, compare, fresh, node_level_planner, stream
-from scripts.planner_bench.yardstick import yardstick
 
 SIZES = ((5, 16), (10, 16), (10, 32), (10, 64), (10, 128))  # trainers and nodes
 # To measure another kind of problem, for example with classes of nodes, add an entry here.
@@ -61,7 +59,7 @@ def main(limit: float, problems: int, plans: int, quick: bool) -> Findings:
     sizes, kinds = (SIZES[:1], KINDS[:1]) if quick else (SIZES, KINDS)
     if quick:
         problems, plans = min(problems, 3), min(plans, 5)
-    machine = replace(this_machine("mip"), yardstick=yardstick())
+    machine = this_machine("mip")
     logging.getLogger("bftrainer_slurm.planner").setLevel(logging.ERROR)  # the table has it all
     with (
         Planner(time_limit_s=_PLAN_LIMIT_S) as planner,

@@ -8,8 +8,7 @@ from scripts.turn_cost import Cluster, measure, rendered
 
 
 def test_the_controller_gives_all_nodes_to_trainers_and_takes_them_back() -> None:
-    dice = random.Random(1)
-    phases = {one.name: one for one in measure(Cluster(200, 100, 10, dice), 8, dice)}
+    phases = {one.name: one for one in measure(Cluster(200, random.Random(1)), 8)}
     assert phases["start"].elements == phases["at rest"].elements == 100
     freed, taken = phases["nodes freed at once"], phases["elements reclaimed at once"]
     assert freed.elements >= phases["one change a second"].elements + 10

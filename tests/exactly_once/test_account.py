@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from scripts.exactly_once.account import Account, Step, account, in_the_model
-from scripts.exactly_once.report import Result, renewed
+from scripts.exactly_once.report import Result
 from scripts.exactly_once.training import Trained
-from scripts.exactly_once.ways import CHANGES, MOST_NODES, UNCHANGED, WAYS, series
+from scripts.exactly_once.ways import CHANGES, MOST_NODES, UNCHANGED, series
 
 
 def step(number: int, life: str, time_s: float, *numbers: int, world: int = 1) -> dict[str, Any]:
@@ -112,21 +112,5 @@ def test_a_training_ends_when_it_has_what_was_asked_for(
     loss: float | None, lost: int, twice: int, steps: int, asked_steps: int, ended: str
 ) -> None:
     found = Account(96, 96, lost, twice, 0, 0, 0.0, loss, steps)
-    told = Result(UNCHANGED, ["join"], found, asked_steps=asked_steps, global_batch=24)
+    told = Result(UNCHANGED, ["join"], found, asked_steps=asked_steps)
     assert told.ended == ended
-
-
-def test_a_page_keeps_the_rows_of_other_runs() -> None:
-    page = "Words.\n<!-- exactly-once -->\n<!-- end -->\nMore.\n"
-    order = [one.title for one in WAYS.values()]
-    first, second = WAYS["ddp"], WAYS["fsdp2"]
-    for way, lost, made in ((second, 1, "day 1"), (first, 2, "day 2"), (second, 3, "day 3")):
-        found = Account(1920, 1920, lost, 0, 0, 0, 0.0, 0.1, 240)
-        page = renewed(page, [Result(way, ["join", "leave"], found)], made, order)
-    lines = page.splitlines()
-    assert lines[0] == "Words."
-    assert lines[-1] == "More."
-    assert [line.split(" | ")[0].strip("| ") for line in lines[4:6]] == [first.title, second.title]
-    assert lines[4].split(" | ")[1:3] == ["2", "2"]
-    assert lines[5].split(" | ")[2] == "3"
-    assert lines[5].endswith("day 3 |")

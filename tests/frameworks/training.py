@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.benchkit.logs import Tail
 from scripts.labcluster.site import Site
 from scripts.labcluster.users import give
 from scripts.labcluster.waiting import wait_until
@@ -55,22 +56,16 @@ class Training:
         batch = _SCRIPT.format(folder=self.folder, train=train, options=options)
         out = f"--output={self.folder}/%a.out"
         self.array = site.submit(batch, f"1-{nodes}", out, f"--bftrainer={spec}")
-        self._records = records
+        self._records = Tail(records, "*.*")
         self._steps: list[Step] = []
-        self._read: dict[Path, int] = {}  # characters of each file
 
     def steps(self) -> list[Step]:
         """Return all steps of all processes so far, in order of time.
 
         Each line is read once: who waits asks often, and the trainer needs the processors.
         """
-        for path in self._records.glob("*.*"):
-            with path.open() as file:
-                file.seek(self._read.get(path, 0))
-                lines, end, _ = file.read().rpartition("\n")
-            self._read[path] = self._read.get(path, 0) + len(lines + end)
-            for line in lines.splitlines():
-                time_s, world, number = line.split()
+        for _, lines in self._records.read():
+            for time_s, world, number in map(str.split, lines):
                 self._steps.append(Step(float(time_s), int(world), int(number)))
         self._steps.sort(key=lambda step: step.time_s)
         return self._steps

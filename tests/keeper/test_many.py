@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from pathlib import Path
 
 import pytest
 
 from bftrainer_slurm.keeper.credentials import SECRET_FILE, prover_from
 from bftrainer_slurm.keeper.home import own_secret
-from scripts.benchkit.machine import cpu_s, memory_mb
 from scripts.labcluster.keeper import Keeper
 from tests.keeper.agents import Agent, all_connect, all_in, many_files
 
@@ -29,7 +29,6 @@ def test_a_change_of_a_hundred_among_a_thousand(keeper: Keeper) -> None:
 async def _change(keeper: Keeper) -> None:
     prove = prover_from({SECRET_FILE: str(own_secret(keeper.state))})
     assert keeper.pid is not None
-    empty_mb = memory_mb(keeper.pid)
     arrays = range(1, TRAINERS + 1)
     agents = [
         Agent(keeper.address, prove, array, task) for array in arrays for task in range(AGENTS)
@@ -54,7 +53,6 @@ async def _change(keeper: Keeper) -> None:
     lost.close()
     await all_in(survivors, 2, BOUND_S)
     _report("a change of 100", keeper, began)
-    print(f"memory: {memory_mb(keeper.pid) - empty_mb:.1f} MB for 1,000 members")
 
     assert {agent.generation for agent in survivors} == {2}
     assert sorted(agent.rank for agent in survivors) == list(range(AGENTS - 1))
@@ -62,6 +60,12 @@ async def _change(keeper: Keeper) -> None:
     assert not any(agent.heard["change"] for agent in others)
     for agent in (*survivors, *others):
         agent.close()
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _report(what: str, keeper: Keeper, began: tuple[float, float]) -> None:

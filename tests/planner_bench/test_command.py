@@ -8,7 +8,6 @@ from tests.tools import run_tool
 def test_quick_prints_the_tables() -> None:
     done = run_tool("bench-planner", "--quick", "--problems", "1", "--plans", "2")
     assert done.returncode == 0, done.stderr
-    assert "yardstick: Python " in done.stdout.splitlines()[0]
     words = [line.split() for line in done.stdout.splitlines()]
     assert any(row[:2] == ["5x16", "1"] and row[-4:] == ["1", "of", "1", "equal"] for row in words)
     assert any(row[:3] == ["10x64", "fresh", "2"] for row in words)

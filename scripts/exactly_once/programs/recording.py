@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+STEP_S = 0.05  # at least
 SLOW, SLOW_S = "slow", 3.0  # while this file exists, a step takes so many seconds
 RATE = 0.05  # the highest learning rate; it falls in a straight line to 0
 
@@ -53,9 +54,7 @@ class Recording:
 
     def step(self, step: int, rank: int, world: int, rate: float, numbers: Iterable[int]) -> None:
         """Write down a step, from 1 on."""
-        life = str(
-            os.environ.get("MASTER_PORT")
-        )  # each start of all processes has a store of its own
+        life = str(os.environ.get("MASTER_PORT"))  # each start has a store of its own
         line = {"step": step, "rank": rank, "world": world, "rate": rate, "life": life}
         self._write(line | {"numbers": list(map(int, numbers))})
 
@@ -97,7 +96,7 @@ class Work:
 
     def compute(self) -> None:
         """Take a step's time; much more while a change is under way, which takes its seconds."""
-        time.sleep(SLOW_S if (self.given.record / SLOW).exists() else self.given.compute)
+        time.sleep(SLOW_S if (self.given.record / SLOW).exists() else STEP_S)
 
     def newest(self) -> Path | None:
         """Return the last checkpoint, a folder, that all ranks have written to its end."""
@@ -124,8 +123,7 @@ def _options(own: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--samples", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--save-every", type=int, required=True, help="steps")
-    parser.add_argument("--compute", type=float, required=True, help="seconds of a step")
+    parser.add_argument("--save-every", type=int, default=10, help="steps")
     for name in own:
         parser.add_argument(f"--{name}", default="")
     return parser.parse_args()

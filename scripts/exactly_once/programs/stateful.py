@@ -13,14 +13,13 @@ from scripts.exactly_once.programs.recording import RATE, Work, loss_of, save
 
 def main() -> None:
     """Train all epochs."""
-    work = Work("workers")
+    work = Work()
     given, data, model = work.given, work.data, work.model
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     sampler: DistributedSampler[dict[str, torch.Tensor]] = DistributedSampler(data)
-    workers = int(given.workers or 0)
-    loader = StatefulDataLoader(data, given.batch, sampler=sampler, num_workers=workers)
+    loader = StatefulDataLoader(data, given.batch, sampler=sampler)
     scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, given.epochs * len(loader))
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "loader": loader}
     step = first = 0
