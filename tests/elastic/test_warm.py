@@ -81,22 +81,40 @@ def run(forker: subprocess.Popen[str], tmp_path: Path) -> Run:
     return run
 
 
-def test_torch_is_there_already(run: Run) -> None:
-    ran = run("import sys; print('torch' in sys.modules, 'torch._dynamo' in sys.modules)")
-    assert ran.output == ["True True"]
-
-
-def test_nothing_has_been_computed_and_cuda_is_untouched_where_workers_are_forked(run: Run) -> None:
-    ran = run("import torch; print(torch.cuda.is_initialized())")
-    assert ran.output == ["False"]
-
-
-def test_a_scripts_garbage_is_collected_but_nothing_that_was_there_before_it(run: Run) -> None:
-    ran = run(
+SEEN = {
+    "torch is there already": (
+        "import sys; print('torch' in sys.modules, 'torch._dynamo' in sys.modules)", "True True"
+    ),
+    "cuda is untouched": ("import torch; print(torch.cuda.is_initialized())", "False"),
+    "its garbage is collected, and nothing that was there before it": (
         "import gc, torch; print(gc.isenabled(), gc.is_tracked(torch), "
-        "any(one is torch.__dict__ for one in gc.get_objects()))"
-    )
-    assert ran.output == ["True True False"]
+        "any(one is torch.__dict__ for one in gc.get_objects()))", "True True False"
+    ),
+    "its classes can be pickled": (
+        "import pickle\nclass Own: pass\n"
+        "print(type(pickle.loads(pickle.dumps(Own()))) is Own, Own.__module__)", "True __main__"
+    ),
+    "lines appear as they are printed": (
+        "import os, signal; print('seen'); os.kill(os.getpid(), signal.SIGKILL)", "seen"
+    ),
+    "it is the main process": (
+        "import multiprocessing; print(multiprocessing.current_process().name)", "MainProcess"
+    ),
+    "exit handlers run after its threads": (
+        "import atexit, threading, time\natexit.register(print, 'at exit')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()\n"
+        "print('script')", "script\nthread\nat exit"
+    ),
+    "buffers of libraries in C are written at the end": (
+        "import ctypes; ctypes.CDLL(None).printf(b\"still in C's buffer\\n\")",
+        "still in C's buffer"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "printed"), SEEN.values(), ids=SEEN)
+def test_it_sees_what_any_program_does(run: Run, script: str, printed: str) -> None:
+    assert run(script).output == printed.splitlines()
 
 
 def test_the_scripts_folder_comes_first_in_the_path(run: Run, tmp_path: Path) -> None:
@@ -111,15 +129,6 @@ def test_the_script_is_main_with_its_arguments(run: Run, tmp_path: Path) -> None
     script = "import sys; print(__name__, __file__, sys.argv)"
     ran = run(script, [path, "--rate", "1e-3"])
     assert ran.output == [f"__main__ {path} {[path, '--rate', '1e-3']}"]
-
-
-def test_classes_of_the_script_can_be_pickled(run: Run) -> None:
-    ran = run("""
-        import pickle
-        class Own: pass
-        print(type(pickle.loads(pickle.dumps(Own()))) is Own, Own.__module__)
-    """)
-    assert ran.output == ["True __main__"]
 
 
 def test_its_own_processes_are_started_as_those_of_any_program(run: Run) -> None:
@@ -163,13 +172,18 @@ def test_a_script_that_ends_well_is_seen_to(run: Run, end: str) -> None:
     assert run(f"import sys; {end}").code is None
 
 
-def test_exit_codes_are_kept(run: Run) -> None:
-    ran = run("import sys; sys.exit(3)")
-    assert (ran.code, ran.failure) == (3, "process 0 terminated with exit code 3")
-
-
-def test_a_keyboard_interrupt_is_no_good_end(run: Run) -> None:
-    assert run("raise KeyboardInterrupt").code == 130
+@pytest.mark.parametrize(
+    ("end", "code", "failure"),
+    [
+        ("import sys; sys.exit(3)", 3, "process 0 terminated with exit code 3"),
+        ("raise KeyboardInterrupt", 130, ""),
+        ("import os; os.kill(os.getpid(), 9)", None, "process 0 terminated with signal SIGKILL"),
+    ],
+)
+def test_how_it_ended_is_told(run: Run, end: str, code: int | None, failure: str) -> None:
+    ran = run(end)
+    assert ran.code == code or code is None
+    assert failure in ran.failure
 
 
 def test_an_exceptions_last_lines_are_told(run: Run) -> None:
@@ -182,21 +196,6 @@ def test_an_exceptions_last_lines_are_told(run: Run) -> None:
 
 def test_a_script_that_is_missing_is_said_to_be(run: Run) -> None:
     assert "no script" in run("", ["nowhere/train.py"]).failure
-
-
-def test_a_signal_is_told(run: Run) -> None:
-    ran = run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    assert ran.failure == "process 0 terminated with signal SIGKILL"
-
-
-def test_atexit_functions_run_after_the_scripts_threads(run: Run) -> None:
-    ran = run("""
-        import atexit, threading, time
-        atexit.register(print, "at exit")
-        threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
-        print("script")
-    """)
-    assert ran.output == ["script", "thread", "at exit"]
 
 
 def test_files_that_a_script_has_left_open_are_written(run: Run, tmp_path: Path) -> None:
@@ -217,16 +216,6 @@ def test_destructors_run_at_the_end(run: Run, end: str, code: int | None) -> Non
     assert (ran.output, ran.code) == (["gone"], code)
 
 
-def test_the_exit_handlers_of_libraries_in_c_run_at_the_end(run: Run) -> None:
-    ran = run("""
-        import ctypes, os
-        said = ctypes.CFUNCTYPE(None)(lambda: None)
-        libc = ctypes.CDLL(None)
-        libc.printf(b"still in C's buffer\\n")
-    """)
-    assert ran.output == ["still in C's buffer"]
-
-
 def test_shared_memory_that_a_killed_script_has_left_is_gone_before_the_next_one(run: Run) -> None:
     script = """
         import os, signal
@@ -245,21 +234,11 @@ def test_a_worker_has_the_threads_that_torchrun_gives_it(run: Run, threads: str)
     assert ran.output == [threads]
 
 
-def test_lines_appear_as_they_are_printed(run: Run) -> None:
-    ran = run("import os, signal; print('seen'); os.kill(os.getpid(), signal.SIGKILL)")
-    assert ran.output == ["seen"]
-
-
 def test_each_process_has_random_numbers_of_its_own(run: Run) -> None:
     script = "import numpy, random; print(numpy.random.random(), random.random())"
     first, second = run(script).output[0].split(), run(script).output[0].split()
     assert first[0] != second[0]
     assert first[1] != second[1]
-
-
-def test_multiprocessing_takes_it_for_the_main_process(run: Run) -> None:
-    ran = run("import multiprocessing; print(multiprocessing.current_process().name)")
-    assert ran.output == ["MainProcess"]
 
 
 def test_a_script_without_any_call_has_its_optimizers_steps_counted(run: Run) -> None:

@@ -71,13 +71,57 @@ def counted(**counts: Any) -> dict[str, float]:
     return samples(status(counts=Counts().shown() | counts))
 
 
-def test_the_pool_is_split_into_used_and_free_nodes() -> None:
-    found = samples(status())
-    assert found["bftrainer_pool_nodes"] == 5
-    assert found["bftrainer_pool_used_nodes"] == 3
-    assert found["bftrainer_pool_free_nodes"] == 2
-    assert found['bftrainer_left_alone_nodes{why="needed soon"}'] == 2
-    assert found["bftrainer_mute_nodes"] == 1
+def counts(**more: Any) -> dict[str, Any]:
+    """A status where these were counted."""
+    made = Counts()
+    made.pauses["up"].add(3.0)
+    made.requests["queue"].add(0.5)
+    made.failed_requests["queue"] += 1
+    return status(counts=made.shown() | more)
+
+
+ALICES = one("alice", nodes=2), one("alice", nodes=3), one("alice", "finished")
+TOLD: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
+    "the pool": (status(), {
+        "pool_nodes": 5, "pool_used_nodes": 3, "pool_free_nodes": 2, "mute_nodes": 1,
+        'left_alone_nodes{why="needed soon"}': 2,
+    }),
+    "trainers by state, each of which is always there": (
+        status(one("alice"), one("bob"), one("bob", "waiting")),
+        {'trainers{state="running"}': 2, 'trainers{state="waiting"}': 1,
+         'trainers{state="given up"}': 0},
+    ),
+    "users by nodes and trainers that are not over": (
+        status(*ALICES, one("bob", "waiting")),
+        {'user_nodes{username="alice"}': 5, 'user_trainers{username="alice"}': 2,
+         'user_trainers{username="bob"}': 1},
+    ),
+    "what was counted": (
+        counts(started=9, ended={"reclaimed": 4}, preempted_elements=4, late_jobs=1),
+        {"elements_started_total": 9, 'elements_ended_total{how="reclaimed"}': 4,
+         'elements_ended_total{how="shrank"}': 0, "preempted_elements_total": 4,
+         "late_ordinary_jobs_total": 1, 'rescale_pause_seconds_sum{direction="up"}': 3,
+         'rescale_pause_seconds_count{direction="down"}': 0,
+         'slurm_request_seconds_sum{request="queue"}': 0.5,
+         'slurm_request_failures_total{request="queue"}': 1},
+    ),
+    "the plan in force": (
+        status(plan={"objective": 1.0, "status": "greedy", "solve_s": 5.0}),
+        {f'plan_status{{status="{kind}"}}': float(kind == "greedy")
+         for kind in ("optimal", "feasible", "greedy")},
+    ),
+    "no plan": (status(plan=None), {'plan_status{status="optimal"}': 0}),
+    "trouble and age": (
+        status(controller=ABOUT | {"error": "no answer", "history": "disk full"}),
+        {"trouble": 1, "history_trouble": 1, "status_age_seconds": 45, "failed_turns_total": 3},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("document", "told"), TOLD.values(), ids=TOLD)
+def test_of_the_status_is_told(document: dict[str, Any], told: dict[str, float]) -> None:
+    found = samples(document, age_s=45.0)
+    assert {name: found[f"bftrainer_{name}"] for name in told} == told
 
 
 def test_gpus_of_shared_nodes_are_told_where_there_are_any() -> None:
@@ -86,21 +130,6 @@ def test_gpus_of_shared_nodes_are_told_where_there_are_any() -> None:
     found = samples(status(plan=plan | SHARED))
     assert [found[name] for name in names] == [24, 21]
     assert not samples(status()).keys() & set(names)
-
-
-def test_trainers_are_counted_by_state_and_each_state_is_always_there() -> None:
-    found = samples(status(one("alice"), one("bob"), one("bob", "waiting")))
-    assert found['bftrainer_trainers{state="running"}'] == 2
-    assert found['bftrainer_trainers{state="waiting"}'] == 1
-    assert found['bftrainer_trainers{state="given up"}'] == 0
-
-
-def test_users_are_told_by_their_nodes_and_by_trainers_that_are_not_over() -> None:
-    trainers = one("alice", nodes=2), one("alice", nodes=3), one("alice", "finished")
-    found = samples(status(*trainers, one("bob", "waiting")))
-    assert found['bftrainer_user_nodes{username="alice"}'] == 5
-    assert found['bftrainer_user_trainers{username="alice"}'] == 2
-    assert found['bftrainer_user_trainers{username="bob"}'] == 1
 
 
 def test_users_beyond_the_most_share_a_label_and_no_node_is_lost() -> None:
@@ -132,15 +161,6 @@ def test_nothing_that_only_its_owner_may_see_is_in_it() -> None:
     assert not re.search("secret|Traceback|123456", text)
 
 
-def test_what_was_counted_is_told() -> None:
-    found = counted(started=9, ended={"reclaimed": 4}, preempted_elements=4, late_jobs=1)
-    assert found["bftrainer_elements_started_total"] == 9
-    assert found['bftrainer_elements_ended_total{how="reclaimed"}'] == 4
-    assert found['bftrainer_elements_ended_total{how="shrank"}'] == 0
-    assert found["bftrainer_preempted_elements_total"] == 4
-    assert found["bftrainer_late_ordinary_jobs_total"] == 1
-
-
 def test_the_delay_of_ordinary_jobs_is_a_histogram() -> None:
     counts = Counts()
     for delay_s in (0.3, 1.0, 12.0, 500.0):
@@ -152,39 +172,6 @@ def test_the_delay_of_ordinary_jobs_is_a_histogram() -> None:
     ]
     assert (found[f'{name}_bucket{{le="+Inf"}}'], found[f"{name}_count"]) == (4, 4)
     assert found[f"{name}_sum"] == pytest.approx(513.3)
-
-
-def test_pauses_are_told_by_direction() -> None:
-    counts = Counts()
-    counts.pauses["up"].add(3.0)
-    found = counted(pauses=counts.shown()["pauses"])
-    name = "bftrainer_rescale_pause_seconds"
-    assert found[f'{name}_sum{{direction="up"}}'] == 3
-    assert found[f'{name}_count{{direction="down"}}'] == 0
-
-
-def test_requests_to_slurm_are_told_by_method() -> None:
-    counts = Counts()
-    counts.requests["queue"].add(0.5)
-    counts.failed_requests["queue"] += 1
-    found = samples(status(counts=counts.shown()))
-    assert found['bftrainer_slurm_request_seconds_sum{request="queue"}'] == 0.5
-    assert found['bftrainer_slurm_request_failures_total{request="queue"}'] == 1
-
-
-def test_the_plan_in_force_is_one_of_three_kinds() -> None:
-    found = samples(status(plan={"objective": 1.0, "status": "greedy", "solve_s": 5.0}))
-    kinds = ("optimal", "feasible", "greedy")
-    assert [found[f'bftrainer_plan_status{{status="{kind}"}}'] for kind in kinds] == [0, 0, 1]
-    assert samples(status(plan=None))['bftrainer_plan_status{status="optimal"}'] == 0
-
-
-def test_trouble_and_age_are_those_of_the_status() -> None:
-    about = ABOUT | {"error": "no answer", "history": "disk full"}
-    found = samples(status(controller=about), age_s=45.0)
-    assert found["bftrainer_trouble"] == found["bftrainer_history_trouble"] == 1
-    assert found["bftrainer_status_age_seconds"] == 45
-    assert found["bftrainer_failed_turns_total"] == 3
 
 
 def test_a_keeper_that_does_not_answer_is_down_and_the_rest_is_still_told() -> None:

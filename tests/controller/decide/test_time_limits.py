@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bftrainer_slurm.controller.decide.actions import EndAt
@@ -7,7 +9,7 @@ from bftrainer_slurm.controller.decide.available import keep_limits, limits_at_s
 from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import Configuration, Element, Queue, Reservation, TimeLimit, WaitingJob
-from tests.controller.worlds import NOW_S, element, places, trainer, view_of
+from tests.controller.worlds import NOW_S, cases, element, places, trainer, view_of
 
 OPERATOR = Settings(operator=True)
 OWNER = Settings(operator=False)
@@ -105,55 +107,46 @@ def test_nodes_that_are_kept_for_equally_long_get_one_limit() -> None:
     assert limits == {TimeLimit(60, 10): places("n1"), TimeLimit(30, 10): places("n2 n3")}
 
 
-@BOTH
-def test_an_element_far_from_its_limit_is_left_alone(settings: Settings) -> None:
-    assert kept(running(0, HOUR), settings=settings) == []
+ENDING = element(1, "ending n1", start_s=NOW_S - 3580, limit_end_s=NOW_S + 1)
+ELSEWHERE = {"by": claims(reserved(0, node="n2"), reserved(-HOUR, 60))}
+Kept = list[tuple[tuple[int, ...], float | str]]
 
 
-def test_only_one_that_runs_has_a_limit_to_keep() -> None:
-    ending = element(1, "ending n1", start_s=NOW_S - 3580, limit_end_s=NOW_S + 1)
-    assert kept(ending, settings=OWNER) == []
-
-
-def test_an_operator_lengthens_to_an_hour_when_half_of_it_is_over() -> None:
-    assert kept(running(1801, 1799), settings=OPERATOR) == [((1,), HOUR)]
-    assert kept(running(1799, 1801), settings=OPERATOR) == []
-
-
-def test_one_request_lengthens_a_trainers_limits() -> None:
-    young, old = running(600, 3000), running(1900, 1700, 2, "n2")
-    assert kept(young, old, settings=OPERATOR) == [((1, 2), HOUR)]
-
-
-def test_an_owner_lets_an_element_go_near_its_limit() -> None:
-    assert kept(running(3000, 100), settings=OWNER) == []
-    assert kept(running(3580, 29), settings=OWNER) == [((1,), NEAR)]
-
-
-def test_of_elements_that_began_together_every_second_one_leaves_earlier() -> None:
-    two = (running(3480, 120, 0), running(3480, 120, 1, "n2"))
-    assert kept(*two, settings=OWNER) == [((0,), NEAR)]
-
-
-@pytest.mark.parametrize("task", [0, 1])
-def test_one_that_began_before_the_clock_was_set_back_leaves_in_time_too(task: int) -> None:
-    assert kept(running(-2 * HOUR, 29, task), settings=OWNER) == [((task,), NEAR)]
-
-
-def test_the_users_own_limit_is_never_passed() -> None:
-    assert kept(running(40, 20), user=5, settings=OPERATOR) == [((1,), 260)]
-    assert kept(running(280, 20), user=5, settings=OPERATOR) == [((1,), NEAR)]
-
-
-def test_one_that_can_have_no_more_costs_the_others_no_requests() -> None:
-    by = claims(reserved(1200))
-    both = (running(600, 1140), running(600, 3000, 2, "n2"))
-    assert kept(*both, by=by, settings=OPERATOR) == []
-
-
-@BOTH
-def test_a_limit_of_more_than_an_hour_is_shortened(settings: Settings) -> None:
-    assert kept(running(60, 24 * HOUR), user=1440, settings=settings) == [((1,), HOUR)]
+@cases(
+    "who, elements, more, changes",
+    far_from_its_limit=("both", [running(0, HOUR)], {}, []),
+    ending=("owner", [ENDING], {}, []),
+    more_than_half_an_hour_left=("operator", [running(1799, 1801)], {}, []),
+    lengthened_to_an_hour=("operator", [running(1801, 1799)], {}, [((1,), HOUR)]),
+    in_one_request=(
+        *("operator", [running(600, 3000), running(1900, 1700, 2, "n2")], {}, [((1, 2), HOUR)]),
+    ),
+    an_owners_with_time_left=("owner", [running(3000, 100)], {}, []),
+    an_owners_near_its_limit=("owner", [running(3580, 29)], {}, [((1,), NEAR)]),
+    every_second_one_of_those_that_began_together=(
+        *("owner", [running(3480, 120, 0), running(3480, 120, 1, "n2")], {}, [((0,), NEAR)]),
+    ),
+    begun_before_the_clock_was_set_back=(
+        *("owner", [running(-2 * HOUR, 29, 0)], {}, [((0,), NEAR)]),
+    ),
+    begun_then_as_a_second_one=("owner", [running(-2 * HOUR, 29)], {}, [((1,), NEAR)]),
+    up_to_the_users_own_limit=("operator", [running(40, 20)], {"user": 5}, [((1,), 260)]),
+    never_past_it=("operator", [running(280, 20)], {"user": 5}, [((1,), NEAR)]),
+    none_where_one_can_have_no_more=(
+        "operator", [running(600, 1140), running(600, 3000, 2, "n2")],
+        {"by": claims(reserved(1200))}, [],
+    ),
+    more_than_an_hour_is_shortened=(
+        *("both", [running(60, 24 * HOUR)], {"user": 1440}, [((1,), HOUR)]),
+    ),
+    reserved_elsewhere_or_in_the_past=("both", [running(600, 3000)], ELSEWHERE, []),
+)  # fmt: skip
+def test_limits_are_kept_of_those(
+    who: str, elements: list[Element], more: dict[str, Any], changes: Kept
+) -> None:
+    for name, settings in (("operator", OPERATOR), ("owner", OWNER)):
+        if who in (name, "both"):
+            assert kept(*elements, settings=settings, **more) == changes
 
 
 @BOTH
@@ -172,12 +165,6 @@ def test_an_element_leaves_a_node_before_its_reservation(
 ) -> None:
     by = claims(reserved(in_s))
     assert kept(running(600, left_s), by=by, settings=settings) == [((1,), RESERVED)]
-
-
-@BOTH
-def test_reservations_of_other_nodes_and_of_the_past_are_nothing(settings: Settings) -> None:
-    by = claims(reserved(0, node="n2"), reserved(-HOUR, 60))
-    assert kept(running(600, 3000), by=by, settings=settings) == []
 
 
 @BOTH
