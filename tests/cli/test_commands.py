@@ -370,20 +370,21 @@ def test_a_curve_fits_a_terminal(sizes: int, unit: float) -> None:
     assert all(len(line) <= 90 and line.isprintable() for line in lines)
 
 
-def test_trouble_with_the_history_is_shown_too() -> None:
-    troubled = DOCUMENT | {"controller": {"error": None, "history": "history: disk is full"}}
-    assert render(troubled).splitlines()[0] == "trouble: history: disk is full"
-
-
-def test_members_that_were_refused_are_counted() -> None:
-    refused = DOCUMENT | {"keeper": {"refused": {"not_owner": 2, "bad_proof": 1}}}
-    last = render(refused).splitlines()[-1]
-    assert last == "the keeper refused: bad_proof 1, not_owner 2"
-
-
-def test_trouble_with_slurm_is_shown_first() -> None:
-    troubled = DOCUMENT | {"controller": {"error": "slurmctld does not answer"}}
-    assert render(troubled).splitlines()[0] == "trouble: slurmctld does not answer"
+@pytest.mark.parametrize(
+    ("changes", "at", "line"),
+    [
+        ({"controller": {"error": "no answer"}}, 0, "trouble: no answer"),
+        ({"controller": {"error": None, "history": "disk full"}}, 0, "trouble: disk full"),
+        (
+            {"keeper": {"refused": {"not_owner": 2, "bad_proof": 1}}},
+            *(-1, "the keeper refused: bad_proof 1, not_owner 2"),
+        ),
+    ],
+)
+def test_trouble_is_shown_first_and_refused_members_last(
+    changes: dict[str, Any], at: int, line: str
+) -> None:
+    assert render(DOCUMENT | changes).splitlines()[at] == line
 
 
 NEED_SLURM = ["logs 5", "status", "show 5", "explain 5", "doctor", "doctor --try", "assess"]

@@ -33,13 +33,6 @@ def says(site: Site, array: int) -> str:
     return "".join(line for line in str(shown).splitlines() if line.startswith("state"))
 
 
-def by_hand(site: Site, *options: str) -> int:
-    """A trainer as no plugin would have made it."""
-    words = ("--array=0-1", "-N1", "-n1", "-p", "bftrainer", "--hold", "--requeue", "--exclusive")
-    comment = "--comment=bftrainer:min=1,max=2"
-    return site.lab.sbatch(*words, "-o", "/dev/null", comment, *options, script=IDLE)
-
-
 def assert_never_tried(site: Site, array: int) -> None:
     """Others have the nodes meanwhile, and no element of it was ever let go."""
     other = site.submit(IDLE, "1-4")
@@ -77,12 +70,6 @@ def test_nodes_that_have_what_is_asked_for_are_used_and_explain_counts_them(site
 
     wait_until(lambda: "It may use 2 of the pool's 4 nodes" in explained())
     site.end(array)
-
-
-def test_licences_are_not_taken_from_ordinary_jobs(site: Site) -> None:
-    array = by_hand(site, "--licenses=matlab")
-    wait_until(lambda: "licences (matlab" in says(site, array))
-    assert_never_tried(site, array)
 
 
 def test_a_reservation_of_licences_keeps_nobody_from_nodes(site: Site) -> None:

@@ -15,8 +15,7 @@ from bftrainer_slurm.controller.state.profiles import RescaleCosts
 from bftrainer_slurm.controller.state.registry import REST_S
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind
-from bftrainer_slurm.model import ElementId, ElementState
-from bftrainer_slurm.replay.slurm import HELD
+from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from bftrainer_slurm.spec import Spec
@@ -85,15 +84,6 @@ def test_who_has_no_other_element_grows_back_as_soon_as_one_may_start_again() ->
     assert len(setting.on()) == 2
 
 
-def test_where_many_nodes_became_idle_it_soon_looks_for_the_rest_of_a_large_job() -> None:
-    setting = Setting(16, ARRAY, most=16, settings=Settings())
-    setting.turn()
-    assert len(setting.on()) == 16
-    assert setting.controller.schedule.due_s() - setting.now_s <= 2
-    setting.turn()
-    assert setting.controller.schedule.due_s() - setting.now_s > 2
-
-
 def test_what_happens_is_counted_and_in_the_status() -> None:
     setting = at_work(3)
     setting.slurm.start_ordinary_("n2")
@@ -106,15 +96,6 @@ def test_what_happens_is_counted_and_in_the_status() -> None:
     setting.turn()
     counts = setting.controller.status({})["counts"]
     assert (counts["started"], counts["looks"]["count"]) == (3, 6)
-
-
-def test_a_trainer_that_lost_all_of_its_nodes_waits() -> None:
-    setting = at_work(1, most=1)
-    setting.slurm.start_ordinary_("n1")
-    setting.turn()
-    assert setting.shown()["state"] == "waiting"  # its element has not rested yet
-    setting.settle()
-    assert setting.shown()["state"] == "waiting"
 
 
 NONE_HAS_JOINED = (
@@ -415,25 +396,6 @@ def test_before_each_failure_a_step_or_two_do_not_save_it_progress_that_lasts_do
     assert steps == 3 or setting.shown()["failures"] == 1
 
 
-def test_a_bad_node_is_taken_from_the_trainer_and_given_to_nobody_for_a_while() -> None:
-    setting = at_work(3)
-    setting.train(30)
-    for _ in range(2):
-        setting.say(NoteKind.FAILED, "n2", "CUDA error: device is lost")
-    setting.settle()
-    assert setting.on().keys() == {"n1", "n3"}
-    setting.train(30, generation=2)
-    setting.turn()
-    assert "n2" not in setting.on()
-    setting.turn(900)
-    setting.settle()
-    assert "n2" in setting.on()
-    setting.say(NoteKind.REFORMED, generation=3, nodes=3)
-    setting.train(30, generation=3)
-    setting.turn()
-    assert setting.shown()["failures"] == 0
-
-
 def fails_whenever_it_joins(setting: Setting, node: str, generation: int) -> None:
     """An element joins the others, all stand still, and its script fails; the others train on."""
     setting.say(NoteKind.REFORMED, generation=generation, nodes=len(setting.on()))
@@ -559,24 +521,6 @@ def test_a_trainer_whose_script_has_just_failed_is_waiting_and_not_cancelled() -
     assert setting.controller.schedule.due_s() == setting.now_s + 5  # then it has rested
 
 
-def test_a_trainer_whose_owner_cancels_it_as_an_element_is_brought_back_is_over() -> None:
-    setting = at_work(2, most=2)
-    first = element(0, "failed n1")
-    setting.slurm.put_(first)
-
-    def revive(elements: Sequence[ElementId]) -> None:
-        setting.slurm.cancel(ARRAY)
-        setting.slurm.put_(*(element(one.task, "held") for one in elements))
-
-    setting.slurm.revive = revive  # type: ignore[method-assign]
-    setting.turn()
-    assert setting.slurm.element_(first.id).state is HELD
-    setting.turn()
-    assert setting.slurm.element_(first.id).state is ElementState.CANCELLED
-    setting.turn()
-    assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
-
-
 def test_a_trainer_is_cancelled_though_slurm_still_knows_its_failed_element() -> None:
     setting = at_work(2, most=2)
     setting.slurm.put_(element(0, "failed n1"))
@@ -618,15 +562,6 @@ def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_t
     assert setting.told.sizes == Sizes((4,))
     setting.turn(3700.0)
     assert (setting.told.sizes, setting.shown()["notice"]) == (ANY, None)
-
-
-def test_a_turn_that_fails_is_tried_again_and_loses_nothing() -> None:
-    setting = at_work(2)
-    setting.slurm.fails["nodes"] = ZeroDivisionError("of the gateway")
-    with pytest.raises(ZeroDivisionError):
-        setting.turn()
-    setting.turn(60)
-    assert len(setting.on()) == 2
 
 
 def test_a_trainer_that_cannot_be_handled_is_named_and_the_others_are_served() -> None:

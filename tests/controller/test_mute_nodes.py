@@ -54,9 +54,9 @@ class Site(Setting):
         return found
 
 
-@pytest.mark.parametrize("ends", [(FAILED, "NonZeroExitCode"), (COMPLETED, "None")])
-def test_a_node_whose_elements_end_without_a_word_is_left_alone_and_named(
-    ends: tuple[ElementState, str],
+@pytest.mark.parametrize("ends", [None, (FAILED, "NonZeroExitCode"), (COMPLETED, "None")])
+def test_a_node_whose_elements_end_or_run_on_without_a_word_is_left_alone_and_named(
+    ends: tuple[ElementState, str] | None,
 ) -> None:
     site = Site(3, ARRAY, mute="n2")
     site.ends = ends
@@ -72,14 +72,6 @@ def test_what_fails_there_is_no_failure_of_the_script() -> None:
     assert site.slurm.cancelled_ == []
 
 
-def test_what_ends_well_there_has_not_finished_the_training() -> None:
-    site = Site(2, ARRAY, mute="n2")
-    site.ends = COMPLETED, "None"
-    site.tries("n2", minutes=10)
-    assert site.shown()["state"] == "running"
-    assert site.slurm.cancelled_ == []
-
-
 def test_a_short_training_whose_note_is_late_has_finished_and_does_not_run_again() -> None:
     site = Site(1, ARRAY, mute="n1", most=1)
     site.ends = COMPLETED, "None"
@@ -89,14 +81,6 @@ def test_a_short_training_whose_note_is_late_has_finished_and_does_not_run_again
     site.turn()
     assert site.shown()["state"] == "finished"
     assert site.slurm.starts_ == ["n1"]
-
-
-def test_an_element_that_runs_on_without_a_word_is_ended_and_does_not_come_back() -> None:
-    site = Site(2, ARRAY, mute="n2")
-    site.ends = None
-    assert site.tries("n2", minutes=10) == 1
-    assert site.on().keys() == {"n1"}
-    assert site.named == ["n2"]
 
 
 def test_its_user_is_given_no_advice_on_how_to_start_the_script() -> None:

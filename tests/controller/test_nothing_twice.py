@@ -6,12 +6,11 @@ import gc
 
 import pytest
 
-from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.stopwatch import Rescale
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, ElementState
 from tests.controller.setting import Setting, at_work
-from tests.controller.worlds import ARRAY, NOW_S, element, note
+from tests.controller.worlds import ARRAY, element, note
 
 
 def purge(setting: Setting, *tasks: int) -> None:
@@ -70,19 +69,6 @@ def test_samples_that_the_keeper_tells_again_after_a_restart_count_once() -> Non
     setting.now_s += 1
     setting.controller.take(reports(setting, 1100.0))
     assert setting.shown()["samples"] == 1100
-
-
-def test_a_pause_that_is_told_again_is_one_pause() -> None:
-    history = History(":memory:")
-    setting = at_work(2, history=history)
-    told = reports(setting, 100.0, 200.0)[:1]
-    told += reports(setting, 200.0, generation=2.0, nodes=2.0, pause_s=0.5)
-    setting.controller.take(told)
-    setting.controller = setting.started()
-    setting.controller.take(told)
-    setting.turn()
-    pauses = history.read("SELECT seconds FROM pauses WHERE array = ?", ARRAY)
-    assert pauses == [(0.5,)]
 
 
 @pytest.mark.parametrize(
@@ -214,18 +200,6 @@ def test_a_comment_that_its_user_has_replaced_is_written_again() -> None:
         == "bftrainer:min=1,max=4,weight=1,grace=0.5 project-x"
     )
     assert (setting.shown()["state"], len(setting.on())) == ("running", 2)
-
-
-def test_a_trainer_was_submitted_when_it_was_though_all_of_it_was_requeued() -> None:
-    setting = Setting(2, ARRAY)
-    setting.turn()
-    submit_s = setting.shown()["submit_s"]
-    setting.slurm.be_(ARRAY, submit_s=NOW_S + 600)
-    setting.turn(700)
-    assert setting.shown()["submit_s"] == submit_s
-    setting.controller = setting.started()
-    setting.turn()
-    assert setting.shown()["submit_s"] == submit_s
 
 
 def suspend(setting: Setting, node: str) -> int:

@@ -271,16 +271,6 @@ def test_without_the_controller_status_shows_what_slurm_knows(site: Site) -> Non
 
 
 @pytest.mark.once
-def test_what_elements_write_is_one_story_with_the_nodes_names(site: Site) -> None:
-    script = IDLE.replace("srun", "echo on $SLURMD_NODENAME; srun")
-    with trainer(site, "1-2", "--bftrainer=batch=each", script=script) as array:
-        wait_until(lambda: nodes_of(site, array) == 2)
-        on = {f"{node:<8} on {node}" for node in site.controller.trainer(array)["nodes"]}
-        logs = ("bftrainer", "logs", str(array))
-        wait_until(lambda: on <= set(site.run(*logs).stdout.splitlines()))
-
-
-@pytest.mark.once
 def test_an_unknown_trainer_is_a_one_line_error(site: Site) -> None:
     refused = site.run("bftrainer", "show", "no\nsuch", check=False)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)

@@ -50,6 +50,14 @@ CASES = {
         [4],
     ),
     "nothing, if it can train on more only": (problem(3, planned(current="n0", sizes=(4, 8))), [0]),
+    "what one has to another that gains more": (
+        problem(4, planned("a", "n0 n1 n2 n3"), planned("b", curve=STEEP)),
+        [0, 4],
+    ),
+    "what the first has left to the other": (
+        problem(4, planned("a", bounds=(1, 3), curve=STEEP), planned("b")),
+        [3, 1],
+    ),
     "rescaling that does not pay": (
         problem(4, planned(current="n0 n1 n2", costs=(60.0, 0.0))),
         [3],
@@ -70,24 +78,6 @@ def test_the_optimum(planner: Planner, case: Problem, counts: list[int]) -> None
 @pytest.mark.parametrize(("case", "counts"), CASES.values(), ids=CASES)
 def test_greedy_finds_the_optimum_of_easy_cases(case: Problem, counts: list[int]) -> None:
     assert counts_of(greedy_shares(case)) == counts
-
-
-def test_the_optimum_takes_nodes_from_one_for_another(planner: Planner) -> None:
-    case = problem(4, planned("a", "n0 n1 n2 n3"), planned("b", curve=STEEP))
-    assert {key: len(nodes) for key, nodes in planner.plan(case).assignment.items()} == {
-        "a": 0,
-        "b": 4,
-    }
-
-
-def test_greedy_takes_nodes_from_one_for_another() -> None:
-    case = problem(4, planned("a", "n0 n1 n2 n3"), planned("b", curve=STEEP))
-    assert counts_of(greedy_shares(case)) == [0, 4]
-
-
-def test_greedy_makes_do_with_what_others_have_left() -> None:
-    fast = planned("a", bounds=(1, 3), curve=STEEP)
-    assert counts_of(greedy_shares(problem(4, fast, planned("b")))) == [3, 1]
 
 
 @pytest.mark.parametrize("shares_of", [greedy_shares, equal_shares])

@@ -10,7 +10,6 @@ import pytest
 
 from bftrainer_slurm.controller.decide.actions import (
     Cancel,
-    EndAt,
     Grow,
     Hold,
     Revive,
@@ -18,7 +17,6 @@ from bftrainer_slurm.controller.decide.actions import (
 )
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
-from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.failing import Failing
@@ -36,9 +34,7 @@ from bftrainer_slurm.model import (
     Demands,
     Element,
     ElementId,
-    ElementState,
     NodeState,
-    Reservation,
     WaitingJob,
 )
 from bftrainer_slurm.planner.instance import parse
@@ -147,18 +143,6 @@ def test_nobody_grows_onto_a_node_that_a_job_is_to_find_idle_or_that_is_being_le
     assert decided(60.0).left_alone["kept for ordinary jobs"] == 1
     assert [type(action) for action in decided(60.0).actions] == []
     assert [type(action) for action in decided(0.0).actions] == [Shrink]
-
-
-def test_trainers_give_up_gpus_for_the_reserve_and_do_not_grow_into_it() -> None:
-    running, held = ElementState.RUNNING, element(2, "held", gpus=4)
-    there = [element(task, running, name, gpus=4) for task, name in enumerate(("n1", "n2"))]
-    plain = trainer(*there, held)
-    mine = view_of(replace(plain, demands=Demands(gpus=4)))
-    shared = {name: SharedNode(8, 4, 0, 1e9, 8) for name in ("n1", "n2")}
-    seen = replace(NODES, share=True, shared=shared)
-    decided = Deciding()(of=replace(cluster(mine, of=seen), reserve_gpus=3))
-    assert [one.elements for one in decided.actions if isinstance(one, Shrink)] == [(there[0].id,)]
-    assert not [one for one in decided.actions if isinstance(one, Grow)]
 
 
 def test_trainers_leave_for_a_job_as_long_before_a_pass_as_elements_take_to_end() -> None:
@@ -276,26 +260,6 @@ def test_a_node_that_an_element_leaves_for_an_admin_goes_to_nobody() -> None:
     assert [action.why for action in ended] == ["its node is draining"]
     assert who_grows(decision) == {OTHER}
     assert decision.free == places("n2")
-
-
-@pytest.mark.parametrize("in_s", [-60, 30])
-def test_an_element_leaves_a_node_that_is_reserved(in_s: float) -> None:
-    reserved = replace(
-        NODES, reservations=(Reservation("course", NOW_S + in_s, NOW_S + 3600, ("n1",)),)
-    )
-    deciding = Deciding()
-    decision = deciding(of=cluster(view(ON_N1), of=reserved))
-    (action,) = decision.actions
-    assert isinstance(action, Shrink)
-    assert "course" in action.why
-    assert deciding.planner.asked[-1].pool == {"n2"}
-
-
-def test_one_whose_limit_is_set_stays_where_it_is() -> None:
-    deciding = Deciding()
-    decision = deciding(view(replace(ON_N1, start_s=NOW_S, limit_end_s=NOW_S + 86400)))
-    assert [type(action) for action in decision.actions] == [EndAt]
-    assert deciding.planner.asked[-1].pool == {"n1", "n2"}
 
 
 def test_a_trainer_that_is_given_up_is_so_in_the_same_decision() -> None:
