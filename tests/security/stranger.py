@@ -1,4 +1,9 @@
-"""What a user's process may try at the keeper's port: ``stranger.py ATTACK HOST:PORT ARRAY``."""
+"""What a user's process may try at the keeper's port.
+
+    stranger.py ATTACK HOST:PORT ARRAY GREETING
+
+GREETING is the first line of a member of this keeper's version.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +16,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 TIMES = 5
+GREETING = sys.argv[4].encode() + b"\n"
 HELLO = (
-    b'member 8\n{"hello":{"proof":"MUNGE:AwQFAAA:","identity":{"array":%d,"task":0,'
+    b'{"hello":{"proof":"MUNGE:AwQFAAA:","identity":{"array":%d,"task":0,'
     b'"node":"n1","role":"agent"}}}\n'
 )
 
 
 def main() -> None:
-    attack, address, array = sys.argv[1:]
+    attack, address, array = sys.argv[1:4]
     host, _, port = address.rpartition(":")
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -30,12 +36,12 @@ Connect = Callable[[], socket.socket]
 
 def garbage(connect: Connect, array: int) -> None:
     """Bytes that are nothing, lines that never end, questions that only the controller may ask."""
-    lines = [b"\0" * 600, b"\xff" * 100 + b"\n", b"x" * 100_000, b"member 8\n" + b"[" * 70_000]
+    lines = [b"\0" * 600, b"\xff" * 100 + b"\n", b"x" * 100_000, GREETING + b"[" * 70_000]
     lines += [
-        b"member 8\n{}\n",
-        HELLO % array,
+        GREETING + b"{}\n",
+        GREETING + HELLO % array,
         b"GET / HTTP/1.1\r\n\r\n",
-        b"member 8\n" + b"\0" * 99,
+        GREETING + b"\0" * 99,
     ]
     lines += [b"own - %d 0 9\n" % array, b"endrun - %d\n" % array, b"lost - %d 0\n" % array]
     lines += [b"part - %d 0 1\n" % array, b"publish - 2\n{}", b"watch - - 0\n"]
@@ -64,7 +70,7 @@ def silence(connect: Connect, array: int) -> None:
         while time.monotonic() < end_s:
             with contextlib.suppress(OSError):
                 connection = stack.enter_context(connect())
-                connection.sendall((b"", b"mem", b"member 8\n")[len(open_ones) % 3])
+                connection.sendall((b"", b"mem", GREETING)[len(open_ones) % 3])
                 open_ones.append(connection)
             if len(open_ones) >= 7_000:
                 time.sleep(0.05)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient
+from bftrainer_slurm.keeper.protocol import GREETING
 from scripts.labcluster.site import Site
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
@@ -31,6 +32,7 @@ def attack(kind: str, site: Site, victim: Victim) -> Iterator[subprocess.Popen[s
             kind,
             address(site),
             str(victim.array),
+            GREETING,
         ],
         cwd="/",
         stdout=subprocess.PIPE,
