@@ -14,7 +14,7 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 from scripts.labcluster import plugin
 from scripts.labcluster.site import QUICK, Site, prepared_site
 from scripts.labcluster.waiting import wait_until
-from tests.controller.test_shared_site import IDLE, has, ordinary, running
+from tests.controller.test_shared_site import IDLE
 
 pytestmark = [
     pytest.mark.slurm,
@@ -33,22 +33,6 @@ def site() -> Iterator[Site]:
         made.lab.run("scontrol", "update", *of_partition, user="root")
         with made.controlled(QUICK):
             yield made
-
-
-def test_an_element_is_not_let_go_where_its_default_memory_is_not_free(site: Site) -> None:
-    first = ordinary(site, 1, "--mem=6000")
-    wait_until(lambda: running(site, first))
-    # It gets 3000 MB. So much has to be free for one that asks for less, too.
-    arrays = [
-        site.submit(IDLE, "1-1", "--gpus-per-node=2", "--exclude=n2", *memory)
-        for memory in ((), ("--mem=500",))
-    ]
-    other = site.submit(IDLE, "1-1", "--gpus-per-node=1", "--exclude=n2")  # 1500 MB
-    assert has(site, other, "n1")
-    log = site.controller.log.read_text()
-    assert not any(f"grow {array}_" in log for array in arrays)
-    site.run("scancel", str(first), user="bob")
-    assert all(has(site, array, "n1") for array in (*arrays, other))
 
 
 REQUESTS = (

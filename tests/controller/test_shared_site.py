@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -113,18 +112,3 @@ def test_commands_tell_parts_from_whole_nodes_as_bftrainer_look_does(site: Site)
     job = ordinary(site, 2, "--begin=now+1hour", "--mem-per-gpu=700")
     waiting = LookGateway(str(plugin.built() / LOOK), runner, share=True).queue().waiting
     assert {one.job_id: one.memory for one in waiting}[job] == Memory(gpu_mb=700, default=True)
-
-
-def test_trainers_whose_memory_does_not_fit_on_one_node_have_one_each(site: Site) -> None:
-    arrays = [site.submit(IDLE, "1-1", "--gpus-per-node=2", "--mem=6000") for _ in range(3)]
-    wait_until(lambda: sum(bool(nodes_of(site, array)) for array in arrays) == 2)
-    assert sorted(node for array in arrays for node in nodes_of(site, array)) == ["n1", "n2"]
-    small = site.submit(IDLE, "2-2", "--gpus-per-node=2")  # 2000 MB
-    assert has(site, small, "n1", "n2")
-    (waits,) = (array for array in arrays if not nodes_of(site, array))
-    said = "It does not start on n[12]: other trainers leave it too few cores or too little memory"
-
-    def explained() -> str:
-        return " ".join(site.run("bftrainer", "explain", str(waits)).stdout.split())
-
-    wait_until(lambda: re.search(said, explained()) is not None)

@@ -17,7 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.waiting import wait_until
-from tests.cli.documented import surprises
 
 pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.torch, pytest.mark.timeout(1500)]
 IDLE = "#!/bin/bash\nsrun sleep 1000\n"
@@ -101,15 +100,6 @@ def told_by_page(page: str, question: str) -> Any:
     """What the page is answered, without a key."""
     with urlopen(f"http://{page}/api/1/{question}", timeout=120) as answer:
         return json.loads(answer.read())
-
-
-@pytest.mark.once
-def test_a_trainer_that_never_joins_reads_so_in_its_own_output(site: Site) -> None:
-    folder = site.folder()
-    output = folder / "0.out"
-    said = "bftrainer: n1 runs, but has not joined: start the training by 'srun torchrun"
-    with trainer(site, "1-2", f"--output={folder}/%a.out", "--exclude=n[2-4]"):
-        wait_until(lambda: output.exists() and said in output.read_text())
 
 
 def test_the_doctors_trial_says_how_late_a_job_came_and_leaves_nothing(site: Site) -> None:
@@ -223,19 +213,6 @@ def test_a_second_controller_is_refused(site: Site) -> None:
     refused = site.run(*second, user=site.controller.user, check=False)
     assert refused.returncode == 2
     assert "another controller works in" in refused.stderr.splitlines()[-1]
-
-
-@pytest.mark.once
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
-def test_anybody_sees_the_status(site: Site) -> None:
-    with trainer(site, "1-2") as array:
-        wait_until(lambda: nodes_of(site, array) == 2)
-        shown = site.run("bftrainer", "status", user="carol").stdout
-        assert "Trainers use 2 of the 4 nodes without ordinary jobs." in shown
-        document = json.loads(site.run("bftrainer", "status", "--json", user="carol").stdout)
-        assert array in [one["array"] for one in document["trainers"]]
-        assert surprises("status", document) == []
-        assert "1 to 2 nodes" in site.run("bftrainer", "show", str(array), user="bob").stdout
 
 
 @pytest.mark.once

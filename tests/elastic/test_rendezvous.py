@@ -188,15 +188,6 @@ def test_nodes_may_run_different_numbers_of_processes(agents: Agents) -> None:
     agents.wait_for_world(3, 1, 2)
 
 
-def test_a_script_that_fails_at_once_is_told_with_its_last_lines(agents: Agents) -> None:
-    agents.own(1)
-    agents.folder.joinpath("fail.n1").touch()
-    agents.start(1)
-    failed = next(notes(agents.keeper, NoteKind.FAILED))
-    assert (failed.array, failed.task, failed.node) == (ARRAY, 1, "n1")
-    assert failed.text.splitlines()[-1] == "ValueError: no such data"
-
-
 def test_the_node_whose_script_fails_is_told_and_not_those_that_fail_of_it(trio: Agents) -> None:
     trio.folder.joinpath("fail.n2").touch()
     failed = next(notes(trio.keeper, NoteKind.FAILED))

@@ -119,21 +119,6 @@ def test_never_migrates(planner: Planner, problem: Problem) -> None:
         assert nodes <= one.current or nodes >= one.current
 
 
-@any_problem
-@alike_or_not
-def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Problem) -> None:
-    now = [problem.now(trainer) for trainer in problem.trainers]
-    if feasible(problem, now):
-        assert planner.plan(problem).objective >= value(problem, now)
-
-
-@any_problem
-@given(problems(tuple(Costs)))
-def test_is_no_worse_than_the_equal_share(planner: Planner, problem: Problem) -> None:
-    share = value(problem, equal_shares(problem))
-    assert planner.plan(problem).objective >= share - slack(problem)
-
-
 def test_what_a_trainer_gives_back_is_given_to_others() -> None:
     """One of four nodes is better off with two; then there is room for one that needs three."""
     falls = ThroughputCurve((0, 1, 2, 4), (0.0, 6.0, 10.0, 9.0))

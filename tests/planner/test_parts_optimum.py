@@ -110,14 +110,6 @@ def test_the_greedy_plan_finds_room(problem: Problem) -> None:
     assert is_packed(problem, pack_most(problem, greedy_shares(problem)))
 
 
-@any_problem
-@given(problems_in_parts())
-def test_is_no_worse_than_the_current_allocation(planner: Planner, problem: Problem) -> None:
-    now = [problem.now(trainer) for trainer in problem.trainers]
-    if feasible(problem, now):
-        assert planner.plan(problem).objective >= value(problem, now) - slack(problem)
-
-
 def of_many_sizes(trainers: int, nodes: int, gpus: int, seed: int) -> Problem:
     """Nodes of which ordinary jobs have any number of GPUs; each trainer has parts of some."""
     dice = Random(seed)

@@ -93,16 +93,6 @@ def test_a_trainer_comes_with_the_time_before_which_it_may_not_begin(bench: Benc
     assert abs(bench.trainer(array).demands.begin_s - time.time() - 3600) < 600
 
 
-def test_a_drained_node_is_unavailable(bench: Bench) -> None:
-    admin = ("scontrol", "update", "NodeName=n8")
-    bench.lab.run(*admin, "State=DRAIN", "Reason=test", user="root")
-    try:
-        assert bench.node("n8").state is NodeState.UNAVAILABLE
-    finally:
-        bench.lab.run(*admin, "State=RESUME", user="root")
-    wait_until(lambda: bench.node("n8").state is NodeState.IDLE)
-
-
 def test_a_reservation_is_read_and_its_idle_nodes_are_unavailable(bench: Bench) -> None:
     start = time.time() + 3600
     make = ("scontrol", "create", "reservation", "Users=root", "Duration=10")

@@ -87,16 +87,9 @@ def test_efficiency_gives_nodes_to_those_that_use_them_well() -> None:
     assert gains[0] > 0 > gains[1]
 
 
-def test_what_is_nearly_done_counts_more() -> None:
-    values = [
-        curve("speedup+finish", Facts(STEEP, 1, 8, done=done)).at(1) for done in (0.0, 0.5, 0.7)
-    ]
-    assert values == pytest.approx([1, 2, 1 / 0.3])
-
-
-def test_nobody_gains_more_than_four_times_by_being_nearly_done() -> None:
-    assert curve("speedup+finish", Facts(STEEP, 1, 8, done=1.0)).at(1) == 4
-
-
-def test_unknown_progress_counts_as_none() -> None:
-    assert curve("speedup+finish", Facts(STEEP, 1, 8, done=None)).at(1) == 1
+@pytest.mark.parametrize(
+    ("done", "worth"), [(0.0, 1), (0.5, 2), (0.7, 1 / 0.3), (1.0, 4), (None, 1)]
+)
+def test_what_is_nearly_done_counts_more_up_to_four_times(done: float | None, worth: float) -> None:
+    found = curve("speedup+finish", Facts(STEEP, 1, 8, done=done)).at(1)
+    assert found == pytest.approx(worth)
