@@ -1,7 +1,8 @@
 #include "announce.h"
 
+#include "keeper_note.h"
+
 #include <netdb.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,24 +10,7 @@
 #define TEXT "announced\n"
 
 /* Takes only numeric addresses: a name server could delay a submission. */
-static struct addrinfo *find(const char *address, size_t length)
-{
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                                   .ai_socktype = SOCK_DGRAM,
-                                   .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
-    struct addrinfo *found = NULL;
-    char text[64];
-    char *colon;
-
-    if (length >= sizeof(text))
-        return NULL;
-    snprintf(text, sizeof(text), "%.*s", (int)length, address);
-    colon = strrchr(text, ':');
-    if (colon == NULL || colon == text || colon[1] == '\0')
-        return NULL;
-    *colon = '\0';
-    return getaddrinfo(text, colon + 1, &hints, &found) == 0 ? found : NULL;
-}
+#define NUMERIC (AI_NUMERICHOST | AI_NUMERICSERV)
 
 static void send_to(const struct addrinfo *address)
 {
@@ -43,7 +27,7 @@ static bool each(const char *addresses, bool sends)
 {
     do {
         size_t length = strcspn(addresses, ",");
-        struct addrinfo *address = find(addresses, length);
+        struct addrinfo *address = keeper_look_up(addresses, length, SOCK_DGRAM, NUMERIC);
 
         if (address == NULL)
             return false;

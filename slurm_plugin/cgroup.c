@@ -6,19 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ROUNDS 200
 #define LONGEST_PAUSE_MS 10 /* between two of them */
 #define FREEZE_MS 50        /* a process in the middle of a system call may take longer */
-
-static void sleep_ms(int milliseconds)
-{
-    const struct timespec time = {.tv_nsec = milliseconds * 1000L * 1000};
-
-    nanosleep(&time, NULL);
-}
 
 static bool has_word(const char *list, const char *word)
 {
@@ -204,7 +196,7 @@ static void kill_frozen(int folder)
         if (is_first ? !says(folder, "freezer.state", "FREEZING") /* another guard may thaw it */
                      : says(folder, "cgroup.events", "frozen 1"))
             break;
-        sleep_ms(1);
+        usleep(1000);
     }
     signal_in(folder, SIGKILL);
     if (is_first)
@@ -221,7 +213,7 @@ bool cgroup_kill(int folder)
             return true;
         if (round % 2 == 1 || !put(folder, "cgroup.kill", "1"))
             kill_frozen(folder);
-        sleep_ms(round < 3 ? 1 << round : LONGEST_PAUSE_MS);
+        usleep(1000 * (round < 3 ? 1 << round : LONGEST_PAUSE_MS));
     }
     return cgroup_is_empty(folder);
 }

@@ -160,8 +160,6 @@ void container_wait_for_other_steps(const struct container *container, int limit
 
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (int look = 0;; look++) {
-        const struct timespec pause = {.tv_nsec = LOOK_MS * 1000L * 1000};
-
         if (container->job >= 0 ? !other_steps_run(container)
                                 : !sweep_finds(container->slurmstepd, container->guard,
                                                container->sentinel))
@@ -171,7 +169,7 @@ void container_wait_for_other_steps(const struct container *container, int limit
             return;
         if (look % CONTINUE_LOOKS == 0)
             sweep_continue(container->slurmstepd);
-        nanosleep(&pause, NULL);
+        usleep(LOOK_MS * 1000);
     }
 }
 
@@ -205,7 +203,6 @@ bool container_kill_job(const struct container *container)
 
 void container_end_helpers(const struct container *container)
 {
-    const struct timespec pause = {.tv_nsec = 1000L * 1000};
     pid_t slurmstepd = container->slurmstepd;
 
     sweep_signal(container->sentinel, slurmstepd, SIGKILL);
@@ -213,7 +210,7 @@ void container_end_helpers(const struct container *container)
         if (!sweep_signal(container->sentinel, slurmstepd, 0) &&
             !sweep_signal(container->guard, slurmstepd, 0))
             return;
-        nanosleep(&pause, NULL);
+        usleep(1000);
     }
 }
 

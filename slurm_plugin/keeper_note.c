@@ -13,21 +13,29 @@
 
 #define PROCESS_NAME "bftrainer-note"
 
+struct addrinfo *keeper_look_up(const char *address, size_t length, int type, int flags)
+{
+    const struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = type, .ai_flags = flags};
+    struct addrinfo *found = NULL;
+    char text[256];
+    char *colon;
+
+    snprintf(text, sizeof(text), "%.*s", (int)length, address);
+    colon = strrchr(text, ':');
+    if (colon == NULL || colon == text || colon[1] == '\0')
+        return NULL;
+    *colon = '\0';
+    return getaddrinfo(text, colon + 1, &hints, &found) == 0 ? found : NULL;
+}
+
 /* Adds the addresses of one HOST:PORT, of `length` characters; a host without any is left out. */
 static void add_host(const char *host, size_t length, unsigned number,
                      struct keeper_addresses *found)
 {
-    char text[256];
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *addresses;
-    char *colon;
+    struct addrinfo *addresses = keeper_look_up(host, length, SOCK_STREAM, 0);
 
-    snprintf(text, sizeof(text), "%.*s", (int)length, host);
-    colon = strrchr(text, ':');
-    if (colon == NULL)
-        return;
-    *colon = '\0';
-    if (getaddrinfo(text, colon + 1, &hints, &addresses) != 0)
+    if (addresses == NULL)
         return;
     for (struct addrinfo *a = addresses; a != NULL && found->count < KEEPER_ADDRESSES; a = a->ai_next) {
         struct keeper_address *next = &found->all[found->count++];

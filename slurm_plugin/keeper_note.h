@@ -33,6 +33,9 @@ struct keeper_calls {
     struct pollfd all[KEEPER_ADDRESSES + 1]; /* and what ends the waiting */
 };
 
+/* The addresses of one HOST:PORT, of `length` characters, for freeaddrinfo(); NULL if it has none. */
+struct addrinfo *keeper_look_up(const char *address, size_t length, int type, int flags);
+
 /* `keeper` is HOST:PORT, or at most KEEPER_HOSTS of them separated by commas. */
 bool keeper_is_valid(const char *keeper);
 

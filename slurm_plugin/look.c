@@ -72,13 +72,18 @@ static void put_number(uint64_t number)
     printf("%llu\t", (unsigned long long)number);
 }
 
-/* Without a time the field is empty. */
-static void put_time(time_t time)
+/* What is not known is an empty field. */
+static void put_if(bool known, uint64_t number)
 {
-    if (time > 0)
-        put_number((uint64_t)time);
+    if (known)
+        put_number(number);
     else
         put_text(NULL);
+}
+
+static void put_time(time_t time)
+{
+    put_if(time > 0, (uint64_t)time);
 }
 
 /* The user names so far: without this cache 300 trainers need thousands of look-ups. */
@@ -109,37 +114,18 @@ static void put_tasks(const job_info_t *job)
 {
     if (job->array_task_str != NULL)
         put_text(job->array_task_str);
-    else if (job->array_job_id != 0 && job->array_task_id != NO_VAL)
-        put_number(job->array_task_id);
     else
-        put_text(NULL);
+        put_if(job->array_job_id != 0 && job->array_task_id != NO_VAL, job->array_task_id);
 }
 
-/* The time limit in minutes; empty if the job has none, or only its partition's. */
-static void put_limit(uint32_t minutes)
+/* The memory that a job asks of a node, in MB; with `per_cpu` behind it: of each processor. */
+static void put_memory(const job_info_t *job, const char *per_cpu)
 {
-    if (minutes != INFINITE && minutes != NO_VAL)
-        put_number(minutes);
-    else
-        put_text(NULL);
-}
-
-/* The exit status as in a shell: 128 plus the signal, if a signal ended the process. */
-static void put_exit_status(uint32_t status)
-{
-    put_number(WIFSIGNALED(status) ? 128u + WTERMSIG(status) : WEXITSTATUS(status));
-}
-
-/* The memory that a job asks of a node, in MB; with a "c": of each processor. */
-static void put_memory(const job_info_t *job)
-{
-    uint64_t memory = job->pn_min_memory & ~MEM_PER_CPU;
-
     if (job->pn_min_memory == NO_VAL64)
         put_text(NULL);
     else
-        printf("%llu%s\t", (unsigned long long)memory,
-               job->pn_min_memory & MEM_PER_CPU ? "c" : "");
+        printf("%llu%s\t", (unsigned long long)(job->pn_min_memory & ~MEM_PER_CPU),
+               job->pn_min_memory & MEM_PER_CPU ? per_cpu : "");
 }
 
 /*
@@ -154,15 +140,13 @@ static void put_node_memory(const job_info_t *job)
     const char *got = job->tres_alloc_str != NULL ? strstr(job->tres_alloc_str, ",mem=") : NULL;
     bool asked = job->bitflags & JOB_MEM_SET;
     const char *each = job->mem_per_tres != NULL && !asked ? strrchr(job->mem_per_tres, ':') : NULL;
-    uint64_t memory = job->pn_min_memory & ~MEM_PER_CPU;
 
     if (!waits && got != NULL && job->num_nodes == 1)
         put_text_until(got + strlen(",mem="), ',');
     else if (waits && each != NULL)
         printf("%s/gpu\t", each + 1);
-    else if (waits && memory > 0 && job->pn_min_memory != NO_VAL64)
-        printf("%llu%s\t", (unsigned long long)memory,
-               job->pn_min_memory & MEM_PER_CPU ? "/cpu" : "");
+    else if (waits && (job->pn_min_memory & ~MEM_PER_CPU) > 0)
+        put_memory(job, "/cpu");
     else
         put_text(NULL);
 }
@@ -189,6 +173,7 @@ static void put_gres(const job_info_t *job)
 static void put_job(const job_info_t *job, time_t now)
 {
     bool unlimited = job->time_limit == INFINITE && job->end_time > now;
+    uint32_t status = job->exit_code;
 
     put_number(JOB_ID(job));
     put_number(job->array_job_id != 0 ? job->array_job_id : JOB_ID(job));
@@ -211,10 +196,12 @@ static void put_job(const job_info_t *job, time_t now)
     put_text(job->exc_nodes);
     put_text(job->licenses);
     put_text(job->resv_name);
-    put_limit(job->time_limit);
-    put_exit_status(job->exit_code);
+    /* In minutes; the job may have none, or only its partition's. */
+    put_if(job->time_limit != INFINITE && job->time_limit != NO_VAL, job->time_limit);
+    /* As in a shell: 128 plus the signal, if a signal ended the process. */
+    put_number(WIFSIGNALED(status) ? 128u + WTERMSIG(status) : WEXITSTATUS(status));
     put_text(job->dependency);
-    put_memory(job);
+    put_memory(job, "c");
     put_number(job->pn_min_cpus);
     put_number(job->num_cpus);
     put_gres(job);

@@ -18,14 +18,6 @@
 #define JOB_ID(job) ((job)->step_id.job_id)
 #endif
 
-static bool add(char list[LIST_SIZE], const char *before, const char *text)
-{
-    size_t length = strlen(list);
-
-    return snprintf(list + length, LIST_SIZE - length, "%s%s", before, text) <
-           (int)(LIST_SIZE - length);
-}
-
 static bool is_live(const job_info_t *job)
 {
     return (job->job_state & JOB_STATE_BASE) < JOB_COMPLETE;
@@ -44,13 +36,11 @@ static bool find(const char *name, char list[LIST_SIZE])
     for (uint32_t i = 0; fit && i < jobs->record_count; i++) {
         const job_info_t *job = &jobs->job_array[i];
         uint32_t id = job->array_job_id != 0 ? job->array_job_id : JOB_ID(job);
-        char text[16];
 
         if (id == last || job->name == NULL || strcmp(job->name, name) != 0 || !is_live(job))
             continue;
         last = id;
-        snprintf(text, sizeof(text), "%u", id);
-        fit = add(list, ":", text);
+        fit = text_add(list, LIST_SIZE, ":%u", id);
     }
     slurm_free_job_info_msg(jobs);
     return fit;
@@ -75,10 +65,11 @@ bool namesakes_wait(slurm_opt_t *options, char error[REWRITE_ERROR_SIZE])
         return FAIL("the jobs that --dependency=singleton is to wait for are not known now; write "
                     "--dependency=afterany:JOB");
     for (char *one = strtok_r(dependency, ",", &rest); one != NULL; one = strtok_r(NULL, ",", &rest))
-        if (strcmp(one, SINGLETON) != 0 && !add(list, list[0] != '\0' ? "," : "", one))
+        if (strcmp(one, SINGLETON) != 0 &&
+            !text_add(list, LIST_SIZE, "%s%s", list[0] != '\0' ? "," : "", one))
             return FAIL("--dependency is too long");
     if (jobs[0] != '\0' &&
-        !(add(list, list[0] != '\0' ? "," : "", AFTER) && add(list, "", jobs)))
+        !text_add(list, LIST_SIZE, "%s" AFTER "%s", list[0] != '\0' ? "," : "", jobs))
         return FAIL("--dependency is too long");
     return list[0] != '\0' ? rewrite_set(options, "dependency", list, error)
                            : rewrite_reset(options, "dependency", error);

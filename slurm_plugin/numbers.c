@@ -1,15 +1,14 @@
 #include "numbers.h"
 
-#include <stdio.h>
+#include "spec.h"
+
 #include <string.h>
 
 #define LIST_SIZE 1024
 
 bool numbers_read(const char *text, unsigned *number)
 {
-    char rest;
-
-    return sscanf(text, "%7u%c", number, &rest) == 1 && *number > 0;
+    return number_parse(text, number) && *number > 0;
 }
 
 const char *numbers_last(const char *gpus)

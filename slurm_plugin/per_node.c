@@ -60,7 +60,6 @@ static bool divide_gpus(const struct written *written, char *list, char share[LI
 {
     char said[MAX_SHOWN + 16];
     char *rest = NULL;
-    size_t length = 0;
 
     snprintf(said, sizeof(said), "--gpus=%s", shown(list).text);
     share[0] = '\0';
@@ -71,9 +70,8 @@ static bool divide_gpus(const struct written *written, char *list, char share[LI
             return FAIL("%s is not a number of GPUs; write --gpus-per-node", said);
         if (!divide(written, GPUS, said, "--gpus-per-node", &count, error))
             return false;
-        length += (size_t)snprintf(share + length, LIST_SIZE - length, "%s%.*s%u",
-                                   length > 0 ? "," : "", (int)(numbers_last(gpus) - gpus), gpus, count);
-        if (length >= LIST_SIZE)
+        if (!text_add(share, LIST_SIZE, "%s%.*s%u", share[0] != '\0' ? "," : "",
+                      (int)(numbers_last(gpus) - gpus), gpus, count))
             return FAIL("%s is too long; write --gpus-per-node", said);
     }
     return true;

@@ -216,26 +216,21 @@ static bool read_places(slurm_opt_t *options, const struct site *site, struct re
 }
 
 /* Slurm shows a time limit as [DAYS-]HOURS:MINUTES:SECONDS, rounded up to minutes, or a word. */
-static unsigned read_minutes(slurm_opt_t *options)
+static bool read_time(slurm_opt_t *options, struct record *record, char error[REWRITE_ERROR_SIZE])
 {
     char limit[64];
-    unsigned days = 0;
+    unsigned days;
     unsigned hours;
     unsigned minutes;
 
-    if (!options_given(options, "time"))
-        return 0;
     options_get(options, "time", limit, sizeof(limit));
+    record->minutes = 0; /* UNLIMITED, or not given: as long as the partition allows */
+    if (!options_given(options, "time"))
+        return true;
     if (sscanf(limit, "%4u-%2u:%2u:", &days, &hours, &minutes) == 3)
-        return (days * 24 + hours) * 60 + minutes;
-    if (sscanf(limit, "%2u:%2u:", &hours, &minutes) == 2)
-        return hours * 60 + minutes;
-    return 0; /* UNLIMITED: as long as the partition allows */
-}
-
-static bool read_time(slurm_opt_t *options, struct record *record, char error[REWRITE_ERROR_SIZE])
-{
-    record->minutes = read_minutes(options);
+        record->minutes = (days * 24 + hours) * 60 + minutes;
+    else if (sscanf(limit, "%2u:%2u:", &hours, &minutes) == 2)
+        record->minutes = hours * 60 + minutes;
     if (record->minutes > MAX_COUNT)
         return FAIL("--time is more than %d days; write less, or leave it out: then an element may "
                     "run for as long as the partition allows",

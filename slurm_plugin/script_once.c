@@ -1,6 +1,7 @@
 #include "script_once.h"
 
-#include <ctype.h>
+#include "script_paths.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,21 +9,6 @@
 #include <sys/stat.h>
 
 #define MAX_SCRIPT (1 << 20) /* bytes; the rest is ignored */
-
-static bool is_of_word(char byte)
-{
-    return isalnum((unsigned char)byte) || byte == '_';
-}
-
-static bool has_word(const char *line, const char *word)
-{
-    size_t length = strlen(word);
-
-    for (const char *at = line; (at = strstr(at, word)) != NULL; at++)
-        if ((at == line || !is_of_word(at[-1])) && !is_of_word(at[length]))
-            return true;
-    return false;
-}
 
 /* A node's own disks and memory, and how scripts name them. */
 static const struct {
@@ -48,7 +34,7 @@ static bool is_own(const char *folder)
 static bool uses_own(const char *text)
 {
     for (size_t i = 0; i < sizeof(OWN) / sizeof(OWN[0]); i++)
-        if (has_word(text, OWN[i].word) && is_own(OWN[i].folder))
+        if (script_find_word(text, OWN[i].word) != NULL && is_own(OWN[i].folder))
             return true;
     return false;
 }
@@ -78,9 +64,9 @@ const char *script_runs_on_each(const char *path)
     char *text = read_without_remarks(path);
     const char *why = NULL;
 
-    if (text == NULL || !has_word(text, "srun"))
+    if (text == NULL || script_find_word(text, "srun") == NULL)
         why = "has no srun";
-    else if (has_word(text, "BFTRAINER_FIRST"))
+    else if (script_find_word(text, "BFTRAINER_FIRST") != NULL)
         why = "asks for BFTRAINER_FIRST";
     else if (uses_own(text))
         why = "uses a node's own disk (/tmp, $TMPDIR or the like)";

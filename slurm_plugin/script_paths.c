@@ -171,10 +171,10 @@ static const char *sets_python_path_anew(const char *line)
     return NULL;
 }
 
-static const char *find_srun(const char *line)
+const char *script_find_word(const char *text, const char *word)
 {
-    for (const char *at = line; (at = strstr(at, "srun")) != NULL; at++)
-        if ((at == line || !is_of_name(at[-1])) && !is_of_name(at[strlen("srun")]))
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at++)
+        if ((at == text || !is_of_name(at[-1])) && behind_word(at, word) != NULL)
             return at;
     return NULL;
 }
@@ -189,7 +189,7 @@ struct python_path {
 static void look_for_python_path(const char *line, unsigned number, struct python_path *found)
 {
     const char *anew = sets_python_path_anew(line);
-    const char *srun = find_srun(line);
+    const char *srun = script_find_word(line, "srun");
     unsigned *first = srun != NULL && srun < anew ? &found->behind_srun : &found->elsewhere;
 
     if (anew != NULL && *first == 0)

@@ -17,4 +17,7 @@ enum changing { JOB_ID, THE_TIME, PYTHON_PATH, CHANGING_KINDS };
 /* The lines (from 1) of the first such path of each kind; 0: none. */
 void script_paths_find(FILE *script, unsigned lines[CHANGING_KINDS]);
 
+/* Where a text has a word, which no letter, digit or underscore touches; NULL: nowhere. */
+const char *script_find_word(const char *text, const char *word);
+
 #endif

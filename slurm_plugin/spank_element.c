@@ -44,6 +44,7 @@ static struct {
     uint32_t job;
     uint32_t array;
     uint32_t task;
+    char id[32]; /* ARRAY_TASK */
     uint32_t step;
     uint32_t tasks_left;
     char node[NODE_NAME];
@@ -84,14 +85,6 @@ void element_make_secret(spank_t spank, const struct site *site)
         keeper = 0;
     if (!job_secret(site->key_file, keeper, array, user, element.secret, error))
         slurm_error("bftrainer: key_file: %s", error);
-}
-
-static bool variable_is(spank_t spank, const char *name, const char *wanted)
-{
-    char value[SITE_TEXT];
-
-    return spank_getenv(spank, name, value, sizeof(value)) == ESPANK_SUCCESS &&
-           strcmp(value, wanted) == 0;
 }
 
 /* A host may run nodes of several clusters, each with a job 7. The keeper's addresses distinguish them,
@@ -147,6 +140,7 @@ static bool has_record(spank_t spank, const struct site *site)
     if (element.refusal[0] == '\0' && element.record.has_task && !element.is_batch &&
         spank_getenv(spank, ENV_TASK, text, sizeof(text)) == ESPANK_SUCCESS)
         element.task = (unsigned)strtoul(text, NULL, 10);
+    snprintf(element.id, sizeof(element.id), "%u_%u", element.array, element.task);
     return element.refusal[0] == '\0';
 }
 
@@ -170,10 +164,7 @@ static micros_t allowed_grace(spank_t spank, const struct site *site)
 /* Whether a step got its element's environment from the batch script. */
 static bool has_environment(spank_t spank)
 {
-    char id[32];
-
-    snprintf(id, sizeof(id), "%u_%u", element.array, element.task);
-    return !element.is_batch && variable_is(spank, ENV_ELEMENT, id);
+    return !element.is_batch && variable_is(spank, ENV_ELEMENT, element.id);
 }
 
 void element_recognise(spank_t spank, const struct site *site)
@@ -366,7 +357,6 @@ void element_guard_task(spank_t spank)
 /* Runs in the task's own process, as the user, just before it executes the user's program. */
 void element_start_task(spank_t spank, const struct site *site)
 {
-    char id[32];
     char keeper[SITE_TEXT];
     char run[RUN_SIZE];
     char grace[32];
@@ -387,7 +377,6 @@ void element_start_task(spank_t spank, const struct site *site)
     if (element.is_batch)
         correct_batch_environment(spank);
     set_user_task(spank);
-    snprintf(id, sizeof(id), "%u_%u", element.array, element.task);
     if (has_environment(spank)) {
         torchrun_mend(spank, site);
         return;
@@ -403,7 +392,7 @@ void element_start_task(spank_t spank, const struct site *site)
     micros_format(element.grace, grace, sizeof(grace));
     spank_setenv(spank, ENV_GRACE, grace, 1);
     set_secret(spank, site, keeper);
-    spank_setenv(spank, ENV_ELEMENT, id, 1);
+    spank_setenv(spank, ENV_ELEMENT, element.id, 1);
     if (!element.is_batch)
         return;
     if (site->python[0] != '\0')

@@ -9,11 +9,12 @@
 
 SPANK_PLUGIN(bftrainer, 1);
 
+#define UNUSED __attribute__((unused))
+
 static struct site site;
 
-static int take_option(int value, const char *text, int remote)
+static int take_option(int value UNUSED, const char *text, int remote)
 {
-    (void)value;
     /* In the job the record in its environment has more than the option. */
     return remote ? 0 : submit_take_option(&site, text);
 }
@@ -45,10 +46,8 @@ int slurm_spank_init(spank_t spank, int count, char **words)
     return spank_option_register(spank, &OPTION);
 }
 
-int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
+int slurm_spank_init_post_opt(spank_t spank, int count UNUSED, char **words UNUSED)
 {
-    (void)count;
-    (void)words;
     if (is_client()) {
         submit_check_or_exit(spank, &site);
         submit_announce(&site);
@@ -57,43 +56,32 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
     return 0;
 }
 
-int slurm_spank_user_init(spank_t spank, int count, char **words)
+int slurm_spank_user_init(spank_t spank, int count UNUSED, char **words UNUSED)
 {
-    (void)count;
-    (void)words;
     element_recognise(spank, &site);
     return 0;
 }
 
-int slurm_spank_task_post_fork(spank_t spank, int count, char **words)
+int slurm_spank_task_post_fork(spank_t spank, int count UNUSED, char **words UNUSED)
 {
-    (void)count;
-    (void)words;
     element_guard_task(spank);
     return 0;
 }
 
-int slurm_spank_task_init(spank_t spank, int count, char **words)
+int slurm_spank_task_init(spank_t spank, int count UNUSED, char **words UNUSED)
 {
-    (void)count;
-    (void)words;
     element_start_task(spank, &site);
     return 0;
 }
 
-int slurm_spank_task_exit(spank_t spank, int count, char **words)
+int slurm_spank_task_exit(spank_t spank, int count UNUSED, char **words UNUSED)
 {
-    (void)count;
-    (void)words;
     element_end_task(spank);
     return 0;
 }
 
-int slurm_spank_exit(spank_t spank, int count, char **words)
+int slurm_spank_exit(spank_t spank UNUSED, int count UNUSED, char **words UNUSED)
 {
-    (void)spank;
-    (void)count;
-    (void)words;
     if (is_client())
         submit_exit(&site);
     else if (spank_context() == S_CTX_REMOTE)

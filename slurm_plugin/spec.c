@@ -409,14 +409,16 @@ bool record_parse(const char *text, struct record *record, char error[SPEC_ERROR
     return true;
 }
 
-void text_add(char *text, size_t size, const char *format, ...)
+bool text_add(char *text, size_t size, const char *format, ...)
 {
     size_t length = strlen(text);
     va_list values;
+    int added;
 
     va_start(values, format);
-    vsnprintf(text + length, size - length, format, values);
+    added = vsnprintf(text + length, size - length, format, values);
     va_end(values);
+    return (size_t)added < size - length;
 }
 
 static void add_spec(const struct spec *spec, char *text, size_t size)

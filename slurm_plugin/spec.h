@@ -68,8 +68,8 @@ struct shown {
 };
 struct shown shown(const char *text);
 
-/* Adds to a text; what is too long is cut. */
-void text_add(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Adds to a text; what is too long is cut, and the answer is false. */
+bool text_add(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* All of these return false, with one line in `error`, if the text is wrong. */
 bool spec_parse(const char *text, micros_t max_grace, struct request *request,

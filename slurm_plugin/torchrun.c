@@ -160,12 +160,12 @@ static void set_keeper_uid(spank_t spank, const char *user)
     spank_setenv(spank, ENV_KEEPER_UID, text, 1);
 }
 
-/* Whether sbatch has passed this value on. */
-static bool is_carried(spank_t spank, const char *name, const char *value)
+bool variable_is(spank_t spank, const char *name, const char *wanted)
 {
-    char text[8];
+    char value[SITE_TEXT];
 
-    return spank_getenv(spank, name, text, sizeof(text)) == ESPANK_SUCCESS && strcmp(text, value) == 0;
+    return spank_getenv(spank, name, value, sizeof(value)) == ESPANK_SUCCESS &&
+           strcmp(value, wanted) == 0;
 }
 
 void torchrun_set(spank_t spank, const struct site *site, const char *run, unsigned max_nodes)
@@ -178,9 +178,9 @@ void torchrun_set(spank_t spank, const struct site *site, const char *run, unsig
     spank_setenv(spank, "PET_RDZV_ID", run, 1);
     for (size_t i = 0; i < COUNT(ALWAYS); i++)
         spank_setenv(spank, ALWAYS[i].name, ALWAYS[i].value, 1);
-    if (is_carried(spank, ENV_RENDEZVOUS, OWN_RENDEZVOUS))
+    if (variable_is(spank, ENV_RENDEZVOUS, OWN_RENDEZVOUS))
         spank_setenv(spank, ENV_BACKEND, "c10d", 1);
-    if (is_carried(spank, ENV_CARRIED_RESUME, NO_RESUME))
+    if (variable_is(spank, ENV_CARRIED_RESUME, NO_RESUME))
         spank_setenv(spank, ENV_RESUME, NO_RESUME, 1);
     if (site->local_addr[0] != '\0')
         spank_setenv(spank, "PET_LOCAL_ADDR", site->local_addr, 1);

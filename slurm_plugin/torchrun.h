@@ -14,6 +14,9 @@
 /* Whom the keeper runs as. `user` is a name or an id; empty: SlurmUser. */
 bool torchrun_keeper_user(const char *user, uid_t *found);
 
+/* Of the job's environment. */
+bool variable_is(spank_t spank, const char *name, const char *wanted);
+
 /* For a batch script, and for a step without its script's environment. */
 void torchrun_set(spank_t spank, const struct site *site, const char *run, unsigned max_nodes);
 
