@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -172,28 +172,6 @@ class Element:
         return self.start_s - self.queued_s <= _SOON_S and self.end_s - self.start_s <= _SOON_S
 
 
-class Place(NamedTuple):
-    """What one element can have: the whole of a ``node``, or what a ``trainer`` can have of it.
-
-    A trainer (its array; 0: the whole node) has one part of a node at most. The controller passes
-    places on and compares them. It takes their nodes where Slurm has to be asked or has answered,
-    and where people read them.
-    """
-
-    node: str
-    trainer: int = 0
-
-    @property
-    def name(self) -> str:
-        """What a plan calls it."""
-        return self.node
-
-    @staticmethod
-    def on(node: str) -> frozenset[Place]:
-        """Return the places on a node for elements that have it for themselves: one."""
-        return frozenset({Place(node)})
-
-
 class Part(NamedTuple):
     """What is taken of a node, or left of it: GPUs, processors and memory.
 
@@ -256,11 +234,6 @@ class Memory:
         if self.default and with_gpus_mb:
             return with_gpus_mb
         return max(self.node_mb, part.cpus * self.cpu_mb, with_gpus_mb)
-
-
-def nodes_of(places: Iterable[Place]) -> frozenset[str]:
-    """Return the nodes that places are on."""
-    return frozenset(place.node for place in places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,10 +300,6 @@ class Trainer:
     def element_gpus(self) -> dict[ElementId, int]:
         """How many GPUs each element takes of its node, see ``Element.gpus``."""
         return {one.id: one.gpus for one in self.elements}
-
-    def places_on(self, node: str) -> frozenset[Place]:
-        """Return the places that its elements can have on a node."""
-        return frozenset({Place(node, self.array)}) if self.demands.gpus else Place.on(node)
 
 
 @dataclass(frozen=True, slots=True)

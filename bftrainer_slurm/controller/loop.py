@@ -28,7 +28,7 @@ from bftrainer_slurm.controller.state.registry import REST_S, TrainerErrors, Tra
 from bftrainer_slurm.controller.state.trainer_state import apply_note, note_rescale
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import ElementId, Place, Trainer
+from bftrainer_slurm.model import ElementId, Trainer
 from bftrainer_slurm.planner.problem import PlanMaker
 from bftrainer_slurm.sizes import why_kept
 from bftrainer_slurm.slurm.gateway import Gateway
@@ -177,7 +177,7 @@ class Controller:
         """Update each trainer's record; return the events of elements."""
         self.deps.history.counts.looks.add(max(0.0, looked_s - began_s))
         self._errors.begin()
-        before = {view.array: view.places for view in self.registry.views}
+        before = {view.array: view.nodes for view in self.registry.views}
         events = self.registry.look(self._snapshot, self.deps.notes_arrive())
         self._note_pauses(before, began_s)
         return events
@@ -222,13 +222,14 @@ class Controller:
         there = view is not None and view.state.of(gone.task).phase in back
         return there or gone.array not in kept
 
-    def _note_pauses(self, before: Mapping[int, Set[Place]], now_s: float) -> None:
-        """Record how long trainers pause, if their places differ from ``before``."""
+    def _note_pauses(self, before: Mapping[int, Set[str]], now_s: float) -> None:
+        """Record how long trainers pause, if their nodes differ from ``before``."""
         for view in self.registry.views:
             with self._errors.of(view.array):
-                costs, places = self.performance.costs(view, now_s), before.get(view.array, set())
+                costs = self.performance.costs(view, now_s)
+                nodes = before.get(view.array, set()), view.nodes
                 pauses_s = costs.up_s, costs.down_s
-                state = note_rescale(view.state, places, view.since(), *pauses_s, now_s)
+                state = note_rescale(view.state, *nodes, view.starts_s(), *pauses_s, now_s)
                 self.registry.put({view.array: state})
 
     def _act(self, actions: Iterable[Action]) -> None:

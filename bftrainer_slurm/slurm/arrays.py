@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
 
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
 
@@ -43,19 +43,12 @@ def task_ranges(text: str) -> list[range]:
 
 def format_tasks(tasks: Iterable[int]) -> str:
     """Return the shortest expression for these tasks: ``0-4,7``."""
-    parts: list[str] = []
-    first = last = None
-    for task in sorted(set(tasks)):
-        if last is not None and task == last + 1:
-            last = task
-            continue
-        if first is not None:
-            parts.append(_range(first, last))
-        first = last = task
-    if first is not None:
-        parts.append(_range(first, last))
-    return ",".join(parts)
+    return ",".join(format_ranges(sorted(set(tasks))))
 
 
-def _range(first: int, last: int | None) -> str:
-    return str(first) if first == last else f"{first}-{last}"
+def format_ranges(numbers: Sequence[int], width: int = 0) -> Iterator[str]:
+    """Yield ``FIRST-LAST`` for each run of these ascending numbers, or just a lone number."""
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in run]
+        ends = dict.fromkeys((members[0], members[-1]))
+        yield "-".join(f"{end:0{width}}" for end in ends)

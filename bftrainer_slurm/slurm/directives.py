@@ -202,13 +202,11 @@ def minutes_of(time: str) -> int | None:
         return None
     days, dash, clock = time.rpartition("-")
     parts = clock.split(":")
-    if not all(part.isascii() and part.isdigit() for part in (*parts, *([days] if dash else []))):
-        raise SubmissionError(f"'{time[:40]}' is not a time limit; write for example -t 2-12:00:00")
-    numbers = [int(part) for part in parts]
     # DAYS-HOURS[:MINUTES[:SECONDS]], or MINUTES[:SECONDS], or HOURS:MINUTES:SECONDS
-    units = (3600, 60, 1) if dash or len(numbers) == 3 else (60, 1)
-    if len(numbers) > len(units):
+    units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)
+    numeric = all(part.isascii() and part.isdigit() for part in (*parts, days if dash else "0"))
+    if not numeric or len(parts) > len(units):
         raise SubmissionError(f"'{time[:40]}' is not a time limit; write for example -t 2-12:00:00")
-    seconds = sum(number * unit for number, unit in zip(numbers, units, strict=False))
+    seconds = sum(int(part) * unit for part, unit in zip(parts, units, strict=False))
     seconds += int(days) * 86400 if dash else 0
     return -(-seconds // 60) or None  # 0 means no limit

@@ -6,7 +6,6 @@ The rules are those of ``slurm_plugin/rewrite.c``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from bftrainer_slurm.sizes import Sizes
 from bftrainer_slurm.slurm.directives import SubmissionError
@@ -16,18 +15,8 @@ from bftrainer_slurm.words import either
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?\Z", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCounts:
-    """The fewest and the most nodes, and which numbers between them are allowed."""
-
-    least: int
-    most: int
-    sizes: tuple[int, ...] = ()
-    step: int = 1
-
-
-def node_counts(nodes: str | None, request: Request) -> NodeCounts:
-    """Read ``-N`` with ``min=``, ``sizes=`` and ``step=``.
+def node_counts(nodes: str | None, request: Request) -> tuple[int, int]:
+    """Read ``-N`` with ``min=``, ``sizes=`` and ``step=``; return the fewest and the most nodes.
 
     Raises:
         SubmissionError: the numbers contradict each other; the message has them.
@@ -48,14 +37,14 @@ def node_counts(nodes: str | None, request: Request) -> NodeCounts:
                 f"no size of sizes= is from {least} to {most} nodes; write other sizes or "
                 "another -N"
             )
-        return NodeCounts(sizes[0], sizes[-1], sizes)
+        return sizes[0], sizes[-1]
     step = request.step
     if -(-least // step) > most // step:
         raise SubmissionError(
             f"step={step}: no multiple of it is from {least} to {most} nodes; write another step "
             "or another -N"
         )
-    return NodeCounts(-(-least // step) * step, most // step * step, step=step)
+    return -(-least // step) * step, most // step * step
 
 
 def describe(record: TrainerRecord) -> str:

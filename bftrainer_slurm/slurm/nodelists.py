@@ -9,11 +9,12 @@ import math
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import chain, groupby
+from itertools import chain
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 from bftrainer_slurm.model import NodeState
+from bftrainer_slurm.slurm.arrays import format_ranges
 
 _NOTHING = ("", "(null)", "None", "N/A", "n/a")
 
@@ -98,14 +99,9 @@ def fold(nodes: Iterable[str]) -> str:
         else:
             numbers.setdefault((match[1], len(match[2])), []).append(int(match[2]))
     for (prefix, width), of_prefix in numbers.items():
-        ranges = []
         ordered = sorted(set(of_prefix))
-        for _, run in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]):
-            members = [number for _, number in run]
-            ends = dict.fromkeys((members[0], members[-1]))
-            ranges.append("-".join(f"{end:0{width}}" for end in ends))
-        plain = len(ordered) == 1
-        parts.append(prefix + (ranges[0] if plain else f"[{','.join(ranges)}]"))
+        ranges = ",".join(format_ranges(ordered, width))
+        parts.append(prefix + (ranges if len(ordered) == 1 else f"[{ranges}]"))
     return ",".join(parts)
 
 

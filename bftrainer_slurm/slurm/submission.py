@@ -123,14 +123,14 @@ def compose(
     time = time or given.get("time")
     try:
         request = parse_spec(spec if spec is not None else given.get("bftrainer"))
-        counts = node_counts(given.get("nodes"), request)
+        least, most = node_counts(given.get("nodes"), request)
         record = TrainerRecord(
-            *(counts.least, counts.most, request.spec, _minutes(time)),
+            *(least, most, request.spec, _minutes(time)),
             personal=site_partition is None,
             partitions=wished,
             nodes=_node_list(given),
-            sizes=counts.sizes,
-            step=counts.step,
+            sizes=tuple(size for size in request.sizes if least <= size <= most),
+            step=request.step,
             task=only_task(given.get("array", "")),
             id=secrets.token_hex(4),
         )

@@ -18,7 +18,6 @@ from bftrainer_slurm.model import (
     Element,
     ElementId,
     Node,
-    Place,
     Queue,
     Resources,
     WaitingJob,
@@ -116,9 +115,9 @@ def test_trainers_fill_what_an_ordinary_job_leaves_of_a_node() -> None:
     slurm.ordinary_gpus["n1"] = 3
     controller = controlled(slurm, [(2, 2), (2, 2), (0, 1)])
     turns(slurm, controller)
-    assert [one.places for one in controller.registry.views] == [
-        {Place("n1", ARRAY)},
-        {Place("n1", ARRAY + 1)},
+    assert [one.nodes for one in controller.registry.views] == [
+        {"n1"},
+        {"n1"},
         set(),
     ]
     assert slurm.in_use("n1") == 7
@@ -137,7 +136,7 @@ def test_a_node_that_ordinary_jobs_use_in_part_is_in_the_pool_used_or_not() -> N
 def test_a_trainer_has_one_element_on_a_node_at_most() -> None:
     two = trainer(*(element(task, "running n1", gpus=2) for task in range(2)))
     mine = view_of(replace(two, demands=Demands(gpus=2)))
-    assert (mine.placed, mine.surplus) == ({FIRST: Place("n1", ARRAY)}, (SECOND,))
+    assert (mine.placed, mine.surplus) == ({FIRST: "n1"}, (SECOND,))
 
 
 def test_beside_a_job_that_comes_to_an_idle_node_trainers_have_the_rest() -> None:
@@ -146,7 +145,7 @@ def test_beside_a_job_that_comes_to_an_idle_node_trainers_have_the_rest() -> Non
     slurm.waiting[7] = WaitingJob(7, PARTITION, 1, gpus=3, submit_s=NOW_S)
     controller = controlled(slurm, [(4, 1), (0, 1)])
     turns(slurm, controller)
-    assert [len(one.places) for one in controller.registry.views] == [1, 0]
+    assert [len(one.nodes) for one in controller.registry.views] == [1, 0]
     assert slurm.in_use("n1") == 4
 
 
@@ -158,7 +157,7 @@ def test_an_element_leaves_for_an_ordinary_job_of_gpus_before_a_pass() -> None:
     assert slurm.in_use("n1") == 8
     slurm.waiting[7] = WaitingJob(7, PARTITION, 1, gpus=3, submit_s=slurm.now_s)
     turns(slurm, controller)
-    assert [len(one.places) for one in controller.registry.views] == [0, 1]
+    assert [len(one.nodes) for one in controller.registry.views] == [0, 1]
     assert slurm.in_use("n1") == 4, "nobody has what the job is to find free"
     del slurm.waiting[7]
     slurm.start_job_("n1", 3)
@@ -187,10 +186,8 @@ def test_whoever_comes_and_goes_no_gpu_is_given_twice(
             slurm.start_job_(*job)
         turns(slurm, controller)
         placed = [one for view in controller.registry.views for one in view.placed.items()]
-        assert {id_: place.node for id_, place in placed} == {
-            one.id: one.node for one in slurm.elements(RUNNING)
-        }
-        assert len({place for _, place in placed}) == len(placed)
+        assert dict(placed) == {one.id: one.node for one in slurm.elements(RUNNING)}
+        assert all(len(one.nodes) == len(one.placed) for one in controller.registry.views)
         assert all(slurm.in_use(node) <= GPUS for node in NODES)
         if not any(slurm.ordinary_gpus.values()):
             assert placed, "there are idle nodes, and somebody has them"

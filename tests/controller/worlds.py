@@ -26,7 +26,6 @@ from bftrainer_slurm.model import (
     ElementState,
     Node,
     NodeState,
-    Place,
     Queue,
     Trainer,
 )
@@ -122,9 +121,9 @@ def trainer(
     return Trainer(array, "digits", "alice", "bftrainer", record, NOW_S - 600, own)
 
 
-def places(nodes: str) -> frozenset[Place]:
-    """All places on these nodes."""
-    return frozenset(place for node in nodes.split() for place in Place.on(node))
+def named(nodes: str) -> frozenset[str]:
+    """These nodes."""
+    return frozenset(nodes.split())
 
 
 def bad(node: str, until_s: float = NOW_S + 5000) -> tuple[Bar, ...]:
@@ -139,7 +138,7 @@ def until(bars: Iterable[Bar]) -> dict[str, float]:
 
 def released(*nodes: str, since_s: float = NOW_S) -> ElementRecord:
     """The record of an element that was let go on one of these nodes."""
-    return ElementRecord(Phase.RELEASED, since_s, targets=places(" ".join(nodes)))
+    return ElementRecord(Phase.RELEASED, since_s, targets=named(" ".join(nodes)))
 
 
 def state_of(of: Trainer, before: TrainerState | None = None, now_s: float = NOW_S) -> TrainerState:

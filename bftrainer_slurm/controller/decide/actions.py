@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, change, refuse, release
-from bftrainer_slurm.model import ElementId, Place, TimeLimit, nodes_of
+from bftrainer_slurm.model import ElementId, TimeLimit
 from bftrainer_slurm.slurm.gateway import Gateway
 
 _REFUSED_S = 30.0
@@ -126,13 +126,13 @@ class Revive(_Explained):
 
 @dataclass(frozen=True, slots=True)
 class Grow(Action):
-    """Release elements of one trainer, one for each of ``places``; Slurm chooses which goes where.
+    """Release elements of one trainer, one for each of ``nodes``; Slurm chooses which goes where.
 
     If ``first``, no element of the trainer is alive, and the release begins a new rendezvous.
     """
 
     verb = "grow"
-    places: frozenset[Place]
+    nodes: frozenset[str]
     others: frozenset[str]  # all other nodes of the partition
     first: bool
     limit: TimeLimit | None = None  # the time limit to ask for
@@ -141,10 +141,10 @@ class Grow(Action):
     new: bool = False  # the trainer has never had a node
 
     def __str__(self) -> str:
-        return f"{Action.__str__(self)} on {', '.join(sorted(nodes_of(self.places)))}"
+        return f"{Action.__str__(self)} on {', '.join(sorted(self.nodes))}"
 
     def _send(self, gateway: Gateway) -> None:
-        about = self.elements, nodes_of(self.places), self.others, self.limit
+        about = self.elements, self.nodes, self.others, self.limit
         gateway.grow(*about, excluded=self.excluded)
 
     def after(self, state: TrainerState, refused: bool, now_s: float) -> TrainerState:
@@ -152,8 +152,8 @@ class Grow(Action):
 
         A refused request may still have been carried out in part; the next look shows it.
         """
-        state = release(state, self.elements, self.places, now_s)
-        return refuse(state, nodes_of(self.places), now_s + _REFUSED_S) if refused else state
+        state = release(state, self.elements, self.nodes, now_s)
+        return refuse(state, self.nodes, now_s + _REFUSED_S) if refused else state
 
 
 class Label(_Explained):

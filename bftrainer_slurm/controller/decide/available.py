@@ -17,7 +17,7 @@ from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Element, ElementId, Place, TimeLimit, nodes_of
+from bftrainer_slurm.model import Element, ElementId, TimeLimit
 
 # slurmctld refuses a new reservation of a node if a job's limit there ends after its start.
 _LONGEST_S = 3600.0
@@ -78,16 +78,23 @@ def bars_on(bars: Iterable[Bar], nodes: frozenset[str]) -> list[Bar]:
     return [one for one in found if one.nodes]
 
 
-def available(cluster: ClusterView, off: frozenset[str]) -> frozenset[Place]:
-    """Return the places in which an element can start now; nodes ``off`` are barred for all.
+def available(cluster: ClusterView, off: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Return the nodes on which an element can start now; nodes ``off`` are barred for all.
 
     A node that was busy when the nodes were last read counts as idle if no job runs on it now.
+    Elements that are leaving, or have no place, still have their nodes.
     """
-    return _free(_unused(cluster) - off, cluster)
+    unused = cluster.snapshot.in_holes.difference(
+        record.node
+        for view in cluster.views
+        for id_, record in view.within(*OCCUPIES)
+        if id_ not in view.placed
+    )
+    return _free(unused - off, cluster)
 
 
-def soon_available(cluster: ClusterView, off: frozenset[str]) -> frozenset[Place]:
-    """Return the places that elements are leaving because the controller has ended them.
+def soon_available(cluster: ClusterView, off: frozenset[str]) -> frozenset[str]:
+    """Return the nodes that elements are leaving because the controller has ended them.
 
     If the plan did not count on them, it would change while its own moves are under way.
     """
@@ -100,43 +107,27 @@ def soon_available(cluster: ClusterView, off: frozenset[str]) -> frozenset[Place
     return _free(leaving - off, cluster) if leaving else frozenset()
 
 
-def idle_nodes(cluster: ClusterView) -> frozenset[str]:
-    """Return all idle nodes, also those on which no element may start."""
-    return nodes_of(_free(_unused(cluster), cluster))
-
-
-def _unused(cluster: ClusterView) -> frozenset[str]:
-    """Return the nodes in holes without elements that are leaving or have no place."""
-    return cluster.snapshot.in_holes.difference(
-        record.node
-        for view in cluster.views
-        for id_, record in view.within(*OCCUPIES)
-        if id_ not in view.placed
-    )
-
-
-def _free(nodes: frozenset[str], cluster: ClusterView) -> frozenset[Place]:
-    """Return those of the nodes, as whole places, that are in holes and have no element."""
+def _free(nodes: frozenset[str], cluster: ClusterView) -> frozenset[str]:
+    """Return those of the nodes that are in holes and have no element."""
     there = nodes & cluster.snapshot.in_holes
-    taken = nodes_of(place for view in cluster.views for place in view.places)
-    return frozenset(place for node in there - taken for place in Place.on(node))
+    return there.difference(*(view.nodes for view in cluster.views))
 
 
-def growable(free: frozenset[Place], cluster: ClusterView, settings: Settings) -> frozenset[Place]:
-    """Return the free places into which trainers may grow.
+def growable(free: frozenset[str], cluster: ClusterView, settings: Settings) -> frozenset[str]:
+    """Return the free nodes into which trainers may grow.
 
     This leaves out nodes kept for jobs, nodes in holes for less than ``min_idle_s``, and the
-    reserve. The reserve takes the places that ordinary jobs are expected to need soonest.
+    reserve. The reserve takes the nodes that ordinary jobs are expected to need soonest.
     """
     off = nodes_off(bars_for_growth(cluster, settings))
-    settled = [place for place in free if place.node not in off]
+    settled = [node for node in free if node not in off]
     short = max(0, cluster.reserve - (len(free) - len(settled)))
     if short:
         settled = _soonest_wanted(settled, cluster.life_s)
     return frozenset(settled[short:])
 
 
-def refill(free: frozenset[Place], cluster: ClusterView) -> list[Shrink]:
+def refill(free: frozenset[str], cluster: ClusterView) -> list[Shrink]:
     """Return the elements that leave to refill the reserve after ordinary jobs have used it.
 
     Those on nodes that ordinary jobs need soonest leave first. No trainer shrinks below its least
@@ -146,12 +137,12 @@ def refill(free: frozenset[Place], cluster: ClusterView) -> list[Shrink]:
     leaving = sum(len(view.ids(*VACATES)) for view in views)
     missing = cluster.reserve - len(free) - leaving
     held = {
-        place: id_
+        node: id_
         for view in views
-        for id_, place in view.running().items()
-        if not place.trainer  # an element with a part of a node does not empty the node
+        if not view.gpus  # an element with a part of a node does not empty the node
+        for id_, node in view.running().items()
     }
-    going = ((held[place], 1) for place in _soonest_wanted(held, cluster.life_s))
+    going = ((held[node], 1) for node in _soonest_wanted(held, cluster.life_s))
     return give_up(views, going, missing, "its node is kept for ordinary jobs")
 
 
@@ -172,8 +163,8 @@ def give_up(
     return [Shrink(tuple(elements), why) for elements in given.values()]
 
 
-def _soonest_wanted(places: Iterable[Place], life_s: Mapping[str, float]) -> list[Place]:
-    return sorted(places, key=lambda place: (life_s.get(place.node, math.inf), place))
+def _soonest_wanted(nodes: Iterable[str], life_s: Mapping[str, float]) -> list[str]:
+    return sorted(nodes, key=lambda node: (life_s.get(node, math.inf), node))
 
 
 def hardware_of(snapshot: Snapshot, settings: Settings) -> dict[str, str]:
@@ -187,19 +178,19 @@ def hardware_of(snapshot: Snapshot, settings: Settings) -> dict[str, str]:
 
 
 def limits_at_start(
-    places: Iterable[Place], user_minutes: int | None, snapshot: Snapshot, settings: Settings
-) -> dict[TimeLimit, frozenset[Place]]:
-    """Return which limits to ask for when elements of one trainer start in these places.
+    nodes: Iterable[str], user_minutes: int | None, snapshot: Snapshot, settings: Settings
+) -> dict[TimeLimit, frozenset[str]]:
+    """Return which limits to ask for when elements of one trainer start on these nodes.
 
     An operator's controller lengthens limits later. Other controllers cannot, so an element asks
     for at least the whole hole, if Slurm tells its length. ``user_minutes`` is what the trainer's
-    user asked for. Places where a reservation leaves less than a minute are left out.
+    user asked for. Nodes where a reservation leaves less than a minute are left out.
     """
-    limits: dict[TimeLimit, set[Place]] = {}
-    for place in places:
-        limit = _limit(place.node, user_minutes, snapshot, settings)
+    limits: dict[TimeLimit, set[str]] = {}
+    for node in nodes:
+        limit = _limit(node, user_minutes, snapshot, settings)
         if limit.minutes >= 1:
-            limits.setdefault(limit, set()).add(place)
+            limits.setdefault(limit, set()).add(node)
     return {limit: frozenset(on) for limit, on in limits.items()}
 
 

@@ -18,7 +18,6 @@ from bftrainer_slurm.controller.decide.available import (
     bars_on,
     growable,
     hardware_of,
-    idle_nodes,
     just_left,
     keep_limits,
     nodes_off,
@@ -53,7 +52,6 @@ from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import TrainerErrors
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.controller.state.view import TrainerView, without
-from bftrainer_slurm.model import Place, nodes_of
 from bftrainer_slurm.planner.objectives import Objective, find
 from bftrainer_slurm.planner.problem import Plan, PlanMaker, Problem
 
@@ -67,7 +65,7 @@ class Decision:
     actions: tuple[Action, ...] = ()
     states: Mapping[int, TrainerState] = field(default_factory=dict)  # new ones, by array
     bad: tuple[Bar, ...] = ()  # for nodes where something went wrong
-    free: frozenset[Place] = frozenset()  # into which trainers may grow
+    free: frozenset[str] = frozenset()  # into which trainers may grow
     left_alone: Mapping[str, int] = field(default_factory=dict)  # other idle nodes, by reason
     bars: tuple[Bar, ...] = ()  # of idle nodes
     stuck: Mapping[int, str] = field(default_factory=dict)  # why trainers (by array) cannot grow
@@ -147,20 +145,19 @@ class Decider:
             with self.errors.of(view.array):
                 free = unused
                 if view.gpus and view.finishing:
-                    free = set(room().places(view, snapshot.shared).values())
+                    free = room().take(view, snapshot.shared)
                 last = complete(view, free, snapshot)
-                unused.difference_update(*(grow.places for grow in last))
+                unused.difference_update(*(grow.nodes for grow in last))
                 moves += last
         if standing is not None:
             in_parts = [view for view in draft.cluster.views if view.gpus]
             waits = without_room(in_parts, standing.plan, room()) if in_parts else ()
             decision = replace(decision, bars=(*decision.bars, *waits))
-            nodes = {place.name: place for place in unused}
 
             def move(view: TrainerView) -> list[Action]:
-                free: Mapping[str, Place] = nodes
+                free = unused
                 if view.gpus:
-                    free = room().places(view, standing.plan.assignment.get(str(view.array), ()))
+                    free = room().take(view, standing.plan.assignment.get(str(view.array), ()))
                 return moves_towards(view, standing.plan, free, snapshot, settings)
 
             moves += self._of_each(draft.cluster.views, move)
@@ -200,15 +197,12 @@ class Decider:
         Trainers must not get parts of these nodes.
         """
         cluster, settings = draft.cluster, self.settings
-        bars, growth = (
-            tuple(bars_for_all(cluster, settings)),
-            tuple(bars_for_growth(cluster, settings)),
-        )
+        bars = tuple(bars_for_all(cluster, settings))
         off = nodes_off(bars)
         idle = available(cluster, off)
         free = growable(idle, cluster, settings)
         eligible = eligibility(cluster.views, cluster.snapshot)
-        unused = idle_nodes(cluster)
+        unused = available(cluster)
         alone = {one.why: len(one.nodes & unused) for one in bars}
         alone["kept for ordinary jobs"] = len(idle - free)
         hardware = hardware_of(cluster.snapshot, settings)
@@ -220,7 +214,7 @@ class Decider:
         build = partial(
             problem_of, cluster, by_then, objective, performance, hardware, eligible, parts_off
         )
-        shown = bars_on((*bars, *growth, *eligible.bars), unused)
+        shown = bars_on((*bars, *bars_for_growth(cluster, settings), *eligible.bars), unused)
         decision = Decision(
             *((), draft.states, cluster.bad, free),
             left_alone=alone,
@@ -247,7 +241,7 @@ class Decider:
 
         def end_too_few(view: TrainerView) -> list[Shrink]:
             why = too_few_left(view)
-            return leave(view, nodes_of(view.places), why) if why else []
+            return leave(view, view.nodes, why) if why else []
 
         for decide in (end_asked, end_mute, drain, end_too_few, keep):
             views = (view for view in draft.cluster.views if not view.over)
@@ -277,7 +271,7 @@ class Decider:
         draft.cluster = replace(cluster, bad=verdict.bad)
         draft.end(verdict.leaving, verdict.states)
 
-    def _free(self, cluster: ClusterView) -> frozenset[Place]:
+    def _free(self, cluster: ClusterView) -> frozenset[str]:
         return available(cluster, nodes_off(bars_for_all(cluster, self.settings)))
 
 

@@ -22,7 +22,6 @@ from bftrainer_slurm.model import (
     Part,
     Resources,
     Trainer,
-    nodes_of,
 )
 from bftrainer_slurm.spec import TrainerRecord
 
@@ -61,10 +60,10 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
     stuck: dict[int, str] = {}
     bars: list[Bar] = []
     unfit: dict[object, frozenset[str]] = {}
-    everybodys = frozenset[str]().union(*(nodes_of(view.places) for view in views))
+    everybodys = frozenset[str]().union(*(view.nodes for view in views))
     for view in views:
         demands, array, wait = view.trainer.demands, view.array, view.state.wait
-        own = nodes_of(view.places)
+        own = view.nodes
         why = (
             why_never(demands)
             or too_few_left(view)

@@ -64,9 +64,9 @@ class _Choice:
         # For each node with elements, their trainers (by array).
         self._owners: dict[str, tuple[int, ...]] = {}
         for view in views:
-            for place in view.running().values():
-                if place.node in cluster.snapshot.in_holes:
-                    self._owners[place.node] = *self._owners.get(place.node, ()), view.array
+            for node in view.running().values():
+                if node in cluster.snapshot.in_holes:
+                    self._owners[node] = *self._owners.get(node, ()), view.array
         idle = in_holes_without(cluster.snapshot, views, Phase.RUNNING)
         idle -= cluster.unhandled_nodes
         self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owners.keys())

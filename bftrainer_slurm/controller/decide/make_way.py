@@ -69,11 +69,11 @@ class Packing:
                 one.id: Part(one.gpus, one.cpus, one.memory_mb or 0.0)
                 for one in view.trainer.elements
             }
-            for id_, place in view.running().items():
-                if place.node in names:
+            for id_, node in view.running().items():
+                if node in names:
                     part = has.get(id_, Part(0, 0))
-                    self._on[id_] = place.node
-                    self._held.setdefault(place.node, {})[id_] = self._part(part, place.node)
+                    self._on[id_] = node
+                    self._held.setdefault(node, {})[id_] = self._part(part, node)
             for id_, one in view.within(Phase.SUSPENDED):  # it has its part, and does not leave
                 if one.node is not None and one.node in names:
                     part = self._part(has.get(id_, Part(0, 0)), one.node)

@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.phases import OCCUPIES
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementId, Place, Resources, nodes_of
+from bftrainer_slurm.model import ElementId, Resources
 from bftrainer_slurm.planner.problem import Plan
 
 _NO_ROOM = "other trainers leave it too few cores or too little memory"
@@ -44,8 +44,8 @@ def offered(
         mine_mb = asks_of(view.trainer, snapshot.configuration).memory_mb
         for node in _occupied(view).values():  # one that has not started has no memory there yet
             memory_mb[node] = memory_mb.get(node, 0.0) + mine_mb
-        for place in view.places if view.array in theirs else ():
-            held[place.node] += view.gpus or _all(place.node, snapshot)
+        for node in view.nodes if view.array in theirs else ():
+            held[node] += view.gpus or _all(node, snapshot)
     least = _least(planned, snapshot)
     out: dict[str, int] = {}
     for node, one in snapshot.shared.items():
@@ -81,11 +81,10 @@ def refill_gpus(cluster: ClusterView) -> list[Shrink]:
     held: dict[str, dict[ElementId, int]] = {}
     for view in cluster.views:
         has = view.trainer.element_gpus
-        for id_, place in view.placed.items():
-            taken[place.node] += has.get(id_, 0) or _all(place.node, snapshot)
-        for id_, place in view.running().items():
-            if place.trainer:
-                held.setdefault(place.node, {})[id_] = has.get(id_, 0)
+        for id_, node in view.placed.items():
+            taken[node] += has.get(id_, 0) or _all(node, snapshot)
+        for id_, node in view.running().items() if view.gpus else ():
+            held.setdefault(node, {})[id_] = has.get(id_, 0)
     nodes = snapshot.shared.keys() & snapshot.in_service
     free = {node: max(0, snapshot.shared[node].free_gpus - taken[node]) for node in nodes}
     missing = cluster.reserve_gpus - sum(free.values())
@@ -120,9 +119,7 @@ def _least(planned: Iterable[TrainerView], snapshot: Snapshot) -> Resources:
 def _held(view: TrainerView, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
     """Yield the nodes that a trainer's elements have or start on, and the GPUs on each."""
     gpus = view.trainer.element_gpus
-    nodes = {id_: place.node for id_, place in view.placed.items()}
-    nodes |= _occupied(view)
-    for id_, node in nodes.items():
+    for id_, node in {**view.placed, **_occupied(view)}.items():
         yield node, gpus.get(id_, 0) or _all(node, snapshot)
 
 
@@ -153,19 +150,17 @@ class Room:
             for node, gpus in _held(view, cluster.snapshot):
                 self._taken[node] += gpus
             occupies, asks = set(view.ids(*OCCUPIES)), self._asks(view)
-            for id_, place in view.placed.items():
-                if id_ not in occupies and place.trainer:  # it has not started yet
-                    self._take(place.node, 0, asks)
+            for id_, node in view.placed.items() if view.gpus else ():
+                if id_ not in occupies:  # it has not started yet
+                    self._take(node, 0, asks)
 
-    def places(self, view: TrainerView, nodes: Iterable[str]) -> dict[str, Place]:
-        """Take a part on each of these nodes that has room for an element; return the places."""
-        asked, asks = view.trainer.element_gpus, self._asks(view)
-        own, found = nodes_of(view.places), dict[str, Place]()
+    def take(self, view: TrainerView, nodes: Iterable[str]) -> set[str]:
+        """Take a part on each of these nodes that has room for an element; return the nodes."""
+        asked, asks, own = view.trainer.element_gpus, self._asks(view), view.nodes
         fit = [one for one in sorted(nodes) if one not in own and self.has(view, one)]
         for node, id_ in zip(fit, view.spare, strict=False):
             self._take(node, asked.get(id_, 0), asks)
-            found[node] = Place(node, view.array)
-        return found
+        return set(fit[: len(view.spare)])
 
     def has(self, view: TrainerView, node: str) -> bool:
         """Whether another element fits on this node now."""
@@ -200,6 +195,6 @@ def without_room(views: Iterable[TrainerView], plan: Plan, room: Room) -> Iterat
     for view in views:
         target = plan.assignment.get(str(view.array))
         if target and view.spare:
-            for node in sorted(target - nodes_of(view.places)):
+            for node in sorted(target - view.nodes):
                 if room.has_gpus(view, node) and not room.has(view, node):
                     yield Bar(_NO_ROOM, frozenset({node}), view.array)

@@ -16,7 +16,7 @@ from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Place, ThroughputCurve, nodes_of
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
 from bftrainer_slurm.planner.problem import (
@@ -41,7 +41,7 @@ _MOST_OF_FORWARD = 0.5
 
 def problem_of(
     cluster: ClusterView,
-    free: frozenset[Place],
+    free: frozenset[str],
     objective: Objective,
     performance: PerformanceModel,
     hardware: Mapping[str, str],
@@ -49,7 +49,7 @@ def problem_of(
     off: frozenset[str] = frozenset(),
     exploring: bool = True,
 ) -> Problem:
-    """Return the planning problem: every trainer that can use nodes, over all available places.
+    """Return the planning problem: every trainer that can use nodes, over all available nodes.
 
     ``hardware`` is each node's kind, empty if the site has no kinds. No trainer gets a part of
     nodes ``off``. If ``exploring``, trainers may have optimistic curves.
@@ -63,10 +63,9 @@ def problem_of(
         _facts(view, estimate, now_s) for view, estimate in zip(chosen, estimates, strict=True)
     ]
     curves = curves_of(objective, facts)
-    pool = free.union(*(view.places for view in chosen))
     shared = cluster.snapshot.shared
-    parts = offered(cluster, chosen, nodes_of(free), off) if shared else {}
-    names = frozenset(place.name for place in pool) | parts.keys()
+    parts = offered(cluster, chosen, free, off) if shared else {}
+    names = free.union(*(view.nodes for view in chosen)) | parts.keys()
     gpus = {node: max(shared[node].gpus, has) for node, has in parts.items()}
     classes = _classes(names, hardware, _barred(chosen, eligible, names), gpus)
     trainers = tuple(
@@ -79,9 +78,7 @@ def problem_of(
         trainers,
         costs=Costs.PAUSE,
         life_s={name: life_s[name] for name in names if name in life_s},
-        since_s={
-            place.name: start_s for view in chosen for place, start_s in view.starts_s().items()
-        },
+        since_s={node: start_s for view in chosen for node, start_s in view.starts_s().items()},
         classes=tuple(classes),
         free=parts,
     )
@@ -161,7 +158,7 @@ def _planned_trainer(
         key=str(view.array),
         min_nodes=least,
         max_nodes=most,
-        current=frozenset(place.name for place in view.places),
+        current=view.nodes,
         curve=curve,
         rescale_up_s=costs.up_s,
         rescale_down_s=costs.down_s,

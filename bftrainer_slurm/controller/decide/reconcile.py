@@ -5,7 +5,7 @@ Pure. ``state.phases`` explains the phases of elements.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Set
 from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import (
@@ -25,7 +25,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.phases import BROKEN, Phase
 from bftrainer_slurm.controller.state.trainer_state import is_blocked
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementId, ElementState, Place, TimeLimit, nodes_of
+from bftrainer_slurm.model import ElementId, ElementState, TimeLimit
 from bftrainer_slurm.planner.problem import Plan
 from bftrainer_slurm.spec import format_comment, with_own_comment
 
@@ -95,9 +95,9 @@ def _without_room(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
     gpus = view.trainer.element_gpus
     return [
         id_
-        for id_, place in view.placed.items()
-        if place.trainer
-        and (one := snapshot.shared.get(place.node)) is not None
+        for id_, node in view.placed.items()
+        if view.gpus
+        and (one := snapshot.shared.get(node)) is not None
         and one.free_gpus < gpus.get(id_, 0)
     ]
 
@@ -105,7 +105,7 @@ def _without_room(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
 def late_nodes(view: TrainerView, snapshot: Snapshot) -> list[str]:
     """Return the nodes on which released elements have not started in time."""
     late = _late(view, snapshot)
-    return [view.placed[id_].node for id_ in late if id_ in view.placed]
+    return [view.placed[id_] for id_ in late if id_ in view.placed]
 
 
 def _late(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
@@ -133,7 +133,7 @@ def end_mute(view: TrainerView) -> list[Shrink]:
 
 def leave(view: TrainerView, nodes: Set[str], why: str) -> list[Shrink]:
     """End a trainer's elements on these nodes."""
-    return end(view, {id_ for id_, one in view.running().items() if one.node in nodes}, why)
+    return end(view, {id_ for id_, node in view.running().items() if node in nodes}, why)
 
 
 def end(view: TrainerView, these: Set[ElementId], why: str) -> list[Shrink]:
@@ -145,20 +145,20 @@ def end(view: TrainerView, these: Set[ElementId], why: str) -> list[Shrink]:
 def moves_towards(
     view: TrainerView,
     plan: Plan,
-    free: Mapping[str, Place],
+    free: Set[str],
     snapshot: Snapshot,
     settings: Settings,
 ) -> list[Action]:
     """Return the moves of a trainer towards the plan that are possible now.
 
-    ``free`` has the free places by name. A place that another trainer still has is used in a later
+    ``free`` are the free nodes. A node that another trainer still has is used in a later
     turn, when it is free. Elements with parts of nodes are released one by one: Slurm could put two
     of them on one node.
     """
     target = plan.assignment.get(str(view.array))
     if target is None:
         return []
-    leaving = [id_ for id_, place in view.placed.items() if place.name not in target]
+    leaving = [id_ for id_, node in view.placed.items() if node not in target]
     running = view.running()
     started = tuple(id_ for id_ in leaving if id_ in running)
     waiting = tuple(id_ for id_ in leaving if id_ not in running)
@@ -169,24 +169,23 @@ def moves_towards(
         actions.append(Hold(waiting, "the plan gives its node to others"))
     spare, first = iter(view.spare), not view.live
     excluded = view.trainer.demands.excluded
-    goals = sorted(free[name] for name in target & free.keys())[: len(view.spare)]
+    goals = sorted(target & free)[: len(view.spare)]
     limits = limits_at_start(goals, view.trainer.record.minutes, snapshot, settings)
-    starts = ((limit, onto) for limit, places in limits.items() for onto in _at_once(places))
+    starts = ((limit, onto) for limit, nodes in limits.items() for onto in _at_once(view, nodes))
     for limit, onto in starts:
         elements = tuple(islice(spare, len(onto)))
-        others, new = snapshot.all_nodes - nodes_of(onto), first and not view.state.begun
+        others, new = snapshot.all_nodes - onto, first and not view.state.begun
         actions.append(Grow(elements, onto, others, first, limit, excluded, new=new))
         first = False
     return actions
 
 
-def _at_once(places: frozenset[Place]) -> list[frozenset[Place]]:
-    """Split places into groups; one request may start elements in all places of a group."""
-    parts = sorted(place for place in places if place.trainer)
-    return [frozenset({place}) for place in parts] or [places]
+def _at_once(view: TrainerView, nodes: frozenset[str]) -> list[frozenset[str]]:
+    """Split nodes into groups; one request may start elements on all nodes of a group."""
+    return [frozenset({node}) for node in sorted(nodes)] if view.gpus else [nodes]
 
 
-def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Grow]:
+def complete(view: TrainerView, free: Set[str], snapshot: Snapshot) -> list[Grow]:
     """Release the unused elements of a finished trainer: they end at once with success.
 
     Slurm counts an array as completed, for ``--dependency=afterok``, only if all its tasks ran and
@@ -198,17 +197,17 @@ def complete(view: TrainerView, free: Set[Place], snapshot: Snapshot) -> list[Gr
     if view.all_ended and anchor is not None and anchor.state in _CAN_START:
         left = (anchor.id,)
     had = _where_it_ended(view)
-    places = frozenset(sorted(one for one in free if one.node in had)[: len(left)])
-    if not places:
+    nodes = frozenset(sorted(free & had)[: len(left)])
+    if not nodes:
         return []
     these, excluded = iter(left), view.trainer.demands.excluded
     return [
         Grow(
-            *(tuple(islice(these, len(onto))), onto, snapshot.all_nodes - nodes_of(onto)),
+            *(tuple(islice(these, len(onto))), onto, snapshot.all_nodes - onto),
             *(False, _A_MINUTE, excluded),
             finished=True,
         )
-        for onto in _at_once(places)
+        for onto in _at_once(view, nodes)
     ]
 
 

@@ -18,7 +18,6 @@ from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.failing import Failing, Suspect
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Place, nodes_of
 
 _OUTAGE_S = 900.0  # a trainer that has trained before may fail this long: a file system may be down
 _CERTAIN = 3  # failures on several nodes: the trainer is at fault
@@ -35,10 +34,10 @@ class Verdict:
     leaving: tuple[Shrink, ...] = ()  # of elements on nodes that may be bad
 
 
-def judge(cluster: ClusterView, free: frozenset[Place], settings: Settings) -> Verdict:
+def judge(cluster: ClusterView, free: frozenset[str], settings: Settings) -> Verdict:
     """Give up trainers that fail everywhere; keep others off nodes that may be bad.
 
-    ``free`` are the places in which a failing trainer could be tried now.
+    ``free`` are the nodes on which a failing trainer could be tried now.
     """
     now_s, bad, in_service = cluster.now_s, cluster.bad, cluster.snapshot.in_service
     failing = [
@@ -53,7 +52,7 @@ def judge(cluster: ClusterView, free: frozenset[Place], settings: Settings) -> V
     states: dict[int, TrainerState] = {}
     leaving: list[Shrink] = []
     for view, mine in failing:
-        nodes = nodes_of(free | view.places) - {mine.node}
+        nodes = (free | view.nodes) - {mine.node}
         elsewhere = len(nodes) >= view.trainer.record.min_nodes
         if _hopeless(mine, view, in_service, now_s, settings):
             bad = _without(view, bad)
@@ -111,7 +110,7 @@ def _hopeless(
 
 def _is_well(failing: Failing, view: TrainerView) -> bool:
     """Whether a trainer has trained, or runs on enough nodes on which it has not failed."""
-    others = nodes_of(view.running().values()).difference(failing.nodes)
+    others = set(view.running().values()).difference(failing.nodes)
     return failing.trained or len(others) >= view.trainer.record.min_nodes
 
 

@@ -30,7 +30,7 @@ class Feed:
         self._identity = ""
         self.notes_arrive = False  # whether a stream of notes is open now
         self._quiet = 0  # how many streams in a row began and then fell silent
-        self._caught_up = threading.Event()
+        self.caught_up = False  # whether it has read all notes that the keeper remembers
         self._notes: queue.Queue[NumberedNote] = queue.Queue(_MOST_NOTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._read, name="feed", daemon=True)
@@ -43,11 +43,6 @@ class Feed:
     def keeper(self) -> tuple[str, KeeperClient]:
         """The identity of the present keeper (empty before the first contact), and its client."""
         return self._identity, self._client
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether the feed has read all notes that the keeper remembers."""
-        return self._caught_up.is_set()
 
     def wait(self, timeout_s: float) -> list[NumberedNote]:
         """Return the notes in the queue; wait at most ``timeout_s`` seconds for the first."""
@@ -77,7 +72,7 @@ class Feed:
                         after = note.number
                         self._notes.put(note)
                     elif began:
-                        self._caught_up.set()
+                        self.caught_up = True
                     began = True
             except KeeperError as error:
                 self._say_why(error, began)

@@ -20,7 +20,7 @@ from bftrainer_slurm.controller.state.profiles import ReportedState, RescaleCost
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import Tally, goodput, summary
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementState, nodes_of
+from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of
 from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.sizes import why_kept
@@ -70,7 +70,7 @@ def trainer_status(
         "gpus": view.gpus,
         "submit_s": view.submit_s,
         "nodes": sorted(running),
-        "starting": sorted(nodes_of(view.places) - running.keys()),
+        "starting": sorted(view.nodes - running.keys()),
         "grew": tally.grew,
         "shrank": tally.shrank,
         "reclaimed": tally.reclaimed,
@@ -147,9 +147,9 @@ def cluster_status(
     ``trainers`` come from ``trainer_status``; ``faulty`` says why some cannot be handled, by array.
     """
     standing, bars = decision.standing, barred(decision.bars, now_s)
-    used = nodes_of(place for view in registry.views for place in view.places)
+    used = frozenset[str]().union(*(view.nodes for view in registry.views))
     left_over = frozenset(standing.problem.free) if standing else frozenset()  # shared nodes
-    free = (nodes_of(decision.free) | left_over) - used
+    free = (decision.free | left_over) - used
     malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
     misfits = list(snapshot.misfits)
     return no_status(now_s, {**controller, "history": history.trouble, "slurm": misfits}) | {

@@ -77,7 +77,6 @@ class History:
         self._in_file = path != ":memory:"
         self._allocations: dict[int, Allocations] = {}
         self._ended: dict[int, str] = {}  # why trainers are over; the file may not have it yet
-        self._preemptions: list[Preemption] | None = None  # a cache of the table
 
     def write(self, *statements: Statement) -> None:
         """Execute statements in one transaction, now or as soon as the disk allows."""
@@ -198,15 +197,11 @@ class History:
         for one in preemptions:
             self.counts.note_preemption(one)
             self.write(put("preemptions", *astuple(one)))
-            if self._preemptions is not None:
-                self._preemptions.append(one)
 
     def preemptions(self, since_s: float) -> list[Preemption]:
         """Return these jobs, as far as they started at or after ``since_s`` (Unix seconds)."""
-        if self._preemptions is None:
-            rows = self.read("SELECT * FROM preemptions WHERE time_s >= ?", since_s)
-            self._preemptions = [Preemption(*row) for row in rows]
-        return [one for one in self._preemptions if one.time_s >= since_s]
+        rows = self.read("SELECT * FROM preemptions WHERE time_s >= ?", since_s)
+        return [Preemption(*row) for row in rows]
 
     def add_ordinary(self, jobs: int, time_s: float) -> None:
         """Record that this number of ordinary jobs has started."""
@@ -286,7 +281,6 @@ class History:
         if self.trouble is None:  # otherwise the file may lack what is dropped here
             for array in (self._allocations.keys() | self._ended.keys()) - living:
                 self._drop_cached(array)
-        self._preemptions = None
 
     def _drop_cached(self, array: int) -> None:
         self._allocations.pop(array, None)

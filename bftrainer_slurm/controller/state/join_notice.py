@@ -97,10 +97,10 @@ class JoinNotice:
 def since_s(view: TrainerView) -> dict[str, float | None]:
     """Return when an element started on each node; before the next look, by its own report."""
     running: dict[str, float | None] = {}
-    for id_, place in view.placed.items():
+    for id_, node in view.placed.items():
         record = view.state.of(id_.task)
         if record.phase is Phase.RUNNING:
-            running[place.node] = record.start_s
+            running[node] = record.start_s
         elif record.up is not None:
             running[record.up[0]] = record.up[1]
     for _, record in view.within(Phase.LEAVING):
@@ -169,7 +169,7 @@ def _waiting(view: TrainerView, script: Script | None) -> set[str]:
     """Return the nodes that wait for a script on another node to start the training."""
     if script is None or script.trains:
         return set()
-    return {place.node for id_, place in view.placed.items() if id_.task != script.task}
+    return {node for id_, node in view.placed.items() if id_.task != script.task}
 
 
 def _going(view: TrainerView, notes_arrive: bool) -> Iterator[str]:

@@ -24,7 +24,7 @@ from bftrainer_slurm.controller.state.profiles import ReportedState
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_left
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
-from bftrainer_slurm.model import ElementId, nodes_of
+from bftrainer_slurm.model import ElementId
 
 logger = logging.getLogger(__name__)
 
@@ -163,11 +163,11 @@ def _nodes_in(view: TrainerView, report: Report, began_s: float) -> Set[str]:
     Elements that started later, or hang, are not in it.
     """
     starts = view.starts_s().items()
-    nodes = nodes_of(place for place, start_s in starts if start_s <= began_s)
+    nodes = frozenset(node for node, start_s in starts if start_s <= began_s)
     return nodes if report.nodes in (None, len(nodes)) else frozenset()
 
 
 def _own_node(view: TrainerView, note: Note) -> tuple[str, ...]:
     """Return the node that a note names, if the note's element is placed there."""
-    place = view.placed.get(ElementId(note.array, note.task))
-    return (note.node,) if place is not None and place.node == note.node else ()
+    node = view.placed.get(ElementId(note.array, note.task))
+    return (note.node,) if node == note.node else ()

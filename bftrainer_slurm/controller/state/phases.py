@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from bftrainer_slurm.model import Element, ElementId, ElementState, Place
+from bftrainer_slurm.model import Element, ElementId, ElementState
 
 EXITED = "NonZeroExitCode"  # Slurm's reason if the script itself has failed
 # Slurm's time of a start or an end, and the element's own report of it, differ by less than this.
@@ -85,7 +85,7 @@ class ElementRecord:
     since_s: float  # when the phase began
     node: str | None = None
     start_s: float | None = None
-    targets: frozenset[Place] = frozenset()  # where a released element may start
+    targets: frozenset[str] = frozenset()  # where a released element may start
     ours: bool = False  # the controller has ended it
     asked: bool = False  # was asked to leave its node; does nothing there now, and has to be ended
     up: tuple[str, float] | None = None  # its own report: the node on which it came up, and when
@@ -106,8 +106,8 @@ class ElementRecord:
         return self.sent and not self.ran
 
     def may_start_on(self, node: str) -> bool:
-        """Whether the element was released for a place on this node."""
-        return any(place.node == node for place in self.targets)
+        """Whether the element was released for this node."""
+        return node in self.targets
 
 
 HELD = ElementRecord(Phase.HELD, float("-inf"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from bftrainer_slurm.controller.state.failing import Failing, add_failure
 from bftrainer_slurm.controller.state.phases import HELD, Began, ElementRecord, Event, Phase, follow
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
-from bftrainer_slurm.model import Element, ElementId, ElementState, Place, nodes_of
+from bftrainer_slurm.model import Element, ElementId, ElementState
 from bftrainer_slurm.sizes import UNKNOWN, OneSize
 
 UNFIT = "BadConstraints"  # Slurm's reason if a node can never fit; it then holds the job
@@ -82,7 +82,7 @@ class TrainerState:
         records = self.elements.values()
         targets = {one.targets for one in records}  # thousands of elements may share one set
         own = {one.node for one in records if one.node is not None}
-        return frozenset(own).union(*map(nodes_of, targets))
+        return frozenset(own).union(*targets)
 
     def of(self, task: int) -> ElementRecord:
         """Return the record of an element."""
@@ -150,7 +150,7 @@ def _note_why(
 ) -> TrainerState:
     """Record Slurm's reason why a released element does not start."""
     if reason == UNFIT:
-        return refuse(state, nodes_of(record.targets), now_s + _REFUSED_S)
+        return refuse(state, record.targets, now_s + _REFUSED_S)
     if is_blocked(reason):
         since_s = now_s if state.wait is None else state.wait.since_s
         return replace(state, wait=Wait(reason, now_s + _WAIT_S, since_s, running))
@@ -207,7 +207,7 @@ def ask(state: TrainerState, tasks: Iterable[int], asked: bool = True) -> Traine
 
 
 def release(
-    state: TrainerState, elements: Iterable[ElementId], targets: frozenset[Place], now_s: float
+    state: TrainerState, elements: Iterable[ElementId], targets: frozenset[str], now_s: float
 ) -> TrainerState:
     """Return the state after elements were released, each for one of the targets."""
     record = ElementRecord(Phase.RELEASED, now_s, targets=targets, sent=True)
@@ -248,28 +248,28 @@ def note_left(state: TrainerState, numbered: NumberedNote) -> TrainerState:
 
 def note_rescale(
     state: TrainerState,
-    before: Set[Place],
-    starts_s: Mapping[Place, float | None],
+    before: Set[str],
+    nodes: Set[str],
+    starts_s: Mapping[str, float],
     up_s: float,
     down_s: float,
     now_s: float,
 ) -> TrainerState:
     """Return the state with the pause after a rescale.
 
-    ``before`` are the trainer's places at the last look. ``starts_s`` has its present places, and
+    ``before`` are the trainer's nodes at the last look, ``nodes`` its present ones. ``starts_s`` is
     when elements started there, as far as known; a look may see a start late. The pause takes
     ``up_s`` seconds if elements have joined, else ``down_s``. Elements that started no later than
     the old ones, for example on another trainer's node, belong to the start and cause no pause.
     """
-    if not before or starts_s.keys() == before:
+    if not before or nodes == before:
         return state
-    if not starts_s:
+    if not nodes:
         return replace(state, had_nodes_s=now_s)
     until_s = now_s + down_s
-    if joined := starts_s.keys() - before:
-        known = (start_s for place in joined if (start_s := starts_s[place]) is not None)
+    if joined := nodes - before:
+        known = (starts_s[node] for node in joined & starts_s.keys())
         joined_s = min(now_s, max(known, default=now_s))
-        stayed = starts_s.keys() & before
-        together = all((starts_s[place] or -math.inf) >= joined_s for place in stayed)
+        together = all(starts_s.get(node, -math.inf) >= joined_s for node in nodes & before)
         until_s = now_s if together else joined_s + up_s
     return replace(state, paused_until_s=max(state.paused_until_s, until_s))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
@@ -21,7 +22,7 @@ from bftrainer_slurm.controller.state.phases import (
     Phase,
 )
 from bftrainer_slurm.controller.state.trainer_state import FINISHED, TrainerState
-from bftrainer_slurm.model import Element, ElementId, ElementState, Place, Trainer
+from bftrainer_slurm.model import Element, ElementId, ElementState, Trainer
 from bftrainer_slurm.sizes import Sizes
 
 _FAILED = (*BROKEN, Phase.REVIVED)
@@ -33,9 +34,9 @@ class TrainerView:
 
     trainer: Trainer
     state: TrainerState
-    placed: Mapping[ElementId, Place]  # elements that run, or are released and about to run
+    placed: Mapping[ElementId, str]  # nodes of elements that run, or are released and about to run
     spare: tuple[ElementId, ...]  # elements that can be released
-    surplus: tuple[ElementId, ...] = ()  # they run or wait, but others have all their places
+    surplus: tuple[ElementId, ...] = ()  # they run or wait, but others have all their nodes
 
     @property
     def array(self) -> int:
@@ -49,7 +50,7 @@ class TrainerView:
 
     @property
     def above_least(self) -> int:
-        """How many places the trainer can lose without falling below its least size."""
+        """How many nodes the trainer can lose without falling below its least size."""
         return len(self.placed) - self.trainer.record.min_nodes
 
     @property
@@ -146,27 +147,22 @@ class TrainerView:
         return tuple(id_ for id_, _ in self.within(*phases))
 
     @property
-    def places(self) -> frozenset[Place]:
-        """The places of its elements."""
+    def nodes(self) -> frozenset[str]:
+        """The nodes of its elements."""
         return frozenset(self.placed.values())
 
-    def running(self) -> dict[ElementId, Place]:
-        """Return the places of its running elements."""
+    def running(self) -> dict[ElementId, str]:
+        """Return the nodes of its running elements."""
         return {
-            id_: place
-            for id_, place in self.placed.items()
+            id_: node
+            for id_, node in self.placed.items()
             if self.state.of(id_.task).phase is Phase.RUNNING
         }
 
-    def starts_s(self) -> dict[Place, float]:
-        """Return when its running elements started in their places, as far as known."""
-        starts = ((place, self.state.of(id_.task).start_s) for id_, place in self.running().items())
-        return {place: start_s for place, start_s in starts if start_s is not None}
-
-    def since(self) -> dict[Place, float | None]:
-        """Return its places, and when the elements started that run there, as far as known."""
-        starts = self.starts_s()
-        return {place: starts.get(place) for place in self.places}
+    def starts_s(self) -> dict[str, float]:
+        """Return when its running elements started on their nodes, as far as known."""
+        starts = ((node, self.state.of(id_.task).start_s) for id_, node in self.running().items())
+        return {node: start_s for node, start_s in starts if start_s is not None}
 
 
 def views_of(
@@ -175,12 +171,12 @@ def views_of(
     rested_s: float = math.inf,
     last: Mapping[int, TrainerView] = MappingProxyType({}),
 ) -> tuple[TrainerView, ...]:
-    """Make the trainers' views; each place belongs to one element only.
+    """Make the trainers' views: each node, or a trainer's part of it, belongs to one element only.
 
     Ordinary jobs come before elements with whole nodes, then running elements, then released ones.
-    Of two running elements, the one that started first gets the place. Only elements that ended
+    Of two running elements, the one that started first gets the node. Only elements that ended
     before ``rested_s`` (Unix seconds) can be released. Views from ``last`` (by array) are reused if
-    nothing has changed; elements keep their places.
+    nothing has changed; elements keep their nodes.
     """
     known = list(trainers)
     same = {
@@ -188,70 +184,65 @@ def views_of(
         for trainer, state in known
         if (view := last.get(trainer.array)) and view.is_of(trainer, state) and not view.surplus
     }
-    if len(same) == len(known) and not any(
-        place.node in ordinary_nodes and not place.trainer
-        for view in same.values()
-        for place in view.placed.values()
+    if len(same) == len(known) and all(
+        view.gpus or ordinary_nodes.isdisjoint(view.placed.values()) for view in same.values()
     ):
         return tuple(same.values())  # most of the time
     claims = [list(_claims(trainer, state)) for trainer, state in known]
     placed = _placed(chain.from_iterable(claims), ordinary_nodes, last)
     views: list[TrainerView] = []
     for (trainer, state), mine in zip(known, claims, strict=True):
-        on = {id_: placed[id_] for _, id_, _ in mine if id_ in placed}
+        on = {id_: placed[id_] for _, id_, *_ in mine if id_ in placed}
         view = same.get(trainer.array)
         if view is None or view.placed != on:
-            surplus = tuple(id_ for _, id_, _ in mine if id_ not in placed)
+            surplus = tuple(id_ for _, id_, *_ in mine if id_ not in placed)
             view = TrainerView(trainer, state, on, _spare(trainer, state, rested_s), surplus)
         views.append(view)
     return tuple(views)
 
 
-_Claim: TypeAlias = tuple[float, ElementId, Set[Place]]
+_Claim: TypeAlias = tuple[float, ElementId, int, frozenset[str]]
 
 
 def _placed(
     claims: Iterable[_Claim], ordinary_nodes: frozenset[str], last: Mapping[int, TrainerView]
-) -> dict[ElementId, Place]:
-    """Give each place to one element, in the order of their claims."""
-    placed: dict[ElementId, Place] = {}
-    taken: set[Place] = set()
+) -> dict[ElementId, str]:
+    """Give each node to one element, in the order of their claims; it keeps the one it had.
 
-    def free(place: Place) -> bool:
-        alone = place.trainer or place.node not in ordinary_nodes
-        return bool(alone) and place not in taken
+    A trainer with parts of nodes has one part of a node at most, whoever has the others.
+    """
+    placed: dict[ElementId, str] = {}
+    taken: set[tuple[int, str]] = set()
 
-    others: dict[Set[Place], Iterator[Place]] = {}  # thousands of elements share a set
-    for _, id_, places in sorted(claims, key=itemgetter(0, 1)):
-        if places not in others:
-            others[places] = filter(free, sorted(places))
-        wished = filter(free, _before(last.get(id_.array), id_, places))
-        place = next(chain(wished, others[places]), None)
-        if place is not None:
-            placed[id_] = place
-            taken.add(place)
+    def free(part: int, node: str) -> bool:
+        return (part, node) not in taken and (part > 0 or node not in ordinary_nodes)
+
+    others: dict[tuple[int, Set[str]], Iterator[str]] = {}  # thousands of elements share a set
+    for _, id_, part, nodes in sorted(claims, key=itemgetter(0, 1)):
+        if (part, nodes) not in others:
+            others[part, nodes] = filter(partial(free, part), sorted(nodes))
+        view = last.get(id_.array)
+        node = None if view is None else view.placed.get(id_)
+        if node not in nodes or not free(part, node):
+            node = next(others[part, nodes], None)
+        if node is not None:
+            placed[id_] = node
+            taken.add((part, node))
     return placed
 
 
 def _claims(trainer: Trainer, state: TrainerState) -> Iterator[_Claim]:
-    """Yield each element that runs or may start: its start, its id, and the places it may have."""
+    """Yield each element that runs or may start: its start, its id, and the nodes it may have.
+
+    Before the nodes: its trainer, if that has parts of nodes, else 0.
+    """
+    part = trainer.array if trainer.demands.gpus else 0
     for task, record in sorted(state.elements.items()):
         if record.phase is Phase.RELEASED:
-            yield math.inf, ElementId(trainer.array, task), record.targets
+            yield math.inf, ElementId(trainer.array, task), part, record.targets
         elif record.phase is Phase.RUNNING and record.node is not None:
-            places = trainer.places_on(record.node)
-            yield record.start_s or 0.0, ElementId(trainer.array, task), places
-
-
-def _before(view: TrainerView | None, id_: ElementId, places: Set[Place]) -> list[Place]:
-    """Return the place that an element had at the last look, or those for which it was released.
-
-    Only places that it may have now count. The list is empty if it may have all of them.
-    """
-    if view is None:
-        return []
-    before = {view.placed[id_]} if id_ in view.placed else view.state.of(id_.task).targets
-    return [] if before is places else sorted(before & places)
+            node = frozenset({record.node})
+            yield record.start_s or 0.0, ElementId(trainer.array, task), part, node
 
 
 def _spare(trainer: Trainer, state: TrainerState, rested_s: float) -> tuple[ElementId, ...]:
@@ -269,5 +260,5 @@ def without(view: TrainerView, gone: Set[ElementId]) -> TrainerView:
     """Return the view as if these elements had already left."""
     if gone.isdisjoint(view.placed) and gone.isdisjoint(view.spare):
         return view
-    placed = {id_: place for id_, place in view.placed.items() if id_ not in gone}
+    placed = {id_: node for id_, node in view.placed.items() if id_ not in gone}
     return replace(view, placed=placed, spare=tuple(id_ for id_ in view.spare if id_ not in gone))

@@ -17,7 +17,7 @@ from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from tests.controller.fake_keeper import FakeKeeper
 from tests.controller.made_up_slurm import MadeUpSlurm
-from tests.controller.worlds import ARRAY, NOW_S, cases, failed, places, state_of, trainer
+from tests.controller.worlds import ARRAY, NOW_S, cases, failed, named, state_of, trainer
 
 A, B, C = (ElementId(ARRAY, task) for task in range(3))
 
@@ -69,7 +69,7 @@ def do(
 
 
 def grow(*elements: ElementId, nodes: str = "n1", first: bool = False) -> Grow:
-    return Grow(elements, places(nodes), frozenset(), first)
+    return Grow(elements, named(nodes), frozenset(), first)
 
 
 def grows(number: int) -> list[Action]:
@@ -179,7 +179,7 @@ GROW = grow(B, nodes="n2")
 
 def test_what_slurm_has_let_go_is_released() -> None:
     record = GROW.after(BEFORE, False, NOW_S).of(1)
-    assert (record.phase, record.targets) == (Phase.RELEASED, places("n2"))
+    assert (record.phase, record.targets) == (Phase.RELEASED, named("n2"))
 
 
 def test_what_it_has_refused_may_be_released_all_the_same_and_is_not_tried_again_at_once() -> None:

@@ -14,7 +14,6 @@ from bftrainer_slurm.controller.decide.available import (
     bars_on,
     growable,
     hardware_of,
-    idle_nodes,
     nodes_off,
     refill,
 )
@@ -31,8 +30,8 @@ from tests.controller.worlds import (
     bad,
     cases,
     cluster,
+    named,
     node,
-    places,
     released,
     snapshot,
     view,
@@ -44,7 +43,7 @@ BOTH = snapshot("n1 n2")
 
 def free(seen: Snapshot, *views: TrainerView, **known: object) -> set[str]:
     now = cluster(*views, of=seen, **known)
-    return {one.node for one in available(now, nodes_off(bars_for_all(now, SETTINGS)))}
+    return available(now, nodes_off(bars_for_all(now, SETTINGS)))
 
 
 JOBS = (
@@ -92,7 +91,7 @@ def test_not_available_is_a_node(known: dict[str, object]) -> None:
 def test_a_node_with_an_element_that_runs_leaves_or_ends_is_not_available() -> None:
     leaving = {2: ElementRecord(Phase.LEAVING, NOW_S, "n3")}
     mine = view("running n1", "ending n2", "running n3", elements=leaving)
-    assert mine.places == places("n1")
+    assert mine.nodes == named("n1")
     assert free(snapshot("n1 n2 n3 n4"), mine) == {"n4"}
 
 
@@ -109,7 +108,7 @@ def test_nor_is_a_node_of_an_element(mine: TrainerView) -> None:
 def test_where_ordinary_jobs_could_not_take_it_back_at_once_no_node_is(settings: Any) -> None:
     seen = replace(BOTH, configuration=Configuration(**settings))
     assert free(seen) == set()
-    (bar,) = bars_on(bars_for_all(cluster(of=seen), SETTINGS), idle_nodes(cluster(of=seen)))
+    (bar,) = bars_on(bars_for_all(cluster(of=seen), SETTINGS), available(cluster(of=seen)))
     assert (bar.why, bar.nodes) == ("ordinary jobs could not preempt elements", {"n1", "n2"})
 
 
@@ -132,7 +131,7 @@ def test_idle_nodes_that_are_left_alone_are_told_by_why() -> None:
     soon = Reservation("maintenance", NOW_S + 60, NOW_S + 600, ("n2", "n9"))
     seen = replace(BOTH, reservations=(soon,))
     now = cluster(of=seen, bad=bad("n1", NOW_S + 60))
-    found = bars_on(bars_for_all(now, SETTINGS), idle_nodes(now))
+    found = bars_on(bars_for_all(now, SETTINGS), available(now))
     assert {one.why: set(one.nodes) for one in found} == {WENT_WRONG: {"n1"}, "reserved": {"n2"}}
 
 
@@ -149,7 +148,6 @@ def test_what_bars_idle_nodes_is_told_for_all_and_for_one_trainer() -> None:
 
 
 NODES = frozenset({"n1", "n2", "n3"})
-PLACES = places("n1 n2 n3")
 LIFE_S = {"n1": 500.0, "n2": 100.0, "n3": 900.0}
 
 
@@ -157,11 +155,11 @@ def left(min_idle_s: float = 0.0, reserve: int = 0, **ago_s: float) -> set[str]:
     """Onto which of the nodes trainers may grow; ``ago_s`` is since when some are idle."""
     since_s = dict.fromkeys(NODES, 0.0) | {name: NOW_S - ago for name, ago in ago_s.items()}
     seen = cluster(life_s=LIFE_S, since_s=since_s, reserve=reserve)
-    return {one.node for one in growable(PLACES, seen, Settings(min_idle_s=min_idle_s))}
+    return growable(NODES, seen, Settings(min_idle_s=min_idle_s))
 
 
 def given(reserve: int, *views: TrainerView, free: str = "") -> list[Shrink]:
-    return refill(places(free), cluster(*views, life_s=LIFE_S, reserve=reserve))
+    return refill(named(free), cluster(*views, life_s=LIFE_S, reserve=reserve))
 
 
 THREE = view("held", "running n1", "running n2", "running n3")
@@ -202,4 +200,4 @@ def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
 
 def test_nodes_kept_for_a_job_are_left_to_it() -> None:
     kept = cluster(kept=frozenset({"n1"}))
-    assert growable(PLACES, kept, Settings()) == places("n2 n3")
+    assert growable(NODES, kept, Settings()) == named("n2 n3")

@@ -47,8 +47,8 @@ from tests.controller.worlds import (
     cluster,
     element,
     failed,
+    named,
     node,
-    places,
     released,
     snapshot,
     trainer,
@@ -111,7 +111,7 @@ def who_grows(decision: Decision) -> set[int]:
 def test_trainers_grow_onto_free_nodes_as_the_plan_says() -> None:
     decision = Deciding()(view(HELD), other(HELD))
     assert who_grows(decision) == {ARRAY, OTHER}
-    assert (decision.free, decision.trouble) == (places("n1 n2"), None)
+    assert (decision.free, decision.trouble) == (named("n1 n2"), None)
 
 
 def test_a_node_that_the_controller_takes_from_a_trainer_stays_in_the_plan_meanwhile() -> None:
@@ -172,7 +172,7 @@ def test_a_trainer_whose_problem_cannot_be_built_is_left_alone_and_named() -> No
 def test_it_keeps_its_nodes_and_its_upkeep() -> None:
     decision = Deciding(ARRAY)(view(ON_N1, failed(1, "n9")), other(HELD))
     (grow,) = [action for action in decision.actions if isinstance(action, Grow)]
-    assert (grow.array, grow.places) == (OTHER, places("n2"))
+    assert (grow.array, grow.nodes) == (OTHER, named("n2"))
     assert Revive((ElementId(ARRAY, 1),), "failed") in decision.actions
 
 
@@ -220,13 +220,13 @@ def test_nobody_grows_onto_a_node_that_it_cannot_have() -> None:
     mine = trainer("held", "held")
     mine = replace(mine, demands=Demands(excluded=frozenset({"n1"})))
     (grow,) = Deciding()(view_of(mine)).actions
-    assert isinstance(grow, Grow) and grow.places == places("n2")
+    assert isinstance(grow, Grow) and grow.nodes == named("n2")
 
 
 def test_where_its_elements_may_still_start_no_other_trainer_grows() -> None:
     late = view("pending", elements={0: released("n1")})
     decision = Deciding(ARRAY)(late, other("held", "held"))
-    assert decision.free == places("n2")
+    assert decision.free == named("n2")
 
 
 def test_the_problem_of_a_plan_is_in_the_history(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_node_on_which_an_element_did_not_start_is_left_alone_for_a_while() ->
     late = view("pending", elements={0: released("n1", since_s=NOW_S - 1000)})
     decision = Deciding()(late)
     assert until(decision.bad)["n1"] > NOW_S
-    assert decision.free == places("n2")
+    assert decision.free == named("n2")
     assert [type(action) for action in decision.actions] == [Hold]
 
 
@@ -259,7 +259,7 @@ def test_a_node_that_an_element_leaves_for_an_admin_goes_to_nobody() -> None:
     ended = [action for action in decision.actions if isinstance(action, Shrink)]
     assert [action.why for action in ended] == ["its node is draining"]
     assert who_grows(decision) == {OTHER}
-    assert decision.free == places("n2")
+    assert decision.free == named("n2")
 
 
 def test_a_trainer_that_is_given_up_is_so_in_the_same_decision() -> None:

@@ -259,7 +259,7 @@ def test_trainers_do_not_grow_into_what_is_kept() -> None:
     assert plans == [4, 2]
     other = trainer(6, 2, "n3")
     other = replace(other, placed={}, spare=(ElementId(6, 0),))
-    rooms = [set(Room(one, ()).places(other, ["n1"])) for one in (before, kept)]
+    rooms = [set(Room(one, ()).take(other, ["n1"])) for one in (before, kept)]
     assert rooms == [{"n1"}, set()]
 
 
@@ -360,9 +360,9 @@ def beside(
     idle, gone = Counter({name: GPUS - busy.get(name, 0) for name in NAMES}), Counter[str]()
     found = asked(jobs, *views, busy=busy)
     for view in views:
-        for id_, place in view.running().items():
-            idle[place.node] -= view.trainer.demands.gpus
-            gone[place.node] += view.trainer.demands.gpus if id_ in found.elements else 0
+        for id_, on in view.running().items():
+            idle[on] -= view.trainer.demands.gpus
+            gone[on] += view.trainer.demands.gpus if id_ in found.elements else 0
     return found, idle, gone
 
 

@@ -33,7 +33,7 @@ from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.planner.problem import gpus_of
 from bftrainer_slurm.planner.solver import Planner
 from tests.controller.decide.test_problem import known
-from tests.controller.worlds import cluster, places, released, snapshot, state_of, view_of
+from tests.controller.worlds import cluster, released, snapshot, state_of, view_of
 from tests.controller.worlds import trainer as a_trainer
 
 GPUS, CPUS, MEMORY_MB = 8, 16, 8000
@@ -93,10 +93,9 @@ def planning(planner: Planner) -> Planning:
 
 def plan(planning: Planning, of: ClusterView) -> tuple[dict[str, set[str]], set[int]]:
     """Return the nodes of each trainer, and the trainers that find no room on theirs."""
-    free = of.snapshot.in_holes - {one.node for view in of.views for one in view.places}
+    free = of.snapshot.in_holes - {one for view in of.views for one in view.nodes}
     eligible = eligibility(of.views, of.snapshot)
-    free_places = places(" ".join(free))
-    build = partial(problem_of, of, free_places, find("throughput"), known, {}, eligible)
+    build = partial(problem_of, of, free, find("throughput"), known, {}, eligible)
     standing = planning.answer(build, of.now_s)
     assert standing is not None
     bars = without_room(of.views, standing.plan, Room(of, ()))
@@ -111,9 +110,9 @@ def test_the_plan_gives_out_gpus_with_memory_to_match_and_an_element_starts_besi
     of = seen((full, roomy, node("n3", 0, 0)), *mine, busy="n1")
     assert offered(of, mine, frozenset({"n3"}), ()) == {"n1": 3, "n2": 8, "n3": 8}
     room = Room(of, ())
-    assert set(room.places(mine[1], NAMES)) == {"n1", "n3"}
+    assert room.take(mine[1], NAMES) == {"n1", "n3"}
     other = trainer(7, 1, more=3, memory_mb=1000)
-    assert set(room.places(other, NAMES)) == {"n2", "n3"}  # the memory of n1 is gone
+    assert room.take(other, NAMES) == {"n2", "n3"}  # the memory of n1 is gone
 
 
 def test_an_element_on_its_way_to_a_node_makes_no_room_there_for_another_trainer() -> None:

@@ -36,7 +36,6 @@ from bftrainer_slurm.model import (
     Demands,
     Element,
     ElementId,
-    Place,
     Reservation,
     TimeLimit,
 )
@@ -48,7 +47,7 @@ from tests.controller.worlds import (
     cases,
     element,
     failed,
-    places,
+    named,
     released,
     snapshot,
     state_of,
@@ -193,7 +192,7 @@ def test_an_element_that_does_not_start_in_time_is_held_and_its_node_is_told() -
 
 
 def test_so_is_one_of_a_part_for_which_ordinary_jobs_leave_too_few_gpus() -> None:
-    here = Place("n1", ARRAY)
+    here = "n1"
     plain = replace(trainer(replace(PENDING, gpus=2)), demands=Demands(gpus=2))
     letting_go = ElementRecord(Phase.RELEASED, NOW_S, targets=frozenset({here}))
     (mine,) = views_of([(plain, state_of(plain, TrainerState({0: letting_go})))])
@@ -251,18 +250,18 @@ def test_what_a_finished_trainer_has_left_starts_to_end_well_too(
     mine: TrainerView, free: str, count: int, onto: str
 ) -> None:
     of = replace(at(0), nodes=snapshot("n1 n2 n3").nodes)
-    found = complete(mine, places(free), of)
+    found = complete(mine, named(free), of)
     assert len(found) == min(count, 1)
     for grow in found:
-        assert (grow.finished, grow.first, grow.places) == (True, False, places(onto))
+        assert (grow.finished, grow.first, grow.nodes) == (True, False, named(onto))
         assert grow.elements == tuple(one.id for one in LEFT[:count])
 
 
 def test_the_task_that_keeps_the_arrays_id_comes_last() -> None:
     mine = ended_well(over="finished", finished_s=NOW_S)
     mine = replace(mine, trainer=replace(mine.trainer, anchor=ANCHORED))
-    (grow,) = complete(mine, places("n1 n2"), at(0))
-    assert (grow.elements, len(grow.places), grow.finished) == ((ANCHOR,), 1, True)
+    (grow,) = complete(mine, named("n1 n2"), at(0))
+    assert (grow.elements, len(grow.nodes), grow.finished) == ((ANCHOR,), 1, True)
     for state in ("held", "pending", "running"):
         waits = replace(mine.trainer, anchor=element(2, state))
         assert kept(replace(mine, trainer=waits)) == []
@@ -281,17 +280,15 @@ def moves(
     mine: TrainerView, target: str, free: str, reserved: tuple[Reservation, ...] = ()
 ) -> list[Any]:
     """Towards these of three nodes."""
-    names = frozenset(place.name for place in places(target))
-    plan = Plan({str(ARRAY): names}, 0.0, 0.0, "optimal")
-    by_name = {place.name: place for place in places(free)}
+    plan = Plan({str(ARRAY): named(target)}, 0.0, 0.0, "optimal")
     seen = replace(snapshot("n1 n2 n3"), reservations=reserved)
-    return moves_towards(mine, plan, by_name, seen, OPERATOR)
+    return moves_towards(mine, plan, named(free), seen, OPERATOR)
 
 
 TWO_HELD = view("held", "held")
 
 
-N1, N2, N3 = (places(name) for name in ("n1", "n2", "n3"))
+N1, N2, N3 = (named(name) for name in ("n1", "n2", "n3"))
 GIVEN, GIVEN_ONE = "the plan gives its nodes to others", "the plan gives its node to others"
 
 
@@ -322,7 +319,7 @@ def test_towards_the_plan(mine: TrainerView, target: str, free: str, actions: li
 def test_where_nodes_are_free_for_less_there_is_a_request_for_each_limit() -> None:
     course = Reservation("course", NOW_S + 1860, NOW_S + 7200, ("n2",))
     found = moves(TWO_HELD, "n1 n2", free="n1 n2", reserved=(course,))
-    assert [(one.elements, one.places, one.limit, one.first) for one in found] == [
+    assert [(one.elements, one.nodes, one.limit, one.first) for one in found] == [
         ((FIRST,), N1, HOUR, True),
         ((SECOND,), N2, TimeLimit(30, 10), False),
     ]
@@ -343,7 +340,7 @@ RECLAIMED = view("delayed", "delayed")
 
 
 def test_reclaimed_elements_that_no_move_uses_are_held() -> None:
-    grow = Grow((FIRST,), places("n1"), frozenset(), first=False)
+    grow = Grow((FIRST,), named("n1"), frozenset(), first=False)
     assert elements_of(Hold, hold_reclaimed(RECLAIMED, [grow])) == [SECOND]
     assert elements_of(Hold, hold_reclaimed(RECLAIMED, [])) == [FIRST, SECOND]
     assert hold_reclaimed(TWO_HELD, []) == []

@@ -9,7 +9,7 @@ from bftrainer_slurm.controller.decide.available import keep_limits, limits_at_s
 from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.model import Configuration, Element, Queue, Reservation, TimeLimit, WaitingJob
-from tests.controller.worlds import NOW_S, cases, element, places, trainer, view_of
+from tests.controller.worlds import NOW_S, cases, element, named, trainer, view_of
 
 OPERATOR = Settings(operator=True)
 OWNER = Settings(operator=False)
@@ -97,14 +97,14 @@ def test_the_limit_that_a_start_asks_for(
     by: Snapshot, user: int | None, operator: tuple[int, int] | None, owner: tuple[int, int] | None
 ) -> None:
     for settings, pair in ((OPERATOR, operator), (OWNER, owner)):
-        limits = limits_at_start(places("n1"), user, by, settings)
-        assert limits == ({} if pair is None else {TimeLimit(*pair): places("n1")})
+        limits = limits_at_start(named("n1"), user, by, settings)
+        assert limits == ({} if pair is None else {TimeLimit(*pair): named("n1")})
 
 
 def test_nodes_that_are_kept_for_equally_long_get_one_limit() -> None:
     by = claims(reserved(1860, node="n2"), reserved(1870, node="n3"), reserved(0, node="n4"))
-    limits = limits_at_start(places("n1 n2 n3 n4"), None, by, OPERATOR)
-    assert limits == {TimeLimit(60, 10): places("n1"), TimeLimit(30, 10): places("n2 n3")}
+    limits = limits_at_start(named("n1 n2 n3 n4"), None, by, OPERATOR)
+    assert limits == {TimeLimit(60, 10): named("n1"), TimeLimit(30, 10): named("n2 n3")}
 
 
 ENDING = element(1, "ending n1", start_s=NOW_S - 3580, limit_end_s=NOW_S + 1)

@@ -19,8 +19,8 @@ from tests.controller.worlds import (
     cases,
     cluster,
     element,
+    named,
     node,
-    places,
     snapshot,
     until,
     view,
@@ -62,7 +62,7 @@ def judged(
     seen = replace(seen, time_s=NOW_S + 10 + late_s)
     bad = before.bad if before else ()
     of = cluster(with_failures(mine, failing), *others, of=seen, bad=bad)
-    return judge(of, places(free), SETTINGS)
+    return judge(of, named(free), SETTINGS)
 
 
 def over(verdict: Verdict) -> str | None:
@@ -151,7 +151,7 @@ def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> No
 
     def avoided(*views: TrainerView) -> set[str]:
         seen = snapshot(tuple(node(name) for name in ("n1", "n2", "n3", "n4")))
-        found = judge(cluster(*views, of=seen), places(""), SETTINGS)
+        found = judge(cluster(*views, of=seen), named(""), SETTINGS)
         return set(until(found.bad))
 
     first = mine(1, "bob", "n1", "n1")

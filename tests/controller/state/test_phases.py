@@ -17,7 +17,7 @@ from bftrainer_slurm.controller.state.phases import (
     follow,
 )
 from bftrainer_slurm.model import Element, ElementId, ElementState
-from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, places, released
+from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, named, released
 
 FIRST = ElementId(ARRAY, 0)
 SAID = {
@@ -77,7 +77,7 @@ def told(*looks: Element | None, begin: ElementRecord = HELD) -> list[Event]:
 def test_a_phase_and_what_slurm_says_give_the_next_phase(
     before: Phase, state: ElementState | None
 ) -> None:
-    record = ElementRecord(before, NOW_S, "n1", targets=places("n1"))
+    record = ElementRecord(before, NOW_S, "n1", targets=named("n1"))
     expected = OWN_DOING.get((before, state), SAID[state]) if state else Phase.DONE
     assert after(record, seen(state)).phase is expected
 
@@ -208,5 +208,5 @@ def test_an_element_that_slurm_has_not_started_had_no_stay_whatever_it_said(
 
 def test_where_a_released_one_may_start_and_why_it_waits_is_known_until_it_does() -> None:
     waiting = after(released("n1", "n2"), element(0, "pending", reason="Resources"))
-    assert (waiting.targets, waiting.reason) == (places("n1 n2"), "Resources")
+    assert (waiting.targets, waiting.reason) == (named("n1 n2"), "Resources")
     assert after(waiting, element(0, "running n2")).targets == set()

@@ -16,7 +16,7 @@ from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import NodeTime, Tally
 from bftrainer_slurm.controller.state.trainer_state import change, release
-from bftrainer_slurm.model import Element, ElementId, Place, Trainer
+from bftrainer_slurm.model import Element, ElementId, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, snapshot, trainer, until
 
@@ -160,7 +160,7 @@ def test_the_nodes_of_a_trainer_that_cannot_be_handled_are_out_of_reach() -> Non
 def test_so_are_those_on_which_its_elements_may_start() -> None:
     looking = Looking()
     looking.at(trainer(HELD))
-    places = Place.on("n2") | Place.on("n3")
+    places = frozenset({"n2", "n3"})
     state = release(looking.registry.views[0].state, (FIRST,), places, NOW_S)
     looking.registry.put({ARRAY: state})
     looking.history.begin_allocation = None  # type: ignore[method-assign,assignment]

@@ -24,8 +24,8 @@ from tests.controller.worlds import (
     cases,
     element,
     failed,
+    named,
     note,
-    places,
     released,
     state_of,
     trainer,
@@ -74,7 +74,7 @@ def test_elements_that_slurm_has_forgotten_have_left_their_nodes() -> None:
 
 
 def test_elements_are_let_go_each_on_one_of_the_nodes() -> None:
-    state = release(TrainerState(), (FIRST, SECOND), places("n1 n2"), NOW_S)
+    state = release(TrainerState(), (FIRST, SECOND), named("n1 n2"), NOW_S)
     assert state.of(0) == state.of(1) == replace(released("n1", "n2"), sent=True)
 
 

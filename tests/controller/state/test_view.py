@@ -13,14 +13,14 @@ import pytest
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_rescale
 from bftrainer_slurm.controller.state.view import TrainerView, views_of, without
-from bftrainer_slurm.model import Element, ElementId, Place
+from bftrainer_slurm.model import Element, ElementId
 from tests.controller.worlds import (
     ARRAY,
     NOW_S,
     cases,
     element,
     failed,
-    places,
+    named,
     released,
     state_of,
     trainer,
@@ -85,7 +85,7 @@ def revived(*elements: Element | str, seconds: float = 5.0) -> TrainerView:
 def test_of_elements(
     mine: TrainerView, placed: dict[int, str], surplus: tuple[ElementId, ...]
 ) -> None:
-    assert {id_.task: place.node for id_, place in mine.placed.items()} == placed
+    assert {id_.task: node for id_, node in mine.placed.items()} == placed
     assert mine.surplus == surplus
 
 
@@ -93,10 +93,10 @@ def test_two_released_ones_are_expected_on_two_nodes_also_when_one_is_held_again
     mine = trainer("pending", "pending")
     state = state_of(mine, TrainerState(dict.fromkeys((0, 1), released("n1", "n2"))))
     (before,) = views_of([(mine, state)])
-    assert before.placed == {FIRST: Place("n1"), SECOND: Place("n2")}
+    assert before.placed == {FIRST: "n1", SECOND: "n2"}
     mine = trainer("held", "pending")
     (after,) = views_of([(mine, state_of(mine, state))], last={ARRAY: before})
-    assert after.placed == {SECOND: Place("n2")}, "where it was expected"
+    assert after.placed == {SECOND: "n2"}, "where it was expected"
 
 
 def test_ten_thousand_that_are_let_go_together_are_soon_sorted() -> None:
@@ -108,7 +108,7 @@ def test_ten_thousand_that_are_let_go_together_are_soon_sorted() -> None:
     (first,) = views_of([(mine, state)])
     (second,) = views_of([(mine, replace(state))], last={ARRAY: first})
     assert time.process_time() - began_s < 3
-    assert len(first.places) == 10_000
+    assert len(first.nodes) == 10_000
     assert first.placed == second.placed
 
 
@@ -133,7 +133,7 @@ def test_what_an_operator_or_somebody_else_has_decided_upon_is_not_spare(said: s
 def test_of_two_trainers_that_claim_a_node_the_one_that_was_there_first_keeps_it() -> None:
     mine, other = both(running(0, "n1", NOW_S), running(0, "n1", NOW_S - 60))
     assert (mine.placed, mine.surplus) == ({}, (FIRST,))
-    assert (other.placed, other.surplus) == ({ElementId(OTHER, 0): Place("n1")}, ())
+    assert (other.placed, other.surplus) == ({ElementId(OTHER, 0): "n1"}, ())
 
 
 def test_who_came_at_the_same_time_is_told_apart_all_the_same() -> None:
@@ -144,7 +144,7 @@ def test_who_came_at_the_same_time_is_told_apart_all_the_same() -> None:
 def test_on_a_node_that_an_ordinary_job_has_nothing_is_placed() -> None:
     mine, other = both(running(0, "n1"), running(0, "n2"), ordinary="n1")
     assert (mine.placed, mine.surplus) == ({}, (FIRST,))
-    assert other.places == places("n2")
+    assert other.nodes == named("n2")
 
 
 def test_a_released_element_gives_way_to_whoever_runs_on_its_node() -> None:
@@ -158,7 +158,7 @@ def test_no_two_trainers_have_the_same_node_whatever_was_let_go_there() -> None:
     both = trainer("pending"), trainer("pending", array=OTHER)
     before = TrainerState({0: released("n1")})
     first, second = views_of([(one, state_of(one, before)) for one in both])
-    assert not first.places & second.places
+    assert not first.nodes & second.nodes
 
 
 def test_a_trainer_is_finishing_once_an_element_has_ended_well() -> None:
@@ -198,7 +198,7 @@ def test_one_is_not_of_which_an_element_was_cancelled_before_all_others_failed(
 
 def test_a_view_can_be_taken_as_if_elements_had_left_already() -> None:
     mine = view(running(0, "n1"), running(1, "n2"))
-    assert without(mine, {FIRST}).placed == {SECOND: Place("n2")}
+    assert without(mine, {FIRST}).placed == {SECOND: "n2"}
     assert without(mine, {ElementId(OTHER, 0)}) is mine
 
 
@@ -224,7 +224,7 @@ def test_a_node_that_another_trainer_had_first_is_not_ones_that_has_not_changed(
     last = {one.array: one for one in views_of(known)}
     other = trainer(running(0, "n1", NOW_S - 9), array=OTHER)
     mine_now, others_now = views_of([known[0], (other, state_of(other))], last=last)
-    assert (mine_now.placed, others_now.placed) == ({}, {ElementId(OTHER, 0): Place("n1")})
+    assert (mine_now.placed, others_now.placed) == ({}, {ElementId(OTHER, 0): "n1"})
 
 
 COSTS = 18.0, 12.0  # seconds after it grew, or shrank
@@ -233,7 +233,7 @@ ON_N2 = element(1, "running n2", start_s=NOW_S)
 
 
 def noted(now: TrainerView, *had: str) -> TrainerState:
-    return note_rescale(now.state, places(" ".join(had)), now.since(), *COSTS, NOW_S)
+    return note_rescale(now.state, named(" ".join(had)), now.nodes, now.starts_s(), *COSTS, NOW_S)
 
 
 @cases(
