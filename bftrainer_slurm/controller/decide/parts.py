@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.phases import OCCUPIES
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementId, Resources
+from bftrainer_slurm.model import ElementId, Part, Resources
 from bftrainer_slurm.planner.problem import Plan
 
 _NO_ROOM = "other trainers leave it too few cores or too little memory"
@@ -136,55 +136,48 @@ class Room:
     """What is left of each shared node while the elements of this turn take their parts."""
 
     def __init__(self, cluster: ClusterView, off: Container[str]) -> None:
-        self._snapshot = cluster.snapshot
-        self._nodes = {
-            name: one
+        self._snapshot, kept = cluster.snapshot, cluster.kept_gpus
+        self._left = {
+            name: Part(one.free_gpus - kept.get(name, 0), one.cpus, one.memory_mb)
             for name, one in cluster.snapshot.shared.items()
             if name not in off and name in cluster.snapshot.in_service
         }
-        self._taken, self._cpus = Counter[str](cluster.kept_gpus), Counter[str]()
-        self._memory_mb = dict.fromkeys(self._nodes, 0.0)
-        if not self._nodes:
+        if not self._left:
             return
         for view in cluster.views:
             for node, gpus in _held(view, cluster.snapshot):
-                self._taken[node] += gpus
-            occupies, asks = set(view.ids(*OCCUPIES)), self._asks(view)
+                self._take(node, Part(gpus, 0))
+            occupies, part = set(view.ids(*OCCUPIES)), self._part(view, 0)
             for id_, node in view.placed.items() if view.gpus else ():
                 if id_ not in occupies:  # it has not started yet
-                    self._take(node, 0, asks)
+                    self._take(node, part)
 
     def take(self, view: TrainerView, nodes: Iterable[str]) -> set[str]:
         """Take a part on each of these nodes that has room for an element; return the nodes."""
-        asked, asks, own = view.trainer.element_gpus, self._asks(view), view.nodes
+        asked, own = view.trainer.element_gpus, view.nodes
         fit = [one for one in sorted(nodes) if one not in own and self.has(view, one)]
         for node, id_ in zip(fit, view.spare, strict=False):
-            self._take(node, asked.get(id_, 0), asks)
+            self._take(node, self._part(view, asked.get(id_, 0)))
         return set(fit[: len(view.spare)])
 
     def has(self, view: TrainerView, node: str) -> bool:
         """Whether another element fits on this node now."""
-        if not self.has_gpus(view, node):
-            return False
-        one, asks = self._nodes[node], self._asks(view)
-        return (
-            asks.cpus <= one.cpus - self._cpus[node]
-            and asks.memory_mb <= one.memory_mb - self._memory_mb[node]
-        )
+        return self.has_gpus(view, node) and self._part(view, 0).within(self._left[node])
 
     def has_gpus(self, view: TrainerView, node: str) -> bool:
         """Whether another element's GPUs are free on this node now."""
-        one, asked = self._nodes.get(node), view.trainer.element_gpus
+        asked = view.trainer.element_gpus
         most = max((asked.get(id_, 0) for id_ in view.spare), default=0)
-        return one is not None and most <= one.free_gpus - self._taken[node]
+        return node in self._left and most <= self._left[node].gpus
 
-    def _asks(self, view: TrainerView) -> Resources:
-        return asks_of(view.trainer, self._snapshot.configuration)
+    def _part(self, view: TrainerView, gpus: int) -> Part:
+        """Return what an element takes of its node with these GPUs."""
+        asks = asks_of(view.trainer, self._snapshot.configuration)
+        return Part(gpus, asks.cpus, asks.memory_mb)
 
-    def _take(self, node: str, gpus: int, asks: Resources) -> None:
-        self._taken[node] += gpus
-        self._cpus[node] += asks.cpus
-        self._memory_mb[node] = self._memory_mb.get(node, 0.0) + asks.memory_mb
+    def _take(self, node: str, part: Part) -> None:
+        if node in self._left:
+            self._left[node] = self._left[node].less(part)
 
 
 def without_room(views: Iterable[TrainerView], plan: Plan, room: Room) -> Iterator[Bar]:

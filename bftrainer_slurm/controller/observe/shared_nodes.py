@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from bftrainer_slurm.model import (
 
 _THERE = (ElementState.RUNNING, ElementState.SUSPENDED, ElementState.ENDING)
 _PARTS_OF_GPUS = {"mps", "shard"}
+_NOTHING = Part(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,13 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
     ``ours`` are the trainers at the time when the nodes were read. What their elements have counts
     as free of ordinary jobs.
     """
-    own, cpus, alone = Counter[str](), Counter[str](), set[str]()
-    memory_mb = dict[str, float]()
+    own, alone = dict[str, Part](), set[str]()
     for trainer in ours:
         for one in trainer.elements:
             if one.node and one.state in _THERE:
-                own[one.node] += one.gpus
-                cpus[one.node] += one.cpus
                 has_mb = math.inf if one.memory_mb is None else one.memory_mb
-                memory_mb[one.node] = memory_mb.get(one.node, 0.0) + has_mb
+                part = Part(one.gpus, one.cpus, has_mb)
+                own[one.node] = own.get(one.node, _NOTHING).plus(part)
                 if not one.gpus:
                     alone.add(one.node)
     found = {}
@@ -56,21 +54,20 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
         has = node.resources
         if has is None or not is_divisible(has):
             continue
-        mine = has.gpus if node.name in alone else own[node.name]
-        used = node.used or Resources(has.memory_mb, has.cpus, has.gres)
-        others = max(0, used.gpus - mine)
-        free_cpus = max(0, has.cpus - max(0, used.cpus - cpus[node.name]))
-        mine_mb = memory_mb.get(node.name, 0.0)
-        free_mb = max(0.0, has.memory_mb - max(0.0, used.memory_mb - mine_mb))
+        mine = own.get(node.name, _NOTHING)
+        if node.name in alone:
+            mine = mine._replace(gpus=has.gpus)
+        every, used = _all_of(has), _all_of(node.used or has)
+        room, free = every.beyond(used), every.beyond(used.beyond(mine))
+        free_mb = math.inf if math.isinf(mine.memory_mb) else free.memory_mb
         found[node.name] = SharedNode(
-            has.gpus,
-            max(0, has.gpus - others),
-            max(0, has.cpus - used.cpus),
-            max(0.0, has.memory_mb - used.memory_mb),
-            free_cpus,
-            math.inf if math.isinf(mine_mb) else free_mb,
+            *(has.gpus, free.gpus, room.cpus, room.memory_mb, free.cpus, free_mb)
         )
     return found
+
+
+def _all_of(has: Resources) -> Part:
+    return Part(has.gpus, has.cpus, has.memory_mb)
 
 
 def is_divisible(has: Resources) -> bool:
