@@ -31,7 +31,7 @@ def _given(batch: Any) -> None:
 
 
 def _backward(function: Callable[..., None], *given: Any, **named: Any) -> None:
-    steps.of_this_process().trains()
+    steps.of_this_process().passes_back()
     function(*given, **named)
 
 

@@ -28,7 +28,7 @@ class Steps:
         self._numbered = False  # the script has told a step's number
         self._stepped: set[int] = set()
         self._given: int | None = None  # samples that this rank got since the last step
-        self._trains = False  # there was a backward pass
+        self._backward = False  # a backward pass was made since the last step
 
     def by_script(self, samples: float | None, number: int | None = None) -> None:
         """Count a step that the script reports; from the first report on only these count.
@@ -55,9 +55,9 @@ class Steps:
         if not self._in_group:
             self._in_group = _world() >= int(os.environ.get("WORLD_SIZE", "1"))
             self._memory.present.alone = not self._in_group
-        if self._by_script or makes_state(optimizer):
+        makes_state, self._backward = not self._backward and has_no_rate(optimizer), False
+        if self._by_script or makes_state:
             return
-        self._trains = True  # a script may have its gradients in another way
         if not self._seen:
             self._seen = True
             beginning.look(self._memory, self._before.steps > 0, _world())
@@ -74,11 +74,12 @@ class Steps:
 
     def given(self, samples: int) -> None:
         """Note how many samples of a batch were given to be trained."""
-        self._given = samples + (self._given or 0 if self._trains else 0)
+        trains = self._seen or self._backward
+        self._given = samples + (self._given or 0 if trains else 0)
 
-    def trains(self) -> None:
+    def passes_back(self) -> None:
         """Note a backward pass."""
-        self._trains = True
+        self._backward = True
 
     def _count(self, memory: Memory, samples: float | None, number: int | None = None) -> None:
         counts, past = memory.counts, memory.past
@@ -103,10 +104,11 @@ class Steps:
             counts.first_s = counts.last_s
 
 
-def makes_state(optimizer: object) -> bool:
-    """Whether torch.distributed.checkpoint steps it with a rate of 0, to make its state.
+def has_no_rate(optimizer: object) -> bool:
+    """Whether it steps with a rate of 0: at a warm-up's first step, or to make its state.
 
-    It does so again and again if there is no state to make, as in SGD without momentum.
+    torch.distributed.checkpoint has it make its state without a backward pass, and again and again
+    if there is no state to make, as in SGD without momentum.
     """
     groups = getattr(optimizer, "param_groups", ())
     return bool(groups) and all(

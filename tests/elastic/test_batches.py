@@ -58,7 +58,7 @@ def test_validation_is_no_training(told: list[int]) -> None:
 def test_a_step_counts_what_was_given_since_the_last_one() -> None:
     memory = Memory.made()
     process = Steps(memory)
-    process.trains()
+    process.passes_back()
     for _ in range(3):
         process.given(4)
         process.given(4)
@@ -105,3 +105,15 @@ def test_a_step_that_only_makes_an_optimizers_state_is_none() -> None:
     process.given(4)
     process.by_optimizer(optimizer)
     assert (memory.read().steps, memory.read().samples) == (1, 4)
+
+
+def test_the_first_step_of_a_warm_up_whose_rate_is_0_counts() -> None:
+    memory = Memory.made()
+    process = Steps(memory)
+    optimizer = torch.optim.AdamW([torch.zeros(1)], lr=0.0)
+    for _ in range(2):
+        process.given(4)
+        process.passes_back()
+        process.by_optimizer(optimizer)
+        process.by_optimizer(optimizer)  # as torch.distributed.checkpoint does where it saves
+    assert (memory.read().steps, memory.read().samples) == (2, 8)
