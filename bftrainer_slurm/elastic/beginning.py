@@ -36,7 +36,10 @@ _OTHER_RANKS = (
     "means other samples now, so that some may be left out{}. Write samples down, in place of "
     "batches, skip these{} (docs/frameworks/ddp.md)"
 )
-_AND_RATE = (", and the learning rate is off its course", ", and let the rate follow them")
+_AND_RATE = (
+    ", and a learning rate that counts steps is off its course",
+    ", and let the rate follow them",
+)
 _NOT_FILES = ("/proc/", "/sys/", "/dev/")
 _CODE = (".py", ".pyc", ".so")  # Python writes the second where it first imports, in a step too
 _watching = _hooked = False
@@ -58,7 +61,7 @@ def watch() -> None:
     around(torch.optim.Optimizer, "load_state_dict", _load_optimizer)
 
 
-def look(memory: Memory, trained_before: bool, ranks: int) -> None:
+def look(memory: Memory, optimizer: object, trained_before: bool, ranks: int) -> None:
     """Look at a process's first optimizer step, whether it has gone on; rank 0 says it."""
     _stop()
     goes_on = _loaded_optimizer or _newest_file_s >= _trains_since_s(memory)
@@ -77,8 +80,19 @@ def look(memory: Memory, trained_before: bool, ranks: int) -> None:
         say(_LINE)
     elif other_ranks and not memory.past.told_of_ranks:
         memory.past.told_of_ranks = True
-        rate = ("", "") if resuming.RATES in resuming.helping else _AND_RATE
+        follows = resuming.RATES in resuming.helping or not has_moved(optimizer)
+        rate = ("", "") if follows else _AND_RATE
         say(_OTHER_RANKS.format(ranks, before, *rate))
+
+
+def has_moved(optimizer: object) -> bool:
+    """Return whether its rate is another one than its script has made it with."""
+    made_with = getattr(optimizer, "defaults", {}).get("lr")
+    return any(
+        float(group["lr"]) != float(group.get("initial_lr", made_with))
+        for group in getattr(optimizer, "param_groups", ())
+        if "lr" in group and made_with is not None
+    )
 
 
 def _trains_since_s(memory: Memory) -> float:

@@ -60,7 +60,7 @@ class Steps:
             return
         if not self._seen:
             self._seen = True
-            beginning.look(self._memory, self._before.steps > 0, _world())
+            beginning.look(self._memory, optimizer, self._before.steps > 0, _world())
         if not self._stepped or id(optimizer) in self._stepped:
             self._stepped.clear()
             self._count(self._memory, None if self._given is None else self._given * _world())

@@ -210,9 +210,9 @@ def test_a_module_is_changed_when_it_is_imported_and_not_before(
     del sys.modules["imported_later"]
 
 
-def untranslated(is_stream: bool = False, **options: Any) -> str:
+def untranslated(is_stream: bool = False, own_scheduler: bool = False, **options: Any) -> str:
     args = SimpleNamespace(**({"world_size": 3, "max_steps": -1} | options))
-    return " ".join(huggingface.not_counted(args, 1, is_stream))
+    return " ".join(huggingface.not_counted(args, 1, is_stream, own_scheduler))
 
 
 def test_hugging_face_says_what_does_not_follow_samples() -> None:
@@ -221,7 +221,23 @@ def test_hugging_face_says_what_does_not_follow_samples() -> None:
     stream = untranslated(is_stream=True, max_steps=300)
     assert "max_steps" in stream
     assert "the data set is a stream" in stream
+    assert "own scheduler counts steps of 3 ranks" in untranslated(own_scheduler=True)
     assert "another order of samples" in untranslated(train_sampling_strategy="group_by_length")
+
+
+@pytest.mark.parametrize(("restores", "forgets"), [(False, True), (True, False)])
+def test_hugging_faces_patience_is_forgotten_unless_callbacks_are_restored(
+    restores: bool, forgets: bool
+) -> None:
+    def trainer(*callbacks: object) -> SimpleNamespace:
+        return SimpleNamespace(
+            args=SimpleNamespace(restore_callback_states_from_checkpoint=restores),
+            callback_handler=SimpleNamespace(callbacks=callbacks),
+        )
+
+    stopping = type("EarlyStoppingCallback", (), {})()
+    assert huggingface.forgets_patience(trainer("other", stopping)) == forgets
+    assert not huggingface.forgets_patience(trainer("other"))
 
 
 class Sampler(list[int]):

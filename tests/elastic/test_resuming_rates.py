@@ -10,6 +10,7 @@ import torch
 from torch.optim import lr_scheduler
 
 from bftrainer_slurm.elastic import resuming
+from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.resuming import rates
 
 pytestmark = pytest.mark.torch
@@ -26,14 +27,16 @@ MADE: dict[str, Callable[[Any, int], Any]] = {
     "cosine": _cosine,
     "one cycle": lambda one, total: lr_scheduler.OneCycleLR(one, 0.5, total_steps=total),
     "polynomial": lambda one, total: lr_scheduler.PolynomialLR(one, total),
+    "milestones": lambda one, total: lr_scheduler.MultiStepLR(one, [total // 2, total * 3 // 4]),
 }
 
 
 @pytest.fixture(autouse=True)
 def _changed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for kind in (lr_scheduler.LRScheduler, lr_scheduler.LambdaLR):
+    for kind in (getattr(lr_scheduler, name) for name in rates._WITH_A_STATE):
         for name in ("state_dict", "load_state_dict"):
             monkeypatch.setattr(kind, name, getattr(kind, name))
+    monkeypatch.setattr(lr_scheduler.LRScheduler, "__init__", lr_scheduler.LRScheduler.__init__)
     monkeypatch.setattr(resuming, "helping", set())
     rates._say_once.cache_clear()
     rates.change(lr_scheduler)
@@ -91,14 +94,21 @@ def test_the_rate_goes_on_at_the_same_samples(
 
 def _left(scheduler: Any, state: dict[str, Any]) -> bool:
     scheduler.load_state_dict(state)
-    return bool(scheduler.last_epoch == 30)
+    return rates._step(scheduler) == 30
 
 
 def test_a_scheduler_whose_horizon_does_not_follow_the_ranks_is_left(
     on: Callable[[int], int], capfd: pytest.CaptureFixture[str]
 ) -> None:
     on(3)
-    for how in (lambda one, _: lr_scheduler.StepLR(one, 10), lambda one, _: _cosine(one, 200)):
+    for how in (
+        lambda one, _: lr_scheduler.StepLR(one, 10),
+        lambda one, _: _cosine(one, 200),
+        lambda one, _: lr_scheduler.MultiStepLR(one, [10, 20]),
+        lambda one, _: lr_scheduler.SequentialLR(
+            one, [lr_scheduler.LinearLR(one), _cosine(one, 200)], [5]
+        ),
+    ):
         before = made(how, 0)
         train(before, 30)
         state = before.state_dict()
@@ -128,13 +138,22 @@ def test_what_a_script_gives_shows_whether_it_follows_the_ranks(
     assert found == (None if part is None else pytest.approx(part))
 
 
+def _lambda(one: Any, total: int) -> Any:
+    return lr_scheduler.LambdaLR(one, lambda step: max(0, 1 - step / total))
+
+
 @pytest.mark.parametrize(
     "how",
     [
         lr_scheduler.CosineAnnealingWarmRestarts,
-        lambda one, total: lr_scheduler.LambdaLR(one, lambda step: max(0, 1 - step / total)),
+        _lambda,
+        lambda one, total: lr_scheduler.MultiplicativeLR(one, lambda step: 1 - 1 / total),
+        lambda one, total: lr_scheduler.SequentialLR(
+            one, [lr_scheduler.LinearLR(one, 0.1, 1.0, 5), _cosine(one, total - 5)], [5]
+        ),
+        lambda one, total: lr_scheduler.ChainedScheduler([_lambda(one, total)]),
     ],
-    ids=["CosineAnnealingWarmRestarts", "LambdaLR"],
+    ids=["CosineAnnealingWarmRestarts", "LambdaLR", "MultiplicativeLR", "SequentialLR", "Chained"],
 )
 @pytest.mark.parametrize(("rank", "times"), [(0, 1), (1, 0)])
 def test_who_cannot_be_moved_is_told_once(
@@ -188,3 +207,22 @@ def test_a_state_can_be_read_without_us_and_is_no_pattern_before_it_begins(
     vars(again).update(state)  # what torch does
     on(2)
     assert again.state_dict()[rates._NOTE]["ranks"] == 2
+
+
+@pytest.mark.parametrize(("before", "last_epoch", "told"), [(1, 30, 1), (3, 30, 0), (1, -1, 0)])
+def test_one_that_is_made_at_a_step_of_other_ranks_is_told(
+    on: Callable[[int], int],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    before: int,
+    last_epoch: int,
+    told: int,
+) -> None:
+    """As torchtune does: its place in the data may be one of samples, its rate is not."""
+    memory = Memory.made()
+    memory.past.ranks = before
+    monkeypatch.setenv(VARIABLE, memory.path)
+    on(3)
+    optimizer = made(_lambda, 120).optimizer
+    lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 120, last_epoch=last_epoch)
+    assert capfd.readouterr().err.count("LambdaLR counts steps of 1 ranks") == told

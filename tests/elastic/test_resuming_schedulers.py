@@ -45,9 +45,10 @@ def test_a_scheduler_goes_on_from_where_it_is_put(name: str) -> None:
     assert rates(put, 12) == pytest.approx(whole[7:])
 
 
-def test_a_scheduler_that_follows_a_metric_is_left_alone() -> None:
+def test_a_scheduler_that_follows_a_metric_or_its_last_rate_is_left_alone() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
     assert not move(lr_scheduler.ReduceLROnPlateau(optimizer), 7)
+    assert not move(lr_scheduler.MultiplicativeLR(optimizer, lambda step: 0.9), 7)
 
 
 @pytest.mark.parametrize("then", [1, 2, 3, 5])

@@ -410,6 +410,25 @@ def test_another_number_of_ranks_is_told_unless_ours_counts_samples(
 
 
 @pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_rate_that_never_changes_is_not_said_to_be_off_its_course(
+    memory: Memory,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    moves: bool,
+) -> None:
+    optimizer = made_optimizer()
+    train(memory, optimizer)
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.param_groups[0]["lr"] = 0.05 if moves else 0.1
+    monkeypatch.setattr(steps, "_world", lambda: 3)
+    train(memory, optimizer)
+    said = capfd.readouterr().err
+    assert "3 ranks go on where 1 had trained" in said
+    assert ("off its course" in said) == moves
+
+
+@pytest.mark.usefixtures("watched")
 @pytest.mark.parametrize(("joins_in", "told"), [(1, 1), (2, 0)])
 def test_what_another_node_has_told_is_not_told_again(
     memory: Memory,

@@ -210,7 +210,20 @@ def _chosen(trainer: Any, training: str, given: str | None) -> str | None:
         say(f"training goes on from {paths[0]} (--bftrainer=resume=no: not)")
         if trainer.args.save_only_model:
             say("it has no optimizer's state (save_only_model=True): this begins anew")
+        if forgets_patience(trainer):
+            say(
+                "EarlyStoppingCallback counts its patience anew "
+                "(restore_callback_states_from_checkpoint=True: it goes on)"
+            )
     return str(paths[0])
+
+
+def forgets_patience(trainer: Any) -> bool:
+    """Return whether the count of an EarlyStoppingCallback is not read from checkpoints."""
+    stops = any(
+        type(one).__name__ == "EarlyStoppingCallback" for one in trainer.callback_handler.callbacks
+    )
+    return stops and not trainer.args.restore_callback_states_from_checkpoint
 
 
 def _values(method: Callable[..., Any], trainer: Any, args: Any, dataloader: Any) -> Any:
@@ -228,7 +241,8 @@ def _placed(trainer: Any, args: Any, values: tuple[Any, ...]) -> tuple[Any, ...]
     is_stream = epochs == sys.maxsize  # without a length, and so without epochs
     ranks, asked_steps = args.world_size, max(0, args.max_steps)
     if saved is not None and saved.ranks not in (None, ranks) and args.process_index == 0:
-        for line in not_counted(args, saved.ranks, is_stream):
+        own_scheduler = trainer.lr_scheduler is not None and not trainer._created_lr_scheduler
+        for line in not_counted(args, saved.ranks, is_stream, own_scheduler):
             say(line)
     if saved is None or not trainer.args.num_train_epochs or is_stream:
         return values
@@ -248,19 +262,27 @@ def _placed(trainer: Any, args: Any, values: tuple[Any, ...]) -> tuple[Any, ...]
     return (place.epochs, *values[1:])
 
 
-def not_counted(args: Any, ranks_before: int | None, is_stream: bool) -> Iterator[str]:
+def not_counted(
+    args: Any, ranks_before: int | None, is_stream: bool, own_scheduler: bool
+) -> Iterator[str]:
     """Yield a line for each part of a training that does not follow samples.
 
     Args:
         args: the TrainingArguments.
         ranks_before: how many ranks wrote the checkpoint.
         is_stream: the data set has no length.
+        own_scheduler: the script has made it.
     """
     ranks = args.world_size
     if args.max_steps > 0:
         yield (
             f"max_steps={args.max_steps} are steps of {ranks} ranks now, of {ranks_before} before, "
             "and the learning rate follows steps: num_train_epochs in its place follows samples"
+        )
+    if own_scheduler:
+        yield (
+            f"the script's own scheduler counts steps of {ranks} ranks now, of {ranks_before} "
+            "before: if its length depends on their number, the rate is off its course"
         )
     if is_stream:
         yield (

@@ -18,7 +18,7 @@ from typing import Any
 from bftrainer_slurm.elastic.around import around, before
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.resuming import guarded, helping, marks
-from bftrainer_slurm.elastic.resuming.rates import move
+from bftrainer_slurm.elastic.resuming.rates import can_move, given, move
 
 _TRAINING = "_bftrainer_training"  # of a Trainer: what tells this fit() from all others
 _ADDED = "_bftrainer_callback"  # of a Trainer: ours
@@ -146,7 +146,7 @@ def _remove(method: Callable[..., Any], strategy: Any, filepath: Any) -> Any:
 def _restore(method: Callable[..., Any], connector: Any) -> Any:
     for config in connector.trainer.lr_scheduler_configs:
         fresh = {k: v for k, v in vars(config.scheduler).items() if k not in _PROGRESS}
-        setattr(config, _FRESH, fresh)
+        setattr(config, _FRESH, (fresh, given(config.scheduler)))
     return method(connector)
 
 
@@ -203,21 +203,20 @@ def _go_on(loop: Any, ranks_then: int) -> None:
         steps = epoch * math.ceil(in_epoch / accumulated) + passed // accumulated
         for config in trainer.lr_scheduler_configs:
             if config.interval == "step":
-                _move(config, steps, getattr(trainer, _ASKED, False))
+                _move(config, steps, getattr(trainer, _ASKED, False), trainer.global_rank == 0)
 
 
-def _move(config: Any, steps: int, asked: bool) -> None:
+def _move(config: Any, steps: int, asked: bool, first: bool) -> None:
     """Put a scheduler to the place, if its horizon follows the number of ranks."""
-    scheduler, fresh = config.scheduler, getattr(config, _FRESH, {})
-    loaded = vars(scheduler)
-    simple = (int, float)
-    differs = any(
-        loaded.get(k) != v for k, v in fresh.items() if isinstance(v, simple) and k[0] != "_"
-    )
-    if differs or (asked and hasattr(scheduler, "lr_lambdas")):
-        loaded.update(fresh)
-        if not move(scheduler, steps):
-            say(f"{type(scheduler).__name__} counts steps, not samples, when nodes change")
+    scheduler = config.scheduler
+    fresh, numbers = getattr(config, _FRESH, ({}, {}))
+    if given(scheduler) == numbers and (numbers or not asked):
+        return
+    if can_move(scheduler):
+        vars(scheduler).update(fresh)
+        move(scheduler, steps)
+    elif first:
+        say(f"{type(scheduler).__name__} counts steps, not samples, when nodes change")
 
 
 def _pass_over(loader: Any, batches: int, epoch: int) -> None:
