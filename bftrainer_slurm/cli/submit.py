@@ -128,7 +128,7 @@ def submit(
         first = {key: done[0][key] for key in ("array", "comment")}
         print_json({"schema": SCHEMA, **first, "trainers": done})
         return
-    for said in (*submission.notes, *_array_notes(array), *warnings(text, srun_restores=False)):
+    for said in (*submission.notes, *_array_notes(array), *warnings(text)):
         click.echo(f"bftrainer: {said}", err=True)
     for missing in missing_folders(directives, options):
         click.echo(missing, err=True)

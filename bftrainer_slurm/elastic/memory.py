@@ -23,10 +23,8 @@ from bftrainer_slurm.elastic.log import say
 
 VARIABLE = "BFTRAINER_STEPS"
 _PROCESSES = 256  # of a node
-# Pages without a write take no memory. In the first 256 the layouts lay that had no version: what a
-# worker of such a one writes there harms nobody.
-_FROM = 256 * mmap.PAGESIZE
-_CHANGES, _NODES, _SIZE = mmap.PAGESIZE, 256 * mmap.PAGESIZE, 384 * mmap.PAGESIZE  # from there on
+# Pages without a write take no memory.
+_CHANGES, _NODES, _SIZE = mmap.PAGESIZE, 256 * mmap.PAGESIZE, 384 * mmap.PAGESIZE
 
 _Kind = TypeVar("_Kind", bound=type[ctypes.Structure])
 
@@ -122,7 +120,7 @@ class Memory:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._page = mmap.mmap(descriptor, _SIZE, offset=_FROM)
+        self._page = mmap.mmap(descriptor, _SIZE)
         self._layout = _Layout.from_buffer(self._page)
         self.counts: Counts = self._layout.counts
         self.past: Past = self._layout.past
@@ -133,8 +131,8 @@ class Memory:
     def made(cls) -> Memory:
         """Return a new memory, all zero."""
         descriptor = os.memfd_create("bftrainer-steps")
-        os.ftruncate(descriptor, _FROM + _SIZE)
-        os.pwrite(descriptor, VERSION, _FROM)
+        os.ftruncate(descriptor, _SIZE)
+        os.pwrite(descriptor, VERSION, 0)
         return cls(descriptor)
 
     @classmethod
@@ -145,7 +143,7 @@ class Memory:
             OSError: it is gone, or has another version's layout.
         """
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        if os.pread(descriptor, len(VERSION), _FROM) != VERSION:
+        if os.pread(descriptor, len(VERSION), 0) != VERSION:
             os.close(descriptor)
             raise OSError("this node's torchrun has another version of BFTrainer")
         return cls(descriptor)

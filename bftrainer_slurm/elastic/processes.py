@@ -13,14 +13,14 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from multiprocessing.sharedctypes import RawValue
 from multiprocessing.util import Finalize
 from pathlib import Path
 
 from bftrainer_slurm.elastic.tasks import waiting
 
-_ROUND_S = 0.02
+_ROUND_S, _ROUNDS = 0.02, 250
 _LOOK_S = 60.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl.h
 
@@ -134,14 +134,9 @@ def _signal(handles: Iterable[int], number: int) -> None:
             signal.pidfd_send_signal(handle, number)
 
 
-def kill_job(
-    job_id: str,
-    spare: Collection[int],
-    within_s: float = 5.0,
-    wait: Callable[[float], None] = time.sleep,
-) -> bool:
+def kill_job(job_id: str, spare: Collection[int]) -> bool:
     """Send SIGKILL to the job's processes until none is left; return whether none is."""
-    for _ in range(int(within_s / _ROUND_S)):
+    for _ in range(_ROUNDS):
         left = processes_with(f"SLURM_JOB_ID={job_id}", spare=spare)
         if not left:
             return True
@@ -150,7 +145,7 @@ def kill_job(
                 os.kill(process, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        wait(_ROUND_S)
+        time.sleep(_ROUND_S)
     return False
 
 

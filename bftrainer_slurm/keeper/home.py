@@ -16,7 +16,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
@@ -191,7 +191,6 @@ def find_or_start(
     *,
     means: Means = Means(),  # noqa: B008 - it is frozen
     shared: Path | None = None,
-    wait: Callable[[float], None] = time.sleep,
 ) -> KeeperClient:
     """Return a client of the keeper of this state folder; start one if none answers.
 
@@ -231,7 +230,7 @@ def find_or_start(
     while time.monotonic() < deadline and (process.poll() is None or shared is not None):
         if (found := _who_answers(state, listen, shared, token)) is not None:
             return found
-        wait(0.1)
+        time.sleep(0.1)
     raise KeeperError(f"the keeper did not start; see {log_path}")
 
 

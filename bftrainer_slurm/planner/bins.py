@@ -8,23 +8,14 @@ child process only (``child``).
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import mip
 
 from bftrainer_slurm.planner.cbc import SCALE, new_model
-from bftrainer_slurm.planner.packing import Nodes, shares_of
-from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share
+from bftrainer_slurm.planner.packing import Nodes
+from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
 
 MOST_PAIRS = 3_000  # of trainers and nodes
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """A plan: each trainer's share, and its nodes."""
-
-    shares: list[Share]
-    nodes: list[Nodes]
 
 
 def pairs(problem: Problem) -> int:
@@ -32,8 +23,8 @@ def pairs(problem: Problem) -> int:
     return len(problem.trainers) * len(problem.pool)
 
 
-def solve(problem: Problem, gap: float, limit_s: float) -> tuple[Packed | None, bool]:
-    """Return the best plan found within the time, and whether it is proven to within ``gap``."""
+def solve(problem: Problem, gap: float, limit_s: float) -> tuple[list[Nodes] | None, bool]:
+    """Return each trainer's nodes in the best plan found within the time; is it within ``gap``?"""
     model = new_model(mip.MAXIMIZE)
     worths = [worth for one in problem.trainers for worth in _worths(problem, one).values()]
     unit = max(map(abs, worths), default=0.0) / SCALE or 1.0
@@ -49,7 +40,7 @@ def solve(problem: Problem, gap: float, limit_s: float) -> tuple[Packed | None, 
     if model.num_solutions == 0:
         return None, False
     nodes = [frozenset(node for node, x in one.items() if x.x > 0.5) for one in chosen]
-    return Packed(shares_of(problem, nodes), nodes), status is mip.OptimizationStatus.OPTIMAL
+    return nodes, status is mip.OptimizationStatus.OPTIMAL
 
 
 def _worths(problem: Problem, trainer: PlannedTrainer) -> dict[int, float]:

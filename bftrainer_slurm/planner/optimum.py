@@ -79,8 +79,9 @@ def _packed(problem: Problem, deadline_s: float) -> Iterator[Found]:
     left_s = deadline_s - time.monotonic()
     if not proven and left_s > 0 and bins.pairs(problem) <= bins.MOST_PAIRS:
         tried, proven = bins.solve(problem, gap, left_s)
-        if tried is not None and value(problem, tried.shares) > reached:
-            best = Found(tried.shares, False, tried.nodes)
+        shares = [] if tried is None else shares_of(problem, tried)
+        if shares and value(problem, shares) > reached:
+            best = Found(shares, False, tried)
     bounded = not proven and math.isfinite(bound)
     yield replace(best, optimal=proven, bound=bound if bounded else None)
 

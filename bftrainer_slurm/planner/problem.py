@@ -235,10 +235,6 @@ class Problem:
         """The classes; a single one of all nodes if they are alike."""
         return self.classes or (NodeClass("", self.pool),)
 
-    def sizes(self) -> Share:
-        """How many nodes there are, by class."""
-        return tuple(len(one.nodes) for one in self.all_classes())
-
     def rows(self) -> tuple[Row, ...]:
         """The supply: a row a class; of divided nodes one a size of elements, and one a kind of
         those there now.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -59,15 +59,9 @@ class _Best:
 class Planner:
     """Makes plans. It starts the child process in advance, and again after a crash or a hang."""
 
-    def __init__(
-        self,
-        time_limit_s: float = 5.0,
-        command: Sequence[str] = CHILD,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, time_limit_s: float = 5.0, command: Sequence[str] = CHILD) -> None:
         self._time_limit_s = time_limit_s
         self._command = command
-        self._clock = clock
         self._worker: Worker | None = None
         self._started_s = 0.0
         self._ready = False
@@ -79,7 +73,7 @@ class Planner:
 
         Without a usable answer this is the greedy plan, with status ``greedy`` and the reason.
         """
-        begin_s = self._clock()
+        begin_s = time.monotonic()
         if not problem.trainers:
             return Plan({}, 0.0, 0.0, "optimal")
         deadline_s = begin_s + self._time_limit_s
@@ -99,7 +93,7 @@ class Planner:
         return Plan(
             assignment=best.assignment(problem),
             objective=value(problem, best.shares),
-            solve_s=self._clock() - begin_s,
+            solve_s=time.monotonic() - begin_s,
             status=status,
             reason=reason,
             bound=best.bound,
@@ -175,7 +169,7 @@ class Planner:
             return replace(best, reason=f"the solver {error}")
 
     def _left(self, deadline_s: float) -> float:
-        return max(0.0, deadline_s - self._clock())
+        return max(0.0, deadline_s - time.monotonic())
 
     def _get_ready(self, limit_s: float) -> Worker:
         if self._worker is None or (self._ready and self._worker.has_ended()):
@@ -186,7 +180,7 @@ class Planner:
             try:
                 greeting = _read(self._worker.receive(limit_s))
             except SlowWorkerError:
-                if self._clock() - self._started_s > _START_LIMIT_S:
+                if time.monotonic() - self._started_s > _START_LIMIT_S:
                     raise
                 raise _NoAnswerError("the solver has not started yet") from None
             if not greeting.ready:
@@ -201,7 +195,7 @@ class Planner:
 
     def _start(self) -> None:
         self._ready = False
-        self._started_s = self._clock()
+        self._started_s = time.monotonic()
         try:
             self._worker = Worker(self._command)
         except WorkerError as error:

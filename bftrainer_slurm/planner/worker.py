@@ -47,11 +47,6 @@ class Worker:
         os.set_blocking(self._stdout, False)
         self._heard = bytearray()
 
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
-
     def has_ended(self) -> bool:
         """Whether it has ended."""
         return self._process.poll() is not None

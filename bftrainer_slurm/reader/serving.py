@@ -6,9 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +53,8 @@ class _Connection(H11Protocol):
             self.transport.abort()
 
 
-def _server(app: ASGIApp) -> uvicorn.Server:
+def server_of(app: ASGIApp) -> uvicorn.Server:
+    """Return what serves an application within our limits."""
     return uvicorn.Server(
         uvicorn.Config(
             app,
@@ -73,19 +72,6 @@ def _server(app: ASGIApp) -> uvicorn.Server:
             h11_max_incomplete_event_size=_LARGEST_REQUEST,
         )
     )
-
-
-@contextmanager
-def serve_in_thread(app: ASGIApp, *sockets: socket.socket) -> Iterator[None]:
-    """Serve in a thread of its own."""
-    server = _server(app)
-    thread = threading.Thread(target=server.run, args=(list(sockets),), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 def listener(host: str, port: int) -> socket.socket:
@@ -137,7 +123,7 @@ def run(
             socket.gethostname() if shared else "",
         )
         app = site(state / "history.sqlite", facts, key_in(shared or state), (address or ("",))[0])
-        _server(app).run(sockets)
+        server_of(app).run(sockets)
 
 
 def _read_status(state: Path, folder: Path, keepers: str) -> tuple[float, dict[str, Any] | None]:

@@ -30,12 +30,11 @@ from bftrainer_slurm.spec import TrainerRecord
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The state from ``time_s`` on (Unix): nodes in holes, nodes used by trainers, samples/s."""
+    """The state from ``time_s`` on (Unix): nodes in holes, and nodes used by trainers."""
 
     time_s: float
     pool: int
     used: int
-    rate: float
 
 
 class SimulatedCluster(InMemorySlurm):
@@ -97,7 +96,6 @@ class SimulatedCluster(InMemorySlurm):
             time_s=self.now_s,
             pool=len(self._nodes) - len(self.ordinary),
             used=len(self.elements(RUNNING)),
-            rate=sum(trainer.rate for trainer in self.active.values()),
         )
 
     def next_s(self) -> float:

@@ -15,7 +15,7 @@ class Learning:
 
     def __init__(self) -> None:
         self._fits = defaultdict[int, LatestFit](LatestFit)
-        self._exploration: Exploration[int] = Exploration()
+        self._exploration = Exploration()
 
     def curves(
         self, trainers: Sequence[SimulatedTrainer], now_s: float

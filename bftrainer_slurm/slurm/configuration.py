@@ -130,14 +130,9 @@ def backfill_s(values: Mapping[str, str]) -> float | None:
     """
     if values.get("SchedulerType") != "sched/backfill":
         return None
-    interval_s = _parameter(values, "SchedulerParameters", "bf_interval", _BACKFILL_S)
+    match = re.search(r"(?:^|,)bf_interval=(-?\d+)", values.get("SchedulerParameters", ""))
+    interval_s = _BACKFILL_S if match is None else float(match[1])
     return interval_s if interval_s > 0 else None
-
-
-def _parameter(values: Mapping[str, str], setting: str, name: str, default: float) -> float:
-    """Return a number from a list like ``SchedulerParameters=bf_interval=30,...``."""
-    match = re.search(rf"(?:^|,){name}=(-?\d+)", values.get(setting, ""))
-    return default if match is None else float(match[1])
 
 
 def last_pass(runner: SlurmRunner) -> BackfillPass | None:

@@ -30,7 +30,7 @@ _PART = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?", re.ASCII)
 _PLAIN_PART = r"[\w.-]+(?:\[\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*\])?"
 _PLAIN = re.compile(rf"{_PLAIN_PART}(?:,{_PLAIN_PART})*\Z", re.ASCII)
 _MARK = re.compile(r"(?:^|,)([^][,]+),\1(?=,|\Z)")
-_BRACKETS = re.compile(r"\[([\d,-]{1,1024})\]", re.ASCII)
+_BRACKETS = re.compile(r"\[([\d,-]+)\]", re.ASCII)
 _TOP_COMMA = re.compile(r",(?![^\[]*\])")
 _MOST_NODES = 65_536  # Slurm's limit for one list (MAX_RANGE)
 _WORD = re.compile(r"[A-Z_]+\Z")
@@ -57,13 +57,18 @@ def expand_user_list(nodes: str) -> frozenset[str]:
     Raises:
         ValueError: the list names no node, or more than Slurm takes.
     """
-    named = sum(
-        math.prod(map(_name_count, _BRACKETS.findall(part))) for part in _TOP_COMMA.split(nodes)
-    )
-    names = frozenset(expand(nodes)) - {""} if named <= _MOST_NODES else frozenset[str]()
+    some = most_names(nodes) <= _MOST_NODES
+    names = frozenset(expand(nodes)) - {""} if some else frozenset[str]()
     if not names:
         raise ValueError(f"its list of nodes must name at least one, and at most {_MOST_NODES}")
     return names
+
+
+def most_names(nodes: str) -> int:
+    """Return for how many names a list stands at most, without expanding it."""
+    return sum(
+        math.prod(map(_name_count, _BRACKETS.findall(part))) for part in _TOP_COMMA.split(nodes)
+    )
 
 
 def _name_count(ranges: str) -> int:

@@ -26,34 +26,28 @@ _NAMES_ONE = re.compile(
 _NO_PATH = re.compile(r"--(?:rdzv|master|job|run)[-_]?(?:id|name|port|addr|endpoint)\b|://")
 # PYTHONPATH is set without its old value.
 _HIDES_US = re.compile(r"(?<![\w$])PYTHONPATH=(?!.*\$\{?PYTHONPATH\b)", re.ASCII)
-_SRUN = re.compile(r"\bsrun\b", re.ASCII)
 
 
-def warnings(script: str, srun_restores: bool = True) -> list[str]:
+def warnings(script: str) -> list[str]:
     """Return a warning for the first fault of each kind; ignore printed texts and local paths.
 
-    ``srun_restores``: whether srun puts this package into PYTHONPATH, as it does with the plugin.
+    Without the plugin, no srun puts this package into PYTHONPATH again.
     """
     found: dict[str, str] = {}
-    hidden: list[tuple[int, bool]] = []  # lines that hide us, and whether srun is before that
-    has_srun = False
+    hidden = list[str]()
     for number, line in enumerate(script.splitlines(), 1):
         code = re.sub(r"(^|\s)#.*", "", line)
         if _PRINTS.match(code):
             continue
-        srun, hides = _SRUN.search(code), _HIDES_US.search(code)
-        has_srun |= srun is not None
-        if hides is not None:
-            hidden.append((number, srun is not None and srun.start() < hides.start()))
+        if _HIDES_US.search(code):
+            hidden.append(_hidden_warning(number))
         for word in _WORD.findall(code):
             changing = _CHANGING.search(word)
             if changing is None or not _is_path(word):
                 continue
             kind = "the time" if changing[0][:2] in ("$(", "`d", "` ") else "$SLURM_JOB_ID"
             found.setdefault(kind, _path_warning(kind, number))
-    restored = has_srun and srun_restores
-    hidden_in = [number for number, behind_srun in hidden if behind_srun or not restored]
-    return [*found.values(), *map(_hidden_warning, hidden_in[:1])]
+    return [*found.values(), *hidden[:1]]
 
 
 def _is_path(word: str) -> bool:

@@ -15,11 +15,12 @@ from starlette.types import ASGIApp
 
 from bftrainer_slurm.reader.facts import Facts
 from bftrainer_slurm.reader.remarks import remarks
-from bftrainer_slurm.reader.serving import listener, serve_in_thread
+from bftrainer_slurm.reader.serving import listener
 from bftrainer_slurm.reader.site import site
 from scripts.benchkit.command import folder, number
 from tests.page.chromium import browser, look, wait_until_drawn
 from tests.page.made_up import Week, status_of, write_history
+from tests.reader.threads import serve_in_thread
 
 SECRET = "made-up"
 

@@ -33,7 +33,7 @@ def exact_counts(problem: Problem) -> list[Share]:
 
 def exact_shares(problem: Problem) -> list[Share]:
     """Return shares of the greatest objective, by trying all of them: for a few nodes only."""
-    sizes = problem.sizes()
+    sizes = [len(one.nodes) for one in problem.all_classes()]
     every = list(itertools.product(*(range(size + 1) for size in sizes)))
     options = [
         [

@@ -87,9 +87,9 @@ def test_the_bin_packing_milp_finds_the_same(problem: Problem) -> None:
     assume(problem.trainers)
     best = best_packed(problem)
     found, proven = bins.solve(problem, 0.0, 60.0)
-    assert proven and found is not None and feasible(problem, found.shares)
-    assert is_packed(problem, found.nodes)
-    worth = value(problem, found.shares)
+    assert proven and found is not None and feasible(problem, shares_of(problem, found))
+    assert is_packed(problem, found)
+    worth = value(problem, shares_of(problem, found))
     assert math.isclose(worth, best, rel_tol=1e-6, abs_tol=slack(problem))
 
 

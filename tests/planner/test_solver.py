@@ -248,7 +248,7 @@ def test_the_child_ends_when_its_planner_is_killed() -> None:
     code = (
         "import time; from bftrainer_slurm.planner.solver import Planner\n"
         "planner = Planner(); planner.warm_up()\n"
-        "print(planner._worker.pid, flush=True); time.sleep(600)"
+        "print(planner._worker._process.pid, flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen((sys.executable, "-c", code), stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
@@ -279,7 +279,7 @@ def test_nothing_that_the_solver_prints_can_be_taken_for_an_answer() -> None:
 
 def child_of(planner: Planner) -> int:
     assert planner._worker is not None
-    return planner._worker.pid
+    return planner._worker._process.pid
 
 
 def is_running(pid: int) -> bool:

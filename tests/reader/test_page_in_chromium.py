@@ -17,10 +17,11 @@ from selenium.webdriver.support.ui import WebDriverWait
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bftrainer_slurm.reader.serving import listener, serve_in_thread
+from bftrainer_slurm.reader.serving import listener
 from tests.page.chromium import PATIENCE_S, browser, look, wait_until_drawn
 from tests.page.command import SECRET, page_of
 from tests.page.made_up import Week
+from tests.reader.threads import serve_in_thread
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&amp;\"'"
 

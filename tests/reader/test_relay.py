@@ -15,12 +15,13 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader import facts as facts_module
 from bftrainer_slurm.reader.facts import Facts
-from bftrainer_slurm.reader.serving import own_socket, serve_in_thread
+from bftrainer_slurm.reader.serving import own_socket
 from bftrainer_slurm.reader.site import site
 from bftrainer_slurm.reader.stories import ALL
 from scripts.labcluster.keeper import Keeper
 from tests.controller.worlds import ARRAY, trainer
 from tests.keeper.conftest import keeper
+from tests.reader.threads import serve_in_thread
 
 __all__ = ["keeper"]
 

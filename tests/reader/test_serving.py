@@ -18,8 +18,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bftrainer_slurm.reader import serving as serving_module
-from bftrainer_slurm.reader.serving import listener, serve_in_thread
+from bftrainer_slurm.reader.serving import listener
 from scripts.labcluster.waiting import wait_until
+from tests.reader.threads import serve_in_thread
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:

@@ -174,7 +174,7 @@ class PerformanceModel:
 
     def __init__(self, reported: Callable[[Trainer], ReportedState]) -> None:
         self._reported = reported
-        self._exploration: Exploration[int] = Exploration()
+        self._exploration = Exploration()
 
     def costs(self, view: TrainerView, now_s: float) -> RescaleCosts:
         """Return the costs of rescaling: medians of the recent measured costs and the prior."""

@@ -6,16 +6,13 @@ its curve would fall back, and the plan would take the nodes away before they we
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.curves.planning import Standing, explorers, planning_curves
 
 _LOOKING_S = 600.0  # an explorer without more nodes by then makes room for another one
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +27,16 @@ class _Looking:
     known: frozenset[int]
 
 
-class Exploration(Generic[Key]):
+class Exploration:
     """Remembers the explorers."""
 
     def __init__(self) -> None:
-        self._looking: dict[Key, _Looking] = {}
-        self._asked: dict[Key, Standing] = {}
-        self._curves: dict[Key, ThroughputCurve] = {}
-        self.expected: dict[Key, ThroughputCurve] = {}  # the same curves without explorers
+        self._looking: dict[int, _Looking] = {}
+        self._asked: dict[int, Standing] = {}
+        self._curves: dict[int, ThroughputCurve] = {}
+        self.expected: dict[int, ThroughputCurve] = {}  # the same curves without explorers
 
-    def curves(self, trainers: Mapping[Key, Standing], now_s: float) -> dict[Key, ThroughputCurve]:
+    def curves(self, trainers: Mapping[int, Standing], now_s: float) -> dict[int, ThroughputCurve]:
         """Return the curves to plan with; the same ones as long as nothing has changed."""
         self._looking = {
             key: looking

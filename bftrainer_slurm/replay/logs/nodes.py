@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from math import prod
 
 import numpy as np
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 from numpy.typing import NDArray
+
+from bftrainer_slurm.slurm import nodelists
 
 MOST_NODES = 200_000
 _ALLOWED = re.compile(r"[A-Za-z0-9_.,\[\]-]+\Z")
-_ELEMENT = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)+")
 _ELEMENTS = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
-_RANGES = re.compile(r"\[([^\]]*)\]")
 _CACHED = 1 << 18
 _MOST_PARTITIONS = 63
 
@@ -107,29 +105,9 @@ def _pieces(node_list: str) -> Iterator[str]:
 
 def expand(node_list: str) -> list[str]:
     """Return the names in a node list; raise ValueError if it is not one, or too long."""
-    if not _ALLOWED.match(node_list):
-        raise ValueError(f"{node_list[:30]!r} is not a node list")
-    if "[" not in node_list and "," not in node_list:
-        return [node_list]
-    if _size(node_list) > MOST_NODES:
+    if _ALLOWED.match(node_list) and nodelists.most_names(node_list) > MOST_NODES:
         raise ValueError(f"a node list has more than {MOST_NODES:,} nodes")
-    try:
-        return list(NodeSet(node_list, resolver=RESOLVER_NOGROUP))
-    except NodeSetException:
-        raise ValueError(f"{node_list[:30]!r} is not a node list") from None
-
-
-def _size(node_list: str) -> int:
-    """The most names that the brackets of a list can expand to, without expanding them."""
-    elements = _ELEMENT.findall(node_list)
-    return sum(prod(map(_range_size, _RANGES.findall(element))) for element in elements)
-
-
-def _range_size(ranges: str) -> int:
-    size = 0
-    for part in ranges.split(","):
-        first, dash, last = part.partition("-")
-        if len(part) > 24 or not (first.isdecimal() and (last.isdecimal() or not dash)):
-            raise ValueError(f"{part[:24]!r} is not a range of nodes")
-        size += int(last) - int(first) + 1 if dash else 1
-    return size
+    names = nodelists.expand(node_list) if _ALLOWED.match(node_list) else ()
+    if not names:
+        raise ValueError(f"{node_list[:30]!r} is not a node list")
+    return list(names)

@@ -16,7 +16,11 @@ DAY_S = 86400.0
 EPOCH_S = 1_704_067_200.0  # Monday, 1 January 2024, 00:00 UTC
 _HOUR_S = 3600.0
 _SAMPLE = 20_000
-_MOST_JOBS = 5_000_000
+_WARM_UP_DAYS = 2.0  # simulated first, and left out: the cluster starts empty
+_LARGEST = 0.25  # job, as a share of the cluster
+_MEDIAN_RUN_S = 2700.0
+_SPREAD = 1.6  # of the run times: sigma of the lognormal
+LONGEST_RUN_S = DAY_S
 
 
 class WorkloadError(ValueError):
@@ -31,11 +35,6 @@ class Workload:
     load: float = 0.95
     seed: int = 1
     days: float = 7.0
-    warm_up_days: float = 2.0  # simulated first, and left out: the cluster starts empty
-    largest: float = 0.25  # job, as a share of the cluster
-    median_run_s: float = 2700.0
-    spread: float = 1.6  # of the run times: sigma of the lognormal
-    longest_run_s: float = DAY_S
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 100_000:
@@ -44,22 +43,18 @@ class Workload:
             raise WorkloadError("the load of a made-up cluster is above 0 and at most 1.5")
         if not 0 <= self.seed < 1 << 63:
             raise WorkloadError("the seed of a made-up cluster is 0 or more")
-        if not (0 < self.days <= 400 and 0 <= self.warm_up_days <= 30):
+        if not 0 < self.days <= 400:
             raise WorkloadError("a made-up cluster runs for more than 0 and at most 400 days")
-        if not (0 < self.largest <= 1 and self.spread >= 0):
-            raise WorkloadError("the largest job is a share of the cluster, at most 1")
-        if not 1 <= self.median_run_s <= self.longest_run_s < math.inf:
-            raise WorkloadError("run times need 1 s <= median <= longest")
 
     @property
     def span_s(self) -> float:
         """How long the cluster runs, with the warm-up."""
-        return (self.warm_up_days + self.days) * DAY_S
+        return (_WARM_UP_DAYS + self.days) * DAY_S
 
     @property
     def from_s(self) -> float:
         """When the warm-up is over; Unix seconds."""
-        return EPOCH_S + self.warm_up_days * DAY_S
+        return EPOCH_S + _WARM_UP_DAYS * DAY_S
 
     @property
     def to_s(self) -> float:
@@ -103,36 +98,34 @@ def draw(workload: Workload) -> Jobs:
     Run times are lognormal; sizes are uniform in their logarithm and three times of four a power
     of two; limits are what the job runs, times 1 to 10 (log-uniform), in whole quarters of an
     hour and at most the longest; arrivals are Poisson, more by day than by night, fewer at
-    weekends (the first day is a Monday). Raises WorkloadError where there would be too many.
+    weekends (the first day is a Monday).
     """
     random = np.random.default_rng(workload.seed)
     # Jobs a second, from the mean node time of jobs like these: a sample of them, drawn first.
-    node_s = float(np.mean(_sizes(workload, _SAMPLE, random) * _runs(workload, _SAMPLE, random)))
+    node_s = float(np.mean(_sizes(workload, _SAMPLE, random) * _runs(_SAMPLE, random)))
     expected = workload.load * workload.nodes * workload.span_s / node_s
-    if expected > _MOST_JOBS:
-        raise WorkloadError(f"this makes more than {_MOST_JOBS:,} jobs: take fewer nodes or days")
     count = int(random.poisson(expected))
-    run_s = _runs(workload, count, random)
+    run_s = _runs(count, random)
     asked_s = np.ceil(run_s * np.exp(random.uniform(0, math.log(10), count)) / 900) * 900
     return Jobs(
         submit_s=_arrivals(workload.span_s, count, random),
         nodes=_sizes(workload, count, random),
         run_s=run_s,
-        limit_s=np.maximum(np.minimum(asked_s, workload.longest_run_s), run_s),
+        limit_s=np.maximum(np.minimum(asked_s, LONGEST_RUN_S), run_s),
     )
 
 
 def _sizes(workload: Workload, count: int, random: np.random.Generator) -> NDArray[np.int32]:
-    largest = max(1, int(workload.nodes * workload.largest))
+    largest = max(1, int(workload.nodes * _LARGEST))
     powers = random.uniform(0, math.log2(largest + 1), count)
     rounded = random.random(count) < 0.75
     sizes = np.exp2(np.where(rounded, np.floor(powers), powers)).astype(np.int32)
     return np.minimum(sizes, largest)
 
 
-def _runs(workload: Workload, count: int, random: np.random.Generator) -> NDArray[np.float64]:
-    runs = random.lognormal(math.log(workload.median_run_s), workload.spread, count)
-    return np.clip(np.round(runs), 1.0, workload.longest_run_s)
+def _runs(count: int, random: np.random.Generator) -> NDArray[np.float64]:
+    runs = random.lognormal(math.log(_MEDIAN_RUN_S), _SPREAD, count)
+    return np.clip(np.round(runs), 1.0, LONGEST_RUN_S)
 
 
 def _arrivals(span_s: float, count: int, random: np.random.Generator) -> NDArray[np.float64]:
