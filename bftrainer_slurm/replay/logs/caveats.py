@@ -42,6 +42,10 @@ BEYOND = (
     "The log holds only {held}: in the rest of the time that was asked for, nodes count as idle."
 )
 LOCAL = "The log's times name no zone; they are read as times of {zone} (--time-zone)."
+NO_DATES = (
+    "The log's header does not say when the log began (UnixStartTime), so all dates and hours here "
+    "are wrong: they count from 1970."
+)
 NO_SUBMIT = (
     "The log has no column Submit, so it does not say how long jobs waited, nor what ordinary jobs "
     "would feel; write it anew: {command}"

@@ -112,7 +112,7 @@ def _from_jobs(lines: Lines, first: str, options: LogOptions) -> Log:
     if swf.is_swf(first):
         machine = swf.Machine()
         jobs = swf.read_swf(lines, notes, machine).once()
-        return _from_swf(jobs, machine.nodes, notes, options)
+        return _from_swf(jobs, machine, notes, options)
     if not sacct.is_header(first):
         raise LogError(
             "neither sacct output with a header line, nor SWF, nor a history or event file; "
@@ -203,7 +203,7 @@ def _types(names: tuple[str, ...], gpus: NDArray[np.int64], options: LogOptions)
     return tuple(words.get(count, f"{count} GPUs") for count in gpus.tolist())
 
 
-def _from_swf(jobs: JobTable, machine_nodes: int, notes: Notes, options: LogOptions) -> Log:
+def _from_swf(jobs: JobTable, machine: swf.Machine, notes: Notes, options: LogOptions) -> Log:
     needs_names = (options.node_list, options.down, options.reservations, options.node_types)
     if any(needs_names) or options.gpus_per_node is not None:
         raise LogError(
@@ -214,11 +214,13 @@ def _from_swf(jobs: JobTable, machine_nodes: int, notes: Notes, options: LogOpti
     from_s, to_s = _window(started, notes, options)
     counts = Counts(started)
     peak = counts.peak(from_s, to_s)
-    nodes = options.nodes or machine_nodes or peak
+    nodes = options.nodes or machine.nodes or peak
     if not nodes:
         raise LogError("no job had a node between --from and --to; give --nodes")
     holes = counts.holes(nodes, options.min_hole_s, from_s, to_s)
     caveats = [caveats_of.ANONYMOUS, caveats_of.DOWN, caveats_of.WHOLE]
+    if not machine.unixstarttime:
+        caveats.append(caveats_of.NO_DATES)
     if nodes == peak and not options.nodes:
         caveats.append(caveats_of.PEAK)
     if options.nodes and peak > _MOST_OVERFULL * nodes:
@@ -284,7 +286,8 @@ def _window(started: JobTable, notes: Notes, options: LogOptions) -> tuple[float
     """Return from when to when to look at a log, by the jobs that have started; and count them."""
     notes.jobs, notes.running = len(started), int(np.isinf(started.end_s).sum())
     if not notes.jobs:
-        raise LogError(f"no job in it ever held a node{_first_bad_line(notes)}")
+        why = "no line of a job can be used" if notes.malformed else "no job in it ever held a node"
+        raise LogError(f"{why}{_first_bad_line(notes)}")
     if notes.malformed > max(SHOWN_LINES, _MOST_MALFORMED * notes.lines):
         raise LogError(f"it is broken{_first_bad_line(notes)}; write it anew: {sacct.COMMAND}")
     if notes.running == notes.jobs:

@@ -18,6 +18,7 @@ from bftrainer_slurm.replay.logs.lines import Lines
 
 _FIELDS = 18
 _NAMES = {"id": 0, "submit": 1, "wait": 2, "run": 3, "had": 4, "asked": 7}
+_NO_WAIT = "it ran, but its wait (field 3) is unknown, and so is when it started"
 _COMMENT = re.compile(r";\s*(MaxNodes|MaxProcs|UnixStartTime)\s*:\s*(\d{1,12})\b", re.IGNORECASE)
 
 
@@ -49,7 +50,8 @@ def read_swf(lines: Lines, notes: Notes, machine: Machine) -> JobTable:
     """Return every job that ran; ``machine`` is filled in from the header on the way.
 
     A job without allocated processors (field 5) counts with those it asked for (field 8), and
-    takes whole nodes.
+    takes whole nodes. The line of one that ran after an unknown wait cannot be read: it had nodes,
+    but nobody can say when.
     """
     split = compute.utf8_split_whitespace
     batches = rows_of(_rows(lines, machine), split, _FIELDS, _NAMES, notes)
@@ -74,7 +76,7 @@ def _jobs(rows: Rows, notes: Notes, machine: Machine) -> JobTable:
     eligible_s = machine.unixstarttime + submit_s
     start_s = eligible_s + wait_s
     notes.last_submit_s = max(notes.last_submit_s, float(eligible_s.max(initial=-math.inf)))
-    ran = (run_s > 0) & (wait_s >= 0) & (processors > 0)
+    ran = (run_s > 0) & (processors > 0)
     notes.never_ran += int((~ran).sum())
     jobs = JobTable.made(
         line=rows.line,
@@ -84,7 +86,8 @@ def _jobs(rows: Rows, notes: Notes, machine: Machine) -> JobTable:
         nodes=np.ceil(processors / machine.processors_per_node),
         eligible_s=eligible_s,
     )
-    return jobs.rows(ran & rows.readable(np.where(ran, faults(jobs), ""), notes))
+    why = np.where(wait_s < 0, _NO_WAIT, faults(jobs))
+    return jobs.rows(ran & rows.readable(np.where(ran, why, "").astype(object), notes))
 
 
 def _finite(text: str) -> float:

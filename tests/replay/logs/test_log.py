@@ -24,6 +24,7 @@ SWF = """; MaxNodes: 3
 1 900 0 300 4 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1
 2 1500 0 400 1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1
 """
+SWF_NO_WAITS = "; MaxNodes: 3\n1 900 -1 300 4" + " -1" * 13 + "\n"
 NO_MACHINE = SWF.partition("Procs: 6\n")[2]
 EVENTS = "time,node,idle\n1000,n1,true\n1400,n1,false\n1500,n2,true\n1504,n2,false\n2000,n1,true\n"
 
@@ -69,7 +70,7 @@ def test_nodes_may_be_named(tmp_path: Path) -> None:
 def test_nodes_of_an_swf_log_have_numbers(tmp_path: Path) -> None:
     log = read_log(write(tmp_path / "log", SWF), LogOptions(nodes=2, from_s=1000, to_s=2000))
     assert rows(log) == [("node0", 1200, 2000), ("node1", 1200, 1500), ("node1", 1900, 2000)]
-    assert caveats.ANONYMOUS in log.caveats
+    assert {caveats.ANONYMOUS, caveats.NO_DATES} <= set(log.caveats)
 
 
 def test_where_an_swf_log_does_not_say_the_peak_is_the_machine(tmp_path: Path) -> None:
@@ -204,6 +205,7 @@ def test_a_list_that_is_none_is_a_malformed_line(tmp_path: Path) -> None:
         (SACCT, LogOptions(node_list="zzz"), "no job had one of these nodes; one had n"),
         ("time,node,idle\nx,y,z\n", ALL, "column time"),
         ("; MaxNodes: 3\n", ALL, "no job in it ever held a node"),
+        (SWF_NO_WAITS, ALL, "no line of a job can be used; 1 of 1 line .* its wait"),
     ],
 )
 def test_what_holds_no_log_is_refused(
@@ -233,3 +235,13 @@ def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(LogError, match="damaged"):
         read_log(tmp_path / "log.gz", ALL)
+
+
+@pytest.mark.parametrize(("began", "unknown"), [("UNKNOWN", True), ("845000000", False)])
+def test_a_log_that_does_not_say_when_it_began_has_no_dates(
+    tmp_path: Path, began: str, unknown: bool
+) -> None:
+    from_s = 0 if unknown else int(began)
+    options = LogOptions(from_s=from_s + 1000, to_s=from_s + 2000)
+    log = read_log(write(tmp_path / "log", f"; UnixStartTime: {began}\n{SWF}"), options)
+    assert (caveats.NO_DATES in log.caveats) == unknown

@@ -44,10 +44,16 @@ def test_requested_processors_stand_in_for_unknown_ones() -> None:
     assert job.nodes == 8
 
 
-@pytest.mark.parametrize("line", [row(run=-1), row(run=0), row(wait=-1), row(processors=-1)])
+@pytest.mark.parametrize("line", [row(run=-1), row(run=0), row(run=0, wait=-1), row(processors=-1)])
 def test_what_never_ran_is_left_out(line: str) -> None:
     jobs, notes, _ = read(line)
     assert (jobs, notes.never_ran) == ([], 1)
+
+
+def test_a_job_that_ran_after_an_unknown_wait_is_no_job_that_never_ran() -> None:
+    jobs, notes, _ = read(row(), row(wait=-1))
+    assert (len(jobs), notes.never_ran, notes.malformed) == (1, 0, 1)
+    assert "its wait (field 3) is unknown" in notes.bad_lines[0].why
 
 
 @pytest.mark.parametrize(
