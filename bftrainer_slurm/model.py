@@ -353,7 +353,8 @@ class Queue:
     ``malformed`` says of jobs that claim to be trainers, and cannot be understood, what is wrong;
     they are left alone. ``behind`` says which trainers (by array) wait for which other jobs.
     ``ordinary_starts`` are ids and starts (Unix seconds) of the ordinary jobs that run, or ran
-    lately.
+    lately. ``bare`` are arrays that were submitted as trainers are, but have no record, by id: the
+    partition that they wait in.
     """
 
     trainers: tuple[Trainer, ...]
@@ -365,6 +366,7 @@ class Queue:
     ordinary_runs: tuple[OrdinaryRun, ...] = ()
     ordinary_starts: frozenset[tuple[int, float]] = frozenset()
     behind: Mapping[int, str] = field(default_factory=dict)
+    bare: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def asking(self) -> tuple[WaitingJob, ...]:

@@ -35,6 +35,8 @@ DEFAULT_MAX_GRACE_S = 30.0
 MAX_NODES = 1_000_000
 
 _COMMENT_PREFIX = "bftrainer:"
+# Sites put words of their own before it or behind it.
+_RECORD = re.compile(r"(?<![A-Za-z0-9_])bftrainer:[^ ]*")
 _NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?\Z")
 _WHOLE = re.compile(r"[0-9]{1,7}\Z")
 _ID = re.compile(r"[0-9a-f]{8}\Z")
@@ -204,20 +206,21 @@ def format_comment(record: TrainerRecord) -> str:
 
 def is_trainer_comment(comment: str) -> bool:
     """Whether this comment claims to be a trainer's; it may still be malformed."""
-    return comment.startswith(_COMMENT_PREFIX)
+    return _COMMENT_PREFIX in comment and _RECORD.search(comment) is not None
 
 
 def parse_comment(comment: str) -> TrainerRecord:
-    """Read the record in a comment back: all of it up to the first space.
+    """Read the first record in a comment back, wherever it stands; it ends at a space.
 
     Users can write comments too, so nothing in it is trusted.
 
     Raises:
         SpecError: not a comment that ``format_comment`` could have written.
     """
-    if not is_trainer_comment(comment):
+    match = _RECORD.search(comment)
+    if match is None:
         raise SpecError("not a trainer's comment")
-    text = comment.partition(" ")[0]
+    text = match[0]
     _bound(text, MAX_RECORD)
     values = _pairs(text.removeprefix(_COMMENT_PREFIX))
     readers: dict[str, Callable[[str], Any]] = {
@@ -264,8 +267,12 @@ def parse_comment(comment: str) -> TrainerRecord:
 
 
 def own_comment(comment: str) -> str:
-    """Return the user's part of a comment: all of it, or what stands behind a record."""
-    return comment.partition(" ")[2] if is_trainer_comment(comment) else comment
+    """Return the user's part of a comment: all but the record, and what the site has added."""
+    match = _RECORD.search(comment)
+    if match is None:
+        return comment
+    around = comment[: match.start()].rstrip(" "), comment[match.end() + 1 :]
+    return " ".join(filter(None, around))
 
 
 def with_own_comment(record: str, own: str) -> str:

@@ -387,15 +387,33 @@ static bool sizes_fit(const struct record *record)
     return record->min_nodes % sizes->step == 0 && record->max_nodes % sizes->step == 0;
 }
 
-bool record_parse(const char *text, struct record *record, char error[SPEC_ERROR_SIZE])
+static bool is_in_word(char one)
+{
+    return (one >= 'a' && one <= 'z') || (one >= 'A' && one <= 'Z') || (one >= '0' && one <= '9') ||
+           one == '_';
+}
+
+/* The first record in a comment, NULL without one: sites put words of their own before it. */
+static const char *find_record(const char *comment)
+{
+    const char *at = comment;
+
+    while ((at = strstr(at, RECORD_PREFIX)) != NULL && at > comment && is_in_word(at[-1]))
+        at++;
+    return at;
+}
+
+bool record_parse(const char *comment, struct record *record, char error[SPEC_ERROR_SIZE])
 {
     struct pairs pairs;
     const size_t prefix = strlen(RECORD_PREFIX);
-    size_t length = strcspn(text, " "); /* behind it stands the user's own comment */
+    const char *text = find_record(comment);
+    size_t length;
 
     *record = (struct record){.spec = DEFAULTS, .sizes.step = 1};
-    if (strncmp(text, RECORD_PREFIX, prefix) != 0)
+    if (text == NULL)
         return FAIL("not a trainer's comment");
+    length = strcspn(text, " "); /* behind it stands the user's own comment */
     if (!is_bounded(length, RECORD_SIZE - 1, error) ||
         !split(text + prefix, length - prefix, &pairs, error))
         return false;

@@ -74,7 +74,7 @@ bool text_add(char *text, size_t size, const char *format, ...) __attribute__((f
 /* All of these return false, with one line in `error`, if the text is wrong. */
 bool spec_parse(const char *text, micros_t max_grace, struct request *request,
                 char error[SPEC_ERROR_SIZE]);
-bool record_parse(const char *text, struct record *record, char error[SPEC_ERROR_SIZE]);
+bool record_parse(const char *comment, struct record *record, char error[SPEC_ERROR_SIZE]);
 bool record_take_partitions(const char *list, struct record *record, char error[SPEC_ERROR_SIZE]);
 bool record_take_nodes(const char *list, struct record *record, char error[SPEC_ERROR_SIZE]);
 bool micros_parse(const char *text, micros_t *number);

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -166,9 +166,12 @@ def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
 _SAFE = re.compile(r"[\w.+-]+")  # names that every shell takes as one word
 
 
-def find_trainer(trainers: list[dict[str, Any]], said: str) -> dict[str, Any]:
-    """Return the trainer with this id or name; end the command unless there is exactly one."""
+def find_trainer(document: Mapping[str, Any], said: str) -> dict[str, Any]:
+    """Return a status's trainer with this id or name; end the command unless there is just one."""
+    trainers: list[dict[str, Any]] = document["trainers"]
     found = [one for one in trainers if said in (str(one["array"]), one["name"])]
+    if not found and said in document["malformed"]:
+        fail(f"job {said} is left alone: {safe(document['malformed'][said], 400)}")
     if not found:
         fail(
             f"no trainer '{safe(said)}'; 'bftrainer status' lists them all, 'bftrainer history' "

@@ -38,7 +38,7 @@ def explain(trainer: str, endpoint: Endpoint, as_json: bool) -> None:
     """
     with fail_if_unreadable():
         document = current_status(endpoint)
-        one = find_trainer(document["trainers"], trainer)
+        one = find_trainer(document, trainer)
         print_either(as_document(one, document), lines(one, document, time.time()), as_json)
 
 

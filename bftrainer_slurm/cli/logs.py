@@ -80,7 +80,7 @@ def _find_array(trainer: str, endpoint: Endpoint) -> int:
     if trainer.isascii() and trainer.isdigit() and len(trainer) < 10:
         return int(trainer)
     with fail_if_unreadable():
-        return int(find_trainer(current_status(endpoint)["trainers"], trainer)["array"])
+        return int(find_trainer(current_status(endpoint), trainer)["array"])
 
 
 def _outputs(array: int) -> Sequence[Output]:

@@ -50,7 +50,7 @@ def show(trainer: str, endpoint: Endpoint, as_json: bool) -> None:
     """
     with fail_if_unreadable():
         document = current_status(endpoint)
-        one = find_trainer(document["trainers"], trainer)
+        one = find_trainer(document, trainer)
         if one.get("error") and (output := last_output(one["array"])):
             one |= {"output": asdict(output)}
         down = document["down"]

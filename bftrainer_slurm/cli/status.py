@@ -123,7 +123,7 @@ def status_lines(document: dict[str, Any]) -> Iterator[str]:
         yield safe(mute_sentence(document["mute_nodes"]), 400)
     left_alone = sorted(document["malformed"].items(), key=lambda pair: int(pair[0]))
     for array, why in left_alone[:_SOME]:
-        yield f"job {array} is left alone: {safe(why, 120)}"
+        yield f"job {array} is left alone: {safe(why, 400)}"
     if (more := len(left_alone) - _SOME) > 0:
         yield f"{counted(more, 'more job', ARE)} left alone"
     if refused := document.get("keeper", {}).get("refused", {}):

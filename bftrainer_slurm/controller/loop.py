@@ -239,7 +239,7 @@ class Controller:
         registry.unask(deps.groups.part(asked))
         grown: list[ElementId] = []
 
-        def note(action: Action, refused: bool) -> None:
+        def note(action: Action, refused: str) -> None:
             if isinstance(action, Grow) and not refused:
                 grown.extend(action.elements)
             state = action.after(registry.state(action.array), refused, deps.clock())

@@ -60,7 +60,7 @@ class Network:
     """The IP addresses of the keeper's hosts by name, and what is wrong with each service.
 
     None means unknown, an empty text that it answers. Elements on ``mute`` nodes never reported
-    that they were up.
+    that they were up. ``refusals``: what the controller says of changes that Slurm refuses.
     """
 
     resolved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -68,6 +68,7 @@ class Network:
     controller: str | None = None
     reader: str | None = None
     mute: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,9 +164,12 @@ def _network(settings: Settings, plugin: Plugin) -> Network:
     controller = status.get("controller")
     about = controller if isinstance(controller, dict) else {}
     trouble = down({"controller": about}, age_s) or about.get("error")
-    mute = status.get("mute_nodes")
-    nodes = tuple(map(str, mute)) if isinstance(mute, list) else ()
-    return Network(resolved, "", str(trouble or ""), reader, nodes)
+    mute, refusals = _texts(status.get("mute_nodes")), _texts(about.get("refusals"))
+    return Network(resolved, "", str(trouble or ""), reader, mute, refusals)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _reader(address: str) -> str:

@@ -35,6 +35,8 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield _answer_finding("keeper", facts.network.keeper, facts)
     yield _answer_finding("controller", facts.network.controller, facts)
     yield _answer_finding("reader", facts.network.reader, facts)
+    for one in facts.network.refusals:
+        yield must("changes of jobs", one, "Trainers whose changes Slurm refuses stay held.")
 
 
 def _new_address(facts: Facts) -> Change:

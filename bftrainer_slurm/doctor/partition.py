@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok
+from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok, unknown
 from bftrainer_slurm.slurm.configuration import partitions_behind, tier
 from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 from bftrainer_slurm.words import counted
@@ -31,6 +31,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield _grace(facts)
     yield _max_time(facts)
     yield _max_nodes(facts)
+    yield _job_submit(facts)
     for key, wanted, why in _WANTED:
         if (value := ours.get(key, wanted[0])) not in wanted:
             change = facts.in_partition(key, wanted[0])
@@ -62,6 +63,18 @@ def _mode(facts: Facts) -> Finding:
         return ok(title, value)
     why = "A preempted element must return to the queue, neither be cancelled nor stay."
     return must(title, value or "not set", why, facts.in_partition("PreemptMode", "REQUEUE"))
+
+
+def _job_submit(facts: Facts) -> Finding:
+    plugins, name = facts.value("JobSubmitPlugins"), facts.settings.partition
+    if not plugins:
+        return ok("JobSubmitPlugins", "none")
+    why = (
+        f"A plugin of the site must leave jobs of {name} in this partition, keep the record in "
+        "their comment (words around it do no harm), and let the controller's account change them "
+        "(slurm_job_modify): else they stay held. 'bftrainer doctor --try' submits one."
+    )
+    return unknown("JobSubmitPlugins", plugins, why)
 
 
 def _tier(facts: Facts) -> Finding:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.run import SlurmRunner
+from bftrainer_slurm.spec import is_trainer_comment
 
 _POLL_S = 1.0
 # It fails if the node lacks the plugin; then the trial says so.
@@ -76,6 +77,7 @@ def _run_jobs(trial: Trial, name: str) -> Outcome:
         script=_SCRIPT,
     )
     trial.say(" ".join(output.split()))
+    _check_comment(trial, name)
     node = _wait(trial, "R", name)
     started_s = trial.monotonic() - began_s
     trial.say(f"it runs on {node} after {started_s:.1f} s; now an ordinary job on that node")
@@ -84,6 +86,17 @@ def _run_jobs(trial: Trial, name: str) -> Outcome:
     _wait(trial, "", name)
     trial.say("the trainer is gone; now the same job once more")
     return Outcome(node, started_s, with_trainer_s, _ordinary_job(trial, name, node))
+
+
+def _check_comment(trial: Trial, name: str) -> None:
+    """Raise TrialError if the trainer came to Slurm without its record."""
+    words = ("-h", "--me", f"--name={name}", "-o", "%k")
+    comments = trial.runner.read("squeue", *words).splitlines()
+    if comments and not any(map(is_trainer_comment, comments)):
+        raise TrialError(
+            "the trainer's record is not in the job's comment: a job_submit plugin of the site "
+            "(JobSubmitPlugins) replaces comments, and has to keep what is there"
+        )
 
 
 def _ordinary_job(trial: Trial, name: str, node: str) -> float:

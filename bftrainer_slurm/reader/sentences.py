@@ -6,6 +6,7 @@ They are made from a published status alone; ``status.terms_of`` makes the plan'
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from bftrainer_slurm.planner.limit import Limit
@@ -33,7 +34,8 @@ def troubles(status: Mapping[str, Any]) -> list[str]:
     """Return the problems that the controller published last."""
     about = status["controller"]
     own = (about.get(part) for part in ("error", "history"))
-    return [str(one) for one in (*own, *(about.get("slurm") or ())) if one]
+    lists = (about.get(part) or () for part in ("slurm", "refusals"))
+    return [str(one) for one in (*own, *chain(*lists)) if one]
 
 
 def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:

@@ -22,6 +22,19 @@ from bftrainer_slurm.model import (
 CHOICES = ("auto", "look", "pyslurm", "commands")
 
 
+# A job_submit plugin in Lua refuses a change by slurm.ERROR, or as Slurm refuses strangers.
+_BY_JOB_SUBMIT = ("Unspecified error", "Access/permission denied")
+JOB_SUBMIT = (
+    "if this site has a job_submit plugin, its slurm_job_modify has to let the controller's "
+    "account change jobs"
+)
+
+
+def may_be_job_submit(words: str) -> bool:
+    """Whether a job_submit plugin can be behind a refusal, by Slurm's words."""
+    return any(sign in words for sign in _BY_JOB_SUBMIT)
+
+
 class GatewayError(Exception):
     """Slurm refused or did not answer; the message quotes the request and Slurm's answer."""
 

@@ -121,6 +121,7 @@ class QueueReader:
             behind=self._behind(trainers, rows_of=arrays),
             malformed=malformed
             | {array: one.malformed for array, one in found.items() if one.malformed},
+            bare={array: one.bare for array, one in found.items() if one.bare},
         )
 
     def _behind(
@@ -165,6 +166,7 @@ class _Array:
     runs: tuple[OrdinaryRun, ...] = ()
     starts: tuple[tuple[int, float], ...] = ()
     malformed: str = ""  # what is wrong with it
+    bare: str = ""  # its partition, if it is a trainer but for the record
 
 
 def _read_array(members: list[JobRow], known: Sequence[Trainer], share: bool) -> _Array:
@@ -176,7 +178,8 @@ def _read_array(members: list[JobRow], known: Sequence[Trainer], share: bool) ->
     claims = [row for row in members if is_trainer_comment(row.comment)]
     users = {row.user for row in members if row.tasks is not None}
     if not claims and (not known or {trainer.user for trainer in known} != users):
-        return _read_ordinary(members, share)
+        bare = members[0].partition if _is_bare(members) else ""
+        return replace(_read_ordinary(members, share), bare=bare)
     try:
         record = _trainer_record(claims) if claims else known[0].record
     except ValueError as error:
@@ -196,6 +199,20 @@ def _read_array(members: list[JobRow], known: Sequence[Trainer], share: bool) ->
         ),
         malformed="it has tasks that its comment does not name" if live else "",
     )
+
+
+def _is_bare(members: list[JobRow]) -> bool:
+    """Whether an array is as a trainer's submission leaves it, but for the record."""
+    if not all(
+        row.tasks and row.node_count == 1 and row.priority == 0 and row.reason == "JobHeldUser"
+        for row in members
+    ):
+        return False
+    try:
+        tasks = {task for row in members for task in parse_tasks(row.tasks or "", _MOST_TASKS)}
+    except ValueError:
+        return False
+    return len(tasks) > 1 and tasks == set(range(len(tasks)))
 
 
 def _trainer_record(claims: list[JobRow]) -> TrainerRecord:

@@ -60,7 +60,7 @@ def printed(*words: str) -> dict[str, Any]:
 def test_of_the_status() -> None:
     plan = {"status": "greedy", "reason": "no solver", "gpus": 20, "used_gpus": 12}
     greedy = STATUS | {"plan": STATUS["plan"] | plan}
-    unread = {"slurm": []}  # what was recorded is older
+    unread = {"slurm": [], "refusals": []}  # what was recorded is older
     mute = STATUS | {"controller": STATUS["controller"] | unread, "mute_nodes": ["n9"]}
     documents = ({"schema": 1, **one} for one in (STATUS, DOWN, greedy, mute))
     assert differences("status", *documents) == []

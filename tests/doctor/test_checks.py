@@ -74,6 +74,18 @@ BETTER = [
     ({"SchedulerParameters": "bf_interval=300,bf_continue"}, "bf_interval", "bf_interval=30"),
     ({"SchedulerParameters": SLOW}, "bf_max_time", "bf_max_time=30"),
     ({"SchedulerParameters": f"{DELAY}=60,bf_continue"}, DELAY, f"{DELAY}=3"),
+    *(
+        ({"SchedulerParameters": f"bf_continue,{option}=1"}, option, f"{option}=100")
+        for option in (
+            *("partition_job_depth", "bf_max_job_part"),
+            *("bf_max_job_user", "bf_max_job_user_part"),
+        )
+    ),
+    (
+        {"SchedulerParameters": "bf_continue,bf_resolution=300"},
+        "bf_resolution",
+        "bf_resolution=60",
+    ),
     ({"SchedulerType": "sched/builtin"}, "backfill", "SchedulerType=sched/backfill"),
     ({"MaxJobCount": "4"}, "MaxJobCount", "MaxJobCount=8"),
     ({"MinJobAge": "0 sec"}, "MinJobAge", "MinJobAge=300"),
@@ -107,6 +119,22 @@ def test_what_would_be_better_is_no_mistake(changes: dict[str, str], check: str,
     assert (found.check, found.level) == (check, Level.CONSIDER)
     assert line in " ".join(change.line for change in found.changes)
     assert found.why
+
+
+def test_a_depth_that_no_trainer_reaches_is_fine() -> None:
+    facts = site(SchedulerParameters="bf_continue,partition_job_depth=2,bf_max_job_user=100")
+    assert of(facts, Level.CONSIDER) == []
+
+
+def test_a_plugin_that_changes_submissions_is_named_with_what_it_must_leave() -> None:
+    (one,) = [one for one in of(site(JobSubmitPlugins="lua"), Level.UNKNOWN) if one.found == "lua"]
+    assert "keep the record in their comment" in one.why
+
+
+def test_changes_that_slurm_refuses_the_controller_are_named() -> None:
+    network = replace(site().network, refusals=("trainer 7: Slurm refused",))
+    finding = the_one(replace(site(), network=network))
+    assert (finding.level, finding.found) == (Level.CHANGE, "trainer 7: Slurm refused")
 
 
 def test_where_there_is_no_partition_the_whole_line_is_named() -> None:

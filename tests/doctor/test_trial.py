@@ -17,7 +17,10 @@ from scripts.labcluster.waiting import wait_until
 
 _COMMANDS = {
     "sbatch": 'touch "$here/there"; echo Submitted batch job 7',
-    "squeue": '[ ! -e "$here/there" ] || echo "R n3"',
+    "squeue": (
+        'case "$*" in *%k) echo "bftrainer:min=1,max=1" ;; '
+        '*) [ ! -e "$here/there" ] || echo "R n3" ;; esac'
+    ),
     "srun": "true",
     "scancel": 'rm -f "$here/there"',
 }
@@ -71,6 +74,14 @@ def test_all_that_it_submits_has_one_name_and_is_cancelled_by_it(slurm: Path) ->
         word.partition("=")[2] for word in words if word.startswith(("--job-name=", "--name="))
     }
     assert len(names) == 1
+
+
+def test_a_record_that_the_site_has_replaced_ends_it(slurm: Path) -> None:
+    replace(slurm, "squeue", 'echo "account=x"')
+    result = call()
+    assert (result.exit_code, "srun" in told(slurm)) == (1, False)
+    assert "replaces comments" in result.stderr
+    assert told(slurm)[-1] == "scancel"
 
 
 def test_json_is_all_that_it_prints(slurm: Path) -> None:

@@ -439,3 +439,32 @@ def test_a_dependency_that_failed_for_one_element_failed_for_all() -> None:
         trainer_row(job_id=TRAINER.job_id + 1, tasks="0", dependency="afterok:9(failed)"),
     )
     assert queue_of(rows).behind == {TRAINER.array: "afterok:9(failed)"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "bare"),
+    [
+        ([trainer_row(comment="account=x")], {10: "bftrainer"}),
+        (
+            [trainer_row(comment="", tasks=str(task), job_id=10 + task) for task in range(3)],
+            {10: "bftrainer"},
+        ),
+        ([trainer_row(comment="", reason="JobHeldAdmin")], {}),
+        ([trainer_row(comment="", priority=5)], {}),
+        ([trainer_row(comment="", tasks="1-4")], {}),
+        ([trainer_row(comment="", tasks="0")], {}),
+        ([trainer_row(comment="", tasks=None)], {}),
+        ([trainer_row(comment="", node_count=2)], {}),
+        ([trainer_row()], {}),
+    ],
+)
+def test_what_is_held_as_a_trainer_without_a_record_is_known(
+    rows: list[JobRow], bare: dict[int, str]
+) -> None:
+    assert queue_of(rows).bare == bare
+
+
+def test_a_record_is_found_wherever_it_stands_in_the_comment() -> None:
+    row = trainer_row(comment="audited;bftrainer:min=1,max=3 mine")
+    (trainer,) = queue_of([row]).trainers
+    assert (trainer.record.max_nodes, trainer.comment) == (3, "audited; mine")

@@ -8,7 +8,12 @@ from dataclasses import replace
 
 from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
 from bftrainer_slurm.controller.decide.actions import ORDER, Action, Grow
-from bftrainer_slurm.slurm.gateway import Gateway, RefusedError
+from bftrainer_slurm.slurm.gateway import (
+    JOB_SUBMIT,
+    Gateway,
+    RefusedError,
+    may_be_job_submit,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -26,14 +31,14 @@ def execute(
     clock: Callable[[], float],
     groups: Groups,
     began_s: float,
-    note: Callable[[Action, bool], None],
+    note: Callable[[Action, str], None],
     most: float = MOST_ACTIONS,
 ) -> float | None:
     """Execute ``most`` actions, as far as the budget allows; it began at ``began_s``.
 
-    ``note`` is called with each action that was tried, and whether Slurm has refused it. A refusal
-    does not stop the others. A trainer without live elements begins a new rendezvous with its first
-    element.
+    ``note`` is called with each action that was tried, and Slurm's words if it has refused it. A
+    refusal does not stop the others. A trainer without live elements begins a new rendezvous with
+    its first element.
 
     Returns:
         After how many seconds the first action that was not tried can be tried; None: all were.
@@ -55,13 +60,14 @@ def execute(
         try:
             action.send(gateway)
             logger.info("%s", action)
-            note(action, False)
+            note(action, "")
         except RefusedError as error:
-            logger.warning("%s: %s", action, error)
-            note(action, True)
+            hint = f"; {JOB_SUBMIT}" if may_be_job_submit(str(error)) else ""
+            logger.warning("%s: %s%s", action, error, hint)
+            note(action, str(error))
             done = tuple(one for one in action.elements if one not in error.elements)
             if error.elements and done:
-                note(replace(action, elements=done), False)
+                note(replace(action, elements=done), "")
     return again_in_s
 
 

@@ -42,8 +42,8 @@ class Action(ABC):
     def __str__(self) -> str:
         return f"{self.verb} {', '.join(map(str, self.elements))}"
 
-    def after(self, state: TrainerState, refused: bool, now_s: float) -> TrainerState:
-        """Return the trainer's state after the request, which Slurm may have ``refused``."""
+    def after(self, state: TrainerState, refused: str, now_s: float) -> TrainerState:
+        """Return the state after the request; ``refused``: Slurm's words if it has refused it."""
         if refused or self.phase is None:
             return state
         return change(state, self.elements, self.phase, now_s)
@@ -86,7 +86,7 @@ class Cancel(_Explained):
     def __str__(self) -> str:
         return f"{self.verb} {self.array}: {self.why.partition(chr(10))[0]}"
 
-    def after(self, state: TrainerState, refused: bool, now_s: float) -> TrainerState:
+    def after(self, state: TrainerState, refused: str, now_s: float) -> TrainerState:
         """Return the state with the time of the request."""
         return state if refused else replace(state, cancelled_s=now_s)
 
@@ -147,12 +147,14 @@ class Grow(Action):
         about = self.elements, self.nodes, self.others, self.limit
         gateway.grow(*about, excluded=self.excluded)
 
-    def after(self, state: TrainerState, refused: bool, now_s: float) -> TrainerState:
+    def after(self, state: TrainerState, refused: str, now_s: float) -> TrainerState:
         """Return the state with released elements.
 
         A refused request may still have been carried out in part; the next look shows it.
         """
         state = release(state, self.elements, self.nodes, now_s)
+        # Until it was tried again, and one turn more.
+        state = replace(state, refusal=refused, refusal_until_s=now_s + 2 * _REFUSED_S)
         return refuse(state, self.nodes, now_s + _REFUSED_S) if refused else state
 
 
@@ -173,7 +175,7 @@ class Tell(_Explained):
     def _send(self, gateway: Gateway) -> None:
         gateway.tell(self.elements[0], self.why)
 
-    def after(self, state: TrainerState, refused: bool, now_s: float) -> TrainerState:
+    def after(self, state: TrainerState, refused: str, now_s: float) -> TrainerState:
         """Return the state: the line is written only once, even if Slurm refuses it."""
         return replace(state, notified=True)
 

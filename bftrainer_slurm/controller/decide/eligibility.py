@@ -23,6 +23,7 @@ from bftrainer_slurm.model import (
     Resources,
     Trainer,
 )
+from bftrainer_slurm.slurm.gateway import JOB_SUBMIT, may_be_job_submit
 from bftrainer_slurm.spec import TrainerRecord
 
 _CANNOT_TRAIN = (
@@ -81,7 +82,7 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
                 unfit[asked] = _unfit(demands, asks, snapshot)
             mine = [Bar("it lacks what the trainer asks for", unfit[asked] - own, array)]
             mine += _refused(view, own, now_s)
-            why = _too_few(view, snapshot.in_service, nodes_off(mine, array))
+            why = _too_few(view, snapshot.in_service, nodes_off(mine, array), now_s)
             mine += _beside_others(view.trainer, asks, own, snapshot)
             out = nodes_off(mine, array)
             if why is None and wait is not None and now_s < wait.displaces_s:
@@ -228,9 +229,19 @@ def _why_not_now(wait: Wait) -> str:
     return f"Slurm starts no more of its elements now: {wait.reason}"
 
 
-def _too_few(view: TrainerView, nodes: frozenset[str], out: frozenset[str]) -> str | None:
+def refusal_sentence(words: str) -> str:
+    """Return what Slurm said when it refused to start elements, and who can help."""
+    told = f"Slurm refused to start its elements: {words.rpartition(': ')[2]}"
+    return f"{told}; {JOB_SUBMIT}: ask your admin" if may_be_job_submit(words) else told
+
+
+def _too_few(
+    view: TrainerView, nodes: frozenset[str], out: frozenset[str], now_s: float
+) -> str | None:
     if not out or (fit := len(nodes - out)) >= view.trainer.record.min_nodes:
         return None
+    if words := view.state.refusal_at(now_s):
+        return refusal_sentence(words)
     others = "others lack what it asks for, Slurm refuses them, or its elements failed there"
     return f"{fit} of {len(nodes)} nodes fit: {others}"
 

@@ -55,6 +55,16 @@ def misfits(settings: Configuration, partition: str) -> Iterator[str]:
         )
 
 
+_BARE = (
+    "it is held as a trainer's array is, but its comment has no trainer's record; if sbatch said "
+    "that it is a trainer, the site's job_submit plugin replaces comments, and it stays held for "
+    "ever: ask your admin to let the record stand, and submit again"
+)
+_ELSEWHERE = (
+    "it was submitted as a trainer, but it is in partition {0}, not {1}, so it stays held for "
+    "ever; if you did not move it, the site's job_submit plugin did: ask your admin to leave "
+    "trainers in {1}, and submit again"
+)
 _CONFIGURATION_S = 3600.0  # admins change it now and then
 _CONFIGURATION_AGAIN_S = 60.0  # if Slurm did not answer
 _THERE = (ElementState.RUNNING, ElementState.SUSPENDED, ElementState.ENDING)
@@ -195,6 +205,9 @@ def read(
     if last.share:  # every job that starts or ends changes what is free on a node
         due = due | {"nodes"}
     queue, nodes, unexplained = _queue_and_nodes(gateway, last, due)
+    queue = replace(
+        queue, malformed={**queue.malformed, **_changed_at_submission(queue, last, mine)}
+    )
     ours = tuple(trainer for trainer in queue.trainers if mine(trainer))
     others = _nodes_of(trainer for trainer in queue.trainers if not mine(trainer))
     ordinary = queue.ordinary_nodes | others if others else queue.ordinary_nodes
@@ -225,6 +238,26 @@ def read(
     for array in malformed.keys() - last.queue.malformed.keys():
         logger.warning("job %d is not a valid trainer, ignored: %s", array, malformed[array])
     return snapshot
+
+
+def _changed_at_submission(
+    queue: Queue, last: Snapshot, mine: Callable[[Trainer], bool]
+) -> dict[int, str]:
+    """Return the arrays that left sbatch as our trainers, and came to Slurm as something else.
+
+    A job_submit plugin of the site changes comments or partitions after ours. An array that has
+    lost both cannot be told from others.
+    """
+    ours = {trainer.array for trainer in queue.trainers if trainer.partition == last.partition}
+    elsewhere = {
+        trainer.array: _ELSEWHERE.format(trainer.partition, last.partition)
+        for trainer in queue.trainers
+        if trainer.array not in ours
+        and mine(replace(trainer, partition=last.partition))
+        and all(one.state is ElementState.HELD for one in trainer.elements)
+    }
+    bare = {array: _BARE for array, partition in queue.bare.items() if partition == last.partition}
+    return elsewhere | bare
 
 
 def _of_single_nodes(snapshot: Snapshot) -> Queue:

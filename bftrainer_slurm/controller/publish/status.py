@@ -9,6 +9,7 @@ from heapq import nsmallest
 from typing import Any
 
 from bftrainer_slurm.controller.decide.decision import Decision
+from bftrainer_slurm.controller.decide.eligibility import refusal_sentence
 from bftrainer_slurm.controller.observe.reports import NO_REPORT, WINDOW_S, Report
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.bad_nodes import Bar
@@ -24,6 +25,7 @@ from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of
 from bftrainer_slurm.planner.reasons import reasons_of
 from bftrainer_slurm.sizes import why_kept
+from bftrainer_slurm.slurm.gateway import may_be_job_submit
 
 SCHEMA = 1  # of the published status
 _DAY_S = 86_400.0
@@ -53,6 +55,7 @@ def trainer_status(
     trainer, failing = view.trainer, view.state.failing
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
     running, ended = since_s(view), not view.live and not view.spare
+    refusal = refusal_sentence(words) if (words := view.state.refusal_at(now_s)) else None
     notice = _ANEW if reported.loss["from_start"] else None
     if warning is not None and now_s >= warning.due_s:
         notice = warning.notice
@@ -64,7 +67,11 @@ def trainer_status(
         "why": given_up or trouble or _cancelled(view),
         "failures": failing.in_a_row if failing else 0,
         "failed_on": list(failing.failed_on) if failing else [],
-        "notice": _kept(view, now_s) or _failing(failing) or _suspended(view) or notice,
+        "notice": _kept(view, now_s)
+        or _failing(failing)
+        or _suspended(view)
+        or notice
+        or (refusal if refusal != trouble else None),
         "error": (failing.text if failing else error) or None,
         **trainer.record.shown,
         "gpus": view.gpus,
@@ -152,7 +159,10 @@ def cluster_status(
     free = (decision.free | left_over) - used
     malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
     misfits = list(snapshot.misfits)
-    return no_status(now_s, {**controller, "history": history.trouble, "slurm": misfits}) | {
+    refusals = _refused_changes(registry, now_s)
+    return no_status(
+        now_s, {**controller, "history": history.trouble, "slurm": misfits, "refusals": refusals}
+    ) | {
         "pool": {"nodes": len(used) + len(free), "used": len(used), "free": sorted(free)},
         "plan": None if standing is None else _plan(standing.problem, standing.plan),
         "nodes": len(snapshot.all_nodes),
@@ -167,6 +177,18 @@ def cluster_status(
         "malformed": {str(array): why for array, why in malformed.items()},
         "trainers": [{**one, "barred": bars.get(one["array"], [])} for one in trainers],
     }
+
+
+def _refused_changes(registry: TrainerRegistry, now_s: float) -> list[str]:
+    """Return a sentence if the site itself refuses what the controller changes."""
+    refusals = {
+        view.array: view.state.refusal_at(now_s) for view in registry.views if not view.over
+    }
+    arrays = [array for array, words in refusals.items() if may_be_job_submit(words)]
+    if not arrays:
+        return []
+    trainers = ", ".join(map(str, arrays[:_SOME]))
+    return [f"trainer {trainers}: {refusal_sentence(refusals[arrays[0]])}"]
 
 
 def _plan(problem: Problem, plan: Plan) -> dict[str, Any]:

@@ -64,6 +64,8 @@ class TrainerState:
     failing: Failing | None = None
     rests_until_s: float = 0.0  # it gets no nodes before this, after a failure
     refused: Mapping[str, float] = field(default_factory=dict)  # nodes to avoid, and until when
+    refusal: str = ""  # Slurm's words, if it refused the last request to start elements
+    refusal_until_s: float = 0.0  # a change that has worked, or no longer matters, is forgotten
     wait: Wait | None = None
     paused_until_s: float = 0.0  # it makes no progress before this, because it was rescaled
     submit_s: float = math.inf  # when it was submitted, as far as is known
@@ -83,6 +85,10 @@ class TrainerState:
         targets = {one.targets for one in records}  # thousands of elements may share one set
         own = {one.node for one in records if one.node is not None}
         return frozenset(own).union(*targets)
+
+    def refusal_at(self, now_s: float) -> str:
+        """Return Slurm's words if it refuses to start elements; empty if it does not."""
+        return self.refusal if now_s < self.refusal_until_s else ""
 
     def of(self, task: int) -> ElementRecord:
         """Return the record of an element."""

@@ -49,7 +49,7 @@ class Results:
     refused: list[Action] = field(default_factory=list)
     again_in_s: float | None = None
 
-    def note(self, action: Action, refused: bool) -> None:
+    def note(self, action: Action, refused: str) -> None:
         (self.refused if refused else self.done).append(action)
 
 
@@ -178,37 +178,41 @@ GROW = grow(B, nodes="n2")
 
 
 def test_what_slurm_has_let_go_is_released() -> None:
-    record = GROW.after(BEFORE, False, NOW_S).of(1)
+    record = GROW.after(BEFORE, "", NOW_S).of(1)
     assert (record.phase, record.targets) == (Phase.RELEASED, named("n2"))
 
 
 def test_what_it_has_refused_may_be_released_all_the_same_and_is_not_tried_again_at_once() -> None:
-    state = GROW.after(BEFORE, True, NOW_S)  # Slurm does so for --cpus-per-task=64
+    state = GROW.after(BEFORE, "no", NOW_S)  # Slurm does so for --cpus-per-task=64
     assert state.of(1).phase is Phase.RELEASED
     assert state.refused["n2"] > NOW_S
+    # For as long as it is not tried again, users read why.
+    assert state.refusal_at(state.refused["n2"]) == "no"
+    assert state.refusal_at(NOW_S + 3600) == ""
+    assert GROW.after(state, "", NOW_S).refusal_at(NOW_S) == ""
 
 
 def test_an_element_that_was_ended_is_leaving_by_our_doing() -> None:
-    record = Shrink((A,), "why").after(BEFORE, False, NOW_S).of(0)
+    record = Shrink((A,), "why").after(BEFORE, "", NOW_S).of(0)
     assert (record.phase, record.ours, record.node) == (Phase.LEAVING, True, "n1")
 
 
 @cases(
     "state",
-    by_an_end_that_was_refused=Shrink((A,), "why").after(BEFORE, True, NOW_S),
-    by_a_revival_that_was_refused=Revive((A,), "failed").after(BEFORE, True, NOW_S),
-    by_a_cancel_that_was_refused=Cancel((A,), "over").after(BEFORE, True, NOW_S),
-    by_a_hold_as_the_next_look_tells_it=Hold((B,), "why").after(BEFORE, False, NOW_S),
+    by_an_end_that_was_refused=Shrink((A,), "why").after(BEFORE, "no", NOW_S),
+    by_a_revival_that_was_refused=Revive((A,), "failed").after(BEFORE, "no", NOW_S),
+    by_a_cancel_that_was_refused=Cancel((A,), "over").after(BEFORE, "no", NOW_S),
+    by_a_hold_as_the_next_look_tells_it=Hold((B,), "why").after(BEFORE, "", NOW_S),
 )
 def test_nothing_is_changed(state: TrainerState) -> None:
     assert state == BEFORE
 
 
 def test_what_was_brought_back_and_when_a_trainer_was_cancelled_is_known() -> None:
-    assert Revive((C,), "failed").after(BEFORE, False, NOW_S).of(2).phase is Phase.REVIVED
-    assert Cancel((A,), "over").after(BEFORE, False, NOW_S).cancelled_s == NOW_S
+    assert Revive((C,), "failed").after(BEFORE, "", NOW_S).of(2).phase is Phase.REVIVED
+    assert Cancel((A,), "over").after(BEFORE, "", NOW_S).cancelled_s == NOW_S
 
 
 def test_actions_of_one_trainer_add_up() -> None:
-    both = GROW.after(Shrink((A,), "why").after(BEFORE, False, NOW_S), False, NOW_S)
+    both = GROW.after(Shrink((A,), "why").after(BEFORE, "", NOW_S), "", NOW_S)
     assert [both.of(task).phase for task in (0, 1)] == [Phase.LEAVING, Phase.RELEASED]

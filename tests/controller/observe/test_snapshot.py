@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
-from bftrainer_slurm.model import BackfillPass, Configuration, Reservation, Trainer, WaitingJob
+from bftrainer_slurm.model import (
+    BackfillPass,
+    Configuration,
+    Queue,
+    Reservation,
+    Trainer,
+    WaitingJob,
+)
 from bftrainer_slurm.slurm.gateway import GatewayError
 from tests.controller.made_up_slurm import MadeUpSlurm
 from tests.controller.worlds import NOW_S, cases, trainer
@@ -124,6 +131,37 @@ def test_trainers_of_others_are_ordinary_jobs() -> None:
     seen = reading(site(MINE, THEIRS), mine=lambda one: one.array == THEIRS.array)
     assert [one.array for one in seen.queue.trainers] == [THEIRS.array]
     assert seen.queue.ordinary_nodes == {"n1", "n2", "n9"}
+
+
+HELD = trainer("held", "held", array=99)
+
+
+@cases(
+    "one, mine, said",
+    moved_by_the_site=(replace(HELD, partition="main"), True, True),
+    of_another_controller=(replace(HELD, partition="main"), False, False),
+    in_our_partition=(HELD, True, False),
+    one_that_runs_elsewhere=(replace(THEIRS, partition="main"), True, False),
+)  # fmt: skip
+def test_a_trainer_that_came_to_another_partition_is_named(
+    one: Trainer, mine: bool, said: bool
+) -> None:
+    found = reading(
+        site(one), mine=lambda it: mine and it.partition == Snapshot(0.0).partition
+    ).queue
+    assert (99 in found.malformed) == said
+    if said:
+        assert "in partition main, not bftrainer, so it stays held" in found.malformed[99]
+
+
+def test_a_trainer_that_came_without_its_record_is_named() -> None:
+    class Slurm(MadeUpSlurm):
+        def queue(self) -> Queue:
+            return replace(super().queue(), bare={7: "bftrainer", 8: "main"})
+
+    found = reading(Slurm(NOW_S, [])).queue.malformed
+    assert found.keys() == {7}
+    assert "replaces comments" in found[7]
 
 
 @cases(
