@@ -306,6 +306,20 @@ def test_a_script_without_a_group_is_told_that_it_trains_alone(tmp_path: Path) -
     assert _run_apart(tmp_path, _TRAINS_ALONE).count(_ALONE + "the script is one process") == 1
 
 
+_HAS_DESTROYED_ITS_GROUP = _TRAINS_ALONE.replace(
+    "import threading, torch\n",
+    """import tempfile, threading, torch, torch.distributed as dist
+meeting = dist.FileStore(tempfile.mktemp(), 1)
+dist.init_process_group("gloo", store=meeting, rank=0, world_size=1)
+dist.destroy_process_group()
+""",
+)
+
+
+def test_a_script_that_has_destroyed_its_group_is_told_nothing(tmp_path: Path) -> None:
+    assert _ALONE not in _run_apart(tmp_path, _HAS_DESTROYED_ITS_GROUP)
+
+
 def test_who_started_a_process_is_seen_by_the_command_lines_of_its_parents(tmp_path: Path) -> None:
     for process, parent, command in (
         (30, 20, "python\0train.py\0mpirun\0x\0mpirun"),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import wraps
 from pathlib import Path
 
+from bftrainer_slurm.elastic.around import before
 from bftrainer_slurm.elastic.log import say
 
 SOON_S = 20.0  # a script that trains for so long without a group will not form one
@@ -68,9 +69,12 @@ def watch(environment: Mapping[str, str]) -> None:
     from torch.optim import Optimizer
 
     init = Optimizer.__init__
+    groups: list[object] = []  # that it has formed; it may have destroyed them since
+    if dist.is_available():
+        before(dist, "init_process_group", groups.append)
 
     def look() -> None:
-        if not (dist.is_available() and dist.is_initialized()):
+        if not groups and not (dist.is_available() and dist.is_initialized()):
             tell(environment, starter(os.getpid()))
 
     @wraps(init)
