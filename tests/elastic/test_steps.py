@@ -115,14 +115,6 @@ def test_a_layout_of_before_there_were_versions_is_left_alone(
     assert not any(os.pread(before, 256 * 4096, 0))
 
 
-def test_what_a_worker_of_before_there_were_versions_counts_is_not_read(memory: Memory) -> None:
-    with open(memory.path, "r+b", buffering=0) as workers:  # noqa: PTH123
-        workers.write(os.urandom(256 * 4096))
-    assert memory.read() == Memory.made().read()
-    steps.step(samples=32)
-    assert memory.read().steps == 1
-
-
 def test_a_layout_with_one_more_number_has_another_version() -> None:
     assert memories.version_of(memories.Counts) != memories.version_of(memories.Past)
 
