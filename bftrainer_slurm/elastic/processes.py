@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 import os
 import select
 import signal
@@ -21,7 +20,6 @@ from pathlib import Path
 from bftrainer_slurm.elastic.tasks import waiting
 
 _ROUND_S, _ROUNDS = 0.02, 250
-_LOOK_S = 60.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # prctl.h
 
 
@@ -93,13 +91,14 @@ def killed_after(seconds: float, processes: Iterable[int]) -> Iterator[None]:
 def end_within(seconds: float, processes: Collection[int]) -> None:
     """Send SIGTERM to processes, and SIGKILL to those still there after ``seconds``.
 
-    It returns when they have ended: what they have left behind is gone then, too.
+    It returns when they have ended: what they have left behind is gone then, too. One that hangs
+    in the kernel, as on a file server that is away, is left after as long again.
     """
     with _handles(processes) as handles:
         _signal(handles, signal.SIGTERM)
         left = _still_there(handles, time.monotonic() + seconds)
         _signal(left, signal.SIGKILL)
-        _still_there(left, math.inf)
+        _still_there(left, time.monotonic() + seconds)
 
 
 def _still_there(handles: Collection[int], until_s: float) -> set[int]:
@@ -108,7 +107,7 @@ def _still_there(handles: Collection[int], until_s: float) -> set[int]:
     for handle in handles:
         poller.register(handle, select.POLLIN)  # a process's handle can be read when it has ended
     while left and (wait_s := until_s - time.monotonic()) > 0:
-        for handle, _ in poller.poll(1000 * min(wait_s, _LOOK_S)):
+        for handle, _ in poller.poll(1000 * wait_s):
             poller.unregister(handle)
             left.discard(handle)
     return left

@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
@@ -140,21 +141,18 @@ def _mark_what_is_complete(module: ModuleType) -> None:
                 lambda: marks.unmark(folder), "the mark of an older checkpoint is left as it is"
             )
         saving.append(trainer)
-        done = method(trainer, *given, **named)
-        saving.clear()
-        mark(trainer)
-        return done
+        try:
+            return method(trainer, *given, **named)
+        finally:  # a script may go on after a full disk
+            saving.remove(trainer)
 
     def remove_older(method: Callable[..., Any], *given: Any, **named: Any) -> Any:
         for trainer in saving:
-            mark(trainer)
+            if (folder := _own_folder(trainer)) is not None:
+                ranks, training = trainer.args.world_size, getattr(trainer, _TRAINING)
+                mark = partial(marks.mark, folder, ranks, training)
+                guarded(mark, "a checkpoint is left without a mark")
         return method(*given, **named)
-
-    def mark(trainer: Any) -> None:
-        if (folder := _own_folder(trainer)) is not None:
-            ranks, training = trainer.args.world_size, getattr(trainer, _TRAINING)
-            without = "a checkpoint is left without a mark"
-            guarded(lambda: marks.mark(folder, ranks, training), without)
 
     around(module.Trainer, "_save_checkpoint", save)
     removes = "rotate_checkpoints"

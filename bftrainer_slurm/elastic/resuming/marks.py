@@ -107,7 +107,8 @@ def newer(given: Path | None, checkpoints: Iterable[Path], training: str) -> Pat
     which nothing is known.
     """
     if given is not None:
-        found, given = marked(given.resolve()), given.resolve()
+        given = given.resolve()
+        found = marked(given)
         if found is None or found.training != training:
             return None
     own = newest(checkpoints, training)
