@@ -149,7 +149,7 @@ def kill_job(job_id: str, spare: Collection[int]) -> bool:
 
 
 class DataWorkerStart:
-    """What a DataLoader's worker process does first.
+    """What a DataLoader's worker process does first, if its trainer saves when told.
 
     Slurm's SIGTERM reaches the worker too; it ignores it, as its trainer still trains to the
     boundary. But it obeys multiprocessing's SIGTERM when the trainer's process exits. A worker

@@ -52,6 +52,8 @@ class Saver:
         import torch
         import torch.distributed as dist
 
+        from bftrainer_slurm.elastic import torch_private
+
         self._memory = memory
         self._local_rank = local_rank
         self._has_saved = False
@@ -66,7 +68,7 @@ class Saver:
         # Slurm's signal leaves time for a step; at the agent's own signal we end at once.
         self._sigterm = Sigterm(self._heed)
         if self._sigterm.watch():
-            os.register_at_fork(after_in_child=DataWorkerStart())
+            torch_private.begin_data_workers(DataWorkerStart())
         memory.present.savers = local_world
 
     def must_save(self) -> bool:

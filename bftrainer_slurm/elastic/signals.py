@@ -23,21 +23,25 @@ def end_when_told(*_: object) -> NoReturn:
 
     Slurm and the agent each send one; the second must not break off what the first has begun.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _pass_over)
     raise SystemExit(SIGNALLED)
+
+
+def _pass_over(*_: object) -> None:
+    """Do nothing: a handler, as a program that an exit handler starts would inherit SIG_IGN."""
 
 
 def on_signals(numbers: Collection[int], call: Callable[[], None]) -> None:
     """Call ``call`` in a thread when one of these signals comes; its own handler runs as well.
 
     Outside the main thread it does nothing: Python lets only that thread watch signals. Those of a
-    process that is forked from this one, such as a DataLoader's worker, are its own.
+    process that is forked from this one are its own.
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     with contextlib.suppress(ValueError):
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+        _keep_from_children(numbers)
 
     def watch(kept: socket.socket = writer) -> None:
         while came := reader.recv(64):
@@ -45,6 +49,35 @@ def on_signals(numbers: Collection[int], call: Callable[[], None]) -> None:
                 call()
 
     threading.Thread(target=watch, name="bftrainer-signals", daemon=True).start()
+
+
+def _keep_from_children(numbers: Collection[int]) -> None:
+    """Give a forked process the default action where a handler is ours: it obeys ``terminate()``.
+
+    Until then such a signal waits. Python would forget one that comes as the process begins, and
+    this process would take it for its own.
+    """
+    kept = threading.local()
+
+    def hold() -> None:
+        ours = [number for number in numbers if _is_ours(number)]
+        kept.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ours)
+
+    def let_come() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, kept.mask)
+
+    def begin() -> None:
+        signal.set_wakeup_fd(-1)
+        for number in filter(_is_ours, numbers):
+            signal.signal(number, signal.SIG_DFL)
+        let_come()
+
+    os.register_at_fork(before=hold, after_in_parent=let_come, after_in_child=begin)
+
+
+def _is_ours(number: int) -> bool:
+    package = __name__.partition(".")[0]
+    return getattr(signal.getsignal(number), "__module__", "").startswith(f"{package}.")
 
 
 class Sigterm:

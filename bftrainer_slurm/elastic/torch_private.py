@@ -12,7 +12,7 @@ from typing import Any
 
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
-from torch.utils.data import dataloader
+from torch.utils.data import _utils, dataloader
 
 from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.processes import killed_after
@@ -100,3 +100,20 @@ def watch_batches(watch: Callable[[Any], None]) -> None:
         return batch
 
     around(iterator, "__next__", give_and_tell)
+
+
+def begin_data_workers(begin: Callable[[], None]) -> None:
+    """Call ``begin`` first in each worker that a DataLoader forks, if torch has a place for it.
+
+    It comes after torch's own handlers: at a SIGTERM of another process than its parent, that of
+    torch ends the worker.
+    """
+    handlers = getattr(_utils, "signal_handling", None)
+    if not hasattr(handlers, "_set_worker_signal_handlers"):
+        return
+
+    def set_and_begin(set_handlers: Callable[[], None]) -> None:
+        set_handlers()
+        begin()
+
+    around(handlers, "_set_worker_signal_handlers", set_and_begin)

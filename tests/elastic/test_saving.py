@@ -98,6 +98,8 @@ def run(code: str, world: int, memory: Memory) -> subprocess.CompletedProcess[st
         env=os.environ | environment,
         capture_output=True,
         text=True,
+        timeout=300,
+        start_new_session=True,
     )
 
 
@@ -115,6 +117,55 @@ def test_several_processes_without_one_are_told_that_they_need_it(memory: Memory
     assert ended.returncode != 0
     assert "must_save() asks all ranks: call torch.distributed.init_process_group()" in ended.stderr
     assert not memory.saving
+
+
+POOLS = """
+import multiprocessing
+elastic.must_save()
+for _ in range(30):
+    with multiprocessing.Pool(4) as pool:  # it terminates them
+        pool.map(abs, range(4))
+print("all have ended")
+"""
+HELPER_AT_EXIT = """
+import atexit, os, signal, subprocess
+
+def compress():
+    helper = subprocess.Popen(["sleep", "1000"])
+    helper.terminate()
+    print("ended by", helper.wait())
+
+atexit.register(compress)
+elastic.must_save()
+os.kill(0, signal.SIGTERM)
+elastic.saved()
+"""
+LOADS_WHILE_IT_SAVES = """
+import os, signal
+from torch.utils.data import DataLoader
+elastic.must_save()
+batches = iter(DataLoader(range(40), batch_size=1, num_workers=2, persistent_workers=True))
+next(batches)
+os.kill(0, signal.SIGTERM)  # to all of the element, as Slurm does
+print(len(list(batches)), elastic.must_save())
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [
+        (POOLS, "all have ended\n"),
+        (HELPER_AT_EXIT, f"ended by {-signal.SIGTERM}\n"),
+        (LOADS_WHILE_IT_SAVES, "39 True\n"),
+    ],
+    ids=["a pool of processes", "a program at its end", "a DataLoader's worker, and no other's"],
+)
+def test_what_a_process_that_saves_has_started_ends_when_it_tells_it_to(
+    memory: Memory, script: str, printed: str
+) -> None:
+    ended = run(script, 1, memory)
+    assert ended.stdout == printed, ended.stderr
 
 
 @pytest.fixture
