@@ -83,6 +83,8 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _trouble(one)
     yield "submitted", date(one["submit_s"])
     yield "wants", f"{size_range(one)}, weight {one['weight']:g}"
+    if one.get("left_out"):
+        yield "left out", safe(one["left_out"], 300)
     if one.get("partitions"):
         yield "partition", f"only nodes of {' or '.join(map(safe, one['partitions']))}"
     if one.get("node_list"):

@@ -114,7 +114,7 @@ def status_lines(document: dict[str, Any]) -> Iterator[str]:
         yield from table([_HEADING, *map(_row, trainers)], _SPARE)
     else:
         yield "no trainers; submit one with: sbatch --bftrainer -N 2-16 train.sh"
-    troubled = [one for one in trainers if one.get("notice") or one.get("why")]
+    troubled = [one for one in trainers if _notice(one)]
     for one in troubled[:_SOME]:
         yield from _notice_lines(one)
     if (more := len(troubled) - _SOME) > 0:
@@ -131,9 +131,15 @@ def status_lines(document: dict[str, Any]) -> Iterator[str]:
         yield f"the keeper refused: {kinds}"
 
 
+def _notice(one: dict[str, Any]) -> str | None:
+    """Return what a trainer's user should know first."""
+    left_out = f"left out: {one['left_out']}" if one.get("left_out") else None
+    return one.get("notice") or one.get("why") or left_out
+
+
 def _notice_lines(one: dict[str, Any]) -> list[str]:
     """Return a trainer's problem, its last output, and what to do; empty without a problem."""
-    text = one.get("notice") or one.get("why")
+    text = _notice(one)
     lines = [f"trainer {one['array']}: {safe(text, 200)}"] if text else []
     if lines and one.get("error") == BATCH_SCRIPT:
         return [*lines, f"  'bftrainer show {one['array']}' has the end of its output"]

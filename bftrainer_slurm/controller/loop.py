@@ -19,6 +19,7 @@ from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
 from bftrainer_slurm.controller.publish.status import cluster_status, terms_of, trainer_status
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterState
+from bftrainer_slurm.controller.state.failing_sizes import in_words
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
@@ -30,7 +31,6 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, Trainer
 from bftrainer_slurm.planner.problem import PlanMaker
-from bftrainer_slurm.sizes import why_kept
 from bftrainer_slurm.slurm.gateway import Gateway
 
 _DAY_S = 86400.0
@@ -255,7 +255,7 @@ class Controller:
     def _notify_trainers(self, ended: Set[ElementId]) -> Iterator[Tell]:
         """Write a notice into a trainer's output, once.
 
-        It says that the elements do not train together, or that the trainer is kept at one size.
+        It says that the elements do not train together, or which sizes are left out.
         Elements that ``ended`` in this turn get no notice.
         """
         now_s = self.deps.clock()
@@ -266,8 +266,8 @@ class Controller:
                 apart, running = self._join_notice(view), view.running().keys() - ended
                 if not running:
                     continue
-                if view.state.size.kept_on(now_s):
-                    yield Tell((min(running),), f"bftrainer: {why_kept(view.state.size)}")
+                if left_out := view.left_out(now_s):
+                    yield Tell((min(running),), f"bftrainer: left out: {in_words(left_out)}")
                 elif apart is not None and now_s >= apart.due_s:
                     yield Tell((min(running),), apart.in_output)
                 elif apart is not None:

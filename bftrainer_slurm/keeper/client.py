@@ -98,7 +98,8 @@ class KeeperClient:
 
         ``want`` 0: not known. The trainer's group has one of these ``sizes``.
         """
-        words = "" if sizes == ANY else f" {' '.join(map(str, (sizes.step, *sizes.only)))}"
+        numbers = (sizes.step, *(sizes.only or (0, *sizes.without)))
+        words = "" if sizes == ANY else f" {' '.join(map(str, numbers))}"
         self._ask(f"own {self.token} {array} {uid} {want}{words}")
 
     def part(self, array: int, tasks: Iterable[int]) -> bool:

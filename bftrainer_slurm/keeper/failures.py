@@ -6,7 +6,7 @@ Pure: the time is passed in, and nothing is sent.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bftrainer_slurm.keeper.protocol import Note
 
@@ -59,8 +59,13 @@ class Failures:
             self.not_before_s = -math.inf
 
     def failed(self, failure: Note, now_s: float) -> None:
-        """A member's workers have failed; only the first failure of a generation counts."""
+        """A member's workers have failed; only the first failure of a generation counts.
+
+        It names another member that fails with the same words: then no single node is the cause.
+        """
         if self._failed or now_s - self._disturbed_s <= AROUND_S:
+            if self._failed and self._suspected:
+                self._suspected[-1] = _with_another(self._suspected[-1], failure)
             return
         self._failed = True
         self._suspected.append(_Suspected(failure, now_s, not self._stepped))
@@ -75,3 +80,15 @@ class Failures:
     def certain(self, now_s: float) -> Note | None:
         """Return the next failure that nothing has explained in time, each once, or None."""
         return self._suspected.pop(0).failure if now_s >= self.due_s() else None
+
+
+def _with_another(one: _Suspected, other: Note) -> _Suspected:
+    """Return a failure that names the other's task if their last lines are the same."""
+    if _last_line(one.failure.text) != _last_line(other.text):
+        return one
+    measures = {**dict(one.failure.measures), "also": float(other.task)}
+    return replace(one, failure=replace(one.failure, measures=tuple(measures.items())))
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]

@@ -92,6 +92,7 @@ class Rendezvous:
     number: int = 0  # of the current generation
     finished: Programs = field(default_factory=Programs)
     _highest: int = 0  # the highest number of any generation so far
+    _size: int = 0  # nodes of the current generation as it began
     _pending: Pending | None = None  # the change that was announced
     _offering: Generation | None = None  # waits for rank 0's store
     _failures: Failures = field(default_factory=Failures)
@@ -298,6 +299,7 @@ class Rendezvous:
         if not in_order:
             return  # they are too few: all wait for more
         self.number = self._highest = self._highest + 1
+        self._size = len(in_order)
         for rank, member in enumerate(in_order):
             member.rank = rank
         told = tuple(Peer(one.identity.task, one.identity.node) for one in in_order)
@@ -329,7 +331,7 @@ class Rendezvous:
         if self.number == 0 or all_were_lost or later:
             for one in self._serving():  # back from an older one, it had lost the others
                 self._expel(one, WITHOUT_YOU)
-            self.number, self._pending = held.generation, None
+            self.number, self._size, self._pending = held.generation, held.world, None
             self.returning.begin(held, now_s)
         self._highest = max(self._highest, held.generation)
         before = self._at(member.identity.task)
@@ -364,9 +366,12 @@ class Rendezvous:
     def _take_ready(self, member: Member, ready: Ready, now_s: float) -> None:
         """A member is at a boundary: as it was asked to be, or as something has failed."""
         unasked = member.rank is not None and member.ready is None and self._pending is None
-        if ready.cause == "failed" and member.rank is not None and not self._ends:
+        ended = self._pending is not None and self._pending.change.why == "failure"
+        has_failed = ready.cause == "failed" or (ready.error != "" and ended)
+        if has_failed and member.rank is not None and not self._ends:
             who = member.identity
-            note = Note(NoteKind.FAILED, who.array, who.task, who.node, text=ready.error)
+            on = (("nodes", float(self._size)),)
+            note = Note(NoteKind.FAILED, who.array, who.task, who.node, on, ready.error)
             self._failures.failed(note, now_s)
         member.ready = ready
         self._launcher = ready.launcher or self._launcher

@@ -157,6 +157,8 @@ class Keeper:
                 self.registry.end(array)
             case ["own", int(array), int(uid), int(want)]:
                 self.registry.own(array, uid, want)
+            case ["own", int(array), int(uid), int(want), int(step), 0, *_]:
+                self.registry.own(array, uid, want, Sizes((), step, tuple(numbers[5:])))
             case ["own", int(array), int(uid), int(want), int(step), *_]:
                 self.registry.own(array, uid, want, Sizes(tuple(numbers[4:]), step))
             case ["part", int(array), _, *_]:

@@ -61,6 +61,8 @@ def _notices(one: Entry, free: int) -> Iterator[Remark]:
         yield Remark("trouble", f"{one['notice']}.")
     if one.get("why"):
         yield Remark("advice", f"It cannot have more nodes now: {one['why']}.")
+    if one.get("left_out"):
+        yield Remark("advice", f"It does without {one['left_out']}.")
 
 
 def _waiting(one: Entry, free: int) -> Iterator[Remark]:

@@ -54,6 +54,7 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
         if one.get("sizes") or one.get("step", 1) > 1:
             found.append(f"It trains on {size_range(one)} only, as its user asked.")
         found += [
+            *([f"It does without {one['left_out']}."] if one.get("left_out") else ()),
             _limit(plan),
             *_loss(one),
             *_usable(plan, document),

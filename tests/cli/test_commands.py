@@ -228,6 +228,13 @@ def test_what_a_trainer_should_know_is_said_below_the_table_and_in_show() -> Non
     assert f"notice      {notice}" in render_trainer(SHOWN | {"notice": notice})
 
 
+def test_so_are_the_sizes_that_it_does_without_and_why() -> None:
+    left_out = {"left_out": "3 nodes, where its script fails: AssertionError: not on 3 nodes"}
+    last = render(DOCUMENT | {"trainers": [TRAINER | left_out]}).splitlines()[-1]
+    assert last == f"trainer 12: left out: {left_out['left_out']}"
+    assert f"left out    {left_out['left_out']}" in render_trainer(SHOWN | left_out)
+
+
 def test_many_trainers_in_trouble_do_not_fill_the_screen() -> None:
     lines = render(DOCUMENT | {"trainers": [TRAINER | {"why": "it failed"}] * 8}).splitlines()
     assert lines[-1] == "3 more trainers have problems: see 'bftrainer show TRAINER'"

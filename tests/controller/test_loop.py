@@ -533,35 +533,47 @@ def test_a_trainer_is_cancelled_though_slurm_still_knows_its_failed_element() ->
         assert (setting.shown()["state"], setting.shown()["why"]) == ("cancelled", None)
 
 
-def test_who_fails_on_another_number_of_nodes_is_kept_on_its_own_and_told_what_to_do() -> None:
-    setting = Setting(4, ARRAY)
-    setting.turn()
-    setting.say(NoteKind.REFORMED, generation=1.0, nodes=4.0)
+def test_the_size_on_which_a_script_fails_is_left_out_and_it_trains_on_others() -> None:
+    setting = Setting(2, ARRAY)
+    setting.settle()
+    setting.say(NoteKind.REFORMED, generation=1.0, nodes=2.0)
     setting.train(12)
-    setting.slurm.start_ordinary_("n1")
-    setting.turn()
-    for generation in (2.0, 3.0):
+    setting.slurm.node_names.append("n3")
+    setting.settle()
+    for generation, node in ((2.0, "n1"), (3.0, "n3")):
         assert setting.told.sizes == ANY
         setting.say(NoteKind.REFORMED, generation=generation, nodes=3.0)
         setting.now_s += 3
-        setting.say(NoteKind.FAILED, "n2", "used a DP world size of 4")
+        setting.say(NoteKind.FAILED, node, "Traceback\nAssertionError: not on 3 nodes", nodes=3.0)
     setting.turn()
-    assert setting.told.sizes == Sizes((4,))
-    assert "write sizes=4" in str(setting.shown()["notice"])
+    assert setting.told.sizes == Sizes((1, 2)), "what is smaller comes first"
     setting.settle()
-    assert setting.on() == {}, "three nodes are of no use to it"
-    assert setting.slurm.said == [], "nobody was there to be told"
-    setting.slurm.ordinary.clear()
-    setting.settle()
-    assert len(setting.on()) == 4
-    [(_, text)] = setting.slurm.said
-    assert text.startswith("bftrainer: kept on 4 nodes, as it failed twice on 3: ")
-    setting.say(NoteKind.REFORMED, generation=4.0, nodes=4.0)
+    assert len(setting.on()) == 2
+    left_out = "3 nodes, where its script fails: AssertionError: not on 3 nodes"
+    assert [text for _, text in setting.slurm.said] == [f"bftrainer: left out: {left_out}"]
+    setting.say(NoteKind.REFORMED, generation=4.0, nodes=2.0)
     setting.train(12, generation=4)
     setting.turn()
-    assert setting.told.sizes == Sizes((4,))
-    setting.turn(3700.0)
-    assert (setting.told.sizes, setting.shown()["notice"]) == (ANY, None)
+    assert (setting.told.sizes, setting.shown()["left_out"]) == (Sizes(without=(3,)), left_out)
+    setting.controller = setting.started()
+    setting.settle()
+    assert (setting.told.sizes, setting.shown()["left_out"]) == (Sizes(without=(3,)), left_out)
+    setting.slurm.node_names.append("n4")
+    setting.settle()
+    assert len(setting.on()) == 4
+
+
+def test_a_script_that_never_trained_is_tried_on_fewer_nodes_before_it_is_given_up() -> None:
+    setting = Setting(4, ARRAY)
+    setting.settle()
+    for size, node in ((4, "n1"), (4, "n2"), (2, "n1"), (1, "n1")):
+        assert len(setting.on()) == size
+        assert setting.shown()["state"] == "running"
+        there = node if node in setting.on() else min(setting.on())
+        setting.say(NoteKind.FAILED, there, "no module named toch", nodes=float(size))
+        setting.settle()
+    assert setting.shown()["state"] == "given up"
+    assert setting.shown()["error"] == "no module named toch"
 
 
 def test_a_trainer_that_cannot_be_handled_is_named_and_the_others_are_served() -> None:

@@ -1,7 +1,8 @@
 """A plain DDP script, as small as can be, that knows nothing of elements.
 
 Writes a line for each step (time, world, step) into FOLDER/NODE.PID, and ends when FOLDER/stop is
-there; rank 0 ends only when FOLDER/saving is not. On a node with FOLDER/fail.NODE it raises.
+there; rank 0 ends only when FOLDER/saving is not. On a node with FOLDER/fail.NODE it raises, and
+on as many ranks as FAILS_ON says.
 """
 
 import os
@@ -18,6 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 def main() -> None:
     folder, node = Path(sys.argv[1]), os.environ["SLURMD_NODENAME"]
     dist.init_process_group("gloo")
+    if str(dist.get_world_size()) == os.environ.get("FAILS_ON"):
+        raise ValueError(f"a batch of 64 does not divide by {dist.get_world_size()}")
     parallel = DistributedDataParallel(nn.Linear(64, 64))
     optimizer = torch.optim.SGD(parallel.parameters(), lr=0.01)
     checkpoint = folder / "checkpoint"

@@ -39,13 +39,15 @@ def test_a_loss_that_is_told_at_once_after_the_generation_is_not_the_scripts_fai
     member: Membership,
 ) -> None:
     member._on_message(LOSS)
-    assert cause_of(OWN, member.over) == ("change", "")
+    assert cause_of(OWN, member.over) == ("change", OWN)
+    assert cause_of(PEERS, member.over) == ("change", "")
+    assert cause_of(last_failure.UNKNOWN, member.over) == ("change", "")
     assert member.why == "loss"
 
 
 def test_who_was_declared_lost_has_not_failed(member: Membership) -> None:
     member._on_message(Dropped("it has fallen silent"))
-    assert cause_of(OWN, member.over) == ("change", "")
+    assert cause_of(OWN, member.over) == ("change", OWN)
     assert member.why == "loss"
 
 

@@ -224,12 +224,13 @@ def test_a_new_generation_and_a_failure_reach_the_controller(keeper: Inside) -> 
     assert failed.text == "Traceback:\nZeroDivisionError\n"
 
 
-def test_a_group_has_a_size_that_the_controller_allows(keeper: Inside) -> None:
-    keeper.client.own(12, 0, 4, Sizes((2, 4)))
+@pytest.mark.parametrize("sizes", [Sizes((2, 4)), Sizes(without=(3,)), Sizes(step=2)])
+def test_a_group_has_a_size_that_the_controller_allows(keeper: Inside, sizes: Sizes) -> None:
+    keeper.client.own(12, 0, 4, sizes)
     members = [keeper.member(task) for task in (1, 2, 3)]
     for member in members:
         member.ready("new")
-    keeper.client.own(12, 0, 2, Sizes((2, 4)))  # there are no more
+    keeper.client.own(12, 0, 2, sizes)  # there are no more
     (reformed,) = keeper.notes(1)
     assert dict(reformed.measures)["nodes"] == 2.0
 

@@ -625,7 +625,33 @@ def test_the_first_failure_of_a_generation_is_passed_on_when_nothing_explains_it
     world.wait_until(1.9)
     assert not failures(world)
     world.wait_until(2.0)
-    assert failures(world) == [Note(NoteKind.FAILED, 12, 1, "n1", text="Error on n1")]
+    on = (("nodes", 2.0),)
+    assert failures(world) == [Note(NoteKind.FAILED, 12, 1, "n1", on, "Error on n1")]
+
+
+def test_the_size_of_the_generation_that_failed_is_told_though_the_next_has_another() -> None:
+    world = failing(3)
+    world.rendezvous.sizes = Sizes(without=(3,))
+    world.wait_until(1.9)
+    hear_all(world)
+    assert world_of(world.processes[0]) == 2
+    world.wait_until(3.0)
+    assert [dict(note.measures) for note in failures(world)] == [{"nodes": 3.0}]
+
+
+@pytest.mark.parametrize("cause", ["failed", "change"])
+@pytest.mark.parametrize(
+    ("text", "also"), [("Error on n1", 2.0), ("Traceback\nError on n1\n", 2.0), ("other", None)]
+)
+def test_another_that_fails_at_the_same_time_is_named_if_it_says_the_same(
+    text: str, also: float | None, cause: str
+) -> None:
+    world = started(3)
+    world.say(world.processes[0], Ready("failed", "Error on n1"))
+    world.say(world.processes[1], Ready(cause, text))
+    world.say(world.processes[2], Ready("change"))
+    world.wait_until(3.0)
+    assert [dict(note.measures).get("also") for note in failures(world)] == [also]
 
 
 def test_a_loss_soon_after_explains_a_failure() -> None:

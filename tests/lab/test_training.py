@@ -8,7 +8,7 @@ import pwd
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,49 @@ def test_the_others_train_on_when_the_plan_takes_nodes_away(site: Site) -> None:
         finally:
             site.end(more_worth)
         wait_until(lambda: any(s.world > 1 for s in trainer.steps(first.time_s)), PATIENCE_S)
+
+
+ERROR = "ValueError: a batch of 64 does not divide by 3"
+
+
+@pytest.mark.once
+def test_a_size_on_which_the_script_fails_is_left_out_when_the_trainer_grows(site: Site) -> None:
+    with ExitStack() as job:
+        job.enter_context(site.taken(1))
+        with training(site, "1-3", "export FAILS_ON=3") as trainer:
+            step = trainer.wait_for_world(2)
+            trains_on(trainer, step.time_s + 15)
+            job.close()
+            stays_on_two_nodes(trainer)
+
+
+@pytest.mark.once
+def test_and_when_it_begins_there_as_smaller_ones_are_tried_before_it_is_given_up(
+    site: Site,
+) -> None:
+    with training(site, "1-3", "export FAILS_ON=3") as trainer:
+        trainer.wait_for_world(2)
+        stays_on_two_nodes(trainer)
+
+
+def stays_on_two_nodes(trainer: Training) -> None:
+    """It does so, and says why, also by the next controller."""
+    site, left_out = trainer.site, f"3 nodes, where its script fails: {ERROR}"
+    wait_until(lambda: trainer.published["left_out"] == left_out, PATIENCE_S)
+    since_s = trainer.steps()[-1].time_s
+    trains_on(trainer, since_s + 20)
+    site.controller.stop()
+    site.controller.start()
+    trains_on(trainer, trainer.steps()[-1].time_s + 10)
+    assert {step.world for step in trainer.steps(since_s)} == {2}
+    assert trainer.published["left_out"] == left_out
+    for command in ("status", "show", "explain"):
+        told = site.run("bftrainer", command, *[str(trainer.array)][: command != "status"]).stdout
+        assert ERROR in " ".join(told.split())
+
+
+def trains_on(trainer: Training, until_s: float) -> None:
+    wait_until(lambda: bool(trainer.steps(until_s)), PATIENCE_S)
 
 
 @pytest.mark.newest

@@ -50,6 +50,7 @@ def test_there_is_nothing_to_say_of_a_trainer_that_is_well() -> None:
         ({"failures": 1}, "advice", "It has failed once. Read"),
         ({"failures": 3, "failed_on": ["n1"]}, "trouble", "3 times in a row on n1. Read"),
         ({"state": "given up", "why": "failed 5 times"}, "trouble", "given up: failed 5 times."),
+        ({"left_out": "3 nodes: boom"}, "advice", "without 3 nodes: boom"),
         ({"notice": "n1 has not joined: write 'srun torchrun'"}, "trouble", "srun torchrun"),
         ({"why": "no licence"}, "advice", "cannot have more nodes now: no licence."),
         ({"nodes": [], "plan": {"nodes": 0, "least": 4, "usable": 3}}, "advice", "lower MIN"),

@@ -55,18 +55,22 @@ def judge(cluster: ClusterView, free: frozenset[str], settings: Settings) -> Ver
         nodes = (free | view.nodes) - {mine.node}
         elsewhere = len(nodes) >= view.trainer.record.min_nodes
         if _hopeless(mine, view, in_service, now_s, settings):
+            if view.untried(now_s):
+                continue  # its script may train on fewer nodes
             bad = _without(view, bad)
             states[view.array] = replace(view.state, over=_why(mine), failing=None)
         elif mine.node and _may_be_bad(mine, elsewhere, shared, settings):
             # Bar one node at a time for each trainer, so that no user can block many nodes.
             bad, state = _without(view, bad), view.state
-            evident = _is_well(mine, view) or shared[mine.node] > 1
+            size_too = state.tried.in_question(mine.node)
+            evident = (_is_well(mine, view) and not size_too) or shared[mine.node] > 1
             if evident and (mine.trained or taken.get(view.trainer.user, view.array) == view.array):
                 taken[view.trainer.user] = view.array
                 bar = Bar(WENT_WRONG, frozenset({mine.node}), by=view.array)
                 bad = (*bad, replace(bar, until_s=now_s + settings.bad_node_s))
             elif elsewhere:
-                state = refuse(state, {mine.node}, now_s + _ELSEWHERE_S)
+                for_s = settings.bad_node_s if size_too else _ELSEWHERE_S
+                state = refuse(state, {mine.node}, now_s + for_s)
             else:
                 continue
             suspect = Suspect(mine.node, mine.on_node)

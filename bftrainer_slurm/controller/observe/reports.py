@@ -105,6 +105,12 @@ def read_script(numbered: NumberedNote) -> Script | None:
     return Script(int(leads), bool(trains), numbered.time_s)
 
 
+def read_size(numbered: NumberedNote, max_nodes: int) -> int:
+    """Return on how many nodes a script has failed; 0: not known, or an impossible number."""
+    nodes = dict(numbered.note.measures).get("nodes", 0.0)
+    return int(nodes) if 1 <= nodes <= max_nodes else 0
+
+
 class Progress:
     """One trainer's reports of the last 30 s (``recent``), with its total samples and steps.
 

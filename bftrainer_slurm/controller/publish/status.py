@@ -14,6 +14,7 @@ from bftrainer_slurm.controller.observe.reports import NO_REPORT, WINDOW_S, Repo
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.failing import Failing
+from bftrainer_slurm.controller.state.failing_sizes import in_words
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, node_names, since_s
 from bftrainer_slurm.controller.state.phases import Phase
@@ -24,7 +25,6 @@ from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of
 from bftrainer_slurm.planner.reasons import reasons_of
-from bftrainer_slurm.sizes import why_kept
 from bftrainer_slurm.slurm.gateway import may_be_job_submit
 
 SCHEMA = 1  # of the published status
@@ -53,6 +53,7 @@ def trainer_status(
     the plan. ``warning`` is about elements that do not train with the others.
     """
     trainer, failing = view.trainer, view.state.failing
+    left_out = view.left_out(now_s)
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
     running, ended = since_s(view), not view.live and not view.spare
     refusal = refusal_sentence(words) if (words := view.state.refusal_at(now_s)) else None
@@ -67,13 +68,13 @@ def trainer_status(
         "why": given_up or trouble or _cancelled(view),
         "failures": failing.in_a_row if failing else 0,
         "failed_on": list(failing.failed_on) if failing else [],
-        "notice": _kept(view, now_s)
-        or _failing(failing)
+        "notice": _failing(failing)
         or _suspended(view)
         or notice
         or (refusal if refusal != trouble else None),
         "error": (failing.text if failing else error) or None,
         **trainer.record.shown,
+        "left_out": in_words(left_out) if left_out else None,
         "gpus": view.gpus,
         "submit_s": view.submit_s,
         "nodes": sorted(running),
@@ -247,10 +248,6 @@ def _failing(failing: Failing | None) -> str | None:
         return None
     nodes = f" on {node_names(failing.failed_on)}" if failing.failed_on else ""
     return f"failed {failing.in_a_row} times in a row{nodes}: 'bftrainer show' has its last output"
-
-
-def _kept(view: TrainerView, now_s: float) -> str | None:
-    return why_kept(view.state.size) if view.state.size.kept_on(now_s) else None
 
 
 def _suspended(view: TrainerView) -> str | None:

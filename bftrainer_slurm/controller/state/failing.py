@@ -86,11 +86,6 @@ def add_failure(
     )
 
 
-def without_nodes(failing: Failing) -> Failing:
-    """Return the failures without the nodes on which they happened."""
-    return replace(failing, node="", on_node=0, nodes=(), suspect=None)
-
-
 def after_progress(failing: Failing, nodes: Set[str], now_s: float) -> Failing | None:
     """Return the failures that still count after the trainer has made progress on ``nodes``.
 

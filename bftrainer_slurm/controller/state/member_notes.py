@@ -16,8 +16,9 @@ from bftrainer_slurm.controller.observe.reports import (
     read_reform,
     read_report,
     read_script,
+    read_size,
 )
-from bftrainer_slurm.controller.state.failing import add_failure, after_progress, without_nodes
+from bftrainer_slurm.controller.state.failing import add_failure, after_progress
 from bftrainer_slurm.controller.state.join_notice import JoinTimes
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.profiles import ReportedState
@@ -68,7 +69,7 @@ class MemberNotes:
                 reported.group.formed(reform.nodes, reform.time_s)
                 reported.stopwatch.reformed(reform)
                 self._measurements.set_reform(view.array, reform)
-                return replace(state, size=state.size.formed(reform.nodes), begun=True)
+                return replace(state, begun=True)
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
                 reported.group.script = script
             case NoteKind.LEFT:
@@ -112,13 +113,14 @@ class MemberNotes:
         if now_s - reported.began_s < _TRAINS_S:
             return view.state
         reported.trained = True
-        state, size = view.state, view.state.size.trains()
-        left = state.failing and after_progress(
-            state.failing, _nodes_in(view, report, reported.began_s), now_s
-        )
-        if left == state.failing and size is state.size:
+        state, on = view.state, _nodes_in(view, report, reported.began_s)
+        left = state.failing and after_progress(state.failing, on, now_s)
+        tried = state.tried.trains(0 if report.alone else report.nodes or 0, on)
+        if left == state.failing and tried is state.tried:
             return state
-        return replace(state, failing=left, size=size)
+        if tried.for_good != state.tried.for_good:
+            self._measurements.set_failed_sizes(view.array, tried.for_good)
+        return replace(state, failing=left, tried=tried)
 
     def _save(self, view: TrainerView, reported: ReportedState, report: Report) -> None:
         gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.submit_s))
@@ -149,12 +151,13 @@ def measure(
 def _failed(view: TrainerView, numbered: NumberedNote, trained: bool, now_s: float) -> TrainerState:
     """Return the state after a member has reported that its script failed."""
     state, note = view.state, numbered.note
-    failing = add_failure(state.failing, _own_node(view, note), note.text, trained, numbered.time_s)
-    size, notified = state.size.failed(now_s), state.notified
-    if size is not state.size and size.kept_on(now_s):
-        failing = without_nodes(failing)
-        notified = notified and state.size.kept_on(now_s) > 0
-    return replace(state, failing=failing, size=size, notified=notified)
+    nodes, time_s = _own_nodes(view, note), numbered.time_s
+    size = read_size(numbered, view.trainer.record.max_nodes)
+    tried = state.tried.fails(size, nodes, note.text, now_s)
+    if tried.left_out(now_s).keys() - view.left_out(now_s).keys():
+        return replace(state, failing=None, tried=tried, notified=False)  # that was the reason
+    failing = add_failure(state.failing, nodes, note.text, trained, time_s)
+    return replace(state, failing=failing, tried=tried)
 
 
 def _nodes_in(view: TrainerView, report: Report, began_s: float) -> Set[str]:
@@ -167,7 +170,14 @@ def _nodes_in(view: TrainerView, report: Report, began_s: float) -> Set[str]:
     return nodes if report.nodes in (None, len(nodes)) else frozenset()
 
 
-def _own_node(view: TrainerView, note: Note) -> tuple[str, ...]:
-    """Return the node that a note names, if the note's element is placed there."""
+def _own_nodes(view: TrainerView, note: Note) -> tuple[str, ...]:
+    """Return the node that a note names, if the note's element is placed there.
+
+    Another element may have failed at the same time with the same words.
+    """
     node = view.placed.get(ElementId(note.array, note.task))
-    return (note.node,) if node == note.node else ()
+    if node != note.node:
+        return ()
+    also = dict(note.measures).get("also", -1.0)
+    other = view.placed.get(ElementId(note.array, int(also)))
+    return (node,) if other in (None, node) else (node, other)

@@ -244,9 +244,8 @@ class TrainerRegistry:
         record = self._records.setdefault(array, Record(TrainerState()))
         over, begun = history.meet(array, id_, now_s), history.has_begun(array)
         submit_s = history.describe(trainer, now_s)
-        record.put(
-            replace(record.state, over=over, finished_s=now_s, submit_s=submit_s, begun=begun)
-        )
+        known = replace(record.state, over=over, finished_s=now_s, submit_s=submit_s, begun=begun)
+        record.put(replace(known, tried=self.measurements.tried_sizes(array)))
         return record
 
     def _write(self, events: Iterable[Event], snapshot: Snapshot) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.controller.state.failing import Failing, add_failure
+from bftrainer_slurm.controller.state.failing_sizes import NOTHING_TRIED, TriedSizes
 from bftrainer_slurm.controller.state.phases import HELD, Began, ElementRecord, Event, Phase, follow
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState
-from bftrainer_slurm.sizes import UNKNOWN, OneSize
 
 UNFIT = "BadConstraints"  # Slurm's reason if a node can never fit; it then holds the job
 _REFUSED_S = 3600.0  # not for ever: a node may get the memory or the feature that it lacks
@@ -70,8 +70,8 @@ class TrainerState:
     paused_until_s: float = 0.0  # it makes no progress before this, because it was rescaled
     submit_s: float = math.inf  # when it was submitted, as far as is known
     had_nodes_s: float = 0.0  # when it last had a node
-    notified: bool = False  # its output has a notice: elements do not join, or it is kept at a size
-    size: OneSize = UNKNOWN
+    notified: bool = False  # its output has a notice: elements do not join, or a size is left out
+    tried: TriedSizes = NOTHING_TRIED
 
     @property
     def settled(self) -> bool:

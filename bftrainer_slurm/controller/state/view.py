@@ -14,6 +14,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TypeAlias
 
+from bftrainer_slurm.controller.state.failing_sizes import FailedSize
 from bftrainer_slurm.controller.state.phases import (
     BROKEN,
     CAN_START,
@@ -64,10 +65,21 @@ class TrainerView:
         return Sizes(self.trainer.record.sizes, self.trainer.record.step)
 
     def sizes_now(self, now_s: float) -> Sizes:
-        """Return its sizes; only one size if the trainer has failed at others."""
-        kept = self.state.size.kept_on(now_s)
-        fits = kept and kept in self.sizes.between(kept, self.trainer.record.max_nodes)
-        return Sizes((kept,)) if fits else self.sizes
+        """Return its sizes without those on which its script fails."""
+        record, tried = self.trainer.record, self.state.tried
+        if not tried.failed:  # most trainers
+            return self.sizes
+        return tried.allowed(self.sizes, record.min_nodes, record.max_nodes, now_s)
+
+    def left_out(self, now_s: float) -> dict[int, FailedSize]:
+        """Return the sizes on which its script fails, so that it does without them."""
+        return self.state.tried.left_out(now_s) if self.state.tried.failed else {}
+
+    def untried(self, now_s: float) -> bool:
+        """Whether its script has never trained, and has not failed on smaller sizes."""
+        record, tried = self.trainer.record, self.state.tried
+        sizes = self.sizes.between(record.min_nodes, record.max_nodes)
+        return not tried.trained and bool(tried.smaller(sizes, now_s))
 
     @property
     def finishing(self) -> bool:

@@ -48,10 +48,10 @@ class LastFailure(logging.Filter):
 def cause_of(text: str, over: threading.Event) -> tuple[str, str]:
     """Return why workers that failed with this text are started again, and the failure.
 
-    ``over``: the keeper has ended their generation.
+    ``over``: the keeper has ended their generation. An error of their own is told all the same.
     """
     if over.is_set() or (is_peers(text) and over.wait(_PEERS_WORD_S)):
-        return "change", ""
+        return "change", "" if text == UNKNOWN or is_peers(text) else text
     return "failed", text
 
 

@@ -10,6 +10,7 @@ from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.verdicts import Verdict, judge
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.failing import Failing, add_failure
+from bftrainer_slurm.controller.state.failing_sizes import NOTHING_TRIED, TriedSizes
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId
 from tests.controller.worlds import (
@@ -158,6 +159,30 @@ def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> No
     assert avoided(first, mine(2, "bob", "n2", "n2"), mine(3, "bob", "n3", "n3")) == {"n1"}
     assert avoided(first, mine(2, "eve", "n2", "n2")) == {"n1", "n2"}
     assert avoided(first, mine(2, "bob", "n2", "n2", trained=True)) == {"n1", "n2"}
+
+
+def tried(mine: TrainerView, sizes: TriedSizes) -> TrainerView:
+    return replace(mine, state=replace(mine.state, tried=sizes))
+
+
+def test_who_has_never_trained_is_given_up_only_after_failures_on_fewer_nodes() -> None:
+    failing, sizes = after("n1", "n2", "n1"), NOTHING_TRIED
+    for size in (2, 2):
+        sizes = sizes.fails(size, ["n1", "n2"], "no module named toch", NOW_S)
+    assert judged(failing, tried(BOTH, sizes)) == Verdict({})
+    assert over(judged(failing, tried(BOTH, sizes.fails(1, ["n1"], "the same", NOW_S))))
+
+
+def test_a_new_node_is_left_alone_by_its_trainer_only_while_the_size_may_be_the_cause() -> None:
+    sizes = NOTHING_TRIED.trains(1, named("n2"))
+    for node_ in ("n1", "n1"):
+        sizes = sizes.fails(2, [node_], "not on 2 nodes", NOW_S)
+    failing = after("n1", "n1", trained=True)
+    verdict = judged(failing, tried(BOTH, sizes))
+    assert until(verdict.bad) == {}
+    assert verdict.states[ARRAY].refused == {"n1": NOW_S + 10 + 900}
+    known = replace(sizes, trained=(2, 1))
+    assert until(judged(failing, tried(BOTH, known)).bad).keys() == {"n1"}
 
 
 def test_where_it_has_no_other_node_it_is_given_up_after_five_failures() -> None:

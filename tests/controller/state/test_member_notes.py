@@ -52,6 +52,17 @@ def test_a_failure_counts_on_the_node_of_the_element_that_tells_it() -> None:
     assert (failing.count, failing.nodes, failing.text) == (1, ("n1",), "no module named toch")
 
 
+@pytest.mark.parametrize(
+    ("also", "nodes"), [(1.0, ("n1", "n2")), (0.0, ("n1",)), (7.0, ("n1",)), (-1e300, ("n1",))]
+)
+def test_a_failure_of_which_two_tell_counts_on_both_nodes(
+    also: float, nodes: tuple[str, ...]
+) -> None:
+    failing = Saying().say(NoteKind.FAILED, also=also).failing
+    assert failing is not None
+    assert (failing.count, failing.nodes) == (1, nodes)
+
+
 @pytest.mark.parametrize(("task", "node"), [(0, "n2"), (7, "n1"), (0, "n9")])
 def test_of_nodes_that_it_is_not_on_an_element_has_nothing_to_say(task: int, node: str) -> None:
     failing = Saying().say(NoteKind.FAILED, task=task, node=node).failing
