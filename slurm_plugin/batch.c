@@ -2,10 +2,10 @@
 
 #include "environment.h"
 #include "script_once.h"
-#include "spec.h"
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 /* The user's choice wins over the site's; the site's needs a script that can run once. */
 static bool runs_once(spank_t spank, const struct site *site, const char *script, bool tell)
 {
-    char said[BATCH_SIZE];
+    char said[sizeof("once")];
     const char *why;
 
     if (spank_getenv(spank, ENV_BATCH, said, sizeof(said)) == ESPANK_SUCCESS)

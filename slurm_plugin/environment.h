@@ -19,9 +19,10 @@
 #define ENV_SRUNS "BFTRAINER_SRUNS"
 #define ENV_STEP "BFTRAINER_STEP"
 
-/* The trainer's record; Slurm carries it from sbatch to the element under the second name. */
-#define JOB_CONTROL_RECORD "BFTRAINER"
-#define ENV_RECORD "SLURM_SPANK_BFTRAINER"
+/* What an element needs to know of its trainer (words.h, struct passed); Slurm carries it from sbatch to the
+ * element under the second name. */
+#define JOB_CONTROL_PASSED "BFTRAINER"
+#define ENV_PASSED "SLURM_SPANK_BFTRAINER"
 
 /* "own" if torchrun keeps its own rendezvous (--bftrainer=rendezvous=own), passed on in the same way. */
 #define JOB_CONTROL_RENDEZVOUS "BFTRAINER_RENDEZVOUS"

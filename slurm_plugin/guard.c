@@ -16,12 +16,12 @@
 #define UNSIGNALED_NAME "slurmstepd" /* proctrack/linuxproc signals nothing of this name */
 #define FIRST (-20)                  /* before all processes of an element */
 
-static micros_t monotonic_now(void)
+static long long monotonic_ms(void)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (micros_t)now.tv_sec * MICROS + now.tv_nsec / 1000;
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
 /* Not in a process of its own, which could outlive the guard. The keeper may take the grace. */
@@ -30,24 +30,21 @@ static void tell_keeper(const struct guard *guard, int sentinel)
     struct keeper_calls calls;
 
     keeper_call(&guard->life->keeper, &calls);
-    keeper_say(&calls, guard->leaving, (int)(guard->grace / 1000), sentinel);
+    keeper_say(&calls, guard->leaving, (int)guard->grace_ms, sentinel);
 }
 
 /* Returns early once the tasks have ended: slurmstepd has then ended the sentinel. */
 static void wait_grace(const struct guard *guard, int sentinel)
 {
     struct pollfd end = {.fd = sentinel};
-    micros_t until = monotonic_now() + guard->grace;
-    micros_t left;
+    long long until = monotonic_ms() + guard->grace_ms;
+    long long left;
 
     if (guard->leaving != NULL)
         tell_keeper(guard, sentinel);
-    while (!guard->life->is_over && (left = until - monotonic_now()) > 0) {
-        const struct timespec time = {.tv_sec = left / MICROS, .tv_nsec = left % MICROS * 1000};
-
-        if (ppoll(&end, 1, &time, NULL) > 0)
+    while (!guard->life->is_over && (left = until - monotonic_ms()) > 0)
+        if (poll(&end, 1, (int)left) > 0)
             end.fd = -1; /* it says this once */
-    }
 }
 
 static void end_all(const struct guard *guard)

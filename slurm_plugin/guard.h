@@ -10,7 +10,6 @@
 
 #include "container.h"
 #include "keeper_note.h"
-#include "spec.h"
 
 #include <stdbool.h>
 
@@ -23,7 +22,7 @@ struct element_life {
 
 struct guard {
     struct container *container;
-    micros_t grace;
+    unsigned grace_ms;
     const char *mark;    /* the batch script's, whose guard ends all steps: see spank_element.c; else NULL */
     const char *leaving; /* the line for the keeper, NULL: none */
     struct element_life *life;

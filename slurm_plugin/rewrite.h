@@ -6,6 +6,7 @@
 
 #include "options.h"
 #include "site.h"
+#include "spec.h"
 
 #define REWRITE_ERROR_SIZE 640
 

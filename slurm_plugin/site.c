@@ -2,6 +2,7 @@
 
 #include "announce.h"
 #include "keeper_note.h"
+#include "words.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static bool take_word(const char *word, struct site *site)
     if (KEY_IS("keeper_user"))
         return copy(site->keeper_user, value);
     if (KEY_IS("max_grace"))
-        return micros_parse(value, &site->max_grace);
+        return milliseconds_parse(value, &site->max_grace_ms);
     if (KEY_IS("max_elements"))
         return number_parse(value, &site->max_elements) && site->max_elements > 0;
     if (KEY_IS("batch"))
@@ -67,7 +68,7 @@ static bool take_word(const char *word, struct site *site)
 
 void site_parse(int count, char **words, struct site *site)
 {
-    *site = (struct site){.partition = "bftrainer", .max_grace = 30 * MICROS, .batch_once = true};
+    *site = (struct site){.partition = "bftrainer", .max_grace_ms = 30000, .batch_once = true};
     for (int i = 0; i < count; i++)
         if (!take_word(words[i], site))
             snprintf(site->mistake, sizeof(site->mistake), "'%s' is not a setting",

@@ -5,7 +5,7 @@
 #ifndef BFTRAINER_SITE_H
 #define BFTRAINER_SITE_H
 
-#include "spec.h"
+#include <stdbool.h>
 
 #define SITE_TEXT 256
 
@@ -19,7 +19,7 @@ struct site {
     char munge_socket[SITE_TEXT]; /* empty: munge's own */
     char key_file[SITE_TEXT];     /* empty: MUNGE authenticates users */
     char keeper_user[SITE_TEXT];  /* name or uid of the account that the keeper runs as; empty: SlurmUser */
-    micros_t max_grace;
+    unsigned max_grace_ms;
     unsigned max_elements; /* of one trainer; 0: a tenth of MaxJobCount */
     bool batch_once; /* a batch script with sruns runs on one node, its steps on all: batch.h */
     bool share; /* elements that ask for GPUs have parts of nodes */

@@ -12,6 +12,7 @@
 #include "keeper_secret.h"
 #include "script_paths.h"
 #include "torchrun.h"
+#include "words.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,8 +40,8 @@ static struct {
     bool is_element; /* guarded too */
     bool is_batch;
     char refusal[512]; /* why it cannot run here; empty if it can */
-    struct record record; /* an element's */
-    micros_t grace;
+    struct passed passed; /* an element's */
+    unsigned grace_ms;
     uint32_t job;
     uint32_t array;
     uint32_t task;
@@ -70,14 +71,14 @@ static void note(char line[KEEPER_LINE], const char *kind)
  * the secret of the user's own array. */
 void element_make_secret(spank_t spank, const struct site *site)
 {
-    char record[RECORD_SIZE];
+    char passed[PASSED_SIZE];
     char error[JOB_SECRET_ERROR];
     uint32_t array = 0;
     uid_t keeper;
     uid_t user;
 
     if (site->key_file[0] == '\0' ||
-        spank_getenv(spank, ENV_RECORD, record, sizeof(record)) != ESPANK_SUCCESS ||
+        spank_getenv(spank, ENV_PASSED, passed, sizeof(passed)) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_ARRAY_ID, &array) != ESPANK_SUCCESS || array == 0 ||
         spank_get_item(spank, S_JOB_UID, &user) != ESPANK_SUCCESS)
         return;
@@ -120,11 +121,10 @@ static void refuse(const char *why, const char *what)
     slurm_info("bftrainer: job %u_%u is ended: %s", element.array, element.task, element.refusal);
 }
 
-static bool has_record(spank_t spank, const struct site *site)
+static bool is_of_trainer(spank_t spank, const struct site *site)
 {
-    char text[RECORD_SIZE];
-    char error[SPEC_ERROR_SIZE];
-    spank_err_t read = spank_getenv(spank, ENV_RECORD, text, sizeof(text));
+    char text[PASSED_SIZE] = "";
+    spank_err_t read = spank_getenv(spank, ENV_PASSED, text, sizeof(text));
 
     if (read == ESPANK_ENV_NOEXIST ||
         spank_get_item(spank, S_JOB_ARRAY_ID, &element.array) != ESPANK_SUCCESS ||
@@ -133,32 +133,27 @@ static bool has_record(spank_t spank, const struct site *site)
         return false;
     if (site->mistake[0] != '\0')
         refuse("this node's plugstack line is wrong, %s; tell your admin", site->mistake);
-    else if (read != ESPANK_SUCCESS)
-        refuse("the trainer's record is %s", "too long");
-    else if (!record_parse(text, &element.record, error))
-        refuse("the trainer's record is wrong: %s", error);
-    if (element.refusal[0] == '\0' && element.record.has_task && !element.is_batch &&
+    else if (read != ESPANK_SUCCESS || !passed_parse(text, &element.passed))
+        refuse("what sbatch has passed on is wrong: '%s'; what an older plugin submitted has to be submitted again",
+               shown(text).text);
+    if (element.refusal[0] == '\0' && element.passed.has_task && !element.is_batch &&
         spank_getenv(spank, ENV_TASK, text, sizeof(text)) == ESPANK_SUCCESS)
         element.task = (unsigned)strtoul(text, NULL, 10);
     snprintf(element.id, sizeof(element.id), "%u_%u", element.array, element.task);
     return element.refusal[0] == '\0';
 }
 
-/* The grace in the record, or what `bftrainer submit` or another user asks for without a record. */
-static micros_t allowed_grace(spank_t spank, const struct site *site)
+/* What the trainer has; `bftrainer submit`, or another user, may ask for it in the environment. */
+static unsigned allowed_grace(spank_t spank, const struct site *site)
 {
     char text[32];
-    char error[SPEC_ERROR_SIZE];
-    struct request unasked;
-    micros_t grace;
+    unsigned grace_ms = DEFAULT_GRACE_MS;
 
-    spec_parse("", NO_MAX_GRACE, &unasked, error);
     if (element.is_element)
-        grace = element.record.spec.grace;
-    else if (spank_getenv(spank, ENV_GRACE, text, sizeof(text)) != ESPANK_SUCCESS ||
-             !micros_parse(text, &grace))
-        grace = unasked.spec.grace;
-    return grace < site->max_grace ? grace : site->max_grace;
+        grace_ms = element.passed.grace_ms;
+    else if (spank_getenv(spank, ENV_GRACE, text, sizeof(text)) == ESPANK_SUCCESS)
+        milliseconds_parse(text, &grace_ms);
+    return grace_ms < site->max_grace_ms ? grace_ms : site->max_grace_ms;
 }
 
 /* Whether a step got its element's environment from the batch script. */
@@ -178,7 +173,7 @@ void element_recognise(spank_t spank, const struct site *site)
         node != NULL && snprintf(element.node, sizeof(element.node), "%s", node) > 0;
     element.is_batch = element.step == SLURM_BATCH_SCRIPT;
     name_job(site);
-    element.is_element = has_record(spank, site);
+    element.is_element = is_of_trainer(spank, site);
     if (element.is_element && !element.is_guarded)
         refuse("%s; tell your admin", "slurmstepd does not say what it runs");
     element.is_guarded &= element.is_element || is_where_trainers_are(spank, site);
@@ -188,7 +183,7 @@ void element_recognise(spank_t spank, const struct site *site)
         torchrun_keeper_user(site->keeper_user, &element.keeper_user))
         secret_request_make(&element.request, site->munge_socket, element.keeper_user,
                             element.array);
-    element.grace = allowed_grace(spank, site);
+    element.grace_ms = allowed_grace(spank, site);
     element.life = mmap(NULL, sizeof(*element.life), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (element.life == MAP_FAILED) {
@@ -270,11 +265,11 @@ static void set_user_task(spank_t spank)
                                        "SLURM_ARRAY_TASK_MAX"};
     char task[16];
 
-    if (!element.record.has_task)
+    if (!element.passed.has_task)
         return;
     snprintf(task, sizeof(task), "%u", element.task);
     spank_setenv(spank, ENV_TASK, task, 1);
-    snprintf(task, sizeof(task), "%u", element.record.task);
+    snprintf(task, sizeof(task), "%u", element.passed.task);
     for (size_t i = 0; i < sizeof(SAME) / sizeof(SAME[0]); i++)
         spank_setenv(spank, SAME[i], task, 1);
     spank_setenv(spank, "SLURM_ARRAY_TASK_COUNT", "1", 1);
@@ -324,7 +319,7 @@ static bool start_guard(void)
     char leaving[KEEPER_LINE];
     const struct guard guard = {
         .container = &element.container,
-        .grace = element.grace,
+        .grace_ms = element.grace_ms,
         .mark = element.is_batch ? element.mark : NULL,
         .leaving = element.is_batch && element.is_element ? leaving : NULL,
         .life = element.life,
@@ -386,10 +381,10 @@ void element_start_task(spank_t spank, const struct site *site)
     if (element.is_batch && site->python[0] == '\0')
         dprintf(STDERR_FILENO, "bftrainer: this site has no python= in its plugstack line: torchrun "
                                "needs the package bftrainer-slurm in its Python\n");
-    torchrun_set(spank, site, run, element.record.max_nodes);
+    torchrun_set(spank, site, run, element.passed.max_nodes);
     keeper_begin_with(site->keeper, element.life->keeper.answered, keeper);
     spank_setenv(spank, ENV_KEEPER, keeper, 1);
-    micros_format(element.grace, grace, sizeof(grace));
+    snprintf(grace, sizeof(grace), "%.9g", element.grace_ms / 1000.0);
     spank_setenv(spank, ENV_GRACE, grace, 1);
     set_secret(spank, site, keeper);
     spank_setenv(spank, ENV_ELEMENT, element.id, 1);
@@ -397,7 +392,7 @@ void element_start_task(spank_t spank, const struct site *site)
         return;
     if (site->python[0] != '\0')
         tell_hidden_python_path(spank);
-    batch_take_place(spank, site, is_first && element.record.max_nodes > 1);
+    batch_take_place(spank, site, is_first && element.passed.max_nodes > 1);
 }
 
 /* Whether Slurm wants the node back; that may have killed the script before its guard noticed. */
@@ -422,7 +417,7 @@ void element_end_task(spank_t spank)
         return;
     if (element.is_batch && was_signaled(spank))
         container_wait_for_other_steps(&element.container,
-                                       (int)(element.grace / 1000) + STEPS_END_MS);
+                                       (int)element.grace_ms + STEPS_END_MS);
     element.life->is_over = true;
     if (element.is_batch && element.is_element)
         keeper_call(&element.life->keeper, &element.gone);

@@ -79,7 +79,7 @@ void submit_init(const struct site *site)
         unsetenv(ENV_OPTION);
     if (spank_context() == S_CTX_LOCAL)
         return;
-    unsetenv(ENV_RECORD);
+    unsetenv(ENV_PASSED);
     unsetenv(ENV_RENDEZVOUS);
     unsetenv(ENV_CARRIED_RESUME);
     unsetenv(ENV_BATCH);
@@ -96,7 +96,7 @@ int submit_take_option(const struct site *site, const char *text)
         slurm_error("bftrainer: srun cannot start a trainer; write sbatch --bftrainer -N MIN-MAX");
     else if (site->mistake[0] != '\0')
         slurm_error("bftrainer: the plugstack line is wrong, %s; tell your admin", site->mistake);
-    else if (!spec_parse(text, site->max_grace, &request, error))
+    else if (!spec_parse(text, site->max_grace_ms * INT64_C(1000), &request, error))
         slurm_error("--bftrainer: %s", error);
     else
         tagged = true;
@@ -348,11 +348,24 @@ static void pass_on(spank_t spank, const char *name, const char *value, const ch
         refuse("%s cannot be passed on; tell your admin", what);
 }
 
+/* What each element needs to know of the record. */
+static void pass_numbers(spank_t spank, const struct record *record)
+{
+    char grace[16];
+    char task[16] = "-";
+    char text[PASSED_SIZE];
+
+    micros_format(record->spec.grace, grace, sizeof(grace));
+    if (record->has_task)
+        snprintf(task, sizeof(task), "%u", record->task);
+    snprintf(text, sizeof(text), "%u %s %s", record->max_nodes, grace, task);
+    pass_on(spank, JOB_CONTROL_PASSED, text, "the trainer's record");
+}
+
 void submit_check_or_exit(spank_t spank, const struct site *site)
 {
     struct record record;
     struct written written;
-    char text[RECORD_SIZE];
     char error[REWRITE_ERROR_SIZE];
     slurm_opt_t *options = options_of_process();
 
@@ -374,8 +387,7 @@ void submit_check_or_exit(spank_t spank, const struct site *site)
     if (!per_node_set(options, &written, error) || !namesakes_wait(options, error))
         refuse("%s", error);
     drop_options(options);
-    record_format(&record, text);
-    pass_on(spank, JOB_CONTROL_RECORD, text, "the trainer's record");
+    pass_numbers(spank, &record);
     if (request.own_rendezvous)
         pass_on(spank, JOB_CONTROL_RENDEZVOUS, OWN_RENDEZVOUS, "rendezvous=own");
     if (request.no_resume)

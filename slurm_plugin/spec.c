@@ -24,17 +24,6 @@ struct pairs {
     size_t count;
 };
 
-struct shown shown(const char *text)
-{
-    struct shown result;
-    size_t i;
-
-    for (i = 0; i < MAX_SHOWN && text[i] != '\0'; i++)
-        result.text[i] = (text[i] >= 32 && text[i] < 127) ? text[i] : '?';
-    result.text[i] = '\0';
-    return result;
-}
-
 #define FAIL(...) (snprintf(error, SPEC_ERROR_SIZE, __VA_ARGS__), false)
 
 static bool has_key(const struct pairs *pairs, const char *key)
@@ -151,22 +140,6 @@ static bool parse_node_hours(const char *value, micros_t *hours, char error[SPEC
         return FAIL("node_hours=%s is not a positive number; write for example node_hours=100",
                     shown(value).text);
     return true;
-}
-
-const char *number_read(const char *at, unsigned *number)
-{
-    size_t length = digits(at);
-    bool good = length >= 1 && length <= MAX_DIGITS + 1;
-
-    *number = good ? (unsigned)strtoul(at, NULL, 10) : 0;
-    return good ? at + length : NULL;
-}
-
-bool number_parse(const char *text, unsigned *number)
-{
-    const char *behind = number_read(text, number);
-
-    return behind != NULL && behind[0] == '\0';
 }
 
 static bool parse_count(const char *value, unsigned *count, char error[SPEC_ERROR_SIZE])

@@ -5,6 +5,8 @@
 #ifndef BFTRAINER_SPEC_H
 #define BFTRAINER_SPEC_H
 
+#include "words.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,13 +63,6 @@ struct record {
     char id[ID_DIGITS + 1]; /* empty: none */
 };
 
-/* What may be shown on a terminal: printable ASCII, other bytes as '?', not too long. */
-#define MAX_SHOWN 40
-struct shown {
-    char text[MAX_SHOWN + 1];
-};
-struct shown shown(const char *text);
-
 /* Adds to a text; what is too long is cut, and the answer is false. */
 bool text_add(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -78,10 +73,6 @@ bool record_parse(const char *comment, struct record *record, char error[SPEC_ER
 bool record_take_partitions(const char *list, struct record *record, char error[SPEC_ERROR_SIZE]);
 bool record_take_nodes(const char *list, struct record *record, char error[SPEC_ERROR_SIZE]);
 bool micros_parse(const char *text, micros_t *number);
-/* Returns the text after a whole number of at most 7 digits; NULL if there is no number. */
-const char *number_read(const char *at, unsigned *number);
-/* False if the text is anything but such a number. */
-bool number_parse(const char *text, unsigned *number);
 
 /* Writes what the record will have of it. */
 void spec_format(const struct request *request, char *text, size_t size);

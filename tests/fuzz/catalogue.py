@@ -89,6 +89,7 @@ _SCRIPT = (
 )
 
 TARGETS = (
+    Target("words", "C: what an element is told", words=("0.5", "16", "-", " ", "."), longest=60),
     Target("spec", "C: the option's value and the record", words=_SPEC, longest=600),
     Target("rewrite", "C: a submission's options", words=_OPTIONS, longest=600),
     Target("written", "C: options in scripts and on command lines", words=_RANGE),

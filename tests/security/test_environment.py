@@ -24,7 +24,7 @@ def lies(array: int) -> dict[str, str]:
         "BFTRAINER_MUNGE_SOCKET": "/tmp/none",
         "BFTRAINER_FILTER_SPEC": "weight=1000",
         "BFTRAINER_FILTER_PARTITION": "main",
-        "SLURM_SPANK_BFTRAINER": "bftrainer:min=1,max=2,grace=999999",
+        "SLURM_SPANK_BFTRAINER": "2 999999 -",
         "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer": "\x1b[31mweight=2\n",
         "PET_RDZV_ENDPOINT": "127.0.0.1:2",
         "PET_RDZV_ID": f"{array}.1",
@@ -63,16 +63,31 @@ def test_a_trainer_gets_the_sites_keeper_and_its_own_name(site: Site, victim: Vi
         site.end(array)
 
 
-def test_a_record_that_a_user_hands_on_makes_an_element_of_their_own_at_most(
+def handed_on(site: Site, passed: str) -> tuple[int, str]:
+    """Have bob submit an array that says what sbatch passes on; return its id and its output."""
+    folder = site.folder("bob")
+    exported, out = folder / "exported", folder / "handed-on"
+    exported.write_text(f"SLURM_SPANK_BFTRAINER={passed}\0PATH={site.lab.env['PATH']}\0")
+    exported.chmod(0o644)
+    options = ("--array=0-0", "-N1", f"--export-file={exported}", "--wait", f"--output={out}")
+    wrap = ("--wrap", "echo $BFTRAINER_ELEMENT; sleep 1")
+    done = site.run("sbatch", "--parsable", *options, *wrap, user="bob", check=False)
+    return int(done.stdout), out.read_text()
+
+
+def test_numbers_that_a_user_hands_on_make_an_element_of_their_own_at_most(
     site: Site, victim: Victim
 ) -> None:
-    record = "SLURM_SPANK_BFTRAINER=bftrainer:min=1,max=2,grace=1"
-    folder = site.folder("bob")
-    exported = folder / "exported"
-    exported.write_text(f"{record}\0PATH={site.lab.env['PATH']}\0")
-    exported.chmod(0o644)
-    options = ("--parsable", "--array=0-0", "-N1", f"--export-file={exported}", "--wait")
-    wrap = ("--output", f"{folder}/out", "--wrap", "echo $BFTRAINER_ELEMENT; sleep 1")
-    array = int(site.run("sbatch", *options, *wrap, user="bob").stdout)
-    assert (folder / "out").read_text().split() in ([], [f"{array}_0"])
+    array, said = handed_on(site, "2 1 -")
+    assert said.split() in ([], [f"{array}_0"])
     assert array not in [one["array"] for one in site.controller.status()["trainers"]]
+
+
+@pytest.mark.parametrize(
+    "passed", ["bftrainer:min=1,max=2,grace=1", "1000001 1 -", "2 1e9 -", "2 1 \x1b[31m", "2 1"]
+)
+def test_what_is_no_number_starts_nothing(site: Site, victim: Victim, passed: str) -> None:
+    _, said = handed_on(site, passed)
+    wrong = passed.replace("\x1b", "?")
+    assert said.startswith(f"bftrainer: what sbatch has passed on is wrong: '{wrong}'; ")
+    assert said.endswith("; this element ends\n")
