@@ -19,7 +19,7 @@ class ConstraintError(ValueError):
     """A constraint that cannot be decided for one node; the message says what to write."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Constraint:
     """Features joined by ``&`` (or a comma) and ``|``, read from left to right as Slurm does."""
 
@@ -42,7 +42,7 @@ def parse_constraint(text: str) -> Constraint:
         ConstraintError: in one line.
     """
     first, *rest = _OPERATOR.split(text)
-    pairs = tuple(zip(rest[::2], rest[1::2], strict=True))
+    pairs = tuple((rest[at], rest[at + 1]) for at in range(0, len(rest), 2))
     if _NOT_OF_ONE_NODE.search(text) or not first or not all(name for _, name in pairs):
         raise ConstraintError(
             "a trainer's nodes come one by one; write --constraint as features with & or |, "

@@ -1,7 +1,6 @@
 """The text of ``--bftrainer[=KEY=VALUE,...]`` and of the comment that a trainer's elements carry.
 
-The grammar is here. One table of cases (``tests/data/spec_cases.json``) tests this parser and the
-one in C (``slurm_plugin``). Nothing here talks to Slurm.
+The only parser of both. Nothing here talks to Slurm. It also runs with a login node's Python 3.9.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 KEYS = (
@@ -51,7 +49,7 @@ class SpecError(ValueError):
     """A spec or a comment that is not what it should be; the message says what to write."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Spec:
     """What a user asks for: weight in the plan, and how many seconds to end when reclaimed.
 
@@ -63,7 +61,7 @@ class Spec:
     node_hours: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """The value of ``--bftrainer``: the spec, and what only the submission needs.
 
@@ -82,7 +80,7 @@ class Request:
     batch: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TrainerRecord:
     """What Slurm has no field for, kept in the comment of every element of a trainer.
 
@@ -180,11 +178,11 @@ def format_comment(record: TrainerRecord) -> str:
     fields = [
         f"min={record.min_nodes}",
         f"max={record.max_nodes}",
-        f"weight={_plain(record.spec.weight)}",
-        f"grace={_plain(record.spec.grace_s)}",
+        f"weight={plain(record.spec.weight)}",
+        f"grace={plain(record.spec.grace_s)}",
     ]
     if record.spec.node_hours is not None:
-        fields.append(f"node_hours={_plain(record.spec.node_hours)}")
+        fields.append(f"node_hours={plain(record.spec.node_hours)}")
     if record.minutes is not None:
         fields.append(f"minutes={record.minutes}")
     if record.personal:
@@ -346,7 +344,7 @@ def _grace(value: str, max_grace_s: float) -> float:
     if float(value) > max_grace_s:
         raise SpecError(
             f"grace={_shown(value)} is more than this site allows; "
-            f"write grace={_plain(max_grace_s)} or less"
+            f"write grace={plain(max_grace_s)} or less"
         )
     return float(value)
 
@@ -374,7 +372,7 @@ def _sizes(value: str) -> tuple[int, ...]:
         sizes = tuple(map(_count, parts[:MAX_SIZES]))
     except SpecError:
         sizes = ()
-    if not sizes or len(parts) > MAX_SIZES or any(a >= b for a, b in pairwise(sizes)):
+    if not sizes or len(parts) > MAX_SIZES or list(sizes) != sorted(set(sizes)):
         raise SpecError(
             f"sizes={_shown(value)} is not a list of ascending numbers of nodes, at most "
             f"{MAX_SIZES} of them; write for example sizes=2:4:8"
@@ -426,7 +424,8 @@ def _id(value: str) -> str:
     return value
 
 
-def _plain(number: float) -> str:
+def plain(number: float) -> str:
+    """Return a number as a spec writes it: ``2``, ``0.5``."""
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 

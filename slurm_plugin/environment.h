@@ -19,25 +19,16 @@
 #define ENV_SRUNS "BFTRAINER_SRUNS"
 #define ENV_STEP "BFTRAINER_STEP"
 
-/* What an element needs to know of its trainer (words.h, struct passed); Slurm carries it from sbatch to the
- * element under the second name. */
-#define JOB_CONTROL_PASSED "BFTRAINER"
+/* Slurm carries these from sbatch to the element (SLURM_SPANK_ is its prefix): what an element needs to
+ * know of its trainer (words.h); "own" if torchrun keeps its own rendezvous; "no" if BFTrainer does not make
+ * frameworks resume; "once" or "each" if the user says where the batch script runs. */
 #define ENV_PASSED "SLURM_SPANK_BFTRAINER"
-
-/* "own" if torchrun keeps its own rendezvous (--bftrainer=rendezvous=own), passed on in the same way. */
-#define JOB_CONTROL_RENDEZVOUS "BFTRAINER_RENDEZVOUS"
 #define ENV_RENDEZVOUS "SLURM_SPANK_BFTRAINER_RENDEZVOUS"
-#define OWN_RENDEZVOUS "own"
-
-/* "no" if BFTrainer does not make frameworks resume (--bftrainer=resume=no), passed on in the same way;
- * the script's processes have it under the first name. */
-#define ENV_RESUME "BFTRAINER_RESUME"
 #define ENV_CARRIED_RESUME "SLURM_SPANK_BFTRAINER_RESUME"
-#define NO_RESUME "no"
-
-/* "once" or "each": where the batch script runs, if the user says it (--bftrainer=batch=), likewise. */
-#define JOB_CONTROL_BATCH "BFTRAINER_BATCH"
 #define ENV_BATCH "SLURM_SPANK_BFTRAINER_BATCH"
+
+/* The script's processes have the word on resuming under this name. */
+#define ENV_RESUME "BFTRAINER_RESUME"
 
 /* The element's own task, if the script sees the user's. The batch task passes it to its steps, in which
  * Slurm takes the task from the environment. */
@@ -46,19 +37,8 @@
 /* Slurm passes a SPANK option in this variable to what starts inside the job. */
 #define ENV_OPTION "SLURM_SPANK__SLURM_SPANK_OPTION_bftrainer_bftrainer"
 
-/*
- * The submission sets this variable of torchrun's to a backend that does not exist, and the plugin on the
- * node replaces it. If that plugin is not loaded, torchrun ends with an error that names the backend, and
- * the node does not train by itself.
- */
+/* The submission sets it to a backend that does not exist, which the plugin on the node replaces: where
+ * the plugin is not loaded, torchrun ends, and the node does not train by itself. */
 #define ENV_BACKEND "PET_RDZV_BACKEND"
-#define NO_BACKEND "bftrainer-plugin-missing-on-this-node"
-
-/* From the SPANK plugin to cli_filter.lua in the same sbatch: this submission is tagged. */
-#define ENV_FILTER_SPEC "BFTRAINER_FILTER_SPEC"
-#define ENV_FILTER_PARTITION "BFTRAINER_FILTER_PARTITION"
-#define ENV_FILTER_QOS "BFTRAINER_FILTER_QOS"
-#define ENV_FILTER_SHARE "BFTRAINER_FILTER_SHARE" /* if set, elements may have parts of nodes */
-#define ENV_FILTER_REFUSED "BFTRAINER_FILTER_REFUSED"
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 #include <slurm/slurm.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 
@@ -42,10 +42,7 @@ slurm_opt_t *options_of_process(void)
 
 bool options_are_of_sbatch(slurm_opt_t *options)
 {
-    char value[32];
-
-    options_get(options, "array", value, sizeof(value));
-    return strcmp(value, "invalid-context") != 0;
+    return !options_is(options, "array", "invalid-context");
 }
 
 bool options_given(slurm_opt_t *options, const char *name)
@@ -53,21 +50,27 @@ bool options_given(slurm_opt_t *options, const char *name)
     return slurm_option_isset(options, name);
 }
 
-bool options_get(slurm_opt_t *options, const char *name, char *value, size_t size)
+char *options_get(slurm_opt_t *options, const char *name)
 {
     char *got = slurm_option_get(options, name);
-    bool fits = got == NULL || strlen(got) < size;
+    char *value = strdup(got != NULL ? got : "");
 
-    value[0] = '\0';
-    if (got != NULL && fits)
-        memcpy(value, got, strlen(got) + 1);
     slurm_xfree_ptr(got);
-    return fits;
+    return value;
+}
+
+bool options_is(slurm_opt_t *options, const char *name, const char *value)
+{
+    char *got = options_get(options, name);
+    bool is = got != NULL && strcmp(got, value) == 0;
+
+    free(got);
+    return is;
 }
 
 bool options_set(slurm_opt_t *options, const char *name, const char *value)
 {
-    return slurm_option_set(options, name, value, false) == 0;
+    return slurm_option_set(options, name, value[0] != '\0' ? value : NULL, false) == 0;
 }
 
 bool options_reset(slurm_opt_t *options, const char *name)

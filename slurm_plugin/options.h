@@ -6,7 +6,6 @@
 #define BFTRAINER_OPTIONS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 typedef struct slurm_options slurm_opt_t;
 
@@ -18,10 +17,12 @@ bool options_are_of_sbatch(slurm_opt_t *options);
 
 bool options_given(slurm_opt_t *options, const char *name);
 
-/* Writes an empty text if the option has no value; also, and returns false, if it is too long. */
-bool options_get(slurm_opt_t *options, const char *name, char *value, size_t size);
+/* The option's value, for the caller to free; empty if it has none. NULL: no memory. */
+char *options_get(slurm_opt_t *options, const char *name);
 
-/* `value` is NULL for an option that takes none; false when Slurm does not take it. */
+bool options_is(slurm_opt_t *options, const char *name, const char *value);
+
+/* `value` is empty for an option that takes none; false when Slurm does not take it. */
 bool options_set(slurm_opt_t *options, const char *name, const char *value);
 
 /* Resets the option; false if this Slurm has no function for it. */

@@ -15,10 +15,11 @@ static bool copy(char target[SITE_TEXT], const char *value)
     return true;
 }
 
-/* PYTHONPATH separates by colons, and a job's working folder may be any. */
+/* PYTHONPATH separates by colons, and a job's working folder may be any. A shell gets some of them,
+ * between quotes. */
 static bool copy_path(char target[SITE_TEXT], const char *value)
 {
-    return value[0] == '/' && strchr(value, ':') == NULL && copy(target, value);
+    return value[0] == '/' && strpbrk(value, ":'") == NULL && copy(target, value);
 }
 
 static bool take_one_of(const char *value, const char *yes, const char *no, bool *is_yes)
@@ -46,6 +47,8 @@ static bool take_word(const char *word, struct site *site)
         return copy(site->local_addr, value);
     if (KEY_IS("python"))
         return copy_path(site->python, value);
+    if (KEY_IS("interpreter"))
+        return copy_path(site->interpreter, value);
     if (KEY_IS("munge_socket"))
         return copy_path(site->munge_socket, value);
     if (KEY_IS("key_file"))
@@ -68,7 +71,12 @@ static bool take_word(const char *word, struct site *site)
 
 void site_parse(int count, char **words, struct site *site)
 {
-    *site = (struct site){.partition = "bftrainer", .max_grace_ms = 30000, .batch_once = true};
+    *site = (struct site){.count = count,
+                          .words = words,
+                          .interpreter = "/usr/bin/python3",
+                          .partition = "bftrainer",
+                          .max_grace_ms = 30000,
+                          .batch_once = true};
     for (int i = 0; i < count; i++)
         if (!take_word(words[i], site))
             snprintf(site->mistake, sizeof(site->mistake), "'%s' is not a setting",

@@ -10,6 +10,9 @@
 #define SITE_TEXT 256
 
 struct site {
+    int count; /* of the line's words */
+    char **words;
+    char interpreter[SITE_TEXT]; /* Python on hosts where people submit */
     char keeper[SITE_TEXT]; /* HOST:PORT, or several separated by commas */
     char announce[SITE_TEXT]; /* IP:PORT, likewise; gets all submissions; empty: none */
     char partition[SITE_TEXT];

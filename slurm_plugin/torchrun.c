@@ -178,10 +178,10 @@ void torchrun_set(spank_t spank, const struct site *site, const char *run, unsig
     spank_setenv(spank, "PET_RDZV_ID", run, 1);
     for (size_t i = 0; i < COUNT(ALWAYS); i++)
         spank_setenv(spank, ALWAYS[i].name, ALWAYS[i].value, 1);
-    if (variable_is(spank, ENV_RENDEZVOUS, OWN_RENDEZVOUS))
+    if (variable_is(spank, ENV_RENDEZVOUS, "own"))
         spank_setenv(spank, ENV_BACKEND, "c10d", 1);
-    if (variable_is(spank, ENV_CARRIED_RESUME, NO_RESUME))
-        spank_setenv(spank, ENV_RESUME, NO_RESUME, 1);
+    if (variable_is(spank, ENV_CARRIED_RESUME, "no"))
+        spank_setenv(spank, ENV_RESUME, "no", 1);
     if (site->local_addr[0] != '\0')
         spank_setenv(spank, "PET_LOCAL_ADDR", site->local_addr, 1);
     if (site->munge_socket[0] != '\0')

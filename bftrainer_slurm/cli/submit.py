@@ -21,26 +21,21 @@ from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.script_paths import warnings
 from bftrainer_slurm.slurm.configuration import slurm_user
-from bftrainer_slurm.slurm.directives import (
+from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
+from bftrainer_slurm.slurm.run import SlurmRunner
+from bftrainer_slurm.slurm.submission import Submission, asking, compose, wrap_script
+from bftrainer_slurm.slurm.submission import submit as submit_script
+from bftrainer_slurm.spec import format_comment
+from bftrainer_slurm.submission.directives import (
     SubmissionError,
     read_directives,
     read_environment,
     read_options,
 )
-from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
-from bftrainer_slurm.slurm.run import SlurmRunner
-from bftrainer_slurm.slurm.script_paths import warnings
-from bftrainer_slurm.slurm.submission import (
-    Submission,
-    compose,
-    for_task,
-    missing_folders,
-    wrap_script,
-)
-from bftrainer_slurm.slurm.submission import submit as submit_script
-from bftrainer_slurm.slurm.user_array import UserArray, read_array
-from bftrainer_slurm.spec import format_comment
+from bftrainer_slurm.submission.output_folders import missing_folders
+from bftrainer_slurm.submission.user_array import UserArray, read_array
 
 SCHEMA = 1
 _LARGEST = 4 * 2**20  # Slurm takes no larger script, and /dev/zero has no end
@@ -91,6 +86,7 @@ def submit(
     options, script, arguments = _split(words)
     endpoint = Endpoint(state)
     settings = _site_settings(site, state)
+    runner = SlurmRunner()
     done: list[dict[str, Any]] = []
     try:
         text = _read_script(script)
@@ -98,23 +94,24 @@ def submit(
         environment = read_environment(os.environ)
         asked = directives | environment | read_options(options)
         given["partition"] = given["partition"] or (None if settings else _own_partition(endpoint))
-        submission = compose(
-            script.name,
-            directives,
-            options,
-            environment=environment,
-            site_partition=settings.partition if settings else None,
-            share=bool(settings and settings.share),
-            nodes=given["nodes"],
-            spec=given["spec"],
-            partition=given["partition"],
-            time=given["time"],
-        )
         array = read_array(asked["array"]) if "array" in asked else None
-        for task, one, variables in _submissions(submission, array, asked):
-            wrapped = wrap_script(text, _element_command(one, settings, endpoint.folder, variables))
-            job = submit_script(SlurmRunner(), one, wrapped, arguments)
-            done.append({"array": job, "comment": format_comment(one.record), "task": task})
+        for task in array.tasks if array else (None,):
+            submission = compose(
+                script.name,
+                directives,
+                options,
+                environment=environment,
+                site_partition=settings.partition if settings else None,
+                share=bool(settings and settings.share),
+                task=task,
+                ask=asking(runner),
+                **given,
+            )
+            variables = _variables(submission, array, task)
+            command = _element_command(submission, settings, endpoint.folder, variables)
+            job = submit_script(runner, submission, wrap_script(text, command), arguments)
+            record = format_comment(submission.record)
+            done.append({"array": job, "comment": record, "task": task})
             if not as_json:
                 of = "" if task is None else f" for task {task}"
                 click.echo(f"Submitted trainer {job}{of}")
@@ -130,7 +127,7 @@ def submit(
         return
     for said in (*submission.notes, *_array_notes(array), *warnings(text)):
         click.echo(f"bftrainer: {said}", err=True)
-    for missing in missing_folders(directives, options):
+    for missing in missing_folders(asked):
         click.echo(missing, err=True)
     if not settings and (own is None or not is_working(*Endpoint(state, own).read_status())):
         click.echo(
@@ -149,18 +146,12 @@ def _own_partition(endpoint: Endpoint) -> str | None:
     return str(document["controller"].get("partition") or "") or None
 
 
-def _submissions(
-    submission: Submission, array: UserArray | None, asked: Mapping[str, str]
-) -> Iterator[tuple[int | None, Submission, dict[str, str]]]:
-    """Yield each trainer to submit: its task of the user's array, and variables of its script."""
+def _variables(submission: Submission, array: UserArray | None, task: int | None) -> dict[str, str]:
+    """Return what the script finds in its environment: of its task, and what the user asked for."""
     own = {"PET_RDZV_BACKEND": "c10d"} if submission.own_rendezvous else {}
     if submission.no_resume:
         own["BFTRAINER_RESUME"] = "no"
-    if array is None:
-        yield None, submission, own
-        return
-    for task in array.tasks:
-        yield task, for_task(submission, asked, task), own | array.environment(task)
+    return own if array is None or task is None else own | array.environment(task)
 
 
 def _array_notes(array: UserArray | None) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import Finding, conf, consider, must, ok, unknown
 from bftrainer_slurm.slurm.configuration import partitions_behind, tier
-from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
+from bftrainer_slurm.submission.directives import SubmissionError, minutes_of
 from bftrainer_slurm.words import counted
 
 _HOUR = 60  # minutes; the controller asks for an hour at each start

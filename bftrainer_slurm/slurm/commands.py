@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from bftrainer_slurm.arrays import format_tasks, parse_tasks
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
@@ -21,7 +22,6 @@ from bftrainer_slurm.model import (
     Resources,
     TimeLimit,
 )
-from bftrainer_slurm.slurm.arrays import format_tasks, parse_tasks
 from bftrainer_slurm.slurm.configuration import configuration, last_pass
 from bftrainer_slurm.slurm.exclusive import ExclusiveJobs
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError

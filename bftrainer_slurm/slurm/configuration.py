@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping
 
 from bftrainer_slurm.model import PRIVATE, BackfillPass, Configuration, Part
-from bftrainer_slurm.slurm.directives import minutes_of
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
 from bftrainer_slurm.slurm.nodelists import expand
 from bftrainer_slurm.slurm.run import SlurmRunner
+from bftrainer_slurm.submission.directives import minutes_of
 
 _BACKFILL_S = 30.0  # Slurm's own bf_interval
 _PASS = re.compile(r"^\s*Last cycle when: .*\((\d+)\)$", re.MULTILINE)
@@ -112,15 +112,6 @@ def seconds_of(text: str) -> float | None:
 
 def _private_data(words: list[str]) -> frozenset[str]:
     return PRIVATE if "all" in words else PRIVATE.intersection(words)
-
-
-def max_job_count(runner: SlurmRunner) -> int:
-    """Return how many jobs slurmctld holds at most; each task of an array is one.
-
-    Raises:
-        GatewayError: Slurm did not answer, or its answer was wrong.
-    """
-    return int(values_of(runner)["MaxJobCount"])
 
 
 def backfill_s(values: Mapping[str, str]) -> float | None:

@@ -13,8 +13,8 @@ from itertools import chain
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
+from bftrainer_slurm.arrays import format_ranges
 from bftrainer_slurm.model import NodeState
-from bftrainer_slurm.slurm.arrays import format_ranges
 
 _NOTHING = ("", "(null)", "None", "N/A", "n/a")
 

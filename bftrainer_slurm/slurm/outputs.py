@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from bftrainer_slurm.slurm.arrays import parse_tasks
+from bftrainer_slurm.arrays import parse_tasks
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 _NO_TASK = "4294967294"  # the value of %a in the record of tasks that have not been split off yet

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bftrainer_slurm.arrays import parse_tasks
 from bftrainer_slurm.model import (
     Demands,
     Element,
@@ -22,9 +23,7 @@ from bftrainer_slurm.model import (
     Trainer,
     WaitingJob,
 )
-from bftrainer_slurm.slurm.arrays import parse_tasks
 from bftrainer_slurm.slurm.dependencies import FAILED, unmet
-from bftrainer_slurm.slurm.directives import SubmissionError, minutes_of
 from bftrainer_slurm.slurm.nodelists import excluded_in, expand, expand_user_list
 from bftrainer_slurm.slurm.resources import (
     gres_of_job,
@@ -40,6 +39,7 @@ from bftrainer_slurm.spec import (
     own_comment,
     parse_comment,
 )
+from bftrainer_slurm.submission.directives import SubmissionError, minutes_of
 
 # Slurm's job states (squeue's %T); _waiting_state divides PENDING and other waiting states.
 _STATES = {

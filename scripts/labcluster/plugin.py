@@ -43,15 +43,17 @@ def built() -> Path:
     _make(build, version)
     if (_MADE / _VERSION).exists() and (_MADE / _VERSION).read_text() == version.read_text():
         shutil.copytree(_MADE, build, dirs_exist_ok=True)  # and make does what is left to do
-    _make(build, "all")
+        (build / "rewriter.o").unlink(missing_ok=True)  # it knows another folder
     python = build / "python"
+    _make(build, "all", f"pythondir={python}")
     subprocess.run([_SOURCES / "install-python", python], check=True)
     # Its users may not write there, and would each compile it anew.
-    compileall.compile_dir(python / "bftrainer_slurm" / "elastic", quiet=2)
-    compileall.compile_dir(python / "bftrainer_slurm" / "keeper", quiet=2)
+    for part in ("elastic", "keeper", "submission"):
+        compileall.compile_dir(python / "bftrainer_slurm" / part, quiet=2)
+    compileall.compile_dir(python / "bftrainer_slurm", maxlevels=0, quiet=2)
     return build
 
 
-def _make(build: Path, what: str | Path) -> None:
-    make = ("make", "-s", "-C", _SOURCES, f"BUILD={build}", what)
+def _make(build: Path, *what: str | Path) -> None:
+    make = ("make", "-s", "-C", _SOURCES, f"BUILD={build}", *what)
     subprocess.run(make, check=True, stdout=subprocess.DEVNULL)

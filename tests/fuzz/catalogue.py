@@ -50,10 +50,12 @@ _SPEC = (
     *("personal=1", "id=0123abcd", "task=0", "(null)"),
 )
 _OPTIONS = (
-    *("nodes=", "array=", "partition=bftrainer", "time=", "ntasks-per-node=1", "comment="),
-    *("hold=", "0-3", "1-02:03:04"),
+    *("--array=", "--partition=main", "--time=", "--ntasks-per-node=1", "--comment=", "--hold"),
+    *("--gpus=a100:4", "--gres=gpu:2", "--mem-per-gpu=4G", "--cpus-per-gpu=2", "-n8", "-w n[1-4]"),
+    *("--dependency=singleton", "--bftrainer=", "sizes=2:4", "1-02:03:04", "gpu:a100:4"),
 )
-_RANGE = ("#SBATCH ", "-N", "--nodes=", "--nodes", "2-4", "-QN", "\n", "\0")
+_RANGE = ("#SBATCH ", "-N", "--nodes=", "--nodes", "2-4", "-QN", "\n", " ", "'")
+_ANSWER = ("set\0nodes\0" + "1\0", "say\0\0", "refuse", "\0", "done\0\0\0")
 _LINE = (
     *("status", "watch ", "publish ", "own ", "part ", "lost ", "endrun ", "token ", "submitted"),
     *("up ", "leaving ", "gone ", '{"note":{"number":', '"time_s":', '"kind":"failed"', "12 "),
@@ -90,13 +92,13 @@ _SCRIPT = (
 
 TARGETS = (
     Target("words", "C: what an element is told", words=("0.5", "16", "-", " ", "."), longest=60),
-    Target("spec", "C: the option's value and the record", words=_SPEC, longest=600),
-    Target("rewrite", "C: a submission's options", words=_OPTIONS, longest=600),
-    Target("written", "C: options in scripts and on command lines", words=_RANGE),
+    Target("program", "C: the rewriting program's answer", words=_ANSWER, longest=600),
     Target("script_paths", "C: paths in scripts", words=_SCRIPT),
     Target("python_path", "C: a user's PYTHONPATH", words=("/opt/py", ":"), longest=600),
-    Target("option", "the option: C and Python agree", "both_parsers", _SPEC, 600),
-    Target("comment", "the comment: C and Python agree", "both_parsers", _SPEC, 600),
+    Target("option", "the option's value", "submissions", _SPEC, 600),
+    Target("comment", "a trainer's comment", "submissions", _SPEC, 600),
+    Target("rewriting", "a command line and a script", "submissions", _RANGE + _OPTIONS),
+    Target("submission", "what the plugin hands over", "submissions", _OPTIONS + _SPEC, 600),
     Target("line", "the keeper's line protocol", "strangers", _LINE),
     Target("message", "members' messages", "strangers", _MEMBER + _JSON),
     Target("answer", "a keeper that is none", "strangers", _LINE + _JSON, 6_000),

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz import both_parsers, native
+from tests.fuzz import native
 from tests.fuzz.campaign import replay_in_c
 from tests.fuzz.catalogue import BY_NAME, CORPUS, TARGETS, Target
-from tests.fuzz.promises import BrokenPromiseError
 
 IN_C = [target for target in TARGETS if target.module is None]
 IN_PYTHON = [target for target in TARGETS if target.module is not None]
@@ -27,7 +26,6 @@ SEED = 20_260
 def build(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Built anew, beside what a run by hand has built."""
     native.BUILD = tmp_path_factory.mktemp("fuzz")
-    both_parsers._library.cache_clear()
 
 
 @pytest.mark.parametrize("target", IN_C, ids=lambda target: target.name)
@@ -65,14 +63,6 @@ def test_what_is_like_it_breaks_nothing(target: Target) -> None:
 def test_what_is_kept_is_small_and_complete() -> None:
     assert {path.stem for path in CORPUS.iterdir()} == set(BY_NAME)
     assert sum(path.stat().st_size for path in CORPUS.iterdir()) < 100_000
-
-
-def test_the_parsers_in_c_and_python_are_really_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bftrainer_slurm.spec.MAX_WEIGHT", 999.0)
-    monkeypatch.setattr(both_parsers, "C_KNOWS_ALL", True, raising=False)
-    both_parsers.option(b"weight=999")
-    with pytest.raises(BrokenPromiseError):
-        both_parsers.option(b"weight=1000")
 
 
 def test_a_broken_target_in_c_is_found_out_and_its_input_kept(

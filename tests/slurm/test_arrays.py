@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer_slurm.slurm.arrays import format_tasks, parse_tasks
+from bftrainer_slurm.arrays import format_tasks, parse_tasks
 
 FAR = 1_000_000
 

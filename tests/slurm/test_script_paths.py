@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from bftrainer_slurm.slurm.script_paths import warnings
 
 PLUGIN = Path(__file__).parents[2] / "slurm_plugin"

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.elastic.element import MARKER
-from bftrainer_slurm.slurm.directives import (
+from bftrainer_slurm.slurm.submission import Submission, compose, wrap_script
+from bftrainer_slurm.spec import parse_comment
+from bftrainer_slurm.submission.directives import (
     SubmissionError,
     kept_directives,
     minutes_of,
@@ -16,14 +18,7 @@ from bftrainer_slurm.slurm.directives import (
     read_environment,
     read_options,
 )
-from bftrainer_slurm.slurm.submission import (
-    Submission,
-    compose,
-    for_task,
-    missing_folders,
-    wrap_script,
-)
-from bftrainer_slurm.spec import parse_comment
+from bftrainer_slurm.submission.output_folders import missing_folders
 
 SCRIPT = """#!/bin/bash
 #SBATCH -N 2-4 --bftrainer=weight=2
@@ -38,6 +33,10 @@ srun torchrun train.py
 
 def composed(*options: str, script: str = "#!/bin/sh\n") -> Submission:
     return compose("train.sh", read_directives(script), options, partition="spare")
+
+
+def comment_of(submission: Submission) -> str:
+    return read_options(submission.options)["comment"]
 
 
 def test_reads_the_directives_at_the_head() -> None:
@@ -73,20 +72,20 @@ def test_refuses_what_is_no_script() -> None:
 def test_the_rewriting_is_the_plugins() -> None:
     submission = compose("train.sh", read_directives(SCRIPT), partition="spare")
     assert submission.options == (
-        "--time=90",
+        "--job-name=my job",
         "--nodes=1",
-        "--ntasks=1",
         "--array=0-4",
         "--hold",
         "--partition=spare",
         "--requeue",
         "--open-mode=append",
-        "--exclusive",
+        "--exclusive=exclusive",
         "--time-min=1",
         "--comment=bftrainer:min=2,max=4,weight=2,grace=0.5,minutes=90,personal=1,"
         f"id={submission.record.id}",
+        "--ntasks=1",
     )
-    assert parse_comment(submission.options[-1].removeprefix("--comment=")) == submission.record
+    assert parse_comment(comment_of(submission)) == submission.record
 
 
 def test_no_two_submissions_have_one_id() -> None:
@@ -95,8 +94,8 @@ def test_no_two_submissions_have_one_id() -> None:
 
 
 def test_the_job_is_named_for_its_script_unless_it_has_a_name() -> None:
-    assert composed("-N2-4").options[0] == "--job-name=train.sh"
-    assert "--job-name=train.sh" not in composed("-N2-4", "-J", "mine").options
+    assert read_options(composed("-N2-4").options)["job-name"] == "train.sh"
+    assert read_options(composed("-N2-4", "-J", "mine").options)["job-name"] == "mine"
 
 
 def test_a_named_value_beats_the_options_and_those_the_script() -> None:
@@ -158,13 +157,9 @@ PER_NODE = ("ntasks", "ntasks-per-node", "gpus", "gpus-per-node")
         (
             "-N2 --ntasks-per-gpu=1 --gres=gpu:a100:4,disk:1",
             "",
-            {"ntasks": "4", "ntasks-per-node": "4"},
+            {"ntasks": "4"},
         ),
-        (
-            "-N2 -G8 --ntasks-per-gpu=2",
-            "",
-            {"ntasks": "8", "ntasks-per-node": "8", "gpus-per-node": "4"},
-        ),
+        ("-N2 -G8 --ntasks-per-gpu=2", "", {"ntasks": "8", "gpus-per-node": "4"}),
     ],
 )
 def test_a_node_gets_its_share_of_what_the_whole_job_asks_for(
@@ -207,15 +202,15 @@ def test_a_list_of_nodes_is_kept_in_the_record_and_not_for_slurm() -> None:
     submission = composed("-N4", "-w", "n[1-3,5],m7")
     assert submission.record.nodes == "n[1-3,5],m7"
     assert not {"-w", "n[1-3,5],m7"} & set(submission.options)
-    assert ",nodes=n[1-3:5]:m7," in submission.options[-1]
+    assert ",nodes=n[1-3:5]:m7," in comment_of(submission)
     assert submission.notes == ("1 to 4 nodes, only n[1-3,5],m7",)
 
 
 def test_a_comment_stands_behind_the_record() -> None:
     submission = composed("-N4", "--comment=my own, with=words")
-    record, _, own = submission.options[-1].partition(" ")
+    record, _, own = comment_of(submission).partition(" ")
     assert own == "my own, with=words"
-    assert parse_comment(record.removeprefix("--comment=")) == submission.record
+    assert parse_comment(record) == submission.record
 
 
 @pytest.mark.parametrize(
@@ -254,12 +249,12 @@ def test_what_sbatch_takes_from_the_environment_counts_between_script_and_option
 
 def test_each_task_of_an_array_is_a_trainer_with_files_and_an_id_of_its_own() -> None:
     given = {"output": "logs/%x_%a.out", "error": "%A_%2a.err"}
-    submission = composed("-N2", "--comment=sweep", "-o", given["output"], "-e", given["error"])
-    third, fourth = (for_task(submission, given, task) for task in (3, 4))
-    assert "--output=logs/%x_3.out" in third.options and "--error=%A_03.err" in third.options
-    assert third.options.index("--output=logs/%x_3.out") > third.options.index("-o")
+    options = ["-N2", "--comment=sweep", "-o", given["output"], "-e", given["error"]]
+    third, fourth = (compose("x", {}, options, partition="spare", task=task) for task in (3, 4))
+    files = read_options(third.options)
+    assert (files["output"], files["error"]) == ("logs/%x_3.out", "%A_03.err")
     assert third.record.id != fourth.record.id
-    record, _, own = third.options[-1].removeprefix("--comment=").partition(" ")
+    record, _, own = comment_of(third).partition(" ")
     assert (parse_comment(record), own) == (third.record, "sweep")
 
 
@@ -294,10 +289,11 @@ def test_refuses_a_time_limit_that_is_none(time: str) -> None:
 
 def test_a_folder_for_output_that_is_not_there_is_named(tmp_path: Path) -> None:
     script = "#!/bin/bash\n#SBATCH --output=logs/%j.out --error=%j/x\n"
-    (said,) = missing_folders(read_directives(script), [f"--chdir={tmp_path}"])
+    given = read_directives(script) | {"chdir": str(tmp_path)}
+    (said,) = missing_folders(given)
     assert said.startswith(f"--output: there is no folder {tmp_path}/logs on this host")
     (tmp_path / "logs").mkdir()
-    assert missing_folders(read_directives(script), [f"--chdir={tmp_path}"]) == []
+    assert missing_folders(given) == []
 
 
 def test_wraps_the_users_script_verbatim_behind_its_other_directives() -> None:
@@ -404,7 +400,7 @@ def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
     def exclusive(share: bool) -> bool:
         script = {"nodes": "4"}
         made = compose("x", script, options, site_partition="bftrainer", share=share)
-        whole = "--exclusive" in made.options
+        whole = "--exclusive=exclusive" in made.options
         assert ("; for whole nodes write --exclusive" in made.notes[0]) is not whole
         all_memory = share and any("mem=0" in one or "mem-per-cpu=0" in one for one in options)
         assert ("nodes; whole ones, since --mem=0" in made.notes[0]) is all_memory

@@ -11,17 +11,17 @@ import pytest
 
 from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.slurm.commands import CommandGateway
-from bftrainer_slurm.slurm.directives import read_directives
 from bftrainer_slurm.slurm.gateway import RefusedError
 from bftrainer_slurm.slurm.open import GROW
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.submission import (
     Submission,
+    asking,
     compose,
-    for_task,
     submit,
     wrap_script,
 )
+from bftrainer_slurm.submission.directives import read_directives
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.waiting import wait_until
 from tests.slurm.conftest import Bench, clear
@@ -130,10 +130,11 @@ def test_slurm_takes_what_was_understood(bench: Bench, tmp_path: Path) -> None:
     )
     own = bench.lab.env | {"SBATCH_RESERVATION": "none"}
     runner = SlurmRunner(environment=own)
-    sweep = submission(script, "--comment=my own sweep")
+    own_comment = ["--comment=my own sweep"]
     given = read_directives(script)
+    sweep = compose("train.sh", given, own_comment, partition="bftrainer", task=7)
     wrapped = wrap_script(script, "echo $SLURM_NTASKS $SLURM_TASKS_PER_NODE #")
-    array = submit(runner, for_task(sweep, given, 7), wrapped)
+    array = submit(runner, sweep, wrapped)
     trainer = bench.trainer(array)
     assert (trainer.record.partitions, trainer.comment) == (("main",), "my own sweep")
     assert trainer.demands.nodes == {"n1", "n2"}
@@ -146,7 +147,13 @@ def test_a_singleton_waits_for_what_has_its_name(bench: Bench) -> None:
     script = "#!/bin/sh\n#SBATCH --dependency=singleton -J chain -N1\ntrue\n"
     runner = SlurmRunner(environment=bench.lab.env)
     wrapped = wrap_script(script, "true #")
-    first, second, third = (submit(runner, submission(script), wrapped) for _ in range(3))
+    given, ask = read_directives(script), asking(runner)
+
+    def submitted() -> int:
+        chained = compose("train.sh", given, partition="bftrainer", ask=ask)
+        return submit(runner, chained, wrapped)
+
+    first, second, third = (submitted() for _ in range(3))
     assert bench.trainer(first).demands.dependency == ""
     assert f"afterany:{first}" in bench.trainer(second).demands.dependency
     assert set(bench.gateway.queue().behind) == {second, third}

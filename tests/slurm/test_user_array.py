@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer_slurm.slurm.directives import SubmissionError
-from bftrainer_slurm.slurm.user_array import UserArray, files_of_task, read_array
+from bftrainer_slurm.submission.directives import SubmissionError
+from bftrainer_slurm.submission.user_array import UserArray, files_of_task, read_array
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_a_script_sees_its_own_task() -> None:
 
 def test_only_what_names_the_task_is_named_anew() -> None:
     given = {"output": "%A/%a-%%a-%3a.out", "error": "err-%j", "input": "in_%a"}
-    assert files_of_task(given, 12) == ["--input=in_12", "--output=%A/12-%%a-012.out"]
+    assert files_of_task(given, 12) == {"input": "in_12", "output": "%A/12-%%a-012.out"}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 _MAGIC = "#SBATCH"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _OptionRule:
     """An option that concerns a trainer."""
 
@@ -82,10 +82,18 @@ DROPPED_VARIABLES = frozenset(
 
 
 class SubmissionError(ValueError):
-    """A submission that cannot become a trainer; the message says what to write instead."""
+    """A submission that cannot become a trainer; one line says what to write instead."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
-@dataclass(frozen=True, slots=True)
+def printable(text: str) -> str:
+    """Return what may be shown on a terminal, whatever a user wrote."""
+    return "".join(one if one.isprintable() else "?" for one in text)
+
+
+@dataclass(frozen=True)
 class _Option:
     """One or two words of a command line, and the options in them (none if we ignore them)."""
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from bftrainer_slurm.slurm.arrays import task_ranges
-from bftrainer_slurm.slurm.directives import SubmissionError
+from bftrainer_slurm.arrays import task_ranges
+from bftrainer_slurm.submission.directives import SubmissionError
 
 MOST_TASKS = 100
 _FILES = ("input", "output", "error")
@@ -19,7 +19,7 @@ _STEP = re.compile(r"\d+-\d+:(\d+)(?:%\d+)?\Z", re.ASCII)
 _TASK = re.compile(r"%%|%(\d?)a")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UserArray:
     """The tasks of ``--array``, in order; ``throttle`` is the text after a ``%``."""
 
@@ -65,18 +65,14 @@ def only_task(text: str) -> int | None:
     return tasks[0] if len(tasks) == 1 else None
 
 
-def files_of_task(given: Mapping[str, str], task: int) -> list[str]:
-    """Return options that name the task's files, with its number for ``%a``.
+def files_of_task(given: Mapping[str, str], task: int) -> dict[str, str]:
+    """Return the options that name the task's files, with its number for ``%a``.
 
-    sbatch would put the element's number there, and all trainers would share their files.
+    Slurm would put the element's number there, and all trainers would share their files.
     """
 
     def replaced(match: re.Match[str]) -> str:
         return match[0] if match[0] == "%%" else f"{task:0{match[1] or 1}}"
 
-    names = {name: given[name] for name in _FILES if name in given}
-    return [
-        f"--{name}={_TASK.sub(replaced, text)}"
-        for name, text in names.items()
-        if _TASK.sub(replaced, text) != text
-    ]
+    files = {name: _TASK.sub(replaced, given[name]) for name in _FILES if name in given}
+    return {name: file for name, file in files.items() if file != given[name]}

@@ -1,15 +1,11 @@
-"""The numbers of nodes that a trainer allows: ``-N``, and keys of ``--bftrainer``.
-
-The rules are those of ``slurm_plugin/rewrite.c``.
-"""
+"""The numbers of nodes that a trainer allows: ``-N``, and keys of ``--bftrainer``."""
 
 from __future__ import annotations
 
 import re
 
-from bftrainer_slurm.sizes import Sizes
-from bftrainer_slurm.slurm.directives import SubmissionError
 from bftrainer_slurm.spec import MAX_NODES, Request, TrainerRecord
+from bftrainer_slurm.submission.directives import SubmissionError
 from bftrainer_slurm.words import either
 
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?\Z", re.ASCII)
@@ -31,7 +27,7 @@ def node_counts(nodes: str | None, request: Request) -> tuple[int, int]:
         )
     least = request.min_nodes or least
     if request.sizes:
-        sizes = Sizes(request.sizes).between(least, most)
+        sizes = [size for size in request.sizes if least <= size <= most]
         if not sizes:
             raise SubmissionError(
                 f"no size of sizes= is from {least} to {most} nodes; write other sizes or "
