@@ -144,6 +144,65 @@ def test_a_trainer_of_too_many_elements_is_refused_with_the_remedy(
     assert why in refused.stderr
 
 
+# What stands in the place of Python, and what the user of the option reads.
+INTERPRETERS = {
+    "missing": (None, "/missing (interpreter=) cannot be run (No such file or directory)"),
+    "broken": ("exit 1", "/bftrainer_slurm/submission/rewrite_program.py' gives no answer"),
+    "babbling": ("echo set nodes 1", "rewrite_program.py' gives no answer"),
+    "half": (r"printf 'set\0nodes\0'", "rewrite_program.py' gives no answer"),
+    "slow": ("exec sleep 60", "/slow did not rewrite the submission within 10 s"),
+    "lavish": ("head -c 2000000 /dev/zero", "rewrite_program.py' gives no answer"),
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", INTERPRETERS)
+def test_without_a_python_that_answers_a_tagged_job_is_refused_in_one_line(
+    lab: Lab, folder: Path, plugstack: Callable[[str], None], name: str
+) -> None:
+    does, why = INTERPRETERS[name]
+    if does is not None:
+        (folder / name).write_text(f"#!/bin/sh\n{does}\n")
+        (folder / name).chmod(0o755)
+    plugstack(f"optional {folder}/good/bftrainer.so keeper={NOBODY} interpreter={folder}/{name}")
+    ordinary_jobs_run(lab)
+    refused = tagged(lab)
+    assert refused.returncode == 1
+    assert why in refused.stderr and refused.stderr.count("\n") == 1
+
+
+@pytest.mark.once
+def test_a_folder_that_users_cannot_read_is_named(
+    lab: Lab, folder: Path, plugstack: Callable[[str], None]
+) -> None:
+    (folder / "closed").mkdir(mode=0o700)
+    plugstack(f"optional {folder}/good/bftrainer.so keeper={NOBODY} python={folder}/closed")
+    refused = tagged(lab)
+    assert refused.returncode == 1
+    assert "rewrite_program.py (python=) cannot be read (Permission denied)" in refused.stderr
+
+
+@pytest.mark.once
+def test_nothing_of_a_users_environment_and_folders_reaches_the_rewriting(
+    lab: Lab, folder: Path, plugstack: Callable[[str], None]
+) -> None:
+    plugstack(f"optional {folder}/good/bftrainer.so keeper={NOBODY} partition=main")
+    home = lab.home("alice")
+    (home / "json.py").write_text("raise SystemExit('not this one')\n")
+    hostile = {
+        "PYTHONPATH": str(home),
+        "PYTHONHOME": "/nowhere",
+        "PYTHONSTARTUP": str(home / "json.py"),
+        "LD_PRELOAD": "/nowhere.so",
+        "SINFO_FORMAT": "x",
+        "PATH": f"{home}:/usr/bin:/bin",
+    }
+    command = ("sbatch", "--parsable", "--bftrainer", "-N1-2", "-o/dev/null")
+    done = lab.run(*command, input="#!/bin/sh\ntrue\n", env=hostile)
+    lab.run("scancel", done.stdout.strip())
+    assert "bftrainer: 1 to 2 nodes" in done.stderr
+
+
 def test_a_filter_that_is_promised_and_missing_costs_the_option_alone(
     lab: Lab, folder: Path, plugstack: Callable[[str], None]
 ) -> None:
