@@ -1,7 +1,7 @@
-"""``make bench-commands``: what our line in plugstack.conf costs ordinary commands.
+"""``make bench-commands``: what our line in plugstack.conf costs commands.
 
-The commands run in turns without it and with it. sbatch and srun load the plugin, and so does the
-slurmstepd of each step on its node.
+Ordinary commands run in turns without it and with it: sbatch and srun load the plugin, and so does
+the slurmstepd of each step on its node. A tagged sbatch is compared with an ordinary one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _COMMANDS = {
     "sbatch": ("sbatch", "--hold", "--wrap=true", "--output=/dev/null"),
     "srun true": ("srun", "--ntasks=1", "true"),
 }
+_TAGGED = ("sbatch", "--bftrainer", "-N1-2", "--wrap=true", "--output=/dev/null")
 # Milliseconds that the command takes without the plugin, and with it, one just after the other.
 Round: TypeAlias = tuple[float, float]
 
@@ -43,7 +44,7 @@ class Difference:
 @bench_command(LabError, TimeoutError)
 @number("--rounds", 300, 10, 10_000, "How often each command runs without the plugin, and with it.")
 def main(rounds: int) -> Findings:
-    """Measure what the plugin costs ordinary commands, on a private cluster of one node.
+    """Measure what the plugin costs commands, on a private cluster of one node.
 
     \b
     Example:
@@ -61,6 +62,11 @@ def main(rounds: int) -> Findings:
                     took[text] = _timed(site.lab, command)
                 measured[name].append((took[""][0], took[line][0]))
                 measured[f"{name}, processor"].append((took[""][1], took[line][1]))
+        for turn in range(rounds):
+            order = (_COMMANDS["sbatch"], _TAGGED)
+            took = {words: _timed(site.lab, words) for words in order[:: 1 if turn % 2 else -1]}
+            ordinary, tagged = (took[words] for words in order)
+            measured["sbatch --bftrainer"].append((ordinary[0], tagged[0]))
     found = {name: compare(all_rounds) for name, all_rounds in measured.items()}
     return Findings(rendered(found), found)
 

@@ -39,7 +39,8 @@ class Plugin:
     option. ``file_there``: whether its file is on this host. ``package`` is the version of our
     package in the folder of ``python=``, empty if there is none. ``include`` is the pattern with
     which plugstack.conf includes the line, empty if it has the line itself. ``pyxis_after`` is the
-    line of pyxis, if that is loaded after ours.
+    line of pyxis, if that is loaded after ours. ``rewriting``: why the program that rewrites
+    submissions does not run here, empty if it does.
     """
 
     lines: tuple[PluginLine, ...] | None = None
@@ -48,6 +49,7 @@ class Plugin:
     package: str | None = None
     include: str = ""
     pyxis_after: str = ""
+    rewriting: str | None = None
 
     @property
     def line(self) -> PluginLine | None:

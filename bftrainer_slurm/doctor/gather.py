@@ -7,8 +7,10 @@ import getpass
 import os
 import pwd
 import re
+import shlex
 import shutil
 import socket
+import subprocess
 import time
 import zipfile
 from collections.abc import Mapping
@@ -104,7 +106,26 @@ def _plugin(runner: SlurmRunner, values: Mapping[str, str]) -> Plugin:
         return Plugin(lines, loaded)
     there, package = _file_exists(lines[0], values), _package_version(lines[0])
     own = [line for path, line in plugstack if path == plugstack[0][0]]
-    return Plugin(lines, loaded, there, package, _include_of_ours(own), pyxis_after_ours(ordered))
+    include, pyxis = _include_of_ours(own), pyxis_after_ours(ordered)
+    rewriting = _rewriting(lines[0]) if loaded else None
+    return Plugin(lines, loaded, there, package, include, pyxis, rewriting)
+
+
+def _rewriting(line: PluginLine) -> str | None:
+    """Run the program that rewrites submissions without one; return what is wrong with it."""
+    if "python" not in line.options:
+        return None  # it is where this plugin's own installation put it
+    interpreter = line.options.get("interpreter", "/usr/bin/python3")
+    program = f"{line.options['python']}/bftrainer_slurm/submission/rewrite_program.py"
+    command = (interpreter, "-I", "-S", "-B", program)
+    try:
+        done = subprocess.run(command, input=b"", capture_output=True, timeout=10, env={})
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{interpreter}: {getattr(error, 'strerror', None) or 'no answer within 10 s'}"
+    verb, _, answer = done.stdout.decode("utf-8", "replace").partition("\0\0")
+    if verb != "refuse":
+        return f"'{shlex.join(command)}' gives no answer"
+    return answer.partition("\0")[0] if "needs Python" in answer else ""
 
 
 def _include_of_ours(own: list[str]) -> str:

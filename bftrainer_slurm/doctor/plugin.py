@@ -84,6 +84,7 @@ def _line(facts: Facts, line: PluginLine) -> Iterator[Finding]:
         yield _after_pyxis(facts.plugin.pyxis_after)
     yield from _partition(facts)
     yield from _rewrite(facts)
+    yield from _rewriting(facts)
     yield _python(facts)
     yield _announce(facts)
 
@@ -137,6 +138,14 @@ def _rewrite(facts: Facts) -> Iterator[Finding]:
         why = "The line leaves the rewriting to a cli_filter; without it --bftrainer is refused."
         change = conf("CliFilterPlugins", ",".join([*filters, "cli_filter/lua"]))
         yield must("CliFilterPlugins", ",".join(filters) or "none", why, change)
+
+
+def _rewriting(facts: Facts) -> Iterator[Finding]:
+    if facts.plugin.rewriting:
+        why = (
+            "sbatch --bftrainer needs Python 3.9 or later (interpreter=) and python= on each host."
+        )
+        yield must("rewriting of submissions", facts.plugin.rewriting, why)
 
 
 def _python(facts: Facts) -> Finding:

@@ -48,9 +48,8 @@ def built() -> Path:
     _make(build, "all", f"pythondir={python}")
     subprocess.run([_SOURCES / "install-python", python], check=True)
     # Its users may not write there, and would each compile it anew.
-    for part in ("elastic", "keeper", "submission"):
-        compileall.compile_dir(python / "bftrainer_slurm" / part, quiet=2)
-    compileall.compile_dir(python / "bftrainer_slurm", maxlevels=0, quiet=2)
+    compileall.compile_dir(python / "bftrainer_slurm" / "elastic", quiet=2)
+    compileall.compile_dir(python / "bftrainer_slurm" / "keeper", quiet=2)
     return build
 
 

@@ -155,6 +155,8 @@ PLUGINS = [
     (replace(site().plugin, package=""), {"elements' Python"}),
     (replace(site().plugin, package="0.0.9"), {"elements' Python"}),
     (replace(site().plugin, include="plugstack.d/*.conf"), set()),
+    (replace(site().plugin, rewriting=""), set()),
+    (replace(site().plugin, rewriting="/usr/bin/python3: no answer"), {"rewriting of submissions"}),
     (replace(site().plugin, lines=site().plugin.lines * 2), {"plugin's line"}),  # type: ignore[operator]
 ]
 
