@@ -64,9 +64,8 @@ def main(rounds: int) -> Findings:
                 measured[f"{name}, processor"].append((took[""][1], took[line][1]))
         for turn in range(rounds):
             order = (_COMMANDS["sbatch"], _TAGGED)
-            took = {words: _timed(site.lab, words) for words in order[:: 1 if turn % 2 else -1]}
-            ordinary, tagged = (took[words] for words in order)
-            measured["sbatch --bftrainer"].append((ordinary[0], tagged[0]))
+            wall = {words: _timed(site.lab, words)[0] for words in order[:: 1 if turn % 2 else -1]}
+            measured["sbatch --bftrainer"].append((wall[order[0]], wall[order[1]]))
     found = {name: compare(all_rounds) for name, all_rounds in measured.items()}
     return Findings(rendered(found), found)
 

@@ -143,7 +143,7 @@ def _rewrite(facts: Facts) -> Iterator[Finding]:
 def _rewriting(facts: Facts) -> Iterator[Finding]:
     if facts.plugin.rewriting:
         why = (
-            "sbatch --bftrainer needs Python 3.9 or later (interpreter=) and python= on each host."
+            "sbatch --bftrainer needs Python 3.9 or later (interpreter=) and the folder of python="
         )
         yield must("rewriting of submissions", facts.plugin.rewriting, why)
 

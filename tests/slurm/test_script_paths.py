@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from bftrainer_slurm.slurm.script_paths import warnings
+
+from bftrainer_slurm.script_paths import warnings
 
 PLUGIN = Path(__file__).parents[2] / "slurm_plugin"
 WITH_JOB_ID = [
