@@ -186,7 +186,7 @@ def _others(plan: Mapping[str, Any]) -> str:
         of_node = f"{size_of(plan, 1)} of a node {'is' if amount(plan, 1) == 1 else 'are'}"
         worth = of_node if plan.get("gpus") else "a node is"
         return (
-            f"{gain}, but {others}, and no single trainer has so many. To them {worth} worth about "
+            f"{gain}, but {others}, and none of them alone has so many. To them {worth} worth about "
             f"{price}."
         )
     return (

@@ -89,7 +89,7 @@ def said(changes: dict[str, Any] | None = None, **terms: Any) -> str:
             "With 4 nodes it would gain 60 (+25% a second), but other trainers have 1 of them. "
             "The trainer that would lose least by giving up so many would lose 90.",
         ),
-        ({"loss": None}, "no single trainer has so many. To them a node is worth about 70."),
+        ({"loss": None}, "none of them alone has so many. To them a node is worth about 70."),
         ({"limit": "unproven"}, "4 nodes would be better (60 more), but the planner ran out of"),
         ({"usable": 5}, "It may use 5 of the pool's 8 nodes: the others are another kind"),
     ],

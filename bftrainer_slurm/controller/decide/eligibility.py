@@ -5,6 +5,7 @@ This depends on what a trainer asks for, on Slurm's answers, and on what other j
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -82,7 +83,7 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
                 unfit[asked] = _unfit(demands, asks, snapshot)
             mine = [Bar("it lacks what the trainer asks for", unfit[asked] - own, array)]
             mine += _refused(view, own, now_s)
-            why = _too_few(view, snapshot.in_service, nodes_off(mine, array), now_s)
+            why = _too_few(view, asks, snapshot, nodes_off(mine, array))
             mine += _beside_others(view.trainer, asks, own, snapshot)
             out = nodes_off(mine, array)
             if why is None and wait is not None and now_s < wait.displaces_s:
@@ -236,14 +237,31 @@ def refusal_sentence(words: str) -> str:
 
 
 def _too_few(
-    view: TrainerView, nodes: frozenset[str], out: frozenset[str], now_s: float
+    view: TrainerView, asks: Resources, snapshot: Snapshot, out: frozenset[str]
 ) -> str | None:
+    nodes = snapshot.in_service
     if not out or (fit := len(nodes - out)) >= view.trainer.record.min_nodes:
         return None
-    if words := view.state.refusal_at(now_s):
+    if words := view.state.refusal_at(snapshot.time_s):
         return refusal_sentence(words)
     others = "others lack what it asks for, Slurm refuses them, or its elements failed there"
-    return f"{fit} of {len(nodes)} nodes fit: {others}"
+    return f"{fit} of {len(nodes)} nodes fit: {_more_than_any(asks, snapshot) or others}"
+
+
+def _more_than_any(asks: Resources, snapshot: Snapshot) -> str:
+    """Name the first thing of which no node has as much as each node is to have; empty if none."""
+    nodes = [has for has, _ in snapshot.nodes.by_resources]
+    wanted = [("processors", asks.cpus, max((has.cpus for has in nodes), default=0))]
+    memory_mb = max((has.memory_mb for has in nodes), default=0)
+    wanted.append(("MB of memory", math.ceil(asks.memory_mb), math.floor(memory_mb)))
+    for name, count in sorted(asks.gres):
+        wanted.append((name, count, max((dict(has.gres).get(name, 0) for has in nodes), default=0)))
+    short = (
+        f"it asks for {count} {name} of each, and no node has more than {most}"
+        for name, count, most in wanted
+        if most < count
+    )
+    return next(short, "")
 
 
 def _unfit(demands: Demands, asks: Resources, snapshot: Snapshot) -> frozenset[str]:

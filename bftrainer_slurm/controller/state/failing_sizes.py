@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from bftrainer_slurm.arrays import format_ranges
 from bftrainer_slurm.sizes import Sizes
-from bftrainer_slurm.slurm.arrays import format_ranges
 
 _OFTEN = 2  # failures on a size: one may be bad luck
 _RECENT_S = 3600.0

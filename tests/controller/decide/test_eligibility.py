@@ -115,6 +115,22 @@ def test_who_has_too_few_nodes_that_fit_cannot_grow() -> None:
     assert found(wants_two).barred == {}
 
 
+@pytest.mark.parametrize(
+    ("resources", "missing"),
+    [
+        (Resources(gres=frozenset({("gpu", 16)})), "16 gpu of each, and no node has more than 4"),
+        (Resources(gres=frozenset({("gpu:v", 1)})), "1 gpu:v of each, and no node has more than 0"),
+        (Resources(9000.5), "9001 MB of memory of each, and no node has more than 8000"),
+        (Resources(cpus=65), "65 processors of each, and no node has more than 64"),
+    ],
+)
+def test_who_asks_for_more_than_any_node_has_is_told_what(
+    resources: Resources, missing: str
+) -> None:
+    said = found(asking(HELD, resources=resources)).stuck[ARRAY]
+    assert said == f"0 of 3 nodes fit: it asks for {missing}"
+
+
 def test_who_wants_more_nodes_than_the_partition_has_is_told_so() -> None:
     wants_four = view(*["held"] * 4, min_nodes=4)
     assert found(wants_four).stuck == {ARRAY: "it wants at least 4 nodes, and bftrainer has 3"}
