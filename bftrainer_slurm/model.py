@@ -21,12 +21,13 @@ class NodeState(Enum):
     IDLE = "idle"
     BUSY = "busy"  # allocated, mixed or completing
     DRAINING = "draining"  # busy, and an admin waits until it is not: to drain or reboot it
-    UNAVAILABLE = "unavailable"  # drained, down, reserved, rebooting, powered down, ...
+    POWERED_DOWN = "powered down"  # idle, and switched off by Slurm, or about to be; jobs wake it
+    UNAVAILABLE = "unavailable"  # drained, down, reserved, rebooting, ...
 
     @property
     def in_service(self) -> bool:
         """Whether jobs can start there, now or later."""
-        return self in (NodeState.IDLE, NodeState.BUSY)
+        return self in (NodeState.IDLE, NodeState.BUSY, NodeState.POWERED_DOWN)
 
 
 MIG = re.compile(r"\dg\.\d+gb")  # the type of a slice of a GPU: NCCL does not join slices
@@ -155,6 +156,7 @@ class Element:
     gpus: int = 0
     cpus: int = 0
     memory_mb: float | None = None
+    boots: bool = False  # it has its node, and Slurm wakes it, or runs its prolog
 
     @property
     def perhaps_unlaunched(self) -> bool:
@@ -391,7 +393,9 @@ class Configuration:
     preempted in its first ``exempt_s`` seconds (``PreemptExemptTime``). ``counts_memory``: the jobs
     on a node get no more memory together than it has (``CR_Memory``). ``per_gpu`` is what jobs get
     with each GPU, by partition, unless they ask for more processors, or for memory
-    (``JobDefaults``).
+    (``JobDefaults``). ``suspend_s`` says after how many idle seconds Slurm switches a node of the
+    trainers' partition off (``SuspendTime``), and ``busy_s`` when Slurm last saw it busy (Unix
+    seconds); nodes that Slurm leaves on are in neither.
     """
 
     partition_minutes: int | None = None
@@ -404,6 +408,8 @@ class Configuration:
     exempt_s: float = 0.0
     counts_memory: bool = False
     per_gpu: Mapping[str, Part] = field(default_factory=dict)
+    suspend_s: Mapping[str, float] = field(default_factory=dict)
+    busy_s: Mapping[str, float] = field(default_factory=dict)
 
     def default_per_gpu(self, partitions: str) -> Part:
         """Return the most that a job gets by default with each GPU in any of these partitions.

@@ -67,7 +67,12 @@ class Controller:
         self.looked = False
         self._early: list[NumberedNote] = []
         self._errors = TrainerErrors()
-        self._snapshot = Snapshot(deps.clock(), partition=settings.partition, share=settings.share)
+        self._snapshot = Snapshot(
+            deps.clock(),
+            partition=settings.partition,
+            share=settings.share,
+            wake=settings.wake_nodes,
+        )
         self.decision = Decision()
         self._explained: tuple[StandingPlan | None, Mapping[str, Any]] = (None, {})
         self.registry = TrainerRegistry(deps.history, settings, self._errors, deps.rest_s)

@@ -155,6 +155,17 @@ class Settings:
         "How many GPUs of shared nodes stay free for ordinary jobs, in the same way.",
         Range(0, 1_000_000, "GPUs"),
     )
+    wake_nodes: bool = _setting(
+        False,
+        "Whether trainers may wake nodes that Slurm has switched off to save power, and keep them "
+        "awake; then keep_awake_s does not matter.",
+    )
+    keep_awake_s: float = _setting(
+        0.0,
+        "Where Slurm switches idle nodes off: how long trainers may use a node beyond SuspendTime "
+        "after its last ordinary job. Slurm counts SuspendTime anew when they leave.",
+        Range(0, 365 * _DAY_S, "seconds"),
+    )
     slow_end_s: float = _setting(
         2.0,
         "A node is bad if its elements take longer than this to end after their grace time.",

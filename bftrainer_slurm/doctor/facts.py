@@ -77,7 +77,8 @@ class Network:
 class Facts:
     """All facts. ``values`` and ``partitions`` are what scontrol shows; ``qos`` by name.
 
-    ``settings`` are those of bftrainer.toml, or the defaults without this file.
+    ``settings`` are those of bftrainer.toml, or the defaults without this file. ``nodes_shown`` is
+    what scontrol shows of each node, where Slurm saves power.
     """
 
     values: Mapping[str, str]
@@ -87,6 +88,7 @@ class Facts:
     network: Network
     host: HostFacts
     qos: Mapping[str, Mapping[str, str]] | None = None
+    nodes_shown: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, key: str) -> str:
         """Return a setting of slurm.conf, empty if there is none."""

@@ -29,7 +29,7 @@ from bftrainer_slurm.doctor.plugstack import (
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
 from bftrainer_slurm.reader.sentences import down
-from bftrainer_slurm.slurm.configuration import partitions_of, values_in
+from bftrainer_slurm.slurm.configuration import partitions_of, power_saving_nodes, values_in
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.open import GROW, LOOK, find_program
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -59,6 +59,7 @@ def gather(runner: SlurmRunner, settings: Settings) -> Facts:
         _network(settings, plugin),
         _host_facts(runner, values, settings, ahead_s),
         _qos(runner, values),
+        power_saving_nodes(runner, values),
     )
 
 

@@ -6,6 +6,7 @@ Every function that takes a runner makes requests of its own.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Mapping
 
@@ -20,6 +21,9 @@ _PASS = re.compile(r"^\s*Last cycle when: .*\((\d+)\)$", re.MULTILINE)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
 _PER_GPU = re.compile(r"\b(Def(?:Cpu|Mem)PerGPU)=(\d+)")
 _ACTIVE = "in the middle of backfilling"
+_NODE = re.compile(r"NodeName=(\S+) ")
+_LAST_BUSY = re.compile(r" LastBusyTime=(\d+)\b")
+_SUSPEND_TIME = re.compile(r" SuspendTime=(\w+)")  # from 26.05 on
 
 
 def configuration(runner: SlurmRunner, partition: str) -> Configuration:
@@ -32,6 +36,8 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
     partitions = partitions_of(runner)
     if partition not in partitions:
         raise GatewayError(f"scontrol show partition: no partition {partition}")
+    nodes = power_saving_nodes(runner, values)
+    suspend_s = suspend_times_s(values, partitions, partition, nodes)
     return Configuration(
         minutes_of(partitions[partition]["MaxTime"]),
         backfill_s(values),
@@ -45,7 +51,67 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         exempt_s=_exempt_s(runner, values, partitions[partition]),
         counts_memory="MEMORY" in values.get("SelectTypeParameters", "").upper(),
         per_gpu=per_gpu(values, partitions),
+        suspend_s=suspend_s,
+        busy_s={
+            node: float(busy[1])
+            for node in suspend_s
+            if (busy := _LAST_BUSY.search(nodes.get(node, ""))) is not None
+        },
     )
+
+
+def saves_power(values: Mapping[str, str]) -> bool:
+    """Return whether Slurm can switch nodes off and on; see the power saving guide of Slurm."""
+    return all(values.get(one, "(null)") != "(null)" for one in ("SuspendProgram", "ResumeProgram"))
+
+
+def suspend_times_s(
+    values: Mapping[str, str],
+    partitions: Mapping[str, Mapping[str, str]],
+    partition: str,
+    nodes: Mapping[str, str],
+) -> dict[str, float]:
+    """Return after how many idle seconds Slurm switches each node of a partition off.
+
+    Nodes that it leaves on are left out. A node's longest time of all its partitions counts, and
+    the general one only if none of them has a time (``power_save_set_timeouts``, 22.05 to 26.05).
+    ``nodes`` is what scontrol shows of each, from 26.05 on with its time. ``SuspendExcNodes`` with
+    a number (``n[1-8]:2``) names no certain nodes, and ``SuspendExcStates`` pass.
+    """
+    if not saves_power(values):
+        return {}
+    found: dict[str, float] = {}
+    for one in partitions.values():
+        if (text := one.get("SuspendTime", "GLOBAL")) != "GLOBAL":
+            for node in expand(one.get("Nodes")):
+                found[node] = max(found.get(node, 0.0), _suspend_time_s(text))
+    for node, shown in nodes.items():
+        if (own := _SUSPEND_TIME.search(shown)) is not None:
+            found[node] = _suspend_time_s(own[1])
+    exempt = values.get("SuspendExcNodes", "")
+    left_on = set(expand("" if ":" in exempt else exempt))
+    for name in values.get("SuspendExcParts", "").split(","):
+        left_on.update(expand(partitions.get(name, {}).get("Nodes")))
+    general_s = seconds_of(values.get("SuspendTime", ""))
+    every = expand(partitions[partition].get("Nodes"))
+    times_s = ((node, found.get(node, general_s)) for node in every if node not in left_on)
+    return {node: one for node, one in times_s if one is not None and not math.isinf(one)}
+
+
+def _suspend_time_s(text: str) -> float:
+    return float(text) if text.isdigit() else math.inf
+
+
+def power_saving_nodes(runner: SlurmRunner, values: Mapping[str, str]) -> dict[str, str]:
+    """Return what scontrol shows of each node, if Slurm saves power; only admins write that.
+
+    Raises:
+        GatewayError: Slurm did not answer.
+    """
+    if not saves_power(values):
+        return {}
+    text = runner.read("scontrol", "--all", "--oneliner", "show", "node")
+    return {match[1]: line for line in text.splitlines() if (match := _NODE.match(line))}
 
 
 def preempts(values: Mapping[str, str], partition: Mapping[str, str]) -> bool:

@@ -24,6 +24,8 @@ _HARMLESS = {"PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"}
 _BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 _DRAINING = {"DRAIN", "DRAINING", "REBOOT_REQUESTED"}
 _REBOOT_REQUESTED = "@"
+_POWER = {"~": "POWERED_DOWN", "%": "POWERING_DOWN", "!": "POWER_DOWN", "#": "POWERING_UP"}
+_POWER_WORDS = {*_POWER.values(), "POWER_UP"}
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})\Z", re.DOTALL)
 # Slurm's form for names with one number at the end; ClusterShell takes many times as long for it.
 _PART = re.compile(r"([\w.-]+)(?:\[([\d,-]+)\])?", re.ASCII)
@@ -139,12 +141,18 @@ def barred_in(nodes: str) -> frozenset[str]:
 def node_state(text: str) -> NodeState:
     """Read a node's state as ``sinfo`` (``idle*``) or ``scontrol`` (``IDLE+DRAIN``) writes it.
 
-    A node is unavailable unless it is clearly idle or busy. A suffix (not responding ``*``, powered
-    down ``~``, rebooting ``^``, under maintenance ``$``, ...) or an unknown word make it so. A
-    trailing ``-`` means planned by backfill; an idle node then still counts as idle.
+    A node is unavailable unless it is clearly idle or busy, or switched off while it was idle. A
+    suffix (not responding ``*``, rebooting ``^``, under maintenance ``$``, ...) or an unknown word
+    make it so. A trailing ``-`` means planned by backfill; an idle node then still counts as idle.
+
+    Slurm gives jobs nodes that are switched off, and wakes these for them: the node is busy then.
     """
     plain = text.upper().removesuffix("-")
+    if plain[-1:] in _POWER:
+        plain = f"{plain[:-1]}+{_POWER[plain[-1]]}"
     words = set(plain.removesuffix(_REBOOT_REQUESTED).split("+")) - _HARMLESS
+    power = words & _POWER_WORDS
+    words -= power | {"NOT_RESPONDING"} if power else set()
     if not all(_WORD.match(word) for word in words):
         return NodeState.UNAVAILABLE
     if plain.endswith(_REBOOT_REQUESTED) or words & _DRAINING:
@@ -152,7 +160,9 @@ def node_state(text: str) -> NodeState:
         busy = "DRAINING" in words or left & _BUSY
         return NodeState.DRAINING if busy and left <= _BUSY else NodeState.UNAVAILABLE
     if words <= {"IDLE"}:  # only harmless words: sinfo says just "planned"
-        return NodeState.IDLE
+        if power and power <= {"POWERING_UP", "POWER_UP"}:
+            return NodeState.UNAVAILABLE
+        return NodeState.POWERED_DOWN if power else NodeState.IDLE
     if words <= _BUSY | {"IDLE"}:
-        return NodeState.BUSY
+        return NodeState.DRAINING if "POWER_DOWN" in power else NodeState.BUSY
     return NodeState.UNAVAILABLE

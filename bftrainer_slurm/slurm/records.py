@@ -426,6 +426,7 @@ def _elements(row: JobRow, below: int, share: bool) -> Iterable[Element]:
             exit_status=row.exit_status if state.over else None,
             job_id=row.job_id if state is ElementState.RUNNING else None,
             gpus=gpus,
+            boots=row.state == "CONFIGURING",
             cpus=int(row.cpus) if row.cpus.isdecimal() else 0,
             memory_mb=megabytes(row.node_memory) if row.node_memory and not waits else None,
         )

@@ -173,9 +173,13 @@ class Cluster:
         if self.subnet is not None:
             networks.unplug(self.daemons[_SWITCH].pid, name)
 
-    def start_slurmd(self, node: str, called: str | None = None) -> None:
-        """Start the slurmd of one node; ``called`` is its name in slurm.conf, if it differs."""
+    def start_slurmd(self, node: str, called: str | None = None, booted: bool = False) -> None:
+        """Start the slurmd of one node; ``called`` is its name in slurm.conf, if it differs.
+
+        ``booted``: it tells slurmctld that its node has just booted.
+        """
         command = [_program("slurmd"), "-D", "-N", called or node, *self._conf_of_slurmd()]
+        command += ["-b"] if booted else []
         host = self.daemons.get(_host(node))
         if host is not None:
             cgroups = () if self.cgroups is None else self.cgroups.of_daemons

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,6 +64,20 @@ def test_a_node_whose_elements_end_or_run_on_without_a_word_is_left_alone_and_na
     assert site.tries("n2", minutes=10) == 1
     assert site.named == ["n2"]
     assert site.on().keys() == {"n1", "n3"}
+
+
+def test_a_node_that_slurm_still_wakes_is_not_mute(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(1, ARRAY, mute="n1")
+    site.ends = None
+    plain = site.slurm._element
+    with monkeypatch.context() as boots:
+        boots.setattr(site.slurm, "_element", lambda job: replace(plain(job), boots=True))
+        assert site.tries("n1", minutes=10) == 1
+    began_s = site.now_s
+    monkeypatch.setattr(site.slurm, "_element", lambda job: replace(plain(job), start_s=began_s))
+    assert (site.tries("n1", minutes=1), site.named) == (0, [])
+    site.tries("n1", minutes=2)
+    assert site.named == ["n1"]
 
 
 def test_what_fails_there_is_no_failure_of_the_script() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,7 @@ MISTAKES = [
     ({"line": LINE + " rewrite=cli_filter"}, "CliFilterPlugins", "cli_filter/lua"),
     ({"SLURM_VERSION": "20.11.9"}, "Slurm", ""),
 ]
+SAVES = {"SuspendProgram": "/sbin/off", "ResumeProgram": "/sbin/on", "SuspendTime": "300 sec"}
 SLOW, DELAY = "bf_interval=30,bf_max_time=10,bf_continue", "batch_sched_delay"
 BETTER = [
     ({"KillWait": "90 sec"}, "KillWait", "KillWait=30"),
@@ -86,6 +88,7 @@ BETTER = [
         "bf_resolution",
         "bf_resolution=60",
     ),
+    (SAVES, "power saving", "keep_awake_s = 3600"),
     ({"SchedulerType": "sched/builtin"}, "backfill", "SchedulerType=sched/backfill"),
     ({"MaxJobCount": "4"}, "MaxJobCount", "MaxJobCount=8"),
     ({"MinJobAge": "0 sec"}, "MinJobAge", "MinJobAge=300"),
@@ -119,6 +122,28 @@ def test_what_would_be_better_is_no_mistake(changes: dict[str, str], check: str,
     assert (found.check, found.level) == (check, Level.CONSIDER)
     assert line in " ".join(change.line for change in found.changes)
     assert found.why
+
+
+CLOUD = {"n1": "NodeName=n1 State=IDLE+CLOUD+POWERED_DOWN"}
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "found"),
+    [
+        ({}, {}, "switches no node of bftrainer off (no SuspendProgram or ResumeProgram)"),
+        (SAVES | {"SuspendTime": "INFINITE"}, {}, "(no SuspendTime); 1 node with State=CLOUD"),
+        (SAVES, {"keep_awake_s": 60.0}, "after 300 s; 1 node with State=CLOUD; trainers leave"),
+        (SAVES, {"wake_nodes": True}, "trainers wake them (wake_nodes)"),
+    ],
+)  # fmt: skip
+def test_what_a_site_says_of_power_saving_is_shown(
+    values: dict[str, str], settings: dict[str, Any], found: str
+) -> None:
+    facts = site(**values)
+    facts = replace(facts, settings=replace(facts.settings, **settings))
+    facts = replace(facts, nodes_shown=CLOUD if values else {})
+    (one,) = [one for one in of(facts, Level.OK) if one.check == "power saving"]
+    assert found in one.found
 
 
 def test_a_depth_that_no_trainer_reaches_is_fine() -> None:

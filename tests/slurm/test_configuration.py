@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from bftrainer_slurm.slurm.configuration import configuration, preempts
+from bftrainer_slurm.slurm.configuration import configuration, preempts, suspend_times_s
 from bftrainer_slurm.slurm.run import SlurmRunner
 
 
@@ -91,3 +91,46 @@ def test_whether_others_take_nodes_back_from_the_partition_is_known(
     kind: str, mode: str, can: bool
 ) -> None:
     assert preempts({"PreemptType": kind}, {"PreemptMode": mode}) == can
+
+
+PROGRAMS = {"SuspendProgram": "/sbin/off", "ResumeProgram": "/sbin/on", "SuspendTime": "300 sec"}
+
+
+@pytest.mark.parametrize(
+    ("values", "of_main", "shown", "times_s"),
+    [
+        ({"SuspendProgram": "(null)"}, "", {}, {}),
+        ({}, "", {}, {"n1": 300, "n2": 300, "n3": 300}),
+        ({"SuspendTime": "INFINITE"}, "", {}, {}),
+        ({"SuspendTime": "INFINITE"}, "60", {}, {"n1": 60, "n2": 60}),
+        ({}, "GLOBAL", {}, {"n1": 300, "n2": 300, "n3": 300}),
+        ({}, "INFINITE", {}, {"n3": 300}),
+        ({"SuspendExcNodes": "n[2-3]"}, "", {}, {"n1": 300}),
+        ({"SuspendExcNodes": "n[1-3]:2"}, "", {}, {"n1": 300, "n2": 300, "n3": 300}),
+        ({"SuspendExcParts": "other,main"}, "", {}, {"n3": 300}),
+        ({}, "", {"n1": "x SuspendTime=INFINITE", "n2": "x SuspendTime=9 y"}, {"n2": 9, "n3": 300}),
+    ],
+)  # fmt: skip
+def test_when_slurm_switches_idle_nodes_off(
+    values: dict[str, str], of_main: str, shown: dict[str, str], times_s: dict[str, float]
+) -> None:
+    main = {"Nodes": "n[1-2]", **({"SuspendTime": of_main} if of_main else {})}
+    partitions = {"main": main, "bftrainer": {"Nodes": "n[1-3]"}}
+    assert suspend_times_s(PROGRAMS | values, partitions, "bftrainer", shown) == times_s
+
+
+def test_where_slurm_saves_power_it_tells_when_nodes_were_busy() -> None:
+    class Saves(Says):
+        def read(self, *command: str, **_: Any) -> str:
+            if "node" in command:
+                busy = "NodeName=n1 State=IDLE LastBusyTime=1700 SuspendTime=60 X\n"
+                return f"{busy}NodeName=n2 State=IDLE+POWERED_DOWN LastBusyTime=Unknown\n"
+            return super().read(*command)
+
+    settings = "\n".join(f"{key} = {value}" for key, value in PROGRAMS.items())
+    runner = cast(SlurmRunner, Saves(partition="Nodes=n[1-2]", settings=settings))
+    found = configuration(runner, "bftrainer")
+    assert found.suspend_s == {"n1": 60.0, "n2": 300.0}
+    assert found.busy_s == {"n1": 1700.0}
+    plain = configuration(cast(SlurmRunner, Says(partition="Nodes=n[1-2]")), "bftrainer")
+    assert plain.suspend_s == plain.busy_s == {}

@@ -96,12 +96,40 @@ def test_a_busy_node_that_an_admin_waits_for_is_draining(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("idle*", "idle~", "idle#", "idle!", "idle%", "idle@", "idle^", "idle$"),
+        *("idle~", "idle%", "idle!", "IDLE+POWERED_DOWN", "IDLE+CLOUD+POWERED_DOWN"),
+        *("IDLE+POWERING_DOWN", "IDLE+POWER_DOWN", "IDLE+CLOUD+NOT_RESPONDING+POWERED_DOWN"),
+        "IDLE+POWERED_DOWN+POWER_UP",
+    ],
+)
+def test_an_idle_node_that_slurm_switches_off_is_powered_down(text: str) -> None:
+    assert node_state(text) is NodeState.POWERED_DOWN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("allocated~", "allocated#", "mixed#", "ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP"),
+        "ALLOCATED+POWERED_DOWN",
+    ],
+)
+def test_a_node_that_slurm_wakes_for_a_job_is_busy(text: str) -> None:
+    assert node_state(text) is NodeState.BUSY
+
+
+@pytest.mark.parametrize("text", ["allocated!", "MIXED+POWER_DOWN"])
+def test_a_busy_node_that_is_to_be_switched_off_is_draining(text: str) -> None:
+    assert node_state(text) is NodeState.DRAINING
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("idle*", "idle#", "idle@", "idle^", "idle$"),
         *("allocated*", "down", "down*", "drained", "draining*", "drained~", "drained@", "fail"),
         *("failing", "reserved", "maint", "reboot^", "inval", "unknown", "future", "blocked", ""),
         *("IDLE+DRAIN", "IDLE+RESERVED", "IDLE+MAINTENANCE", "IDLE+NOT_RESPONDING", "DOWN+DRAIN"),
         *(
-            "IDLE+POWERED_DOWN",
+            *("IDLE+DRAIN+POWERED_DOWN", "DOWN+POWERED_DOWN", "down~", "drained%"),
             "DOWN+DRAIN+REBOOT_REQUESTED",
             "IDLE+CLOUD+POWERING_UP",
             "IDLE+REBOOT_REQUESTED",

@@ -34,6 +34,7 @@ _RENEW_S = 1800.0
 _AHEAD_S = 120.0
 _MARGIN_S = 30.0  # so long before its limit an element ends, if the limit cannot be lengthened
 _SLACK_S = 60.0  # smaller changes of a limit are not worth a request
+POWERED_DOWN = "powered down by Slurm; trainers do not wake nodes (wake_nodes)"
 
 
 def bars_for_all(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
@@ -52,6 +53,8 @@ def bars_for_all(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
     reserved, first_s = snapshot.reserved.items(), now_s + _SHORTEST_S
     yield Bar("reserved", frozenset(node for node, one in reserved if one.start_s < first_s))
     yield Bar("a trainer may have it that the controller cannot handle", cluster.unhandled_nodes)
+    yield Bar(POWERED_DOWN, snapshot.powered_down)
+    yield Bar("Slurm may switch it off soon (SuspendTime, keep_awake_s)", cluster.soon_off)
 
 
 def bars_for_growth(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:

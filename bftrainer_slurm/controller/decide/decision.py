@@ -33,6 +33,7 @@ from bftrainer_slurm.controller.decide.headroom import headroom
 from bftrainer_slurm.controller.decide.parts import Room, refill_gpus, without_room
 from bftrainer_slurm.controller.decide.planning import Planning, StandingPlan, problem_of
 from bftrainer_slurm.controller.decide.reconcile import (
+    SOON_OFF,
     complete,
     end,
     end_asked,
@@ -161,7 +162,7 @@ class Decider:
                 return moves_towards(view, standing.plan, free, snapshot, settings)
 
             moves += self._of_each(draft.cluster.views, move)
-        upkeep = self._of_each(everybody, lambda view: maintain(view, snapshot))
+        upkeep = self._of_each(everybody, lambda view: maintain(view, snapshot, cluster.soon_off))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *draft.actions, *moves, *held)
         return replace(decision, actions=actions, standing=standing, trouble=self._planning.trouble)
@@ -202,7 +203,7 @@ class Decider:
         idle = available(cluster, off)
         free = growable(idle, cluster, settings)
         eligible = eligibility(cluster.views, cluster.snapshot)
-        unused = available(cluster)
+        unused = available(cluster) | cluster.snapshot.powered_down
         alone = {one.why: len(one.nodes & unused) for one in bars}
         alone["kept for ordinary jobs"] = len(idle - free)
         hardware = hardware_of(cluster.snapshot, settings)
@@ -237,13 +238,14 @@ class Decider:
         settings, snapshot = self.settings, draft.cluster.snapshot
         # The admin waits for jobs there to end, but elements' limits would be lengthened.
         drain = partial(leave, nodes=snapshot.nodes.draining, why="its node is draining")
+        off = partial(leave, nodes=draft.cluster.let_off, why=SOON_OFF)
         keep = partial(keep_limits, snapshot=snapshot, settings=settings)
 
         def end_too_few(view: TrainerView) -> list[Shrink]:
             why = too_few_left(view)
             return leave(view, view.nodes, why) if why else []
 
-        for decide in (end_asked, end_mute, drain, end_too_few, keep):
+        for decide in (end_asked, end_mute, drain, off, end_too_few, keep):
             views = (view for view in draft.cluster.views if not view.over)
             draft.end(self._of_each(views, decide))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constraint
-from bftrainer_slurm.controller.decide.available import nodes_off
+from bftrainer_slurm.controller.decide.available import POWERED_DOWN, nodes_off
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
@@ -175,7 +175,9 @@ def _why_too_small(view: TrainerView, snapshot: Snapshot) -> str | None:
     wants = f"it wants at least {least} nodes{_where(record)}, and"
     if least > count:
         return f"{wants} {snapshot.partition} has {count}"
-    return f"{wants} {there} of the {count} in {snapshot.partition} are in service"
+    off = len(every & snapshot.powered_down)
+    why = f" ({off} {POWERED_DOWN})" if off else ""
+    return f"{wants} {there} of the {count} in {snapshot.partition} are in service{why}"
 
 
 def _where(record: TrainerRecord) -> str:

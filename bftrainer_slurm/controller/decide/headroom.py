@@ -34,7 +34,8 @@ def headroom(cluster: ClusterView) -> Headroom:
     starts ordinary jobs first.
 
     Jobs get nodes in the order of their priority, each from idle nodes first. If idle nodes and
-    trainers' nodes together are too few, a job gets none: it waits for other jobs to end.
+    trainers' nodes together are too few, a job gets none: it waits for other jobs to end. Slurm
+    also takes nodes that it has to wake, but only if those that are awake do not suffice.
     """
     jobs = _in_order(cluster)
     if not jobs:
@@ -70,6 +71,7 @@ class _Choice:
         idle = in_holes_without(cluster.snapshot, views, Phase.RUNNING)
         idle -= cluster.unhandled_nodes
         self._idle, self._harvested = Fit(nodes, idle), Fit(nodes, self._owners.keys())
+        self._asleep = Fit(nodes, cluster.snapshot.powered_down)
         self._surplus = {one.array: one.above_least for one in views}
         self._claims = Claims(cluster.snapshot)
         self.kept: set[str] = set()
@@ -100,8 +102,11 @@ class _Choice:
         most = job.nodes * job.count
         idle = list(islice(free(self._idle, self.kept), most))
         ours = list(free(self._harvested, self.vacate)) if len(idle) < most else []
-        found = min(most, len(idle) + len(ours)) // job.nodes * job.nodes
-        return idle[:found] + self._cheapest(ours, max(0, found - len(idle)))
+        awake = len(idle) + len(ours)
+        asleep = list(free(self._asleep, self.kept)) if awake < most else []
+        found = min(most, awake + len(asleep)) // job.nodes * job.nodes
+        nodes = idle[:found] + self._cheapest(ours, min(len(ours), max(0, found - len(idle))))
+        return nodes + asleep[: found - len(nodes)]
 
     def _cheapest(self, nodes: Iterable[str], count: int) -> list[str]:
         """Return ``count`` of these nodes, each from the trainer with the largest surplus."""

@@ -26,6 +26,7 @@ from bftrainer_slurm.model import ElementId, Node, Part, Resources, WaitingJob
 _ROUNDS = 8  # an element that leaves for one job may change where earlier jobs go
 _EXTRA = 8  # at most this many elements leave to bring a job to its node
 _MORE = Part(1 << 30, 1 << 30, math.inf)  # more than any element has
+_TO_WAKE = 1 << 33  # more than any weight: Slurm takes nodes that it has to wake last
 _LOOKED_AT = 100_000  # nodes to examine; beyond that, jobs find room, but maybe on other nodes
 
 
@@ -48,8 +49,10 @@ class Packing:
 
     def __init__(self, cluster: ClusterView) -> None:
         snapshot = cluster.snapshot
-        self._snapshot, self._shared, self._holes = snapshot, snapshot.shared, snapshot.in_holes
-        names = snapshot.in_service - cluster.unhandled_nodes
+        self._snapshot, self._shared = snapshot, snapshot.shared
+        self._asleep = snapshot.powered_down  # Slurm wakes them
+        self._holes = snapshot.in_holes | self._asleep
+        names = (snapshot.in_service | self._asleep) - cluster.unhandled_nodes
         self._fit = Fit(snapshot.nodes, names)
         self._table: dict[str, tuple[int, Node]] = {
             node.name: (position, node) for position, node in enumerate(snapshot.nodes)
@@ -213,7 +216,8 @@ class Packing:
                 continue
             position, node = self._table[name]
             cpus = needs.cpus if counts_own_cpus else has.cpus
-            yield Candidate(name, position, node.weight, cpus)
+            weight = node.weight + (_TO_WAKE if name in self._asleep else 0)
+            yield Candidate(name, position, weight, cpus)
 
     def _taken(self, start: _Start, room: dict[str, Part]) -> _Start:
         for node in start.nodes:

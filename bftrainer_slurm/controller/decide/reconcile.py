@@ -36,6 +36,7 @@ _CANCEL_AGAIN_S = 60.0
 _START_TIMEOUT_S = 90.0
 _MOST_LEFT = 64  # if a finished trainer has more unused elements, its array is not completed
 _A_MINUTE = TimeLimit(1, 1)
+SOON_OFF = "Slurm may switch its node off soon (keep_awake_s)"
 _CAN_START = (ElementState.HELD, ElementState.DELAYED)
 _WAITS_OR_RUNS = (
     *(Phase.WITHHELD, Phase.ASTRAY, Phase.RELEASED),
@@ -43,8 +44,13 @@ _WAITS_OR_RUNS = (
 )
 
 
-def maintain(view: TrainerView, snapshot: Snapshot) -> list[Action]:
-    """Return the actions that a trainer's elements need, whatever the plan says."""
+def maintain(
+    view: TrainerView, snapshot: Snapshot, soon_off: Set[str] = frozenset()
+) -> list[Action]:
+    """Return the actions that a trainer's elements need, whatever the plan says.
+
+    Elements that start on nodes that Slurm switches off would wake these.
+    """
     if (anchor := view.trainer.anchor) is not None and view.all_ended:
         if _has_time(view, snapshot.time_s) and _where_it_ended(view):
             return []  # ``complete`` lets the anchor end successfully too
@@ -53,7 +59,7 @@ def maintain(view: TrainerView, snapshot: Snapshot) -> list[Action]:
         return [Cancel(view.spare, "cancelled by its owner")] if view.spare else []
     if view.over and (cancel := _end(view, snapshot.time_s)):
         return cancel
-    actions = _holds(view, snapshot)
+    actions = _holds(view, snapshot, soon_off)
     if anchor is not None and anchor.state in (ElementState.PENDING, ElementState.DELAYED):
         actions.append(Hold((anchor.id,), "it must never start"))
     if anchor is not None and anchor.state is ElementState.RUNNING:
@@ -72,10 +78,12 @@ def maintain(view: TrainerView, snapshot: Snapshot) -> list[Action]:
     return actions
 
 
-def _holds(view: TrainerView, snapshot: Snapshot) -> list[Action]:
+def _holds(view: TrainerView, snapshot: Snapshot, soon_off: Set[str]) -> list[Action]:
     """Hold pending elements that should not start; each gets one reason."""
     released = dict(view.within(Phase.RELEASED))
-    why = dict.fromkeys(_late(view, snapshot), "it has not started")
+    off = (id_ for id_, one in released.items() if one.targets & soon_off)
+    why = dict.fromkeys(off, SOON_OFF)
+    why |= dict.fromkeys(_late(view, snapshot), "it has not started")
     taken = set(view.surplus).union(_without_room(view, snapshot))
     why |= dict.fromkeys(released.keys() & taken, "its node is taken")
     blocked = (id_ for id_, record in released.items() if is_blocked(record.reason))

@@ -111,6 +111,11 @@ class NodeTable(tuple[Node, ...]):
         return frozenset(node.name for node in self if node.state in usable)
 
     @cached_property
+    def powered_down(self) -> frozenset[str]:
+        """The nodes that Slurm has switched off."""
+        return frozenset(node.name for node in self if node.state is NodeState.POWERED_DOWN)
+
+    @cached_property
     def draining(self) -> frozenset[str]:
         """The nodes that an admin waits for, until they are not busy any more."""
         return frozenset(node.name for node in self if node.state is NodeState.DRAINING)
@@ -121,9 +126,9 @@ class Snapshot:
     """What Slurm says. ``nodes``, ``reservations`` and ``last_pass`` may be older than ``queue``.
 
     ``unexplained`` are nodes that were busy although no job was visible on them: Slurm hides other
-    users' jobs (PrivateData). ``shared`` are the nodes that jobs may share; it is
-    empty unless the site lets trainers ``share`` nodes. Facts about the trainers' ``partition`` are
-    cached, because there may be 10,000 nodes.
+    users' jobs (PrivateData). ``shared`` are the nodes that jobs may share; it is empty unless the
+    site lets trainers ``share`` nodes. ``wake``: whether it lets them wake nodes. Facts about the
+    trainers' ``partition`` are cached, because there may be 10,000 nodes.
     """
 
     time_s: float
@@ -136,6 +141,7 @@ class Snapshot:
     last_pass: BackfillPass | None = None
     partition: str = "bftrainer"
     share: bool = False
+    wake: bool = False
     shared: Mapping[str, SharedNode] = field(default_factory=dict)
 
     @property
@@ -157,8 +163,13 @@ class Snapshot:
 
     @cached_property
     def in_service(self) -> frozenset[str]:
-        """The nodes of the partition that are in use, or could be."""
-        return self.nodes.in_service & self.all_nodes
+        """The nodes of the partition that trainers could use, now or once they are not busy."""
+        return (self.nodes.in_service & self.all_nodes) - self.powered_down
+
+    @cached_property
+    def powered_down(self) -> frozenset[str]:
+        """The nodes of the partition that Slurm has switched off, and wakes for ordinary jobs."""
+        return frozenset() if self.wake else self.nodes.powered_down & self.all_nodes
 
     @cached_property
     def in_holes(self) -> frozenset[str]:
@@ -277,7 +288,7 @@ def _queue_and_nodes(
 ) -> tuple[Queue, NodeTable, frozenset[str]]:
     """Read the queue, and the nodes if they are due; also return the ``unexplained`` nodes."""
     queue, unexplained, nodes = gateway.queue(), last.unexplained, last.nodes
-    if "nodes" in due:
+    if "nodes" in due or queue.ordinary_nodes & last.powered_down:  # woken: soon of use to us
         told = gateway.nodes()
         nodes = last.nodes if told == last.nodes else NodeTable(told)
         busy = frozenset(node.name for node in nodes if node.state is NodeState.BUSY)

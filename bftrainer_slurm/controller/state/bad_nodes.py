@@ -220,13 +220,22 @@ class BadNodes:
         }
         if ended := _nodes(one for one in mute.values() if one.phase is Phase.MUTE):
             state = refuse(state, ended, now_s + _SURE_S[Phase.MUTE])
-        sure = {task: one for task, one in mute.items() if self._is_sure(one, now_s)}
+        # Slurm sets the start anew once the node has booted.
+        begun_s = {
+            one.id.task: math.inf if one.boots else one.start_s or 0.0
+            for one in (trainer.elements if mute else ())
+        }
+        sure = {
+            task: one
+            for task, one in mute.items()
+            if self._is_sure(one, begun_s.get(task, 0.0), now_s)
+        }
         return self._complain(self.mute, trainer, state, sure, now_s)
 
-    def _is_sure(self, mute: ElementRecord, now_s: float) -> bool:
+    def _is_sure(self, mute: ElementRecord, begun_s: float, now_s: float) -> bool:
         """Whether an element's silence counts. One that runs may wait for a keeper that is down."""
         waits = mute.phase is Phase.RUNNING
-        since_s = max(mute.since_s, self._no_notes_s) if waits else mute.since_s
+        since_s = max(mute.since_s, begun_s, self._no_notes_s) if waits else mute.since_s
         return now_s - since_s >= _SURE_S[mute.phase]
 
     def _complain(

@@ -15,7 +15,8 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.passes import Passes, in_holes_without, parts_without
-from bftrainer_slurm.controller.state.phases import VACATES, Ended, Event
+from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Ended, Event
+from bftrainer_slurm.controller.state.power import PowerSaving
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
 from bftrainer_slurm.controller.state.statistics import Preemption
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -137,6 +138,8 @@ class ClusterView:
     kept: frozenset[str] = frozenset()  # nodes that stay idle for waiting ordinary jobs
     kept_gpus: Mapping[str, int] = field(default_factory=dict)  # likewise on shared nodes
     reserve_gpus: int = 0  # GPUs of shared nodes that stay free for future ordinary jobs
+    soon_off: frozenset[str] = frozenset()  # nodes that Slurm may switch off soon
+    let_off: frozenset[str] = frozenset()  # nodes that elements leave, so that Slurm can do so
 
     @property
     def now_s(self) -> float:
@@ -244,6 +247,7 @@ class ClusterState:
         self._inventory = Inventory(history)
         self._passes = Passes()
         self._preemptions = Preemptions()
+        self._power = PowerSaving()
         # Starts of ordinary jobs, also of those that end at once; None before the first look.
         self._starts: frozenset[tuple[int, float]] | None = None
 
@@ -263,7 +267,11 @@ class ClusterState:
         self._starts = queue.ordinary_starts
         self._holes.update(snapshot)
         self._inventory.update(snapshot)
-        pool = in_holes_without(snapshot, views, *VACATES)
+        if snapshot.configuration.suspend_s:
+            ours = {record.node for view in views for _, record in view.within(*OCCUPIES)}
+            self._power.look(snapshot, queue.ordinary_nodes | snapshot.unexplained | ours)
+        # Slurm wakes nodes for ordinary jobs.
+        pool = in_holes_without(snapshot, views, *VACATES) | snapshot.powered_down
         self._passes.look(snapshot, pool, now_s, parts_without(snapshot, views, *VACATES))
 
     def forecast(self, snapshot: Snapshot, now_s: float) -> BackfillForecast:
@@ -273,6 +281,10 @@ class ClusterState:
     def view(self, snapshot: Snapshot, registry: TrainerRegistry) -> ClusterView:
         """Return all that a decision needs to know about the cluster."""
         settings, now_s = self._settings, snapshot.time_s
+        soon_off, let_off = frozenset[str](), frozenset[str]()
+        if snapshot.configuration.suspend_s and not settings.wake_nodes:
+            kept_s, since_s = settings.keep_awake_s, self._holes.since_s
+            soon_off, let_off = self._power.going_off(snapshot, since_s, kept_s)
         return ClusterView(
             snapshot,
             registry.views,
@@ -286,4 +298,6 @@ class ClusterState:
             registry.bad.lead_s,
             self._preemptions.nodes,
             reserve_gpus=settings.reserve_gpus,
+            soon_off=soon_off,
+            let_off=let_off,
         )

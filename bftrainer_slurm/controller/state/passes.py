@@ -183,10 +183,11 @@ def parts_without(
     if not snapshot.shared:
         return frozenset()
     ours = {record.node for view in views for _, record in view.within(*phases) if record.node}
+    usable = snapshot.in_service | snapshot.powered_down
     return frozenset(
         (node, part)
         for node, one in snapshot.shared.items()
-        if node in snapshot.in_service and node not in ours
+        if node in usable and node not in ours
         for part in (*range(1, one.free_gpus + 1), *(-cpus for cpus in _steps(one.free_cpus)))
     )
 

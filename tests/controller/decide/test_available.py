@@ -61,6 +61,14 @@ RESERVED = (
     one_that_is_idle_is=(snapshot("n1"), {"n1"}),
     one_of_another_partition_is_not=(snapshot([node("n1", partition="other")]), set()),
     one_that_is_down_is_not=(snapshot([node("n1", NodeState.UNAVAILABLE)]), set()),
+    one_that_slurm_has_switched_off_is_not=(
+        snapshot([node("n1", NodeState.POWERED_DOWN), node("n2")]),
+        {"n2"},
+    ),
+    but_it_is_where_trainers_may_wake_it=(
+        replace(snapshot([node("n1", NodeState.POWERED_DOWN)]), wake=True),
+        {"n1"},
+    ),
     one_that_drains_is_not=(snapshot([node("n1", NodeState.DRAINING)]), set()),
     one_that_was_busy_is_once_no_job_is_on_it=(snapshot([node("n1", NodeState.BUSY)]), {"n1"}),
     one_with_an_ordinary_job_is_not_though_it_was_idle_when_nodes_were_read=(

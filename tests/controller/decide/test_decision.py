@@ -15,7 +15,9 @@ from bftrainer_slurm.controller.decide.actions import (
     Revive,
     Shrink,
 )
+from bftrainer_slurm.controller.decide.available import POWERED_DOWN
 from bftrainer_slurm.controller.decide.decision import Decider, Decision
+from bftrainer_slurm.controller.decide.reconcile import SOON_OFF
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterView
@@ -260,6 +262,29 @@ def test_a_node_that_an_element_leaves_for_an_admin_goes_to_nobody() -> None:
     assert [action.why for action in ended] == ["its node is draining"]
     assert who_grows(decision) == {OTHER}
     assert decision.free == named("n2")
+
+
+def test_trainers_leave_a_node_that_slurm_may_switch_off_and_nobody_grows_there() -> None:
+    off = named("n1")
+    of = cluster(view(ON_N1), other(HELD), of=NODES, soon_off=off, let_off=off)
+    decision = Deciding()(of=of)
+    ended = [action for action in decision.actions if isinstance(action, Shrink)]
+    assert [action.why for action in ended] == [SOON_OFF]
+    assert decision.free == named("n2")
+
+
+def test_an_element_that_has_not_started_on_a_node_that_slurm_may_switch_off_is_held() -> None:
+    starts = view(element(0, "pending"), elements={0: released("n1")})
+    held = Deciding()(of=cluster(starts, of=NODES, soon_off=named("n1"))).actions
+    assert [one.why for one in held if isinstance(one, Hold)] == [SOON_OFF]
+
+
+def test_nodes_that_slurm_has_switched_off_are_named() -> None:
+    asleep = snapshot([node("n1", NodeState.POWERED_DOWN), node("n2")])
+    decision = Deciding()(of=cluster(view(HELD), of=asleep))
+    assert decision.free == named("n2")
+    assert decision.left_alone[POWERED_DOWN] == 1
+    assert [one.nodes for one in decision.bars if one.why == POWERED_DOWN] == [named("n1")]
 
 
 def test_a_trainer_that_is_given_up_is_so_in_the_same_decision() -> None:

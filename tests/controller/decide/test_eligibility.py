@@ -144,6 +144,15 @@ def test_who_waits_for_nodes_that_are_down_is_told_so() -> None:
     }
 
 
+def test_who_waits_for_nodes_that_slurm_has_switched_off_is_told_so() -> None:
+    seen = snapshot((*NODES, node("n4", NodeState.POWERED_DOWN)))
+    assert eligibility((view(*[HELD] * 4, min_nodes=4),), seen).stuck == {
+        ARRAY: "it wants at least 4 nodes, and 3 of the 4 in bftrainer are in service "
+        "(1 powered down by Slurm; trainers do not wake nodes (wake_nodes))"
+    }
+    assert eligibility((view(*[HELD] * 4, min_nodes=4),), replace(seen, wake=True)).stuck == {}
+
+
 GPU = replace(node("g1"), partitions=frozenset({"bftrainer", "gpu"}))
 ELSEWHERE = replace(node("g2"), partitions=frozenset({"gpu"}))
 

@@ -29,6 +29,8 @@ from bftrainer_slurm.model import (
     ElementId,
     ElementState,
     Memory,
+    Node,
+    NodeState,
     Part,
     Reservation,
     Resources,
@@ -67,10 +69,11 @@ def seen(
     *views: TrainerView,
     busy: Mapping[str, int] | None = None,
     reservations: tuple[Reservation, ...] = (),
+    nodes: Sequence[Node] = NODES,
 ) -> ClusterView:
     """Nodes of which ordinary jobs have so many GPUs (``busy``)."""
     others = Counter(busy or {})
-    plain = snapshot(NODES, waiting=tuple(jobs), ordinary_nodes=frozenset(+others))
+    plain = snapshot(nodes, waiting=tuple(jobs), ordinary_nodes=frozenset(+others))
     shared = {name: shared_node(GPUS - others[name]) for name in NAMES}
     of = replace(plain, share=True, shared=shared, reservations=reservations)
     return cluster(*views, of=of, forecast=BackfillForecast())
@@ -83,6 +86,16 @@ def asked(jobs: Sequence[WaitingJob], *views: TrainerView, **more: object) -> He
 def test_a_job_gets_the_gpus_that_are_free_on_the_first_node() -> None:
     found = asked([job(1, 2)], trainer(5, 4, "n1"), busy={"n1": 2})
     assert found == Headroom(gpus={"n1": 2})
+
+
+def test_slurm_wakes_nodes_for_a_job_only_if_those_that_are_awake_do_not_suffice() -> None:
+    first, *others = NODES
+    asleep = [replace(first, state=NodeState.POWERED_DOWN), *others]
+    assert asked([job(1, 2)], nodes=asleep).gpus == {"n2": 2}
+    mine = trainer(5, GPUS, "n2"), trainer(6, GPUS, "n3")
+    for nodes, arrays in ((3, {5, 6}), (4, {5, 6}), (5, set())):
+        found = asked([job(1, GPUS, nodes)], *mine, nodes=asleep)
+        assert {one.array for one in found.elements} == arrays
 
 
 def test_an_element_leaves_for_what_is_missing() -> None:

@@ -10,7 +10,7 @@ from bftrainer_slurm.controller.decide.headroom import headroom
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Reservation, WaitingJob
+from bftrainer_slurm.model import Node, NodeState, Reservation, WaitingJob
 from tests.controller.worlds import ARRAY, NOW_S, cases, cluster, node, released, snapshot, view
 
 NAMES = tuple(f"n{number}" for number in range(1, 7))
@@ -31,8 +31,9 @@ def asked(
     busy: str = "",
     left: frozenset[int] = frozenset(),
     reservations: tuple[Reservation, ...] = (),
+    nodes: tuple[Node, ...] = NODES,
 ) -> Headroom:
-    plain = snapshot(NODES, ordinary_nodes=frozenset(busy.split()), waiting=waiting)
+    plain = snapshot(nodes, ordinary_nodes=frozenset(busy.split()), waiting=waiting)
     seen = replace(plain, reservations=reservations)
     return headroom(cluster(*views, of=seen, forecast=BackfillForecast(left=left)))
 
@@ -105,6 +106,25 @@ def test_what_idle_nodes_lack_trainers_leave(waits: WaitingJob) -> None:
     found = asked(waits, **BESIDE)
     assert (found.idle, len(found.vacate)) == ({"n1"}, 1)
     assert found.vacate < {"n2", "n3"}
+
+
+# Slurm wakes nodes for ordinary jobs, if those that are awake do not suffice.
+ASLEEP = tuple(
+    node(name, state, partition="main bftrainer")
+    for name, state in zip(NAMES, [NodeState.IDLE] * 3 + [NodeState.POWERED_DOWN] * 3, strict=True)
+)
+
+
+@cases(
+    "nodes, idle, leave",
+    one_that_is_awake_is_enough=(1, "n1", ""),
+    those_of_trainers_are_emptied_before_any_is_woken=(3, "n1", "n2 n3"),
+    also_where_some_have_to_be_woken=(5, "n1 n4 n5", "n2 n3"),
+    who_wants_more_than_there_are_gets_none=(7, "", ""),
+)
+def test_of_nodes_that_are_switched_off(nodes: int, idle: str, leave: str) -> None:
+    found = asked(job(nodes), views=(trainer("n2 n3"),), nodes=ASLEEP)
+    assert found == Headroom(frozenset(idle.split()), frozenset(leave.split()))
 
 
 def test_who_has_most_to_spare_leaves_first() -> None:

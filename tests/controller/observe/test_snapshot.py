@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.observe.snapshot import Snapshot, read
+from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot, read
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
+    NodeState,
     Queue,
     Reservation,
     Trainer,
@@ -19,7 +20,7 @@ from bftrainer_slurm.model import (
 )
 from bftrainer_slurm.slurm.gateway import GatewayError
 from tests.controller.made_up_slurm import MadeUpSlurm
-from tests.controller.worlds import NOW_S, cases, trainer
+from tests.controller.worlds import NOW_S, cases, node, trainer
 
 JOB = WaitingJob(7, "main", 1)
 MINE = trainer("running n1", "ending n2", "pending n3")
@@ -63,6 +64,17 @@ def test_nodes_that_are_read_again_and_have_not_changed_are_the_same_table() -> 
     other = reading(site(nodes="n1 n3"), first)
     assert other.all_nodes == {"n1", "n3"}
     assert first.all_nodes == {"n1", "n2"}
+
+
+def test_nodes_are_read_when_a_job_has_woken_one() -> None:
+    table = NodeTable([node("n9", NodeState.POWERED_DOWN)])
+    asleep = replace(reading(site(nodes="n1")), nodes=table)
+    slurm = site(nodes="n1")
+    assert reading(slurm, asleep, due="").powered_down == frozenset()
+    assert slurm.requests_ == ["queue", "nodes"]
+    slurm.asked_.clear()
+    reading(slurm, replace(asleep, wake=True), due="")
+    assert slurm.requests_ == ["queue"]
 
 
 def test_how_slurm_is_configured_is_asked_now_and_then() -> None:

@@ -8,19 +8,24 @@ from dataclasses import replace
 import pytest
 
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, shared_nodes
-from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
+from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.fitting import Fit
+from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.passes import Passes, parts_without
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
     Memory,
+    NodeState,
     Resources,
     WaitingJob,
 )
 from tests.controller.worlds import NOW_S, cases, node, snapshot
 
 NODES = tuple(node(f"n{number}", partition="main") for number in range(1, 5))
+TRAINERS_TOO = tuple(node(one.name, partition="main bftrainer") for one in NODES)
 FEW = frozenset({"n1"})
 JOB = WaitingJob(7, "main", 2, submit_s=20.0)
 ALL = frozenset({"n1", "n2", "n3", "n4"})
@@ -81,6 +86,15 @@ SHORTER, LIMITED = replace(JOB, minutes=5), replace(JOB, for_nodes=False)
 )  # fmt: skip
 def test_no_idle_nodes_fit(looks: list[tuple[Snapshot, frozenset[str]]], jobs: set[int]) -> None:
     assert left(*looks) == jobs
+
+
+def test_nodes_that_slurm_could_have_woken_for_a_job_count_as_idle() -> None:
+    state = ClusterState(History(":memory:"), Settings())
+    asleep = NodeTable(replace(one, state=NodeState.POWERED_DOWN) for one in TRAINERS_TOO)
+    for began_s in (10.0, 40.0):
+        now = replace(seen(began_s), nodes=asleep)
+        state.look(now, (), (), now.time_s)
+    assert state.forecast(now, NOW_S).left == {7}
 
 
 def test_a_pass_before_which_the_clock_was_set_back_tells_nothing_about_the_next_one() -> None:
