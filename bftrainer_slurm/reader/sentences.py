@@ -186,8 +186,8 @@ def _others(plan: Mapping[str, Any]) -> str:
         of_node = f"{size_of(plan, 1)} of a node {'is' if amount(plan, 1) == 1 else 'are'}"
         worth = of_node if plan.get("gpus") else "a node is"
         return (
-            f"{gain}, but {others}, and none of them alone has so many. To them {worth} worth about "
-            f"{price}."
+            f"{gain}, but {others}, and none of them alone has so many. To them {worth} worth "
+            f"about {price}."
         )
     return (
         f"{gain}, but {others}. The trainer that would lose least by giving up so many would lose "
