@@ -215,6 +215,6 @@ def minutes_of(time: str) -> int | None:
     numeric = all(part.isascii() and part.isdigit() for part in (*parts, days if dash else "0"))
     if not numeric or len(parts) > len(units):
         raise SubmissionError(f"'{time[:40]}' is not a time limit; write for example -t 2-12:00:00")
-    seconds = sum(int(part) * unit for part, unit in zip(parts, units))
+    seconds = sum(int(part) * units[at] for at, part in enumerate(parts))
     seconds += int(days) * 86400 if dash else 0
     return -(-seconds // 60) or None  # 0 means no limit
