@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
@@ -12,8 +13,12 @@ from matplotlib.figure import Figure
 INK, BLUE = "#22303c", "#2a78b5"
 
 
-def style(**more: Any) -> AbstractContextManager[None]:
-    """Draw in this style, with ``more`` settings of matplotlib (``_`` for a dot in their names)."""
+@contextmanager
+def style(**more: Any) -> Iterator[None]:
+    """Draw in this style, with ``more`` settings of matplotlib (``_`` for a dot in their names).
+
+    Nothing of a user's matplotlibrc counts.
+    """
     common: dict[Any, Any] = {
         "font.size": 9,
         "svg.hashsalt": "bftrainer",  # the same figures give the same file
@@ -23,7 +28,10 @@ def style(**more: Any) -> AbstractContextManager[None]:
         "axes.spines.top": False,
         "axes.spines.right": False,
     }
-    return mpl.rc_context(common | {name.replace("_", ".", 1): more[name] for name in more})
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(common | {name.replace("_", ".", 1): more[name] for name in more})
+        yield
 
 
 def svg(figure: Figure) -> str:

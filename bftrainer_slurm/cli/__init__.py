@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -56,6 +58,9 @@ def _usage_errors_in_one_line() -> Iterator[None]:
 
 class _Group(click.Group):
     def main(self, *arguments: Any, **options: Any) -> Any:
+        warnings.simplefilter("ignore")  # of libraries, and with PYTHONWARNINGS=error fatal
+        if isinstance(sys.stdout, TextIOWrapper):  # a locale may lack what names are written with
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
             return super().main(*arguments, **options)
         except OSError as error:

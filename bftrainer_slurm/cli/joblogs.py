@@ -46,9 +46,9 @@ def ask_slurm(options: LogOptions, days: float) -> Log:
     with TemporaryDirectory() as folder:
         jobs, down, reserved = (Path(folder) / name for name in ("sacct", "events", "reservations"))
         try:
-            jobs.write_text(accounting.jobs(runner, hours, f"{FLAGS} --format={COLUMNS}"))
-            down.write_text(accounting.node_events(runner, hours))
-            reserved.write_text(accounting.reservations(runner, hours))
+            jobs.write_bytes(accounting.jobs(runner, hours, f"{FLAGS} --format={COLUMNS}").encode())
+            down.write_bytes(accounting.node_events(runner, hours).encode())
+            reserved.write_bytes(accounting.reservations(runner, hours).encode())
             nodes = accounting.node_names(runner)
         except GatewayError as error:
             fail(f"{error}; give a LOG, as docs/planner-guide.md says", NO_ANSWER)

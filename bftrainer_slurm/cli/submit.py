@@ -6,7 +6,6 @@ import contextlib
 import os
 import pwd
 import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.own_python import own_python
 from bftrainer_slurm.script_paths import warnings
 from bftrainer_slurm.slurm.configuration import slurm_user
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
@@ -178,7 +178,7 @@ def _split(words: tuple[str, ...]) -> tuple[list[str], Path, list[str]]:
 
 def _read_script(script: Path) -> str:
     try:
-        with script.open() as file:
+        with script.open(encoding="utf-8") as file:  # as it is handed on, whatever the locale
             text = file.read(_LARGEST + 1)
         if len(text) > _LARGEST:
             fail(f"{script}: not a batch script, it has more than {_LARGEST // 2**20} MiB")
@@ -206,9 +206,9 @@ def _element_command(
     else:
         where = ["--state", str(state.absolute())]
     record = format_comment(submission.record)
-    module = ["-P", "-m", "bftrainer_slurm.elastic.element"]
+    module = own_python("-m", "bftrainer_slurm.elastic.element")
     settings_of_script = [f"--set={name}={value}" for name, value in variables.items()]
-    return shlex.join([sys.executable, *module, *where, "--record", record, *settings_of_script])
+    return shlex.join([*module, *where, "--record", record, *settings_of_script])
 
 
 def _site_settings(wanted: bool | None, state: Path | None) -> Settings | None:

@@ -48,6 +48,8 @@ class _Reclaimed(BaseException):
 def main() -> int:
     """Run the element; return the user script's exit code."""
     arguments = _parse_arguments()
+    if b"\0LC_CTYPE=" not in b"\0" + Path("/proc/self/environ").read_bytes():
+        os.environ.pop("LC_CTYPE", None)  # Python's own (PEP 538): the script's job has none
     allocation = read_allocation(os.environ)
     with tempfile.TemporaryDirectory(prefix="bftrainer-") as workplace:
         path = _user_script(arguments.script, Path(workplace))

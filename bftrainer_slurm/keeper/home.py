@@ -14,13 +14,13 @@ import os
 import re
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import Means
+from bftrainer_slurm.own_python import own_python
 
 logger = logging.getLogger(__name__)
 
@@ -208,8 +208,8 @@ def find_or_start(
         return found
     if shared is None and listen.endswith(":0"):
         listen = read_address(state) or listen
-    command = [sys.executable, "-P", "-m", "bftrainer_slurm.keeper"]
-    command += ["--state", str(state), "--listen", listen, "--method", means.method]
+    command = [*own_python("-m", "bftrainer_slurm.keeper"), "--state", str(state)]
+    command += ["--listen", listen, "--method", means.method]
     if means.munge_socket is not None:
         command += ["--munge-socket", means.munge_socket]
     if means.key_file is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from bftrainer_slurm.own_python import own_python
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import Answer, Request, anonymous
 from bftrainer_slurm.planner.packing import Nodes, is_packed, pack_most, shares_of
@@ -27,8 +27,7 @@ from bftrainer_slurm.planner.worker import SlowWorkerError, Worker, WorkerError
 
 logger = logging.getLogger(__name__)
 
-# -P: do not import files from the folder in which we were started.
-CHILD = (sys.executable, "-P", "-m", "bftrainer_slurm.planner.child")
+CHILD = own_python("-m", "bftrainer_slurm.planner.child")
 _START_LIMIT_S = 30.0  # python-mip's import, from a cold disk
 _ITS_SHARE = 0.8  # the child's share of the time: CBC looks at its clock only now and then
 _TOLERANCE = 1e-6  # of objectives, relative to what is at stake

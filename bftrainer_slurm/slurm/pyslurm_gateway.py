@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.model import Node, Queue, Reservation
+from bftrainer_slurm.own_python import own_python
 from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.nodelists import expand, node_state
@@ -85,7 +86,7 @@ def _import_pyslurm() -> Any:
         raise GatewayError(f"pyslurm cannot be imported: SLURM_CONF={conf} is not a file")
     try:
         probe = subprocess.run(
-            [sys.executable, "-c", "import pyslurm"],
+            own_python("-c", "import pyslurm"),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

@@ -44,8 +44,11 @@ _UNAVAILABLE = (
     "Munge decode failed",
     "Protocol authentication error",
 )
-# A user may have set filters and formats for these commands that would change their answers.
-_OUR_OUTPUT = ("SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "SDIAG_")
+# A user's variables for these commands, and for the loader, would change their answers: filters and
+# formats, messages on stderr, libraries that print. What stays says which Slurm, and who asks.
+_COMMANDS = ("SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "SDIAG_", "SACCT_", "SACCTMGR_")
+_DROPPED = (*_COMMANDS, "SLURM_", "LD_")
+_KEPT = ("SLURM_CONF", "SLURM_JWT", "SLURM_SACK", "LD_LIBRARY_PATH")
 _OUR_SETTINGS = {
     "LC_ALL": "C",
     "SLURM_TIME_FORMAT": "%s",  # Unix seconds
@@ -100,10 +103,11 @@ class SlurmRunner:
         return dict(os.environ if self.environment is None else self.environment)
 
     def _plain_environment(self) -> dict[str, str]:
-        own = self._own_environment()
-        kept = {name: value for name, value in own.items() if not name.startswith(_OUR_OUTPUT)}
-        kept.pop("SLURM_CLUSTERS", None)
-        return kept | _OUR_SETTINGS
+        return {
+            name: value
+            for name, value in self._own_environment().items()
+            if name.startswith(_KEPT) or not name.startswith(_DROPPED)
+        } | _OUR_SETTINGS
 
     def _run(
         self,

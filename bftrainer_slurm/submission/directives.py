@@ -64,6 +64,7 @@ _RULES = (
     _OptionRule("signal", rewritten=True, variable="SBATCH_SIGNAL"),
     _OptionRule("time", "t", variable="SBATCH_TIMELIMIT"),
     _OptionRule("time-min", rewritten=True),
+    _OptionRule("wait", flag=True, rewritten=True, variable="SBATCH_WAIT"),
 )
 _WITH_VALUE = {one.name for one in _RULES if not one.flag}
 _FLAGS = {one.name for one in _RULES if one.flag}
@@ -76,7 +77,7 @@ _SHORT_FLAGS = "HOQWhksuv"
 DROPPED_VARIABLES = frozenset(
     {
         *("SBATCH_CPUS_PER_GPU", "SBATCH_GPUS", "SBATCH_MEM_PER_GPU"),
-        *("SBATCH_RESERVATION", "SBATCH_SIGNAL"),
+        *("SBATCH_RESERVATION", "SBATCH_SIGNAL", "SBATCH_WAIT"),
     }
 )
 
@@ -195,7 +196,8 @@ def _parse_word(word: str) -> tuple[str, dict[str, str], str | None]:
     if not word.startswith("-") or len(word) < 2:
         return "", {}, None
     tail = word[1:].lstrip(_SHORT_FLAGS)
-    flags = {"hold": ""} if "H" in word[1 : len(word) - len(tail)] else {}
+    before = word[1 : len(word) - len(tail)]
+    flags = {name: "" for letter, name in (("H", "hold"), ("W", "wait")) if letter in before}
     name = _SHORT.get(tail[:1], "")
     return name, flags, (tail[1:] or None) if name else None
 

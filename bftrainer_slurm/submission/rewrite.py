@@ -52,6 +52,7 @@ _LEFT_OUT = {
     "prefer": "the plan chooses the nodes",
     "reservation": "a trainer runs on idle nodes, which belong to no reservation",
     "signal": "the limits of elements are short; SIGTERM comes when one has to end",
+    "wait": "bftrainer submit ends once the trainer is submitted",  # sbatch itself waits
 }
 
 

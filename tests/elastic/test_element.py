@@ -37,7 +37,8 @@ def start(keeper: Keeper, body: str, record: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "bftrainer_slurm.elastic.element"]
         + ["--state", str(keeper.state), "--record", record, str(script), "one", "two words"],
-        env=os.environ | slurm,
+        env={name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        | slurm,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -56,10 +57,12 @@ def test_the_users_script_runs_with_its_arguments_and_torchruns_environment(
     keeper: Keeper,
 ) -> None:
     element = start(
-        keeper, '#!/bin/bash\necho "$1|$2|$PET_RDZV_ID|$BFTRAINER_ELEMENT"', "bftrainer:min=1,max=4"
+        keeper,
+        '#!/bin/bash\necho "$1|$2|$PET_RDZV_ID|$BFTRAINER_ELEMENT|$LC_CTYPE"',
+        "bftrainer:min=1,max=4",
     )
     output, _ = element.communicate(timeout=120)
-    assert output == "one|two words|12.1|12_3\n"
+    assert output == "one|two words|12.1|12_3|\n"
 
 
 def test_the_users_python_finds_our_rendezvous_and_nothing_else_of_ours(

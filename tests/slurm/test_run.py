@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer_slurm.slurm.commands import CommandGateway
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.run import SlurmRunner
+from scripts.labcluster.lab import Lab
 
 
 def runner(folder: Path, script: str, timeout_s: float = 60.0, **environment: str) -> SlurmRunner:
@@ -22,19 +24,42 @@ def test_returns_what_a_command_prints(tmp_path: Path) -> None:
     assert runner(tmp_path, 'echo "$1"').read("tool", "a b") == "a b\n"
 
 
+# What users set for Slurm's commands, and for the loader, which would change what we read.
+SETTINGS = """
+    SQUEUE_FORMAT=%i SQUEUE_FORMAT2=jobid SQUEUE_USERS=nobody SQUEUE_STATES=CD SQUEUE_SORT=i
+    SQUEUE_ARRAY=1 SQUEUE_PARTITION=x SINFO_FORMAT=%N SINFO_PARTITION=x SCONTROL_ALL=1
+    SCONTROL_SIBLING=1 SCANCEL_USER=x SCANCEL_INTERACTIVE=1 SDIAG_SORT_BY=x SACCT_FORMAT=jobid
+    SACCT_FEDERATION=1 SACCTMGR_FORMAT=x SLURM_TIME_FORMAT=relative SLURM_BITSTR_LEN=1
+    SLURM_CLUSTERS=other SLURM_DEBUG_FLAGS=Backfill,Protocol SLURM_EXIT_ERROR=9 SLURM_JOB_ID=9
+    LD_PRELOAD=/nowhere/lib.so LD_BIND_NOW=1 LC_ALL=xx_YY LANG=xx_YY TZ=Junk/Zone
+    POSIXLY_CORRECT=1 COLUMNS=1
+"""
+HOSTILE = dict(one.split("=") for one in SETTINGS.split())
+
+
 def test_output_is_the_same_whatever_the_users_settings(tmp_path: Path) -> None:
     here = tmp_path / "slurm.conf"
     here.touch()
-    tool = runner(
-        tmp_path,
-        'echo "$SQUEUE_USERS|$SINFO_FORMAT|$SLURM_CLUSTERS|$SLURM_TIME_FORMAT|$LC_ALL|$SLURM_CONF"',
-        SQUEUE_USERS="alice",
-        SINFO_FORMAT="%N",
-        SLURM_CLUSTERS="other",
-        SLURM_TIME_FORMAT="relative",
-        SLURM_CONF=str(here),
-    )
-    assert tool.read("tool") == f"|||%s|C|{here}\n"
+    stays = {"SLURM_CONF": str(here), "SLURM_JWT": "token", "LD_LIBRARY_PATH": "/opt/slurm/lib"}
+    printed = runner(tmp_path, "env", **stays | HOSTILE).read("tool").splitlines()
+    kept = dict(line.split("=", 1) for line in printed if line.startswith(("S", "L")))
+    ours = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+    assert kept == stays | ours | {"LANG": "xx_YY"}
+
+
+@pytest.mark.slurm
+def test_slurm_itself_answers_the_same_whatever_the_users_settings(lab: Lab) -> None:
+    job = lab.sbatch("-p", "main", "-N1", "--array=0-70", "--hold", script="#!/bin/sh\nsleep 9\n")
+
+    def told(**variables: str) -> list[object]:
+        gateway = CommandGateway(SlurmRunner(environment=lab.env | variables))
+        queue = gateway.queue()
+        return [gateway.nodes(), queue, gateway.reservations(), gateway.configuration("bftrainer")]
+
+    try:
+        assert told(**HOSTILE) == told()
+    finally:
+        lab.run("scancel", str(job))
 
 
 def test_a_configuration_that_is_not_there_is_told_at_once_with_what_to_do(tmp_path: Path) -> None:

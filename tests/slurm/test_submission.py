@@ -214,11 +214,12 @@ def test_a_comment_stands_behind_the_record() -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["--time-min=10", "--prefer=red", "--reservation=exam", "--signal=B:USR2@600"]
+    "option",
+    ["--time-min=10", "--prefer=red", "--reservation=exam", "--signal=B:USR2@600", "--wait", "-W"],
 )
 def test_what_a_trainer_needs_nothing_of_is_left_out_and_said(option: str) -> None:
     submission = composed("-N4", option)
-    name = option.partition("=")[0]
+    name = option.partition("=")[0].replace("-W", "--wait")
     assert submission.notes[1].startswith(f"{name} is left out: ")
     assert option not in submission.options
 
