@@ -395,7 +395,8 @@ class Configuration:
     with each GPU, by partition, unless they ask for more processors, or for memory
     (``JobDefaults``). ``suspend_s`` says after how many idle seconds Slurm switches a node of the
     trainers' partition off (``SuspendTime``), and ``busy_s`` when Slurm last saw it busy (Unix
-    seconds); nodes that Slurm leaves on are in neither.
+    seconds); nodes that Slurm leaves on are in neither. ``told`` is false where Slurm has not said
+    any of this.
     """
 
     partition_minutes: int | None = None
@@ -410,6 +411,7 @@ class Configuration:
     per_gpu: Mapping[str, Part] = field(default_factory=dict)
     suspend_s: Mapping[str, float] = field(default_factory=dict)
     busy_s: Mapping[str, float] = field(default_factory=dict)
+    told: bool = True
 
     def default_per_gpu(self, partitions: str) -> Part:
         """Return the most that a job gets by default with each GPU in any of these partitions.

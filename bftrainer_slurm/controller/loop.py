@@ -23,7 +23,7 @@ from bftrainer_slurm.controller.state.failing_sizes import in_words
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.join_notice import JoinNotice, join_notice
 from bftrainer_slurm.controller.state.member_notes import OF_MEMBERS, MemberNotes
-from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Ended, Event, Phase
+from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Event, Phase
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import REST_S, TrainerErrors, TrainerRegistry
 from bftrainer_slurm.controller.state.trainer_state import apply_note, note_rescale
@@ -91,17 +91,8 @@ class Controller:
             return
         now_s = self.deps.clock()
         for numbered in notes:
-            note, view = numbered.note, self.registry.view(numbered.note.array)
-            if note.kind not in OF_MEMBERS:
-                self._take_hint(numbered, view, now_s)
-            elif view is not None:
-                with self._errors.of(view.array):
-                    reported = self.registry.reported(view.trainer)
-                    state = self._members.take(view, reported, numbered, now_s)
-                    self.registry.put({view.array: state})
-                    left = note.kind is NoteKind.LEFT and state is not view.state
-                    if left or note.kind is NoteKind.FAILED:
-                        self.schedule.hint(note.kind, now_s)
+            with self._errors.of(numbered.note.array):
+                self._take(numbered, self.registry.view(numbered.note.array), now_s)
 
     def turn(self) -> None:
         """Read Slurm, update the state, schedule the next looks, decide, and act.
@@ -112,7 +103,7 @@ class Controller:
                 nothing is lost.
         """
         try:
-            began_s, before = self.deps.clock(), self.registry.arrays
+            began_s = self.deps.clock()
             forecast = self._cluster.forecast(self._snapshot, began_s)
             judged = forecast.asks and began_s >= forecast.sure_s
             due = self.schedule.also_due(began_s) | ({"pass"} if judged else set())
@@ -121,7 +112,7 @@ class Controller:
             events = self._follow(began_s, looked_s)
             self._cluster.look(self._snapshot, self.registry.views, events, looked_s)
             self._schedule_looks(due, began_s, looked_s)
-            self._report_gone(events, before, looked_s)
+            self._report_gone(looked_s)
             self.looked, early, self._early = True, self._early, []
             self.take(early)
             if early:  # some may report ends of trainers
@@ -142,9 +133,10 @@ class Controller:
         """Tell the keeper who owns each trainer, and how many nodes the plan gives it."""
         plan, now_s = self.decision.plan, self.deps.clock()
         for view in self.registry.views:
-            planned = plan.assignment.get(str(view.array)) if plan is not None else None
-            want = len(view.placed if planned is None else planned)
-            self.deps.groups.own(view.array, view.trainer.user, want, view.sizes_now(now_s))
+            with self._errors.of(view.array):
+                planned = plan.assignment.get(str(view.array)) if plan is not None else None
+                want = len(view.placed if planned is None else planned)
+                self.deps.groups.own(view.array, view.trainer.user, want, view.sizes_now(now_s))
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` describes this process."""
@@ -193,15 +185,16 @@ class Controller:
         self.schedule.looked(looked_s, due, ending, max(0.0, looked_s - began_s))
         rest_s = self.deps.rest_s
         for view in self.registry.views:
-            if view.rests(began_s - rest_s):
-                self.schedule.look_by(looked_s + rest_s)
-            if view.state.rests_until_s > looked_s and not view.over:
-                self.schedule.look_by(view.state.rests_until_s)
+            with self._errors.of(view.array):
+                if view.rests(began_s - rest_s):
+                    self.schedule.look_by(looked_s + rest_s)
+                if view.state.rests_until_s > looked_s and not view.over:
+                    self.schedule.look_by(view.state.rests_until_s)
         if self._snapshot.queue.asking and any(view.running() for view in self.registry.views):
             found = self._cluster.forecast(self._snapshot, began_s)
             self.schedule.expect_pass(found, began_s, self.registry.bad.lead_s)
 
-    def _report_gone(self, events: Iterable[Event], before: frozenset[int], now_s: float) -> None:
+    def _report_gone(self, now_s: float) -> None:
         """Report gone elements and trainers to the keeper; retry until it answers or they return.
 
         Also forget the trainers that are gone, and once a day drop old data.
@@ -209,9 +202,8 @@ class Controller:
         deps, registry = self.deps, self.registry
         arrays = frozenset(one.array for one in self._snapshot.queue.trainers)
         kept = arrays - registry.replaced
-        lost = (one.element for one in events if isinstance(one, Ended) and one.lost)
-        gone: list[ElementId | int] = [one for one in lost if one.array in arrays]
-        gone += before - kept
+        gone, registry.gone = registry.gone, []
+        gone = [one for one in gone if isinstance(one, int) or one.array in arrays]
         if not deps.groups.report_gone(gone, lambda one: self._is_back(one, kept)):
             self.schedule.look_by(now_s + SILENT_S)
         if now_s >= self._tidy_s:
@@ -251,7 +243,8 @@ class Controller:
             registry.put({action.array: state})
 
         again_in_s = execute(
-            actions, deps.gateway, deps.clock, deps.groups, began_s, note, deps.most_actions
+            *(actions, deps.gateway, deps.clock, deps.groups, began_s, note, deps.most_actions),
+            of=self._errors.of,
         )
         if again_in_s is not None:
             self.schedule.look_by(deps.clock() + again_in_s)
@@ -265,9 +258,9 @@ class Controller:
         """
         now_s = self.deps.clock()
         for view in self.registry.views:
-            if view.state.notified or view.over:
-                continue
             with self._errors.of(view.array):
+                if view.state.notified or view.over:
+                    continue
                 apart, running = self._join_notice(view), view.running().keys() - ended
                 if not running:
                     continue
@@ -282,6 +275,18 @@ class Controller:
         joined, reported = self.performance.joined(view), self.registry.reported(view.trainer)
         patience_s = self._members.join_times.patience_s
         return join_notice(view, reported.group, joined, self.deps.notes_arrive(), patience_s)
+
+    def _take(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
+        note = numbered.note
+        if note.kind not in OF_MEMBERS:
+            self._take_hint(numbered, view, now_s)
+        elif view is not None:
+            reported = self.registry.reported(view.trainer)
+            state = self._members.take(view, reported, numbered, now_s)
+            self.registry.put({view.array: state})
+            left = note.kind is NoteKind.LEFT and state is not view.state
+            if left or note.kind is NoteKind.FAILED:
+                self.schedule.hint(note.kind, now_s)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note

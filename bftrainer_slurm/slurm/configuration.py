@@ -216,7 +216,8 @@ def values_of(runner: SlurmRunner) -> dict[str, str]:
     Raises:
         GatewayError: Slurm did not answer, or its answer was wrong.
     """
-    return values_in(runner.read("scontrol", "show", "config"))
+    # scontrol exits with 1 if slurmctld answers, but then limits the pings (rl_enable).
+    return values_in(runner.read("scontrol", "show", "config", accepted_status=1))
 
 
 def values_in(text: str) -> dict[str, str]:
@@ -268,9 +269,6 @@ def tier(partition: Mapping[str, str]) -> int:
     return int(partition.get("PriorityTier", "1"))
 
 
-_SLURM_USER = re.compile(r"^SlurmUser\s*=\s*(?P<name>[^(\s]+)", re.MULTILINE)
-
-
 def slurm_user() -> str:
     """Return the name of SlurmUser, who runs a site's controller.
 
@@ -279,9 +277,7 @@ def slurm_user() -> str:
     Raises:
         GatewayError: slurmctld does not answer, or does not name SlurmUser.
     """
-    # scontrol exits with 1 if slurmctld answers, but then limits the pings (rl_enable).
-    text = SlurmRunner().read("scontrol", "show", "config", accepted_status=1)
-    match = _SLURM_USER.search(text)
-    if match is None:
+    name = values_of(SlurmRunner()).get("SlurmUser", "").partition("(")[0].strip()
+    if not name:
         raise GatewayError("'scontrol show config' does not name SlurmUser")
-    return match["name"]
+    return name

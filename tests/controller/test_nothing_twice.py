@@ -6,6 +6,7 @@ import gc
 
 import pytest
 
+from bftrainer_slurm.controller.state.cluster import ClusterState
 from bftrainer_slurm.controller.state.stopwatch import Rescale
 from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId, ElementState
@@ -118,6 +119,25 @@ def test_a_keeper_that_was_silent_is_told_later_which_elements_are_lost() -> Non
     assert (seconds <= 5, setting.told.gone) == (True, [ElementId(ARRAY, task)])
     setting.settle()
     assert len(setting.told.gone) == 1
+
+
+def test_what_is_gone_is_told_though_the_look_that_saw_it_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting = at_work(3, ARRAY, 99, most=3)
+    (own, *_) = setting.on()
+    lost = ElementId(ARRAY, setting.on()[own])
+    setting.slurm.start_ordinary_(own)
+    setting.slurm.forget(99)
+    setting.told.ended.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(ClusterState, "look", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            setting.turn()
+    assert (setting.told.gone, setting.told.ended) == ([], [])
+    setting.turn()
+    setting.turn()
+    assert (setting.told.gone, setting.told.ended) == ([lost], [99])
 
 
 def test_but_not_of_an_element_that_has_a_node_again_or_whose_trainer_is_gone() -> None:

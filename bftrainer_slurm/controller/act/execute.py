@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from bftrainer_slurm.controller.act.groups import SILENT_S, Groups
@@ -33,12 +34,13 @@ def execute(
     began_s: float,
     note: Callable[[Action, str], None],
     most: float = MOST_ACTIONS,
+    of: Callable[[int], AbstractContextManager[None]] = lambda array: nullcontext(),
 ) -> float | None:
     """Execute ``most`` actions, as far as the budget allows; it began at ``began_s``.
 
     ``note`` is called with each action that was tried, and Slurm's words if it has refused it. A
-    refusal does not stop the others. A trainer without live elements begins a new rendezvous with
-    its first element.
+    refusal does not stop the others, nor does an error in what ``of`` runs for a trainer. A trainer
+    without live elements begins a new rendezvous with its first element.
 
     Returns:
         After how many seconds the first action that was not tried can be tried; None: all were.
@@ -54,21 +56,26 @@ def execute(
             return _PAUSE_S
         if clock() > end_s:
             return 0.0
-        if isinstance(action, Grow) and not _prepare_keeper(action, groups):
-            again_in_s = SILENT_S
-            continue
-        try:
-            action.send(gateway)
-            logger.info("%s", action)
-            note(action, "")
-        except RefusedError as error:
-            hint = f"; {JOB_SUBMIT}" if may_be_job_submit(str(error)) else ""
-            logger.warning("%s: %s%s", action, error, hint)
-            note(action, str(error))
-            done = tuple(one for one in action.elements if one not in error.elements)
-            if error.elements and done:
-                note(replace(action, elements=done), "")
+        with of(action.array):
+            if isinstance(action, Grow) and not _prepare_keeper(action, groups):
+                again_in_s = SILENT_S
+            else:
+                _try(action, gateway, note)
     return again_in_s
+
+
+def _try(action: Action, gateway: Gateway, note: Callable[[Action, str], None]) -> None:
+    try:
+        action.send(gateway)
+        logger.info("%s", action)
+        note(action, "")
+    except RefusedError as error:
+        hint = f"; {JOB_SUBMIT}" if may_be_job_submit(str(error)) else ""
+        logger.warning("%s: %s%s", action, error, hint)
+        note(action, str(error))
+        done = tuple(one for one in action.elements if one not in error.elements)
+        if error.elements and done:
+            note(replace(action, elements=done), "")
 
 
 def _prepare_keeper(grow: Grow, groups: Groups) -> bool:

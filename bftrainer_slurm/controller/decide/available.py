@@ -47,7 +47,8 @@ def bars_for_all(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
     wanted = frozenset(node for node, start_s in snapshot.wanted_s.items() if start_s < soon_s)
     # A job that has preempted may not do so again for KillWait and MessageTimeout.
     yield Bar("an ordinary job is expected there soon", wanted | cluster.taken)
-    yields = snapshot.configuration.preempts and not snapshot.configuration.exempt_s
+    slurm = snapshot.configuration
+    yields = slurm.told and slurm.preempts and not slurm.exempt_s
     every = frozenset[str]() if yields else snapshot.in_holes | snapshot.shared.keys()
     yield Bar("ordinary jobs could not preempt elements", every)
     reserved, first_s = snapshot.reserved.items(), now_s + _SHORTEST_S

@@ -27,6 +27,11 @@ logger = logging.getLogger(__name__)
 
 def misfits(settings: Configuration, partition: str) -> Iterator[str]:
     """Yield what is wrong with the settings of the trainers' partition, and how to fix it."""
+    if not settings.told:
+        yield (
+            "Slurm does not tell its configuration ('scontrol show config', 'scontrol show "
+            "partition'), so no element starts; the controller's log says why"
+        )
     if not settings.preempts:
         yield (
             f"ordinary jobs cannot preempt jobs in {partition}, so no element starts: give it "
@@ -299,12 +304,17 @@ def _queue_and_nodes(
 
 
 def _configured(snapshot: Snapshot, gateway: Gateway) -> Snapshot:
-    """Read Slurm's configuration; keep the last one if Slurm does not answer."""
+    """Read Slurm's configuration; keep the last one if Slurm does not answer.
+
+    Without any it is asked at each look, and no element starts: it might not be preempted.
+    """
     partition = snapshot.partition
     try:
         configuration = gateway.configuration(partition)
     except GatewayError as error:
         logger.warning("cannot read Slurm's configuration: %s", error)
+        if snapshot.configured_s == -math.inf:
+            return replace(snapshot, configuration=Configuration(told=False))
         again_s = snapshot.time_s - _CONFIGURATION_S + _CONFIGURATION_AGAIN_S
         return replace(snapshot, configured_s=again_s)
     return replace(snapshot, configuration=configuration, configured_s=snapshot.time_s)

@@ -178,27 +178,28 @@ class BadNodes:
 
     def look(
         self,
-        trainers: Sequence[Trainer],
-        states: dict[int, TrainerState],
+        states: Iterable[TrainerState],
         events: Iterable[Event],
         notes_arrive: bool,
         now_s: float,
     ) -> None:
-        """Take in a look; add nodes that only one trainer avoids to its state in ``states``."""
+        """Take in a look."""
         self.bars = tuple(one for one in self.bars if one.until_s > now_s)
         ended = (event for event in events if isinstance(event, Ended))
-        records = (record for state in states.values() for record in state.elements.values())
+        records = (record for state in states for record in state.elements.values())
         since_s = [record.since_s for record in records if record.phase is Phase.ENDING]
         self._teardown_times.record(ended, since_s, now_s)
         self._no_notes_s = self._no_notes_s if notes_arrive else now_s
+
+    def avoid(self, trainer: Trainer, state: TrainerState, now_s: float) -> TrainerState:
+        """Return the trainer's state after a look, with the nodes that only it avoids."""
         known = self.mute.nodes(now_s)
-        for trainer in trainers:
-            if (state := states.get(trainer.array)) is not None:
-                state = self._avoid_slow(trainer, state, now_s)
-                states[trainer.array] = self._avoid_mute(trainer, state, now_s)
+        state = self._avoid_slow(trainer, state, now_s)
+        state = self._avoid_mute(trainer, state, now_s)
         for node in self.mute.nodes(now_s):
             if node not in known:
                 logger.warning("%s", mute_sentence([node]))
+        return state
 
     def _avoid_slow(self, trainer: Trainer, state: TrainerState, now_s: float) -> TrainerState:
         """Keep trainers off nodes on which their elements take unusually long to end."""

@@ -16,7 +16,7 @@ from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import BadNodes
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Measurements
-from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Event, Phase
+from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Ended, Event, Phase
 from bftrainer_slurm.controller.state.profiles import ReportedState, reported_before
 from bftrainer_slurm.controller.state.trainer_state import (
     TrainerState,
@@ -26,7 +26,7 @@ from bftrainer_slurm.controller.state.trainer_state import (
     finish,
     note_failed,
 )
-from bftrainer_slurm.controller.state.view import TrainerView, views_of
+from bftrainer_slurm.controller.state.view import TrainerView, check, views_of
 from bftrainer_slurm.model import ElementId, ElementState, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError
 
@@ -94,7 +94,8 @@ class TrainerRegistry:
 
     ``bad`` finds nodes that trainers should avoid; ``unhandled_nodes`` are nodes of trainers that
     cannot be handled. ``replaced`` trainers have the array id of an earlier trainer.
-    ``measurements`` is what trainers have written to the history file.
+    ``measurements`` is what trainers have written to the history file. ``gone`` are elements that
+    were lost, and trainers, that the keeper has not been told of, though a look may have failed.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class TrainerRegistry:
         self.unhandled_nodes: frozenset[str] = frozenset()
         self.replaced: frozenset[int] = frozenset()
         self.measurements = Measurements(history)
+        self.gone: list[ElementId | int] = []
         self._history = history
         self._rest_s = rest_s
         self._errors = errors
@@ -191,13 +193,18 @@ class TrainerRegistry:
                     continue
                 over = last is not None and last.state.over
                 state, happened = self._follow(trainer, now_s, notes_arrive)
+                states[trainer.array] = state  # whatever fails from here on, its events are over
                 if over:  # the training has ended, so a start does not count
                     happened = [one for one in happened if not isinstance(one, Began)]
                 self._write(happened, snapshot)
                 events += happened
                 trained = self.reported(trainer).trained
                 states[trainer.array] = note_failed(state, trained, now_s)
-        self.bad.look(trainers, states, events, notes_arrive, now_s)
+        self.bad.look(states.values(), events, notes_arrive, now_s)
+        for trainer in trainers:
+            if trainer.array in states:
+                with self._errors.of(trainer.array):
+                    states[trainer.array] = self._checked(trainer, states[trainer.array], now_s)
         self._refresh_views(snapshot, states)
         return events
 
@@ -210,8 +217,23 @@ class TrainerRegistry:
         )
         events: list[Event] = []
         for array in (self._records.keys() - ids.keys()) | self.replaced:
-            events += advance(self._records.pop(array).state, array, (), now_s, keep_s=0.0)[1]
+            state = self._records.pop(array).state
+            self.gone.append(array)
+            with self._errors.of(array):
+                events += advance(state, array, (), now_s, keep_s=0.0)[1]
         return events
+
+    def _checked(self, trainer: Trainer, state: TrainerState, now_s: float) -> TrainerState:
+        """Return the state with the nodes that it should avoid.
+
+        Raises:
+            Exception: what a turn reads of all trainers together cannot be read of this one.
+        """
+        state = self.bad.avoid(trainer, state, now_s)
+        last = self._records.get(trainer.array)
+        if last is None or last.view is None or not last.view.is_of(trainer, state):
+            check(trainer, state, now_s)
+        return state
 
     def _follow(
         self, trainer: Trainer, now_s: float, notes_arrive: bool
@@ -249,6 +271,7 @@ class TrainerRegistry:
         return record
 
     def _write(self, events: Iterable[Event], snapshot: Snapshot) -> None:
+        self.gone += (one.element for one in events if isinstance(one, Ended) and one.lost)
         for event in events:
             if isinstance(event, Began):
                 node = snapshot.shared.get(event.node)
@@ -258,7 +281,8 @@ class TrainerRegistry:
                 self._history.end_allocation(event.element, event.time_s, event.how)
 
     def _refresh_views(self, snapshot: Snapshot, states: Mapping[int, TrainerState]) -> None:
-        known = [(one, states[one.array]) for one in snapshot.queue.trainers if one.array in states]
+        trainers, faulty = snapshot.queue.trainers, self._errors.why
+        known = [(one, states[one.array]) for one in trainers if one.array not in faulty]
         rested_s = snapshot.time_s - self._rest_s
         ordinary = snapshot.queue.ordinary_nodes
         last = {view.array: view for view in self.views}
@@ -268,11 +292,9 @@ class TrainerRegistry:
             record.seen = views.get(array, record.state)
         # Use Slurm's order, so that nothing depends on which trainer was seen first.
         self._records = {
-            one.array: self._records[one.array]
-            for one in snapshot.queue.trainers
-            if one.array in self._records
+            one.array: self._records[one.array] for one in trainers if one.array in self._records
         }
-        unseen = [one for one in snapshot.queue.trainers if one.array not in states]
+        unseen = [one for one in trainers if one.array in faulty]
         theirs = {element.node for one in unseen for element in one.elements if element.node}
         before = (self.state(one.array).nodes for one in unseen if one.array in self._records)
         self.unhandled_nodes = frozenset(theirs).union(*before)

@@ -213,6 +213,18 @@ def views_of(
     return tuple(views)
 
 
+def check(trainer: Trainer, state: TrainerState, now_s: float) -> None:
+    """Read of one trainer what a turn reads of all of them together.
+
+    Raises:
+        Exception: as a whole turn would.
+    """
+    (view,) = views_of([(trainer, state)])
+    view.rests(now_s), view.sizes_now(now_s), view.all_ended, view.since_s, view.submit_s
+    view.ids(*OCCUPIES), view.starts_s(), view.nodes, view.above_least, state.settled
+    state.refusal_at(now_s), view.over
+
+
 _Claim: TypeAlias = tuple[float, ElementId, int, frozenset[str]]
 
 

@@ -112,7 +112,7 @@ def test_nor_is_a_node_of_an_element(mine: TrainerView) -> None:
     assert free(BOTH, mine) == {"n2"}
 
 
-@pytest.mark.parametrize("settings", [{"preempts": False}, {"exempt_s": 60.0}])
+@pytest.mark.parametrize("settings", [{"preempts": False}, {"exempt_s": 60.0}, {"told": False}])
 def test_where_ordinary_jobs_could_not_take_it_back_at_once_no_node_is(settings: Any) -> None:
     seen = replace(BOTH, configuration=Configuration(**settings))
     assert free(seen) == set()

@@ -86,12 +86,22 @@ def test_how_slurm_is_configured_is_asked_now_and_then() -> None:
 
 
 def test_what_slurm_does_not_say_of_its_configuration_is_asked_for_a_minute_later() -> None:
+    slurm = site()
+    first = reading(slurm)
+    slurm = site(fails={"configuration": GatewayError("exit status 1")})
+    first = reading(slurm, first, now_s=NOW_S + 3600)
+    assert first.configuration == slurm.configured
+    for seconds, count in ((30, 1), (61, 2)):
+        reading(slurm, first, now_s=NOW_S + 3600 + seconds)
+        assert slurm.requests_.count("configuration") == count
+
+
+def test_before_it_has_said_any_of_it_nothing_is_taken_for_granted_and_each_look_asks() -> None:
     slurm = site(fails={"configuration": GatewayError("exit status 1")})
     first = reading(slurm)
-    assert first.configuration == Configuration()
-    for seconds, count in ((30, 1), (61, 2)):
-        reading(slurm, first, now_s=NOW_S + seconds)
-        assert slurm.requests_.count("configuration") == count
+    assert first.configuration == Configuration(told=False)
+    assert first.misfits[0].startswith("Slurm does not tell its configuration")
+    assert reading(slurm, first, now_s=NOW_S + 1).configuration == slurm.configured
 
 
 @pytest.mark.parametrize(
