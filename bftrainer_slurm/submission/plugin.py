@@ -104,7 +104,8 @@ def encoded(words: Iterator[Word]) -> bytes:
     except SubmissionError as error:
         listed = [("refuse", "", str(error))]
     texts = (text for word in (*listed, ("done", "", "")) for text in word)
-    return b"".join(text.encode("utf-8", "surrogateescape") + b"\0" for text in texts)
+    plain = (text.encode("utf-8", "surrogateescape").replace(b"\0", b"?") for text in texts)
+    return b"".join(text + b"\0" for text in plain)
 
 
 def main(document: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""A login node's Python may be older than the controller's: nothing here needs more than it says."""
+"""A login node may have an older Python than the controller: nothing here needs a newer one."""
 
 from __future__ import annotations
 
