@@ -167,6 +167,7 @@ def test_lightning_saves_with_all_that_a_script_gives_it(
 ) -> None:
     class Trainer:
         global_rank, world_size = 0, 3
+        fit_loop = SimpleNamespace(epoch_progress=SimpleNamespace(current=SimpleNamespace(ready=1)))
 
         def save_checkpoint(
             self, filepath: Path, weights_only: bool | None = None, storage_options: Any = None

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
+from tests.frameworks.worker import said
+
 pytestmark = pytest.mark.frameworks
-
-
-def said(folder: Path, script: str) -> list[str]:
-    """Run a script as a worker of an element runs it; return its lines."""
-    begin = (
-        "import os; from bftrainer_slurm.elastic import resuming; resuming.install(os.environ)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", begin + textwrap.dedent(script)],
-        env=os.environ | {"BFTRAINER_ELEMENT": "7_1"},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
 
 
 def test_hugging_faces_is_marked_before_older_ones_go_and_before_the_scripts_own_callback(

@@ -32,7 +32,9 @@ class Elastic(TrainerCallback):
         **others: Any,
     ) -> TrainerControl:
         """Report a step, and have the state saved if it was the last one on these nodes."""
-        batch = args.train_batch_size * args.gradient_accumulation_steps
+        # auto_find_batch_size has found another one than the script gave.
+        batch = state.train_batch_size or args.train_batch_size
+        batch *= args.gradient_accumulation_steps
         step(samples=batch * args.world_size, number=state.global_step)
         if must_save():
             self._saving = control.should_save = True

@@ -9,8 +9,11 @@ depend on the ranks: that of Lightning's DistributedSampler does not, which it t
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Callable, Iterator, MutableMapping
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +29,7 @@ _RANKS = "_bftrainer_ranks"  # of a Trainer that goes on: how many ranks made it
 _CHOOSES = "_bftrainer_chooses"  # of a Trainer: its script leaves the checkpoint to us
 _FRESH = "_bftrainer_fresh"  # of a scheduler: what its script gave it at this start
 _ASKED = "_bftrainer_asked"  # of a Trainer: its script asked for the number of steps
+_DEFAULT = "_bftrainer_default"  # of a Trainer: its ModelCheckpoints that were given no folder
 _PROGRESS = {"last_epoch", "_step_count", "_last_lr", "optimizer"}
 
 
@@ -39,12 +43,13 @@ def change(module: ModuleType) -> None:
     loop: Any = module._FitLoop
     connector: Any = module._CheckpointConnector
     asked = trainer.estimated_stepping_batches.fget
-    trainings = marks.Trainings()
-    before(trainer, "fit", lambda arguments: _begin(trainings, arguments))
+    trainings, going_on = marks.Trainings(), list[Any]()
+    before(trainer, "fit", lambda arguments: _begin(trainings, going_on, arguments))
     around(trainer, "save_checkpoint", _save)
     around(module.Strategy, "remove_checkpoint", _remove)
     around(loop, "reset", _reset)
     around(connector, "resume_start", _start)
+    around(connector, "restore", _come_back)
     around(connector, "restore_lr_schedulers", _restore)
 
     def estimated_stepping_batches(self: Any) -> Any:
@@ -53,20 +58,34 @@ def change(module: ModuleType) -> None:
 
     trainer.estimated_stepping_batches = property(estimated_stepping_batches)
     helping.add("lightning")
+    fabric = "lightning.fabric" if module.__name__.startswith("lightning.") else "lightning_fabric"
+    writer = import_module(f"{fabric}.loggers.csv_logs")._ExperimentWriter
+    around(writer, "_check_log_dir_exists", partial(_keep_rows, going_on=going_on))
 
 
-def _begin(trainings: marks.Trainings, arguments: MutableMapping[str, Any]) -> None:
-    guarded(lambda: _prepare(trainings, arguments), "Lightning's fit() is left as it is")
+def _begin(
+    trainings: marks.Trainings, going_on: list[Any], arguments: MutableMapping[str, Any]
+) -> None:
+    going_on.clear()
+    prepare = partial(_prepare, trainings, going_on, arguments)
+    guarded(prepare, "Lightning's fit() is left as it is")
 
 
-def _prepare(trainings: marks.Trainings, arguments: MutableMapping[str, Any]) -> None:
-    """Have the trainer save when told, and note whether it may choose its checkpoint."""
+def _prepare(
+    trainings: marks.Trainings, going_on: list[Any], arguments: MutableMapping[str, Any]
+) -> None:
+    """Have the trainer save when told, and note what its script leaves to it."""
     from bftrainer_slurm.elastic.callbacks.lightning import Elastic
 
-    trainer = arguments["self"]
+    trainer, given = arguments["self"], arguments["ckpt_path"]
     training = trainings.begin(arguments["model"], arguments["train_dataloaders"])
     setattr(trainer, _TRAINING, training)
-    setattr(trainer, _CHOOSES, arguments["ckpt_path"] in (None, "last"))
+    setattr(trainer, _CHOOSES, given in (None, "last"))
+    folders = [one for one in trainer.checkpoint_callbacks if not getattr(one, "dirpath", True)]
+    setattr(trainer, _DEFAULT, folders)
+    chosen = marks.newest(_candidates(trainer), training)
+    if chosen is not None and (getattr(trainer, _CHOOSES) or marks.is_of(Path(given), training)):
+        going_on.append(trainer)
     folder = Path(trainer.default_root_dir, ".bftrainer", training)
     if (added := getattr(trainer, _ADDED, None)) is not None:
         added.folder = folder
@@ -82,11 +101,49 @@ def _start(
     weights_only: bool | None = None,
 ) -> Any:
     """Choose the checkpoint where it is loaded, as there is a group of all ranks by then."""
-    without = "Lightning begins as the script says"
-    chosen = guarded(lambda: _chosen(connector.trainer, checkpoint_path), without, checkpoint_path)
+    without, trainer = "Lightning begins as the script says", connector.trainer
+    chosen = guarded(lambda: _chosen(trainer, checkpoint_path), without, checkpoint_path)
     if chosen != checkpoint_path:  # this trainer has written it: it may hold more
         weights_only = weights_only or False
-    return method(connector, chosen, weights_only)
+    done = method(connector, chosen, weights_only)
+    if getattr(trainer, _RANKS, None) is not None:
+        without = "ModelCheckpoint knows of no checkpoint before this start"
+        guarded(lambda: _keep_folders(trainer, connector._loaded_checkpoint), without)
+    return done
+
+
+def _keep_folders(trainer: Any, loaded: Any) -> None:
+    """Have each ModelCheckpoint go on in its folder, where a logger gives it another at each start.
+
+    In another folder it would forget which of its checkpoints are the best.
+    """
+    for callback in getattr(trainer, _DEFAULT, ()):
+        state = loaded.get("callbacks", {}).get(callback.state_key, {})
+        callback.dirpath = state.get("dirpath") or callback.dirpath
+
+
+def _come_back(method: Callable[..., Any], connector: Any, *given: Any, **named: Any) -> Any:
+    """Let a search for a rate or a batch size end where it began, in a fit() that goes on.
+
+    Lightning's LearningRateFinder loads what it has saved, and forgets the fit()'s own checkpoint.
+    """
+    trainer, loaded = connector.trainer, connector._loaded_checkpoint
+    ranks = getattr(trainer, _RANKS, None)
+    done = method(connector, *given, **named)
+    connector._loaded_checkpoint = loaded
+    setattr(trainer, _RANKS, ranks)
+    return done
+
+
+def _keep_rows(method: Callable[..., None], writer: Any, going_on: list[Any]) -> None:
+    """Have a CSVLogger add to the file of a training that goes on, which it would delete."""
+    file = Path(writer.metrics_file_path)
+    if not going_on or not file.is_file():
+        method(writer)
+        return
+    with file.open(newline="") as rows:
+        writer.metrics_keys = next(csv.reader(rows), [])
+    say(f"{file} keeps its rows, and gets the new ones (--bftrainer=resume=no: not)")
 
 
 def _chosen(trainer: Any, given: Any) -> Any:
@@ -111,7 +168,9 @@ def _candidates(trainer: Any) -> Iterator[Path]:
     folder = Path(trainer.default_root_dir)
     yield from folder.glob(".bftrainer/*/*.ckpt")
     yield from folder.glob("checkpoints/*.ckpt")
-    yield from folder.glob("lightning_logs/version_*/checkpoints/*.ckpt")
+    for logger in trainer.loggers:
+        if getattr(logger, "root_dir", None):
+            yield from Path(logger.root_dir).glob("version_*/checkpoints/*.ckpt")
     for callback in trainer.checkpoint_callbacks:
         if getattr(callback, "dirpath", None):
             yield from Path(callback.dirpath).glob("*.ckpt")
@@ -126,12 +185,13 @@ def _save(
     **named: Any,
 ) -> Any:
     path = Path(filepath)
-    training: str | None = getattr(trainer, _TRAINING, None)
-    if training is None or trainer.global_rank != 0:
+    if trainer.global_rank != 0:
         return method(trainer, filepath, weights_only, *more, **named)
     guarded(lambda: marks.unmark(path), "the mark of an older checkpoint is left as it is")
     done = method(trainer, filepath, weights_only, *more, **named)
-    if not weights_only:
+    training: str | None = getattr(trainer, _TRAINING, None)
+    has_begun = trainer.fit_loop.epoch_progress.current.ready > 0  # else a search comes back to it
+    if training is not None and has_begun and not weights_only:
         without = "a checkpoint is left without a mark"
         guarded(lambda: marks.mark(path, trainer.world_size, training), without)
     return done
@@ -152,9 +212,13 @@ def _restore(method: Callable[..., Any], connector: Any) -> Any:
 
 def _reset(method: Callable[..., Any], loop: Any) -> Any:
     ranks = getattr(loop.trainer, _RANKS, None)
-    if ranks is None:
+    searches = bool(loop.trainer._checkpoint_connector._loaded_checkpoint)  # before it goes on
+    if ranks is None or searches:
         return method(loop)
     setattr(loop.trainer, _RANKS, None)
+    epochs = loop.epoch_progress.current
+    if epochs.ready == epochs.processed:  # max_steps has Lightning end the last epoch again
+        loop._restarting = loop.epoch_loop.restarting = False
     guarded(lambda: _go_on(loop, ranks), "Lightning's place in the data is left as it is")
     at_an_end = loop.epoch_loop.batch_progress.is_last_batch
     done = method(loop)

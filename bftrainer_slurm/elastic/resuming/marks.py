@@ -90,13 +90,15 @@ def marked(checkpoint: Path) -> Mark | None:
         return None
 
 
+def is_of(checkpoint: Path, training: str) -> bool:
+    """Return whether a checkpoint is complete, and this training's."""
+    found = marked(checkpoint)
+    return found is not None and found.training == training
+
+
 def newest(checkpoints: Iterable[Path], training: str) -> Path | None:
     """Return this training's newest complete checkpoint; None: there is none."""
-    whole = []
-    for one in checkpoints:
-        found = marked(one)
-        if found is not None and found.training == training:
-            whole.append(one)
+    whole = [one for one in checkpoints if is_of(one, training)]
     return max(whole, key=lambda one: _of(one).stat().st_mtime_ns, default=None)
 
 
@@ -108,8 +110,7 @@ def newer(given: Path | None, checkpoints: Iterable[Path], training: str) -> Pat
     """
     if given is not None:
         given = given.resolve()
-        found = marked(given)
-        if found is None or found.training != training:
+        if not is_of(given, training):
             return None
     own = newest(checkpoints, training)
     return None if own is None or own.resolve() == given else own
