@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bftrainer_slurm.keeper.messages import Identity
 
-_MOST = 100  # that are remembered; a batch script runs few
+_MOST = 100  # that are remembered, the newest: members come late to those alone
 
 
 class Programs(dict[str, set[int]]):
@@ -15,8 +15,9 @@ class Programs(dict[str, set[int]]):
 
     def end(self, who: Identity) -> None:
         """A member's processes have ended well, and wait for those of other nodes."""
-        if len(self) < _MOST:
-            self.setdefault(who.program, set())
+        self.setdefault(who.program, set())
+        while len(self) > _MOST:
+            del self[next(iter(self))]
 
     def leave(self, who: Identity) -> None:
         """A member is through with its program."""
