@@ -27,9 +27,11 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NODE_NAME 128
+#define A_YEAR_S (365 * 24 * 3600) /* what Slurm takes "no limit" for */
 #define JOB_NAME (NODE_NAME + 48) /* of a folder */
 _Static_assert(JOB_NAME <= NAME_MAX, "a folder may have no such name");
 #define MARKS "/run/bftrainer-guarded/"
@@ -241,6 +243,17 @@ static void set_secret(spank_t spank, const struct site *site, const char *keepe
         spank_setenv(spank, ENV_JOB_SECRET, element.secret, 1);
 }
 
+/* Slurm has it since 23.02, by the element's own limit. A trainer has no end. */
+static void set_end_time(spank_t spank)
+{
+    char end[32];
+
+    if (spank_getenv(spank, "SLURM_JOB_END_TIME", end, sizeof(end)) != ESPANK_SUCCESS)
+        return;
+    snprintf(end, sizeof(end), "%lld", (long long)time(NULL) + A_YEAR_S);
+    spank_setenv(spank, "SLURM_JOB_END_TIME", end, 1);
+}
+
 /* Variables of sbatch, or of a step that called sbatch, which are wrong in an element. The file of a
  * step's own --output must not be truncated at each start of an element. */
 static void correct_batch_environment(spank_t spank)
@@ -372,6 +385,9 @@ void element_start_task(spank_t spank, const struct site *site)
     if (element.is_batch)
         correct_batch_environment(spank);
     set_user_task(spank);
+    set_end_time(spank);
+    if (variable_is(spank, ENV_STEP, BESIDE))
+        return;
     if (has_environment(spank)) {
         torchrun_mend(spank, site);
         return;

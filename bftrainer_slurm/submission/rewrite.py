@@ -54,6 +54,10 @@ _LEFT_OUT = {
     "signal": "the limits of elements are short; SIGTERM comes when one has to end",
     "wait": "bftrainer submit ends once the trainer is submitted",  # sbatch itself waits
 }
+_LIMIT_NOTE = (
+    "-t limits each stay on a node, not the training; squeue shows an earlier end of it, which "
+    "moves: a script that stops by that end stops too soon"
+)
 
 
 @dataclass(frozen=True)
@@ -257,6 +261,7 @@ def _notes(
     task = f"SLURM_ARRAY_TASK_ID is {record.task}, the one task of --array"
     return (
         describe(record) + (part_note(given) if site.share else ""),
+        *(() if record.minutes is None else (_LIMIT_NOTE,)),
         *(() if record.task is None else (task,)),
         *(f"--{name} is left out: {why}" for name, why in _LEFT_OUT.items() if name in given),
     )

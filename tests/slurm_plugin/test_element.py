@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -225,6 +226,16 @@ def test_a_steps_own_output_goes_on_at_the_next_start_and_the_scripts_says_where
     element.wait_for("end")
     assert own.read_text() == "before\nnow\n"
     assert element.text() == f"srun: bftrainer: this step writes to {own}\nend\n"
+
+
+def test_slurm_tells_a_script_that_its_trainer_has_no_end(lab: Lab) -> None:
+    show = "echo end$1=${SLURM_JOB_END_TIME:-none}"
+    script = f"#!/bin/sh\n{show}\nsrun sh -c '{show}' sh step\necho end\n"
+    element = start_element(lab, script, EACH, "-t600")
+    element.wait_for("end\n")
+    end, of_step = (element.lines()[name] for name in ("end", "endstep"))
+    assert end == of_step
+    assert end == "none" or 0 <= time.time() + 365 * 24 * 3600 - int(end) < 300
 
 
 def test_a_step_is_one_task_however_the_job_was_submitted(lab: Lab) -> None:
