@@ -2,6 +2,7 @@
 
 #include "environment.h"
 #include "script_once.h"
+#include "torchrun.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -86,10 +87,11 @@ static bool connect_to(const char *name)
                    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0;
 }
 
-void batch_tell_step(void)
+void batch_tell_step(const struct site *site)
 {
     const char *name = getenv(ENV_SRUNS);
     char answer[32] = "";
+    char beside[sizeof(BESIDE)] = "";
     unsigned number;
     int code;
 
@@ -99,9 +101,12 @@ void batch_tell_step(void)
         return;
     if (sscanf(answer, "exit %d", &code) == 1)
         exit(code);
-    if (sscanf(answer, "go %u", &number) != 1 || !stay_loaded())
+    if (sscanf(answer, "go %u %6s", &number, beside) < 1 || !stay_loaded())
         return;
-    snprintf(answer, sizeof(answer), "%u", number);
-    setenv(ENV_STEP, answer, 1);
+    if (strcmp(beside, BESIDE) == 0)
+        torchrun_unset(site);
+    else
+        snprintf(beside, sizeof(beside), "%u", number);
+    setenv(ENV_STEP, beside, 1);
     on_exit(tell_end, NULL);
 }

@@ -54,6 +54,8 @@ class Batches:
 
     out: list[Output]
     hold_s: float = 0.0
+    trains_on: bool = False  # a group trains, and nobody in it has ended well
+    beside: bool = False  # steps have run at the same time: a number does not say which one
     elements: dict[int, _Element] = field(default_factory=dict)  # by key
     _hold_until_s: float = math.inf  # while nobody has come
     _held: bool = True
@@ -66,6 +68,13 @@ class Batches:
     _ended: set[int] | None = None  # the script has ended well, in these tasks
     _array: int = 0
     _told: tuple[int, bool] | None = None  # what the controller knows: who leads, and if it trains
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether elements are in a step of a script that runs nowhere any more."""
+        everyone = self.elements.values()
+        led = bool(self._lost) or self._ended is not None or any(one.leads for one in everyone)
+        return not led and any(one.trains for one in everyone)
 
     def join(self, key: int, identity: Identity, now_s: float) -> None:
         """An element's batch task has proven who it is."""
@@ -82,6 +91,7 @@ class Batches:
         if (one := self.elements.get(key)) is None:
             return
         one.said, one.told = said, _TOLD_NOTHING
+        self.beside |= said.beside
         for number, code, mark in said.done:
             well = self._done.get(number, (1, ""))[0] == 0
             if (
@@ -157,8 +167,11 @@ class Batches:
             return Turn("each")
         if leaders or step >= 0 or self._lost or self._held:
             return Turn("wait")
-        done = tuple((number, *rest) for number, rest in sorted(self._done.items()))
-        return Turn("lead", done=done)
+        if any(code for _, code, _ in said.done):  # what its script's end has removed, it lacks
+            return Turn("again")
+        done = () if self.beside else sorted(self._done.items())
+        well = ((number, code, mark) for number, (code, mark) in done if code == 0)
+        return Turn("lead", done=tuple(well))
 
     def _tell(self, one: _Element, turn: Turn) -> None:
         if one.told != turn:
@@ -173,7 +186,9 @@ class Batches:
             self._done.clear()
         del self.elements[one.key]
         for other in self.elements.values():
-            if not other.leads:
+            if other.trains and code == 0 and self.trains_on:
+                self._tell(other, Turn("stop"))
+            elif not other.leads:
                 self._tell(other, Turn("over", code=code))
 
     def _tell_controller(self, leaders: list[_Element], in_step: bool) -> None:

@@ -58,20 +58,27 @@ class Failures:
             self._suspected.clear()
             self.not_before_s = -math.inf
 
-    def failed(self, failure: Note, now_s: float) -> None:
+    def failed(self, failure: Note, now_s: float, explained: bool = False) -> None:
         """A member's workers have failed; only the first failure of a generation counts.
 
         It names another member that fails with the same words: then no single node is the cause.
+        One that is ``explained`` is not the script's own.
         """
         if self._failed or now_s - self._disturbed_s <= AROUND_S:
             if self._failed and self._suspected:
                 self._suspected[-1] = _with_another(self._suspected[-1], failure)
             return
         self._failed = True
-        self._suspected.append(_Suspected(failure, now_s, not self._stepped))
+        if not explained:
+            self._suspected.append(_Suspected(failure, now_s, not self._stepped))
         if not self._stepped:
             self._barren = min(self._barren + 1, 10)
             self.not_before_s = now_s + min(MAX_DELAY_S, 2.0 ** (self._barren - 1))
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether the script has failed again, without any step in between."""
+        return self._barren > 1
 
     def due_s(self) -> float:
         """Return when the next failure will be certain."""

@@ -50,7 +50,14 @@ class ReleasedError(MembershipError):
 
 
 class FinishedError(MembershipError):
-    """The training has finished without this process, which ends with 0 and begins nothing."""
+    """The training has finished without this process, which ends with ``code``, and begins nothing.
+
+    The code is not 0 where the training fails for want of what its script's node had.
+    """
+
+    def __init__(self, code: int = 0) -> None:
+        super().__init__("the training has finished")
+        self.code = code
 
 
 class DroppedError(MembershipError):
@@ -233,8 +240,8 @@ class Membership(Conversation):
                 self._over = self._over or ReleasedError("left as planned")
                 self._held, self._standing = None, {}
                 self._stand(Left())  # who was to end this process may know nothing of it any more
-            case Finished():
-                self._end(FinishedError("the training has finished"))
+            case Finished(code):
+                self._end(FinishedError(code))
             case Dropped(why):
                 self._held = None
                 if self._waits:

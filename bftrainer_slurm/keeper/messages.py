@@ -199,7 +199,8 @@ class Batch:
     """What a batch task does: ``waits``, ``leads`` (runs the script), ``steps`` (joins), ``over``.
 
     ``step`` is the number of the srun that runs now (-1: none); if it ``trains``, ``what`` has what
-    the others need to start it. ``over``: the script has ended with ``code``.
+    the others need to start it. ``over``: the script has ended with ``code``. ``beside``: steps
+    have run at the same time, so a number may be another step's when the script runs again.
     """
 
     doing: Annotated[str, one_of("waits", "leads", "steps", "over")]
@@ -208,6 +209,7 @@ class Batch:
     what: What = ""
     done: Steps = ()
     code: Code = 0
+    beside: Flag = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,9 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The training has finished without you: end well, and do not begin it again."""
+    """The training has finished without you: end with ``code``, and do not begin it again."""
+
+    code: Code = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,10 +271,11 @@ class Turn:
     """To a batch task: ``wait``, ``lead`` (run the script), ``join`` a step, ``over``, ``each``.
 
     ``each``: run the script on this node too, as it trains without srun. ``trains``: the step that
-    runs here trains.
+    runs here trains. ``again``: steps that have failed here are to come again. ``stop``: the script
+    has ended well without this step.
     """
 
-    do: Annotated[str, one_of("wait", "lead", "join", "over", "each", "trains")]
+    do: Annotated[str, one_of("wait", "lead", "join", "over", "each", "trains", "again", "stop")]
     step: Last = -1
     what: What = ""
     done: Steps = ()

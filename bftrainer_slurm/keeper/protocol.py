@@ -15,7 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
-VERSION = 9  # of the messages between members and keeper: both must have the same
+VERSION = 10  # of the messages between members and keeper: both must have the same
 GREETING = b"member %d" % VERSION  # the first line that a member sends
 MAX_LINE = 512
 MAX_NOTE = 32_768  # a line of the stream that ``watch`` returns

@@ -89,6 +89,7 @@ class Rendezvous:
     sizes: Sizes = ANY
     returning: Returning = field(default_factory=Returning)
     members: dict[int, Member] = field(default_factory=dict)  # by key, as they joined
+    orphaned: bool = False  # the batch script runs nowhere any more: its node was lost
     number: int = 0  # of the current generation
     finished: Programs = field(default_factory=Programs)
     _highest: int = 0  # the highest number of any generation so far
@@ -267,7 +268,10 @@ class Rendezvous:
         if self._awaited is not None:
             return
         staying = [member for member in self._serving() if not member.leaving]
-        if not staying:
+        if self.orphaned and self._failures.in_vain:
+            for member in list(self.members.values()):
+                self._dismiss(member, Finished(code=1))
+        elif not staying:
             if all(member.ready is not None for member in self._serving()):
                 self._gather(now_s)
         elif self._is_time(max(self._failures.not_before_s, self._others_until_s()), now_s):
@@ -372,7 +376,7 @@ class Rendezvous:
             who = member.identity
             on = (("nodes", float(self._size)),)
             note = Note(NoteKind.FAILED, who.array, who.task, who.node, on, ready.error)
-            self._failures.failed(note, now_s)
+            self._failures.failed(note, now_s, explained=self.orphaned)
         member.ready = ready
         self._launcher = ready.launcher or self._launcher
         if unasked:
@@ -406,6 +410,11 @@ class Rendezvous:
         if not member.finishing:
             self.finished.end(who)
         self.finished.leave(who)
+
+    @property
+    def trains_on(self) -> bool:
+        """Whether there is a generation, and none of its members has ended well."""
+        return bool(self._serving()) and not self._ends
 
     @property
     def _ends(self) -> bool:

@@ -52,12 +52,14 @@ class Run:
     def hear(self, key: int, message: FromMember, now_s: float) -> None:
         """A member has said something."""
         if isinstance(message, Batch):
+            self._batches.trains_on = self._rendezvous.trains_on
             self._batches.hear(key, message, now_s)
         elif isinstance(message, Left) and key in self._agents:
             who = self._agents[key]
             self.lose(key, now_s)  # it has joined, if this is another keeper than it left
             self._out.append(Note(NoteKind.LEFT, who.array, who.task, who.node))
         else:
+            self._rendezvous.orphaned = self._batches.orphaned
             self._rendezvous.hear(key, message, now_s)
 
     def lose(self, key: int, now_s: float) -> None:
@@ -66,6 +68,8 @@ class Run:
         if (who := self._agents.pop(key, None)) is not None:
             self._batches.trains(who.task, -1, now_s)
             self._rendezvous.lose(key, now_s)
+            if self._batches.beside and not self._agents:
+                self._rendezvous.finished.clear()
 
     def want(self, nodes: int, now_s: float, sizes: Sizes = ANY) -> None:
         """The plan gives the trainer this many nodes (0: not known); it may have these sizes."""
@@ -95,6 +99,7 @@ class Run:
         if self._batches.due_s() <= now_s:
             self._batches.tick(now_s)
         if self._rendezvous.due_s() <= now_s:
+            self._rendezvous.orphaned = self._batches.orphaned
             self._rendezvous.tick(now_s)
 
     def due_s(self) -> float:

@@ -47,10 +47,10 @@ name, listener = os.environ.get("BFTRAINER_SRUNS"), None
 if name and "BFTRAINER_STEP" not in os.environ:
     listener = socket.socket(socket.AF_UNIX)
     listener.connect(chr(0) + name)
-    word, number = listener.recv(32).split()
+    word, number, *beside = listener.recv(32).split()
     if word == b"exit":
         sys.exit(int(number))
-    os.environ["BFTRAINER_STEP"] = number.decode()
+    os.environ["BFTRAINER_STEP"] = "alone" if beside else number.decode()
 code = subprocess.run(sys.argv[1:]).returncode
 code = code if code >= 0 else 128 - code
 if listener is not None:
@@ -235,9 +235,26 @@ def test_what_fails_on_one_node_ends_there(trainer: Trainer) -> None:
     trainer.start(2)
     trainer.wait_for("step one", 3)
     trainer.end("one", 4)
+    trainer.wait_for("step two", 2)
     trainer.end("two", 0)
     assert [trainer.code(task) for task in (0, 2)] == [7, 7]
     assert len(trainer.notes("one 4")) == 1
+
+
+def test_what_fails_without_the_scripts_node_runs_again_with_its_script(trainer: Trainer) -> None:
+    """As where a script removes at its end what it made for its training."""
+    trainer.start(0)
+    trainer.wait_for("step one", 1)
+    for task in (1, 2):
+        trainer.start(task)
+    trainer.wait_for("step one", 3)
+    trainer.kill(0)
+    trainer.end("one", 1)
+    trainer.wait_for("begun", 2)
+    trainer.wait_for("one 1", 1)
+    trainer.wait_for("step one", 5)
+    trainer.end("two")
+    assert [trainer.code(task) for task in (1, 2)] == [7, 7]
 
 
 def test_a_script_that_trains_without_srun_runs_on_each(trainer: Trainer) -> None:
@@ -310,6 +327,32 @@ def test_of_two_sruns_at_once_the_one_that_trains_runs_elsewhere_too(
     trainer.wait_for("step one", 2)
     trainer.end("one")
     assert [trainer.code(task) for task in range(2)] == [3, 3]
+
+
+def test_of_trainings_at_once_one_runs_elsewhere_too_and_no_other_joins_it(
+    trainer: Trainer,
+) -> None:
+    trainer.script(
+        "#!/bin/bash\nfor one in a b c; do srun bash torchrun $one & sleep 1; done\nwait\n"
+        "srun bash torchrun after\n"
+    )
+    trainer.start(0)
+    trainer.wait_for("step", 3)
+    trainer.start(1)
+    trainer.wait_for("step a n1 0", 1)
+    assert trainer.notes("step b") + trainer.notes("step c") == [
+        f"step {one} n0 alone  {trainer.folder}" for one in "bc"
+    ]
+    assert trainer.log(0).count("an srun trains already") == 1
+    trainer.kill(0)
+    trainer.end("a")
+    trainer.wait_for("step a n1", 2)  # the script runs again: no number says which one is done
+    trainer.wait_for("step c n1 alone", 1)
+    for one in "bc":
+        trainer.end(one)
+    trainer.wait_for("step after n1 3", 1)
+    trainer.end("after")
+    assert trainer.code(1) == 0
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,15 @@ def test_all_end_as_the_script_does(stepping: World) -> None:
     assert stepping.told()[0] == Turn("lead")
 
 
+def test_a_step_does_not_outlive_a_script_that_has_ended_well(stepping: World) -> None:
+    """As with ``timeout 3h srun ...`` in it, where srun and so the step would end on all nodes."""
+    stepping.batches.trains_on = True
+    stepping.say(0, Batch("over"))
+    assert stepping.told() == {1: Turn("stop"), 2: Turn("stop")}
+    stepping.say(1, Batch("waits"))
+    assert stepping.told() == {1: Turn("over")}
+
+
 def test_after_a_failure_it_begins_at_the_top(stepping: World) -> None:
     stepping.say(0, Batch("over", code=3, done=DONE))
     stepping.lose(0)
@@ -232,6 +241,37 @@ def test_what_ended_well_anywhere_has_ended_well(stepping: World) -> None:
     stepping.say(1, Batch("waits", done=((0, 1, "ab"),)))
     stepping.batches.lose_task(0, stepping.now_s)
     assert Turn("lead", done=((0, 0, "ab"),)) in stepping.told().values()
+
+
+def test_what_has_failed_without_the_script_comes_again_when_the_script_runs_again(
+    stepping: World,
+) -> None:
+    assert not stepping.batches.orphaned
+    stepping.lose(0)
+    assert not stepping.batches.orphaned  # it may come back
+    stepping.waits(LOST_S)
+    assert stepping.batches.orphaned
+    failed = (*DONE, (1, 1, "cd"))
+    stepping.say(1, Batch("waits", done=failed))
+    assert stepping.told() == {1: Turn("wait")}
+    stepping.say(2, Batch("waits", done=failed))
+    assert stepping.told() == {1: Turn("again"), 2: Turn("again")}
+    stepping.say(2, Batch("waits", done=DONE))
+    assert stepping.told() == {2: Turn("lead", done=DONE)}
+    stepping.say(1, Batch("waits", done=DONE))
+    stepping.say(2, Batch("leads", 1, True, "dHdv"))
+    assert stepping.told() == {1: Turn("join", 1, "dHdv")}
+
+
+def test_where_steps_ran_at_the_same_time_none_is_done_when_the_script_runs_again(
+    stepping: World,
+) -> None:
+    stepping.say(0, replace(STEP, beside=True))
+    for task in (1, 2):
+        stepping.say(task, Batch("waits", done=DONE))
+    stepping.told()
+    stepping.batches.lose_task(0, stepping.now_s)
+    assert stepping.told() == {1: Turn("lead")}
 
 
 @pytest.mark.parametrize("hold_s", [0.0, 10.0])

@@ -8,6 +8,7 @@ import pytest
 
 from bftrainer_slurm.keeper.member import HangUp, Send
 from bftrainer_slurm.keeper.messages import (
+    Batch,
     Change,
     Done,
     Dropped,
@@ -23,6 +24,7 @@ from bftrainer_slurm.keeper.messages import (
     Released,
     Role,
     StoreAt,
+    Turn,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import LATE, Rendezvous
@@ -698,6 +700,25 @@ def test_after_a_generation_that_made_steps_the_next_comes_at_once() -> None:
     assert world.now_s == 0.0
 
 
+def test_what_fails_again_since_the_scripts_node_was_lost_ends_on_all_nodes() -> None:
+    world = started(2)
+    world.rendezvous.orphaned = True
+
+    def fail() -> None:
+        for process in world.processes:
+            process.waiting = True
+            world.say(process, Ready("failed", "no such file"))
+
+    fail()
+    world.wait_until(world.now_s + 1.0)
+    hear_all(world)
+    assert [process.number for process in world.processes] == [2, 2]
+    fail()
+    assert [process.inbox[-1] for process in world.processes] == [Finished(1), Finished(1)]
+    world.wait_until(world.now_s + 10.0)
+    assert not failures(world), "the script's node is to blame"
+
+
 # A run.
 
 
@@ -734,6 +755,36 @@ def test_one_of_a_generation_that_says_it_has_left_is_a_loss() -> None:
     run.take()
     run.hear(2, Left(), 0.0)
     assert sent(run) == [(1, Change(planned=False, why="loss"))]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_where_steps_ran_at_the_same_time_none_is_known_to_have_finished(beside: bool) -> None:
+    """The first srun of a script that runs again may be another one then."""
+    run = Run(want=1)
+    run.join(0, Identity(12, 1, "n1", Role.BATCH), None, 0.0)
+    run.hear(0, Batch("leads", 0, True, "c3RlcA==", beside=beside), 0.0)
+    run.join(1, member(1), None, 0.0)
+    run.hear(1, Ready(), 0.0)
+    run.hear(1, Done(), 0.0)
+    run.lose(1, 0.0)
+    run.take()
+    run.join(2, member(2), None, 0.0)
+    assert (Finished() in [message for _, message in sent(run)]) is not beside
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_at_the_end_of_a_script_its_step_is_stopped_unless_it_has_finished(finished: bool) -> None:
+    run = Run(want=1)
+    for key, doing in ((0, "leads"), (10, "steps")):
+        run.join(key, Identity(12, key, f"n{key}", Role.BATCH), None, 0.0)
+        run.hear(key, Batch(doing, 0, True, "c3RlcA=="), 0.0)
+    run.join(1, member(10), None, 0.0)
+    run.hear(1, Ready(), 0.0)
+    if finished:
+        run.hear(1, Finishing(), 0.0)
+    run.take()
+    run.hear(0, Batch("over"), 0.0)
+    assert sent(run) == [(10, Turn("over" if finished else "stop"))]
 
 
 def test_at_the_end_of_a_run_all_are_out() -> None:

@@ -45,6 +45,22 @@ def test_without_a_keeper_that_knows_of_it_the_script_runs_as_ever(once: Lab) ->
     assert "ExitCode=9:0" in once.run("scontrol", "show", "job", element.name).stdout
 
 
+def test_what_begins_while_another_srun_trains_has_nothing_of_ours(once: Lab) -> None:
+    trains = once.home("alice") / "trains"
+    show = "echo step=$BFTRAINER_STEP; echo ours=$PET_RDZV_BACKEND$BFTRAINER_ELEMENT"
+    element = start_element(
+        once,
+        f"#!/bin/bash\nsrun sh -c ': torchrun; touch {trains}; exec sleep 1000' &\n"
+        f"while ! [ -e {trains} ]; do sleep 0.1; done\n"
+        f"srun --overlap sh -c '{show}'\n"
+        "echo ready=yes\nwait\n",
+    )
+    element.wait_for("ready=yes")
+    found = element.lines()
+    assert [found[name] for name in ("step", "ours")] == ["beside", ""]
+    assert "an srun trains already" in element.text()
+
+
 @pytest.mark.parametrize("who", ["user", "site"])
 def test_who_does_not_want_it_has_it_not(once: Lab, who: str) -> None:
     script = "#!/bin/bash\nsrun true\necho sruns=${BFTRAINER_SRUNS+there}\necho end\n"

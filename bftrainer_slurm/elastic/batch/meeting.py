@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -31,6 +32,8 @@ class Meeting(Conversation):
         self.returns = False  # there will be one: it is started anew, or lets nobody in yet
         self.failed = 0  # the script's exit code, if it has ended badly while a step goes on here
         self.on_trains: Callable[[int], object] = lambda step: None
+        self.stopped = threading.Event()  # the script has ended well without this step
+        self.on_stop: Callable[[], object] = lambda: None
         self.start()
 
     def say(self, batch: Batch) -> None:
@@ -97,3 +100,6 @@ class Meeting(Conversation):
             self._state.notify_all()
         if message.do == "trains":
             self.on_trains(message.step)
+        elif message.do == "stop":
+            self.stopped.set()
+            self.on_stop()

@@ -55,12 +55,15 @@ def main(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
         turn = _next(element.meeting, done, failed)
         if turn.do == "over":
             _end(turn.code)
-        if turn.do != "join":
+        if turn.do == "again":
+            done, failed = [one for one in done if one[1] == 0], 0
+        elif turn.do == "join":
+            failed = _join(element, turn, done)
+            del done[:-MAX_STEPS]
+            if failed and element.meeting.failed:
+                _end(element.meeting.failed)
+        else:
             _lead(element, turn.done)
-        failed = _join(element, turn, done)
-        del done[:-MAX_STEPS]
-        if failed and element.meeting.failed:
-            _end(element.meeting.failed)
         element.meeting.say(Batch("waits", done=tuple(done)))
 
 
@@ -131,12 +134,20 @@ def _join(element: Element, turn: Turn, done: list[Step]) -> int:
     words = step.words_here(element.environment)
     folder = step.folder if Path(step.folder).is_dir() else None
     meeting.say(Batch("steps", turn.step, True, turn.what, tuple(done)))
-    say(f"this node takes part in step {turn.step} of the script that runs on {step.node}")
+    say(
+        f"this node takes part in step {turn.step} of the script that runs on {step.node}; what "
+        "else the script does is done there alone (--bftrainer=batch=each: on each node)"
+    )
     with _forwarded(_ENDING, lambda: None) as forward:
         child = _started(words, environment, folder, step.inherited)
         forward(child.pid)
+        meeting.on_stop = child.terminate
+        if meeting.stopped.is_set():
+            child.terminate()
         code = child.wait()
-    if code:
+    if meeting.stopped.is_set():
+        say(f"the script on {step.node} has ended well, and this step with it")
+    elif code:
         time.sleep(RECLAIM_S)  # a reclaim, which may have killed it, ends us here
     if code < 0:
         code = 128 - code

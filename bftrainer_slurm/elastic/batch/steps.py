@@ -1,7 +1,8 @@
 """The sruns of the batch script that runs here: which one trains, and what starts it elsewhere.
 
 The SPANK plugin in each srun connects to a socket of ours, and waits for one line. It is ``go
-NUMBER``; or ``exit CODE`` where another element's run of the same script is through with this step.
+NUMBER``; ``go NUMBER beside`` while another srun trains; or ``exit CODE`` where another element's
+run of the same script is through with this step.
 What an srun is is read from its ``/proc``, so nobody but this user can name one.
 """
 
@@ -45,6 +46,10 @@ _BETWEEN = re.compile(r"""[\s;&|<>()'"=]+""")  # the words of a command line
 _BACKEND = "PET_RDZV_BACKEND"
 _NUMBERS = re.compile(r"\d+")
 _CREDENTIALS = struct.Struct("3i")
+_BESIDE = (
+    "an srun trains already: the other nodes take part in that one, and what begins meanwhile runs "
+    "on {} alone, as in an ordinary job of one node. For several trainings submit a trainer each"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +178,16 @@ def _texts(path: Path) -> list[str]:
 
 @dataclass(slots=True)
 class _Running:
-    """A step that runs here. Until it is known to train, it is nobody else's business."""
+    """A step that runs here. Until it is known to train, it is nobody else's business.
+
+    It is ``beside`` if another one trained as it began. It has none of our variables, and runs as
+    in an ordinary job of one node: two trainings in one group would be a third one.
+    """
 
     command: Command
     trains: bool
+    beside: bool
+    over: bool = False
 
 
 class Steps:
@@ -195,6 +206,7 @@ class Steps:
         self._count = 0
         self._running: dict[int, _Running] = {}
         self._done = {number: (code, mark) for number, code, mark in done}
+        self._beside = False  # whether steps have run at the same time
         self.reclaimed = threading.Event()
         self.failed_s = float("-inf")  # when a step has failed last
         name = f"bftrainer-{os.urandom(16).hex()}"
@@ -212,7 +224,7 @@ class Steps:
     def trains(self, number: int) -> None:
         """A process of this step takes part in the training: the other elements start it too."""
         with self._lock:
-            if number in self._running:
+            if number in self._running and not self._running[number].beside:
                 self._running[number].trains = True
                 self._tell()
 
@@ -221,12 +233,14 @@ class Steps:
             return
         trainings = [number for number, one in self._running.items() if one.trains]
         number = max(trainings or self._running, default=-1)
-        done = tuple((one, *rest) for one, rest in sorted(self._done.items())[:MAX_STEPS])
+        done: tuple[Step, ...] = ()
+        if not self._beside:
+            done = tuple((one, *rest) for one, rest in sorted(self._done.items())[:MAX_STEPS])
         what = ""
         trains = number >= 0 and self._running[number].trains
         if trains and not (what := self._running[number].command.packed()):
             number, trains = -1, False  # too long: the script runs on each node
-        self._say(Batch("leads", number, trains, what, done))
+        self._say(Batch("leads", number, trains, what, done, beside=self._beside))
 
     def _accept(self) -> None:
         while True:
@@ -253,20 +267,26 @@ class Steps:
         with self._lock:
             number, self._count = self._count, self._count + 1
             code, done = self._done.get(number, (0, ""))
+            beside = any(one.trains and not one.over for one in self._running.values())
             if done != command.mark:
                 self._done.pop(number, None)
-                self._running[number] = _Running(command, command.surely_trains(self._before))
+                trains = not beside and command.surely_trains(self._before)
+                self._running[number] = _Running(command, trains, beside)
+                if beside and not self._beside:
+                    self._beside = True
+                    say(_BESIDE.format(command.node))
                 self._tell()
         if done == command.mark:
             say(f"step {number} is done, with exit code {code}: it does not run again")
             connection.sendall(b"exit %d\n" % code)
             return
-        connection.sendall(b"go %d\n" % number)
+        connection.sendall(b"go %d%s\n" % (number, b" beside" if beside else b""))
         self._end(number, connection.recv(16))
 
     def _end(self, number: int, said: bytes) -> None:
         """An srun has ended. One that failed may have been killed: then it is not done."""
         code = int(said) & 255 if said.strip().isdigit() else None
+        self._running[number].over = True
         if code != 0:
             self.failed_s = time.monotonic()
             if self.reclaimed.wait(RECLAIM_S):

@@ -143,8 +143,8 @@ class AgentRendezvous(RendezvousHandler):
             except ReleasedError:
                 self._say_given_back(planned=True)
                 wait_for_the_end()
-            except FinishedError:
-                self._end_finished(_SIGNALLED if cause == "failed" else 0)
+            except FinishedError as finished:
+                self._end_finished(finished.code, failed=cause == "failed")
             except RefusedError as refusal:
                 raise RendezvousConnectionError(str(refusal)) from refusal
             info = self._enter(generation)
@@ -182,13 +182,16 @@ class AgentRendezvous(RendezvousHandler):
 
     def _hear(self, notice: Notice) -> None:
         if isinstance(notice, Finished) and self._store is None:
-            self._end_finished()  # nothing has begun here: it may still be getting warm
+            self._end_finished(notice.code)  # nothing has begun here: it may be getting warm
 
-    def _end_finished(self, code: int = 0) -> NoReturn:
+    def _end_finished(self, code: int, failed: bool = False) -> NoReturn:
         """End without another generation: this node has come late, or would begin again."""
-        what = "has nothing left to do" if code == 0 else "does not start again what failed there"
+        if code:
+            say(f"{self._node} fails since the script's node was lost: its script runs again")
+            self._exit.at_once(code)
+        what = "does not start again what failed there" if failed else "has nothing left to do"
         say(f"this training has finished: {self._node} {what}")
-        self._exit.at_once(code)
+        self._exit.at_once(_SIGNALLED if failed else 0)
 
     def _about_to_end_workers(self) -> None:
         self._memory.present.unwanted = True
