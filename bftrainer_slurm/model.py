@@ -259,7 +259,8 @@ class Demands:
     what it asks for with them; 0: it has whole nodes. Its processors follow from its GPUs if the
     user left them to Slurm (``default_cpus``).
     ``begin_s`` is when held elements may begin (Unix seconds): after a requeue that is Slurm's own
-    delay, and else what the user asked for.
+    delay, and else what the user asked for. ``shares``: elements ask for parts of nodes, though the
+    trainer has whole ones.
     """
 
     constraints: frozenset[str] = frozenset()
@@ -274,6 +275,8 @@ class Demands:
     gpus: int = 0
     default_cpus: bool = False
     memory: Memory = Memory()
+    qos: str = ""
+    shares: bool = False
 
 
 @dataclass(frozen=True, slots=True)

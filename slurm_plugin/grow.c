@@ -76,6 +76,7 @@ int main(int argc, char **argv)
     request.req_nodes = ""; /* an owner may have asked for one */
     request.begin_time = time(NULL);
     request.priority = INFINITE; /* as scontrol release does */
+    request.requeue = 1; /* a job_submit plugin may have taken it away */
     if (argc == 4 && (!read_number(argv[2], &request.time_limit) ||
                       !read_number(argv[3], &request.time_min)))
         return usage();

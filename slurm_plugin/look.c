@@ -209,6 +209,7 @@ static void put_job(const job_info_t *job, time_t now)
     put_text((job->bitflags & JOB_NTASKS_SET) ? "yes" : NULL);
     put_node_memory(job);
     put_given(job);
+    put_text(job->qos);
     putchar_unlocked('\n');
 }
 

@@ -21,6 +21,7 @@ _USERS = ("listen", "munge_socket")
 _IN_THE_LINE = {
     "keeper": "listen",
     "partition": "partition",
+    "qos": "qos",
     "munge_socket": "munge_socket",
     "key_file": "key_file",
 }

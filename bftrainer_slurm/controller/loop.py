@@ -72,6 +72,7 @@ class Controller:
             partition=settings.partition,
             share=settings.share,
             wake=settings.wake_nodes,
+            qos=settings.qos,
         )
         self.decision = Decision()
         self._explained: tuple[StandingPlan | None, Mapping[str, Any]] = (None, {})

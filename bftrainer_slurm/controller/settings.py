@@ -86,6 +86,11 @@ def _name(text: str) -> None:
         raise ValueError(f"'{text[:80]}' is not a name")
 
 
+def _name_or_none(text: str) -> None:
+    if text:
+        _name(text)
+
+
 def _names(texts: tuple[str, ...]) -> None:
     for text in texts:
         _name(text)
@@ -124,6 +129,11 @@ class Settings:
         _metrics,
     )
     partition: str = _setting("bftrainer", "The preemptible partition of the trainers.", _name)
+    qos: str = _setting(
+        "",
+        "The QOS of the trainers, if they have one. If it is not set: qos= in the plugin's line.",
+        _name_or_none,
+    )
     gateway: str = _setting(
         "auto", f"How the queue and the nodes are read: {', '.join(GATEWAYS)}.", _gateway
     )

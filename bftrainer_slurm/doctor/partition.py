@@ -70,9 +70,10 @@ def _job_submit(facts: Facts) -> Finding:
     if not plugins:
         return ok("JobSubmitPlugins", "none")
     why = (
-        f"A plugin of the site must leave jobs of {name} in this partition, keep the record in "
-        "their comment (words around it do no harm), and let the controller's account change them "
-        "(slurm_job_modify): else they stay held. 'bftrainer doctor --try' submits one."
+        f"A plugin of the site must leave jobs of {name} in this partition and exclusive, keep the "
+        "record in their comment (words around it do no harm), add no licences, reservation or "
+        "counted features, and let the controller's account change them (slurm_job_modify): else "
+        "they stay held. 'bftrainer doctor --try' submits one."
     )
     return unknown("JobSubmitPlugins", plugins, why)
 

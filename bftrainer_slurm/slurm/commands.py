@@ -124,8 +124,7 @@ class CommandGateway:
         """
         command = ("squeue", "--local", "--all", "--states=all", "--array")
         rows = [row_of(fields) for fields in self._table(command, LETTERS)]
-        if self._share:
-            rows = self._exclusive.mark(rows)
+        rows = self._exclusive.mark(rows)
         known, self._written = self._written, {}
         self._queue = self._queues.read([self._as_written(row, known) for row in rows])
         return self._queue
@@ -159,6 +158,8 @@ class CommandGateway:
     ) -> None:
         """See Gateway. It overrides nodes that owners of elements have required.
 
+        Slurm requeues them if they are preempted, even where a site's job_submit plugin forbids it.
+
         A backfill start shortens an element's limit (``--time-min``), and before 26.05 a requeue
         keeps it short. The owner may raise both limits again while the element is pending.
 
@@ -183,7 +184,8 @@ class CommandGateway:
             raise RefusedError("too many nodes for scontrol; install bftrainer-grow", elements)
         for element in self._choosy(elements):
             self._change([element], ("scontrol", "update", f"JobId={element}", "ReqNodeList="))
-        update = ["scontrol", "update", f"JobId={_IDS}", f"ExcNodeList={barred}", "StartTime=now"]
+        update = ["scontrol", "update", f"JobId={_IDS}", f"ExcNodeList={barred}"]
+        update += ["StartTime=now", "Requeue=1"]
         update += [f"{name}={value}" for name, value in minutes.items()]
         self._change(elements, update, ("scontrol", "release", _IDS))
 

@@ -67,6 +67,7 @@ _STATES = {
     "DEADLINE": ElementState.FAILED,
     "PREEMPTED": ElementState.PREEMPTED,
 }
+_WHOLE = {"", "NO"}  # squeue's words for --exclusive; pyslurm tells none
 _WAITING = {"PENDING", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 # Slurm shows these in place of a job's state while the job gets a signal. If its node answers late,
 # the job may be in the queue again.
@@ -334,6 +335,8 @@ def _demands(record: TrainerRecord, rows: Sequence[JobRow], share: bool) -> Dema
         gpus=gpus,
         default_cpus=gpus > 0 and all(row.default_cpus for row in rows),
         memory=_memory(rows) if gpus else Memory(),
+        qos=next((row.qos for row in rows if row.qos), ""),
+        shares=not gpus and any(row.shared not in _WHOLE for row in rows),
     )
 
 

@@ -88,6 +88,7 @@ class JobRow:
     tasks_said: str = _column("", default="")  # "yes" if its user gave the number of tasks
     node_memory: str = _column("", default="")  # got or asked of each node: MB, MB/cpu, MB/gpu
     given: str = _column("", default="")  # what its user gave: "c" processors, "m" memory; "": ?
+    qos: str = _column("q", _text, "")
 
     @property
     def default_cpus(self) -> bool:

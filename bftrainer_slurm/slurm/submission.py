@@ -5,6 +5,7 @@ What becomes of the options is decided in ``submission``, as for ``sbatch --bftr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ from bftrainer_slurm.submission.user_array import only_task
 
 _LIMIT = "violates accounting/QOS policy"
 _NOT_OF_SBATCH = {"bftrainer", "no-requeue"}  # the plugin's own, and what --requeue contradicts
+_JOB_ID = re.compile(r"(?<!\S)(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +196,22 @@ def submit(
             )
             raise RefusedError(f"{error}; {counts}") from error
         raise
-    job = printed.strip().partition(";")[0]  # JOB[;CLUSTER]
-    if not job.isdigit():
-        raise GatewayError(f"sbatch answered '{printed.strip()[:80]}', not a job id")
-    return int(job)
+    return job_id(printed)
+
+
+def job_id(printed: str) -> int:
+    """Read what sbatch has printed: JOB[;CLUSTER] on the last line that ends so.
+
+    A site's sbatch, a wrapper or a plugin may print more, before it or in the same line.
+
+    Raises:
+        GatewayError: there is no job id in it.
+    """
+    found = _JOB_ID.findall(printed)
+    if not found:
+        said = f"sbatch answered '{printed.strip()[-80:]}', without a job id"
+        raise GatewayError(f"{said}: if 'squeue --me' shows the job, it was submitted")
+    return int(found[-1])
 
 
 def _check_partitions(runner: SlurmRunner, record: TrainerRecord) -> None:

@@ -53,8 +53,8 @@ def test_a_folder_that_cannot_be_looked_into_is_named(
 
 
 def test_what_the_plugins_line_says_need_not_be_said_again(slurm: Path) -> None:
-    line(slurm, "keeper=ctl:6740 partition=idle munge_socket=/run/munge max_grace=30")
-    wanted = Settings(listen="ctl:6740", partition="idle", munge_socket="/run/munge")
+    line(slurm, "keeper=ctl:6740 partition=idle qos=low munge_socket=/run/munge max_grace=30")
+    wanted = Settings(listen="ctl:6740", partition="idle", qos="low", munge_socket="/run/munge")
     assert site_settings() == wanted
 
 

@@ -23,6 +23,9 @@ function slurm_job_submit(job, partitions, user)
   if job.name == "replaced" then job.comment = "account=x" end
   if job.name == "audited" then job.comment = "audited " .. (job.comment or "") end
   if job.name == "moved" then job.partition = "main" end
+  if job.name == "kept" then job.requeue = 0 end
+  if job.name == "shared" then job.shared = 1 end
+  if job.name == "licensed" then job.licenses = "home" end
   return slurm.SUCCESS
 end
 
@@ -34,7 +37,7 @@ end
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with prepared_site(nodes=3) as made:
+    with prepared_site(nodes=3, conf=("Licenses=home:1000",)) as made:
         (made.lab.dir / "job_submit.lua").write_text(LUA)
         with (made.lab.dir / "slurm.conf").open("a") as slurm_conf:
             slurm_conf.write("JobSubmitPlugins=lua\n")
@@ -81,3 +84,26 @@ def test_a_site_that_refuses_changes_is_named(site: Site) -> None:
     (finding,) = [one for one in found if one["check"] == "changes of jobs"]
     assert finding["level"] == "change"
     assert said in finding["found"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("shared", "it has lost --exclusive"), ("licensed", "licences (home)")]
+)
+def test_a_trainer_to_which_the_site_adds_what_keeps_it_from_nodes_waits_and_says_so(
+    site: Site, name: str, said: str
+) -> None:
+    array = named(site, name)
+    wait_until(lambda: said in (site.controller.trainer(array).get("why") or ""))
+    assert "the site's job_submit plugin did that" in site.run("bftrainer", "status").stdout
+    site.end(array)
+
+
+def test_a_trainer_that_the_site_forbids_to_be_requeued_comes_back_from_a_reclaim(
+    site: Site,
+) -> None:
+    array = named(site, "kept")
+    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 2)
+    with site.taken(3):
+        wait_until(lambda: site.controller.trainer(array)["reclaimed"] == 2)
+    wait_until(lambda: len(site.controller.trainer(array)["nodes"]) == 2)
+    site.end(array)

@@ -180,7 +180,8 @@ class _Squeue:
             values |= {"K": tasks, "T": _STATES[len(name) % len(_STATES)], "r": "None", "Q": "0"}
             values |= {"N": "n1", "n": "", "Y": "", "D": "1", "P": "bftrainer", "u": "alice"}
             values |= {"j": name, "k": comment, "f": name, "x": "n2", "W": "", "v": ""}
-            values |= dict.fromkeys("lEmb", comment) | dict.fromkeys("cC", "1") | {"h": "OK"}
+            values |= dict.fromkeys("lEmb", comment) | dict.fromkeys("cC", "1")
+            values |= {"h": "OK", "q": "normal"}
             first, *rest = form.split("%")[1:]
             mark = first[1:]
             fields = [first[0], *(word[0] for word in rest)]

@@ -155,6 +155,18 @@ def test_grow_can_ask_for_a_time_limit(bench: Bench) -> None:
     assert "TimeMin=00:20:00" in shown
 
 
+def test_an_element_that_grows_returns_to_the_queue_when_preempted_though_a_site_forbade_it(
+    bench: Bench,
+) -> None:
+    array = bench.submit()
+    for task in range(4):  # as a job_submit plugin leaves it
+        bench.lab.run("scontrol", "update", f"JobId={array}_{task}", "Requeue=0", user="root")
+    bench.run_on(array, 0, "n1")
+    ordinary(bench, "--nodelist=n1")
+    wait_until(lambda: bench.state(array, 0).over or bench.state(array, 0).waits)
+    assert bench.state(array, 0) is ElementState.DELAYED
+
+
 def test_a_released_element_waits_for_its_node_as_pending(bench: Bench) -> None:
     job = ordinary(bench, "--nodelist=n4")
     wait_until(lambda: bench.gateway.queue().ordinary_nodes == {"n4"})

@@ -119,9 +119,9 @@ def test_a_pending_element_names_the_node_it_may_start_on() -> None:
 def test_a_trainer_demands_what_any_of_its_elements_does() -> None:
     first = trainer_row(tasks="0", constraint="red", excluded_nodes="n[1-2]")
     others = trainer_row(tasks="1-3", constraint="big", excluded_nodes="n3", licenses="matlab:1")
-    (trainer,) = queue_of([first, others]).trainers
+    (trainer,) = queue_of([first, replace(others, qos="long")]).trainers
     assert trainer.demands == Demands(
-        frozenset({"red", "big"}), frozenset({"n1", "n2", "n3"}), "matlab:1"
+        frozenset({"red", "big"}), frozenset({"n1", "n2", "n3"}), "matlab:1", qos="long"
     )
 
 
@@ -142,6 +142,19 @@ def test_a_list_of_nodes_that_cannot_be_is_no_trainers(nodes: str) -> None:
     queue = queue_of([trainer_row(comment=f"{RECORD},nodes={nodes}")])
     assert queue.trainers == ()
     assert "its list of nodes must name" in queue.malformed[TRAINER.array]
+
+
+@pytest.mark.parametrize(
+    ("shared", "share", "shares"),
+    [("NO", False, False), ("YES", False, True), ("OK", False, True), ("OK", True, False)],
+    ids=["--exclusive", "--oversubscribe", "neither", "a part, as the site allows"],
+)
+def test_a_trainer_of_whole_nodes_whose_elements_would_share_them_is_known(
+    shared: str, share: bool, shares: bool
+) -> None:
+    row = trainer_row(shared=shared, gres="gres:gpu:2")
+    (trainer,) = QueueReader(share).read([row]).trainers
+    assert trainer.demands.shares is shares
 
 
 def test_an_element_that_is_over_demands_nothing() -> None:

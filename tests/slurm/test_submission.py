@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.elastic.element import MARKER
-from bftrainer_slurm.slurm.submission import Submission, compose, wrap_script
+from bftrainer_slurm.slurm.gateway import GatewayError
+from bftrainer_slurm.slurm.submission import Submission, compose, job_id, wrap_script
 from bftrainer_slurm.spec import parse_comment
 from bftrainer_slurm.submission.directives import (
     SubmissionError,
@@ -409,3 +410,24 @@ def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
 
     assert exclusive(share=False)
     assert exclusive(share=True) is not part
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "12\n",
+        "12;lab\n",
+        "Submitted batch job 12\n",
+        "Submitted batch job 12 on cluster 7\n12\n",
+        "Sun Jul  7 03:08:22 2019 [INFO4] [pid=5818] auks: cred added\n12\n",
+        "  Welcome to Lonestar 5\n\n--> Verifying valid submit host (login1)...OK\n12;lab\n",
+        "12\nSee https://status.example.org for maintenance.\n",
+    ],
+)
+def test_a_job_id_is_found_among_what_a_sites_sbatch_prints(printed: str) -> None:
+    assert job_id(printed) == 12
+
+
+def test_an_sbatch_that_prints_no_job_id_leaves_open_whether_it_has_submitted() -> None:
+    with pytest.raises(GatewayError, match="without a job id: if 'squeue --me' shows the job"):
+        job_id("job n12 is queued\n")

@@ -37,6 +37,9 @@ _UNDIVIDED = (
     "it has no GPUs, or has MIG, MPS, shards or two types of them (whole nodes: --exclusive)"
 )
 _SHOWN = 60  # characters of a list of nodes
+_NO_LICENCES = "a reclaim of its nodes would not free them"
+_NO_RESERVATION = "can only run on idle nodes"
+_BY_SITE = "the site's job_submit plugin did that, or scontrol update: ask your admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def eligibility(views: tuple[TrainerView, ...], snapshot: Snapshot) -> Eligibili
         demands, array, wait = view.trainer.demands, view.array, view.state.wait
         own = view.nodes
         why = (
-            why_never(demands)
+            why_never(demands, snapshot.qos)
             or too_few_left(view)
             or _why_too_small(view, snapshot)
             or _why_later(view, snapshot)
@@ -126,19 +129,25 @@ def out_of_node_hours(
     return states
 
 
-def why_never(demands: Demands) -> str | None:
-    """Return why a trainer with these demands can never run; None if it can."""
+def why_never(demands: Demands, qos: str = "") -> str | None:
+    """Return why a trainer with these demands can never run; None if it can.
+
+    ``qos`` is that of trainers, which Slurm preempts and the plugin serves; empty if there is none.
+    sbatch --bftrainer lets nobody ask for any of this: it was added or taken away later.
+    """
     if demands.licenses:
-        return (
-            f"it asks for licences ({demands.licenses}), but a reclaim of its nodes would not free "
-            "them"
-        )
+        return f"it asks for licences ({demands.licenses}), but {_NO_LICENCES}; {_BY_SITE}"
     if demands.reservation:
-        return f"it asks for reservation {demands.reservation}, but can only run on idle nodes"
+        return f"it asks for reservation {demands.reservation}, but {_NO_RESERVATION}; {_BY_SITE}"
+    if qos and demands.qos not in ("", qos):
+        return f"it is in QOS {demands.qos}, and trainers have to be in QOS {qos}; {_BY_SITE}"
+    if demands.shares:
+        return f"it has lost --exclusive, and would share nodes with ordinary jobs; {_BY_SITE}"
     try:
         _parsed(demands)
-    except ConstraintError as error:
-        return str(error)
+    except ConstraintError:
+        asked = " and ".join(sorted(demands.constraints))[:_SHOWN]
+        return f"it asks for --constraint={asked}, but its nodes come one by one; {_BY_SITE}"
     return None
 
 

@@ -132,8 +132,9 @@ class Snapshot:
 
     ``unexplained`` are nodes that were busy although no job was visible on them: Slurm hides other
     users' jobs (PrivateData). ``shared`` are the nodes that jobs may share; it is empty unless the
-    site lets trainers ``share`` nodes. ``wake``: whether it lets them wake nodes. Facts about the
-    trainers' ``partition`` are cached, because there may be 10,000 nodes.
+    site lets trainers ``share`` nodes. ``wake``: whether it lets them wake nodes. ``qos`` is the
+    trainers', empty if they have none. Facts about the trainers' ``partition`` are cached, because
+    there may be 10,000 nodes.
     """
 
     time_s: float
@@ -147,6 +148,7 @@ class Snapshot:
     partition: str = "bftrainer"
     share: bool = False
     wake: bool = False
+    qos: str = ""
     shared: Mapping[str, SharedNode] = field(default_factory=dict)
 
     @property

@@ -26,12 +26,11 @@ _AT_ONCE_S = 15.0  # a script that fails within this time of its start fails "at
 BATCH_SCRIPT = (
     "the batch script or its node has failed; the script's output says more, if its folder exists"
 )
-# Slurm's reasons for waiting that lie with the trainer or its user: other nodes do not help. There
-# are hundreds of such limits; all their names begin like these.
+# Slurm's reasons for waiting that lie with the trainer, its user or its partition: other nodes do
+# not help. There are hundreds of such limits; all their names begin like these.
 _OWN_REASONS = (
     *("Account", "Assoc", "BurstBuffer", "DeadLine", "Dependency", "InvalidAccount", "InvalidQOS"),
-    *("JobArrayTaskLimit", "Licenses", "MaxMemPerLimit", "PartitionConfig", "PartitionNodeLimit"),
-    *("PartitionTimeLimit", "QOS", "Reservation"),
+    *("JobArrayTaskLimit", "Licenses", "MaxMemPerLimit", "Partition", "QOS", "Reservation"),
 )
 
 

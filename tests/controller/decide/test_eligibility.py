@@ -219,12 +219,24 @@ def test_before_nodes_are_known_nobody_is_told_that_there_are_too_few() -> None:
     [
         ({"licenses": "matlab:1"}, "licences (matlab:1)"),
         ({"reservation": "exam"}, "reservation exam"),
-        ({"constraints": frozenset({"[red|big]"})}, "features with & or |"),
+        ({"constraints": frozenset({"[red|big]"})}, "--constraint=[red|big], but its nodes come"),
+        ({"shares": True}, "it has lost --exclusive"),
+        ({"qos": "normal"}, "it is in QOS normal, and trainers have to be in QOS trainers"),
     ],
 )
-def test_some_demands_are_not_met_at_all(demands: dict[str, object], said: str) -> None:
-    assert said in str(why_never(Demands(**demands)))  # type: ignore[arg-type]
-    assert said in found(asking(HELD, **demands)).stuck[ARRAY]
+def test_some_demands_are_not_met_at_all_and_their_user_did_not_make_them(
+    demands: dict[str, object], said: str
+) -> None:
+    why = str(why_never(Demands(**demands), "trainers"))  # type: ignore[arg-type]
+    assert said in why
+    assert why.endswith("the site's job_submit plugin did that, or scontrol update: ask your admin")
+    seen = replace(snapshot(), qos="trainers")
+    assert eligibility((asking(HELD, **demands),), seen).stuck == {ARRAY: why}
+
+
+@pytest.mark.parametrize("qos", ["", "trainers"])
+def test_a_trainer_may_be_in_the_qos_of_trainers_and_in_any_where_they_have_none(qos: str) -> None:
+    assert why_never(Demands(qos="trainers"), qos) is None
 
 
 def test_a_node_that_slurm_refuses_is_barred_as_long_as_that_is_believed() -> None:

@@ -106,7 +106,9 @@ def test_a_reason_from_before_says_nothing_of_a_node() -> None:
     assert state_of(trainer(held)).refused == {}
 
 
-@pytest.mark.parametrize("reason", ["AssocMaxJobsLimit", "QOSMaxNodePerUserLimit", "Dependency"])
+@pytest.mark.parametrize(
+    "reason", ["AssocMaxJobsLimit", "QOSMaxNodePerUserLimit", "Dependency", "PartitionDown"]
+)
 def test_a_trainer_waits_whose_element_waits_for_no_node(reason: str) -> None:
     state = refused(reason)
     assert state.wait is not None
