@@ -35,4 +35,4 @@ def _times(runner: SlurmRunner, hours: int, what: str) -> str:
 
 def node_names(runner: SlurmRunner) -> str:
     """Return all nodes of the cluster, in Slurm's syntax. Raises GatewayError."""
-    return ",".join(runner.read("sinfo", "--noheader", "--all", "--format=%N").split())
+    return ",".join(runner.read("sinfo", "--local", "--noheader", "--all", "--format=%N").split())

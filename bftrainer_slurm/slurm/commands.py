@@ -82,7 +82,8 @@ class CommandGateway:
         partitions: dict[str, set[str]] = {}
         seen: dict[str, tuple[str, ...]] = {}
         # One line for all nodes of a partition that are alike: short even on a large cluster.
-        for partition, *alike, nodes in self._table(("sinfo", "--all", "--exact"), _NODE_FIELDS):
+        command = ("sinfo", "--local", "--all", "--exact")  # a federation may show all clusters
+        for partition, *alike, nodes in self._table(command, _NODE_FIELDS):
             for node in expand(nodes):
                 partitions.setdefault(node, set()).add(partition)
                 seen[node] = tuple(alike)

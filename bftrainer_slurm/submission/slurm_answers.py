@@ -63,7 +63,7 @@ def check_gpus(given: Mapping[str, str], partition: str, ask: Ask) -> None:
             continue
         try:
             format_ = ("--noheader", f"--partition={partition}", "--format=%G")
-            nodes = ask(("sinfo", "--all", *format_)).splitlines()
+            nodes = ask(("sinfo", "--local", "--all", *format_)).splitlines()
         except NoAnswerError:
             return
         found = [_gpus(node) for node in nodes]

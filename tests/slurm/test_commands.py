@@ -43,6 +43,18 @@ def test_an_element_that_slurm_sets_no_limit_for_starts_without_one(asked: Path)
     assert grow(asked, "Job has already finished") == ["12_[0-1] 60 10", "12_[0]"]
 
 
+def test_of_a_federation_only_this_cluster_is_read(tmp_path: Path) -> None:
+    for name in ("sinfo", "squeue"):
+        command = tmp_path / name
+        command.write_text('#!/bin/sh\necho "$*" >> "${0%/*}/asked"\n')
+        command.chmod(0o755)
+    gateway = CommandGateway(SlurmRunner(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"}))
+    gateway.nodes()
+    gateway.queue()
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert {"--local" in words for words in asked if words != "--version"} == {True}
+
+
 def test_any_other_refusal_is_one(asked: Path) -> None:
     with pytest.raises(RefusedError) as refused:
         grow(asked, "Access/permission denied")
