@@ -358,7 +358,8 @@ class Queue:
     ``malformed`` says of jobs that claim to be trainers, and cannot be understood, what is wrong;
     they are left alone. ``behind`` says which trainers (by array) wait for which other jobs.
     ``ordinary_starts`` are ids and starts (Unix seconds) of the ordinary jobs that run, or ran
-    lately. ``bare`` are arrays that were submitted as trainers are, but have no record, by id: the
+    lately; ``ordinary_ends`` are the nodes, in Slurm's text, and the ends of those that Slurm still
+    knows. ``bare`` are arrays that were submitted as trainers are, but have no record, by id: the
     partition that they wait in.
     """
 
@@ -370,6 +371,7 @@ class Queue:
     )  # by the id of the array; below 0 if it cannot be read
     ordinary_runs: tuple[OrdinaryRun, ...] = ()
     ordinary_starts: frozenset[tuple[int, float]] = frozenset()
+    ordinary_ends: tuple[tuple[str, float], ...] = ()
     behind: Mapping[int, str] = field(default_factory=dict)
     bare: Mapping[int, str] = field(default_factory=dict)
 

@@ -119,6 +119,7 @@ class QueueReader:
             ordinary_nodes=frozenset(node for run in runs for node in run.nodes),
             ordinary_runs=runs,
             ordinary_starts=frozenset(start for one in found.values() for start in one.starts),
+            ordinary_ends=tuple(end for one in found.values() for end in one.ends),
             behind=self._behind(trainers, rows_of=arrays),
             malformed=malformed
             | {array: one.malformed for array, one in found.items() if one.malformed},
@@ -166,6 +167,7 @@ class _Array:
     waiting: tuple[WaitingJob, ...] = ()
     runs: tuple[OrdinaryRun, ...] = ()
     starts: tuple[tuple[int, float], ...] = ()
+    ends: tuple[tuple[str, float], ...] = ()
     malformed: str = ""  # what is wrong with it
     bare: str = ""  # its partition, if it is a trainer but for the record
 
@@ -255,6 +257,11 @@ def _read_ordinary(members: list[JobRow], share: bool) -> _Array:
             (row.job_id, row.start_s)
             for row in members
             if row.start_s and row.nodes and not element_state(row).waits
+        ),
+        ends=tuple(
+            (row.nodes, row.end_s)
+            for row in members
+            if row.end_s and row.nodes and element_state(row).over
         ),
     )
 

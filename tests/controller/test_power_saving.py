@@ -26,8 +26,6 @@ ResumeTimeout=60
 SuspendRate=0
 ResumeRate=0
 """
-# Slurm's nodes are read every 20 s, so that what was read last says little.
-SETTINGS = {**QUICK, "queue_interval_s": 5}
 
 
 @dataclass
@@ -87,7 +85,7 @@ def switched(site: Site) -> Iterator[Power]:
 
 @pytest.fixture(scope="module")
 def power() -> Iterator[Power]:
-    with prepared_site(nodes=3) as site, switched(site) as made, site.controlled(SETTINGS):
+    with prepared_site(nodes=3) as site, switched(site) as made, site.controlled(QUICK):
         yield made
 
 

@@ -446,6 +446,15 @@ def test_an_ordinary_job_that_has_run_for_a_second_has_started_too(
     assert queue.ordinary_starts == ({(ORDINARY.job_id, 5.0)} if started else set())
 
 
+def test_when_ordinary_jobs_have_ended_is_known_while_slurm_knows_them() -> None:
+    ran = replace(ORDINARY, nodes="n[1-2]", start_s=5.0, end_s=9.0)
+    rows = [replace(ran, job_id=900 + at, array=900 + at, state=state)
+            for at, state in enumerate(("RUNNING", "COMPLETED", "FAILED"))]  # fmt: skip
+    never_ran = replace(ORDINARY, state="CANCELLED", nodes="", end_s=9.0)
+    ours = trainer_row(tasks="0", state="COMPLETED", nodes="n5", end_s=9.0)
+    assert queue_of([ours, *rows, never_ran]).ordinary_ends == (("n[1-2]", 9.0),) * 2
+
+
 def test_a_dependency_that_failed_for_one_element_failed_for_all() -> None:
     rows = (
         trainer_row(tasks="1-3", dependency="afterok:9(unfulfilled)"),

@@ -54,6 +54,13 @@ def test_a_node_of_which_nobody_knows_when_it_was_busy_may_be_switched_off_at_on
     assert going_off((seen(), NONE)) == (BOTH, set())
 
 
+def test_a_job_that_no_look_has_seen_counts_from_its_end() -> None:
+    last = seen(700)
+    ended = replace(last, queue=replace(last.queue, ordinary_ends=(("n[1,7]", NOW_S + 650),)))
+    assert going_off((seen(), BOTH), (last, NONE)) == (BOTH, BOTH)
+    assert going_off((seen(), BOTH), (ended, NONE)) == ({"n2"}, {"n2"})
+
+
 def test_elements_leave_when_slurm_would_have_switched_their_nodes_off_without_them() -> None:
     used = (seen(), BOTH), (seen(599), N1)
     assert going_off(*used) == (BOTH, set())
