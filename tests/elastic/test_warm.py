@@ -97,6 +97,9 @@ SEEN = {
     "lines appear as they are printed": (
         "import os, signal; print('seen'); os.kill(os.getpid(), signal.SIGKILL)", "seen"
     ),
+    "its variables are those that it was given": (
+        "import os; print([one for one in os.environ if 'INDUCTOR' in one])", "[]"
+    ),
     "it is the main process": (
         "import multiprocessing; print(multiprocessing.current_process().name)", "MainProcess"
     ),

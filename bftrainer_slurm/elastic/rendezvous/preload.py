@@ -36,10 +36,13 @@ _MODULES = (
 
 from bftrainer_slurm.elastic.rendezvous import imports  # noqa: E402
 
+_given = {**os.environ}
 with imports.without_collections():
     for _name in _MODULES:
         with contextlib.suppress(ImportError):  # other versions of torch may not have it
             importlib.import_module(_name)
+    for _name in os.environ.keys() - _given.keys():  # torch._dynamo names inductor's folder
+        del os.environ[_name]  # as a script finds it when it begins
     for _name in imports.of_script(sys.argv):
         with contextlib.suppress(Exception):  # the script will say what is wrong
             imports.load(_name)
