@@ -203,10 +203,10 @@ class Controller:
         deps, registry = self.deps, self.registry
         arrays = frozenset(one.array for one in self._snapshot.queue.trainers)
         kept = arrays - registry.replaced
-        gone, registry.gone = registry.gone, []
-        gone = [one for one in gone if isinstance(one, int) or one.array in arrays]
+        gone = [one for one in registry.gone if isinstance(one, int) or one.array in arrays]
         if not deps.groups.report_gone(gone, lambda one: self._is_back(one, kept)):
             self.schedule.look_by(now_s + SILENT_S)
+        registry.gone.clear()
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
             deps.history.forget_old(now_s, arrays)
