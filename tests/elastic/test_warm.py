@@ -94,8 +94,8 @@ SEEN = {
         "import pickle\nclass Own: pass\n"
         "print(type(pickle.loads(pickle.dumps(Own()))) is Own, Own.__module__)", "True __main__"
     ),
-    "lines appear as they are printed": (
-        "import os, signal; print('seen'); os.kill(os.getpid(), signal.SIGKILL)", "seen"
+    "half a line appears as it is printed": (
+        "import os, signal; print('seen', end=''); os.kill(os.getpid(), signal.SIGKILL)", "seen"
     ),
     "its variables are those that it was given": (
         "import os; print([one for one in os.environ if 'INDUCTOR' in one])", "[]"

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from bftrainer_slurm.elastic.memory import Memory, of_agent
 from bftrainer_slurm.elastic.processes import end_with_parent
@@ -120,13 +120,23 @@ def _put_into_path(folder: Path) -> None:
         sys.path[0] = str(folder)
 
 
+def _unbuffered(stream: TextIO) -> TextIO:
+    """Return the stream as of ``python -u``, as torchrun runs scripts: half a line is seen too.
+
+    The stream itself goes on for whoever has it, as loggers do.
+    """
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    stream.reconfigure(line_buffering=True)
+    raw = io.FileIO(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True)
+
+
 def _look_like_a_program() -> None:
     multiprocessing.current_process().name = "MainProcess"
     # Else DataLoaders' workers would come from the fork server too, and run the script once more.
     multiprocessing.set_start_method(None, force=True)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)  # torchrun runs scripts with python -u
+    sys.stdout, sys.stderr = map(_unbuffered, (sys.stdout, sys.stderr))
     # Else the agent's would keep what this process leaves in shared memory until the agent ends.
     tracker: Any = resource_tracker._resource_tracker
     tracker._fd = tracker._pid = None
