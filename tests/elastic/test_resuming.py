@@ -211,9 +211,11 @@ def test_a_module_is_changed_when_it_is_imported_and_not_before(
     del sys.modules["imported_later"]
 
 
-def untranslated(is_stream: bool = False, own_scheduler: bool = False, **options: Any) -> str:
+def untranslated(
+    is_stream: bool = False, counted: bool = False, own_scheduler: bool = False, **options: Any
+) -> str:
     args = SimpleNamespace(**({"world_size": 3, "max_steps": -1} | options))
-    return " ".join(huggingface.not_counted(args, 1, is_stream, own_scheduler))
+    return " ".join(huggingface.not_counted(args, 1, is_stream, counted, own_scheduler))
 
 
 def test_hugging_face_says_what_does_not_follow_samples() -> None:
@@ -222,6 +224,7 @@ def test_hugging_face_says_what_does_not_follow_samples() -> None:
     stream = untranslated(is_stream=True, max_steps=300)
     assert "max_steps" in stream
     assert "the data set is a stream" in stream
+    assert "the data set is a stream" not in untranslated(is_stream=True, counted=True)
     assert "own scheduler counts steps of 3 ranks" in untranslated(own_scheduler=True)
     assert "another order of samples" in untranslated(train_sampling_strategy="group_by_length")
 
