@@ -46,6 +46,8 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
         why = f": {one['why']}" if one.get("why") else ""
         return [f"{_OVER[one['state']]}{why}."]
     found = [f"It cannot have more now: {one['why']}."] if one.get("why") else []
+    if one.get("left_out"):
+        found.append(f"It does without {one['left_out']}.")
     if one["starting"]:
         count = len(one["starting"])
         found.append(f"{nodes(count)} more {ARE[count != 1]} starting.")
@@ -54,7 +56,6 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
         if one.get("sizes") or one.get("step", 1) > 1:
             found.append(f"It trains on {size_range(one)} only, as its user asked.")
         found += [
-            *([f"It does without {one['left_out']}."] if one.get("left_out") else ()),
             _limit(plan),
             *_loss(one),
             *_usable(plan, document),

@@ -175,6 +175,7 @@ def test_there_is_a_sentence_for_each_limit() -> None:
         ({"plan": None}, "It is in no plan now: it is new, it waits after a failure"),
         ({"plan": None, "hidden": True}, "Only alice sees what the plan says about it."),
         ({"left_out": "3 nodes: boom"}, "It does without 3 nodes: boom."),
+        ({"left_out": "1-3 nodes: boom", "plan": None}, "It does without 1-3 nodes: boom."),
         ({"sizes": [2, 4, 8]}, "It trains on 2, 4 or 8 nodes only, as its user asked."),
         ({"step": 4, "min_nodes": 4}, "It trains on 4 to 8 nodes in steps of 4 only, as its"),
         (
