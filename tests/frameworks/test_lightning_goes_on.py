@@ -14,7 +14,9 @@ SCRIPT = """
 import os
 from pathlib import Path
 import lightning, torch
-from lightning.pytorch.callbacks import LearningRateFinder, ModelCheckpoint
+from lightning.pytorch.callbacks import (
+    LearningRateFinder, ModelCheckpoint, StochasticWeightAveraging
+)
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
@@ -48,11 +50,11 @@ print("best", trainer.checkpoint_callback.best_model_path)
 """
 
 
-def lines_of_two_lives(folder: Path, options: str) -> list[str]:
+def lines_of_two_lives(folder: Path, options: str, stream: str = "stdout") -> list[str]:
     """Return what the second process prints."""
     script = SCRIPT.replace("OPTIONS", options)
     said(folder, script)
-    return said(folder, script)
+    return said(folder, script, stream)
 
 
 @pytest.mark.parametrize("options", ["max_epochs=4", "max_epochs=4, max_steps=1000"])
@@ -85,3 +87,13 @@ def test_a_csv_file_keeps_its_rows(tmp_path: Path) -> None:
     header, *rows = (tmp_path / "metrics.csv").read_text().splitlines()
     column = header.split(",").index("step")
     assert {int(row.split(",")[column]) for row in rows} == set(range(40))
+
+
+@pytest.mark.parametrize(("every", "told"), [(3, 1), (10, 0)])
+def test_an_average_that_waits_for_the_next_epoch_is_said(
+    tmp_path: Path, every: int, told: int
+) -> None:
+    saves = f"ModelCheckpoint('.', every_n_train_steps={every})"
+    options = f"callbacks=[StochasticWeightAveraging(0.1, 1), {saves}], logger=False, max_epochs=4"
+    lines = lines_of_two_lives(tmp_path, options, "stderr")
+    assert sum("takes up its average at the next epoch" in line for line in lines) == told

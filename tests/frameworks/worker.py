@@ -9,8 +9,8 @@ import textwrap
 from pathlib import Path
 
 
-def said(folder: Path, script: str) -> list[str]:
-    """Run a script as a worker of an element runs it; return its lines."""
+def said(folder: Path, script: str, stream: str = "stdout") -> list[str]:
+    """Run a script as a worker of an element runs it; return the lines of a stream of it."""
     begin = (
         "import os; from bftrainer_slurm.elastic import resuming; resuming.install(os.environ)\n"
     )
@@ -23,4 +23,4 @@ def said(folder: Path, script: str) -> list[str]:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return str(getattr(done, stream)).splitlines()

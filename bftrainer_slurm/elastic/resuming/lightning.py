@@ -256,6 +256,8 @@ def _go_on(loop: Any, ranks_then: int) -> None:
         pending = current.processed - current.completed  # 1 where it was saved at a batch's end
         current.ready = current.started = current.processed = passed
         current.completed = max(0, passed - pending)
+        if passed < in_epoch and trainer.global_rank == 0:
+            _say_what_waits(trainer)
     for loader in loop._combined_loader.flattened:
         if passed < in_epoch:
             _pass_over(loader, passed, epoch)
@@ -268,6 +270,17 @@ def _go_on(loop: Any, ranks_then: int) -> None:
         for config in trainer.lr_scheduler_configs:
             if config.interval == "step":
                 _move(config, steps, getattr(trainer, _ASKED, False), trainer.global_rank == 0)
+
+
+def _say_what_waits(trainer: Any) -> None:
+    """Say what Lightning takes up at an epoch's begin alone, where it goes on in the middle."""
+    for callback in trainer.callbacks:
+        begun = trainer.current_epoch >= getattr(callback, "swa_start", math.inf)
+        if begun and type(callback).__name__ == "StochasticWeightAveraging":
+            say(
+                "StochasticWeightAveraging takes up its average at the next epoch: at a change "
+                "before that it begins anew (EMAWeightAveraging does not)"
+            )
 
 
 def _move(config: Any, steps: int, asked: bool, first: bool) -> None:
