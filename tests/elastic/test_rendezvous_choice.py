@@ -10,6 +10,7 @@ import pytest
 
 from bftrainer_slurm.elastic.rendezvous import choose, handler
 from bftrainer_slurm.elastic.rendezvous.command_line import is_torchrun, trains_alone
+from bftrainer_slurm.elastic.rendezvous.only_launcher import is_only_launcher
 
 _WARM = {
     "PET_RUN_PATH": "1",
@@ -141,3 +142,18 @@ def test_outside_an_element_ours_refuses_to_begin() -> None:
 
     with pytest.raises(RendezvousError, match="elements"):
         get_rendezvous_handler(RendezvousParameters("bftrainer", "", "run", 1, 4))
+
+
+def test_an_element_has_one_launcher_at_a_time() -> None:
+    environment = {"BFTRAINER_ELEMENT": f"{os.getpid()}_1"}
+    ask = f"from {is_only_launcher.__module__} import *; print(is_only_launcher({environment}, 0.5)"
+    first = [sys.executable, "-c", f"{ask}, flush=True); import os; os.fork(); input()"]
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(first, stdin=pipe, stdout=pipe, stderr=null, text=True) as one:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "True\n"
+        assert not is_only_launcher(environment, 0.3)
+        assert is_only_launcher({"BFTRAINER_ELEMENT": f"{os.getpid()}_2"}, 0.0)
+        one.kill()
+        one.wait()
+        assert is_only_launcher(environment), "a child that it leaves behind does not launch"

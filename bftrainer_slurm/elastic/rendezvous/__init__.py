@@ -33,6 +33,11 @@ _WARM = {
     "PET_MONITOR_INTERVAL": "0.02",
     "PET_RDZV_ENDPOINT": BACKEND,  # not used, but without it torchrun prints a warning
 }
+_ANOTHER = (
+    "{} trains already, and a trainer trains one thing at a time: start what this launcher would "
+    "train after the other one, or each with srun (then the others run on one node alone), or "
+    "submit a trainer each"
+)
 # With these a command line says itself how workers are started.
 _OWN_WAY = ("--no-python", "--start-m")
 
@@ -78,10 +83,17 @@ def _meet_here(environment: Mapping[str, str]) -> None:
     """
     from torch.distributed.launcher.api import LaunchConfig
 
+    from bftrainer_slurm.elastic.rendezvous.only_launcher import is_only_launcher
     from bftrainer_slurm.elastic.tasks.seats import launch_once
 
+    launches = False
+
     def begin_here(begin: Callable[[LaunchConfig], None], config: LaunchConfig) -> None:
+        nonlocal launches
         launch_once(config, environment)
+        launches = launches or is_only_launcher(environment)
+        if not launches:
+            _end(_ANOTHER.format(environment.get("SLURMD_NODENAME", "this node")))
         config.rdzv_backend = config.rdzv_endpoint = BACKEND
         config.rdzv_configs = {}  # a static rendezvous has the node's rank here
         config.run_id = environment.get("PET_RDZV_ID", config.run_id)
