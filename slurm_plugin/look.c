@@ -170,6 +170,15 @@ static void put_gres(const job_info_t *job)
     put_text(first);
 }
 
+static bool has_whole_nodes(const job_info_t *job)
+{
+#ifdef JOB_EXCLUSIVE_NONE /* from 26.05 on */
+    return job->exclusive != JOB_EXCLUSIVE_NONE;
+#else
+    return job->shared == 0;
+#endif
+}
+
 static void put_job(const job_info_t *job, time_t now)
 {
     bool unlimited = job->time_limit == INFINITE && job->end_time > now;
@@ -205,7 +214,7 @@ static void put_job(const job_info_t *job, time_t now)
     put_number(job->pn_min_cpus);
     put_number(job->num_cpus);
     put_gres(job);
-    put_text(job->shared == 0 ? "NO" : "OK"); /* as squeue: whether it has its nodes for itself */
+    put_text(has_whole_nodes(job) ? "NO" : "OK"); /* as squeue up to 24.11 */
     put_text((job->bitflags & JOB_NTASKS_SET) ? "yes" : NULL);
     put_node_memory(job);
     put_given(job);

@@ -239,7 +239,7 @@ def test_what_sbatch_takes_from_the_environment_counts_between_script_and_option
     script = read_directives("#!/bin/sh\n#SBATCH -N4 -p long -t 9\n")
     submission = compose("x", script, environment=environment, site_partition="bftrainer")
     assert (submission.record.partitions, submission.record.minutes) == (("gpu",), 7)
-    assert submission.notes[1].startswith("--reservation is left out")
+    assert submission.notes[-1].startswith("--reservation is left out")
     submission = compose(
         *("x", script, ["-t8"]),
         environment=environment,
