@@ -13,6 +13,7 @@ from bftrainer_slurm.slurm.look_gateway import LookGateway
 from bftrainer_slurm.slurm.pyslurm_gateway import PyslurmGateway
 
 GROW, LOOK = "bftrainer-grow", "bftrainer-look"
+_START_S = 10.0  # how long one may take to say its version
 _BUILT_HERE = Path(__file__).resolve().parents[2] / "build" / "slurm_plugin"
 
 _log = logging.getLogger(__name__)
@@ -53,13 +54,30 @@ def open_gateway(prefer: str = "auto", share: bool = False) -> Gateway:
 def find_program(name: str) -> str | None:
     """Return the path of one of our programs, on PATH or built in this checkout; None if missing.
 
-    A program that was built for another Slurm does not start, and counts as missing.
+    A program for another Slurm or another kind of processor does not start. It counts as missing,
+    and the log says why.
     """
     for path in (shutil.which(name), str(_BUILT_HERE / name)):
-        if path is not None and Path(path).is_file():
-            tried = subprocess.run(
-                [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False
-            )
-            if tried.returncode == 0:
-                return path
+        if path is None or not Path(path).is_file():
+            continue
+        why = _why_not(path)
+        if not why:
+            return path
+        _log.warning("%s is not used: %s", path, why)
     return None
+
+
+def _why_not(path: str) -> str:
+    """Return why a program does not start; empty if it does."""
+    try:
+        tried = subprocess.run(
+            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_START_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"it does not answer within {_START_S:g} s"
+    except OSError as error:
+        return f"it cannot be run ({error.strerror})"
+    if tried.returncode == 0:
+        return ""
+    said = tried.stderr.decode(errors="replace").strip().splitlines()
+    return said[-1] if said else f"it ends with exit status {tried.returncode}"

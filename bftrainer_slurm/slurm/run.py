@@ -134,7 +134,8 @@ class SlurmRunner:
             message = f"{shown}: no answer within {self.timeout_s:g} s"
             raise SlurmUnavailableError(message) from error
         except OSError as error:
-            reason = f"cannot be run ({error.strerror}); Slurm's commands must be on PATH"
+            advice = "" if "/" in command[0] else "; Slurm's commands must be on PATH"
+            reason = f"cannot be run ({error.strerror}){advice}"
             raise NoCommandError(f"{command[0]}: {reason}") from error
         words = _error_line(_text(done.stderr))
         if done.returncode == 0 or (done.returncode == accepted_status and not words):

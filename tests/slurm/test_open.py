@@ -11,6 +11,7 @@ from bftrainer_slurm.slurm import open as opening
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.stage import REPO
 
+OF_ANOTHER_KIND = b"\x7fELF" + bytes(60)  # an ELF header of no processor
 OPEN = """
 import os, sys
 from pathlib import Path
@@ -76,17 +77,56 @@ def test_commands_do_not_touch_pyslurm(tmp_path: Path) -> None:
     assert opened("commands", PYTHONPATH=path) == ["commands"]
 
 
-def test_a_grow_program_for_another_slurm_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            b"#!/bin/sh\necho libslurm.so.38: no such file >&2\nexit 127\n",
+            "libslurm.so.38: no such file",
+        ),
+        (b"#!/bin/sh\nexit 127\n", "it ends with exit status 127"),
+        (OF_ANOTHER_KIND, "it cannot be run (Exec format error)"),
+    ],
+    ids=["another Slurm", "no reason", "another processor"],
+)
+def test_a_program_that_does_not_start_is_not_taken(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    text: bytes,
+    why: str,
 ) -> None:
     program = tmp_path / opening.GROW
-    program.write_text("#!/bin/sh\nexit 127\n")
+    program.write_bytes(text)
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(opening, "_BUILT_HERE", tmp_path / "none")
     assert opening.find_program(opening.GROW) is None
+    assert caplog.messages == [f"{program} is not used: {why}"]
     program.write_text("#!/bin/sh\nexit 0\n")
     assert opening.find_program(opening.GROW) == str(program)
+
+
+def test_one_that_hangs_is_not_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / opening.LOOK
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(opening, "_BUILT_HERE", tmp_path)
+    monkeypatch.setattr(opening, "_START_S", 0.2)
+    assert opening.find_program(opening.LOOK) is None
+    assert caplog.messages == [f"{program} is not used: it does not answer within 0.2 s"]
+
+
+def test_where_our_programs_cannot_run_slurms_commands_are_used(tmp_path: Path) -> None:
+    for name in (opening.LOOK, opening.GROW):
+        (tmp_path / name).write_bytes(OF_ANOTHER_KIND)
+        (tmp_path / name).chmod(0o755)
+    path = fake_pyslurm(tmp_path, "raise ImportError('none')\n")
+    assert opened("auto", programs=tmp_path, PYTHONPATH=path) == ["commands"]
+    (said,) = opened("look", programs=tmp_path)
+    assert said.startswith("no gateway: bftrainer-look is not on PATH, or does not start")
 
 
 @pytest.mark.slurm
