@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import re
 import shlex
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -30,6 +32,11 @@ _A_ROUND = 50_000  # blind changes of a target in C between two looks at the clo
 _SLOWEST_S = 20  # an input that takes longer is a crash too
 _TOO_LATE_S = 600.0
 _ROOM = 8_000  # bytes of a target's inputs that are kept
+# What parsers of texts may stumble over.
+_PIECES = (
+    *(b"=", b",", b":", b"-", b"0", b"9", b".", b" ", b"\n", b"(null)", b"9" * 21, b"\xff"),
+    *(b"#SBATCH ", b"-N", b"%n"),
+)
 _UBSAN = "abort_on_error=1:print_stacktrace=1"  # a death that a handler hears of
 
 
@@ -73,16 +80,37 @@ def replay_in_c(target: Target, inputs: list[bytes], changes: int, seed: int) ->
         BuildError: it cannot be built.
     """
     program = native.built(f"fuzz_{target.name}")
+    tried = [*inputs, *_changed(target, inputs, changes, random.Random(seed))]
     with tempfile.TemporaryDirectory(prefix="bftrainer-fuzz-") as name:
-        folder, crash = Path(name), Path(name) / "crash"
-        files = _written(inputs, folder)
-        code, said = _run([str(program), str(seed), str(changes), str(crash), *files], 0.0)
+        file, number = Path(name) / "inputs", Path(name) / "number"
+        file.write_bytes(b"".join(struct.pack("=I", len(data)) + data for data in tried))
+        code, said = _run([str(program), str(file), str(number)], 0.0)
         return Outcome(
             target.name,
-            len(inputs) + changes,
-            crash=kept(target, crash.read_bytes()) if crash.exists() else None,
+            len(tried),
+            crash=kept(target, tried[int(number.read_text())]) if code else None,
             said="" if code == 0 else said[-3_000:] or f"exit code {code}",
         )
+
+
+def _changed(
+    target: Target, inputs: list[bytes], changes: int, draw: random.Random
+) -> Iterator[bytes]:
+    """Draw changes of inputs: up to four places in one, each with something else or nothing."""
+    pieces = [*_PIECES, *(word.encode("latin-1") for word in target.words)]
+    for _ in range(changes):
+        data = bytearray(draw.choice(inputs))
+        for _ in range(draw.randint(1, 4)):
+            other = draw.choice(inputs)
+            new = (
+                b"",
+                draw.randbytes(1),
+                draw.choice(pieces),
+                other[draw.randint(0, len(other)) :],
+            )
+            at = draw.randint(0, len(data))
+            data[at : draw.choice((at, at + 1, draw.randint(at, len(data))))] = draw.choice(new)
+        yield bytes(data[: target.longest])
 
 
 def kept(target: Target, data: bytes) -> Path:
@@ -141,11 +169,10 @@ def _minimise(target: Target, command: list[str], corpus: Path, small: Path) -> 
         target.keep(kept_now)
 
 
-def _written(inputs: list[bytes], folder: Path) -> list[str]:
-    """Write inputs into a folder, a file each; return the files."""
+def _written(inputs: list[bytes], folder: Path) -> None:
+    """Write inputs into a folder, a file each."""
     for number, data in enumerate(inputs):
         (folder / str(number)).write_bytes(data)
-    return sorted(str(path) for path in folder.iterdir())
 
 
 def _run(
