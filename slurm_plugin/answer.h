@@ -1,8 +1,7 @@
 /*
  * Reads the answer of the rewriting program: words of three texts, each text ended by a NUL.
  */
-#ifndef BFTRAINER_ANSWER_H
-#define BFTRAINER_ANSWER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ bool answer_is_whole(const char *answer, size_t length);
 
 /* Takes the next word of a whole answer; false at "done". */
 bool answer_next(const char **at, struct word *word);
-
-#endif

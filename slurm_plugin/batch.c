@@ -1,7 +1,6 @@
 #include "batch.h"
 
 #include "environment.h"
-#include "script_once.h"
 #include "torchrun.h"
 
 #include <dlfcn.h>
@@ -19,33 +18,39 @@
 #define PYTHON "/usr/bin/python3" /* as in START */
 #define ANSWER_S 5
 
-/* The user's choice wins over the site's; the site's needs a script that can run once. */
-static bool runs_once(spank_t spank, const struct site *site, const char *script, bool tell)
+/* The user's choice wins over the site's, and the site's over the script's. */
+static const char *wanted(spank_t spank, const struct site *site)
 {
     char said[sizeof("once")];
-    const char *why;
 
     if (spank_getenv(spank, ENV_BATCH, said, sizeof(said)) == ESPANK_SUCCESS)
-        return strcmp(said, "once") == 0;
-    why = site->batch_once ? script_runs_on_each(script) : NULL;
-    if (why != NULL && tell)
-        dprintf(STDERR_FILENO, "bftrainer: this script %s: all of it runs on each node\n", why);
-    return site->batch_once && why == NULL;
+        return strcmp(said, "once") == 0 ? "once" : "each";
+    return site->batch_once ? "any" : "each";
+}
+
+/* One that runs in a container of Slurm's (--container) sees no file of ours. */
+static bool is_in_container(spank_t spank)
+{
+    char bundle[2];
+
+    return spank_getenv(spank, "SLURM_CONTAINER", bundle, sizeof(bundle)) != ESPANK_ENV_NOEXIST;
 }
 
 /* slurmstepd executes what this array holds: no hook needs to start a process. */
 void batch_take_place(spank_t spank, const struct site *site, bool tell)
 {
     char start[PATH_MAX];
+    char told[PATH_MAX + 16];
     char **words;
     int count;
 
-    if (site->python[0] == '\0' ||
+    if (site->python[0] == '\0' || is_in_container(spank) ||
         snprintf(start, sizeof(start), "%s" START, site->python) >= (int)sizeof(start) ||
         access(PYTHON, X_OK) != 0 || access(start, X_OK) != 0 ||
         spank_get_item(spank, S_JOB_ARGV, &count, &words) != ESPANK_SUCCESS || count < 1 ||
-        !runs_once(spank, site, words[0], tell) ||
-        spank_setenv(spank, ENV_SCRIPT, words[0], 1) != ESPANK_SUCCESS)
+        snprintf(told, sizeof(told), "%s %s %s", wanted(spank, site), tell ? "tell" : "quiet",
+                 words[0]) >= (int)sizeof(told) ||
+        spank_setenv(spank, ENV_SCRIPT, told, 1) != ESPANK_SUCCESS)
         return;
     words[0] = strdup(start);
 }

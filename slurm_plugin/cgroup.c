@@ -1,6 +1,5 @@
 #include "cgroup.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -96,6 +95,16 @@ int cgroup_open(const char *path)
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+DIR *cgroup_list(int folder)
+{
+    int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
+
+    if (copy >= 0 && entries == NULL)
+        close(copy);
+    return entries;
+}
+
 static bool put(int folder, const char *name, const char *text)
 {
     int file = openat(folder, name, O_WRONLY | O_CLOEXEC);
@@ -135,8 +144,7 @@ static unsigned signal_in(int folder, int number);
 
 static unsigned signal_below(int folder, int number)
 {
-    int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
+    DIR *entries = cgroup_list(folder);
     struct dirent *entry;
     unsigned found = 0;
 
@@ -151,8 +159,6 @@ static unsigned signal_below(int folder, int number)
         }
     if (entries != NULL)
         closedir(entries);
-    else if (copy >= 0)
-        close(copy);
     return found;
 }
 

@@ -1,17 +1,16 @@
 #include "container.h"
 
 #include "cgroup.h"
+#include "process.h"
 #include "sweep.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define STEP "step_"
@@ -129,20 +128,10 @@ static const char *next_other_step(const struct container *container, DIR *job)
     return NULL;
 }
 
-static DIR *list_job(const struct container *container)
-{
-    int copy = openat(container->job, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *job = copy >= 0 ? fdopendir(copy) : NULL;
-
-    if (copy >= 0 && job == NULL)
-        close(copy);
-    return job;
-}
-
 /* A step's folder is removed when its slurmstepd has told srun; step_extern's stays with the job. */
 static bool other_steps_run(const struct container *container)
 {
-    DIR *job = list_job(container);
+    DIR *job = cgroup_list(container->job);
     const char *step = NULL;
 
     while (job != NULL && (step = next_other_step(container, job)) != NULL &&
@@ -155,17 +144,14 @@ static bool other_steps_run(const struct container *container)
 
 void container_wait_for_other_steps(const struct container *container, int limit_ms)
 {
-    struct timespec start;
-    struct timespec now;
+    long long until = monotonic_ms() + limit_ms;
 
-    clock_gettime(CLOCK_MONOTONIC, &start);
     for (int look = 0;; look++) {
         if (container->job >= 0 ? !other_steps_run(container)
                                 : !sweep_finds(container->slurmstepd, container->guard,
                                                container->sentinel))
             return;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        if ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 >= limit_ms)
+        if (monotonic_ms() >= until)
             return;
         if (look % CONTINUE_LOOKS == 0)
             sweep_continue(container->slurmstepd);
@@ -183,7 +169,7 @@ bool container_kill_step(const struct container *container)
 
 bool container_kill_job(const struct container *container)
 {
-    DIR *job = container->job >= 0 ? list_job(container) : NULL;
+    DIR *job = container->job >= 0 ? cgroup_list(container->job) : NULL;
     const char *step;
     bool gone = true;
 

@@ -3,8 +3,7 @@
  * our own if Slurm makes none (proctrack/linuxproc). Without root or cgroups an element's processes
  * are slurmstepd's descendants.
  */
-#ifndef BFTRAINER_CONTAINER_H
-#define BFTRAINER_CONTAINER_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -61,5 +60,3 @@ void container_end_helpers(const struct container *container);
 
 /* Removes our own folders if they are empty. */
 void container_remove(const struct container *container);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * The SPANK hooks by the program they run in; spank_plugin.c only dispatches to these.
  */
-#ifndef BFTRAINER_CONTEXTS_H
-#define BFTRAINER_CONTEXTS_H
+#pragma once
 
 #include "site.h"
 
@@ -22,5 +21,3 @@ void element_guard_task(spank_t spank);
 void element_start_task(spank_t spank, const struct site *site);
 void element_end_task(spank_t spank);
 void element_exit(void);
-
-#endif

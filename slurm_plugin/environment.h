@@ -1,8 +1,7 @@
 /*
  * The names of the environment variables that the plugin sets, in elements and in sbatch.
  */
-#ifndef BFTRAINER_ENVIRONMENT_H
-#define BFTRAINER_ENVIRONMENT_H
+#pragma once
 
 /* In an element: ARRAY_TASK. By it an sbatch or srun knows that it runs in an element. */
 #define ENV_ELEMENT "BFTRAINER_ELEMENT"
@@ -13,8 +12,8 @@
 #define ENV_KEEPER_UID "BFTRAINER_KEEPER_UID"
 #define ENV_JOB_SECRET "BFTRAINER_JOB_SECRET"
 
-/* For a batch script that runs on one node (batch.h): its name; the socket for its sruns; a step's
- * number. */
+/* For a batch script (batch.h): where it is to run, whether to say it, and its path; the socket for the
+ * sruns of one that runs on one node; a step's number. */
 #define ENV_SCRIPT "BFTRAINER_SCRIPT"
 #define ENV_SRUNS "BFTRAINER_SRUNS"
 #define ENV_STEP "BFTRAINER_STEP"
@@ -41,5 +40,3 @@
 /* The submission sets it to a backend that does not exist, which the plugin on the node replaces: where
  * the plugin is not loaded, torchrun ends, and the node does not train by itself. */
 #define ENV_BACKEND "PET_RDZV_BACKEND"
-
-#endif

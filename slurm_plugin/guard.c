@@ -8,21 +8,12 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #define GUARD_NAME "bftrainer-guard"
 #define SENTINEL_NAME "bftrainer-term"
 #define UNSIGNALED_NAME "slurmstepd" /* proctrack/linuxproc signals nothing of this name */
 #define FIRST (-20)                  /* before all processes of an element */
-
-static long long monotonic_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
 
 /* Not in a process of its own, which could outlive the guard. The keeper may take the grace. */
 static void tell_keeper(const struct guard *guard, int sentinel)

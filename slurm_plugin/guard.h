@@ -5,8 +5,7 @@
  * the user's processes cannot affect it. It is in slurmstepd's cgroup, not in the tasks'. Slurm's
  * signals to the tasks reach a sentinel beside them, and the guard notices the sentinel's end.
  */
-#ifndef BFTRAINER_GUARD_H
-#define BFTRAINER_GUARD_H
+#pragma once
 
 #include "container.h"
 #include "keeper_note.h"
@@ -30,5 +29,3 @@ struct guard {
 
 /* Call in slurmstepd before its tasks execute the user's programs; false and errno on failure. */
 bool guard_start(const struct guard *guard);
-
-#endif

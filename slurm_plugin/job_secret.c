@@ -11,7 +11,6 @@
 
 #define SHORTEST_KEY 16
 #define LONGEST_KEY 1024
-#define HASH_SIZE 32
 
 typedef const void *hash_function(void);
 typedef unsigned char *hmac_function(const void *hash, const void *key, int key_size,
@@ -25,7 +24,7 @@ typedef unsigned char *hmac_function(const void *hash, const void *key, int key_
 static const char *const LIBRARIES[] = {"libcrypto.so.3", "libcrypto.so.4", "libcrypto.so.1.1"};
 
 static bool hmac_sha256(const char *key, size_t key_size, const char *text,
-                        unsigned char result[HASH_SIZE])
+                        unsigned char result[SECRET_BYTES])
 {
     void *library = NULL;
     hash_function *sha256;
@@ -41,7 +40,7 @@ static bool hmac_sha256(const char *key, size_t key_size, const char *text,
     return sha256 != NULL && hmac != NULL &&
            hmac(sha256(), key, (int)key_size, (const unsigned char *)text, strlen(text), result,
                 &size) != NULL &&
-           size == HASH_SIZE;
+           size == SECRET_BYTES;
 }
 
 /* Like read_secret() in Python: ignores white space around the key. Returns 0 and errno on failure. */
@@ -73,6 +72,12 @@ static size_t read_key(const char *path, uid_t keeper, char text[LONGEST_KEY], c
     return size < SHORTEST_KEY ? 0 : (size_t)size;
 }
 
+void secret_write(const unsigned char bytes[SECRET_BYTES], char text[JOB_SECRET_SIZE])
+{
+    for (size_t i = 0; i < SECRET_BYTES; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
 static const char *why_no_key(void)
 {
     if (errno == ENODATA)
@@ -89,7 +94,7 @@ bool job_secret(const char *key_file, uid_t keeper, uint32_t array, uid_t user,
 {
     char text[LONGEST_KEY];
     char whose[64];
-    unsigned char hash[HASH_SIZE];
+    unsigned char hash[SECRET_BYTES];
     const char *key = NULL;
     size_t key_size = read_key(key_file, keeper, text, &key);
     bool good;
@@ -101,9 +106,9 @@ bool job_secret(const char *key_file, uid_t keeper, uint32_t array, uid_t user,
     snprintf(whose, sizeof(whose), "bftrainer %u %u", array, (unsigned)user);
     good = hmac_sha256(key, key_size, whose, hash);
     explicit_bzero(text, sizeof(text));
-    for (size_t i = 0; good && i < HASH_SIZE; i++)
-        snprintf(secret + 2 * i, 3, "%02x", hash[i]);
-    if (!good)
+    if (good)
+        secret_write(hash, secret);
+    else
         snprintf(error, JOB_SECRET_ERROR, "libcrypto (OpenSSL) cannot be loaded");
     return good;
 }

@@ -8,12 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PROCESS_NAME "bftrainer-note"
+#define ANNOUNCED "announced\n"
 
-struct addrinfo *keeper_look_up(const char *address, size_t length, int type, int flags)
+/* The addresses of one HOST:PORT, of `length` characters, for freeaddrinfo(); NULL if it has none. */
+static struct addrinfo *look_up(const char *address, size_t length, int type, int flags)
 {
     const struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = type, .ai_flags = flags};
@@ -33,7 +34,7 @@ struct addrinfo *keeper_look_up(const char *address, size_t length, int type, in
 static void add_host(const char *host, size_t length, unsigned number,
                      struct keeper_addresses *found)
 {
-    struct addrinfo *addresses = keeper_look_up(host, length, SOCK_STREAM, 0);
+    struct addrinfo *addresses = look_up(host, length, SOCK_STREAM, 0);
 
     if (addresses == NULL)
         return;
@@ -221,14 +222,6 @@ void keeper_call(const struct keeper_addresses *keeper, struct keeper_calls *cal
     }
 }
 
-static long long now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
-
 /* Sends the line where a connection has come about; returns how many are still to come. */
 static unsigned send_where_connected(struct keeper_calls *calls, const char *text, size_t length)
 {
@@ -251,7 +244,7 @@ static unsigned send_where_connected(struct keeper_calls *calls, const char *tex
 void keeper_say(struct keeper_calls *calls, const char *line, int limit_ms, int end)
 {
     struct pollfd *ending = &calls->all[calls->count];
-    long long until = now_ms() + limit_ms;
+    long long until = monotonic_ms() + limit_ms;
     long long rest = limit_ms;
     char text[KEEPER_LINE + 1];
     int length = snprintf(text, sizeof(text), "%s\n", line);
@@ -262,9 +255,47 @@ void keeper_say(struct keeper_calls *calls, const char *line, int limit_ms, int 
         left = send_where_connected(calls, text, (size_t)length);
         if (ending->revents != 0)
             break;
-        rest = until - now_ms();
+        rest = until - monotonic_ms();
     }
     for (unsigned i = 0; i < calls->count; i++)
         if (calls->all[i].fd >= 0)
             close(calls->all[i].fd);
+}
+
+static void send_to(const struct addrinfo *address)
+{
+    int out = socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (out < 0)
+        return;
+    sendto(out, ANNOUNCED, strlen(ANNOUNCED), MSG_NOSIGNAL, address->ai_addr, address->ai_addrlen);
+    close(out);
+}
+
+/* Sends to each address if `sends`. Returns false if a text is not an address. */
+static bool announce_to(const char *addresses, bool sends)
+{
+    do {
+        size_t length = strcspn(addresses, ",");
+        struct addrinfo *address = look_up(addresses, length, SOCK_DGRAM,
+                                           AI_NUMERICHOST | AI_NUMERICSERV);
+
+        if (address == NULL)
+            return false;
+        if (sends)
+            send_to(address);
+        freeaddrinfo(address);
+        addresses += length;
+    } while (*addresses++ == ',');
+    return true;
+}
+
+bool announce_is_valid(const char *addresses)
+{
+    return announce_to(addresses, false);
+}
+
+void announce_submission(const char *addresses)
+{
+    announce_to(addresses, true);
 }

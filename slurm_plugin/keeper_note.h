@@ -3,8 +3,7 @@
  * a slow keeper nor a slow name server can delay Slurm; or sends one line from slurmstepd or a guard,
  * without a process and without waiting.
  */
-#ifndef BFTRAINER_KEEPER_NOTE_H
-#define BFTRAINER_KEEPER_NOTE_H
+#pragma once
 
 #include <poll.h>
 #include <stdbool.h>
@@ -33,9 +32,6 @@ struct keeper_calls {
     struct pollfd all[KEEPER_ADDRESSES + 1]; /* and what ends the waiting */
 };
 
-/* The addresses of one HOST:PORT, of `length` characters, for freeaddrinfo(); NULL if it has none. */
-struct addrinfo *keeper_look_up(const char *address, size_t length, int type, int flags);
-
 /* `keeper` is HOST:PORT, or at most KEEPER_HOSTS of them separated by commas. */
 bool keeper_is_valid(const char *keeper);
 
@@ -61,4 +57,9 @@ void keeper_call(const struct keeper_addresses *keeper, struct keeper_calls *cal
  */
 void keeper_say(struct keeper_calls *calls, const char *line, int limit_ms, int end);
 
-#endif
+/*
+ * Announces a submission with one datagram to each of `addresses`: IP:PORT, or several separated by commas.
+ * Nothing waits for it or answers it. Host names are refused: a name server could delay a submission.
+ */
+bool announce_is_valid(const char *addresses);
+void announce_submission(const char *addresses);

@@ -51,12 +51,6 @@ static char *credential_for(const char *text, const char *socket, uid_t reader)
     return credential;
 }
 
-static void write_hex(const unsigned char *bytes, char text[JOB_SECRET_SIZE])
-{
-    for (size_t i = 0; i < SECRET_BYTES; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-}
-
 /* The answer is "secret HEX", covered with the key. */
 static bool uncover(const char *answer, const unsigned char key[SECRET_BYTES],
                     char secret[JOB_SECRET_SIZE])
@@ -73,7 +67,7 @@ static bool uncover(const char *answer, const unsigned char key[SECRET_BYTES],
         sscanf(hex + 2 * i, "%2x", &byte);
         bytes[i] = key[i] ^ (unsigned char)byte;
     }
-    write_hex(bytes, secret);
+    secret_write(bytes, secret);
     return true;
 }
 
@@ -87,7 +81,7 @@ bool secret_request_make(struct secret_request *request, const char *socket, uid
     request->line[0] = '\0';
     if (getrandom(request->key, SECRET_BYTES, 0) != SECRET_BYTES)
         return false;
-    write_hex(request->key, text);
+    secret_write(request->key, text);
     snprintf(text + JOB_SECRET_SIZE - 1, 64, " bftrainer secret %u", array);
     credential = credential_for(text, socket, keeper_user);
     if (credential != NULL)

@@ -3,13 +3,10 @@
  * socket of munged. A credential proves the trainer's user. It also has a key, which only the keeper's
  * user can read, and which covers the answer (keeper/gate.py, ByMunge.secret).
  */
-#ifndef BFTRAINER_KEEPER_SECRET_H
-#define BFTRAINER_KEEPER_SECRET_H
+#pragma once
 
 #include "job_secret.h"
 #include "keeper_note.h"
-
-#define SECRET_BYTES ((JOB_SECRET_SIZE - 1) / 2)
 
 /* The request: made on the node, before any process can be in a container. */
 struct secret_request {
@@ -24,5 +21,3 @@ bool secret_request_make(struct secret_request *request, const char *socket, uid
 /* Returns false if the keeper gives no secret; outside containers no process needs it. */
 bool secret_ask(const char *keeper, const struct secret_request *request,
                 char secret[JOB_SECRET_SIZE]);
-
-#endif

@@ -2,8 +2,7 @@
  * A submission's options behind an opaque handle, without Slurm's internal headers.
  * The functions are exported by the libslurmfull of 22.05, 24.11 and 26.05 alike.
  */
-#ifndef BFTRAINER_OPTIONS_H
-#define BFTRAINER_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ bool options_reset(slurm_opt_t *options, const char *name);
 /* MaxArraySize and MaxJobCount of slurm.conf; 0 if they are unknown. */
 unsigned options_max_array_size(void);
 unsigned options_max_job_count(void);
-
-#endif

@@ -1,16 +1,15 @@
 /*
- * Edits the folders in a PYTHONPATH as text; looks nothing up and runs nothing.
+ * Edits lists of paths as text, like PYTHONPATH; looks nothing up and runs nothing.
  */
-#ifndef BFTRAINER_PYTHON_PATH_H
-#define BFTRAINER_PYTHON_PATH_H
+#pragma once
+
+#include <stdbool.h>
 
 /*
- * Returns `path` (empty: not set) with `folder` in front, unless it has it. NULL: no memory. The caller
- * frees the result of both functions.
+ * Returns `list` (empty: not set) with `path` in front, or else behind, unless it has it. NULL: no memory.
+ * The caller frees the result of both functions.
  */
-char *python_path_with(const char *path, const char *folder);
+char *path_list_with(const char *list, char separator, const char *path, bool in_front);
 
-/* Returns `path` without `folder`, wherever it is. NULL: no memory. */
-char *python_path_without(const char *path, const char *folder);
-
-#endif
+/* Returns `list` without `path`, wherever it is. NULL: no memory. */
+char *path_list_without(const char *list, char separator, const char *path);

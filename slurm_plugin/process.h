@@ -1,8 +1,7 @@
 /*
- * Helper processes that Slurm and the user's job never notice.
+ * Helper processes that Slurm and the user's job never notice, and their clock.
  */
-#ifndef BFTRAINER_PROCESS_H
-#define BFTRAINER_PROCESS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,4 +12,4 @@
  */
 void process_become_helper(const char *name, const int *kept, size_t count);
 
-#endif
+long long monotonic_ms(void);

@@ -2,8 +2,7 @@
  * Runs the program that decides what becomes of a tagged submission
  * (bftrainer_slurm/submission/rewrite_program.py): a JSON document in, an answer (answer.h) out.
  */
-#ifndef BFTRAINER_REWRITER_H
-#define BFTRAINER_REWRITER_H
+#pragma once
 
 #include "options.h"
 #include "site.h"
@@ -32,5 +31,3 @@ char *rewriter_answer(const struct rewriter *rewriter, const struct site *site,
 /* For cli_filter.lua, which completes the document, and runs the program: how it does that. */
 void rewriter_tell_filter(const struct rewriter *rewriter, const struct site *site);
 void rewriter_forget_filter(void);
-
-#endif

@@ -1,6 +1,5 @@
 #include "site.h"
 
-#include "announce.h"
 #include "keeper_note.h"
 #include "words.h"
 

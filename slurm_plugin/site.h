@@ -2,8 +2,7 @@
  * Reads the site's settings in the plugin's plugstack line: KEY=VALUE words, see the README.
  * A mistake there must not affect ordinary jobs: only users of --bftrainer are told.
  */
-#ifndef BFTRAINER_SITE_H
-#define BFTRAINER_SITE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ struct site {
 };
 
 void site_parse(int count, char **words, struct site *site);
-
-#endif

@@ -10,7 +10,6 @@
 #include "job_secret.h"
 #include "keeper_note.h"
 #include "keeper_secret.h"
-#include "script_paths.h"
 #include "torchrun.h"
 #include "words.h"
 
@@ -289,24 +288,6 @@ static void set_user_task(spank_t spank)
     spank_setenv(spank, "SLURM_ARRAY_TASK_STEP", "1", 1);
 }
 
-/* In the output too: if a program has called sbatch, nobody has seen sbatch's message. */
-static void tell_hidden_python_path(spank_t spank)
-{
-    unsigned lines[CHANGING_KINDS];
-    FILE *script = NULL;
-    char **words;
-    int count;
-
-    if (spank_get_item(spank, S_JOB_ARGV, &count, &words) == ESPANK_SUCCESS && count > 0)
-        script = fopen(words[0], "re");
-    if (script == NULL)
-        return;
-    script_paths_find(script, lines);
-    fclose(script);
-    if (lines[PYTHON_PATH] > 0)
-        dprintf(STDERR_FILENO, "bftrainer: " SAYS_PYTHON_PATH "\n", lines[PYTHON_PATH]);
-}
-
 static void open_container(pid_t task)
 {
     char step[32] = "step_batch";
@@ -404,11 +385,8 @@ void element_start_task(spank_t spank, const struct site *site)
     spank_setenv(spank, ENV_GRACE, grace, 1);
     set_secret(spank, site, keeper);
     spank_setenv(spank, ENV_ELEMENT, element.id, 1);
-    if (!element.is_batch)
-        return;
-    if (site->python[0] != '\0')
-        tell_hidden_python_path(spank);
-    batch_take_place(spank, site, is_first && element.passed.max_nodes > 1);
+    if (element.is_batch)
+        batch_take_place(spank, site, is_first && element.passed.max_nodes > 1);
 }
 
 /* Whether Slurm wants the node back; that may have killed the script before its guard noticed. */

@@ -2,7 +2,6 @@
  * The plugin in sbatch, salloc and srun: takes the option, and in sbatch carries out what the rewriting
  * program answers. Any error ends the command: a tagged job is submitted only as a trainer.
  */
-#include "announce.h"
 #include "answer.h"
 #include "batch.h"
 #include "contexts.h"

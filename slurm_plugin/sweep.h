@@ -3,8 +3,7 @@
  * users could end slurmd itself, and on hosts without cgroups. slurmstepd must adopt orphans
  * (PR_SET_CHILD_SUBREAPER).
  */
-#ifndef BFTRAINER_SWEEP_H
-#define BFTRAINER_SWEEP_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -23,5 +22,3 @@ void sweep_continue(pid_t slurmstepd);
  * until none is left.
  */
 bool sweep(pid_t slurmstepd, pid_t spared);
-
-#endif

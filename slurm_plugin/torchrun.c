@@ -1,7 +1,7 @@
 #include "torchrun.h"
 
 #include "environment.h"
-#include "python_path.h"
+#include "path_list.h"
 
 #include <pwd.h>
 #include <slurm/slurm.h>
@@ -50,24 +50,35 @@ static void set_processes_per_node(spank_t spank)
     spank_setenv(spank, "PET_NPROC_PER_NODE", text, 1);
 }
 
-/* Without the folder torchrun does not find our rendezvous, and ends at once. */
-static void put_folder(spank_t spank, const char *folder)
+static void put_into(spank_t spank, const char *name, char separator, const char *folder, bool in_front)
 {
-    char *path = malloc(MAX_VARIABLE);
+    char *list = malloc(MAX_VARIABLE);
     char *mended = NULL;
     spank_err_t read;
 
-    if (path == NULL)
+    if (list == NULL)
         return;
-    read = spank_getenv(spank, "PYTHONPATH", path, MAX_VARIABLE);
+    read = spank_getenv(spank, name, list, MAX_VARIABLE);
     if (read == ESPANK_ENV_NOEXIST)
-        path[0] = '\0';
+        list[0] = '\0';
     if (read == ESPANK_SUCCESS || read == ESPANK_ENV_NOEXIST)
-        mended = python_path_with(path, folder);
-    if (mended == NULL || spank_setenv(spank, "PYTHONPATH", mended, 1) != ESPANK_SUCCESS)
-        slurm_error("bftrainer: %s cannot be put into PYTHONPATH", folder);
+        mended = path_list_with(list, separator, folder, in_front);
+    if (mended == NULL || spank_setenv(spank, name, mended, 1) != ESPANK_SUCCESS)
+        slurm_error("bftrainer: %s cannot be put into %s", folder, name);
     free(mended);
-    free(path);
+    free(list);
+}
+
+static void take_out_of(const char *name, char separator, const char *folder)
+{
+    const char *list = getenv(name);
+    char *rest = list != NULL ? path_list_without(list, separator, folder) : NULL;
+
+    if (rest != NULL && rest[0] != '\0')
+        setenv(name, rest, 1);
+    else if (rest != NULL)
+        unsetenv(name);
+    free(rest);
 }
 
 /*
@@ -76,56 +87,6 @@ static void put_folder(spank_t spank, const char *folder)
  * user's would be lost. (Both also have a shorter name, which most scripts set.)
  */
 static const char *const BINDS[] = {"APPTAINER_BINDPATH", "SINGULARITY_BINDPATH"};
-
-/* Whether the folder is mounted last. */
-static bool ends_with(const char *binds, const char *folder)
-{
-    size_t length = strlen(binds);
-    size_t own = strlen(folder);
-
-    return length >= own && strcmp(binds + length - own, folder) == 0 &&
-           (length == own || binds[length - own - 1] == ',');
-}
-
-/* With it apptainer and singularity mount our folder, after the user's mounts. */
-static void mount_folder(spank_t spank, const char *folder)
-{
-    char *binds = malloc(MAX_VARIABLE);
-    const char *name = BINDS[0];
-    char *mended = NULL;
-    spank_err_t read;
-
-    if (binds == NULL)
-        return;
-    read = spank_getenv(spank, name, binds, MAX_VARIABLE);
-    if (read == ESPANK_ENV_NOEXIST) {
-        name = BINDS[1];
-        read = spank_getenv(spank, name, binds, MAX_VARIABLE);
-    }
-    if (read == ESPANK_ENV_NOEXIST || (read == ESPANK_SUCCESS && binds[0] == '\0'))
-        spank_setenv(spank, name, folder, 1);
-    else if (read == ESPANK_SUCCESS && !ends_with(binds, folder) &&
-             asprintf(&mended, "%s,%s", binds, folder) > 0)
-        spank_setenv(spank, name, mended, 1);
-    free(mended);
-    free(binds);
-}
-
-static void unmount_folder(const char *name, const char *folder)
-{
-    const char *binds = getenv(name);
-    size_t length = binds != NULL ? strlen(binds) : 0;
-    char *rest;
-
-    if (binds == NULL || !ends_with(binds, folder))
-        return;
-    rest = strndup(binds, length > strlen(folder) ? length - strlen(folder) - 1 : 0);
-    if (rest == NULL || rest[0] == '\0')
-        unsetenv(name);
-    else
-        setenv(name, rest, 1);
-    free(rest);
-}
 
 bool torchrun_keeper_user(const char *user, uid_t *found)
 {
@@ -191,33 +152,28 @@ void torchrun_set(spank_t spank, const struct site *site, const char *run, unsig
     torchrun_mend(spank, site);
 }
 
+/* Without the folder torchrun does not find our rendezvous, and ends at once. Containers mount it after what
+ * their user has them mount. */
 void torchrun_mend(spank_t spank, const struct site *site)
 {
+    char any[2];
+    bool has_newer = spank_getenv(spank, BINDS[0], any, sizeof(any)) != ESPANK_ENV_NOEXIST;
+
     if (site->python[0] == '\0')
         return;
-    put_folder(spank, site->python);
-    mount_folder(spank, site->python);
+    put_into(spank, "PYTHONPATH", ':', site->python, true);
+    put_into(spank, BINDS[has_newer ? 0 : 1], ',', site->python, false);
 }
 
 void torchrun_unset(const struct site *site)
 {
-    const char *path = getenv("PYTHONPATH");
-    char *rest = NULL;
-
     for (size_t i = 0; i < COUNT(ALWAYS); i++)
         unsetenv(ALWAYS[i].name);
     for (size_t i = 0; i < COUNT(OTHERS); i++)
         unsetenv(OTHERS[i]);
     if (site->python[0] == '\0')
         return;
+    take_out_of("PYTHONPATH", ':', site->python);
     for (size_t i = 0; i < COUNT(BINDS); i++)
-        unmount_folder(BINDS[i], site->python);
-    if (path == NULL)
-        return;
-    rest = python_path_without(path, site->python);
-    if (rest != NULL && rest[0] != '\0')
-        setenv("PYTHONPATH", rest, 1);
-    else if (rest != NULL)
-        unsetenv("PYTHONPATH");
-    free(rest);
+        take_out_of(BINDS[i], ',', site->python);
 }

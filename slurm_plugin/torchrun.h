@@ -1,8 +1,7 @@
 /*
  * Sets an element's environment for torchrun, as bftrainer_slurm/elastic/environment.py does.
  */
-#ifndef BFTRAINER_TORCHRUN_H
-#define BFTRAINER_TORCHRUN_H
+#pragma once
 
 #include "site.h"
 
@@ -25,5 +24,3 @@ void torchrun_mend(spank_t spank, const struct site *site);
 
 /* Call in a process of the job that submits another job: removes all these variables. */
 void torchrun_unset(const struct site *site);
-
-#endif

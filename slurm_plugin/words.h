@@ -2,8 +2,7 @@
  * Numbers in words: of the plugstack line, and those that sbatch passes on to an element. They may be any
  * bytes, for a user can write them too; knows nothing of Slurm.
  */
-#ifndef BFTRAINER_WORDS_H
-#define BFTRAINER_WORDS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -34,5 +33,3 @@ struct passed {
     unsigned task; /* of the user's own --array, which this trainer is */
 };
 bool passed_parse(const char *text, struct passed *passed);
-
-#endif

@@ -93,7 +93,7 @@ def answer(document: Mapping[str, Any]) -> Iterator[Word]:
     yield from _checks(done)
     yield from _environment(given, done)
     yield from _carried(done)
-    told = (*done.notes, *missing_folders(given), *warnings(sbatch.script or ""))
+    told = (*done.notes, *missing_folders(given), *warnings(sbatch.script or "", plugin=True))
     yield from (("say", "", printable(text)) for text in told)
 
 

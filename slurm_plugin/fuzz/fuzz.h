@@ -2,8 +2,7 @@
  * Shared by the fuzz targets: PROMISE prints the broken promise before it aborts the process.
  * A target is libFuzzer's one function; fuzz_replay.c calls it without libFuzzer.
  */
-#ifndef BFTRAINER_FUZZ_H
-#define BFTRAINER_FUZZ_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ static inline void promise_one_line(const char *error, size_t size)
     for (size_t i = 0; i < length; i++)
         PROMISE(error[i] >= 32 && error[i] < 127);
 }
-
-#endif

@@ -1,8 +1,8 @@
 /*
- * A user's PYTHONPATH, any bytes. After our folder is added, it is there; after it is removed again, it is
+ * A user's PYTHONPATH, or another such list, any bytes. After our folder is added, it is there; after it is removed again, it is
  * gone, and nothing else has changed.
  */
-#include "../python_path.h"
+#include "../path_list.h"
 #include "fuzz.h"
 
 #define FOLDER "/opt/py"
@@ -19,11 +19,10 @@ static bool has_folder(const char *path)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void try(const char *path, bool in_front)
 {
-    char *path = text_of(data, size);
-    char *with = python_path_with(path, FOLDER);
-    char *without = python_path_without(with, FOLDER);
+    char *with = path_list_with(path, ':', FOLDER, in_front);
+    char *without = path_list_without(with, ':', FOLDER);
 
     PROMISE(with != NULL && has_folder(with));
     PROMISE(without != NULL && !has_folder(without));
@@ -31,6 +30,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         PROMISE(strcmp(without, path) == 0);
     free(without);
     free(with);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *path = text_of(data, size);
+
+    try(path, true);
+    try(path, false);
     free(path);
     return 0;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import os
 import shlex
 import signal
@@ -11,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,7 +104,7 @@ class Trainer:
             "BFTRAINER_ELEMENT": f"7_{task}",
             "BFTRAINER_KEEPER": address or self.keeper.address,
             "BFTRAINER_SECRET_FILE": str(own_secret(self.keeper.state)),
-            "BFTRAINER_SCRIPT": str(self.folder / "script"),
+            "BFTRAINER_SCRIPT": f"once quiet {self.folder}/script",
             "SLURMD_NODENAME": f"n{task}",
             "SLURM_JOB_ID": f"10{task}",
             "NODE": f"n{task}",
@@ -439,11 +440,58 @@ def test_who_waits_outlives_a_signal_and_a_keeper_that_is_away(trainer: Trainer)
     assert trainer.notes() == ["begun n0"]
 
 
+def run(words: Sequence[Path | str], given: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, env=given, capture_output=True, errors="replace", umask=0o27)
+
+
+def started(script: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """Start a script as on each node, with nothing in its environment but this."""
+    told = {"BFTRAINER_SCRIPT": f"any tell {script}"}
+    return run([START, "one word", "\udcff"], given | told)
+
+
+@pytest.mark.parametrize("given", [{}, {"LC_CTYPE": "C"}, {"LC_ALL": "C", "A": "\udcfe\n b"}])
+def test_a_script_that_runs_on_each_node_has_what_it_had_without_us(
+    tmp_path: Path, given: dict[str, str]
+) -> None:
+    script = tmp_path / "a script"
+    show = "grep -E '^(Sig[BIC]|Umask|Name)' /proc/self/status; ls /proc/self/fd"
+    script.write_text(f'#!/bin/sh -u\necho "$0|$@|$-"\n{show}\n/usr/bin/env -0 | od -c\n')
+    script.chmod(0o755)
+    ours = started(script, **given)
+    plain = run([script, "one word", "\udcff"], given)
+    assert ours.stdout == plain.stdout != ""
+    assert ours.stderr == "bftrainer: this script has no srun: all of it runs on each node\n"
+
+
+def test_one_that_cannot_be_run_ends_with_a_line(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/nowhere/bash\n")
+    script.chmod(0o755)
+    done = started(script)
+    assert done.returncode == errno.ENOENT
+    *_, last = done.stderr.splitlines()
+    assert last == f"bftrainer: {script} cannot be run: No such file or directory"
+
+
+def test_it_runs_where_nothing_can_be_said(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\nexport PYTHONPATH=src\necho ran\n")
+    script.chmod(0o755)
+    for where in ("2>/dev/full", "2>&-"):
+        words = f"BFTRAINER_SCRIPT='any tell {script}' {START} > {tmp_path}/out {where}"
+        subprocess.run(["/bin/sh", "-c", words], check=True)
+        assert (tmp_path / "out").read_text() == "ran\n"
+
+
 def test_without_our_package_the_script_runs(trainer: Trainer, tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b" / "c" / "d"
     folder.mkdir(parents=True)
     (folder / "start").write_text(START.read_text())
-    environment = {"BFTRAINER_SCRIPT": "/bin/echo", "BFTRAINER_KEEPER": trainer.keeper.address}
+    environment = {
+        "BFTRAINER_SCRIPT": "once quiet /bin/echo",
+        "BFTRAINER_KEEPER": trainer.keeper.address,
+    }
     done = subprocess.run(
         [sys.executable, "-IS", folder / "start", "ran"],
         env=environment,

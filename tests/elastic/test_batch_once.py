@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-PLUGIN = Path(__file__).parents[2] / "slurm_plugin"
+from bftrainer_slurm.elastic.batch.once import runs_once
+
+EACH = ": all of it runs on each node\n"
 ONCE = [
     "srun torchrun train.py",
     "rm -rf run; mkdir run\nsrun --container-image=x bash -c 'python train.py'",
@@ -30,58 +29,78 @@ OWN_DISK = [
 ]
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("script_once")
-    subprocess.run(
-        ["make", "-s", "-C", PLUGIN, f"BUILD={folder}", f"{folder}/libscript_once.so"], check=True
-    )
-    found = ctypes.CDLL(str(folder / "libscript_once.so"))
-    found.script_runs_on_each.restype = ctypes.c_char_p
+@pytest.fixture(autouse=True)
+def _in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def why_each(capfd: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """What a script's user is told of why it runs on each node; empty if it runs on one."""
+
+    def found(text: str) -> str:
+        Path("script").write_text(f"#!/bin/bash\n{text}\n")
+        once = runs_once("script", "any", tells=True)
+        said = capfd.readouterr().err
+        assert once == (said == "")
+        return said.removeprefix("bftrainer: this script ").removesuffix(EACH)
+
     return found
 
 
-@pytest.fixture(autouse=True)
-def _in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    yield
-
-
-def why_each(library: ctypes.CDLL, text: str) -> str:
-    Path("script").write_text(f"#!/bin/bash\n{text}\n")
-    said = library.script_runs_on_each(b"script")
-    return "" if said is None else said.decode()
-
-
 @pytest.mark.parametrize("text", ONCE)
-def test_a_script_that_trains_by_srun_runs_once(library: ctypes.CDLL, text: str) -> None:
-    assert why_each(library, text) == ""
+def test_a_script_that_trains_by_srun_runs_once(why_each: Callable[[str], str], text: str) -> None:
+    assert why_each(text) == ""
 
 
 @pytest.mark.parametrize("text", NO_SRUN)
-def test_one_without_srun_runs_on_each_node(library: ctypes.CDLL, text: str) -> None:
-    assert why_each(library, text) == "has no srun"
+def test_one_without_srun_runs_on_each_node(why_each: Callable[[str], str], text: str) -> None:
+    assert why_each(text) == "has no srun"
 
 
 @pytest.mark.parametrize("text", OWN_DISK)
-def test_one_that_uses_the_nodes_own_disk_does_too(library: ctypes.CDLL, text: str) -> None:
+def test_one_that_uses_the_nodes_own_disk_does_too(
+    why_each: Callable[[str], str], text: str
+) -> None:
     if Path("/dev/shm").stat().st_dev == Path.cwd().stat().st_dev:
         pytest.skip("what is in /dev/shm is in this folder's file system")
-    assert why_each(library, text).startswith("uses a node's own disk")
+    assert why_each(text).startswith("uses a node's own disk")
 
 
-def test_one_that_is_written_for_each_node_does_too(library: ctypes.CDLL) -> None:
+def test_one_that_is_written_for_each_node_does_too(why_each: Callable[[str], str]) -> None:
     text = '[ "$BFTRAINER_FIRST" = 1 ] && make data\nsrun torchrun train.py'
-    assert why_each(library, text) == "asks for BFTRAINER_FIRST"
+    assert why_each(text) == "asks for BFTRAINER_FIRST"
 
 
-def test_what_all_nodes_see_is_nobodys_own_disk(library: ctypes.CDLL) -> None:
-    os.chdir("/dev/shm")
+def test_what_all_nodes_see_is_nobodys_own_disk(
+    why_each: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/dev/shm")
     try:
-        assert why_each(library, "srun torchrun train.py --cache=/dev/shm") == ""
+        assert why_each("srun torchrun train.py --cache=/dev/shm") == ""
     finally:
         Path("script").unlink()
 
 
-def test_a_script_that_cannot_be_read_runs_on_each_node(library: ctypes.CDLL) -> None:
-    assert library.script_runs_on_each(b"nowhere") == b"has no srun"
+def test_a_script_that_cannot_be_read_runs_on_each_node(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert not runs_once("nowhere", "any", tells=True)
+    assert capfd.readouterr().err == f"bftrainer: this script has no srun{EACH}"
+
+
+def test_the_user_and_the_site_need_no_reason(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("script").write_text("#!/bin/bash\nsrun true\n")
+    assert runs_once("nowhere", "once", tells=True)
+    assert not runs_once("script", "each", tells=True)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_python_path_that_hides_us_is_said_at_each_start(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    Path("script").write_text("#!/bin/bash\nexport PYTHONPATH=src\ntorchrun train.py\n")
+    for wanted in ("any", "once", "each"):
+        runs_once("script", wanted, tells=False)
+        said = capfd.readouterr().err
+        assert said.startswith("bftrainer: line 2 sets PYTHONPATH anew, which hides BFTrainer")

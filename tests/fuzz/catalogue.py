@@ -75,26 +75,10 @@ _STEPS = (
 )
 _TALK = _STEPS + _MEMBER + _JSON
 
-_SCRIPT = (
-    "$SLURM_JOB_ID",
-    "${SLURM_JOBID",
-    "$(date",
-    "`date`",
-    "/",
-    "DIR=",
-    "'",
-    '"',
-    "#",
-    "\n",
-    "PYTHONPATH=",
-    "srun",
-)
-
 TARGETS = (
     Target("words", "C: what an element is told", words=("0.5", "16", "-", " ", "."), longest=60),
     Target("program", "C: the rewriting program's answer", words=_ANSWER, longest=600),
-    Target("script_paths", "C: paths in scripts", words=_SCRIPT),
-    Target("python_path", "C: a user's PYTHONPATH", words=("/opt/py", ":"), longest=600),
+    Target("path_list", "C: a user's PYTHONPATH", words=("/opt/py", ":"), longest=600),
     Target("option", "the option's value", "submissions", _SPEC, 600),
     Target("comment", "a trainer's comment", "submissions", _SPEC, 600),
     Target("rewriting", "a command line and a script", "submissions", _RANGE + _OPTIONS),

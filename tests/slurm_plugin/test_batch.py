@@ -25,6 +25,16 @@ while ! [ -e END ]; do sleep 0.1; done
 exit 9
 """
 
+# What a process has from the one before it.
+SHOWS = r"""#!/bin/sh
+echo "script=$(basename "$0") $#"
+echo "signals=$(grep -E '^Sig(Blk|Ign|Cgt)' /proc/$$/status | tr -d '\n\t')"
+echo "files=$(ls /proc/$$/fd | tr '\n' ' ')"
+echo "umask=$(umask) limits=$(ulimit -a | md5sum)"
+echo "names=$(env -0 | tr '\n\0' ' \n' | cut -d= -f1 | sort | tr '\n' ' ')"
+echo end
+"""
+
 
 @pytest.fixture
 def once(element_lab: Lab) -> Iterator[Lab]:
@@ -74,6 +84,25 @@ def test_who_does_not_want_it_has_it_not(once: Lab, who: str) -> None:
     finally:
         plugstack.write_text(line)
     assert element.lines()["sruns"] == ""
+
+
+def test_a_script_has_what_it_had_without_us(once: Lab) -> None:
+    plugstack = once.dir / "plugstack.conf"
+    line = plugstack.read_text()
+    element = start_element(once, SHOWS)
+    element.wait_for("end\n")
+    plugstack.write_text(" ".join(word for word in line.split() if "python=" not in word) + "\n")
+    try:
+        plain = start_element(once, SHOWS)
+        plain.wait_for("end\n")
+    finally:
+        plugstack.write_text(line)
+    found, wanted = element.lines(), plain.lines()
+    names, others = set(found.pop("names").split()), set(wanted.pop("names").split())
+    assert names - others == {"PYTHONPATH", "SINGULARITY_BINDPATH"}
+    assert others <= names
+    assert {name: wanted[name] for name in found} == found
+    assert found["script"] == "slurm_script 0"
 
 
 def test_a_script_without_srun_runs_as_ever_and_says_so(once: Lab) -> None:
