@@ -15,15 +15,6 @@
 #define UNSIGNALED_NAME "slurmstepd" /* proctrack/linuxproc signals nothing of this name */
 #define FIRST (-20)                  /* before all processes of an element */
 
-/* Not in a process of its own, which could outlive the guard. The keeper may take the grace. */
-static void tell_keeper(const struct guard *guard, int sentinel)
-{
-    struct keeper_calls calls;
-
-    keeper_call(&guard->life->keeper, &calls);
-    keeper_say(&calls, guard->leaving, (int)guard->grace_ms, sentinel);
-}
-
 /* Returns early once the tasks have ended: slurmstepd has then ended the sentinel. */
 static void wait_grace(const struct guard *guard, int sentinel)
 {
@@ -31,8 +22,8 @@ static void wait_grace(const struct guard *guard, int sentinel)
     long long until = monotonic_ms() + guard->grace_ms;
     long long left;
 
-    if (guard->leaving != NULL)
-        tell_keeper(guard, sentinel);
+    if (guard->leaving != NULL) /* not in a process of its own, which could outlive the guard */
+        keeper_say(&guard->life->keeper, guard->leaving, (int)guard->grace_ms, sentinel);
     while (!guard->life->is_over && (left = until - monotonic_ms()) > 0)
         if (poll(&end, 1, (int)left) > 0)
             end.fd = -1; /* it says this once */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -177,26 +178,12 @@ bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size,
     return true;
 }
 
-/* A grandchild does the talking: no process here has to wait for it, or hears of its end. */
-static bool fork_speaker(void)
-{
-    pid_t child = fork();
-
-    if (child == 0) {
-        if (fork() == 0)
-            return true;
-        _exit(0);
-    }
-    if (child > 0)
-        waitpid(child, NULL, 0);
-    return false;
-}
-
+/* A process of its own does the talking, which the caller does not wait for. */
 void keeper_tell(const char *keeper, const char *line)
 {
     struct keeper_addresses found;
 
-    if (!fork_speaker())
+    if (fork() != 0)
         return;
     become_speaker(-1);
     find(keeper, &found);
@@ -204,35 +191,35 @@ void keeper_tell(const char *keeper, const char *line)
     _exit(0);
 }
 
-void keeper_call(const struct keeper_addresses *keeper, struct keeper_calls *calls)
+/* Begins to connect to all of the addresses; returns how many that are. */
+static unsigned call_all(const struct keeper_addresses *keeper, struct pollfd calls[KEEPER_ADDRESSES])
 {
-    calls->count = 0;
+    unsigned count = 0;
+
     for (unsigned i = 0; i < keeper->count && i < KEEPER_ADDRESSES; i++) {
         const struct keeper_address *to = &keeper->all[i];
-        int connection =
-            socket(to->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        int call = socket(to->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-        if (connection < 0)
+        if (call < 0)
             continue;
-        if (connect(connection, (const struct sockaddr *)&to->socket, to->length) == 0 ||
+        if (connect(call, (const struct sockaddr *)&to->socket, to->length) == 0 ||
             errno == EINPROGRESS)
-            calls->all[calls->count++] = (struct pollfd){.fd = connection, .events = POLLOUT};
+            calls[count++] = (struct pollfd){.fd = call, .events = POLLOUT};
         else
-            close(connection);
+            close(call);
     }
+    return count;
 }
 
 /* Sends the line where a connection has come about; returns how many are still to come. */
-static unsigned send_where_connected(struct keeper_calls *calls, const char *text, size_t length)
+static unsigned send_where_connected(struct pollfd *calls, unsigned count, const char *line)
 {
     unsigned left = 0;
 
-    for (unsigned i = 0; i < calls->count; i++) {
-        struct pollfd *call = &calls->all[i];
-
+    for (struct pollfd *call = calls; call < calls + count; call++) {
         if (call->fd >= 0 && call->revents != 0) {
             if (call->revents == POLLOUT)
-                send(call->fd, text, length, MSG_NOSIGNAL);
+                send(call->fd, line, strlen(line), MSG_NOSIGNAL);
             close(call->fd);
             call->fd = -1;
         }
@@ -241,25 +228,27 @@ static unsigned send_where_connected(struct keeper_calls *calls, const char *tex
     return left;
 }
 
-void keeper_say(struct keeper_calls *calls, const char *line, int limit_ms, int end)
+void keeper_say(const struct keeper_addresses *keeper, const char *text, int limit_ms, int end)
 {
-    struct pollfd *ending = &calls->all[calls->count];
+    struct pollfd calls[KEEPER_ADDRESSES + 1]; /* and what ends the waiting */
+    unsigned count = call_all(keeper, calls);
+    struct pollfd *ending = &calls[count];
     long long until = monotonic_ms() + limit_ms;
     long long rest = limit_ms;
-    char text[KEEPER_LINE + 1];
-    int length = snprintf(text, sizeof(text), "%s\n", line);
-    unsigned left = calls->count;
+    unsigned left = count;
+    char line[KEEPER_LINE + 1];
 
+    snprintf(line, sizeof(line), "%s\n", text);
     *ending = (struct pollfd){.fd = end, .events = POLLIN};
-    while (left > 0 && rest >= 0 && poll(calls->all, calls->count + 1, (int)rest) > 0) {
-        left = send_where_connected(calls, text, (size_t)length);
+    while (left > 0 && rest >= 0 && poll(calls, count + 1, (int)rest) > 0) {
+        left = send_where_connected(calls, count, line);
         if (ending->revents != 0)
             break;
         rest = until - monotonic_ms();
     }
-    for (unsigned i = 0; i < calls->count; i++)
-        if (calls->all[i].fd >= 0)
-            close(calls->all[i].fd);
+    for (unsigned i = 0; i < count; i++)
+        if (calls[i].fd >= 0)
+            close(calls[i].fd);
 }
 
 static void send_to(const struct addrinfo *address)

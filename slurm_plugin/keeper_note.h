@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/socket.h>
@@ -26,12 +25,6 @@ struct keeper_addresses {
     } all[KEEPER_ADDRESSES];
 };
 
-/* Connections to the keeper that are being made. */
-struct keeper_calls {
-    unsigned count;
-    struct pollfd all[KEEPER_ADDRESSES + 1]; /* and what ends the waiting */
-};
-
 /* `keeper` is HOST:PORT, or at most KEEPER_HOSTS of them separated by commas. */
 bool keeper_is_valid(const char *keeper);
 
@@ -48,14 +41,11 @@ bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size,
 /* Does not wait, and does not say whether the line has arrived. */
 void keeper_tell(const char *keeper, const char *line);
 
-/* Begins to connect to all of the addresses, and waits for nothing. */
-void keeper_call(const struct keeper_addresses *keeper, struct keeper_calls *calls);
-
 /*
- * Sends the line over each connection that is made within `limit_ms`, and closes all. Stops sending
- * when `end` (-1: none) becomes readable or is closed.
+ * Sends the line to all of the addresses that take a connection within `limit_ms`. Stops when `end` (-1:
+ * none) becomes readable or is closed.
  */
-void keeper_say(struct keeper_calls *calls, const char *line, int limit_ms, int end);
+void keeper_say(const struct keeper_addresses *keeper, const char *text, int limit_ms, int end);
 
 /*
  * Announces a submission with one datagram to each of `addresses`: IP:PORT, or several separated by commas.

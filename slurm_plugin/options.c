@@ -77,23 +77,3 @@ bool options_reset(slurm_opt_t *options, const char *name)
 {
     return &slurm_option_reset != NULL && slurm_option_reset(options, name);
 }
-
-/* Every client has read slurm.conf by now: no request to slurmctld is needed. */
-static const slurm_conf_t *configuration(void)
-{
-    return dlsym(RTLD_DEFAULT, "slurm_conf");
-}
-
-unsigned options_max_array_size(void)
-{
-    const slurm_conf_t *conf = configuration();
-
-    return conf != NULL ? conf->max_array_sz : 0;
-}
-
-unsigned options_max_job_count(void)
-{
-    const slurm_conf_t *conf = configuration();
-
-    return conf != NULL ? conf->max_job_cnt : 0;
-}

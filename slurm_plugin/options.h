@@ -26,7 +26,3 @@ bool options_set(slurm_opt_t *options, const char *name, const char *value);
 
 /* Resets the option; false if this Slurm has no function for it. */
 bool options_reset(slurm_opt_t *options, const char *name);
-
-/* MaxArraySize and MaxJobCount of slurm.conf; 0 if they are unknown. */
-unsigned options_max_array_size(void);
-unsigned options_max_job_count(void);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,9 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Every sbatch has read slurm.conf: no request to slurmctld is needed. Slurm does not declare it for plugins. */
+extern slurm_conf_t slurm_conf __attribute__((weak));
 
 #define PROGRAM "/bftrainer_slurm/submission/rewrite_program.py"
 #define PATH_SIZE (SITE_TEXT + sizeof(PROGRAM))
@@ -64,8 +68,10 @@ static FILE *open_document(const struct rewriter *rewriter)
 
 static void write_beginning(FILE *file, const struct site *site, const char *spec)
 {
+    bool has_conf = &slurm_conf != NULL;
+
     fprintf(file, "{\"pid\":%d,\"max_array_size\":%u,\"max_job_count\":%u,\"spec\":", getpid(),
-            options_max_array_size(), options_max_job_count());
+            has_conf ? slurm_conf.max_array_sz : 0, has_conf ? slurm_conf.max_job_cnt : 0);
     write_text(file, spec != NULL ? spec : "");
     fputs(",\"site\":[", file);
     for (int i = 0; i < site->count; i++) {

@@ -57,10 +57,9 @@ static struct {
     struct secret_request request; /* with MUNGE: asks for the secret */
     struct element_life *life;
     struct container container;
-    struct keeper_calls gone; /* for the line that the element has ended */
 } element;
 
-#define GONE_MS 50        /* for a connection to the keeper that began when the script ended */
+#define GONE_MS 50        /* for a connection to the keeper, when the script has ended */
 #define STEPS_END_MS 1000 /* after the grace, for the remaining steps to end */
 
 static void note(char line[KEEPER_LINE], const char *kind)
@@ -413,8 +412,6 @@ void element_end_task(spank_t spank)
         container_wait_for_other_steps(&element.container,
                                        (int)element.grace_ms + STEPS_END_MS);
     element.life->is_over = true;
-    if (element.is_batch && element.is_element)
-        keeper_call(&element.life->keeper, &element.gone);
     if (!container_kill_step(&element.container))
         slurm_error("bftrainer: processes of job %u cannot be killed", element.job);
     container_end_helpers(&element.container);
@@ -432,5 +429,5 @@ void element_exit(void)
     if (!element.is_batch || !element.is_element)
         return;
     note(line, "gone");
-    keeper_say(&element.gone, line, GONE_MS, -1);
+    keeper_say(&element.life->keeper, line, GONE_MS, -1);
 }

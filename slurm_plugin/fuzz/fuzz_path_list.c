@@ -9,14 +9,11 @@
 
 static bool has_folder(const char *path)
 {
-    for (const char *entry = path;; entry = strchr(entry, ':') + 1) {
-        size_t length = strcspn(entry, ":");
+    char *text = NULL;
+    bool has = asprintf(&text, ":%s:", path) > 0 && strstr(text, ":" FOLDER ":") != NULL;
 
-        if (length == strlen(FOLDER) && strncmp(entry, FOLDER, length) == 0)
-            return true;
-        if (entry[length] == '\0')
-            return false;
-    }
+    free(text);
+    return has;
 }
 
 static void try(const char *path, bool in_front)
