@@ -43,50 +43,40 @@ static bool hmac_sha256(const char *key, size_t key_size, const char *text,
            size == SECRET_BYTES;
 }
 
-/* Like read_secret() in Python: ignores white space around the key. Returns 0 and errno on failure. */
-static size_t read_key(const char *path, uid_t keeper, char text[LONGEST_KEY], const char **key)
+/* Like read_secret() in Python: ignores white space around the key. Returns why there is none, or NULL. */
+static const char *read_key(const char *path, uid_t keeper, char text[LONGEST_KEY], const char **key,
+                            size_t *key_size)
 {
+    const char *why = NULL;
     struct stat about;
-    ssize_t size = -1;
+    ssize_t size = 0;
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (file < 0)
-        return 0;
-    if (fstat(file, &about) == 0) {
-        if (about.st_uid != 0 && about.st_uid != keeper && about.st_uid != geteuid())
-            errno = EACCES;
-        else if (!S_ISREG(about.st_mode) || (about.st_mode & 077) != 0)
-            errno = EPERM;
-        else
-            size = read(file, text, LONGEST_KEY);
-    }
+        return strerror(errno);
+    if (fstat(file, &about) != 0)
+        why = strerror(errno);
+    else if (about.st_uid != 0 && about.st_uid != keeper && about.st_uid != geteuid())
+        why = "its owner is another user, who knows the key; run chown root on it";
+    else if (!S_ISREG(about.st_mode) || (about.st_mode & 077) != 0)
+        why = "others than its owner can open it; run chmod 600 on it";
+    else if ((size = read(file, text, LONGEST_KEY)) < 0)
+        why = strerror(errno);
     close(file);
-    if (size < 0)
-        return 0;
+    if (why != NULL)
+        return why;
     while (size > 0 && isspace((unsigned char)text[size - 1]))
         size--;
     for (*key = text; size > 0 && isspace((unsigned char)**key); size--)
         ++*key;
-    if (size < SHORTEST_KEY)
-        errno = ENODATA;
-    return size < SHORTEST_KEY ? 0 : (size_t)size;
+    *key_size = (size_t)size;
+    return size < SHORTEST_KEY ? "it holds no key" : NULL;
 }
 
 void secret_write(const unsigned char bytes[SECRET_BYTES], char text[JOB_SECRET_SIZE])
 {
     for (size_t i = 0; i < SECRET_BYTES; i++)
         snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-}
-
-static const char *why_no_key(void)
-{
-    if (errno == ENODATA)
-        return "it holds no key";
-    if (errno == EACCES)
-        return "its owner is another user, who knows the key; run chown root on it";
-    if (errno == EPERM)
-        return "others than its owner can open it; run chmod 600 on it";
-    return strerror(errno);
 }
 
 bool job_secret(const char *key_file, uid_t keeper, uint32_t array, uid_t user,
@@ -96,11 +86,12 @@ bool job_secret(const char *key_file, uid_t keeper, uint32_t array, uid_t user,
     char whose[64];
     unsigned char hash[SECRET_BYTES];
     const char *key = NULL;
-    size_t key_size = read_key(key_file, keeper, text, &key);
+    size_t key_size = 0;
+    const char *why = read_key(key_file, keeper, text, &key, &key_size);
     bool good;
 
-    if (key_size == 0) {
-        snprintf(error, JOB_SECRET_ERROR, "%s: %s", key_file, why_no_key());
+    if (why != NULL) {
+        snprintf(error, JOB_SECRET_ERROR, "%s: %s", key_file, why);
         return false;
     }
     snprintf(whose, sizeof(whose), "bftrainer %u %u", array, (unsigned)user);
