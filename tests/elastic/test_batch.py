@@ -464,6 +464,17 @@ def test_a_script_that_runs_on_each_node_has_what_it_had_without_us(
     assert ours.stderr == "bftrainer: this script has no srun: all of it runs on each node\n"
 
 
+@pytest.mark.parametrize("tells", ["tell", "quiet"])
+def test_where_python_is_too_old_it_runs_on_each_node(tmp_path: Path, tells: str) -> None:
+    start = tmp_path / "start"
+    start.write_text(START.read_text().replace("OLDEST = (3, 9)", "OLDEST = (4, 0)"))
+    done = run(
+        [sys.executable, "-IS", start, "ran"], {"BFTRAINER_SCRIPT": f"any {tells} /bin/echo"}
+    )
+    assert done.stdout == "ran\n"
+    assert ("Python is older than 3.10: all of the script" in done.stderr) == (tells == "tell")
+
+
 def test_one_that_cannot_be_run_ends_with_a_line(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/nowhere/bash\n")
