@@ -26,7 +26,7 @@ class Pair:
         timeout = timedelta(seconds=30)
         host = open_store("localhost", 0, hosts=True, timeout=timeout)
         guest = open_store("localhost", host.port, hosts=False, timeout=timeout)
-        self.host = GenerationStore(host, self.has_ended.is_set)
+        self.host = GenerationStore(host, self.has_ended.is_set, guests=1)
         self.guest = GenerationStore(guest, self.has_ended.is_set)
 
 
@@ -53,6 +53,28 @@ def test_a_barrier_holds_until_all_have_come(pair: Pair) -> None:
     barrier(pair.host, 2, "end")
     waiting.join()
     assert passed.is_set()
+
+
+def test_the_last_barrier_is_passed_in_silence_though_its_host_is_the_last_to_come(
+    pair: Pair, capfd: pytest.CaptureFixture[str]
+) -> None:
+    end = "torchelastic/agent/terminal_state"
+    waiting = threading.Thread(target=barrier, args=(pair.guest, 2, end))
+    waiting.start()
+    waiting.join(1.0)
+    assert waiting.is_alive()
+    barrier(pair.host, 2, end)
+    pair.host.close()
+    waiting.join()
+    lines = capfd.readouterr().err.splitlines()
+    assert not [one for one in lines if "[c10d]" in one and "hostname" not in one]
+
+
+def test_a_host_does_not_wait_for_a_guest_that_is_gone(pair: Pair) -> None:
+    end = "torchelastic/agent/terminal_state"
+    pair.guest.add(f"{end}/num_members", 1)
+    barrier(pair.host, 2, end)
+    pair.host.close()
 
 
 def test_a_barrier_opens_when_the_generation_ends(pair: Pair) -> None:

@@ -235,6 +235,7 @@ class AgentRendezvous(RendezvousHandler):
             store,
             self._has_ended if generation.world > 1 else lambda: False,
             self._membership.finishing,
+            generation.world - 1 if generation.rank == 0 else 0,
         )
         era = Era(generation.number, frozenset(generation.members), self._memory.read())
         self._changes.began(era, self._membership.why, tells=generation.rank == 0)

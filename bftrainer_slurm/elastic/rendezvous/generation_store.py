@@ -6,21 +6,26 @@ a generation has ended, the next one is on its way, and any answer will do until
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from torch.distributed import (  # type: ignore[attr-defined]
     DistError,
-    DistNetworkError,
-    DistStoreError,
     Store,
     TCPStore,
 )
 
 _Answer = TypeVar("_Answer")
-_LOOK = timedelta(seconds=0.2)  # how often a wait looks whether the generation has ended
+_LOOK_S, _LAST_LOOKS_S = (
+    0.002,
+    0.2,
+)  # from one look of a wait to the next, at its beginning and later
+_PART = 0.1  # of the time that it has waited
 _AT_THE_END = "terminal_state"  # in the key of the barrier at which agents wait for each other
+_PASSED = "bftrainer/passed"  # how many guests have passed it
+_PATIENCE_S = 2.0  # in which they do
 _ALONE = b"[0, 1, 0, 1]"  # what torchrun stores for an agent: its ranks, and of how many
 
 
@@ -32,15 +37,23 @@ class GenerationStore(Store):
         store: TCPStore,
         ended: Callable[[], bool],
         finishing: Callable[[], None] = lambda: None,
+        guests: int = 0,
     ) -> None:
         super().__init__()
+        self._guests = guests  # other agents, whose store is in this process
+        self._all_finished = False
         self._finishing = finishing  # called when this node's processes have ended well
         self._store: Any = store  # torch's stubs lack half of it
         self._ended = ended
         self._own = b""
 
     def close(self) -> None:
-        """Let go of the store; on its host this closes it."""
+        """Let go of the store; on its host this closes it, when its guests have passed the end."""
+        if self._all_finished and self._guests:
+            until_s = time.monotonic() + _PATIENCE_S
+            self._look_until(
+                lambda store: time.monotonic() > until_s or store.add(_PASSED, 0) >= self._guests
+            )
         self._store = None
 
     def set(self, key: str, value: str | bytes) -> None:  # torch's is str, its agent sets bytes
@@ -70,15 +83,17 @@ class GenerationStore(Store):
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
         """Wait until keys are set, or the generation has ended."""
-        store = self._store
-        while store is not None and not self._ended():
-            try:
-                store.wait(keys, _LOOK)
-                return
-            except DistStoreError:  # not set yet
-                continue
-            except DistNetworkError:  # its host is gone
-                return
+        self._look_until(lambda store: store.check(keys))
+        if any(_AT_THE_END in key for key in keys):
+            self._all_finished = True
+            self._try(lambda store: store.add(_PASSED, int(not self._guests)), 0)
+
+    def _look_until(self, is_over: Callable[[Any], bool]) -> None:
+        """Look again and again; torch's own wait logs two warnings each time that it gives up."""
+        since_s = time.monotonic()
+        while not self._try(is_over, True):
+            waited_s = time.monotonic() - since_s
+            time.sleep(min(max(_LOOK_S, waited_s * _PART), _LAST_LOOKS_S))
 
     def _try(self, call: Callable[[Any], _Answer], otherwise: _Answer) -> _Answer:
         if self._store is None or self._ended():
