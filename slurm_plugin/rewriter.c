@@ -139,16 +139,22 @@ static void name_program(const struct site *site, char path[PATH_SIZE])
     snprintf(path, PATH_SIZE, "%s" PROGRAM, folder);
 }
 
-/* Only slurm.conf's place is passed on: where a site has many, it names this cluster. */
+/* Only what names this cluster and its user is passed on, for Slurm's own commands. */
 static void become_program(const struct rewriter *rewriter, const struct site *site)
 {
+    static const char *const PASSED[] = {"SLURM_CONF", "SLURM_JWT"};
     const int kept[] = {rewriter->document, rewriter->answer};
+    char *environment[sizeof(PASSED) / sizeof(PASSED[0]) + 1] = {NULL};
     char path[PATH_SIZE];
-    char conf[4096];
-    const char *own = getenv("SLURM_CONF");
-    char *environment[] = {own != NULL ? conf : NULL, NULL};
+    int count = 0;
 
-    snprintf(conf, sizeof(conf), "SLURM_CONF=%s", own != NULL ? own : "");
+    for (size_t i = 0; i < sizeof(PASSED) / sizeof(PASSED[0]); i++) {
+        const char *value = getenv(PASSED[i]);
+
+        if (value != NULL && asprintf(&environment[count], "%s=%s", PASSED[i], value) >= 0)
+            count++;
+    }
+    environment[count] = NULL;
     name_program(site, path);
     process_become_helper("bftrainer-submit", kept, 2);
     if (lseek(rewriter->document, 0, SEEK_SET) != 0 ||
@@ -236,7 +242,8 @@ void rewriter_tell_filter(const struct rewriter *rewriter, const struct site *si
     setenv(ENV_ANSWER, text, 1);
     name_program(site, program);
     snprintf(text, sizeof(text),
-             "exec timeout " LIMIT_S " env -i ${SLURM_CONF+\"SLURM_CONF=$SLURM_CONF\"} '%s' -I -S -B '%s' "
+             "exec timeout " LIMIT_S " env -i ${SLURM_CONF+\"SLURM_CONF=$SLURM_CONF\"} "
+             "${SLURM_JWT+\"SLURM_JWT=$SLURM_JWT\"} '%s' -I -S -B '%s' "
              "<&%d >&%d 2> /dev/null",
              site->interpreter, program, rewriter->document, rewriter->answer);
     setenv(ENV_COMMAND, text, 1);

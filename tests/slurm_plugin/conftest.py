@@ -64,9 +64,12 @@ def plugin_lab(lab_that_rewrites: Callable[[str], Lab], way: str) -> Lab:
 def make_element_lab(
     make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper
 ) -> Callable[..., Lab]:
-    """Starts clusters to run elements on. Their KillWait is long: nothing may need it."""
+    """Starts clusters to run elements on. Their KillWait is long: nothing may need it.
+
+    Scripts run on each node: this keeper cannot say where they run, as that of test_batch does.
+    """
     line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
-    line += f" python={plugins}/python munge_socket=/run/munge.2"
+    line += f" python={plugins}/python munge_socket=/run/munge.2 batch=each"
     return partial(make_lab, plugstack=[line], kill_wait=300)
 
 

@@ -37,7 +37,6 @@ OURS = (
     *("BFTRAINER_FIRST", "BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS", "SLURM_OPEN_MODE"),
     *("BFTRAINER_JOB_SECRET", "BFTRAINER_SRUNS", "BFTRAINER_STEP", "BFTRAINER_SCRIPT"),
 )
-EACH = "--bftrainer=batch=each"
 SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE|PYTHONPATH)"'
 
 
@@ -173,7 +172,7 @@ def test_our_folder_is_mounted_into_a_steps_containers_behind_the_users(
     lab: Lab, plugins: Path, command: str, wanted: str
 ) -> None:
     script = f"#!/bin/sh\n{command}\nsrun env | grep BIND\necho end\n"
-    element = start_element(lab, script, EACH)
+    element = start_element(lab, script)
     element.wait_for("end")
     assert element.text().splitlines()[:-1] == [wanted.replace("OURS", f"{plugins}/python")]
 
@@ -197,7 +196,7 @@ def test_the_one_task_of_the_users_array_is_what_its_script_sees(lab: Lab) -> No
     show = "/bin/sh -c \"/usr/bin/env | /usr/bin/grep -E '^(SLURM_ARRAY_|BFTRAINER_ELEMENT)'\""
     parts = [show, f"srun {show}", f"srun --export=NONE {show}"]
     script = "#!/bin/sh\n" + "\necho next\n".join(parts) + "\necho end\n"
-    element = start_element(lab, script, EACH, "--array=7%1")
+    element = start_element(lab, script, "--array=7%1")
     element.wait_for("end")
     seen = [set(part.split()) for part in element.text().removesuffix("end\n").split("next\n")]
     wanted = {
@@ -222,7 +221,7 @@ def test_a_steps_own_output_goes_on_at_the_next_start_and_the_scripts_says_where
     own.write_text("before\n")
     own.chmod(0o666)
     script = "#!/bin/sh\nsrun --output=own.out echo now\nsrun --output=none true\necho end\n"
-    element = start_element(lab, script, EACH)
+    element = start_element(lab, script)
     element.wait_for("end")
     assert own.read_text() == "before\nnow\n"
     assert element.text() == f"srun: bftrainer: this step writes to {own}\nend\n"
@@ -231,7 +230,7 @@ def test_a_steps_own_output_goes_on_at_the_next_start_and_the_scripts_says_where
 def test_slurm_tells_a_script_that_its_trainer_has_no_end(lab: Lab) -> None:
     show = "echo end$1=${SLURM_JOB_END_TIME:-none}"
     script = f"#!/bin/sh\n{show}\nsrun sh -c '{show}' sh step\necho end\n"
-    element = start_element(lab, script, EACH, "-t600")
+    element = start_element(lab, script, "-t600")
     element.wait_for("end\n")
     end, of_step = (element.lines()[name] for name in ("end", "endstep"))
     assert end == of_step
@@ -240,7 +239,7 @@ def test_slurm_tells_a_script_that_its_trainer_has_no_end(lab: Lab) -> None:
 
 def test_a_step_is_one_task_however_the_job_was_submitted(lab: Lab) -> None:
     script = "#!/bin/sh\nsrun sh -c 'echo task=$SLURM_PROCID of=$SLURM_NTASKS'\necho end\n"
-    element = start_element(lab, script, EACH, "-N2-2", "--ntasks-per-node=1")
+    element = start_element(lab, script, "-N2-2", "--ntasks-per-node=1")
     element.wait_for("end")
     assert element.text().splitlines() == ["task=0 of=1", "end"]
 

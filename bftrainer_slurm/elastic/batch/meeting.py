@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 
 from bftrainer_slurm.elastic.place import read_identity
 from bftrainer_slurm.keeper.conversation import Conversation
 from bftrainer_slurm.keeper.credentials import prover_from
-from bftrainer_slurm.keeper.messages import Batch, FromKeeper, Refused, Role, Turn
-
-IN_VAIN = 3  # an older keeper hangs up so often
+from bftrainer_slurm.keeper.messages import Batch, FromKeeper, Role, Turn
 
 
 class Meeting(Conversation):
@@ -25,11 +22,7 @@ class Meeting(Conversation):
         self._said = Batch("waits")
         self._stand(self._said)
         self._unsent = True
-        self._in_vain = 0
         self._turn: Turn | None = None  # the newest since the last ``say``
-        self.lost_s: float | None = time.monotonic()  # since when there is no connection
-        self.knows = True  # what answers may be a keeper that knows what this is about
-        self.returns = False  # there will be one: it is started anew, or lets nobody in yet
         self.failed = 0  # the script's exit code, if it has ended badly while a step goes on here
         self.on_trains: Callable[[int], object] = lambda step: None
         self.stopped = threading.Event()  # the script has ended well without this step
@@ -56,31 +49,20 @@ class Meeting(Conversation):
         with self._state:
             self._state.wait_for(lambda: not self._unsent, timeout_s)
 
+    @property
+    def listens(self) -> bool:
+        """Whether it still hears the keeper, or tries to."""
+        return self._thread.is_alive()
+
     # In the conversation's thread.
 
-    def _on_welcome(self) -> None:
-        self._in_vain = 0
-        with self._state:
-            self.lost_s = None
-            super()._on_welcome()
-
-    def _on_refusal(self, refused: Refused) -> None:
-        self.returns = True
-
     def _on_loss(self, error: Exception | None) -> None:
-        if isinstance(error, ConnectionRefusedError):
-            self.returns, self._in_vain = True, 0
-        elif isinstance(error, ConnectionResetError | ValueError):
-            self._in_vain += 1
-            self.knows = self._in_vain < IN_VAIN
         with self._state:
             self._unsent = True
-            if self.lost_s is None:
-                self.lost_s = time.monotonic()
             super()._on_loss(error)
 
     def _on_failure(self, error: Exception) -> None:
-        """Nobody else waits for it: the script runs on each node."""
+        """``listens`` says so."""
 
     def _on_said(self) -> None:
         with self._state:

@@ -1,6 +1,6 @@
 """An element's batch task: runs the script, or the step that runs on the trainer's others.
 
-Whatever goes wrong before anything was started, ``start`` runs the script as if we were not here.
+It runs the script only when the keeper says so: the script could remove what other nodes train on.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from bftrainer_slurm.elastic.batch.steps import RECLAIM_S, STEP, Steps, unpacked
 from bftrainer_slurm.elastic.log import WAITS, say
 from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Step, Turn
 
-ASK_S = 10.0  # the keeper has so long to say that it knows what this is about
-AWAY_S = 30.0  # a keeper that knows it, or that is started anew, is waited for so long
+PATIENCE_S = 10.0  # without a word from the keeper, until the output says so
 FAILED_S = 10.0  # the script has so long to end, if a step of it has failed here and elsewhere
 SAY_S = 2.0  # to say goodbye
 _KEPT = {
@@ -68,43 +67,33 @@ def main(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
 
 
 def _next(meeting: Meeting, done: Sequence[Step], failed: int) -> Turn:
-    """Return what to do next; ``each`` if nobody says it in time.
+    """Return what to do next, however long nobody says it.
 
     ``failed``: the exit code of this node's last step, if it has failed.
     """
     through = {number for number, _, _ in done}
-    asked = began_s = time.monotonic()
+    waits = silent = False
+    began_s = time.monotonic()
     while True:
         turn = meeting.wait(0.5)
-        now_s = time.monotonic()
-        if failed and not asked and now_s - began_s > FAILED_S:
+        spent_s = time.monotonic() - began_s
+        if failed and waits and spent_s > FAILED_S:
             return Turn("over", code=failed)
         if turn is None:
-            asked_s = 0.0 if through or not asked else now_s - asked
-            if _is_in_vain(meeting, asked_s, now_s):
-                say("the keeper does not say what runs elsewhere: the script runs here too")
-                return Turn("each", done=tuple(done))
+            if not meeting.listens:
+                say("this node cannot hear the keeper any more, and ends")
+                return Turn("over", code=os.EX_SOFTWARE)
+            if not waits and not silent and spent_s > PATIENCE_S:
+                say("the keeper does not say whether the script runs elsewhere; waiting for it")
+                silent = True
         elif turn.do == "wait":
-            if asked and not done:
+            if not waits and not done:
                 say(WAITS)
-            asked = 0.0
+            waits = True
         elif turn.do != "join" or turn.step not in through:
             if turn.do == "each":
                 say("this script trains without srun: all of it runs on each node")
             return turn
-
-
-def _is_in_vain(meeting: Meeting, asked_s: float, now_s: float) -> bool:
-    """Whether nobody will say what to do.
-
-    ``asked_s``: for how long this was asked; 0: the script runs elsewhere, or has run. Then a
-    keeper that is away is waited for: the script could remove what others train on.
-    """
-    away_s = 0.0 if meeting.lost_s is None else now_s - meeting.lost_s
-    if not asked_s:
-        return away_s > AWAY_S and not meeting.knows
-    patience_s = AWAY_S if meeting.returns else ASK_S
-    return away_s > AWAY_S or asked_s > patience_s or not meeting.knows
 
 
 def _lead(element: Element, done: Sequence[Step]) -> NoReturn:
