@@ -31,9 +31,11 @@ class Ran:
 
 @pytest.fixture(scope="module")
 def forker() -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, str(_FORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    # Torch, which this process may have imported, has set variables here too.
+    given = {name: one for name, one in os.environ.items() if "INDUCTOR" not in name}
+    command = [sys.executable, str(_FORKER)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=given, text=True)
     yield process
     assert process.stdin is not None
     process.stdin.close()
