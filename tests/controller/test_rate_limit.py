@@ -45,7 +45,8 @@ def test_nodes_come_and_go_without_complaint_under_the_usual_limit() -> None:
             wait_until(lambda: own.trainer(array)["reclaimed"] == 4, _PATIENCE_S)
             wait_until(lambda: len(own.trainer(array)["nodes"]) == 4, _PATIENCE_S)
             lines = own.log.read_text().splitlines()
-            # On a busy machine slurmctld may be slow to answer by itself.
-            usual = (" INFO ", "slurmctld took")
+            # On a busy machine slurmctld may be slow to answer by itself. This host's program is
+            # built for its own Slurm, and cannot run beside another one.
+            usual = (" INFO ", "slurmctld took", "bftrainer-grow is not used")
             assert [line for line in lines if not any(word in line for word in usual)] == []
             site.end(array)

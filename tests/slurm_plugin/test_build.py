@@ -39,7 +39,7 @@ def test_a_distributions_flags_are_taken_as_they_are(tmp_path: Path) -> None:
     assert one.stderr == ""  # a level of our own beside theirs would be a warning for each file
     said = built(tmp_path, "--dry-run", "all", **DISTRIBUTION).stdout
     compiled = [line for line in said.splitlines() if " -c " in line]
-    assert len(compiled) > 20
+    assert len(compiled) > 15
     assert all(f" {DISTRIBUTION['CPPFLAGS']}" in line for line in compiled)
     assert "-D_FORTIFY_SOURCE=2" not in said
 

@@ -297,8 +297,7 @@ print("end", flush=True)
 """
     element = start_element(lab, script)
     element.wait_for("end")
-    each = "bftrainer: this script has no srun: all of it runs on each node"
-    assert element.text().splitlines() == [each, "files ['0', '1', '2']", "no child", "end"]
+    assert element.text().splitlines() == ["files ['0', '1', '2']", "no child", "end"]
 
 
 def test_the_keeper_is_told_of_an_elements_life(lab: Lab, keeper: FakeKeeper) -> None:
