@@ -29,6 +29,7 @@ from bftrainer_slurm.slurm.submission import Submission, asking, compose, wrap_s
 from bftrainer_slurm.slurm.submission import submit as submit_script
 from bftrainer_slurm.spec import format_comment
 from bftrainer_slurm.submission.directives import (
+    LARGEST_SCRIPT,
     SubmissionError,
     read_directives,
     read_environment,
@@ -38,7 +39,6 @@ from bftrainer_slurm.submission.output_folders import missing_folders
 from bftrainer_slurm.submission.user_array import UserArray, read_array
 
 SCHEMA = 1
-_LARGEST = 4 * 2**20  # Slurm takes no larger script, and /dev/zero has no end
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -179,9 +179,9 @@ def _split(words: tuple[str, ...]) -> tuple[list[str], Path, list[str]]:
 def _read_script(script: Path) -> str:
     try:
         with script.open(encoding="utf-8") as file:  # as it is handed on, whatever the locale
-            text = file.read(_LARGEST + 1)
-        if len(text) > _LARGEST:
-            fail(f"{script}: not a batch script, it has more than {_LARGEST // 2**20} MiB")
+            text = file.read(LARGEST_SCRIPT + 1)
+        if len(text) > LARGEST_SCRIPT:
+            fail(f"{script}: not a batch script, it has more than {LARGEST_SCRIPT // 2**20} MiB")
         return text
     except OSError as error:
         fail(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+LARGEST_SCRIPT = 4 * 2**20  # Slurm takes no larger one, and /dev/zero has no end
 _MAGIC = "#SBATCH"
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from bftrainer_slurm.script_paths import warnings
 from bftrainer_slurm.spec import DEFAULT_MAX_GRACE_S, plain
 from bftrainer_slurm.submission.directives import (
+    LARGEST_SCRIPT,
     SubmissionError,
     printable,
     read_directives,
@@ -30,7 +31,6 @@ from bftrainer_slurm.submission.user_array import only_task
 
 Word = tuple[str, str, str]  # what to do, name, value
 
-_LARGEST = 4 * 2**20  # bytes of a script; Slurm takes no larger one
 _COMMAND_S = 5.0  # sbatch waits 10 s for us
 # Read back: without them the job would not be a trainer.
 _CHECKED = ("array", "comment", "nodes", "partition", "qos")
@@ -64,10 +64,8 @@ class Sbatch:
             return WrittenOptions({"nodes": self.options["nodes"]}, command)
         return WrittenOptions(script, command)
 
-    @property
-    def given(self) -> dict[str, str]:
+    def given(self, written: WrittenOptions) -> dict[str, str]:
         """The options that count."""
-        written = self.written
         names = ("nodes", "ntasks-per-node")
         own = {name: value for name in names if (value := written.get(name)) is not None}
         name = Path(self.arguments[0]).name if self.arguments else "sbatch"
@@ -81,12 +79,13 @@ def answer(document: Mapping[str, Any]) -> Iterator[Word]:
         SubmissionError: nothing may be submitted; the message says what to write instead.
     """
     sbatch = _sbatch(document)
-    given = sbatch.given
+    written = sbatch.written
+    given = sbatch.given(written)
     array = given.pop("array", None)
     task = None if array is None else only_task(array)
     if array is not None and task is None:
         raise SubmissionError(_no_array(sbatch))
-    asked = Asked(given, sbatch.written, document["spec"], task)
+    asked = Asked(given, written, document["spec"], task)
     done = rewrite(asked, _site(document), lambda words: _ask(sbatch.folder, words))
     yield from (("set", name, value) for name, value in done.settings.items())
     yield from (("reset", name, "") for name in done.dropped)
@@ -192,7 +191,7 @@ def _script(path: Path) -> str | None:
         return None
     try:
         with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            return file.read(_LARGEST)
+            return file.read(LARGEST_SCRIPT)
     except OSError:
         return None
 
