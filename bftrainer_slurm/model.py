@@ -434,6 +434,12 @@ class BackfillPass:
 
     began_s: float
     active: bool  # it still runs
+    tried: int = 0  # jobs that the last whole pass has tried to place
+    left: int = 0  # jobs of its queue that it has not come to
+
+    def stopped_early(self, most: int) -> bool:
+        """Whether it tried ``most`` jobs (``bf_max_job_test``), and left others, the last ones."""
+        return self.tried >= most and self.left > 0
 
 
 @dataclass(frozen=True, slots=True)

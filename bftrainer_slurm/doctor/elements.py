@@ -16,6 +16,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield _prologs(facts)
     yield _proctrack(facts)
     yield _slurmd_user(facts)
+    yield _return_to_service(facts)
     if "contain_spank" in facts.words("SlurmdParameters"):
         left = [word for word in facts.words("SlurmdParameters") if word != "contain_spank"]
         why = (
@@ -66,3 +67,13 @@ def _slurmd_user(facts: Facts) -> Finding:
     why = "Without root the guard ends only descendants of slurmstepd; a user can escape it."
     found, change = user or "not shown", conf("SlurmdUser", "root")
     return consider("SlurmdUser", found, why, change, unless=user == "root")
+
+
+def _return_to_service(facts: Facts) -> Finding:
+    value = facts.value("ReturnToService")
+    why = (
+        "A node that did not answer for SlurmdTimeout stays DOWN until an admin resumes it, also "
+        "for trainers. With 1 it returns once it answers."
+    )
+    change = conf("ReturnToService", "1")
+    return consider("ReturnToService", value or "not shown", why, change, unless=value != "0")

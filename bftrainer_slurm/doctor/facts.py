@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.doctor.finding import PLUGSTACK, SCHEDULER, SLURM_CONF, Change, setting
 from bftrainer_slurm.doctor.plugstack import PluginLine
+from bftrainer_slurm.model import BackfillPass
 from bftrainer_slurm.slurm.configuration import seconds_of
 
 _UNSET = ("", "(null)", "none", "NONE", "N/A")
@@ -78,7 +79,7 @@ class Facts:
     """All facts. ``values`` and ``partitions`` are what scontrol shows; ``qos`` by name.
 
     ``settings`` are those of bftrainer.toml, or the defaults without this file. ``nodes_shown`` is
-    what scontrol shows of each node, where Slurm saves power.
+    what scontrol shows of each node, where Slurm saves power; ``passed`` is the last backfill pass.
     """
 
     values: Mapping[str, str]
@@ -89,6 +90,7 @@ class Facts:
     host: HostFacts
     qos: Mapping[str, Mapping[str, str]] | None = None
     nodes_shown: Mapping[str, str] = field(default_factory=dict)
+    passed: BackfillPass | None = None
 
     def value(self, key: str) -> str:
         """Return a setting of slurm.conf, empty if there is none."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from bftrainer_slurm.controller.settings import SITE_STATE, Settings
 from bftrainer_slurm.doctor.facts import Facts, HostFacts, Network, Plugin
 from bftrainer_slurm.doctor.finding import PLUGSTACK
+from bftrainer_slurm.doctor.limits import OF_JOBS, OF_RESOURCES
 from bftrainer_slurm.doctor.plugstack import (
     PluginLine,
     included,
@@ -29,7 +30,12 @@ from bftrainer_slurm.doctor.plugstack import (
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.credentials import CredentialError, Munge
 from bftrainer_slurm.reader.sentences import down
-from bftrainer_slurm.slurm.configuration import partitions_of, power_saving_nodes, values_in
+from bftrainer_slurm.slurm.configuration import (
+    last_pass,
+    partitions_of,
+    power_saving_nodes,
+    values_in,
+)
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.slurm.open import GROW, LOOK, find_program
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -60,6 +66,7 @@ def gather(runner: SlurmRunner, settings: Settings) -> Facts:
         _host_facts(runner, values, settings, ahead_s),
         _qos(runner, values),
         power_saving_nodes(runner, values),
+        last_pass(runner),
     )
 
 
@@ -233,7 +240,7 @@ def _admin_level(runner: SlurmRunner, values: Mapping[str, str], user: str) -> s
 
 
 def _qos(runner: SlurmRunner, values: Mapping[str, str]) -> dict[str, dict[str, str]] | None:
-    keys = ("Preempt", "PreemptMode", "PreemptExemptTime", "GrpSubmit")
+    keys = ("Preempt", "PreemptMode", "PreemptExemptTime", *OF_JOBS, *OF_RESOURCES)
     rows = _accounting(runner, values, "qos", f"format=name,{','.join(keys)}".lower())
     if rows is None:
         return None

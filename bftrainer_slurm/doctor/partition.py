@@ -52,6 +52,12 @@ _WANTED = (
         "Slurm does not preempt for other users' jobs if nodes belong to one user.",
     ),
     ("ReqResv", ("NO",), "Elements ask for no reservation."),
+    (
+        "OverSubscribe",
+        ("NO", "EXCLUSIVE"),
+        "Slurm puts elements of several trainers on the same cores; with FORCE --exclusive is not "
+        "heard.",
+    ),
     ("RootOnly", ("NO",), "Users submit trainers themselves."),
 )
 

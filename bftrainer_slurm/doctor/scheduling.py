@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from bftrainer_slurm.doctor.facts import Facts
 from bftrainer_slurm.doctor.finding import Finding, conf, consider, in_scheduler, must, ok
-from bftrainer_slurm.slurm.configuration import backfill_s
+from bftrainer_slurm.slurm.configuration import backfill_depth, backfill_s
 
 _LONG_INTERVAL_S, _LONG_DELAY_S = 60.0, 10.0
 _DELAY_S = 3.0  # Slurm's own batch_sched_delay
 _DEPTH = 100  # trainers seldom take more nodes at once
 _RESOLUTION_S = 60.0  # Slurm's own bf_resolution
-_BACKFILL_DEPTHS = ("bf_max_job_part", "bf_max_job_user", "bf_max_job_user_part")
+_BACKFILL_DEPTHS = ("bf_max_job_part", "bf_max_job_user_part")
+_OF_ONE = 50  # jobs of a user in a partition that are worth a try in each pass
 _DEPTH_SEEN = (
     "four elements, 22.05.8: 17 s in place of 1 s with partition_job_depth=1; while a large job "
     "waits, more than 130 s in place of 15 s with bf_max_job_user=1"
@@ -34,6 +35,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield _bf_max_time(facts, interval_s)
         yield _bf_continue(facts)
         yield _bf_resolution(facts)
+        yield _whole_queue(facts)
+        yield _of_user(facts)
     yield from _depths(facts, with_backfill=interval_s is not None)
     yield _complete_wait(facts)
     yield _sched_delay(facts)
@@ -77,6 +80,39 @@ def _bf_resolution(facts: Facts) -> Finding:
     )
     change, fine = in_scheduler("bf_resolution", "60"), resolution_s <= _RESOLUTION_S
     return consider("bf_resolution", f"{resolution_s:g} s", why, change, unless=fine)
+
+
+def _whole_queue(facts: Facts) -> Finding:
+    """Check that passes come to the end of the queue, where elements are."""
+    title, most = "bf_max_job_test", backfill_depth(facts.values)
+    passed = facts.passed
+    if passed is None or not passed.stopped_early(most):
+        return ok(
+            title, f"{most} tries in a pass" + (", enough for the last one" if passed else "")
+        )
+    enough = -(-2 * (passed.tried + passed.left) // 1000) * 1000
+    why = (
+        "Trainers come last in the queue: no pass comes to them, and none starts. Let a pass try "
+        f"all jobs. {_OF_ONE} of each user and partition are enough to try, so a pass gets shorter."
+    )
+    changes = [in_scheduler(title, str(enough)), in_scheduler("bf_continue")]
+    if not any(facts.scheduler(one) for one in _BACKFILL_DEPTHS):
+        changes.append(in_scheduler("bf_max_job_user_part", str(_OF_ONE)))
+    found = f"the last pass stopped after {passed.tried} tries, with {passed.left} jobs left"
+    return must(title, found, why, *changes)
+
+
+def _of_user(facts: Facts) -> Finding:
+    """Check for a limit that counts a user's ordinary jobs and elements together."""
+    title = "bf_max_job_user"
+    value = facts.scheduler(title) or "0"
+    why = (
+        f"A user with {value} waiting ordinary jobs gets no element: a pass counts both together, "
+        "and elements come last. Count by partition instead."
+    )
+    changes = (in_scheduler(title, "0"), in_scheduler("bf_max_job_user_part", value))
+    found = "no limit" if value == "0" else value
+    return consider(title, found, why, *changes, unless=value == "0")
 
 
 def _depths(facts: Facts, with_backfill: bool) -> Iterator[Finding]:

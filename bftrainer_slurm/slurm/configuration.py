@@ -17,7 +17,11 @@ from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.submission.directives import minutes_of
 
 _BACKFILL_S = 30.0  # Slurm's own bf_interval
+_BACKFILL_DEPTH = 500  # and its own bf_max_job_test
 _PASS = re.compile(r"^\s*Last cycle when: .*\((\d+)\)$", re.MULTILINE)
+_TRIED = re.compile(r"^\s*Last depth cycle \(try sched\): (\d+)$", re.MULTILINE)
+_LOOKED_AT = re.compile(r"^\s*Last depth cycle: (\d+)$", re.MULTILINE)
+_QUEUE = re.compile(r"^\s*Last queue length: (\d+)$", re.MULTILINE)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
 _PER_GPU = re.compile(r"\b(Def(?:Cpu|Mem)PerGPU)=(\d+)")
 _ACTIVE = "in the middle of backfilling"
@@ -187,9 +191,19 @@ def backfill_s(values: Mapping[str, str]) -> float | None:
     """
     if values.get("SchedulerType") != "sched/backfill":
         return None
-    match = re.search(r"(?:^|,)bf_interval=(-?\d+)", values.get("SchedulerParameters", ""))
-    interval_s = _BACKFILL_S if match is None else float(match[1])
+    told = _scheduler_number(values, "bf_interval")
+    interval_s = _BACKFILL_S if told is None else float(told)
     return interval_s if interval_s > 0 else None
+
+
+def backfill_depth(values: Mapping[str, str]) -> int:
+    """Return how many jobs a backfill pass tries at most; see ``bf_max_job_test``."""
+    return _scheduler_number(values, "bf_max_job_test") or _BACKFILL_DEPTH
+
+
+def _scheduler_number(values: Mapping[str, str], option: str) -> int | None:
+    match = re.search(rf"(?:^|,){option}=(-?\d+)", values.get("SchedulerParameters", ""))
+    return None if match is None else int(match[1])
 
 
 def last_pass(runner: SlurmRunner) -> BackfillPass | None:
@@ -206,8 +220,17 @@ def last_pass(runner: SlurmRunner) -> BackfillPass | None:
         raise
     except GatewayError:
         return None
+    return pass_in(text)
+
+
+def pass_in(text: str) -> BackfillPass | None:
+    """Read the last pass in what sdiag prints; None if there was none."""
     match = _PASS.search(text)
-    return None if match is None else BackfillPass(float(match[1]), _ACTIVE in text)
+    if match is None:
+        return None
+    found = [one.search(text, match.end()) for one in (_TRIED, _LOOKED_AT, _QUEUE)]
+    tried, looked_at, queue = (0 if one is None else int(one[1]) for one in found)
+    return BackfillPass(float(match[1]), _ACTIVE in text, tried, max(0, queue - looked_at))
 
 
 def values_of(runner: SlurmRunner) -> dict[str, str]:

@@ -13,8 +13,10 @@ from bftrainer_slurm.doctor.facts import Network, Plugin
 from bftrainer_slurm.doctor.finding import Level
 from bftrainer_slurm.doctor.gather import clock_ahead_s
 from bftrainer_slurm.doctor.plugstack import pyxis_after_ours, read_lines
-from bftrainer_slurm.slurm.configuration import seconds_of, values_in
+from bftrainer_slurm.slurm.configuration import pass_in, seconds_of, values_in
 from tests.doctor.made import CONFIG, KEEPER, LINE, here, of, site, the_one
+
+_DATA = Path(__file__).parent / "data"
 
 
 def test_a_good_site_has_nothing_to_change() -> None:
@@ -44,6 +46,7 @@ OF_PARTITION = [
     ("Default", "YES", "NO"),
     ("ExclusiveUser", "YES", "NO"),
     ("MinNodes", "2", "0"),
+    ("OverSubscribe", "FORCE:4", "NO"),
 ]
 # Settings, the check that speaks, its level, and the line that it asks for.
 CONTAINS = "config_overrides,contain_spank"
@@ -78,11 +81,14 @@ BETTER = [
     ({"SchedulerParameters": f"{DELAY}=60,bf_continue"}, DELAY, f"{DELAY}=3"),
     *(
         ({"SchedulerParameters": f"bf_continue,{option}=1"}, option, f"{option}=100")
-        for option in (
-            *("partition_job_depth", "bf_max_job_part"),
-            *("bf_max_job_user", "bf_max_job_user_part"),
-        )
+        for option in ("partition_job_depth", "bf_max_job_part", "bf_max_job_user_part")
     ),
+    (
+        {"SchedulerParameters": "bf_continue,bf_max_job_user=10"},
+        "bf_max_job_user",
+        "bf_max_job_user_part=10",
+    ),
+    ({"ReturnToService": "0"}, "ReturnToService", "ReturnToService=1"),
     (
         {"SchedulerParameters": "bf_continue,bf_resolution=300"},
         "bf_resolution",
@@ -147,8 +153,54 @@ def test_what_a_site_says_of_power_saving_is_shown(
 
 
 def test_a_depth_that_no_trainer_reaches_is_fine() -> None:
-    facts = site(SchedulerParameters="bf_continue,partition_job_depth=2,bf_max_job_user=100")
+    facts = site(SchedulerParameters="bf_continue,partition_job_depth=2,bf_max_job_user_part=100")
     assert of(facts, Level.CONSIDER) == []
+
+
+DEEP, WHOLE = (_DATA / "sdiag-22.05.8.txt").read_text(), "Last queue length: 500"
+
+
+def test_a_queue_that_passes_do_not_come_to_the_end_of_is_found_with_what_helps() -> None:
+    finding = the_one(replace(site(), passed=pass_in(DEEP)))
+    assert finding.level is Level.CHANGE
+    assert finding.found == "the last pass stopped after 500 tries, with 100 jobs left"
+    assert [change.line.rpartition(",")[2] for change in finding.changes] == [
+        *("bf_max_job_test=2000", "bf_continue", "bf_max_job_user_part=50"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sdiag", "parameters"),
+    [
+        (DEEP.replace("Last queue length: 600", WHOLE), ""),
+        (DEEP, ",bf_max_job_test=5000"),
+        ("", ""),
+    ],
+)
+def test_a_pass_that_comes_to_all_jobs_is_fine(sdiag: str, parameters: str) -> None:
+    facts = site(SchedulerParameters=f"bf_interval=30,bf_continue{parameters}")
+    assert not of(replace(facts, passed=pass_in(sdiag)), Level.CHANGE, Level.CONSIDER)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "command"),
+    [
+        ("GrpSubmit", "1", "grpsubmitjobs=3"),
+        ("MaxSubmitPU", "1", "maxsubmitjobspu=3"),
+        ("GrpJobs", "1", "grpjobs=2"),
+        ("MaxJobsPU", "1", "maxjobspu=2"),
+        ("GrpTRES", "cpu=100,node=1", "grptres=node=2"),
+        ("MaxTRESPU", "node=1", "maxtrespu=node=2"),
+    ],
+)
+def test_a_limit_of_the_qos_below_the_nodes_is_named(limit: str, value: str, command: str) -> None:
+    qos = {"idle": {limit: value}}
+    facts = replace(site(partition="bftrainer QoS=idle"), qos=qos)
+    assert [change.line for change in the_one(facts).changes] == [
+        f"sacctmgr modify qos idle set {command}"
+    ]
+    qos["idle"][limit] = command.rpartition("=")[2] if "TRES" not in limit else "node=2"
+    assert not of(facts, Level.CONSIDER)
 
 
 def test_a_plugin_that_changes_submissions_is_named_with_what_it_must_leave() -> None:
