@@ -48,28 +48,35 @@ class Speed:
         return "" if self.steps_per_s is None else f"{self.steps_per_s:,.3g} steps/s"
 
 
-def given_back(node: str, planned: bool) -> str:
-    """Say why a node's processes are about to end, as torch's own messages look like a failure.
+class GivenBack(logging.Filter):
+    """Says once that a node is given back, before torchrun logs that it got a signal.
 
-    ``planned``: the keeper let it go before Slurm's signal came.
-    """
-    unplanned = "to an ordinary job, unless somebody cancelled this one"
-    to = "as the plan says" if planned else unplanned
-    return f"{node} is given back {to}; this is no failure"
-
-
-def before_torchruns_word(say_it: Callable[[], None]) -> None:
-    """Have ``say_it`` called before torchrun logs that it got a signal.
-
-    The thread that watches signals may not have run by then.
+    torch's own messages look like a failure. The thread that watches signals may not have run when
+    torchrun logs, or be about to say it: then torchrun's message waits.
     """
 
-    def look(record: logging.LogRecord) -> bool:
+    def __init__(self, node: str, tell: Callable[[str], None] = say) -> None:
+        super().__init__()
+        self.told = False
+        self._node = node
+        self._tell = tell
+        self._lock = threading.Lock()
+        logging.getLogger(_TORCHRUN).addFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let a record pass; first say it, if torchrun got a signal."""
         if "death signal" in str(record.msg):
-            say_it()
+            self.say()
         return True
 
-    logging.getLogger(_TORCHRUN).addFilter(look)
+    def say(self, planned: bool = False) -> None:
+        """Say it if it has not been; ``planned``: the keeper let the node go before Slurm did."""
+        unplanned = "to an ordinary job, unless somebody cancelled this one"
+        to = "as the plan says" if planned else unplanned
+        with self._lock:
+            told, self.told = self.told, True
+            if not told:
+                self._tell(f"{self._node} is given back {to}; this is no failure")
 
 
 class ChangeLog:

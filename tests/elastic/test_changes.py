@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.elastic.changes import ChangeLog, Era, before_torchruns_word, given_back
+from bftrainer_slurm.elastic.changes import ChangeLog, Era, GivenBack
 from bftrainer_slurm.elastic.memory import StepCounts
 
 N1, N2, N3 = (1, "n1"), (2, "n2"), (3, "n3")
@@ -136,22 +137,46 @@ def test_without_a_step_there_is_nothing_to_tell() -> None:
     assert log.lines == []
 
 
-def test_a_node_that_is_given_back_is_named_and_not_called_a_failure() -> None:
-    assert given_back("n3", planned=True) == "n3 is given back as the plan says; this is no failure"
-    assert "n3 is given back to an ordinary job" in given_back("n3", planned=False)
-
-
-def test_it_is_said_before_torchrun_says_that_it_was_signalled() -> None:
+@pytest.mark.parametrize(
+    ("planned", "to"),
+    [
+        (True, "as the plan says"),
+        (False, "to an ordinary job, unless somebody cancelled this one"),
+    ],
+)
+def test_that_a_node_is_given_back_is_said_once_and_is_not_called_a_failure(
+    planned: bool, to: str
+) -> None:
     said: list[str] = []
+    given_back = GivenBack("n3", said.append)
+    given_back.say(planned)
+    given_back.say()
+    assert said == [f"n3 is given back {to}; this is no failure"]
+
+
+@pytest.mark.parametrize("a_thread_is_about_to", [False, True])
+def test_it_is_said_before_torchrun_says_that_it_was_signalled(a_thread_is_about_to: bool) -> None:
+    said: list[str] = []
+    begun, logged = threading.Event(), threading.Event()
+
+    def tell(text: str) -> None:
+        begun.set()
+        logged.wait(0.2)  # torchrun's message must not come in this time
+        said.append("ours")
+
     torchrun = logging.getLogger("torch.distributed.elastic.agent.server.api")
-    before_torchruns_word(lambda: said.append("ours"))
+    given_back = GivenBack("n3", tell)
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     torchrun.addHandler(handler)
     try:
         torchrun.warning("Closing process %d", 7)
+        if a_thread_is_about_to:
+            threading.Thread(target=given_back.say).start()
+            begun.wait()
         torchrun.warning("Received %s death signal, shutting down workers", 15)
+        logged.set()
     finally:
         torchrun.removeHandler(handler)
-        torchrun.removeFilter(torchrun.filters[-1])
+        torchrun.removeFilter(given_back)
     assert said == ["Closing process 7", "ours", "Received 15 death signal, shutting down workers"]

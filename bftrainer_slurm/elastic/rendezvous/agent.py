@@ -21,7 +21,7 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 
 from bftrainer_slurm.elastic import torch_private
-from bftrainer_slurm.elastic.changes import ChangeLog, Era, before_torchruns_word, given_back
+from bftrainer_slurm.elastic.changes import ChangeLog, Era, GivenBack
 from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.log import say
@@ -81,8 +81,7 @@ class AgentRendezvous(RendezvousHandler):
         self._failure = LastFailure()
         self._changes = ChangeLog(hear=Teller(self._memory))
         self._node = identity.node
-        self._given_back: str | None = self._node
-        before_torchruns_word(self._say_given_back)
+        self._given_back = GivenBack(self._node)
         self._store: GenerationStore | None = None
         self._exit = QuickExit()
         launcher = launcher_of(sys.orig_argv, environment)
@@ -141,7 +140,7 @@ class AgentRendezvous(RendezvousHandler):
             try:
                 generation = self._membership.wait_generation()
             except ReleasedError:
-                self._say_given_back(planned=True)
+                self._given_back.say(planned=True)
                 wait_for_the_end()
             except FinishedError as finished:
                 self._end_finished(finished.code, failed=cause == "failed")
@@ -168,17 +167,12 @@ class AgentRendezvous(RendezvousHandler):
         Slurm has signalled all of them. If none of them handles the signal, there is nothing to
         wait for, and torchrun need not stop its workers one by one.
         """
-        self._say_given_back()
+        self._given_back.say()
         self._exit.be_quick(_SIGNALLED)
         self._membership.leave()
         if self._forks and not group_catches(signal.SIGTERM):
             self._membership.close()
             self._exit.at_once(_SIGNALLED)
-
-    def _say_given_back(self, planned: bool = False) -> None:
-        node, self._given_back = self._given_back, None
-        if node is not None:
-            say(given_back(node, planned))
 
     def _hear(self, notice: Notice) -> None:
         if isinstance(notice, Finished) and self._store is None:
@@ -195,7 +189,7 @@ class AgentRendezvous(RendezvousHandler):
 
     def _about_to_end_workers(self) -> None:
         self._memory.present.unwanted = True
-        if self._given_back is not None:  # else Slurm has signalled them too: they have the grace
+        if not self._given_back.told:  # else Slurm has signalled them too: they have the grace
             self._memory.present.ending = True
 
     def _why_again(self) -> tuple[str, str]:
