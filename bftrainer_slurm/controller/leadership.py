@@ -52,7 +52,7 @@ _Id: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 _Generation: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 _Nodes: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
 _Unit: TypeAlias = Literal["samples", "steps"]
-_ABOUT = {"array", "task", "size"}  # key columns: one row for each array, asked task, failed size
+_ABOUT = {"array", "task"}  # key columns: one row for each array, or asked task
 # The columns of each table.
 _TABLES: Mapping[str, Mapping[str, Any]] = {
     "trainers": {"array": _Id, "id": str, "time_s": _Number, "over": str | None}
@@ -61,7 +61,7 @@ _TABLES: Mapping[str, Mapping[str, Any]] = {
     | dict.fromkeys(("time_s", "rate", "seconds"), _Number),
     "reforms": {"array": _Id, "time_s": _Number, "generation": _Generation, "nodes": _Nodes},
     "asked": {"array": _Id, "task": _Id, "time_s": _Number, "node": str, "start_s": _Number},
-    "failed_sizes": {"array": _Id, "size": _Nodes, "time_s": _Number, "error": str},
+    "tried": {"array": _Id, "time_s": _Number, "document": str},
 }
 _TYPES = {table: GenericAlias(tuple, tuple(columns.values())) for table, columns in _TABLES.items()}
 # One of the two ids may be empty, which means unknown.
@@ -260,7 +260,7 @@ def take_over(history: History, rows: Rows) -> None:
         elif differ(id_, own_id):
             history.forget(array)
     news: list[Statement] = [(_MERGE, row) for row in rows["trainers"] if row[0] not in gone]
-    for table in ("looks", "reforms", "asked", "failed_sizes"):
+    for table in ("looks", "reforms", "asked", "tried"):
         known = (dict(zip(_TABLES[table], row, strict=True)) for row in rows[table])
         news += (_later(table, one, now_s) for one in known if one["array"] not in gone)
     history.write(*news)

@@ -551,6 +551,9 @@ def test_the_size_on_which_a_script_fails_is_left_out_and_it_trains_on_others() 
     assert len(setting.on()) == 2
     left_out = "3 nodes, where its script fails: AssertionError: not on 3 nodes"
     assert [text for _, text in setting.slurm.said] == [f"bftrainer: left out: {left_out}"]
+    setting.controller = setting.started()
+    setting.settle()
+    assert (setting.told.sizes, setting.shown()["left_out"]) == (Sizes((1, 2)), left_out)
     setting.say(NoteKind.REFORMED, generation=4.0, nodes=2.0)
     setting.train(12, generation=4)
     setting.turn()

@@ -86,6 +86,12 @@ class TriedSizes:
         return bool(self.trained) and any(one.node == node and not one.certain for one in new)
 
     @property
+    def lasting(self) -> TriedSizes:
+        """What the next controller has to know; the keeper repeats a single failure to it."""
+        often = {size: one for size, one in self.failed.items() if one.often}
+        return TriedSizes(self.trained, failed=often)
+
+    @property
     def for_good(self) -> dict[int, FailedSize]:
         """The sizes on which the script fails, and has never trained."""
         return {n: one for n, one in self.failed.items() if one.settled and n not in self.trained}

@@ -7,13 +7,16 @@ they were written, because clocks may be set; rows from the future do not count 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from bftrainer_slurm.controller.observe.reports import WORK_COLUMNS, Reform, Work
-from bftrainer_slurm.controller.state.failing_sizes import FailedSize, TriedSizes
+from bftrainer_slurm.controller.state.failing_sizes import NOTHING_TRIED, TriedSizes
 from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.schema import keep_newest
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
@@ -176,25 +179,19 @@ class Measurements:
         )
         return (rows[0][0], min(rows[0][1], self._history.clock())) if rows else None
 
-    def set_failed_sizes(self, array: int, failed: Mapping[int, FailedSize]) -> None:
-        """Record on which numbers of nodes a trainer's script fails for good."""
-        rows = ((size, one.last_s, one.error) for size, one in failed.items())
-        self._history.write(
-            ("DELETE FROM failed_sizes WHERE array = ?", (array,)),
-            *(put("failed_sizes", array, *row) for row in rows),
-        )
+    def set_tried(self, array: int, tried: TriedSizes) -> None:
+        """Record what lasts of the numbers of nodes on which a trainer has trained and failed."""
+        document = json.dumps(asdict(tried.lasting), default=sorted)
+        self._history.write(put("tried", array, self._history.clock(), document))
 
-    def tried_sizes(self, array: int) -> TriedSizes:
-        """Return on which numbers of nodes a trainer has trained, and fails for good."""
-        trained = "SELECT nodes FROM looks WHERE array = ? GROUP BY nodes ORDER BY max(rowid)"
-        failed = "SELECT size, time_s, error FROM failed_sizes WHERE array = ?"
-        return TriedSizes(
-            tuple(nodes for (nodes,) in self._history.read(trained, array)),
-            failed={
-                size: FailedSize(error, time_s, settled=True)
-                for size, time_s, error in self._history.read(failed, array)
-            },
-        )
+    def tried(self, array: int) -> TriedSizes:
+        """Return on which numbers of nodes a trainer has trained and failed, as far as is known."""
+        rows = self._history.read("SELECT document FROM tried WHERE array = ?", array)
+        try:
+            known = (msgspec.convert(json.loads(one), TriedSizes, str_keys=True) for (one,) in rows)
+            return next(known, NOTHING_TRIED)
+        except ValueError:  # another version's
+            return NOTHING_TRIED
 
     def has_trained(self, array: int) -> bool:
         """Return whether a trainer's throughput was ever measured, so that it does train."""

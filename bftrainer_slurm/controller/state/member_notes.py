@@ -19,6 +19,7 @@ from bftrainer_slurm.controller.observe.reports import (
     read_size,
 )
 from bftrainer_slurm.controller.state.failing import add_failure, after_progress
+from bftrainer_slurm.controller.state.failing_sizes import TriedSizes
 from bftrainer_slurm.controller.state.join_notice import JoinTimes
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.profiles import ReportedState
@@ -78,7 +79,8 @@ class MemberNotes:
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:
                 reported.began_s = numbered.time_s
-                return _failed(view, numbered, reported.trained, now_s)
+                state = _failed(view, numbered, reported.trained, now_s)
+                self._keep(view, state.tried)
         return state
 
     def _compare_clocks(self, ahead_s: float) -> None:
@@ -118,9 +120,12 @@ class MemberNotes:
         tried = state.tried.trains(0 if report.alone else report.nodes or 0, on)
         if left == state.failing and tried is state.tried:
             return state
-        if tried.for_good != state.tried.for_good:
-            self._measurements.set_failed_sizes(view.array, tried.for_good)
+        self._keep(view, tried)
         return replace(state, failing=left, tried=tried)
+
+    def _keep(self, view: TrainerView, tried: TriedSizes) -> None:
+        if tried.lasting != view.state.tried.lasting:
+            self._measurements.set_tried(view.array, tried)
 
     def _save(self, view: TrainerView, reported: ReportedState, report: Report) -> None:
         gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.submit_s))

@@ -267,7 +267,7 @@ class TrainerRegistry:
         over, begun = history.meet(array, id_, now_s), history.has_begun(array)
         submit_s = history.describe(trainer, now_s)
         known = replace(record.state, over=over, finished_s=now_s, submit_s=submit_s, begun=begun)
-        record.put(replace(known, tried=self.measurements.tried_sizes(array)))
+        record.put(replace(known, tried=self.measurements.tried(array)))
         return record
 
     def _write(self, events: Iterable[Event], snapshot: Snapshot) -> None:

@@ -64,11 +64,8 @@ CREATE TABLE asked (
     array INTEGER, task INTEGER, time_s REAL NOT NULL, node TEXT NOT NULL, start_s REAL NOT NULL,
     PRIMARY KEY (array, task)
 );
--- Numbers of nodes on which a trainer's script always fails, and the last line of its error.
-CREATE TABLE failed_sizes (
-    array INTEGER NOT NULL, size INTEGER NOT NULL, time_s REAL NOT NULL, error TEXT NOT NULL,
-    PRIMARY KEY (array, size)
-);
+-- On which numbers of nodes a trainer's script trains and fails: JSON, see ``failing_sizes``.
+CREATE TABLE tried (array INTEGER PRIMARY KEY, time_s REAL NOT NULL, document TEXT NOT NULL);
 
 -- What trainers report; ``work`` is the sum, see ``reports``; ``pauses``: of each change of size.
 CREATE TABLE progress (

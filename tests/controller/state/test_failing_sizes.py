@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from bftrainer_slurm.controller.state.failing_sizes import (
     TriedSizes,
     in_words,
 )
+from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -204,15 +204,37 @@ def test_an_impossible_size_is_none(nodes: float) -> None:
     assert not saying.mine.state.tried.failed
 
 
-def test_a_size_left_out_for_good_is_known_to_the_next_controller(tmp_path: Path) -> None:
-    saying = Saying(view_of(FOUR), tmp_path / "history.sqlite")
+def test_what_is_left_out_is_known_to_the_next_controller_from_then_on() -> None:
+    saying = Saying(view_of(FOUR))
     failed_on_3(saying)
     measured = Measurements(saying.history)
-    assert not measured.tried_sizes(ARRAY).left_out(NOW_S), "it has not trained since"
+    known = measured.tried(ARRAY)
+    assert left(known) == [1, 2], "it has not trained since"
+    assert known.left_out(NOW_S)[3].error == "no module named toch"
     said(saying, NoteKind.REFORMED, 50.0, generation=50.0, nodes=2.0)
     said(saying, NoteKind.PROGRESS, 70.0, steps=5.0, nodes=2.0)
-    known = measured.tried_sizes(ARRAY)
-    assert left(known, at_s=NOW_S + 1e6) == [1, 2, 4]
-    assert known.left_out(NOW_S)[3].error == "no module named toch"
+    assert left(measured.tried(ARRAY), at_s=NOW_S + 1e6) == [1, 2, 4]
     said(saying, NoteKind.PROGRESS, 71.0, steps=6.0, nodes=3.0)
-    assert not measured.tried_sizes(ARRAY).failed, "it trains there after all"
+    assert not measured.tried(ARRAY).failed, "it trains there after all"
+
+
+def test_a_single_failure_that_the_keeper_repeats_to_the_next_controller_counts_once() -> None:
+    first = Saying(view_of(FOUR))
+    said(first, NoteKind.PROGRESS, 1.0, steps=5.0, nodes=3.0)
+    said(first, NoteKind.PROGRESS, 12.0, steps=9.0, nodes=3.0)
+    said(first, NoteKind.FAILED, 20.0, nodes=4.0, node="n0")
+    known = Measurements(first.history).tried(ARRAY)
+    second = Saying(view_of(FOUR, TrainerState(tried=known)))
+    said(second, NoteKind.FAILED, 20.0, nodes=4.0, node="n0", heard_after_s=30.0)
+    assert second.mine.state.tried.failed[4].count == 1
+
+
+@cases(
+    "document",
+    of_another_version='{"trained": "none"}',
+    no_json="{",
+)
+def test_what_makes_no_sense_is_not_known(document: str) -> None:
+    history = History(":memory:")
+    history.write(put("tried", ARRAY, NOW_S, document))
+    assert Measurements(history).tried(ARRAY) == NOTHING_TRIED

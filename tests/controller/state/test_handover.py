@@ -10,7 +10,7 @@ import pytest
 
 from bftrainer_slurm.controller.leadership import rows_of, take_over, valid_rows
 from bftrainer_slurm.controller.observe.reports import Reform
-from bftrainer_slurm.controller.state.failing_sizes import FailedSize
+from bftrainer_slurm.controller.state.failing_sizes import TriedSizes
 from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.stopwatch import Throughput
@@ -21,26 +21,26 @@ JOB = Job("alice", "digits")
 TRAINER, LOOK = [7, "id", 5.0, None, 1], ["alice", "digits", 7, "samples", 2, 5.0, 50.0, 20.0]
 REFORM = [7, 5.0, 3, 2]
 ASKED = [7, 3, 5.0, "n1", 4.0]
-FAILED = [7, 3, 5.0, "AssertionError: not on 3 nodes"]
+TRIED = [7, 5.0, '{"trained": [2], "nodes": [], "failed": {}}']
 GOOD: dict[str, list[list[Any]]] = {
     "trainers": [TRAINER],
     "looks": [LOOK],
     "reforms": [REFORM],
     "asked": [ASKED],
-    "failed_sizes": [FAILED],
+    "tried": [TRIED],
 }
 NO_NUMBERS: list[Any] = [None, "5", True, [], float("nan"), float("inf"), 0, -1.0, 1e300, 10**400]
 
 
 def test_what_a_history_holds_is_read_again_as_it_was(tmp_path: Path) -> None:
-    history = History(tmp_path / "history.sqlite")
+    history = History(tmp_path / "history.sqlite", lambda: 5.0)
     history.meet(7, "id", 5.0)
     history.meet(8, "", 6.0)
     history.end(8, "finished")
     Measurements(history).add_throughput(JOB, Throughput(7, "samples", 2, 5.0, 50.0, 20.0))
     Measurements(history).set_reform(7, Reform(5.0, 3, 2))
     history.ask([element(3, "running n1", array=7, start_s=4.0)], 5.0)
-    Measurements(history).set_failed_sizes(7, {3: FailedSize(FAILED[-1], 5.0)})
+    Measurements(history).set_tried(7, TriedSizes((2,)))
     left = json.loads(json.dumps(rows_of(tmp_path / "history.sqlite")))
     trainers = [[7, "id", 5.0, None, 0], [8, "", 6.0, "finished", 0]]
     assert left == GOOD | {"trainers": trainers}
@@ -68,8 +68,7 @@ BAD = [
     *bad("asked", 1, None, "3", -1, 3.0),
     *bad("asked", 3, None, 7),
     *bad("asked", 4, *NO_NUMBERS),
-    *bad("failed_sizes", 1, 0, None, "3"),
-    *bad("failed_sizes", 3, None, 7),
+    *bad("tried", 2, None, 7),
 ]
 
 
