@@ -26,7 +26,15 @@ from bftrainer_slurm.reader.access import Viewer, authenticate
 from bftrainer_slurm.reader.facts import Facts, RequestError
 from bftrainer_slurm.reader.occupancy import Window, nodes_over_time
 from bftrainer_slurm.reader.remarks import remarks
-from bftrainer_slurm.reader.sentences import down, in_parts, reasons, size_of, standing, troubles
+from bftrainer_slurm.reader.sentences import (
+    down,
+    in_parts,
+    reasons,
+    size_of,
+    standing,
+    troubles,
+    used_gpus,
+)
 from bftrainer_slurm.reader.stories import change_counts, open_history
 
 SCHEMA = 1
@@ -109,15 +117,15 @@ class Questions:
             who.visible_trainers(status["trainers"]),
             key=lambda one: (-len(one["nodes"]), one["array"]),
         )
-        free = len(status["pool"]["free"]) if status["pool"] else 0
+        pool, on = status["pool"], used_gpus(status["trainers"])
+        free = len(pool["free"]) if pool else 0
         about = status["controller"]
         return {
             "version": __version__,
             "controller": {name: about.get(name) for name in ("mode", "partition", "since_s")},
             "down": status["down"],
             "trouble": troubles(status),
-            "pool": status["pool"]
-            and {"nodes": status["pool"]["nodes"], "used": status["pool"]["used"], "free": free},
+            "pool": pool and {**pool, "free": free, "used_gpus": on},
             "left_alone": dict(status.get("left_alone") or {}),
             "plan": status["plan"],
             "nodes": status.get("nodes"),

@@ -5,7 +5,7 @@ They are made from a published status alone; ``status.terms_of`` makes the plan'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -100,7 +100,7 @@ def _usable(plan: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
     if plan["usable"] == plan["pool"]:
         return []
     others = "are another kind of hardware, or lack what it asks for"
-    if _gpus_planned(document):
+    if _gpus(document):
         others = "have ordinary jobs, are another kind of hardware, or lack what it asks for"
     return [
         f"It may use {plan['usable']} of the pool's {nodes(plan['pool'])}: the others {others}."
@@ -112,17 +112,24 @@ def pool_sentence(document: Mapping[str, Any]) -> str:
     pool = document["pool"]
     left = [f"{count} ({why})" for why, count in document.get("left_alone", {}).items() if count]
     more = f" Idle, but left alone: {', '.join(left)}." if left else ""
-    gpus = _gpus_planned(document)
+    gpus = _gpus(document)
     which = "that ordinary jobs do not fill" if gpus else "without ordinary jobs"
-    return f"Trainers use {pool['used']} of the {nodes(pool['nodes'])} {which}{gpus}.{more}"
+    starts = f", and start on {pool['starting']} more" if pool["starting"] else ""
+    return (
+        f"Trainers run on {pool['used']} of the {nodes(pool['nodes'])} {which}{gpus}{starts}.{more}"
+    )
 
 
-def _gpus_planned(document: Mapping[str, Any]) -> str:
-    """Continue a sentence: how many GPUs the plan gives to trainers on shared nodes."""
-    plan = document.get("plan") or {}
-    if (has := plan.get("gpus")) is None:
+def _gpus(document: Mapping[str, Any]) -> str:
+    """Continue a sentence: how many GPUs of shared nodes trainers run on."""
+    if (has := (document.get("plan") or {}).get("gpus")) is None:
         return ""
-    return f", by the plan {plan['used_gpus']:,} of the {counted(has, 'GPU')} left there"
+    return f", with {used_gpus(document['trainers']):,} of the {counted(has, 'GPU')} left there"
+
+
+def used_gpus(trainers: Iterable[Mapping[str, Any]]) -> int:
+    """Return how many GPUs of shared nodes these trainers run on."""
+    return sum(len(one["nodes"]) * (one.get("gpus") or 0) for one in trainers)
 
 
 def _barred(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:

@@ -67,7 +67,7 @@ SHOWN = TRAINER | {
 DOCUMENT = {
     "down": None,
     "controller": {"error": None},
-    "pool": {"nodes": 5, "used": 3, "free": ["n4", "n5"]},
+    "pool": {"nodes": 5, "used": 3, "starting": 0, "free": ["n4", "n5"]},
     "malformed": {},
     "trainers": [TRAINER],
 }
@@ -202,7 +202,7 @@ def test_ctrl_c_ends_a_command_without_a_word(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_table_shows_a_trainer_in_a_line() -> None:
     lines = render(DOCUMENT).splitlines()
-    assert lines[0] == "Trainers use 3 of the 5 nodes without ordinary jobs."
+    assert lines[0] == "Trainers run on 3 of the 5 nodes without ordinary jobs."
     assert lines[2].split() == (
         ["12", "digits", "alice", "running", "2+1", "1-4", "81,234", "1,234", "3", "0", "1"]
     )

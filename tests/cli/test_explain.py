@@ -45,8 +45,9 @@ TRAINER = {
 }
 STATUS: dict[str, Any] = {
     "down": None,
-    "pool": {"nodes": 8, "used": 8, "free": []},
+    "pool": {"nodes": 8, "used": 8, "starting": 0, "free": []},
     "left_alone": {"reserved": 2, "kept for ordinary jobs": 0},
+    "trainers": [],
 }
 
 
@@ -141,12 +142,14 @@ def test_a_trainer_of_whole_nodes_is_told_that_ordinary_jobs_have_parts_of_other
 
 
 def test_where_trainers_share_nodes_the_gpus_that_they_have_are_told() -> None:
-    status = STATUS | {"plan": {"gpus": 20, "used_gpus": 12}}
-    assert (
-        "Trainers use 8 of the 8 nodes that ordinary jobs do not fill, by the plan 12 of the 20 "
-        "GPUs left there. Idle" in " ".join(reasons(TRAINER, status))
-    )
     one = TRAINER | {"gpus": 2, "plan": TERMS | {"gpus": 2}}
+    pool = {"nodes": 8, "used": 7, "starting": 1, "free": []}
+    status = STATUS | {"plan": {"gpus": 20, "used_gpus": 12}, "trainers": [one, TRAINER]}
+    status |= {"pool": pool}
+    assert (
+        "Trainers run on 7 of the 8 nodes that ordinary jobs do not fill, with 6 of the 20 GPUs "
+        "left there, and start on 1 more. Idle" in " ".join(reasons(TRAINER, status))
+    )
     shown = list(lines(one, status, now_s=1007.4))
     assert shown[0].endswith("running, 6 GPUs on 3 nodes, wants 1 to 8 nodes")
     heading = next(at for at, line in enumerate(shown) if "brings" in line)
@@ -194,7 +197,7 @@ def test_why_it_waits_or_changes_is_a_sentence(changes: dict[str, Any], sentence
 
 
 def test_idle_nodes_that_trainers_may_not_have_are_counted_by_why() -> None:
-    assert "without ordinary jobs. Idle, but left alone: 2 (reserved)." in said()
+    assert "start on 1 more. Idle, but left alone: 2 (reserved)." in said()
 
 
 def test_while_the_controller_is_down_nobody_plans() -> None:

@@ -50,7 +50,7 @@ def test_the_table_is_drawn_again_until_ctrl_c(monkeypatch: pytest.MonkeyPatch) 
     watched = Watched(monkeypatch, 3)
     result = call("--watch")
     assert result.exit_code == 0, result.output
-    assert result.stdout.count("Trainers use 3 of the 5 nodes") == 3
+    assert result.stdout.count("Trainers run on 3 of the 5 nodes") == 3
     assert result.stdout.count("12       digits  alice  running") == 3
     assert watched.pauses_s == [2.0] * 3
 

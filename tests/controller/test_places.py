@@ -129,7 +129,7 @@ def test_a_node_that_ordinary_jobs_use_in_part_is_in_the_pool_used_or_not() -> N
     controller = controlled(slurm, [(4, 1)])
     turns(slurm, controller)
     status = controller.status({})
-    assert status["pool"] == {"nodes": 2, "used": 1, "free": ["n2"]}
+    assert status["pool"] == {"nodes": 2, "used": 1, "starting": 0, "free": ["n2"]}
     assert (status["plan"]["gpus"], status["plan"]["used_gpus"]) == (6, 4)
 
 

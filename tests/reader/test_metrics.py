@@ -43,7 +43,7 @@ def status(*trainers: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """A status of these trainers."""
     return {
         "controller": ABOUT,
-        "pool": {"nodes": 5, "used": 3, "free": ["n4", "n5"]},
+        "pool": {"nodes": 5, "used": 3, "starting": 0, "free": ["n4", "n5"]},
         "plan": {"objective": 12.5, "status": "optimal", "solve_s": 0.25},
         "malformed": {"9": "no record"},
         "trainers": list(trainers),

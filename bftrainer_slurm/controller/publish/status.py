@@ -155,16 +155,22 @@ def cluster_status(
     ``trainers`` come from ``trainer_status``; ``faulty`` says why some cannot be handled, by array.
     """
     standing, bars = decision.standing, barred(decision.bars, now_s)
-    used = frozenset[str]().union(*(view.nodes for view in registry.views))
+    has = frozenset[str]().union(*(view.nodes for view in registry.views))
+    used = frozenset[str]().union(*(view.running().values() for view in registry.views))
     left_over = frozenset(standing.problem.free) if standing else frozenset()  # shared nodes
-    free = (decision.free | left_over) - used
+    free = (decision.free | left_over) - has
     malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
     misfits = list(snapshot.misfits)
     refusals = _refused_changes(registry, now_s)
     return no_status(
         now_s, {**controller, "history": history.trouble, "slurm": misfits, "refusals": refusals}
     ) | {
-        "pool": {"nodes": len(used) + len(free), "used": len(used), "free": sorted(free)},
+        "pool": {
+            "nodes": len(has) + len(free),
+            "used": len(used),
+            "starting": len(has - used),
+            "free": sorted(free),
+        },
         "plan": None if standing is None else _plan(standing.problem, standing.plan),
         "nodes": len(snapshot.all_nodes),
         "preempted": summary(history.preemptions(now_s - _DAY_S))

@@ -65,8 +65,8 @@ function showTiles() {
   const inParts = plan?.gpus != null; // where trainers have parts of nodes
   $("tiles").replaceChildren(
     tile(inParts ? "Nodes that ordinary jobs do not fill" : "Nodes without ordinary jobs", `${number(pool?.nodes)}${all ? ` of ${number(all)}` : ""}`,
-      pool && (pool.free ? `${number(pool.used)} used by trainers, ${number(pool.free)} free` : "all used by trainers"),
-      inParts && `by the plan, trainers have ${number(plan.used_gpus)} of the ${number(plan.gpus)} GPUs left there`,
+      pool && `trainers run on ${number(pool.used)}, start on ${number(pool.starting)}; ${number(pool.free)} free`,
+      inParts && `trainers run on ${number(pool.used_gpus)} of the ${number(plan.gpus)} GPUs left there`,
       alone && `besides, trainers leave alone: ${alone}`),
     tile("Ordinary jobs, last 24 h", `${number(felt?.started)} started`, felt && (felt.jobs
       ? `${number(felt.jobs)} of them later, because trainers had to leave: by ${seconds(felt.delay_median_s)} in the median, ${seconds(felt.delay_max_s)} at most${missed}`
