@@ -197,7 +197,7 @@ def test_why_it_waits_or_changes_is_a_sentence(changes: dict[str, Any], sentence
 
 
 def test_idle_nodes_that_trainers_may_not_have_are_counted_by_why() -> None:
-    assert "start on 1 more. Idle, but left alone: 2 (reserved)." in said()
+    assert "without ordinary jobs. Idle, but left alone: 2 (reserved)." in said()
 
 
 def test_while_the_controller_is_down_nobody_plans() -> None:
