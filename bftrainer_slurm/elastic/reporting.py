@@ -20,6 +20,7 @@ class Reporting:
         self._memory = memory
         self._changes = changes
         self._membership = membership
+        self._lock = threading.Lock()  # what is read of a generation is told before the next one
         self._reports = False
         self._reported: StepCounts | None = None
         threading.Thread(target=self._run, name="bftrainer-progress", daemon=True).start()
@@ -32,7 +33,8 @@ class Reporting:
     def pause(self) -> None:
         """Send this generation's last report; no more until the next one begins."""
         self._tell()
-        self._reports = False
+        with self._lock:
+            self._reports = False
 
     def _run(self) -> None:
         while True:
@@ -40,11 +42,12 @@ class Reporting:
             self._tell()
 
     def _tell(self) -> None:
-        era, now = self._changes.era, self._memory.read()
-        if not self._reports or now.first_s == 0 or now == self._reported:
-            return
-        self._reported = now
-        self._changes.trained(now)
+        with self._lock:
+            era, now = self._changes.era, self._memory.read()
+            if not self._reports or now.first_s == 0 or now == self._reported:
+                return
+            self._reported = now
+            self._changes.trained(now)
         self._membership.progress(**measures(era, now))
 
 
