@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -151,10 +152,24 @@ def kept_up(command: Sequence[str]) -> list[str]:
 
     At SIGTERM it ends the command's process group, and then itself.
     """
-    loop = """set -m
-trap 'kill -- -$!; wait -f; exit' TERM
-while :; do "$@" & wait -f $!; sleep 2 & wait -f $!; done"""
-    return ["bash", "-c", loop, "kept-up", *command]
+    return [sys.executable, "-IS", "-c", _KEPT_UP, *command]
+
+
+_KEPT_UP = """
+import contextlib, os, signal, subprocess, sys, time
+
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
+while True:
+    child = subprocess.Popen(sys.argv[1:], process_group=0)
+    try:
+        child.wait()
+    except SystemExit:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+        child.wait()
+        raise
+    time.sleep(2)
+"""
 
 
 # A slurmd refuses a cgroup with processes that it cannot see. A process must join a cgroup before
