@@ -39,6 +39,8 @@ ordinary_job() { # says nothing on stderr, and runs
 }
 activate() { # the keeper's ADDRESS
     sed -i "s|keeper=HOST:PORT|keeper=$1:6740|" $line
+    (umask 077 && head -c 32 /dev/urandom | base64 > /etc/bftrainer/bftrainer.key)
+    chown slurm /etc/bftrainer/bftrainer.key
     echo "include $line" >> /etc/slurm/plugstack.conf
 }
 

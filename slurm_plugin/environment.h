@@ -8,9 +8,7 @@
 #define ENV_FIRST "BFTRAINER_FIRST" /* 1 at the trainer's first start, else 0 */
 #define ENV_KEEPER "BFTRAINER_KEEPER"
 #define ENV_GRACE "BFTRAINER_GRACE" /* in seconds */
-#define ENV_MUNGE_SOCKET "BFTRAINER_MUNGE_SOCKET"
-#define ENV_KEEPER_UID "BFTRAINER_KEEPER_UID"
-#define ENV_JOB_SECRET "BFTRAINER_JOB_SECRET"
+#define ENV_JOB_SECRET "BFTRAINER_JOB_SECRET" /* the trainer's */
 
 /* For a batch script (batch.h): where it is to run, whether to say it, and its path; the socket for the
  * sruns of one that runs on one node; a step's number. */

@@ -23,24 +23,33 @@ typedef unsigned char *hmac_function(const void *hash, const void *key, int key_
  */
 static const char *const LIBRARIES[] = {"libcrypto.so.3", "libcrypto.so.4", "libcrypto.so.1.1"};
 
-static bool hmac_sha256(const char *key, size_t key_size, const char *text,
-                        unsigned char result[SECRET_BYTES])
+static hash_function *sha256;
+static hmac_function *hmac; /* loaded as root: in a container there may be another one */
+
+static bool load(void)
 {
     void *library = NULL;
-    hash_function *sha256;
-    hmac_function *hmac;
-    unsigned int size = 0;
 
     for (size_t i = 0; library == NULL && i < sizeof(LIBRARIES) / sizeof(LIBRARIES[0]); i++)
         library = dlopen(LIBRARIES[i], RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        return false;
-    sha256 = (hash_function *)dlsym(library, "EVP_sha256");
-    hmac = (hmac_function *)dlsym(library, "HMAC");
-    return sha256 != NULL && hmac != NULL &&
-           hmac(sha256(), key, (int)key_size, (const unsigned char *)text, strlen(text), result,
-                &size) != NULL &&
-           size == SECRET_BYTES;
+    if (hmac == NULL && library != NULL) {
+        sha256 = (hash_function *)dlsym(library, "EVP_sha256");
+        hmac = (hmac_function *)dlsym(library, "HMAC");
+    }
+    return sha256 != NULL && hmac != NULL;
+}
+
+static bool hmac_in_hex(const char *key, size_t key_size, const char *text, char hex[SECRET_SIZE])
+{
+    unsigned char result[SECRET_BYTES];
+    unsigned int size = 0;
+    bool good = hmac(sha256(), key, (int)key_size, (const unsigned char *)text, strlen(text), result,
+                     &size) != NULL &&
+                size == SECRET_BYTES;
+
+    if (good)
+        hex_write(result, SECRET_BYTES, hex);
+    return good;
 }
 
 /* Like read_secret() in Python: ignores white space around the key. Returns why there is none, or NULL. */
@@ -73,33 +82,33 @@ static const char *read_key(const char *path, uid_t keeper, char text[LONGEST_KE
     return size < SHORTEST_KEY ? "it holds no key" : NULL;
 }
 
-void secret_write(const unsigned char bytes[SECRET_BYTES], char text[JOB_SECRET_SIZE])
+void hex_write(const unsigned char *bytes, size_t count, char *hex)
 {
-    for (size_t i = 0; i < SECRET_BYTES; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    for (size_t i = 0; i < count; i++)
+        snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+}
+
+bool secret_prove(const char *secret, const char *what, char proof[SECRET_SIZE])
+{
+    return hmac != NULL && hmac_in_hex(secret, strlen(secret), what, proof);
 }
 
 bool job_secret(const char *key_file, uid_t keeper, uint32_t array, uid_t user,
-                char secret[JOB_SECRET_SIZE], char error[JOB_SECRET_ERROR])
+                char secret[SECRET_SIZE], char error[JOB_SECRET_ERROR])
 {
     char text[LONGEST_KEY];
     char whose[64];
-    unsigned char hash[SECRET_BYTES];
     const char *key = NULL;
     size_t key_size = 0;
     const char *why = read_key(key_file, keeper, text, &key, &key_size);
-    bool good;
 
-    if (why != NULL) {
-        snprintf(error, JOB_SECRET_ERROR, "%s: %s", key_file, why);
-        return false;
-    }
+    if (why == NULL && !load())
+        why = "libcrypto (OpenSSL) cannot be loaded";
     snprintf(whose, sizeof(whose), "bftrainer %u %u", array, (unsigned)user);
-    good = hmac_sha256(key, key_size, whose, hash);
+    if (why == NULL && !hmac_in_hex(key, key_size, whose, secret))
+        why = "libcrypto (OpenSSL) makes no HMAC";
     explicit_bzero(text, sizeof(text));
-    if (good)
-        secret_write(hash, secret);
-    else
-        snprintf(error, JOB_SECRET_ERROR, "libcrypto (OpenSSL) cannot be loaded");
-    return good;
+    if (why != NULL)
+        snprintf(error, JOB_SECRET_ERROR, "%s: %s", key_file, why);
+    return why == NULL;
 }

@@ -1,5 +1,6 @@
 #include "keeper_note.h"
 
+#include "job_secret.h"
 #include "process.h"
 
 #include <errno.h>
@@ -8,11 +9,22 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define PROCESS_NAME "bftrainer-note"
 #define ANNOUNCED "announced\n"
+#define VERSION "11" /* as in keeper/protocol.py */
+#define NONCE_BYTES 16
+#define NONCE_SIZE (2 * NONCE_BYTES + 1)
+
+/* A line for the keeper; a proof of who sends it goes before it if there is a secret. */
+struct request {
+    const char *line;
+    const char *who;
+    const char *secret;
+};
 
 /* The addresses of one HOST:PORT, of `length` characters, for freeaddrinfo(); NULL if it has none. */
 static struct addrinfo *look_up(const char *address, size_t length, int type, int flags)
@@ -76,31 +88,93 @@ static int connect_to(const struct keeper_address *keeper)
     return connection;
 }
 
-/* Copies the keeper's answer to `output`, at most one line; false if it gave none. */
-static bool exchange_with(const struct keeper_address *keeper, const char *line, int output)
+static bool send_text(int connection, const char *text)
+{
+    return send(connection, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text);
+}
+
+/* `line` stays as it is if none comes. It may be shown to users: other than printable ASCII becomes '?'. */
+static bool receive_line(int connection, char line[KEEPER_LINE])
+{
+    char text[KEEPER_LINE];
+    size_t length = 0;
+    ssize_t got;
+
+    while (length < sizeof(text) - 1 &&
+           (got = recv(connection, text + length, sizeof(text) - 1 - length, 0)) > 0) {
+        char *end = memchr(text + length, '\n', (size_t)got);
+
+        length += (size_t)got;
+        if (end != NULL) {
+            *end = '\0';
+            for (char *at = text; at < end; at++)
+                *at = (*at >= 32 && *at < 127) ? *at : '?';
+            memcpy(line, text, end + 1 - text);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool prove(const struct request *request, const char *role, const char *nonce,
+                  const char *answer, char proof[SECRET_SIZE])
+{
+    char text[KEEPER_LINE];
+
+    snprintf(text, sizeof(text), "%s %s %s %s", role, request->who, nonce, answer);
+    return secret_prove(request->secret, text, proof);
+}
+
+/* Begins a connection as introduce() in keeper/credentials.py does. If that fails, `line` may say why.
+ * The keeper's proof need not be compared in constant time, as it is good for this connection alone. */
+static bool introduce(int connection, const struct request *request, char line[KEEPER_LINE])
+{
+    unsigned char random[NONCE_BYTES];
+    char nonce[NONCE_SIZE], answer[NONCE_SIZE], given[SECRET_SIZE], proof[SECRET_SIZE];
+    char text[KEEPER_LINE];
+
+    if (getrandom(random, NONCE_BYTES, 0) != NONCE_BYTES)
+        return false;
+    hex_write(random, NONCE_BYTES, nonce);
+    snprintf(text, sizeof(text), "hello " VERSION " %s %s\n", request->who, nonce);
+    if (!send_text(connection, text) || !receive_line(connection, line) ||
+        sscanf(line, "challenge %32[0-9a-f] %64[0-9a-f]", answer, given) != 2)
+        return false;
+    if (strlen(answer) != NONCE_SIZE - 1 || !prove(request, "keeper", nonce, answer, proof) ||
+        strcmp(given, proof) != 0) {
+        snprintf(line, KEEPER_LINE, REFUSED "what answers there has another key than this node");
+        return false;
+    }
+    if (!prove(request, "client", nonce, answer, proof))
+        return false;
+    snprintf(text, sizeof(text), "proof %s\n", proof); /* and the line, in one segment */
+    return send(connection, text, strlen(text), MSG_NOSIGNAL | MSG_MORE) > 0;
+}
+
+/* False without an answer, and if that is a refusal, which is in `line` then. */
+static bool exchange_with(const struct keeper_address *keeper, const struct request *request,
+                          char line[KEEPER_LINE])
 {
     int connection = connect_to(keeper);
-    char text[KEEPER_LINE];
-    size_t length = strlen(line);
-    size_t left = KEEPER_LINE;
-    ssize_t got = -1;
+    char text[KEEPER_LINE + 1];
+    bool good;
 
-    if (connection >= 0 &&
-        send(connection, line, length, MSG_NOSIGNAL | MSG_MORE) == (ssize_t)length &&
-        send(connection, "\n", 1, MSG_NOSIGNAL) == 1)
-        while (left > 0 && (got = recv(connection, text, left, 0)) > 0 &&
-               (output < 0 || write(output, text, got) == got))
-            left -= got;
+    snprintf(text, sizeof(text), "%s\n", request->line);
+    good = connection >= 0 && (request->secret == NULL || introduce(connection, request, line)) &&
+           send_text(connection, text) && receive_line(connection, line) &&
+           strncmp(line, REFUSED, strlen(REFUSED)) != 0;
     if (connection >= 0)
         close(connection);
-    return left < KEEPER_LINE;
+    return good;
 }
 
 /* Returns the number of the host that answered; 0 if none did. */
-static unsigned exchange(const struct keeper_addresses *found, const char *line, int output)
+static unsigned exchange(const struct keeper_addresses *found, const struct request *request,
+                         char line[KEEPER_LINE])
 {
+    line[0] = '\0';
     for (unsigned i = 0; i < found->count; i++)
-        if (exchange_with(&found->all[i], line, output))
+        if (exchange_with(&found->all[i], request, line))
             return found->all[i].host;
     return 0;
 }
@@ -145,14 +219,14 @@ void keeper_begin_with(const char *keeper, unsigned first, char *ordered)
     strncat(ordered, keeper, rest - keeper - 1);
 }
 
-bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size,
-                struct keeper_addresses *found)
+bool keeper_ask(const char *keeper, const char *who, const char *secret, const char *line,
+                char answer[KEEPER_LINE], struct keeper_addresses *found)
 {
+    const struct request request = {.line = line, .who = who, .secret = secret};
     int ends[2];
     size_t length = 0;
     ssize_t got;
     pid_t child;
-    char *end;
 
     if (pipe(ends) != 0)
         return false;
@@ -160,34 +234,32 @@ bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size,
     if (child == 0) {
         become_speaker(ends[1]);
         find(keeper, found);
-        found->answered = exchange(found, line, ends[1]);
-        _exit(0);
+        found->answered = exchange(found, &request, answer);
+        _exit(write(ends[1], answer, strlen(answer)) < 0);
     }
     close(ends[1]);
-    while (child > 0 && length < size - 1 &&
-           (got = read(ends[0], answer + length, size - 1 - length)) > 0)
-        length += got;
+    while (child > 0 && length < KEEPER_LINE - 1 &&
+           (got = read(ends[0], answer + length, KEEPER_LINE - 1 - length)) > 0)
+        length += (size_t)got;
     close(ends[0]);
     if (child > 0)
         waitpid(child, NULL, 0);
     answer[length] = '\0';
-    end = strchr(answer, '\n');
-    if (end == NULL)
-        return false;
-    *end = '\0';
-    return true;
+    return length > 0;
 }
 
 /* A process of its own does the talking, which the caller does not wait for. */
 void keeper_tell(const char *keeper, const char *line)
 {
+    const struct request request = {.line = line};
     struct keeper_addresses found;
+    char answer[KEEPER_LINE];
 
     if (fork() != 0)
         return;
     become_speaker(-1);
     find(keeper, &found);
-    exchange(&found, line, -1);
+    exchange(&found, &request, answer);
     _exit(0);
 }
 

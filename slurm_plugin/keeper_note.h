@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #define KEEPER_LINE 512
+#define REFUSED "refused " /* a line of the keeper's, or of anybody, and then why */
 #define KEEPER_LIMIT_S 2 /* for each host */
 #define KEEPER_HOSTS 4
 #define KEEPER_ADDRESSES 8
@@ -32,11 +33,12 @@ bool keeper_is_valid(const char *keeper);
 void keeper_begin_with(const char *keeper, unsigned first, char *ordered);
 
 /*
- * Waits for the answer (without its newline) of the first host that gives one. `found`, in shared
- * memory, gets the addresses of all hosts, and which of them answered.
+ * Waits for an answer (without its newline); false if there is none. `who` proves itself by the secret to
+ * each host before it sends the line, and each host to it; if all refuse, the answer is what the last one
+ * has said. `found`, in shared memory, gets the addresses of all hosts, and which of them answered.
  */
-bool keeper_ask(const char *keeper, const char *line, char *answer, size_t size,
-                struct keeper_addresses *found);
+bool keeper_ask(const char *keeper, const char *who, const char *secret, const char *line,
+                char answer[KEEPER_LINE], struct keeper_addresses *found);
 
 /* Does not wait, and does not say whether the line has arrived. */
 void keeper_tell(const char *keeper, const char *line);

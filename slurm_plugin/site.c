@@ -48,12 +48,10 @@ static bool take_word(const char *word, struct site *site)
         return copy_path(site->python, value);
     if (KEY_IS("interpreter"))
         return copy_path(site->interpreter, value);
-    if (KEY_IS("munge_socket"))
-        return copy_path(site->munge_socket, value);
+    if (KEY_IS("munge_socket")) /* for 'bftrainer status' alone, which reads the line, too */
+        return value[0] == '/';
     if (KEY_IS("key_file"))
         return copy_path(site->key_file, value);
-    if (KEY_IS("keeper_user"))
-        return copy(site->keeper_user, value);
     if (KEY_IS("max_grace"))
         return milliseconds_parse(value, &site->max_grace_ms);
     if (KEY_IS("max_elements"))
@@ -74,6 +72,7 @@ void site_parse(int count, char **words, struct site *site)
                           .words = words,
                           .interpreter = "/usr/bin/python3",
                           .partition = "bftrainer",
+                          .key_file = "/etc/bftrainer/bftrainer.key",
                           .max_grace_ms = 30000,
                           .batch_once = true};
     for (int i = 0; i < count; i++)

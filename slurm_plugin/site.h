@@ -18,9 +18,7 @@ struct site {
     char qos[SITE_TEXT]; /* empty: whatever the user has */
     char local_addr[SITE_TEXT]; /* empty: torchrun finds its own address */
     char python[SITE_TEXT];       /* folder of our Python package; empty: users install it */
-    char munge_socket[SITE_TEXT]; /* empty: munge's own */
-    char key_file[SITE_TEXT];     /* empty: MUNGE authenticates users */
-    char keeper_user[SITE_TEXT];  /* name or uid of the account that the keeper runs as; empty: SlurmUser */
+    char key_file[SITE_TEXT];     /* with the site's key */
     unsigned max_grace_ms;
     unsigned max_elements; /* of one trainer; 0: a tenth of MaxJobCount */
     bool batch_once; /* a batch script with sruns runs on one node, its steps on all: batch.h */

@@ -9,7 +9,6 @@
 #include "guard.h"
 #include "job_secret.h"
 #include "keeper_note.h"
-#include "keeper_secret.h"
 #include "torchrun.h"
 #include "words.h"
 
@@ -52,14 +51,20 @@ static struct {
     char node[NODE_NAME];
     char job_name[JOB_NAME];
     char mark[sizeof(MARKS) + JOB_NAME]; /* exists while a guarded batch script of the job runs here */
-    char secret[JOB_SECRET_SIZE]; /* from the site's key; empty with MUNGE */
-    uid_t keeper_user;
-    struct secret_request request; /* with MUNGE: asks for the secret */
+    char secret[SECRET_SIZE]; /* the trainer's */
+    char no_secret[JOB_SECRET_ERROR]; /* why there is none */
     struct element_life *life;
     struct container container;
 } element;
 
+/*
+ * slurmstepd's configuration; Slurm does not declare it for plugins. From 22.05 to 26.05 no micro release
+ * has changed the type of its x.y.
+ */
+extern slurm_conf_t slurm_conf __attribute__((weak));
+
 #define GONE_MS 50        /* for a connection to the keeper, when the script has ended */
+#define FINISHED "{\"finished\"" /* the keeper's answer, Finished in keeper/messages.py */
 #define STEPS_END_MS 1000 /* after the grace, for the remaining steps to end */
 
 static void note(char line[KEEPER_LINE], const char *kind)
@@ -71,21 +76,15 @@ static void note(char line[KEEPER_LINE], const char *kind)
  * the secret of the user's own array. */
 void element_make_secret(spank_t spank, const struct site *site)
 {
+    uid_t keeper = &slurm_conf != NULL ? slurm_conf.slurm_user_id : 0;
     char passed[PASSED_SIZE];
-    char error[JOB_SECRET_ERROR];
     uint32_t array = 0;
-    uid_t keeper;
     uid_t user;
 
-    if (site->key_file[0] == '\0' ||
-        spank_getenv(spank, ENV_PASSED, passed, sizeof(passed)) != ESPANK_SUCCESS ||
-        spank_get_item(spank, S_JOB_ARRAY_ID, &array) != ESPANK_SUCCESS || array == 0 ||
-        spank_get_item(spank, S_JOB_UID, &user) != ESPANK_SUCCESS)
-        return;
-    if (!torchrun_keeper_user(site->keeper_user, &keeper))
-        keeper = 0;
-    if (!job_secret(site->key_file, keeper, array, user, element.secret, error))
-        slurm_error("bftrainer: key_file: %s", error);
+    if (spank_getenv(spank, ENV_PASSED, passed, sizeof(passed)) == ESPANK_SUCCESS &&
+        spank_get_item(spank, S_JOB_ARRAY_ID, &array) == ESPANK_SUCCESS && array != 0 &&
+        spank_get_item(spank, S_JOB_UID, &user) == ESPANK_SUCCESS)
+        job_secret(site->key_file, keeper, array, user, element.secret, element.no_secret);
 }
 
 /* A host may run nodes of several clusters, each with a job 7. The keeper's addresses distinguish them,
@@ -179,10 +178,9 @@ void element_recognise(spank_t spank, const struct site *site)
     element.is_guarded &= element.is_element || is_where_trainers_are(spank, site);
     if (!element.is_guarded)
         return;
-    if (element.is_element && site->key_file[0] == '\0' && !has_environment(spank) &&
-        torchrun_keeper_user(site->keeper_user, &element.keeper_user))
-        secret_request_make(&element.request, site->munge_socket, element.keeper_user,
-                            element.array);
+    if (element.is_element && element.secret[0] == '\0' && !has_environment(spank))
+        refuse("%s; the site's key belongs on each node, and only root reads it: tell your admin",
+               element.no_secret);
     element.grace_ms = allowed_grace(spank, site);
     element.life = mmap(NULL, sizeof(*element.life), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -194,15 +192,15 @@ void element_recognise(spank_t spank, const struct site *site)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* The keeper's answer: "run ID", and " first" for the trainer's first element. */
+/* The keeper's answer, Started in keeper/messages.py. */
 static bool read_run(const char *answer, char run[RUN_SIZE], bool *is_first)
 {
-    char word[8];
-    char rest;
-    int read = sscanf(answer, "run %64[A-Za-z0-9._-] %7s%c", run, word, &rest);
+    char word[8] = "";
+    int read = sscanf(answer, "{\"started\":{\"run\":\"%64[A-Za-z0-9._-]\",\"first\":%7[a-z]}}", run,
+                      word);
 
-    *is_first = read == 2 && strcmp(word, "first") == 0;
-    return read == 1 || *is_first;
+    *is_first = strcmp(word, "true") == 0;
+    return read == 2;
 }
 
 /* Nothing can train without the keeper, so ask until it answers. A finished training does not begin
@@ -211,34 +209,23 @@ static bool ask_for_run(const struct site *site, char run[RUN_SIZE])
 {
     char line[KEEPER_LINE];
     char answer[KEEPER_LINE] = "";
+    char who[16];
     bool told = false;
     bool is_first;
 
-    note(line, "up");
-    while (!keeper_ask(site->keeper, line, answer, sizeof(answer),
-                       &element.life->keeper) ||
+    snprintf(line, sizeof(line), "{\"up\":{\"task\":%u,\"node\":\"%s\"}}", element.task, element.node);
+    snprintf(who, sizeof(who), "%u", element.array);
+    while (!keeper_ask(site->keeper, who, element.secret, line, answer, &element.life->keeper) ||
            !read_run(answer, run, &is_first)) {
-        if (strncmp(answer, "finished", strlen("finished")) == 0)
+        if (strncmp(answer, FINISHED, strlen(FINISHED)) == 0)
             _exit(0);
         if (!told)
-            dprintf(STDERR_FILENO,
-                    "bftrainer: the keeper at %s does not answer; waiting for it\n", site->keeper);
+            dprintf(STDERR_FILENO, "bftrainer: the keeper at %s %s; waiting for it\n", site->keeper,
+                    answer[0] != '\0' ? answer : "does not answer");
         told = true;
         sleep(1);
     }
     return is_first;
-}
-
-/* A task may be in a container already, without munged's socket: then the existing request must do.
- * A request that has waited too long for the keeper is made anew. */
-static void set_secret(spank_t spank, const struct site *site, const char *keeper)
-{
-    if (element.secret[0] != '\0' || secret_ask(keeper, &element.request, element.secret) ||
-        (element.request.line[0] != '\0' &&
-         secret_request_make(&element.request, site->munge_socket, element.keeper_user,
-                             element.array) &&
-         secret_ask(keeper, &element.request, element.secret)))
-        spank_setenv(spank, ENV_JOB_SECRET, element.secret, 1);
 }
 
 /* Slurm has it since 23.02, by the element's own limit. A trainer has no end. */
@@ -382,7 +369,7 @@ void element_start_task(spank_t spank, const struct site *site)
     spank_setenv(spank, ENV_KEEPER, keeper, 1);
     snprintf(grace, sizeof(grace), "%.9g", element.grace_ms / 1000.0);
     spank_setenv(spank, ENV_GRACE, grace, 1);
-    set_secret(spank, site, keeper);
+    spank_setenv(spank, ENV_JOB_SECRET, element.secret, 1);
     spank_setenv(spank, ENV_ELEMENT, element.id, 1);
     if (element.is_batch)
         batch_take_place(spank, site, is_first && element.passed.max_nodes > 1);

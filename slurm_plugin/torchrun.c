@@ -3,17 +3,10 @@
 #include "environment.h"
 #include "path_list.h"
 
-#include <pwd.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/*
- * slurmstepd's configuration; Slurm does not declare it for plugins. From 22.05 to 26.05 no micro release
- * has changed the type of its x.y.
- */
-extern slurm_conf_t slurm_conf __attribute__((weak));
 
 /* Linux allows no longer variable. */
 #define MAX_VARIABLE (128 * 1024)
@@ -32,7 +25,7 @@ static const struct variable ALWAYS[] = {
 static const char *const OTHERS[] = {
     "PET_NNODES", "PET_NPROC_PER_NODE", "PET_RDZV_ID", "PET_LOCAL_ADDR", "PET_RUN_PATH",
     "PET_START_METHOD", "PET_MONITOR_INTERVAL", "PET_RDZV_ENDPOINT", "SLURM_OPEN_MODE",
-    ENV_ELEMENT, ENV_FIRST, ENV_KEEPER, ENV_GRACE, ENV_MUNGE_SOCKET, ENV_JOB_SECRET, ENV_KEEPER_UID,
+    ENV_ELEMENT, ENV_FIRST, ENV_KEEPER, ENV_GRACE, ENV_JOB_SECRET,
     ENV_SRUNS, ENV_STEP, "BFTRAINER_STEPS",
     "BFTRAINER_TASKS", "BFTRAINER_STARTED_BY", /* where a task of srun has become a torchrun */
 };
@@ -88,39 +81,6 @@ static void take_out_of(const char *name, char separator, const char *folder)
  */
 static const char *const BINDS[] = {"APPTAINER_BINDPATH", "SINGULARITY_BINDPATH"};
 
-bool torchrun_keeper_user(const char *user, uid_t *found)
-{
-    const struct passwd *account;
-
-    if (user[0] == '\0') {
-        if (&slurm_conf != NULL)
-            *found = slurm_conf.slurm_user_id;
-        return &slurm_conf != NULL;
-    }
-    if (user[strspn(user, "0123456789")] == '\0') {
-        *found = (uid_t)strtoul(user, NULL, 10);
-        return true;
-    }
-    account = getpwnam(user);
-    if (account != NULL)
-        *found = account->pw_uid;
-    return account != NULL;
-}
-
-/* The keeper's user: members give no proof to a process of another user. */
-static void set_keeper_uid(spank_t spank, const char *user)
-{
-    char text[32];
-    uid_t uid;
-
-    if (!torchrun_keeper_user(user, &uid)) {
-        slurm_error("bftrainer: keeper_user=%s is not a user on this host", user);
-        return;
-    }
-    snprintf(text, sizeof(text), "%u", (unsigned)uid);
-    spank_setenv(spank, ENV_KEEPER_UID, text, 1);
-}
-
 bool variable_is(spank_t spank, const char *name, const char *wanted)
 {
     char value[SITE_TEXT];
@@ -145,10 +105,6 @@ void torchrun_set(spank_t spank, const struct site *site, const char *run, unsig
         spank_setenv(spank, ENV_RESUME, "no", 1);
     if (site->local_addr[0] != '\0')
         spank_setenv(spank, "PET_LOCAL_ADDR", site->local_addr, 1);
-    if (site->munge_socket[0] != '\0')
-        spank_setenv(spank, ENV_MUNGE_SOCKET, site->munge_socket, 1);
-    if (site->key_file[0] == '\0')
-        set_keeper_uid(spank, site->keeper_user);
     torchrun_mend(spank, site);
 }
 

@@ -6,12 +6,8 @@
 #include "site.h"
 
 #include <slurm/spank.h>
-#include <sys/types.h>
 
 #define RUN_SIZE 65 /* of the keeper's id for one run of a trainer */
-
-/* Whom the keeper runs as. `user` is a name or an id; empty: SlurmUser. */
-bool torchrun_keeper_user(const char *user, uid_t *found);
 
 /* Of the job's environment. */
 bool variable_is(spank_t spank, const char *name, const char *wanted);

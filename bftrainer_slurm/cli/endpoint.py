@@ -22,9 +22,10 @@ from bftrainer_slurm.cli.options import FOLDER
 from bftrainer_slurm.cli.site import site_keeper
 from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import CredentialError, Munge
+from bftrainer_slurm.keeper.credentials import CredentialError
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
 from bftrainer_slurm.keeper.home import read_address, read_token
+from bftrainer_slurm.keeper.munge import Munge
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address
 from bftrainer_slurm.reader.sentences import down
 

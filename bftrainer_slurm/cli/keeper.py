@@ -11,7 +11,7 @@ from bftrainer_slurm.cli.endpoint import check_addresses, personal_state, state_
 from bftrainer_slurm.cli.options import FILE, FOLDER, given_options
 from bftrainer_slurm.cli.site import site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
-from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
+from bftrainer_slurm.keeper.gate import Means
 
 
 @click.command()
@@ -35,29 +35,21 @@ from bftrainer_slurm.keeper.credentials import METHODS, SECRET, Means
     help="A folder that all hosts of the keeper see. The keeper then works on one of them.",
 )
 @click.option(
-    "--method",
-    type=click.Choice(METHODS),
-    default=SECRET,
-    show_default=True,
-    help="How members of groups prove whose they are. With several users: munge, or "
-    "job if Slurm runs without MUNGE.",
+    "--key-file",
+    type=FILE,
+    help="The site's key, which root has on the nodes, too (key_file= of the plugin). Without it "
+    "the keeper is for your own trainers.",
 )
 @click.option(
     "--munge-socket", metavar="PATH", help="Where munged listens, if not at the usual place."
-)
-@click.option(
-    "--key-file",
-    type=FILE,
-    help="With --method job: the key that root has on the nodes, too (key_file= of the plugin).",
 )
 def keeper(
     state: Path | None,
     site: bool,
     listen: str,
     shared: Path | None,
-    method: str,
-    munge_socket: str | None,
     key_file: Path | None,
+    munge_socket: str | None,
 ) -> None:
     """Run the keeper by itself: the process that holds the rendezvous.
 
@@ -68,15 +60,14 @@ def keeper(
     \b
     Examples:
       bftrainer keeper --state /var/lib/bftrainer --site
-      bftrainer keeper --state /var/lib/bftrainer --listen ctl.example.org:6740 --method munge
-      bftrainer keeper --state /var/lib/bftrainer --listen ctl1:6740,ctl2:6740 --method munge \\
-          --shared /shared/slurm/bftrainer
+      bftrainer keeper --state /var/lib/bftrainer --listen ctl.example.org:6740 \\
+          --key-file /etc/bftrainer/bftrainer.key
     """
     from bftrainer_slurm.keeper.__main__ import serve
 
-    means = Means(method, munge_socket, key_file)
+    means = Means(key_file, munge_socket)
     if site:
-        others = given_options().keys() & {"listen", "shared", "method", "munge_socket", "key_file"}
+        others = given_options().keys() & {"listen", "shared", "munge_socket", "key_file"}
         if others:  # the site's settings have these
             fail(f"--site or {given_options()[min(others)]}, not both")
         listen, means, shared = _site_options()

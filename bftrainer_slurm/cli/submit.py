@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,14 +14,13 @@ import click
 from bftrainer_slurm.cli.common import NO_ANSWER, fail, fail_on, print_json
 from bftrainer_slurm.cli.endpoint import Endpoint, is_working, state_option
 from bftrainer_slurm.cli.options import json_option
-from bftrainer_slurm.cli.site import site_file, site_settings
-from bftrainer_slurm.controller.settings import Settings, SettingsError
+from bftrainer_slurm.cli.site import site_file
+from bftrainer_slurm.controller.settings import SettingsError
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.home import read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.own_python import own_python
 from bftrainer_slurm.script_paths import warnings
-from bftrainer_slurm.slurm.configuration import slurm_user
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
 from bftrainer_slurm.slurm.run import SlurmRunner
 from bftrainer_slurm.slurm.submission import Submission, asking, compose, wrap_script
@@ -49,23 +47,23 @@ SCHEMA = 1
     "-p",
     "--partition",
     metavar="NAME",
-    help="Where your own controller runs trainers: a partition with PreemptMode=REQUEUE. At a site "
-    "with a controller: only nodes of this partition.",
+    help="Where your own controller runs trainers: a partition with PreemptMode=REQUEUE.",
 )
 @click.option(
     "-t", "--time", metavar="TIME", help="Time limit of a run on a node, written as for sbatch."
 )
 @click.option("--bftrainer", "spec", metavar="KEY=VALUE,...", help="For example weight=2,grace=5.")
 @click.option(
-    "--site/--personal",
-    default=None,
-    help="Submit to the site's controller, or to your own. [default: the site's if there is one]",
+    "--personal",
+    is_flag=True,
+    help="Submit to your own controller at a site that has one, too, which takes trainers by "
+    "'sbatch --bftrainer'.",
 )
 @state_option
 @json_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SBATCH OPTIONS] SCRIPT [ARGS]")
 def submit(
-    site: bool | None,
+    personal: bool,
     state: Path | None,
     as_json: bool,
     words: tuple[str, ...],
@@ -85,7 +83,7 @@ def submit(
     """
     options, script, arguments = _split(words)
     endpoint = Endpoint(state)
-    settings = _site_settings(site, state)
+    _check_place(personal or state is not None)
     runner = SlurmRunner()
     done: list[dict[str, Any]] = []
     try:
@@ -93,7 +91,7 @@ def submit(
         directives = read_directives(text)
         environment = read_environment(os.environ)
         asked = directives | environment | read_options(options)
-        given["partition"] = given["partition"] or (None if settings else _own_partition(endpoint))
+        given["partition"] = given["partition"] or _own_partition(endpoint)
         array = read_array(asked["array"]) if "array" in asked else None
         for task in array.tasks if array else (None,):
             submission = compose(
@@ -101,14 +99,13 @@ def submit(
                 directives,
                 options,
                 environment=environment,
-                site_partition=settings.partition if settings else None,
-                share=bool(settings and settings.share),
+                share=False,
                 task=task,
                 ask=asking(runner),
                 **given,
             )
             variables = _variables(submission, array, task)
-            command = _element_command(submission, settings, endpoint.folder, variables)
+            command = _element_command(submission, endpoint.folder, variables)
             job = submit_script(runner, submission, wrap_script(text, command), arguments)
             record = format_comment(submission.record)
             done.append({"array": job, "comment": record, "task": task})
@@ -119,7 +116,7 @@ def submit(
         fail(f"{error}{_submitted_so_far(done)}")
     except GatewayError as error:
         fail(f"{error}{_submitted_so_far(done)}", NO_ANSWER)
-    own = None if settings else read_address(endpoint.folder)
+    own = read_address(endpoint.folder)
     _announce(own)
     if as_json:
         first = {key: done[0][key] for key in ("array", "comment")}
@@ -129,7 +126,7 @@ def submit(
         click.echo(f"bftrainer: {said}", err=True)
     for missing in missing_folders(asked):
         click.echo(missing, err=True)
-    if not settings and (own is None or not is_working(*Endpoint(state, own).read_status())):
+    if own is None or not is_working(*Endpoint(state, own).read_status()):
         click.echo(
             "it is held until your controller runs; start it with: "
             f"bftrainer controller --partition {submission.partition}",
@@ -192,41 +189,22 @@ def _read_script(script: Path) -> str:
         fail(f"{script}: not a text file")
 
 
-def _element_command(
-    submission: Submission,
-    settings: Settings | None,
-    state: Path,
-    variables: Mapping[str, str],
-) -> str:
+def _element_command(submission: Submission, state: Path, variables: Mapping[str, str]) -> str:
     """Return the first command of each element: our Python, which then runs the user's script."""
-    if settings:
-        where = ["--keeper", settings.listen, "--keeper-uid", str(_uid_of_keeper())]
-        if settings.munge_socket:
-            where += ["--munge-socket", settings.munge_socket]
-    else:
-        where = ["--state", str(state.absolute())]
     record = format_comment(submission.record)
     module = own_python("-m", "bftrainer_slurm.elastic.element")
     settings_of_script = [f"--set={name}={value}" for name, value in variables.items()]
+    where = ("--state", str(state.absolute()))
     return shlex.join([*module, *where, "--record", record, *settings_of_script])
 
 
-def _site_settings(wanted: bool | None, state: Path | None) -> Settings | None:
-    """Return the settings of the site, None if the trainer is for the user's own controller."""
+def _check_place(own: bool) -> None:
     with fail_on(SettingsError):
-        if not (wanted if wanted is not None else state is None and site_file()):
-            return None
-        settings = site_settings()
-    if settings.key_file:
-        fail("this site takes trainers through its plugin: sbatch --bftrainer -N MIN-MAX")
-    return settings
-
-
-def _uid_of_keeper() -> int:
-    try:
-        return pwd.getpwnam(slurm_user()).pw_uid
-    except KeyError as error:
-        fail(f"the site's keeper runs as SlurmUser, which is not a user on this host: {error}")
+        if not own and site_file():
+            fail(
+                "this site takes trainers by 'sbatch --bftrainer -N MIN-MAX'; --personal submits "
+                "to your own controller"
+            )
 
 
 def _announce(keeper: str | None) -> None:

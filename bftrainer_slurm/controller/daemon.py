@@ -22,7 +22,8 @@ from bftrainer_slurm.controller.publish.keys import key_in
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.turns import Turns, notify
-from bftrainer_slurm.keeper.credentials import CredentialError, Means, Munge, read_secret
+from bftrainer_slurm.keeper.credentials import CredentialError, read_secret
+from bftrainer_slurm.keeper.gate import Means
 from bftrainer_slurm.keeper.home import find_or_start, only_one
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
@@ -129,24 +130,19 @@ def _waits() -> None:
 
 
 def _means(scope: Scope, settings: Settings) -> Means:
-    """Return how members authenticate to the keeper; warn if they cannot.
+    """Return what the keeper's proofs are made of.
 
     Raises:
         SettingsError: the site's key cannot be used.
     """
     if scope.user is not None:
         return Means()
-    means = settings.means
     try:
-        if means.key_file is not None:
-            read_secret(means.key_file)
-        else:
-            Munge(means.munge_socket).encode("")
+        read_secret(Path(settings.key_file))
     except CredentialError as error:
-        if means.key_file is not None:
-            raise SettingsError(f"key_file: {error}") from error
-        logger.warning("%s: trainers can use only torchrun's own rendezvous", error)
-    return means
+        why = f"key_file: {error}; 'bftrainer doctor' says how to make the site's key"
+        raise SettingsError(why) from error
+    return settings.means
 
 
 class _Stop(threading.Event):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import Any
 
-from bftrainer_slurm.keeper.credentials import JOB, MUNGE, Means
+from bftrainer_slurm.keeper.gate import Means
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_address, parse_addresses
 from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.slurm.gateway import CHOICES as GATEWAYS
@@ -117,10 +117,16 @@ class Settings:
         "A folder that all hosts of the controller can write to; empty if there is only one host.",
         _path,
     )
-    munge_socket: str = _setting("", "The socket of munged, if it is not the usual one.", _path)
     key_file: str = _setting(
+        "/etc/bftrainer/bftrainer.key",
+        "The file with the site's key, which only root on the nodes and the controller's account "
+        "can read. If it is not set: key_file= in the plugin's line.",
+        _path,
+    )
+    munge_socket: str = _setting(
         "",
-        "Without MUNGE: the file with the key that root also has on the nodes.",
+        "The socket of munged, if it is not the usual one: 'bftrainer status' proves with MUNGE "
+        "who asks.",
         _path,
     )
     metrics: str = _setting(
@@ -227,7 +233,5 @@ class Settings:
 
     @property
     def means(self) -> Means:
-        """How members authenticate to a site's keeper."""
-        if self.key_file:
-            return Means(JOB, key_file=Path(self.key_file))
-        return Means(MUNGE, self.munge_socket or None)
+        """What the proofs of a site's keeper are made of."""
+        return Means(Path(self.key_file), self.munge_socket or None)

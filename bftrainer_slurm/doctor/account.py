@@ -1,4 +1,4 @@
-"""Checks the controller's account and folder, MUNGE, clocks, and what users may see."""
+"""Checks the controller's account and folder, the site's key, clocks, and what users may see."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bftrainer_slurm.controller.settings import SITE_STATE
 from bftrainer_slurm.doctor.facts import Facts
-from bftrainer_slurm.doctor.finding import Finding, consider, must, ok, ours, shell, unknown
+from bftrainer_slurm.doctor.finding import Finding, consider, must, ok, shell, unknown
 
 _RIGHTS = ("Operator", "Administrator")
 _CLOCK_S = 5.0
@@ -17,7 +17,8 @@ def check(facts: Facts) -> Iterator[Finding]:
     """Check accounts, credentials and clocks."""
     yield _account(facts)
     yield from _state(facts)
-    yield from _proofs(facts)
+    yield _key(facts)
+    yield from _munge(facts)
     yield _clock(facts)
     yield _private_data(facts)
 
@@ -59,34 +60,29 @@ def _state(facts: Facts) -> Iterator[Finding]:
         yield ok(title, f"{folder} belongs to {holder}")
 
 
-def _proofs(facts: Facts) -> Iterator[Finding]:
-    kind, key = facts.value("AuthType"), facts.settings.key_file
-    line = facts.plugin.line
-    if kind == "auth/munge":
-        yield _munge(facts)
-        return
-    if not key:
-        why = "Without MUNGE members prove their user by a key that root can read on every node."
-        change = ours("key_file", '"/etc/bftrainer/bftrainer.key"')
-        yield must("AuthType", f"{kind}, and no key_file in bftrainer.toml", why, change)
-    if line is not None and not facts.option("key_file"):
-        why = "The plugin makes each trainer's secret from it."
-        path = key or "/etc/bftrainer/bftrainer.key"
-        change = facts.in_line("key_file", path)
-        yield must("key_file=", "not set in the plugin's line", why, change)
-    if key and facts.option("key_file"):
-        yield ok("AuthType", f"{kind}, with the key in {key}")
+def _key(facts: Facts) -> Finding:
+    """Check the key on this host; what is wrong on a node, its elements say."""
+    path, trouble, title = facts.settings.key_file, facts.host.key, "site's key"
+    if trouble == "":
+        return ok(title, f"{path} is here, and only its owner reads it; nodes need the same")
+    make = f"(umask 077; head -c 32 /dev/urandom | base64 > {path})"
+    if trouble is None:
+        why = f"Run the doctor as {owner(facts)}, who must be able to read it on control hosts."
+        return unknown(title, f"{facts.host.user} cannot read {path}", why)
+    why = (
+        "By it nodes and keeper know each other: nothing trains without it. The same file belongs "
+        f"on each control host ({owner(facts)} owns it) and each compute node (root owns it)."
+    )
+    return must(title, trouble, why, shell(f"{make}; chown {owner(facts)} {path}"))
 
 
-def _munge(facts: Facts) -> Finding:
+def _munge(facts: Facts) -> Iterator[Finding]:
     trouble, title = facts.host.munge, "MUNGE"
     if trouble is None:
-        return unknown(title, "not asked", "It is used if bftrainer.toml names no key_file.")
-    if not trouble:
-        return ok(title, "makes credentials here")
-    why = "Without MUNGE no element can prove its user, and none trains. (munge_socket= names it.)"
+        return
+    why = "Without MUNGE nobody sees details of their own trainers alone. (munge_socket= names it.)"
     change = shell("systemctl start munge")
-    return must(title, trouble, why, change)
+    yield consider(title, trouble or "makes credentials here", why, change, unless=not trouble)
 
 
 def _clock(facts: Facts) -> Finding:

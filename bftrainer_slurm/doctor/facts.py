@@ -18,7 +18,8 @@ _UNSET = ("", "(null)", "none", "NONE", "N/A")
 class HostFacts:
     """What is known about this host and the doctor's account.
 
-    None means unknown. ``munge`` is what is wrong with it, empty if nothing is. ``clock_ahead_s``
+    None means unknown. ``key`` is what is wrong with the site's key on this host, ``munge`` what is
+    wrong with MUNGE, empty if nothing is. ``clock_ahead_s``
     is how far slurmctld's clock is ahead of this host's, ``state_owner`` the account that owns the
     controller's state folder.
     """
@@ -27,6 +28,7 @@ class HostFacts:
     admin_level: str | None = None  # the user's, in Slurm's accounting
     clock_ahead_s: float | None = None
     munge: str | None = None
+    key: str | None = None
     programs: tuple[str, ...] = ()  # which of bftrainer-grow and bftrainer-look start
     state_owner: str | None = None
     state_mode: int = 0o755

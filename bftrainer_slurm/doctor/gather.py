@@ -28,7 +28,8 @@ from bftrainer_slurm.doctor.plugstack import (
     read_lines,
 )
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import CredentialError, Munge
+from bftrainer_slurm.keeper.credentials import CredentialError, read_secret
+from bftrainer_slurm.keeper.munge import Munge
 from bftrainer_slurm.reader.sentences import down
 from bftrainer_slurm.slurm.configuration import (
     last_pass,
@@ -220,7 +221,17 @@ def _host_facts(
     programs = tuple(name for name in (GROW, LOOK) if find_program(name))
     munge = _munge(values, settings)
     level = _admin_level(runner, values, user)
-    return HostFacts(user, level, ahead_s, munge, programs, owner, mode)
+    return HostFacts(user, level, ahead_s, munge, _key(settings), programs, owner, mode)
+
+
+def _key(settings: Settings) -> str | None:
+    """Return what is wrong with the site's key here; None: only another account could say."""
+    try:
+        read_secret(Path(settings.key_file))
+    except CredentialError as error:
+        hidden = isinstance(error.__cause__, PermissionError)
+        return None if hidden else str(error)
+    return ""
 
 
 def _munge(values: Mapping[str, str], settings: Settings) -> str | None:

@@ -23,7 +23,7 @@ from bftrainer_slurm.elastic.environment import FIRST, element_environment, make
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.processes import kill_job
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import KEEPER_UID, MUNGE_SOCKET, SECRET_FILE
+from bftrainer_slurm.keeper.credentials import JOB_SECRET, read_secret, secret_of_job
 from bftrainer_slurm.keeper.home import own_secret, read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.model import ElementId
@@ -63,7 +63,9 @@ def _run(
     script = None
     client = None
     try:
-        client, joined = _join(arguments.state, arguments.keeper, allocation)
+        key = read_secret(own_secret(arguments.state))
+        secret = secret_of_job(key, allocation.element.array, os.getuid())
+        client, joined = _join(arguments.state, allocation, secret)
         if joined is None:  # it has finished: Slurm shall see each of its elements end well
             return 0
         run_id, is_first = joined
@@ -79,12 +81,7 @@ def _run(
             os.environ.get("BFTRAINER_LOCAL_ADDRESS"),
         )
         variables[FIRST] = str(int(is_first))
-        if arguments.state is not None:
-            variables[SECRET_FILE] = str(own_secret(arguments.state))
-        if arguments.keeper_uid is not None:
-            variables[KEEPER_UID] = str(arguments.keeper_uid)
-        if arguments.munge_socket is not None:
-            variables[MUNGE_SOCKET] = arguments.munge_socket
+        variables[JOB_SECRET] = secret.decode()
         with _heard_afterwards():
             own = dict(arguments.variables)
             script = subprocess.Popen(command, env=os.environ | variables | own)
@@ -108,7 +105,7 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
 
 
 def _join(
-    state: Path | None, keeper: str | None, allocation: Allocation
+    state: Path, allocation: Allocation, secret: bytes
 ) -> tuple[KeeperClient, tuple[str, bool] | None]:
     """Say that the element is up, again and again until the keeper answers; see ``client.join``.
 
@@ -116,11 +113,10 @@ def _join(
     """
     complained = False
     while True:
-        address = keeper if state is None else read_address(state)
-        client = KeeperClient(address or f"(none in {state})")
+        client = KeeperClient(read_address(state) or f"(none in {state})")
         try:
             return client, client.join(
-                allocation.element.array, allocation.element.task, allocation.node
+                allocation.element.array, allocation.element.task, allocation.node, secret
             )
         except KeeperError as error:
             if not complained:
@@ -186,11 +182,9 @@ def _variable(text: str) -> tuple[str, str]:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs one element of a trainer.")
-    keeper = parser.add_mutually_exclusive_group(required=True)
-    keeper.add_argument("--state", type=Path, help="the folder of one's own controller")
-    keeper.add_argument("--keeper", help="HOST:PORT of the site's")
-    parser.add_argument("--keeper-uid", type=int, help="the user that the site's keeper runs as")
-    parser.add_argument("--munge-socket", help="the site's, where it is not munge's own")
+    parser.add_argument(
+        "--state", type=Path, required=True, help="the folder of one's own controller"
+    )
     parser.add_argument("--record", type=_record, required=True)
     parser.add_argument(
         "--set",

@@ -11,14 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bftrainer_slurm.keeper.credentials import (
-    JOB,
-    MUNGE,
-    CredentialError,
-    Means,
-    read_secret,
-)
-from bftrainer_slurm.keeper.gate import ByMunge, Gate, OneUser, SiteKey, Voucher
+from bftrainer_slurm.keeper.credentials import CredentialError, read_secret
+from bftrainer_slurm.keeper.gate import Gate, Means
 from bftrainer_slurm.keeper.home import (
     StateError,
     only_one,
@@ -61,10 +55,10 @@ class Announcements(asyncio.DatagramProtocol):
 
 
 async def _serve(
-    state: Path, token: str, host: str, port: int, gate: Gate, hold_s: float, files: int
+    state: Path, host: str, port: int, gate: Gate, hold_s: float, files: int
 ) -> signal.Signals:
     """Serve until a signal, and return it."""
-    keeper = Keeper(gate, token, hold_s, files, state)
+    keeper = Keeper(gate, hold_s, files, state)
     loop = asyncio.get_running_loop()
     server = await keeper.listen(host, port)
     port = server.sockets[0].getsockname()[1]
@@ -90,18 +84,17 @@ def serve(state: Path, listen: str, means: Means, shared: Path | None = None) ->
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         host, port = own_address(listen)
-        _check(means)
         with only_one("keeper", state):
-            vouch = _voucher(state, means)
+            key = read_secret(means.key_file or own_secret(state))
             # If there was a keeper before, the members of its groups may come back soon.
             hold_s = ADOPT_S
             if shared is not None:
                 wait_to_lead("keeper", shared, state)
             elif read_address(state) is None:
                 hold_s = 0.0
-            token = own_token(shared or state)
-            gate = Gate(vouch(token))
-            serving = _serve(state, token, host, port, gate, hold_s, _allow_connections())
+            token, one_user = own_token(shared or state), means.key_file is None
+            gate = Gate(token, key, one_user, means.munge_socket)
+            serving = _serve(state, host, port, gate, hold_s, _allow_connections())
             by = asyncio.run(serving)
     except (OSError, ProtocolError, CredentialError, StateError) as error:
         print(f"keeper: {error}", file=sys.stderr)
@@ -126,22 +119,6 @@ def own_address(listen: str) -> tuple[str, int]:
             continue
         return host, port
     raise ProtocolError(f"none of {listen} is an address of this host; see --listen")
-
-
-def _check(means: Means) -> None:
-    if (means.key_file is not None) != (means.method == JOB):
-        raise CredentialError(f"--method {JOB} and --key-file PATH go together")
-
-
-def _voucher(state: Path, means: Means) -> Callable[[str], Voucher]:
-    """Return what makes the voucher once the keeper's token is known, which all its hosts have."""
-    if means.key_file is not None:
-        by_key = SiteKey(read_secret(means.key_file))
-        return lambda _: by_key
-    if means.method == MUNGE:
-        return lambda token: ByMunge(means.munge_socket, token.encode())
-    one_user = OneUser(read_secret(own_secret(state)))
-    return lambda _: one_user
 
 
 def _allow_connections() -> int:

@@ -11,17 +11,39 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from io import BufferedRWPair
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
+from bftrainer_slurm.keeper.credentials import (
+    CONTROLLER,
+    CredentialError,
+    introduce,
+    why_refused,
+)
+from bftrainer_slurm.keeper.messages import (
+    Answer,
+    Finished,
+    FromController,
+    FromKeeper,
+    Lost,
+    Own,
+    Part,
+    Past,
+    Publish,
+    Serving,
+    Show,
+    Started,
+    Tell,
+    Up,
+    Watch,
+    encode,
+    parse_from_keeper,
+)
 from bftrainer_slurm.keeper.protocol import (
+    MAX_ANSWER,
     MAX_DOCUMENT,
-    MAX_LINE,
-    MAX_NOTE,
     NOTE,
     STILL_HERE_S,
     Note,
-    NoteKind,
     NumberedNote,
     ProtocolError,
     format_hint,
@@ -46,7 +68,7 @@ class KeeperError(Exception):
 
 
 class SilentError(KeeperError):
-    """The keeper did not answer; a keeper at another address may."""
+    """The keeper did not answer, or who did is not our keeper; one at another address may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,64 +84,61 @@ class KeeperClient:
     timeout_s: float = DEFAULT_TIMEOUT_S
 
     def tell(self, note: Note) -> None:
-        """Send a note.
+        """Send a note that is only a hint.
 
         Raises:
             KeeperError: it did not arrive.
         """
-        self._ask(format_hint(note))
+        self._answer(format_hint(note).encode() + b"\n", _line_of, who="")
 
-    def join(self, array: int, task: int, node: str) -> tuple[str, bool] | None:
+    def join(self, array: int, task: int, node: str, secret: bytes) -> tuple[str, bool] | None:
         """Say that an element is up; return the id of its trainer's run; None: it has finished.
 
-        The second value says whether it is the trainer's first element.
+        The second value says whether it is the trainer's first element. ``secret``: the trainer's.
         """
-        answer = self._ask(format_hint(Note(NoteKind.UP, array, task, node))).split()
-        if answer == ["finished"]:
+        own = replace(self, token=secret.decode("ascii", "replace"))
+        answer = own._answer(encode(Up(task, node)), _message, who=str(array))
+        if isinstance(answer, Finished):
             return None
-        if len(answer) < 2 or answer[0] != "run":
+        if not isinstance(answer, Started):
             raise KeeperError("the keeper's answer is not a run")
-        return answer[1], answer[2:] == ["first"]
+        return answer.run, answer.first
 
     def end_run(self, array: int) -> None:
         """Let the trainer's next element begin a new run (controller only)."""
-        self._ask(f"endrun {self.token} {array}")
+        self._ask(Tell(array, "ended"))
 
     def begin(self, array: int) -> None:
         """Say that the trainer's next element is its first (controller only)."""
-        self._ask(f"begin {self.token} {array}")
+        self._ask(Tell(array, "begins"))
 
     def finish(self, array: int) -> None:
         """Say that the training has ended well: who starts now shall end (controller only)."""
-        self._ask(f"finish {self.token} {array}")
+        self._ask(Tell(array, "finished"))
 
     def own(self, array: int, uid: int, want: int, sizes: Sizes = ANY) -> None:
         """Say who owns the trainer, and how many nodes the plan gives it (controller only).
 
         ``want`` 0: not known. The trainer's group has one of these ``sizes``.
         """
-        numbers = (sizes.step, *(sizes.only or (0, *sizes.without)))
-        words = "" if sizes == ANY else f" {' '.join(map(str, numbers))}"
-        self._ask(f"own {self.token} {array} {uid} {want}{words}")
+        self._ask(Own(array, uid, want, sizes.only, sizes.step, sizes.without))
 
     def part(self, array: int, tasks: Iterable[int]) -> bool:
         """Ask tasks to leave at a step boundary; return whether they have left (controller only).
 
         It takes 2 s at most. If none of the tasks is a member, the answer is True.
         """
-        patient = replace(self, timeout_s=max(self.timeout_s, _PART_TIMEOUT_S))
-        return patient._ask(f"part {self.token} {array} {' '.join(map(str, tasks))}") == "ok"
+        return self._ask(Part(array, tuple(tasks)), max(self.timeout_s, _PART_TIMEOUT_S))
 
     def lost(self, array: int, task: int) -> None:
         """Say that Slurm has ended this task (controller only)."""
-        self._ask(f"lost {self.token} {array} {task}")
+        self._ask(Lost(array, task))
 
     def publish(self, status: dict[str, Any]) -> None:
         """Send the keeper the status that users are shown (controller only)."""
         body = json.dumps(status, separators=(",", ":")).encode()
-        request = f"publish {self.token} {len(body)}"
-        with self._asked(request, self.timeout_s, body) as stream:
-            _expect_good(stream)
+        with self._asked(encode(Publish(len(body))) + body, self.timeout_s) as stream:
+            _message(stream)
 
     def status(self, credential: str = "") -> tuple[float, dict[str, Any] | None]:
         """Return the age (seconds) of the last published status, and the status or None.
@@ -128,24 +147,27 @@ class KeeperClient:
         who made it; without both there is only what everybody may see. ``keeper`` in it is about
         the keeper itself.
         """
-        return self._document("status", credential, self.timeout_s)
+        return self._document("status", credential, Show(), self.timeout_s)
 
     def history(self, what: str, since_s: float, credential: str = "") -> dict[str, Any]:
         """Return what the history has about ``what`` since then; see ``reader.stories``.
 
         Who may see what is as for ``status``.
         """
-        request = f"history {what} {max(0, int(since_s))}"
-        _, found = self._document(request, credential, max(self.timeout_s, _PAST_TIMEOUT_S))
+        past = Past(what, max(0, int(since_s)))
+        words, patience_s = f"history {what} {past.since_s}", max(self.timeout_s, _PAST_TIMEOUT_S)
+        _, found = self._document(words, credential, past, patience_s)
         if found is None:
             raise KeeperError("the keeper's answer is no history")
         return found
 
     def _document(
-        self, request: str, credential: str, patience_s: float
+        self, words: str, credential: str, request: FromController, patience_s: float
     ) -> tuple[float, dict[str, Any] | None]:
-        proof = f"munge {credential}" if credential else self.token
-        return self._answer(f"{request} {proof}".rstrip(), _read_status, patience_s)
+        if self.token and not credential:
+            return self._answer(encode(request), _read_status, patience_s)
+        line = f"{words} {credential}".rstrip().encode() + b"\n"
+        return self._answer(line, _read_status, patience_s, who="")
 
     def watch(
         self, identity: str, after: int, silent_s: float = _SILENT_S
@@ -158,32 +180,38 @@ class KeeperClient:
         Raises:
             SilentError: nothing has come from the keeper for ``silent_s`` seconds.
         """
-        with self._asked(f"watch {self.token} {identity or '-'} {after}", silent_s) as stream:
-            words = _expect_good(stream).split()
-            if len(words) != 2 or words[0] != "keeper":
+        with self._asked(encode(Watch(identity, after)), silent_s) as stream:
+            serving = _message(stream)
+            if not isinstance(serving, Serving):
                 raise KeeperError("the keeper's answer is not a stream of notes")
-            yield words[1], None
-            while line := stream.readline(MAX_NOTE):
+            yield serving.identity, None
+            while line := stream.readline(MAX_ANSWER):
                 if line == b"\n":
-                    yield words[1], None
+                    yield serving.identity, None
                     continue
                 try:
                     note = read_line(line, NOTE)
                 except ProtocolError as error:  # from a keeper of another version
                     logger.warning("a note left out: %s", error)
                 else:
-                    yield words[1], note
+                    yield serving.identity, note
 
-    def _ask(self, request: str) -> str:
-        return self._answer(request, _expect_good, self.timeout_s)
+    def _ask(self, request: FromController, patience_s: float | None = None) -> bool:
+        """Ask as the controller; return whether it is done."""
+        return self._answer(encode(request), _message, patience_s) == Answer()
 
     def _answer(
-        self, request: str, read: Callable[[BufferedRWPair], _Answer], patience_s: float
+        self,
+        message: bytes,
+        read: Callable[[BinaryIO], _Answer],
+        patience_s: float | None = None,
+        who: str = CONTROLLER,
     ) -> _Answer:
         """Ask one address after the other until there is an answer."""
+        patience_s = self.timeout_s if patience_s is None else patience_s
         for address in self.address.split(","):
             try:
-                with replace(self, address=address)._asked(request, patience_s) as stream:
+                with replace(self, address=address)._asked(message, patience_s, who) as stream:
                     return read(stream)
             except SilentError as error:
                 failure = error
@@ -191,23 +219,27 @@ class KeeperClient:
 
     @contextmanager
     def _asked(
-        self, request: str, patience_s: float, body: bytes = b""
-    ) -> Iterator[BufferedRWPair]:
-        """Connect and send the request; yield the stream to read the answer from."""
+        self, message: bytes, patience_s: float, who: str = CONTROLLER
+    ) -> Iterator[BinaryIO]:
+        """Connect, prove that we are ``who`` (empty: anybody), send; yield where the answer is."""
         try:
             address = parse_address(self.address)
             with socket.create_connection(address, timeout=self.timeout_s) as connection:
+                if who:
+                    introduce(connection, who, self.token.encode(), message, self.timeout_s)
+                else:
+                    connection.sendall(message)
                 connection.settimeout(patience_s)
-                with connection.makefile("rwb") as stream:
-                    stream.write(request.encode("ascii") + b"\n" + body)
-                    stream.flush()
+                with connection.makefile("rb") as stream:
                     yield stream
+        except CredentialError as error:
+            raise SilentError(f"the keeper at {self.address}: {error}") from error
         except (OSError, ValueError) as error:
             raise SilentError(f"the keeper at {self.address} does not answer: {error}") from error
 
 
-def _read_status(stream: BufferedRWPair) -> tuple[float, dict[str, Any] | None]:
-    words = _expect_good(stream).split()
+def _read_status(stream: BinaryIO) -> tuple[float, dict[str, Any] | None]:
+    words = _line_of(stream).split()
     lengths = [whole(word) for word in words[2:]]
     if len(words) != 4 or words[0] != "document" or max(lengths) > MAX_DOCUMENT:
         raise KeeperError("the keeper's answer is not a status")
@@ -225,10 +257,14 @@ def _object(body: bytes) -> dict[str, Any]:
     return found
 
 
-def _expect_good(stream: BufferedRWPair) -> str:
-    line = stream.readline(MAX_LINE).decode("ascii", "replace").strip()
+def _line_of(stream: BinaryIO) -> str:
+    line = stream.readline(MAX_ANSWER).decode("ascii", "replace").strip()
     if not line:
         raise SilentError("the keeper hung up")
-    if line.startswith("error "):
-        raise KeeperError(f"the keeper says: {line.removeprefix('error ')}")
+    if why := why_refused(line):
+        raise KeeperError(f"the keeper says: {why}")
     return line
+
+
+def _message(stream: BinaryIO) -> FromKeeper:
+    return parse_from_keeper(_line_of(stream).encode())

@@ -15,27 +15,22 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from itertools import cycle
 
-from bftrainer_slurm.keeper.credentials import CredentialError, Prove, Seal, seals
+from bftrainer_slurm.keeper.credentials import CredentialError, introduce, why_refused
 from bftrainer_slurm.keeper.messages import (
-    MAX_FROM_KEEPER,
-    Challenge,
     FromKeeper,
     FromMember,
     Held,
-    Hello,
     Identity,
+    Join,
     Ping,
-    Refused,
     Welcome,
     encode,
     parse_from_keeper,
-    parse_hello,
-    payload,
+    parse_from_member,
 )
-from bftrainer_slurm.keeper.protocol import GREETING, ProtocolError, parse_addresses
+from bftrainer_slurm.keeper.protocol import MAX_ANSWER, ProtocolError, parse_addresses
 
 PING_S = 1.0
 CONNECT_S = 5.0  # for all addresses together
@@ -48,9 +43,9 @@ _DONE_S = 2.0  # saying goodbye takes this long at most
 class Conversation(ABC):
     """A daemon thread that talks to the keeper, and connects again for ever.
 
-    ``keeper`` is HOST:PORT, or several with commas between them, which are tried in turn. The
-    methods that begin with ``_on`` are called in that thread. What several threads use is guarded
-    by ``_state``.
+    ``keeper`` is HOST:PORT, or several with commas between them, which are tried in turn;
+    ``secret`` is the trainer's. The methods that begin with ``_on`` are called in that thread. What
+    several threads use is guarded by ``_state``.
 
     Raises:
         ProtocolError: a field of ``identity`` is invalid, or ``keeper`` is not an address.
@@ -58,12 +53,12 @@ class Conversation(ABC):
 
     longest_pause_s = 5.0
 
-    def __init__(self, keeper: str, identity: Identity, prove: Prove) -> None:
-        parse_hello(encode(Hello("", identity)))
+    def __init__(self, keeper: str, identity: Identity, secret: bytes) -> None:
+        parse_from_member(encode(Join(identity)))
         self._addresses = parse_addresses(keeper)
         self._silence_s = KEEPER_SILENCE_S if len(self._addresses) == 1 else MOVED_S
         self._identity = identity
-        self._prove = prove
+        self._secret = secret
         self._held: Held | None = None  # the last generation given
         self._state = threading.Condition()
         self._outgoing: list[bytes] = []
@@ -92,7 +87,7 @@ class Conversation(ABC):
         self._say(message)
 
     def _on_welcome(self) -> None:
-        """The keeper believes whose process this is."""
+        """This process is a member."""
         with self._state:
             self.connected = True
             for message in self._standing.values():
@@ -110,9 +105,6 @@ class Conversation(ABC):
     @abstractmethod
     def _on_message(self, message: FromKeeper) -> None:
         """The keeper has said something."""
-
-    def _on_refusal(self, refused: Refused) -> None:  # noqa: B027 - few need it
-        """The keeper does not let this process in."""
 
     def _on_loss(self, error: Exception | None) -> None:
         """There is no connection, or no more; None: this side has ended it."""
@@ -168,24 +160,14 @@ class Conversation(ABC):
                 pause_s = min(self.longest_pause_s, 2 * pause_s)
 
     def _introduce(self, link: Link) -> None:
-        """Prove who owns this process, and hear that the keeper believes it.
+        """Become a member.
 
         Raises:
-            ConnectionError: it does not, or is no keeper.
+            ConnectionError: the keeper does not take this process, or is no keeper.
         """
-        link.send(GREETING + b"\n")
-        answer = link.next(CONNECT_S)
-        if isinstance(answer, Challenge):
-            hello = Hello("", self._identity, self._held, os.urandom(16).hex())
-            proof = self._prove(payload(answer.nonce, hello), answer.method)
-            link.send(encode(replace(hello, proof=proof.text)))
-            link.seal(proof.key)
-            answer = link.next(2 * CONNECT_S)
-            if isinstance(answer, Refused):
-                self._on_refusal(answer)
-        if isinstance(answer, Refused):
-            raise ConnectionError(answer.why)
-        if not isinstance(answer, Welcome):
+        join = encode(Join(self._identity, self._held))
+        introduce(link.connection, str(self._identity.array), self._secret, join, CONNECT_S)
+        if not isinstance(link.next(2 * CONNECT_S), Welcome):
             raise ConnectionError("what answers there is not a keeper")
         self._on_welcome()
 
@@ -227,20 +209,13 @@ class Link:
         _links.add(self)
         self.pending: list[FromKeeper] = []  # came together with what ``next`` waited for
         self._buffer = bytearray()
-        self._own_seal: Seal | None = None
-        self._keepers_seal: Seal | None = None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def seal(self, key: bytes) -> None:
-        """From now on both sides seal each line."""
-        self._keepers_seal, self._own_seal = seals(key)
 
     def send(self, *lines: bytes) -> None:
         """Send lines; each has its line end."""
         if lines:
-            said = lines if self._own_seal is None else map(self._own_seal.close, lines)
             self.connection.settimeout(CONNECT_S)
-            self.connection.sendall(b"".join(said))
+            self.connection.sendall(b"".join(lines))
 
     def next(self, timeout_s: float) -> FromKeeper:
         """Wait for one message; others that come with it stay in ``pending``."""
@@ -265,20 +240,16 @@ class Link:
         self.heard_s = time.monotonic()
         self._buffer += data
         *lines, rest = self._buffer.split(b"\n")
-        if len(rest) > MAX_FROM_KEEPER:
+        if len(rest) > MAX_ANSWER:
             raise ProtocolError("the keeper's line is too long")
         self._buffer = rest
-        return [self._opened(bytes(line)) for line in lines]
+        return [_message_in(bytes(line)) for line in lines]
 
-    def _opened(self, line: bytes) -> FromKeeper:
-        if self._keepers_seal is not None and not line.startswith(b"{"):
-            return parse_from_keeper(self._keepers_seal.open(line))
-        message = parse_from_keeper(line)
-        if isinstance(message, Refused):  # anybody could send this: only a sealed one is final
-            return replace(message, retry=True)
-        if self._keepers_seal is not None:
-            raise ConnectionError("it does not know the session's key")
-        return message
+
+def _message_in(line: bytes) -> FromKeeper:
+    if why := why_refused(line.decode("ascii", "replace")):
+        raise ConnectionError(why)
+    return parse_from_keeper(line)
 
 
 # A forked child (a worker of a DataLoader) would keep the connection open beyond its parent's end,

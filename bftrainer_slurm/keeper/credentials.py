@@ -1,131 +1,34 @@
-"""Proofs of who owns a process: by MUNGE, or by a secret of one user or of one trainer.
+"""How a client and the keeper prove to each other that they know one secret. Standard library only.
 
-A proof covers the keeper's challenge, so nobody who overheard it can use it again. It gives the
-member and the keeper a key that nobody else knows. All later lines are sealed with that key, so
-nobody else can speak in the keeper's name. With MUNGE a trainer has a secret as well, for processes
-in a container, where MUNGE is missing: the plugin on the node gets it for a credential.
+The client says ``hello VERSION WHO NONCE``. The keeper answers ``challenge NONCE2 PROOF``, and the
+client then says ``proof PROOF2``. WHO is ``controller``, whose secret is the token, or a trainer's
+array. A proof covers WHO, both nonces and its maker's role, so it is of no use anywhere else. After
+it lines of JSON follow each way. ``slurm_plugin/keeper_note.c`` does the same for a node.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hmac
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
+import socket
+import time
 from pathlib import Path
-from typing import Any
 
-MUNGE = "munge"
-SECRET = "secret"
-JOB = "job"
-METHODS = (SECRET, MUNGE, JOB)
+from bftrainer_slurm.keeper.protocol import MAX_LINE, VERSION
 
-MUNGE_SOCKET = "BFTRAINER_MUNGE_SOCKET"  # where munged listens, if not at its usual place
-SECRET_FILE = "BFTRAINER_SECRET_FILE"  # personal mode: the file with the user's secret
-JOB_SECRET = "BFTRAINER_JOB_SECRET"  # the trainer's, from the SPANK plugin, where MUNGE is missing
-KEEPER_UID = "BFTRAINER_KEEPER_UID"  # with MUNGE: the user that the keeper runs as
-
-MAX_PROOF = 4_096
-_OPTION_CIPHER, _OPTION_SOCKET, _OPTION_READER = 0, 8, 9  # munge.h, MUNGE_OPT_*
-_AES_128 = 4  # munge.h, MUNGE_CIPHER_AES128
+CONTROLLER = "controller"
+JOB_SECRET = "BFTRAINER_JOB_SECRET"  # in an element's environment: its trainer's secret
+NONCE = re.compile(r"[0-9a-f]{32}")
 _SHORTEST_SECRET = 16
-_KEY_BYTES = 32
-_KEY = re.compile(rf"[0-9a-f]{{{2 * _KEY_BYTES}}}")
 
 
 class CredentialError(Exception):
-    """A proof could not be made, or is not good; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """What a member sends to prove a text, and the ``key`` of the session that it begins."""
-
-    text: str
-    key: bytes
-
-
-Prove = Callable[[str, str], Proof]
-
-
-class Seal:
-    """Seals one side's lines in a session, or checks them on the other: in order, each once."""
-
-    def __init__(self, key: bytes, speaker: str) -> None:
-        self._key = hmac.digest(key, speaker.encode(), "sha256")
-        self._count = 0
-
-    def close(self, line: bytes) -> bytes:
-        """Return a line with its seal in front of it."""
-        return self._next(line) + b" " + line
-
-    def open(self, sealed: bytes) -> bytes:
-        """Check the seal of the other side's next line; return the line.
-
-        Raises:
-            CredentialError: the seal was made without the key, or the line is not the next one.
-        """
-        seal, _, line = sealed.partition(b" ")
-        if not hmac.compare_digest(seal, self._next(line)):
-            raise CredentialError("it does not know the session's key")
-        return line
-
-    def _next(self, line: bytes) -> bytes:
-        self._count += 1
-        text = b"%d %b" % (self._count, line.rstrip(b"\n"))
-        return hmac.digest(self._key, text, "sha256")[:16].hex().encode()
-
-
-def seals(key: bytes) -> tuple[Seal, Seal]:
-    """Return the seals of a session: one for the keeper's lines, one for the member's."""
-    return Seal(key, "keeper"), Seal(key, "member")
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """How members prove who owns them, and what that needs.
-
-    ``munge_socket`` is where munged listens (None: as usual), ``key_file`` has the site's key.
-    """
-
-    method: str = SECRET
-    munge_socket: str | None = None
-    key_file: Path | None = None
-
-
-def prover_from(environment: Mapping[str, str]) -> Prove:
-    """Return a function that proves a payload by the method that the keeper asks for.
-
-    It is called with the payload and the method, and raises CredentialError. It reads the secret
-    file again each time, as a controller may make it later.
-    """
-
-    def prove(payload: str, method: str) -> Proof:
-        if method != MUNGE:
-            return prove_by_secret(_own_secret(method, environment), payload)
-        try:
-            munge = Munge(environment.get(MUNGE_SOCKET))
-            return _prove_by_munge(munge, payload, environment.get(KEEPER_UID, ""))
-        except CredentialError:
-            if not environment.get(JOB_SECRET):
-                raise
-            return prove_by_secret(environment[JOB_SECRET].encode(), payload)
-
-    return prove
-
-
-def _own_secret(method: str, environment: Mapping[str, str]) -> bytes:
-    name = {SECRET: SECRET_FILE, JOB: JOB_SECRET}.get(method, "what it needs")
-    if not environment.get(name):
-        raise CredentialError(f"the keeper wants a proof by '{method[:20]}'; {name} is not set")
-    return read_secret(Path(environment[name])) if method == SECRET else environment[name].encode()
+    """Somebody has not proven who they are, or cannot; the message says why."""
 
 
 def read_secret(path: Path) -> bytes:
-    """Return the secret, or the site's key, in a file that only its user may read.
+    """Return the site's key, or one user's, in a file that only its owner may read.
 
     Raises:
         CredentialError: it cannot be read, others may read or own it, or it is too short.
@@ -141,153 +44,78 @@ def read_secret(path: Path) -> bytes:
     except OSError as error:
         raise CredentialError(f"{path} cannot be read: {error.strerror}") from error
     if len(secret) < _SHORTEST_SECRET:
-        raise CredentialError(f"{path} holds no secret")
+        raise CredentialError(f"{path} holds no key")
     return secret
 
 
 def secret_of_job(key: bytes, array: int, uid: int) -> bytes:
     """Return the secret that only the processes of this user's trainer know.
 
-    ``slurm_plugin/job_secret.c`` makes the same secret from the site's key, as root on the node.
+    ``slurm_plugin/job_secret.c`` makes the same from the site's key, as root on the node. That a
+    trainer's record is not in it makes no difference: Slurm gives no array's number a second time
+    before all others are used, and then the secret is another user's or that user's own.
     """
     return hmac.digest(key, f"bftrainer {array} {uid}".encode(), "sha256").hex().encode()
 
 
-def secret_payload(array: int) -> str:
-    """Return the text in the credential of who asks the keeper for its trainer's secret."""
-    return f"bftrainer secret {array}"
+def new_nonce() -> str:
+    """Return what makes a proof good for one connection only."""
+    return os.urandom(16).hex()
 
 
-def covered(secret: bytes, key: bytes) -> bytes:
-    """Return a secret of hex digits for the network: only who made the ``key`` can read it.
-
-    The key is as long as the secret, and used for nothing else. ``keeper_secret.c`` undoes this.
-    """
-    pairs = zip(bytes.fromhex(secret.decode()), key, strict=True)
-    return bytes(one ^ other for one, other in pairs).hex().encode()
+def proof(secret: bytes, role: str, who: str, nonce: str, answer: str) -> str:
+    """Return the proof of the ``keeper`` or the ``client``; ``answer`` is the keeper's nonce."""
+    return hmac.digest(secret, f"{role} {who} {nonce} {answer}".encode(), "sha256").hex()
 
 
-def prove_by_secret(secret: bytes, payload: str) -> Proof:
-    """Return the proof that its maker knows the secret, as members and the keeper make it."""
-    text = hmac.digest(secret, payload.encode(), "sha256").hex()
-    return Proof(text, hmac.digest(secret, f"session {payload}".encode(), "sha256"))
+def challenge(secret: bytes, who: str, nonce: str) -> tuple[bytes, bytes]:
+    """Return the keeper's answer to a hello, and the client's line that it waits for."""
+    answer = new_nonce()
+    own, wanted = (proof(secret, role, who, nonce, answer) for role in ("keeper", "client"))
+    return f"challenge {answer} {own}\n".encode(), f"proof {wanted}".encode()
 
 
-def _prove_by_munge(munge: Munge, payload: str, keeper_uid: str) -> Proof:
-    """Return a credential with the key in it, which munged opens only for the keeper's user.
-
-    Raises:
-        CredentialError: munged makes none, or the keeper's user is not known.
-    """
-    if not keeper_uid.isdecimal():
-        raise CredentialError(
-            f"{KEEPER_UID} does not say whose the keeper is; is the plugin of this node older?"
-        )
-    key = os.urandom(_KEY_BYTES)
-    return Proof(munge.encode(f"{key.hex()} {payload}", int(keeper_uid)), key)
-
-
-def is_secrets_proof(proof: str) -> bool:
-    """Whether a proof is made with a secret; MUNGE's credentials look otherwise."""
-    return _KEY.fullmatch(proof) is not None
-
-
-def check_munge(said: str, payload: str) -> bytes:
-    """Return the key from the text of a credential.
+def introduce(
+    connection: socket.socket, who: str, secret: bytes, message: bytes, limit_s: float
+) -> None:
+    """Prove to the keeper who we are, once it has proven itself; ``message`` goes with our proof.
 
     Raises:
-        CredentialError: it was not made for this payload.
+        CredentialError: it is not our keeper, or does not let us in.
+        OSError: it does not answer.
     """
-    key, _, proven = said.partition(" ")
-    if proven != payload or not _KEY.fullmatch(key):
-        raise CredentialError("the credential is for something else")
-    return bytes.fromhex(key)
+    if not secret:
+        raise CredentialError("there is no secret here to prove who this is")
+    nonce = new_nonce()
+    connection.settimeout(limit_s)
+    connection.sendall(f"hello {VERSION} {who} {nonce}\n".encode())
+    answer = _line(connection, limit_s)
+    match answer.split():
+        case ["challenge", other, given] if NONCE.fullmatch(other) and hmac.compare_digest(
+            given.encode(), proof(secret, "keeper", who, nonce, other).encode()
+        ):
+            own = proof(secret, "client", who, nonce, other)
+            connection.sendall(f"proof {own}\n".encode() + message)
+        case ["challenge", *_]:
+            raise CredentialError("what answers there has another key than this process")
+        case _:
+            raise CredentialError(why_refused(answer) or "what answers there is not this keeper")
 
 
-@dataclass(frozen=True, slots=True)
-class Munge:
-    """MUNGE, through libmunge; ``socket`` None: munged's usual one."""
-
-    socket: str | None = None
-
-    def encode(self, payload: str, reader: int | None = None) -> str:
-        """Return a credential of this process's user for a payload.
-
-        Only processes of the user ``reader`` can open it; None: everybody can.
-
-        Raises:
-            CredentialError: munged does not make one.
-        """
-        context = self._context()
-        credential = ctypes.c_void_p()
-        text = payload.encode()
-        try:
-            if reader is not None:
-                self._set(context, _OPTION_READER, ctypes.c_uint32(reader))
-                self._set(context, _OPTION_CIPHER, ctypes.c_int(_AES_128))
-            self._check(
-                context,
-                _libmunge().munge_encode(ctypes.byref(credential), context, text, len(text)),
-            )
-            return ctypes.string_at(credential).decode("ascii")
-        finally:
-            _free(credential)
-            _libmunge().munge_ctx_destroy(context)
-
-    def decode(self, credential: str) -> tuple[str, int]:
-        """Return a credential's payload, and the uid of the process that made it.
-
-        Raises:
-            CredentialError: munged does not vouch for it, or has seen it before.
-        """
-        context = self._context()
-        payload, length, uid = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_uint32()
-        try:
-            self._check(
-                context,
-                _libmunge().munge_decode(
-                    credential.encode(),
-                    context,
-                    *(ctypes.byref(payload), ctypes.byref(length), ctypes.byref(uid)),
-                    None,
-                ),
-            )
-            return ctypes.string_at(payload, length.value).decode("utf-8", "replace"), uid.value
-        finally:
-            _free(payload)  # it is set even if the credential is expired or replayed
-            _libmunge().munge_ctx_destroy(context)
-
-    def _context(self) -> ctypes.c_void_p:
-        context = ctypes.c_void_p(_libmunge().munge_ctx_create())
-        if not context:
-            raise CredentialError("libmunge is out of memory")
-        if self.socket is not None:
-            self._set(context, _OPTION_SOCKET, ctypes.c_char_p(os.fsencode(self.socket)))
-        return context
-
-    def _set(self, context: ctypes.c_void_p, option: int, value: Any) -> None:
-        self._check(context, _libmunge().munge_ctx_set(context, ctypes.c_int(option), value))
-
-    def _check(self, context: ctypes.c_void_p, status: int) -> None:
-        if status != 0:
-            why = _libmunge().munge_ctx_strerror(context) or _libmunge().munge_strerror(status)
-            raise CredentialError(f"munge: {why.decode('utf-8', 'replace')}")
+def why_refused(line: str) -> str:
+    """Return why the keeper, or anybody, says no; empty if the line says something else."""
+    word, _, why = line.partition(" ")
+    clean = "".join(one if one.isprintable() else "?" for one in why.strip())
+    return clean if word in ("refused", "error") else ""  # older keepers say error
 
 
-@cache
-def _libmunge() -> ctypes.CDLL:
-    try:
-        library = ctypes.CDLL("libmunge.so.2")
-    except OSError as error:
-        raise CredentialError(f"MUNGE is not installed: {error}") from error
-    library.munge_ctx_create.restype = ctypes.c_void_p
-    library.munge_ctx_strerror.restype = ctypes.c_char_p
-    library.munge_strerror.restype = ctypes.c_char_p
-    return library
-
-
-def _free(pointer: ctypes.c_void_p) -> None:
-    libc = ctypes.CDLL(None)
-    libc.free.argtypes = (ctypes.c_void_p,)
-    libc.free.restype = None
-    libc.free(pointer)
+def _line(connection: socket.socket, limit_s: float) -> str:
+    """Return a line; the keeper says nothing after it until it is answered."""
+    end_s, line = time.monotonic() + limit_s, b""
+    while not line.endswith(b"\n") and len(line) < MAX_LINE:
+        connection.settimeout(max(0.001, end_s - time.monotonic()))
+        said = connection.recv(MAX_LINE - len(line))
+        if not said:
+            raise ConnectionResetError("the keeper hung up")
+        line += said
+    return line.decode("ascii", "replace").rstrip("\n")

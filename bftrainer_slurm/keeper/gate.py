@@ -1,210 +1,78 @@
-"""Who may join which trainer: challenges, the owners that the controller named, and proofs.
-
-A proof is checked in one of three ways; each has a class. Checking a MUNGE credential asks munged,
-so it is done in a thread. With MUNGE, a trainer's processes in a container prove themselves by a
-secret, which the plugin on their node was given for a credential.
-"""
+"""Whom the keeper believes: by the controller's secret and each trainer's, and people by MUNGE."""
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from weakref import WeakValueDictionary
+from pathlib import Path
 
-from bftrainer_slurm.keeper.credentials import (
-    JOB,
-    MAX_PROOF,
-    MUNGE,
-    SECRET,
-    CredentialError,
-    Munge,
-    check_munge,
-    covered,
-    is_secrets_proof,
-    prove_by_secret,
-    secret_of_job,
-    secret_payload,
-)
+from bftrainer_slurm.keeper.credentials import CONTROLLER, CredentialError, secret_of_job
 from bftrainer_slurm.keeper.disclosure import STATUS_PAYLOAD
-from bftrainer_slurm.keeper.messages import Challenge, Hello, payload
-from bftrainer_slurm.keeper.protocol import ProtocolError
+from bftrainer_slurm.keeper.munge import Munge
+from bftrainer_slurm.keeper.protocol import ProtocolError, whole
 from bftrainer_slurm.keeper.trainers import Trainers
-
-_OWNER_UNKNOWN = "whose trainer this is, is not known yet"
-
-
-class NotAdmittedError(ProtocolError):
-    """Somebody is not let in; ``retry``: a later try may work.
-
-    ``key`` seals the refusal, if the proof has one: members take only a sealed refusal as final.
-    """
-
-    def __init__(self, kind: str, why: str, retry: bool = False, key: bytes = b"") -> None:
-        super().__init__(why, kind)
-        self.retry = retry
-        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What a member has to prove: that a process of the trainer's owner sent ``text``."""
+class Means:
+    """What a keeper's proofs are made of. ``key_file`` has the site's key; None: personal mode.
 
-    text: str
-    array: int
-    uid: int | None  # its owner; None: not known yet
-
-
-@dataclass(frozen=True)
-class OneUser:
-    """Personal mode: a secret that only the user can read. Only this user can prove anything."""
-
-    secret: bytes
-    method = SECRET
-
-    async def check(self, proof: str, claim: Claim) -> bytes:
-        """Check a member's proof; return the session's key. Raises NotAdmittedError."""
-        return _check_secret(self.secret, proof, claim)
-
-
-@dataclass(frozen=True)
-class SiteKey:
-    """Without MUNGE: a key from which root on the nodes makes each trainer's secret."""
-
-    key: bytes
-    method = JOB
-
-    async def check(self, proof: str, claim: Claim) -> bytes:
-        """Check a member's proof; return the session's key. Raises NotAdmittedError."""
-        return _check_job_secret(self.key, proof, claim)
-
-
-def _check_job_secret(key: bytes, proof: str, claim: Claim) -> bytes:
-    if claim.uid is None:
-        raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True)
-    return _check_secret(secret_of_job(key, claim.array, claim.uid), proof, claim)
-
-
-def _check_secret(secret: bytes, proof: str, claim: Claim) -> bytes:
-    own = prove_by_secret(secret, claim.text)
-    if not hmac.compare_digest(own.text.encode(), proof.encode()):
-        raise NotAdmittedError("bad_proof", "the secret is wrong")
-    return own.key
-
-
-@dataclass(frozen=True)
-class ByMunge:
-    """MUNGE says which user a process runs as. ``socket`` None: munged's usual one.
-
-    From the ``key``, which only the keeper has, it makes each trainer's secret.
+    ``munge_socket`` is where munged listens (None: as usual), by which people prove who they are.
     """
 
-    socket: str | None = None
-    key: bytes = field(default_factory=lambda: os.urandom(32))
-    method = MUNGE
-    _threads: ThreadPoolExecutor = field(
+    key_file: Path | None = None
+    munge_socket: str | None = None
+
+
+@dataclass(frozen=True)
+class Gate:
+    """``token`` is the controller's secret; from ``key`` comes that of each trainer.
+
+    ``one_user``: all trainers are this process's user's (personal mode).
+    """
+
+    token: str
+    key: bytes
+    one_user: bool = False
+    munge_socket: str | None = None
+    trainers: Trainers = field(default_factory=Trainers)
+    _threads: ThreadPoolExecutor = field(  # asking munged takes time
         default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="munge")
     )
 
-    async def check(self, proof: str, claim: Claim) -> bytes:
-        """Check a member's proof; return the session's key. Raises NotAdmittedError."""
-        if is_secrets_proof(proof):
-            return _check_job_secret(self.key, proof, claim)
-        key, uid = await self._key_in(proof, claim.text)
-        if claim.uid is None:
-            raise NotAdmittedError("owner_unknown", _OWNER_UNKNOWN, True, key)
-        if uid != claim.uid:
-            raise NotAdmittedError("not_owner", "this trainer is somebody else's", False, key)
-        return key
-
-    async def secret(self, proof: str, array: int) -> bytes:
-        """Return the secret that a credential's maker has for this trainer, as only they read it.
-
-        It opens the trainer only if they own it: that need not be known yet.
-
-        Raises:
-            NotAdmittedError: it is no good credential for this.
-        """
-        key, uid = await self._key_in(proof, secret_payload(array))
-        return covered(secret_of_job(self.key, array, uid), key)
-
-    async def _key_in(self, proof: str, text: str) -> tuple[bytes, int]:
-        """Return the key in a credential for ``text``, and who made it. Raises NotAdmittedError."""
-        said, uid = await self.opened(proof)
-        try:
-            return check_munge(said, text), uid
-        except CredentialError as error:
-            raise NotAdmittedError("bad_proof", str(error)) from error
-
-    async def opened(self, proof: str) -> tuple[str, int]:
-        """Return the text in a credential, and who made it (user id). Raises NotAdmittedError."""
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(
-                self._threads, lambda: Munge(self.socket).decode(proof)
-            )
-        except CredentialError as error:
-            why = f"{error}; this keeper runs as user {os.getuid()}"
-            raise NotAdmittedError("bad_proof", why, retry=True) from error
-
-
-Voucher = OneUser | SiteKey | ByMunge
-
-
-@dataclass(slots=True)
-class Gate:
-    """Who may join which trainer; ``voucher`` checks the members' proofs."""
-
-    voucher: Voucher
-    trainers: Trainers = field(default_factory=Trainers)
-    _doors: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-
-    def challenge(self) -> Challenge:
-        """Return a new challenge, good for one connection."""
-        return Challenge(os.urandom(16).hex(), self.voucher.method)
-
     def user(self, array: int) -> int:
-        """Return the id of the trainer's owner; -1 if it is not known, or for the only user."""
-        uid = self.trainers.known(array).uid
-        return -1 if uid is None or isinstance(self.voucher, OneUser) else uid
+        """Return the id of the trainer's owner; -1: it is not known."""
+        uid = os.getuid() if self.one_user else self.trainers.known(array).uid
+        return -1 if uid is None else uid
 
-    async def admit(self, challenge: Challenge, hello: Hello, address: str) -> bytes:
-        """Check that the member may join the trainer that it names; return the session's key.
-
-        Proofs from one ``address`` are checked one at a time, so that they block no other address.
+    def secret(self, who: str) -> bytes:
+        """Return the secret of the controller, or of the trainer with this array.
 
         Raises:
-            NotAdmittedError: it may not.
+            ProtocolError: it is neither, or whose trainer it is, is not known.
         """
-        if len(hello.proof) > MAX_PROOF or not hello.proof.isascii():
-            raise NotAdmittedError("bad_proof", f"prove it by {challenge.method}")
-        array = hello.identity.array
-        claim = Claim(payload(challenge.nonce, hello), array, self.trainers.known(array).uid)
-        async with self._doors.setdefault(address, asyncio.Lock()):
-            return await self.voucher.check(hello.proof, claim)
+        if who == CONTROLLER:
+            return self.token.encode()
+        array = whole(who)
+        if (uid := self.user(array)) < 0:
+            raise ProtocolError(f"whose trainer {array} is, is not known yet", "owner_unknown")
+        return secret_of_job(self.key, array, uid)
 
-    async def secret(self, array: int, proof: str, address: str) -> bytes:
-        """Return the secret of a trainer for who proves who they are, see ``ByMunge.secret``.
-
-        Raises:
-            NotAdmittedError: they do not prove it, or this keeper gives no secrets.
-        """
-        if not isinstance(self.voucher, ByMunge):
-            raise NotAdmittedError("bad_proof", "this keeper asks for no credential")
-        async with self._doors.setdefault(address, asyncio.Lock()):
-            return await self.voucher.secret(proof, array)
-
-    async def reader(self, method: str, proof: str) -> int:
+    async def reader(self, credential: str) -> int:
         """Return the user id of somebody who proves who they are, to see more of the status.
 
         Raises:
-            NotAdmittedError: they do not prove it.
+            ProtocolError: they do not prove it.
         """
-        if not isinstance(self.voucher, ByMunge) or method != self.voucher.method:
-            raise NotAdmittedError("bad_proof", "prove it by munge, or have the token")
-        said, uid = await self.voucher.opened(proof)
+        loop = asyncio.get_running_loop()
+        try:
+            said, uid = await loop.run_in_executor(
+                self._threads, lambda: Munge(self.munge_socket).decode(credential)
+            )
+        except CredentialError as error:
+            raise ProtocolError(str(error), "bad_proof") from error
         if said != STATUS_PAYLOAD:
-            raise NotAdmittedError("bad_proof", "the credential is for something else")
+            raise ProtocolError("the credential is for something else", "bad_proof")
         return uid

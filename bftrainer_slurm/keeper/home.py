@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import Means
+from bftrainer_slurm.keeper.gate import Means
 from bftrainer_slurm.own_python import own_python
 
 logger = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ def find_or_start(
 
     A keeper that answers is used, whoever started it. A new one listens at ``listen``; port 0
     means its predecessor's address, so that elements find it again, or else any free port.
-    ``means`` is how members prove to a new one who owns them. With a ``shared`` folder the keeper
+    ``means`` is what a new one's proofs are made of. With a ``shared`` folder the keeper
     may be at any of the addresses in ``listen``, and a new one waits for this host's turn.
 
     Raises:
@@ -209,7 +209,7 @@ def find_or_start(
     if shared is None and listen.endswith(":0"):
         listen = read_address(state) or listen
     command = [*own_python("-m", "bftrainer_slurm.keeper"), "--state", str(state)]
-    command += ["--listen", listen, "--method", means.method]
+    command += ["--listen", listen]
     if means.munge_socket is not None:
         command += ["--munge-socket", means.munge_socket]
     if means.key_file is not None:

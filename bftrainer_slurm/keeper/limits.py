@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from bftrainer_slurm.keeper.gate import NotAdmittedError
+from bftrainer_slurm.keeper.protocol import ProtocolError
 
 # Limits of one trainer:
 MAX_MEMBERS_OF_RUN = 4_096
@@ -44,7 +44,7 @@ class Share:
     kept: int = 0  # bytes
 
     def check(self, array: int) -> None:
-        """Check that one more member of a trainer may join. Raises NotAdmittedError."""
+        """Check that one more member of a trainer may join. Raises ProtocolError."""
         full = (
             (self.trainers[array] >= MAX_MEMBERS_OF_RUN, "this trainer has too many members"),
             (self.members >= MAX_MEMBERS, "this user has too many members"),
@@ -52,7 +52,7 @@ class Share:
         )
         for is_full, why in full:
             if is_full:
-                raise NotAdmittedError("too_many", why, True)
+                raise ProtocolError(why, "too_many")
 
     def add(self, array: int) -> None:
         """A member of this trainer has come."""
@@ -102,9 +102,9 @@ class Places:
 
     @contextmanager
     def one(self, owner: Hashable) -> Iterator[None]:
-        """Take a place. Raises NotAdmittedError."""
+        """Take a place. Raises ProtocolError."""
         if self._taken.total() >= self._most or self._taken[owner] >= self._of_one:
-            raise NotAdmittedError("too_many", "too many read the status; ask again", True)
+            raise ProtocolError("too many read the status; ask again", "too_many")
         self._taken[owner] += 1
         try:
             yield

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 
 from bftrainer_slurm.keeper.conversation import Conversation
-from bftrainer_slurm.keeper.credentials import Prove
 from bftrainer_slurm.keeper.messages import (
     Change,
     Done,
@@ -26,7 +25,6 @@ from bftrainer_slurm.keeper.messages import (
     Left,
     Measured,
     Ready,
-    Refused,
     Released,
     StoreAt,
     encode,
@@ -64,10 +62,6 @@ class DroppedError(MembershipError):
     """The keeper has declared this process lost: call ``ready`` to join again."""
 
 
-class RefusedError(MembershipError):
-    """The keeper does not accept that this process belongs to the trainer's owner."""
-
-
 class Membership(Conversation):
     """This process's place in its group. All methods may be called from any thread.
 
@@ -82,11 +76,11 @@ class Membership(Conversation):
         self,
         keeper: str,
         identity: Identity,
-        prover: Prove,
+        secret: bytes,
         on_notice: Callable[[Notice], None] | None = None,
         launcher: str = "",
     ) -> None:
-        super().__init__(keeper, identity, prover)
+        super().__init__(keeper, identity, secret)
         self._keeper = keeper
         self._launcher = launcher
         self._on_notice = on_notice
@@ -120,7 +114,6 @@ class Membership(Conversation):
             FinishedError: the training has finished.
             DroppedError: it was declared lost, and has not called ``ready`` since.
             MembershipError: it was closed.
-            RefusedError: it does not belong to the trainer's owner.
             TimeoutError: no generation came in time.
         """
         with self._state:
@@ -204,10 +197,6 @@ class Membership(Conversation):
             if self.change is not None and self.change.planned:
                 self.change = None  # the keeper will say it again
             super()._on_loss(error)
-
-    def _on_refusal(self, refused: Refused) -> None:
-        if not refused.retry:
-            self._end(RefusedError(refused.why))
 
     def _on_turn(self, now_s: float) -> list[bytes]:
         with self._state:

@@ -1,4 +1,4 @@
-"""The messages between a member of a group and the keeper, each on a line of its own.
+"""The messages that follow a proof: of a trainer's processes, of the controller, of the keeper.
 
 Nothing here does I/O. What a field may hold stands beside its type.
 """
@@ -6,7 +6,7 @@ Nothing here does I/O. What a field may hold stands beside its type.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, cast, get_args
@@ -32,8 +32,6 @@ from bftrainer_slurm.keeper.protocol import (
     write_line,
 )
 
-MAX_FROM_MEMBER = 65_536  # bytes of a line, its end included
-MAX_FROM_KEEPER = 1_048_576  # a generation names all its members
 MAX_WHAT = 60_000  # characters of what starts a step
 MAX_STEPS = 200  # that are done, of a batch script
 _MAX_WORLD = 16_384
@@ -60,6 +58,14 @@ def _peers(value: Any) -> tuple[Peer, ...]:
     return tuple(Peer(task(one), node(at)) for one, at in value)
 
 
+def _numbers(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise ProtocolError("not a list of whole numbers")
+    read = whole_number()
+    return tuple(map(read, value))
+
+
+Numbers = Annotated[tuple[int, ...], _numbers]
 Last = Annotated[int, whole_number(least=-1)]  # the number of a step; -1: there is none
 World = Annotated[int, whole_number(_MAX_WORLD)]
 Code = Annotated[int, whole_number(255)]
@@ -141,13 +147,19 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
-    """The answer to a challenge. The member makes ``nonce`` (hex), so that each key is new."""
+class Up:
+    """An element's batch script is about to start on this node."""
 
-    proof: Text
+    task: Whole
+    node: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """I am a member, and still in the generation that I ``held`` when I was connected last."""
+
     identity: Annotated[Identity, part(Identity)]
     held: Annotated[Held | None, or_none(part(Held))] = None
-    nonce: Hex = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,24 +232,19 @@ class Ping:
 
 
 @dataclass(frozen=True, slots=True)
-class Challenge:
-    """The keeper's first message: what to prove, and how."""
+class Started:
+    """To an element that is up: its trainer's run, and whether it is the trainer's first element.
 
-    nonce: Text
-    method: Text
+    ``keeper_note.c`` reads this line, too.
+    """
+
+    run: Name
+    first: Flag
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The proof was accepted. This is the first sealed message."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The proof was not accepted; ``retry``: a later one may be."""
-
-    why: Text
-    retry: Flag
+    """You are a member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +289,88 @@ class Turn:
     code: Code = 0
 
 
-FromMember = Ready | StoreAt | Leave | Measured | Finishing | Done | Left | Ping | Batch
-FromKeeper = (Challenge | Welcome | Refused | Change | Generation) | (
-    Released | Finished | Dropped | Pong | Turn
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Who owns a trainer, how many nodes the plan gives it (0: not known), its group's sizes."""
+
+    array: Whole
+    uid: Whole
+    want: Whole
+    only: Numbers = ()
+    step: Whole = 1
+    without: Numbers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A trainer's next element ``begins`` it; it has ``finished`` well; its run has ``ended``."""
+
+    array: Whole
+    what: Annotated[str, one_of("begins", "finished", "ended")]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """These tasks shall leave at a step boundary."""
+
+    array: Whole
+    tasks: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Slurm has ended this task."""
+
+    array: Whole
+    task: Whole
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """The status that users are shown: so many bytes, which follow this line."""
+
+    length: Whole
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Send the notes after this one of the keeper with this identity, for ever."""
+
+    identity: Text
+    after: Whole
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Send the whole status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Send what the history has about ``what`` since then (Unix seconds)."""
+
+    what: Text
+    since_s: Whole
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """To the controller: it is ``done``, or could not be in time."""
+
+    done: Flag = True
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The stream of notes begins; the keeper's identity is another one after each start."""
+
+    identity: Text
+
+
+FromController = Own | Tell | Part | Lost | Publish | Watch | Show | Past
+FromMember = Up | Join | Ready | StoreAt | Leave | Measured | Finishing | Done | Left | Ping | Batch
+FromKeeper = (Started | Welcome | Change | Generation | Released | Finished | Dropped | Pong) | (
+    Turn | Answer | Serving
 )
 
 
@@ -292,17 +378,12 @@ def _kinds(*messages: type[Any]) -> dict[str, type[Any]]:
     return {one.__name__.lower(): one for one in messages}
 
 
-_HELLO = _kinds(Hello)
+_FROM_CONTROLLER = _kinds(*get_args(FromController))
 _FROM_MEMBER = _kinds(*get_args(FromMember))
 _FROM_KEEPER = _kinds(*get_args(FromKeeper))
 
 
-def payload(nonce: str, hello: Hello) -> str:
-    """Return the text that a member proves: this challenge and its whole answer."""
-    return f"{nonce} {encode(replace(hello, proof='')).decode().rstrip()}"
-
-
-def encode(message: Hello | FromMember | FromKeeper) -> bytes:
+def encode(message: FromController | FromMember | FromKeeper) -> bytes:
     """Return the line for a message, with its line end."""
     kind, values = type(message).__name__.lower(), fields_of(message)
     if isinstance(message, Generation):
@@ -316,13 +397,13 @@ def _members(members: tuple[Peer, ...]) -> bytes:
     return json.dumps(members, separators=(",", ":")).encode()
 
 
-def parse_hello(line: bytes) -> Hello:
-    """Read a member's answer to the challenge. Raises ProtocolError."""
-    return cast(Hello, read_line(line, _HELLO))
+def parse_from_controller(line: bytes) -> FromController:
+    """Read what the controller asks. Raises ProtocolError."""
+    return cast(FromController, read_line(line, _FROM_CONTROLLER))
 
 
 def parse_from_member(line: bytes) -> FromMember:
-    """Read what an authenticated member says. Raises ProtocolError."""
+    """Read what a trainer's process says. Raises ProtocolError."""
     return cast(FromMember, read_line(line, _FROM_MEMBER))
 
 

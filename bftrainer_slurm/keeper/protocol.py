@@ -1,8 +1,9 @@
-"""What may stand on a line of the keeper's: its limits, its fields, its requests, and notes.
+"""What may stand on a line of the keeper's: its limits, its fields, and notes.
 
-A request is one ASCII line of at most 512 bytes. All else is one JSON object a line: its key is the
-kind of a message, and its value has the fields. Anybody who can reach the port can send any bytes:
-so what a field may hold stands beside its type, and a note without a proof is only a hint.
+A connection's first line is ASCII words. After a proof (``credentials``) each line is one JSON
+object: its key is the kind of a message, and its value has the fields. Anybody who can reach the
+port can send any bytes: so what a field may hold stands beside its type, and a note without a proof
+is only a hint.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
-VERSION = 10  # of the messages between members and keeper: both must have the same
-GREETING = b"member %d" % VERSION  # the first line that a member sends
-MAX_LINE = 512
-MAX_NOTE = 32_768  # a line of the stream that ``watch`` returns
-STILL_HERE_S = 5.0  # that stream has an empty line after all notes so far, and each so often
+VERSION = 11  # of what follows a hello: both sides must have the same
+MAX_LINE = 512  # bytes of a line before a proof, its end included
+MAX_MESSAGE = 65_536  # of a line to the keeper after it
+MAX_ANSWER = 1_048_576  # of a line of the keeper's: a generation names all its members
+STILL_HERE_S = 5.0  # a stream of notes has an empty line after all so far, and each so often
 MAX_DOCUMENT = 8 * 1024 * 1024
 MAX_ERROR = 2_000  # characters of a failure's last lines
 MAX_MEASURES = 8  # in one report
@@ -234,7 +235,7 @@ def parse_hint(words: list[str]) -> Note:
     match words:
         case [("submitted" | "announced") as kind]:
             return Note(NoteKind(kind))
-        case [("up" | "leaving" | "gone") as kind, array, task, node] if node:
+        case [("leaving" | "gone") as kind, array, task, node] if node:
             return Note(NoteKind(kind), whole(array), whole(task), _name(node))
     raise ProtocolError("not a request that the keeper knows")
 

@@ -13,19 +13,23 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from bftrainer_slurm.keeper.gate import Gate, NotAdmittedError
+from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.limits import MAX_KEPT, Refusals, Share, Waiting
 from bftrainer_slurm.keeper.member import Output, Send
 from bftrainer_slurm.keeper.messages import (
     Done,
-    Hello,
+    Finished,
+    FromMember,
+    Join,
     Measured,
     Ping,
     Pong,
+    Started,
+    Up,
     Welcome,
     parse_from_member,
 )
-from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, ProtocolError
 from bftrainer_slurm.keeper.runs import Run
 from bftrainer_slurm.keeper.session import Serve, Session
 from bftrainer_slurm.sizes import ANY, Sizes
@@ -121,7 +125,7 @@ class Registry:
     # What sessions tell.
 
     def session(self, serve: Serve) -> Session:
-        """Return what takes a new connection; ``serve`` answers one that is not a member's."""
+        """Return what takes a connection; ``serve`` answers one of no trainer's process."""
         return Session(self, next(self._keys), serve)
 
     def entered(self, session: Session) -> None:
@@ -130,13 +134,29 @@ class Registry:
         self._unproven.add(session, session.address)
 
     def check_place(self) -> None:
-        """Check that one more member may be here. Raises NotAdmittedError."""
+        """Check that one more member may be here. Raises ProtocolError."""
         if self._members >= MAX_SESSIONS:
-            raise NotAdmittedError("too_many", f"there are {MAX_SESSIONS} members")
+            raise ProtocolError(f"there are {MAX_SESSIONS} members", "too_many")
 
-    def proven(self, session: Session, hello: Hello) -> None:
-        """A member may join."""
-        array, user = hello.identity.array, self.gate.user(hello.identity.array)
+    def _meet(self, session: Session, message: FromMember) -> None:
+        """A trainer's process says what it has come for. Raises ProtocolError."""
+        array = int(session.who)
+        match message:
+            case Up(task, node):
+                trainer = self.gate.trainers.known(array)
+                started = Started(trainer.run(array), trainer.first is True)
+                if started.first:
+                    trainer.first = False
+                session.send(Finished() if trainer.finished else started)
+                session.hang_up()
+                self._tell(Note(NoteKind.UP, array, task, node))
+            case Join(identity) if identity.array == array:
+                self._join(session, message)
+            case _:
+                raise ProtocolError("not what this process may begin with")
+
+    def _join(self, session: Session, join: Join) -> None:
+        array, user = join.identity.array, self.gate.user(join.identity.array)
         share = self._shares.setdefault(user, Share(user, _now_s()))
         share.check(array)
         running = self._runs.get(array)
@@ -150,17 +170,20 @@ class Registry:
         self._unproven.discard(session)
         session.belong_to(share, array)
         session.send(Welcome())
-        running.run.join(session.key, hello.identity, hello.held, _now_s())
+        running.run.join(session.key, join.identity, join.held, _now_s())
         self._settle(array)
 
     def heard(self, session: Session, line: bytes) -> None:
-        """A member has said something.
+        """A trainer's process has said something.
 
         Raises:
-            ProtocolError: it is not something that a member may say.
+            ProtocolError: it is not something that it may say now.
         """
         message = parse_from_member(line)
         now_s = session.heard_s
+        if session.array < 0:
+            self._meet(session, message)
+            return
         if isinstance(message, Ping):
             session.send(Pong(message.number))
             return
@@ -251,7 +274,7 @@ class Registry:
                 session.heard_s = max(session.heard_s, now_s - SWEEP_S)
             elif session.array < 0:
                 passed_s = now_s - session.opened_s
-                if session.challenge is None and passed_s > FIRST_LINE_S:
+                if not session.who and passed_s > FIRST_LINE_S:
                     session.give_up("mute", "it has not said what it wants")
                 elif passed_s > PROOF_S:
                     session.give_up("unproven", "it has not proved whose it is")

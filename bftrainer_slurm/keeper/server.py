@@ -1,13 +1,12 @@
-"""The keeper's server: answers the requests of ``protocol`` from notes, members and status.
+"""The keeper's server: answers people, hints, and the controller.
 
-``registry`` handles members of groups; this module handles connections with one request.
+``registry`` handles trainers' processes; this module handles connections with one request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
 import logging
 import os
@@ -19,10 +18,24 @@ from bftrainer_slurm.keeper import relay
 from bftrainer_slurm.keeper.disclosure import disclosed
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.limits import Places, address_of
+from bftrainer_slurm.keeper.messages import (
+    Answer,
+    FromController,
+    Lost,
+    Own,
+    Part,
+    Past,
+    Publish,
+    Serving,
+    Show,
+    Tell,
+    Watch,
+    encode,
+    parse_from_controller,
+)
 from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
-    MAX_LINE,
     STILL_HERE_S,
     Note,
     NoteKind,
@@ -59,13 +72,11 @@ class Keeper:
     def __init__(
         self,
         gate: Gate,
-        token: str,
         hold_s: float = 0.0,
         files: int = MANY_FILES,
         folder: Path | None = None,
     ) -> None:
         self.registry = Registry(gate, self._tell, hold_s, files)
-        self._token = token
         self._identity = os.urandom(8).hex()
         self._notes = Notes()
         self._news = asyncio.Event()  # replaced at each note
@@ -93,18 +104,26 @@ class Keeper:
         """Pass on that something was submitted."""
         self._tell(Note(NoteKind.ANNOUNCED))
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one connection: one request, and for ``watch`` a stream of notes."""
+    async def serve(
+        self, proven: bool, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Answer one connection: one request, and to ``Watch`` a stream of notes.
+
+        ``proven``: it is the controller's.
+        """
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                words = await _read_words(reader)
+                line = await reader.readline()
             try:
-                await self._answer(words, reader, writer)
+                if proven:
+                    await self._obey(parse_from_controller(line), reader, writer)
+                else:
+                    await self._answer(line.decode("ascii", "replace").split(), writer)
             except ValueError as error:
                 address = address_of(writer.get_extra_info("peername"))
                 kind = getattr(error, "kind", "malformed")
                 self.registry.refusals.add(kind, address, str(error))
-                writer.write(f"error {error}\n".encode("ascii", "replace"))
+                writer.write(f"refused {error}\n".encode("ascii", "replace"))
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await writer.drain()
         except (TimeoutError, ConnectionError, EOFError, ValueError) as error:
@@ -116,73 +135,54 @@ class Keeper:
                     await writer.wait_closed()
             writer.transport.abort()
 
-    async def _answer(
-        self, words: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _answer(self, words: list[str], writer: asyncio.StreamWriter) -> None:
+        """Answer what anybody may ask; MUNGE's credential may say who asks."""
         match words:
-            case ["status", *proof] if len(proof) <= 2:
+            case ["status", *proof] if len(proof) <= 1:
                 user = await self._reader(proof)
                 await self._show(writer, self._status_for(user), _who(user, writer))
-            case ["history", what, since, *proof] if len(proof) <= 2:
+            case ["history", what, since, *proof] if len(proof) <= 1:
                 user = await self._reader(proof)
                 who = _who(user, writer)
                 past = await self._past_for(what, whole(since), user, who)
                 await self._show(writer, past, who)
-            case ["secret", array, credential]:
-                address = address_of(writer.get_extra_info("peername"))
-                secret = await self.registry.gate.secret(whole(array), credential, address)
-                writer.write(b"secret " + secret + b"\n")
-            case ["watch", token, identity, since]:
-                self._check(token)
-                after = whole(since) if identity == self._identity else 0
-                await self._stream(after, reader, writer)
-            case [
-                ("publish" | "endrun" | "own" | "part" | "lost" | "finish" | "begin"),
-                token,
-                *numbers,
-            ]:
-                self._check(token)
-                writer.write(await self._obey(words[0], [whole(one) for one in numbers], reader))
             case _:
-                writer.write(self._hint(parse_hint(words)))
+                self._tell(parse_hint(words))
+                writer.write(b"ok\n")
 
-    async def _obey(self, command: str, numbers: list[int], reader: asyncio.StreamReader) -> bytes:
-        """Do what the controller asks; return the answer."""
-        trainers = self.registry.gate.trainers
-        match [command, *numbers]:
-            case ["publish", int(length)]:
-                await self._take_status(length, reader)
-            case ["endrun", int(array)]:
+    async def _obey(
+        self, request: FromController, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Do what the controller asks, and answer it."""
+        trainers, me, done = self.registry.gate.trainers, os.getuid(), True
+        match request:
+            case Own(array, uid, want, only, step, without):
+                self.registry.own(array, uid, want, Sizes(only, step, without))
+            case Tell(array, "begins"):
+                trainers.told(array).begin()
+            case Tell(array, "finished"):
+                trainers.told(array).finished = True
+            case Tell(array):
                 trainers.told(array).end()
                 self.registry.end(array)
-            case ["own", int(array), int(uid), int(want)]:
-                self.registry.own(array, uid, want)
-            case ["own", int(array), int(uid), int(want), int(step), 0, *_]:
-                self.registry.own(array, uid, want, Sizes((), step, tuple(numbers[5:])))
-            case ["own", int(array), int(uid), int(want), int(step), *_]:
-                self.registry.own(array, uid, want, Sizes(tuple(numbers[4:]), step))
-            case ["part", int(array), _, *_]:
-                if not await self.registry.part(array, set(numbers[1:])):
-                    return b"late\n"
-            case ["begin", int(array)]:
-                trainers.told(array).begin()
-            case ["finish", int(array)]:
-                trainers.told(array).finished = True
-            case ["lost", int(array), int(task)]:
+            case Part(array, tasks):
+                done = await self.registry.part(array, set(tasks))
+            case Lost(array, task):
                 self.registry.lost(array, task)
-            case _:
-                raise ProtocolError("not a request that the keeper knows")
-        return b"ok\n"
+            case Publish(length):
+                await self._take_status(length, reader)
+            case Watch(identity, after):
+                await self._stream(after if identity == self._identity else 0, reader, writer)
+            case Show():
+                await self._show(writer, self._status, me)
+            case Past(what, since_s):
+                await self._show(writer, await self._past_for(what, since_s, me, me), me)
+        if not isinstance(request, Watch | Show | Past):
+            writer.write(encode(Answer(done)))
 
     async def _reader(self, proof: list[str]) -> int:
-        """Return the id of the user who asks: as proven, our own for the token, or ``NOBODY``."""
-        match proof:
-            case [token]:
-                self._check(token)
-                return os.getuid()
-            case [method, credential]:
-                return await self.registry.gate.reader(method, credential)
-        return NOBODY
+        """Return the id of the user who asks, or ``NOBODY``."""
+        return await self.registry.gate.reader(proof[0]) if proof else NOBODY
 
     async def _past_for(self, what: str, since_s: int, user: int, who: Hashable) -> bytes:
         """Return what a user may see of the history, as the reader says."""
@@ -214,18 +214,6 @@ class Keeper:
             for part in (head.encode(), document, own):
                 await _send(writer, part)
 
-    def _hint(self, note: Note) -> bytes:
-        answer = b"ok\n"
-        if note.kind is NoteKind.UP:
-            trainer = self.registry.gate.trainers.known(note.array)
-            first = " first" if trainer.first else ""
-            if first:
-                trainer.first = False
-            run = f"run {trainer.run(note.array)}{first}\n"
-            answer = b"finished\n" if trainer.finished else run.encode()
-        self._tell(note)
-        return answer
-
     def _tell(self, note: Note) -> None:
         self._notes.add(note)
         self._news.set()
@@ -234,7 +222,7 @@ class Keeper:
     async def _stream(
         self, after: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        writer.write(f"keeper {self._identity}\n".encode())
+        writer.write(encode(Serving(self._identity)))
         while not reader.at_eof():
             news = self._news
             for numbered in self._notes.since(after):
@@ -256,10 +244,6 @@ class Keeper:
         self._disclosed.clear()
         self._status_time_s = time.time()
 
-    def _check(self, token: str) -> None:
-        if not hmac.compare_digest(token.encode(), self._token.encode()):
-            raise ProtocolError("only this keeper's own controller may ask that", "bad_token")
-
 
 def _who(user: int, writer: asyncio.StreamWriter) -> Hashable:
     """Return whose a request is: a user's, or of the address that a stranger asks from."""
@@ -272,10 +256,3 @@ async def _send(writer: asyncio.StreamWriter, document: bytes) -> None:
         for at in range(0, len(document), _PIECE):
             writer.write(document[at : at + _PIECE])
             await writer.drain()
-
-
-async def _read_words(reader: asyncio.StreamReader) -> list[str]:
-    line = await reader.readline()
-    if not line.endswith(b"\n") or len(line) > MAX_LINE:
-        raise ProtocolError("not a line")
-    return line.decode("ascii", "replace").split()

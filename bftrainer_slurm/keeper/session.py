@@ -1,46 +1,44 @@
-"""One connection: its first line, and a member's proof, its lines in and out, its user's limits.
+"""One connection: its first line, the proof of who speaks, its lines, its user's limits.
 
-A member's greeting begins a session; any other first line is a request, which ``server`` answers.
-What a member's line means is decided in ``registry``.
+A first line that is no hello is a request, which ``server`` answers, as it does the controller's.
+What a trainer's process says means is decided in ``registry``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from bftrainer_slurm.keeper.credentials import CredentialError, Seal, seals
-from bftrainer_slurm.keeper.gate import NotAdmittedError
+from bftrainer_slurm.keeper.credentials import CONTROLLER, NONCE, challenge
 from bftrainer_slurm.keeper.limits import MAX_KEPT, Share, address_of
-from bftrainer_slurm.keeper.messages import (
-    MAX_FROM_MEMBER,
-    Challenge,
-    FromKeeper,
-    Hello,
-    Refused,
-    encode,
-    parse_hello,
+from bftrainer_slurm.keeper.messages import FromKeeper, encode
+from bftrainer_slurm.keeper.protocol import (
+    MAX_LINE,
+    MAX_MESSAGE,
+    VERSION,
+    ProtocolError,
+    write_line,
 )
-from bftrainer_slurm.keeper.protocol import GREETING, MAX_LINE, VERSION, ProtocolError
 
 if TYPE_CHECKING:
     from bftrainer_slurm.keeper.registry import Registry
 
-MAX_HELLO = 8_192  # bytes of a line before the proof
-MUCH = 2_048  # bytes; if more come while a proof is checked, reading pauses
 MAX_MESSAGES = 1_000  # of one member between two sweeps
 MAX_UNSENT = 2 * 1024 * 1024  # bytes; a member with more is dropped
+_VERSIONS = f"the keeper speaks version {VERSION}: install one BFTrainer on nodes and its host"
 
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+# Takes over a connection; the flag: the controller has proven that it is its own.
+Serve = Callable[[bool, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Session(asyncio.Protocol):
-    """One connection; ``array`` is -1 until it has proven itself as a member's.
+    """One connection; ``array`` is -1 until it is a member's.
 
-    ``serve`` takes it over if its first line is a request.
+    ``who`` is proven if ``proven``. ``serve`` takes over what is no trainer's process.
     """
 
     address: str  # from ``connection_made`` on
@@ -51,17 +49,16 @@ class Session(asyncio.Protocol):
         self.opened_s = self.heard_s = asyncio.get_running_loop().time()
         self.share = Share(-1, self.opened_s)  # a share of its own until its user is known
         self.progress_s = -math.inf
+        self.who = ""  # who says hello
+        self.proven = False
+        self._wanted = b""  # the line that proves it
         self._messages = self._kept = 0
         self._serve = serve
         self._registry = registry
-        self.challenge: Challenge | None = None  # until the member has greeted
-        self._own_seal: Seal | None = None  # until the member has proven itself
-        self._members_seal: Seal | None = None
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._longest = MAX_LINE + 1
         self._over = False  # nothing more of what the member says counts
-        self._checking: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first line."""
@@ -74,8 +71,6 @@ class Session(asyncio.Protocol):
         """Handle the lines that have come."""
         self._buffer += data
         self._take_lines()
-        if self._checking is not None and len(self._buffer) > MUCH and self._transport is not None:
-            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """The member has read nearly all that waited for it: asyncio calls this."""
@@ -83,8 +78,6 @@ class Session(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell that the connection has ended."""
-        if self._checking is not None:
-            self._checking.cancel()
         self._end()
 
     def _end(self) -> None:
@@ -95,11 +88,10 @@ class Session(asyncio.Protocol):
         self._registry.closed(self)
 
     def belong_to(self, share: Share, array: int) -> None:
-        """The member has proven that it belongs to this user's trainer."""
+        """It is a member of this user's trainer."""
         share.add(array)
         self.array, self.share = array, share
         self.share.kept += self._kept
-        self._longest = MAX_FROM_MEMBER
 
     def swept(self) -> None:
         """A second has passed."""
@@ -107,11 +99,14 @@ class Session(asyncio.Protocol):
         self._count_kept()
 
     def send(self, message: FromKeeper) -> None:
-        """Send a message; end the connection of a member that does not read."""
+        """Send a message."""
+        self._write(encode(message))
+
+    def _write(self, line: bytes) -> None:
+        """Send a line; end the connection of a member that does not read."""
         if self._transport is None or self._transport.is_closing():
             return
-        line = encode(message)
-        self._transport.write(line if self._own_seal is None else self._own_seal.close(line))
+        self._transport.write(line)
         if self._transport.get_write_buffer_size() > MAX_UNSENT:
             self.give_up("slow", "it does not read")
         self._count_kept()
@@ -135,8 +130,14 @@ class Session(asyncio.Protocol):
             self._transport.abort()
 
     def _refuse(self, kind: str, why: str) -> None:
-        origin = self.address if self.array < 0 else f"{self.address} of trainer {self.array}"
+        origin = f"{self.address} of trainer {self.who}" if self.proven else self.address
         self._registry.refusals.add(kind, origin, why)
+
+    def _turn_away(self, kind: str, why: str) -> None:
+        """Say why somebody is not let in, who may try again."""
+        self._refuse(kind, f"to {self.who}: {why}" if self.who else why)
+        self._write(f"refused {why}\n".encode("ascii", "replace"))
+        self.hang_up()
 
     def _count_kept(self) -> None:
         """Count the bytes that the keeper holds for this user."""
@@ -148,9 +149,8 @@ class Session(asyncio.Protocol):
             self.give_up("memory", "this user's members send unfinished lines, or do not read")
 
     def _take_lines(self) -> None:
-        """Handle the whole lines; while a proof is checked they wait."""
         self.heard_s = asyncio.get_running_loop().time()
-        while not self._over and self._checking is None:
+        while not self._over:
             end = self._buffer.find(b"\n")
             if (end if end >= 0 else len(self._buffer)) >= self._longest:
                 self.give_up("oversized", f"a message of more than {self._longest} bytes")
@@ -169,57 +169,53 @@ class Session(asyncio.Protocol):
             self.give_up("flood", why)
             return
         try:
-            if self.challenge is None:
-                self._begin(line)
-            elif self._members_seal is None:
-                hello = parse_hello(line)
-                self._checking = asyncio.ensure_future(self._admit(self.challenge, hello))
+            if self.proven:
+                self._registry.heard(self, line)
+            elif self.who:
+                self._check(line)
             else:
-                self._registry.heard(self, self._members_seal.open(line))
+                self._begin(line)
         except ProtocolError as error:
-            self.give_up(error.kind, str(error))
-        except CredentialError as error:
-            self.give_up("forged", str(error))
+            refuse = self._turn_away if self.array < 0 else self.give_up
+            refuse(error.kind, str(error))
 
     def _begin(self, line: bytes) -> None:
-        if line == GREETING:
-            self._registry.check_place()
-            self.challenge, self._longest = self._registry.gate.challenge(), MAX_HELLO
-            self.send(self.challenge)
-        elif line.startswith(b"member"):  # members newer than this can read the answer
-            why = (
-                f"the keeper speaks version {VERSION}: install one BFTrainer on nodes and its host"
-            )
-            self._refuse("version", why)
-            self.send(Refused(why, retry=True))
-            self.hang_up()
-        elif self._transport is not None:
-            self._hand_over(self._transport, line + b"\n" + self._buffer)
+        """Take a first line."""
+        match line.decode("ascii", "replace").split():
+            case ["hello", version, who, nonce] if version == str(VERSION):
+                if not NONCE.fullmatch(nonce):
+                    raise ProtocolError("not a hello")
+                secret = self._registry.gate.secret(who)
+                self._registry.check_place()
+                answer, self._wanted = challenge(secret, who, nonce)
+                self.who = who
+                self._write(answer)
+            case ["hello", *_]:
+                raise ProtocolError(_VERSIONS, "version")
+            case ["member", *_]:  # older ones read JSON alone
+                self._write(write_line({"refused": {"why": _VERSIONS, "retry": True}}))
+                self._refuse("version", _VERSIONS)
+                self.hang_up()
+            case _:
+                self._hand_over(line, MAX_LINE)
 
-    def _hand_over(self, transport: asyncio.Transport, said: bytes) -> None:
+    def _check(self, line: bytes) -> None:
+        """Take the line that shall prove who speaks."""
+        if not hmac.compare_digest(line, self._wanted):
+            raise ProtocolError("the proof is wrong", "bad_proof")
+        self.proven, self._longest = True, MAX_MESSAGE
+        if self.who == CONTROLLER:
+            self._hand_over(b"", MAX_MESSAGE)
+
+    def _hand_over(self, line: bytes, longest: int) -> None:
         """Let ``serve`` have the connection: for this session it has ended."""
+        transport, said = self._transport, (line and line + b"\n") + self._buffer
+        if transport is None:
+            return
         self._end()
-        reader = asyncio.StreamReader(limit=MAX_LINE)
-        protocol = asyncio.StreamReaderProtocol(reader, self._serve)
+        reader = asyncio.StreamReader(limit=longest)
+        protocol = asyncio.StreamReaderProtocol(reader, partial(self._serve, self.proven))
         transport.set_protocol(protocol)
-        transport.resume_reading()
         protocol.connection_made(transport)
-        protocol.data_received(said)
-
-    async def _admit(self, challenge: Challenge, hello: Hello) -> None:
-        try:
-            key = await self._registry.gate.admit(challenge, hello, self.address)
-            self._own_seal, self._members_seal = seals(key)
-            if self._transport is not None:
-                self._registry.proven(self, hello)
-        except NotAdmittedError as error:
-            if error.key:
-                self._own_seal, self._members_seal = seals(error.key)
-            self._refuse(error.kind, f"to trainer {hello.identity.array}: {error}")
-            self.send(Refused(str(error), error.retry))
-            self.hang_up()
-        finally:
-            self._checking = None
-        if self._transport is not None:
-            self._transport.resume_reading()
-        self._take_lines()
+        if said:
+            protocol.data_received(said)

@@ -21,8 +21,8 @@ from threading import Timer
 
 from bftrainer_slurm.elastic.environment import element_environment, make_folder
 from bftrainer_slurm.elastic.processes import kill_job, processes_with
-from bftrainer_slurm.keeper.credentials import SECRET_FILE
-from bftrainer_slurm.keeper.home import find_or_start, own_secret
+from bftrainer_slurm.keeper.credentials import JOB_SECRET
+from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.spec import TrainerRecord
 from scripts.benchkit.logs import last_lines
@@ -77,6 +77,7 @@ class Fleet:
         make_folder(self._folder / "python")
         self.logs = StepLogs(self._folder / "logs")
         self._keeper = find_or_start(self._folder, "127.0.0.1:0")
+        self._secret = Keeper(self._folder).secret(ARRAY)
         self._store = C10dStore() if self.setup is STOCK else None
         return self
 
@@ -141,7 +142,7 @@ class Fleet:
         task = next(task for task in itertools.count() if task not in used)
         job = f"{os.getpid()}{next(_jobs):05d}"
         name = f"n{task + 1}"
-        joined = self._keeper.join(ARRAY, task, name)
+        joined = self._keeper.join(ARRAY, task, name, self._secret)
         assert joined is not None  # it has not finished
         variables = element_environment(
             ElementId(ARRAY, task),
@@ -153,7 +154,7 @@ class Fleet:
             "127.0.0.1",
         )
         variables |= {
-            SECRET_FILE: str(own_secret(self._folder)),
+            JOB_SECRET: self._secret.decode(),
             "SLURM_JOB_ID": job,
             "SLURMD_NODENAME": name,
             "BENCH_NODE": job,

@@ -294,8 +294,10 @@ def _lay_out(lab: Cluster, options: Options) -> None:
     if os.getuid() == 0 and not options.linuxproc:
         lab.cgroups = namespaces.hierarchy(*["devices"] * options.confine)
     _make_folders(lab, slurm)
-    if options.auth_slurm:
-        _make_keys(folder, slurm)
+    if options.auth_slurm and installed_version() < (23, 11):
+        raise LabError("--auth-slurm needs Slurm 23.11 or newer")
+    for name in (_OUR_KEY, *[_SLURM_KEY] * options.auth_slurm):
+        _make_key(folder / name, slurm)
     *ports, dbd, database = free_ports(options.nodes + 3, _ports_in(str(options.keeper)))
     if options.networks:
         lab.make_switch()
@@ -328,9 +330,9 @@ def _plugin_settings(
     keeper = str(options.keeper)
     if keeper.startswith(":"):
         keeper = ",".join(f"{address}{keeper}" for address in controllers.values())
-    settings = {"keeper": keeper, "munge_socket": f"{folder}/munge/socket"}
-    if options.auth_slurm:
-        settings = {"keeper": keeper, "key_file": f"{folder}/{_OUR_KEY}"}
+    settings = {"keeper": keeper, "key_file": f"{folder}/{_OUR_KEY}"}
+    if not options.auth_slurm:
+        settings["munge_socket"] = f"{folder}/munge/socket"
     if os.getuid() != 0:  # the nodes have no host names by which they could meet
         settings["local_addr"] = _HERE
     if options.qos:
@@ -361,15 +363,11 @@ def _make_folders(lab: Cluster, slurm: str) -> None:
             shutil.chown(folder / name, slurm)
 
 
-def _make_keys(folder: Path, slurm: str) -> None:
-    if installed_version() < (23, 11):
-        raise LabError("--auth-slurm needs Slurm 23.11 or newer")
-    for name in (_SLURM_KEY, _OUR_KEY):
-        key = folder / name
-        key.touch(mode=0o600)
-        key.write_text(os.urandom(64).hex())
-        if os.getuid() == 0:
-            shutil.chown(key, slurm)
+def _make_key(key: Path, slurm: str) -> None:
+    key.touch(mode=0o600)
+    key.write_text(os.urandom(64).hex())
+    if os.getuid() == 0:
+        shutil.chown(key, slurm)
 
 
 def _start(lab: Cluster, options: Options) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import Means
-from bftrainer_slurm.keeper.home import find_or_start, read_address, read_token
+from bftrainer_slurm.keeper.credentials import read_secret, secret_of_job
+from bftrainer_slurm.keeper.gate import Means
+from bftrainer_slurm.keeper.home import find_or_start, own_secret, read_address, read_token
 from scripts.labcluster.processes import Daemon, daemon_of, end, send
 
 
@@ -36,6 +38,10 @@ class Keeper:
     def pid(self) -> int | None:
         """Its process id; None: it has ended."""
         return next((process.pid for process in self._processes()), None)
+
+    def secret(self, array: int) -> bytes:
+        """Return a trainer's secret in personal mode."""
+        return secret_of_job(read_secret(own_secret(self.state)), array, os.getuid())
 
     def kill(self) -> None:
         """Send SIGKILL, and wait for its end."""

@@ -68,8 +68,8 @@ class Site:
     def configure(self, settings: Mapping[str, object]) -> None:
         """Write the site's settings, and how its users prove who they are."""
         key, munge = self.lab.dir / "bftrainer.key", self.lab.dir / "munge" / "socket"
-        proof = {"key_file": str(key)} if key.exists() else {"munge_socket": str(munge)}
-        (self.lab.dir / "bftrainer.toml").write_text(toml({**proof, **settings}))
+        proofs = {"key_file": str(key), "munge_socket": str(munge)}
+        (self.lab.dir / "bftrainer.toml").write_text(toml({**proofs, **settings}))
 
     def own_controller(self, user: str, settings: Mapping[str, object] = QUICK) -> Controller:
         """Return a user's own controller (personal mode); it is not started."""

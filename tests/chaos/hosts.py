@@ -49,12 +49,12 @@ class TwoHosts:
         state = lab.dir / f"our-{host}"
         state.mkdir(exist_ok=True)
         give(state, _USER)
-        munge = ("--method", "munge", "--munge-socket", f"{lab.dir}/munge/socket")
+        key = ("--key-file", f"{lab.dir}/bftrainer.key")
         listen = ("--listen", ",".join(self.addresses.values()), "--shared", str(self.shared))
         path = f"{lab.dir}/plugin:{lab.env['PATH']}"  # bftrainer-grow
         program = (f"HOME={lab.home(_USER)}", f"PATH={path}", str(self.site.stage.program))
         first = self.cluster.host(host).pid
-        for verb, words in {"keeper": (*listen, *munge), "controller": ("--mode", "site")}.items():
+        for verb, words in {"keeper": (*listen, *key), "controller": ("--mode", "site")}.items():
             command = (*as_user(_USER), "env", *program, verb, "--state", str(state), *words)
             within = namespaces.within(first, (), namespaces.kept_up(command))
             self.cluster.start_daemon(f"{verb}-{host}", *within, forks=True)

@@ -494,14 +494,10 @@ def test_a_file_that_cannot_be_used_is_named_with_the_remedy(path: str | None, r
     assert remedy in said
 
 
-@pytest.mark.parametrize("options", [("--method", "job"), ("--key-file", "key")], ids=" ".join)
-def test_a_keeper_needs_a_key_where_jobs_have_secrets_and_nowhere_else(
-    tmp_path: Path, options: tuple[str, str]
-) -> None:
-    result = call("keeper", "--state", str(tmp_path / "state"), *options)
+def test_a_keeper_whose_key_is_missing_says_so(tmp_path: Path) -> None:
+    result = call("keeper", "--state", str(tmp_path / "state"), "--key-file", "/nowhere/key")
     assert result.exit_code == 2
-    assert result.stderr == "keeper: --method job and --key-file PATH go together\n"
-    assert not (tmp_path / "state").exists()
+    assert result.stderr == "keeper: /nowhere/key cannot be read: No such file or directory\n"
 
 
 @pytest.mark.parametrize(
@@ -531,16 +527,15 @@ def test_a_script_without_an_end_is_refused() -> None:
     assert result.stderr == "bftrainer: /dev/zero: not a batch script, it has more than 4 MiB\n"
 
 
-def test_a_site_has_one_partition_for_trainers(tmp_path: Path) -> None:
+def test_a_site_takes_trainers_by_sbatch(tmp_path: Path) -> None:
     (tmp_path / "bftrainer.toml").write_text('partition = "idle"\n')
     arguments = ("-N", "2-4", script(tmp_path))
-    assert call("submit", "--site", *arguments).exit_code == 3  # only slurmctld is missing
-    assert call("submit", "--site", "-p", "idle", *arguments).exit_code == 3
-    assert call("submit", "-p", "gpu", *arguments).exit_code == 3
-    result = call("submit", "-p", "$(gpu)", *arguments)
+    result = call("submit", "-p", "gpu", *arguments)
     assert result.exit_code == 2
-    assert "--partition: '$(gpu)' is not a list of partitions" in result.stderr
+    assert "this site takes trainers by 'sbatch --bftrainer" in result.stderr
     assert "in which partition?" in call("submit", "--personal", *arguments).stderr
+    own = ("--personal", "-p", "idle")
+    assert call("submit", *own, *arguments).exit_code == 3  # only slurmctld is missing
 
 
 def test_a_program_is_not_taken_for_a_script(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def site(line: str = LINE, partition: str = "", **values: str) -> Facts:
         Settings(listen=KEEPER, share="share=yes" in line),
         Plugin(lines, loaded=True, file_there=True, package=__version__),
         Network({"ctl.example.org": ("192.0.2.1",)}, "", "", ""),
-        HostFacts("slurm", None, 0.3, "", ("bftrainer-grow", "bftrainer-look")),
+        HostFacts("slurm", None, 0.3, "", "", ("bftrainer-grow", "bftrainer-look")),
     )
 
 

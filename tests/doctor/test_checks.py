@@ -328,7 +328,7 @@ def test_a_port_of_slurms_own_is_not_the_keepers(port: int) -> None:
     ("changes", "check"),
     [
         ({"clock_ahead_s": -40.0}, "clocks"),
-        ({"munge": "munged is silent"}, "MUNGE"),
+        ({"key": "/etc/bftrainer/bftrainer.key is open to others; chmod 600 it"}, "site's key"),
         ({"state_owner": "mallory"}, "state folder"),
         ({"state_owner": "slurm", "state_mode": 0o777}, "state folder"),
     ],
@@ -344,9 +344,15 @@ def test_an_account_needs_an_operators_rights(level: str | None, known: bool) ->
     assert ("account" in {one.check for one in unknown}) is not known
 
 
-def test_without_munge_both_sides_need_the_sites_key() -> None:
-    found = of(site(AuthType="auth/slurm"), Level.CHANGE)
-    assert {one.check for one in found} == {"AuthType", "key_file="}
+def test_the_sites_key_is_looked_at_by_who_can_read_it() -> None:
+    (found,) = of(here(site(), user="slurm", key=None), Level.UNKNOWN)
+    assert (found.check, found.found.startswith("slurm cannot read /etc/")) == ("site's key", True)
+
+
+def test_without_munge_people_see_less_and_trainers_train() -> None:
+    assert of(here(site(AuthType="auth/slurm"), munge=None), Level.CHANGE, Level.CONSIDER) == []
+    (found,) = of(here(site(), munge="munged is silent"), Level.CONSIDER)
+    assert found.check == "MUNGE"
 
 
 def test_the_trainers_qos_is_written_into_the_plugins_line() -> None:

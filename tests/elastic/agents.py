@@ -91,7 +91,7 @@ class Agents:
         return {
             "BFTRAINER_ELEMENT": f"{ARRAY}_{task}",
             "BFTRAINER_KEEPER": self.keeper.client.address,
-            "BFTRAINER_SECRET_FILE": str(self.keeper.state / "member.secret"),
+            "BFTRAINER_JOB_SECRET": self.keeper.secret(ARRAY).decode(),
             "SLURMD_NODENAME": f"n{task}",
             "PET_NNODES": "1:8",
             "PET_NPROC_PER_NODE": "1",

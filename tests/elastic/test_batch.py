@@ -30,13 +30,12 @@ from bftrainer_slurm.elastic.batch.steps import (
     Steps,
     unpacked,
 )
-from bftrainer_slurm.keeper.credentials import prover_from
-from bftrainer_slurm.keeper.home import find_or_start, own_secret
+from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Identity, Role
 from scripts.labcluster.keeper import Keeper, started_keeper
 from scripts.labcluster.waiting import wait_until
-from tests.keeper.inside import SECRET_TEXT, keeper_inside
+from tests.keeper.inside import keeper_inside, secret_for
 from tests.slurm_plugin.fake_keeper import FakeKeeper
 
 START = Path(package).with_name("start")
@@ -103,7 +102,7 @@ class Trainer:
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
             "BFTRAINER_ELEMENT": f"7_{task}",
             "BFTRAINER_KEEPER": address or self.keeper.address,
-            "BFTRAINER_SECRET_FILE": str(own_secret(self.keeper.state)),
+            "BFTRAINER_JOB_SECRET": self.keeper.secret(7).decode(),
             "BFTRAINER_SCRIPT": f"once quiet {self.folder}/script",
             "SLURMD_NODENAME": f"n{task}",
             "SLURM_JOB_ID": f"10{task}",
@@ -264,8 +263,8 @@ def test_a_script_that_trains_without_srun_runs_on_each(trainer: Trainer) -> Non
     trainer.wait_for("begun n0", 1)
     trainer.start(1)
     wait_until(lambda: "runs on another node" in trainer.log(1), 120)
-    proof = prover_from({"BFTRAINER_SECRET_FILE": str(own_secret(trainer.keeper.state))})
-    agent = Membership(trainer.keeper.address, Identity(7, 0, "n0", Role.AGENT), proof)
+    secret = trainer.keeper.secret(7)
+    agent = Membership(trainer.keeper.address, Identity(7, 0, "n0", Role.AGENT), secret)
     agent.start()
     try:
         trainer.wait_for("begun n1", 1)
@@ -534,21 +533,18 @@ def test_where_no_thread_can_be_started_an_srun_goes_on_by_itself(
 
 
 def test_who_can_hear_the_keeper_no_more_does_not_wait_for_its_word(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("nobody foresaw this")
 
     monkeypatch.setattr(Meeting, "_on_message", fail)
-    secret = tmp_path / "secret"
-    secret.write_bytes(SECRET_TEXT)
-    secret.chmod(0o600)
     with keeper_inside() as keeper:
         meeting = Meeting(
             {
                 "BFTRAINER_KEEPER": keeper.client.address,
                 "BFTRAINER_ELEMENT": "7_0",
-                "BFTRAINER_SECRET_FILE": str(secret),
+                "BFTRAINER_JOB_SECRET": secret_for(7).decode(),
             }
         )
         wait_until(lambda: not meeting.listens, 120)

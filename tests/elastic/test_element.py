@@ -71,7 +71,7 @@ def test_the_users_python_finds_our_rendezvous_and_nothing_else_of_ours(
     body = f"""#!{sys.executable}
 import os, sys
 from importlib.metadata import entry_points
-folder, secret = os.environ["PYTHONPATH"].split(":")[0], os.environ["BFTRAINER_SECRET_FILE"]
+folder, secret = os.environ["PYTHONPATH"].split(":")[0], os.environ["BFTRAINER_JOB_SECRET"]
 (ours,) = entry_points(group="torchrun.handlers", name="bftrainer")
 print(os.environ["PET_RDZV_BACKEND"], ours.value, *sorted(os.listdir(folder)), secret)
 """
@@ -80,7 +80,7 @@ print(os.environ["PET_RDZV_BACKEND"], ours.value, *sorted(os.listdir(folder)), s
     assert output.split() == [
         *("bftrainer", "bftrainer_slurm.elastic.rendezvous:handler"),
         *("bftrainer_slurm", f"bftrainer_slurm-{version('bftrainer-slurm')}.dist-info"),
-        str(keeper.state / "member.secret"),
+        keeper.secret(12).decode(),
     ]
 
 

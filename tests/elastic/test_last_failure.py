@@ -12,7 +12,6 @@ pytest.importorskip("torch")
 
 from bftrainer_slurm.elastic.rendezvous import last_failure  # noqa: E402
 from bftrainer_slurm.elastic.rendezvous.last_failure import cause_of  # noqa: E402
-from bftrainer_slurm.keeper.credentials import prover_from  # noqa: E402
 from bftrainer_slurm.keeper.membership import Membership  # noqa: E402
 from bftrainer_slurm.keeper.messages import (  # noqa: E402
     Change,
@@ -30,7 +29,7 @@ PEERS = "RuntimeError: [gloo/transport/tcp/pair.cc] Connection closed by peer [1
 
 @pytest.fixture
 def member() -> Membership:
-    made = Membership("127.0.0.1:1", Identity(7, 0, "n1", Role.AGENT), prover_from({}))
+    made = Membership("127.0.0.1:1", Identity(7, 0, "n1", Role.AGENT), b"secret")
     made._on_message(GENERATION)
     return made
 

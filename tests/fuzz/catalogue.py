@@ -57,19 +57,27 @@ _OPTIONS = (
 _RANGE = ("#SBATCH ", "-N", "--nodes=", "--nodes", "2-4", "-QN", "\n", " ", "'")
 _ANSWER = ("set\0nodes\0" + "1\0", "say\0\0", "refuse", "\0", "done\0\0\0")
 _LINE = (
-    *("status", "watch ", "publish ", "own ", "part ", "lost ", "endrun ", "token ", "submitted"),
-    *("up ", "leaving ", "gone ", '{"note":{"number":', '"time_s":', '"kind":"failed"', "12 "),
+    *("status", "history ", "hello 11 ", "challenge ", "proof ", "refused ", "submitted", "0" * 32),
+    *("leaving ", "gone ", '{"note":{"number":', '"time_s":', '"kind":"failed"', "12 "),
 )
 _JSON = ("true", "null", "1e400", "NaN", "-1", "9" * 40, '"\\ud800"', '"\\u0000"', "[[", "{}")
 _MEMBER = (
     *('"ping":{"number":', '"measured":{"measures":[[', '"ready":{', '"cause":"new"'),
     *('"cause":"failed"', '"batch":{"doing":"leads"', '"step":', '"turn":{"do":"join"'),
     *('"error":', '"change":', '"storeat":{"endpoint":"n1:1"'),
+    *('"up":{"task":1', '"own":{"array":12', '"part":{"tasks":[', '"join":{"identity":{'),
     *('"generation":', '"leave":{}', '"done":{}', '"held":', '"role":"agent"'),
 )
 _STEPS = (
-    *("\0000!agent\0", "\0001!agent\0", "\0002!agent\0", "\0003!batch\0", "\0000!wait\0"),
-    *("\0001!close\0", "member 9\n", '{"ready":{"cause":"change","error":""}}\n\0'),
+    *(
+        "\0000!agent\0",
+        "\0001!agent\0",
+        "\0002!agent\0",
+        "\0003!batch\0",
+        "\0000!wait\0",
+        "\0002!token\0",
+    ),
+    *("\0001!close\0", "hello 11 12 ", "proof ", '{"ready":{"cause":"change","error":""}}\n\0'),
     *('{"storeat":{"endpoint":"n1:1","generation":1}}\n\0', '{"leave":{}}\n\0'),
     *('{"batch":{"doing":"waits"}}\n\0', '{"done":{}}\n\0'),
 )

@@ -22,16 +22,17 @@ from bftrainer_slurm.controller.decide.eligibility import why_never
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, advance
 from bftrainer_slurm.controller.state.view import views_of
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.credentials import CredentialError, introduce
 from bftrainer_slurm.keeper.messages import (
-    MAX_FROM_MEMBER,
     Generation,
     encode,
+    parse_from_controller,
     parse_from_keeper,
     parse_from_member,
-    parse_hello,
 )
 from bftrainer_slurm.keeper.protocol import (
-    MAX_NOTE,
+    MAX_ANSWER,
+    MAX_MESSAGE,
     NOTE,
     NumberedNote,
     ProtocolError,
@@ -60,8 +61,8 @@ def line(data: bytes) -> None:
 
 
 def message(data: bytes) -> None:
-    """Read a member's message, its hello, and a message of the keeper; each is read back."""
-    readers = (parse_hello, parse_from_member, parse_from_keeper)
+    """Read a message of a member, of the controller and of the keeper; each is read back."""
+    readers = (parse_from_member, parse_from_controller, parse_from_keeper)
     for reader in readers:
         try:
             found = cast(Any, reader(data))
@@ -71,20 +72,24 @@ def message(data: bytes) -> None:
         encoded = encode(found)
         promise(reader(encoded) == found, f"{found} is read back as another")
         promise(encoded.count(b"\n") == 1, "a message of more than a line")
-        if len(data) < MAX_FROM_MEMBER // 8 and not isinstance(found, Generation):
-            promise(len(encoded) <= MAX_FROM_MEMBER, "a message that nobody takes")
+        if len(data) < MAX_MESSAGE // 8 and not isinstance(found, Generation):
+            promise(len(encoded) <= MAX_MESSAGE, "a message that nobody takes")
 
 
 def answer(data: bytes) -> None:
-    """Hear DATA from a keeper that is none: as a status, as a stream of notes, and as a run."""
+    """Hear DATA from a keeper that is none: as a challenge, and as what a believed one says."""
+    with _who_says(data) as ours, contextlib.suppress(OSError, CredentialError):
+        introduce(ours, "controller", b"token", b"", 1.0)
+        promise(False, "who does not know the secret is believed")
     client = KeeperClient("keeper:1", "token")
-    with _who_says(data), contextlib.suppress(KeeperError):
-        client.status()
-    with _who_says(data), contextlib.suppress(KeeperError, ProtocolError):
-        for _ in client.watch("", 0):
-            pass
-    with _who_says(data), contextlib.suppress(KeeperError):
-        client.join(1, 2, "n1")
+    with patch("bftrainer_slurm.keeper.client.introduce"):
+        with _who_says(data), contextlib.suppress(KeeperError):
+            client.status()
+        with _who_says(data), contextlib.suppress(KeeperError):
+            for _ in client.watch("", 0):
+                pass
+        with _who_says(data), contextlib.suppress(KeeperError):
+            client.join(1, 2, "n1", b"secret")
 
 
 def document(data: bytes) -> None:
@@ -198,7 +203,7 @@ def _who_says(data: bytes) -> Any:
     with theirs, patch("socket.create_connection", lambda *_, **__: ours):
         theirs.sendall(data[:65_536])
         theirs.shutdown(socket.SHUT_WR)
-        yield
+        yield ours
 
 
 def _show(found: dict[str, Any]) -> None:
@@ -218,6 +223,6 @@ def _promise_clean(text: str) -> None:
 
 def _promise_same_note(note: NumberedNote) -> None:
     written = write_line({"note": note})
-    promise(len(written) < MAX_NOTE, "a note that the controller does not take")
+    promise(len(written) < MAX_ANSWER, "a note that the controller does not take")
     again = read_line(written, NOTE)
     promise(again == note or math.isnan(note.time_s), "a note is read back as another")

@@ -8,11 +8,10 @@ import resource
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
-from bftrainer_slurm.keeper.credentials import Prove, seals
-from bftrainer_slurm.keeper.messages import Hello, Identity, Role, encode, payload
-from bftrainer_slurm.keeper.protocol import GREETING, parse_address
+from bftrainer_slurm.keeper.credentials import new_nonce, proof
+from bftrainer_slurm.keeper.messages import Identity, Join, Role, encode
+from bftrainer_slurm.keeper.protocol import VERSION, parse_address
 
 _AT_ONCE = 100  # agents connect at the same time, as all of them are in one process
 
@@ -24,14 +23,14 @@ class Agent:
     """
 
     def __init__(
-        self, keeper: str, prove: Prove, array: int, task: int, source: str = "127.0.0.1"
+        self, keeper: str, secret: bytes, array: int, task: int, source: str = "127.0.0.1"
     ) -> None:
         self.identity = Identity(array, task, f"n{task}", Role.AGENT)
         self.heard: Counter[str] = Counter()
         self.generation = 0
         self.rank = -1
         self.at_s = 0.0  # when the last generation came
-        self._keeper, self._prove, self._source = keeper, prove, source
+        self._keeper, self._secret, self._source = keeper, secret, source
         self._news = asyncio.Event()
 
     async def connect(self) -> None:
@@ -46,16 +45,13 @@ class Agent:
         self.reader, self.writer = await asyncio.open_connection(
             host, port, limit=2**20, local_addr=(self._source, 0)
         )
-        self.writer.write(GREETING + b"\n")
-        if not (line := await self._next_line()):
+        who, nonce = str(self.identity.array), new_nonce()
+        self.writer.write(f"hello {VERSION} {who} {nonce}\n".encode())
+        if not (line := await self._next_line()).startswith(b"challenge "):
             return False
-        challenge, hello = json.loads(line)["challenge"], Hello("", self.identity)
-        proof = self._prove(payload(challenge["nonce"], hello), challenge["method"])
-        self.writer.write(encode(replace(hello, proof=proof.text)))
-        self._keepers_seal, self._own_seal = seals(proof.key)
-        if not (answer := await self._next_line()) or answer.startswith(b"{"):
-            return False
-        return "welcome" in json.loads(self._keepers_seal.open(answer))
+        proven = proof(self._secret, "client", who, nonce, line.decode().split()[1])
+        self.writer.write(f"proof {proven}\n".encode() + encode(Join(self.identity)))
+        return b'"welcome"' in await self._next_line()
 
     async def _next_line(self) -> bytes:
         """Return the keeper's next line; empty: it hung up, or reset the connection."""
@@ -66,7 +62,7 @@ class Agent:
 
     def say(self, **message: object) -> None:
         """Send a message to the keeper."""
-        self.writer.write(self._own_seal.close(json.dumps(message).encode() + b"\n"))
+        self.writer.write(json.dumps(message).encode() + b"\n")
 
     def ready(self, cause: str, error: str = "") -> None:
         """Say that it is at a boundary."""
@@ -91,7 +87,6 @@ class Agent:
 
     async def _listen(self) -> None:
         while line := await self._next_line():
-            line = self._keepers_seal.open(line)
             if line.startswith(b'{"generation"'):
                 self._enter(json.loads(line)["generation"])
             self.heard[line.partition(b'"')[2].partition(b'"')[0].decode()] += 1

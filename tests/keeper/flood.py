@@ -13,8 +13,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from bftrainer_slurm.keeper.credentials import prover_from
-from bftrainer_slurm.keeper.protocol import GREETING, parse_address
+from bftrainer_slurm.keeper.credentials import JOB_SECRET, new_nonce
+from bftrainer_slurm.keeper.protocol import VERSION, parse_address
 from tests.keeper.agents import Agent, many_files
 
 ARRAY = 13
@@ -28,7 +28,7 @@ async def _connect(keeper: str) -> tuple[asyncio.StreamReader, asyncio.StreamWri
 
 
 async def _joined(keeper: str) -> Agent:
-    agent = Agent(keeper, prover_from(os.environ), ARRAY, next(_tasks), SOURCE)
+    agent = Agent(keeper, os.environ[JOB_SECRET].encode(), ARRAY, next(_tasks), SOURCE)
     await agent.connect()
     return agent
 
@@ -36,7 +36,7 @@ async def _joined(keeper: str) -> Agent:
 async def connections(keeper: str) -> None:
     """Connect, send half a line or a request, and hang up."""
     _, writer = await _connect(keeper)
-    writer.write(random.choice((b"", b"mem", b"gone 13 0 n1\n", b"status\n")))
+    writer.write(random.choice((b"", b"hel", b"gone 13 0 n1\n", b"status\n")))
     await asyncio.sleep(0)
     writer.transport.abort()
 
@@ -44,10 +44,10 @@ async def connections(keeper: str) -> None:
 async def handshakes(keeper: str) -> None:
     """Begin to join, and send half an answer or none."""
     reader, writer = await _connect(keeper)
-    writer.write(GREETING + b"\n")
+    writer.write(f"hello {VERSION} {ARRAY} {new_nonce()}\n".encode())
     await reader.readline()
     if random.random() < 0.5:
-        writer.write(b'{"hello":{"proof":"%b"}}\n' % (b"0" * 64))
+        writer.write(b"proof %b\n" % (b"0" * 64))
         await reader.readline()
     else:
         await asyncio.sleep(0.5)

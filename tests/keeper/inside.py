@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from collections import Counter
@@ -13,8 +14,8 @@ from itertools import islice
 from typing import Any, cast
 
 from bftrainer_slurm.keeper.client import KeeperClient
-from bftrainer_slurm.keeper.credentials import Proof, prove_by_secret
-from bftrainer_slurm.keeper.gate import Gate, OneUser
+from bftrainer_slurm.keeper.credentials import secret_of_job
+from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Generation, Identity, Role
 from bftrainer_slurm.keeper.protocol import Note
@@ -22,7 +23,7 @@ from bftrainer_slurm.keeper.registry import Registry
 from bftrainer_slurm.keeper.server import Keeper
 
 TOKEN = "token"
-SECRET_TEXT = b"a secret of sixteen bytes or more"
+KEY = b"a key of sixteen bytes or more"
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Inside:
     def member(self, task: int, array: int = 12, **options: Any) -> Membership:
         """Start an agent's client."""
         identity = Identity(array, task, f"n{task}", Role.AGENT)
-        member = Membership(self.client.address, identity, prove_secret, **options)
+        member = Membership(self.client.address, identity, secret_for(array), **options)
         member.start()
         self.members.append(member)
         return member
@@ -72,8 +73,9 @@ class Inside:
         return list(islice(notes, count))
 
 
-def prove_secret(payload: str, method: str) -> Proof:
-    return prove_by_secret(SECRET_TEXT, payload)
+def secret_for(array: int = 12) -> bytes:
+    """The secret of a trainer of this user."""
+    return secret_of_job(KEY, array, os.getuid())
 
 
 @contextmanager
@@ -89,7 +91,7 @@ def keeper_inside(
     thread.start()
 
     async def begin() -> tuple[asyncio.Server, Registry]:
-        keeper = Keeper(gate or Gate(OneUser(SECRET_TEXT)), TOKEN)
+        keeper = Keeper(gate or Gate(TOKEN, KEY, one_user=True))
         server = await keeper.listen("127.0.0.1", port)
         if send_buffer:  # accepted connections have what the listener has
             server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)

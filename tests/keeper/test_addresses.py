@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import SECRET_FILE, prover_from
+from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.home import find_or_start, own_secret, read_address
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Identity, Role
 from bftrainer_slurm.keeper.protocol import NoteKind, ProtocolError, parse_addresses
 from scripts.labcluster.cluster import free_ports
 from scripts.labcluster.keeper import Keeper
-from tests.keeper.inside import TOKEN, Inside, keeper_inside, together
+from tests.keeper.inside import KEY, TOKEN, Inside, keeper_inside, together
 
 
 @pytest.fixture
@@ -59,9 +59,12 @@ def test_a_client_goes_on_to_the_host_that_answers(
     assert client.status()[1] is None
 
 
-def test_a_client_that_is_told_no_asks_nobody_else(keeper: Inside, nobody: str) -> None:
-    with pytest.raises(KeeperError, match="only this keeper's own controller"):
-        KeeperClient(f"{keeper.client.address},{nobody}", "wrong").own(13, 0, 1)
+def test_who_is_not_our_keeper_is_passed_over(keeper: Inside) -> None:
+    with keeper_inside(Gate("another token", KEY)) as another:
+        address = f"{another.client.address},{keeper.client.address}"
+        KeeperClient(address, TOKEN).own(13, 0, 1)
+        with pytest.raises(KeeperError, match="has another key"):
+            KeeperClient(another.client.address, TOKEN).own(13, 0, 1)
 
 
 def test_a_member_goes_on_to_the_host_that_answers(keeper: Inside, nobody: str) -> None:
@@ -80,13 +83,14 @@ def test_members_that_lose_their_keeper_stand_with_the_other_host_s_as_before(
         keeper.state.mkdir()
     secret = own_secret(first.state)
     shutil.copy(secret, second.state / secret.name)
-    prover = prover_from({SECRET_FILE: str(secret)})
     with ExitStack() as stack:
         find_or_start(first.state, addresses[0])
         stack.callback(first.kill)
         first.client.own(12, 0, 3)
         members = [
-            Membership(",".join(addresses), Identity(12, task, f"n{task}", Role.AGENT), prover)
+            Membership(
+                ",".join(addresses), Identity(12, task, f"n{task}", Role.AGENT), first.secret(12)
+            )
             for task in range(3)
         ]
         for member in members:

@@ -11,8 +11,10 @@ import pytest
 
 from bftrainer_slurm.keeper import server
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, SilentError
+from bftrainer_slurm.keeper.credentials import challenge
+from bftrainer_slurm.keeper.messages import Serving, encode
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote, write_line
-from tests.keeper.inside import keeper_inside
+from tests.keeper.inside import TOKEN, keeper_inside
 
 NO_STATUS = [
     b"document\n",
@@ -27,7 +29,7 @@ NO_STATUS = [
     b"\xff\xfe\n",
     b"",
 ]
-NO_STREAM = [b"keeper\n", b"\n", b"ok\n", b"keeper a b\n", b"\xff\n"]
+NO_STREAM = [b'{"answer":{}}\n', b"\n", b"ok\n", b'{"serving":{}}\n', b"\xff\n", b"refused no\n"]
 
 
 def short(answer: bytes) -> str:
@@ -48,7 +50,7 @@ def test_what_is_no_stream_of_notes_is_an_error(answer: bytes) -> None:
 
 def test_a_keeper_that_says_nothing_more_is_given_up_though_it_does_not_hang_up() -> None:
     note = NumberedNote(1, 5.0, Note(NoteKind.SUBMITTED))
-    said = b"keeper abc\n\n" + write_line({"note": note})
+    said = encode(Serving("abc")) + b"\n" + write_line({"note": note})
     with somebody_who_says(said, then_is_silent=True) as client:
         stream = client.watch("", 0, silent_s=3)
         assert [next(stream) for _ in range(2)] == [("abc", None)] * 2
@@ -83,7 +85,12 @@ def somebody_who_says(answer: bytes, then_is_silent: bool = False) -> Iterator[K
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
-            self.rfile.readline()
+            line = self.rfile.readline()
+            if line.startswith(b"hello "):
+                _, _, who, nonce = line.decode().split()
+                self.wfile.write(challenge(TOKEN.encode(), who, nonce)[0])
+                self.rfile.readline()
+                self.rfile.readline()
             self.wfile.write(answer)
             if then_is_silent:
                 hangs_up.wait()
@@ -91,7 +98,7 @@ def somebody_who_says(answer: bytes, then_is_silent: bool = False) -> Iterator[K
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as listener:
         threading.Thread(target=listener.serve_forever, daemon=True).start()
         try:
-            yield KeeperClient(f"127.0.0.1:{listener.server_address[1]}")
+            yield KeeperClient(f"127.0.0.1:{listener.server_address[1]}", TOKEN)
         finally:
             hangs_up.set()
             listener.shutdown()

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bftrainer_slurm.keeper.credentials import JOB, JOB_SECRET, Means, prover_from, secret_of_job
+from bftrainer_slurm.keeper.credentials import JOB_SECRET, secret_of_job
+from bftrainer_slurm.keeper.gate import Means
 from scripts.labcluster.keeper import Keeper, started_keeper
 from scripts.labcluster.stage import REPO
 from tests.keeper import flood
@@ -26,10 +27,10 @@ def test_a_flood_of_all_kinds_starves_nobody_else(tmp_path: Path) -> None:
     key.touch(mode=0o600)
     key.write_text(os.urandom(32).hex())
     secrets = {
-        array: secret_of_job(key.read_bytes(), array, user).decode()
+        array: secret_of_job(key.read_bytes(), array, user)
         for array, user in ((ARRAY, VICTIM), (flood.ARRAY, FLOODER))
     }
-    with many_files(), started_keeper(tmp_path, Means(JOB, key_file=key)) as keeper:
+    with many_files(), started_keeper(tmp_path, Means(key)) as keeper:
         keeper.client.own(ARRAY, VICTIM, NODES)
         keeper.client.own(flood.ARRAY, FLOODER, 256)
         keeper.client.publish({})
@@ -41,10 +42,10 @@ def test_a_flood_of_all_kinds_starves_nobody_else(tmp_path: Path) -> None:
     assert refused["flood"] > 0
 
 
-async def rescales(keeper: Keeper, secret: str, repeat: int) -> list[float]:
+async def rescales(keeper: Keeper, secret: bytes, repeat: int) -> list[float]:
     """Let a trainer lose a node and get a new one; return how long (s) each took for all of it."""
-    loop, prove = asyncio.get_running_loop(), prover_from({JOB_SECRET: secret})
-    agents = [Agent(keeper.address, prove, ARRAY, task) for task in range(NODES)]
+    loop = asyncio.get_running_loop()
+    agents = [Agent(keeper.address, secret, ARRAY, task) for task in range(NODES)]
     await all_connect(agents, 2 * STARVED_S)
     for agent in agents:
         agent.ready("new")
@@ -57,7 +58,7 @@ async def rescales(keeper: Keeper, secret: str, repeat: int) -> list[float]:
         lost.close()
         await all_in(agents, before + 1, 2 * STARVED_S)
         took_s.append(max(agent.at_s for agent in agents) - began_s)
-        newcomer = Agent(keeper.address, prove, ARRAY, task)
+        newcomer = Agent(keeper.address, secret, ARRAY, task)
         began_s = loop.time()
         await all_connect([newcomer], 2 * STARVED_S)
         agents.append(newcomer)
@@ -70,7 +71,7 @@ async def rescales(keeper: Keeper, secret: str, repeat: int) -> list[float]:
 
 
 @contextmanager
-def flooded(keeper: Keeper, secret: str) -> Iterator[None]:
+def flooded(keeper: Keeper, secret: bytes) -> Iterator[None]:
     """Flood the keeper in this context, from another process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.keeper.flood", keeper.address],
@@ -78,7 +79,7 @@ def flooded(keeper: Keeper, secret: str) -> Iterator[None]:
         stderr=subprocess.DEVNULL,
         text=True,
         cwd=REPO,
-        env=os.environ | {JOB_SECRET: secret},
+        env=os.environ | {JOB_SECRET: secret.decode()},
     )
     assert process.stdout is not None
     try:

@@ -27,14 +27,18 @@ def raw(keeper: Keeper, sent: bytes) -> bytes:
         return connection.recv(4096)
 
 
+def join(keeper: Keeper, array: int, task: int, node: str) -> tuple[str, bool] | None:
+    return keeper.client.join(array, task, node, keeper.secret(array))
+
+
 def read_notes(keeper: Keeper, count: int, identity: str = "", after: int = 0) -> list[Note]:
     notes = (note.note for _, note in keeper.client.watch(identity, after) if note)
     return list(islice(notes, count))
 
 
 def test_elements_of_one_trainer_share_a_run_and_trainers_do_not(keeper: Keeper) -> None:
-    first, second = keeper.client.join(12, 0, "n1"), keeper.client.join(12, 1, "n2")
-    assert first == second != keeper.client.join(13, 0, "n3")
+    first, second = join(keeper, 12, 0, "n1"), join(keeper, 12, 1, "n2")
+    assert first == second != join(keeper, 13, 0, "n3")
 
 
 def test_the_keeper_does_without_torch() -> None:
@@ -44,14 +48,14 @@ def test_the_keeper_does_without_torch() -> None:
 
 
 def test_no_process_beside_the_keeper_serves_trainers(keeper: Keeper) -> None:
-    keeper.client.join(12, 0, "n1")
+    join(keeper, 12, 0, "n1")
     assert Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read_text() == ""
 
 
 def test_after_the_end_of_a_run_the_next_element_begins_another(keeper: Keeper) -> None:
-    before = keeper.client.join(12, 0, "n1")
+    before = join(keeper, 12, 0, "n1")
     keeper.client.end_run(12)
-    after = keeper.client.join(12, 0, "n1")
+    after = join(keeper, 12, 0, "n1")
     assert after != before
 
 
@@ -59,25 +63,25 @@ def test_who_starts_when_the_training_has_finished_is_told_so_until_it_begins_an
     keeper: Keeper,
 ) -> None:
     keeper.client.finish(12)
-    assert keeper.client.join(12, 3, "n1") is None
-    assert keeper.client.join(13, 0, "n1") == ("13.1", False)
+    assert join(keeper, 12, 3, "n1") is None
+    assert join(keeper, 13, 0, "n1") == ("13.1", False)
     keeper.client.end_run(12)
-    assert keeper.client.join(12, 3, "n1") == ("12.2", False)
+    assert join(keeper, 12, 3, "n1") == ("12.2", False)
 
 
 def test_one_element_of_a_trainer_is_the_first(keeper: Keeper) -> None:
     keeper.client.begin(12)
-    assert [keeper.client.join(12, task, "n1") for task in (1, 0)] == [
+    assert [join(keeper, 12, task, "n1") for task in (1, 0)] == [
         ("12.1", True),
         ("12.1", False),
     ]
     keeper.client.begin(12)  # as the controller has not seen it yet
-    assert keeper.client.join(12, 1, "n1") == ("12.1", False)
+    assert join(keeper, 12, 1, "n1") == ("12.1", False)
 
 
 def test_notes_reach_a_watcher_in_order_also_those_from_before(keeper: Keeper) -> None:
     keeper.client.tell(SUBMITTED)
-    keeper.client.join(12, 0, "n1")
+    join(keeper, 12, 0, "n1")
     assert read_notes(keeper, 2) == [SUBMITTED, UP]
 
 
@@ -93,7 +97,7 @@ def test_datagrams_of_submissions_reach_a_watcher_as_one_note(keeper: Keeper) ->
 
 def test_a_watcher_goes_on_where_it_stopped(keeper: Keeper) -> None:
     keeper.client.tell(SUBMITTED)
-    keeper.client.join(12, 0, "n1")
+    join(keeper, 12, 0, "n1")
     stream = keeper.client.watch("", 0)
     identity, _ = next(stream)
     first = next(note for _, note in stream if note)
@@ -116,26 +120,38 @@ def test_of_others_trainers_nobody_sees_more_than_squeue_shows(keeper: Keeper) -
     assert (keeper.client.status()[1] or {})["trainers"] == [mine]
 
 
-@pytest.mark.parametrize(
-    "request_line",
-    [
-        "status WRONG",
-        "watch WRONG - 0",
-        "publish WRONG 2",
-        "endrun WRONG 12",
-        "finish WRONG 12",
-        "begin WRONG 12",
-    ],
-)
-def test_what_only_the_controller_may_needs_its_token(keeper: Keeper, request_line: str) -> None:
-    assert raw(keeper, request_line.encode() + b"\n{}").startswith(b"error only")
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_what_only_the_controller_may_needs_its_token(keeper: Keeper, token: str) -> None:
+    stranger = KeeperClient(keeper.address, token)
+    requests = (
+        lambda: stranger.publish({}),
+        lambda: next(stranger.watch("", 0)),
+        lambda: stranger.own(12, 0, 1),
+        lambda: stranger.part(12, [1]),
+        lambda: stranger.lost(12, 1),
+        lambda: stranger.end_run(12),
+        lambda: stranger.finish(12),
+        lambda: stranger.begin(12),
+    )
+    for ask in requests:
+        with pytest.raises(KeeperError, match=r"no secret here|has another key"):
+            ask()
+
+
+def test_a_forged_word_that_an_element_is_up_takes_nothing_away(keeper: Keeper) -> None:
+    keeper.client.begin(12)
+    assert raw(keeper, b"up 12 0 n1\n").startswith(b"refused ")
+    with pytest.raises(KeeperError, match="has another key"):
+        keeper.client.join(12, 0, "n1", keeper.secret(13))
+    assert join(keeper, 12, 0, "n1") == ("12.1", True)
+    assert read_notes(keeper, 1) == [UP]
 
 
 @pytest.mark.parametrize(
-    "sent", [b"nonsense\n", b"up 1 2 $(reboot)\n", b"\xff\xfe\n", b"\n", b"watch\n"]
+    "sent", [b"nonsense\n", b"gone 1 2 $(reboot)\n", b"\xff\xfe\n", b"\n", b"watch\n"]
 )
 def test_a_malformed_line_is_answered_with_an_error(keeper: Keeper, sent: bytes) -> None:
-    assert raw(keeper, sent).startswith(b"error ")
+    assert raw(keeper, sent).startswith(b"refused ")
     keeper.client.tell(SUBMITTED)
 
 

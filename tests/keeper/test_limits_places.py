@@ -7,8 +7,8 @@ from contextlib import ExitStack
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.gate import NotAdmittedError
 from bftrainer_slurm.keeper.limits import Places
+from bftrainer_slurm.keeper.protocol import ProtocolError
 from tests.keeper.inside import keeper_inside
 
 
@@ -17,9 +17,9 @@ def test_one_user_cannot_take_all_places() -> None:
     with ExitStack() as taken:
         for owner in ("greedy", "greedy", "modest"):
             taken.enter_context(places.one(owner))
-        with pytest.raises(NotAdmittedError, match="too many"), places.one("greedy"):
+        with pytest.raises(ProtocolError, match="too many"), places.one("greedy"):
             pass
-        with places.one("modest"), pytest.raises(NotAdmittedError), places.one("a third"):
+        with places.one("modest"), pytest.raises(ProtocolError), places.one("a third"):
             pass
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.keeper.credentials import SECRET_FILE, prover_from
-from bftrainer_slurm.keeper.home import own_secret
 from scripts.labcluster.keeper import Keeper
 from tests.keeper.agents import Agent, all_connect, all_in, many_files
 
@@ -27,11 +25,12 @@ def test_a_change_of_a_hundred_among_a_thousand(keeper: Keeper) -> None:
 
 
 async def _change(keeper: Keeper) -> None:
-    prove = prover_from({SECRET_FILE: str(own_secret(keeper.state))})
     assert keeper.pid is not None
     arrays = range(1, TRAINERS + 1)
     agents = [
-        Agent(keeper.address, prove, array, task) for array in arrays for task in range(AGENTS)
+        Agent(keeper.address, keeper.secret(array), array, task)
+        for array in arrays
+        for task in range(AGENTS)
     ]
     for array in arrays:
         keeper.client.own(array, os.getuid(), AGENTS)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer_slurm.keeper import registry
-from bftrainer_slurm.keeper.credentials import SECRET, SECRET_FILE, Proof, prover_from
-from bftrainer_slurm.keeper.gate import Gate
+from bftrainer_slurm.keeper.credentials import read_secret
 from bftrainer_slurm.keeper.home import find_or_start, own_secret
 from bftrainer_slurm.keeper.membership import (
     DroppedError,
@@ -20,14 +19,7 @@ from bftrainer_slurm.keeper.membership import (
     Notice,
     ReleasedError,
 )
-from bftrainer_slurm.keeper.messages import (
-    Challenge,
-    Change,
-    Generation,
-    Hello,
-    Identity,
-    Role,
-)
+from bftrainer_slurm.keeper.messages import Change, Generation, Identity, Role
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, NoteKind, ProtocolError
 from bftrainer_slurm.sizes import Sizes
 from scripts.labcluster.keeper import Keeper
@@ -40,13 +32,6 @@ def keeper() -> Iterator[Inside]:
     with keeper_inside() as running:
         running.client.own(12, 0, 2)
         yield running
-
-
-class Impostor(Gate):
-    """Takes anybody, to be taken for the keeper."""
-
-    async def admit(self, challenge: Challenge, hello: Hello) -> None:
-        pass
 
 
 def test_members_get_one_rank_each_and_the_store_of_rank_0(keeper: Inside) -> None:
@@ -235,33 +220,6 @@ def test_a_group_has_a_size_that_the_controller_allows(keeper: Inside, sizes: Si
     assert dict(reformed.measures)["nodes"] == 2.0
 
 
-def test_who_has_a_wrong_secret_hears_so_and_tries_again(
-    keeper: Inside, caplog: pytest.LogCaptureFixture
-) -> None:
-    identity = Identity(12, 1, "n1", Role.AGENT)
-    wrong = Proof("0" * 64, bytes(32))
-    member = Membership(keeper.client.address, identity, lambda payload, method: wrong)
-    keeper.members.append(member)
-    member.start()
-    member.ready("new")
-    wait_until(lambda: keeper.counts().get("bad_proof", 0) > 1)
-    assert "no connection to the keeper" in caplog.text
-    assert "the secret is wrong" in caplog.text
-    with pytest.raises(TimeoutError):
-        member.wait_generation(0.1)
-
-
-def test_a_keeper_that_does_not_know_the_secret_is_not_believed(tmp_path: Path) -> None:
-    prover = prover_from({SECRET_FILE: str(own_secret(tmp_path))})
-    with keeper_inside(Impostor(b"another secret of enough bytes")) as fake:
-        member = Membership(fake.client.address, Identity(12, 1, "n1", Role.AGENT), prover)
-        member.start()
-        member.ready("new")
-        with pytest.raises(TimeoutError):
-            member.wait_generation(3)
-        member.close()
-
-
 def test_a_forked_child_does_not_keep_the_connection_open(keeper: Inside) -> None:
     members = [keeper.member(1), keeper.member(2)]
     together(members)
@@ -281,7 +239,7 @@ def test_a_forked_child_does_not_keep_the_connection_open(keeper: Inside) -> Non
 
 def test_an_identity_that_cannot_be_is_found_at_once() -> None:
     with pytest.raises(ProtocolError):
-        Membership("h:1", Identity(12, 1, "n 1", Role.AGENT), lambda *_: Proof("", b""))
+        Membership("h:1", Identity(12, 1, "n 1", Role.AGENT), b"secret")
 
 
 def test_closing_ends_a_wait(keeper: Inside) -> None:
@@ -337,9 +295,7 @@ def test_a_change_that_comes_before_its_generation_was_taken_is_not_forgotten(
 def test_without_a_keeper_members_wait_and_are_quick_when_it_comes() -> None:
     with keeper_inside() as before:
         port = before.port
-    member = Membership(
-        f"127.0.0.1:{port}", Identity(12, 1, "n1", Role.AGENT), lambda *_: Proof("", b"")
-    )
+    member = Membership(f"127.0.0.1:{port}", Identity(12, 1, "n1", Role.AGENT), b"secret")
     member.start()
     with pytest.raises(TimeoutError):
         member.wait_generation(0.3)
@@ -352,10 +308,10 @@ def test_a_keeper_that_was_killed_and_started_again_costs_no_change(tmp_path: Pa
     running = Keeper(tmp_path)
     members: list[Membership] = []
     try:
-        prover = prover_from({SECRET_FILE: str(own_secret(tmp_path))})
         running.client.own(12, 0, 3)
+        secret = running.secret(12)
         members = [
-            Membership(running.client.address, Identity(12, task, f"n{task}", Role.AGENT), prover)
+            Membership(running.address, Identity(12, task, f"n{task}", Role.AGENT), secret)
             for task in range(3)
         ]
         for member in members:
@@ -392,7 +348,7 @@ def test_a_secret_that_others_can_read_is_not_used(tmp_path: Path) -> None:
     path = own_secret(tmp_path)
     path.chmod(0o640)
     with pytest.raises(Exception, match="chmod 600"):
-        prover_from({SECRET_FILE: str(path)})("payload", SECRET)
+        read_secret(path)
 
 
 def keeper_members(keeper: Inside) -> int:

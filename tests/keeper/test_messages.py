@@ -10,12 +10,13 @@ from bftrainer_slurm.keeper import messages
 from bftrainer_slurm.keeper.messages import (
     Batch,
     Change,
+    FromController,
     FromKeeper,
     FromMember,
     Generation,
     Held,
-    Hello,
     Identity,
+    Join,
     Measured,
     Peer,
     Ready,
@@ -23,18 +24,20 @@ from bftrainer_slurm.keeper.messages import (
     StoreAt,
     Turn,
     encode,
+    parse_from_controller,
     parse_from_keeper,
     parse_from_member,
-    parse_hello,
 )
 from bftrainer_slurm.keeper.protocol import VERSION, ProtocolError
 
 WHO = Identity(12, 3, "n3", Role.AGENT, program="ab")
-HELLO = (
-    '{"hello":{"proof":"p","identity":{"array":12,"task":3,"node":"n3","role":"agent",'
-    '"program":"ab"},"held":{"generation":2,"rank":0,"world":4},"nonce":"cd"}}'
-)
 FROM_MEMBER: list[tuple[FromMember, str]] = [
+    (messages.Up(3, "n3"), '{"up":{"task":3,"node":"n3"}}'),
+    (
+        Join(WHO, Held(2, 0, 4)),
+        '{"join":{"identity":{"array":12,"task":3,"node":"n3","role":"agent","program":"ab"},'
+        '"held":{"generation":2,"rank":0,"world":4}}}',
+    ),
     (
         Ready("failed", "oops", "torchrun"),
         '{"ready":{"cause":"failed","error":"oops","launcher":"torchrun"}}',
@@ -52,10 +55,24 @@ FROM_MEMBER: list[tuple[FromMember, str]] = [
         '"code":0,"beside":false}}',
     ),
 ]
+FROM_CONTROLLER: list[tuple[FromController, str]] = [
+    (
+        messages.Own(12, 1001, 4, (2, 4)),
+        '{"own":{"array":12,"uid":1001,"want":4,"only":[2,4],"step":1,"without":[]}}',
+    ),
+    (messages.Tell(12, "ended"), '{"tell":{"array":12,"what":"ended"}}'),
+    (messages.Part(12, (0, 1)), '{"part":{"array":12,"tasks":[0,1]}}'),
+    (messages.Lost(12, 1), '{"lost":{"array":12,"task":1}}'),
+    (messages.Publish(2), '{"publish":{"length":2}}'),
+    (messages.Watch("ab", 7), '{"watch":{"identity":"ab","after":7}}'),
+    (messages.Show(), '{"show":{}}'),
+    (messages.Past("all", 5), '{"past":{"what":"all","since_s":5}}'),
+]
 FROM_KEEPER: list[tuple[FromKeeper, str]] = [
-    (messages.Challenge("ab", "munge"), '{"challenge":{"nonce":"ab","method":"munge"}}'),
+    (messages.Started("12.1", True), '{"started":{"run":"12.1","first":true}}'),
     (messages.Welcome(), '{"welcome":{}}'),
-    (messages.Refused("no", True), '{"refused":{"why":"no","retry":true}}'),
+    (messages.Answer(), '{"answer":{"done":true}}'),
+    (messages.Serving("ab"), '{"serving":{"identity":"ab"}}'),
     (Change(True, "join"), '{"change":{"planned":true,"why":"join"}}'),
     (
         Generation(2, 1, 2, "n0:5", (Peer(0, "n0"), Peer(3, "n3"))),
@@ -74,14 +91,14 @@ FROM_KEEPER: list[tuple[FromKeeper, str]] = [
 
 
 def test_each_message_of_this_version_is_one_line_and_is_read_back() -> None:
-    assert VERSION == 10
-    hello = Hello("p", WHO, Held(2, 0, 4), "cd")
-    readers: list[tuple[Any, Any, str]] = [(parse_hello, hello, HELLO)]
+    assert VERSION == 11
+    readers: list[tuple[Any, Any, str]] = [(parse_from_controller, *one) for one in FROM_CONTROLLER]
     readers += [(parse_from_member, *one) for one in FROM_MEMBER]
     readers += [(parse_from_keeper, *one) for one in FROM_KEEPER]
     for read, message, line in readers:
         assert encode(message).decode() == f"{line}\n"
         assert read(line.encode()) == message
+    assert {type(message) for message, _ in FROM_CONTROLLER} == set(get_args(FromController))
     assert {type(message) for message, _ in FROM_MEMBER} == set(get_args(FromMember))
     assert {type(message) for message, _ in FROM_KEEPER} == set(get_args(FromKeeper))
 
@@ -94,7 +111,7 @@ def test_each_message_of_this_version_is_one_line_and_is_read_back() -> None:
         b'{"turn":{"do":"jump"}}',
         b'{"turn":[]}',
         b'{"released":1}',
-        b'{"refused":{"why":["no"],"retry":true}}',
+        b'{"started":{"run":"a b","first":true}}',
     ],
     ids=range(6),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Iterator
@@ -11,8 +10,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.messages import MAX_FROM_MEMBER
-from bftrainer_slurm.keeper.protocol import Note, NoteKind
+from bftrainer_slurm.keeper.protocol import MAX_MESSAGE, VERSION, Note, NoteKind
 from bftrainer_slurm.keeper.registry import MEMBER_SILENCE_S, SWEEP_S
 from bftrainer_slurm.keeper.session import MAX_MESSAGES
 from scripts.labcluster.waiting import wait_until
@@ -28,91 +26,69 @@ def keeper() -> Iterator[Inside]:
 
 def test_who_proves_the_secret_is_welcome(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
-        assert wire.challenge["method"] == "secret"
-        answer = wire.hello()
-        assert answer is not None
-        assert answer["welcome"] == {}
+        assert wire.join() == {"welcome": {}}
     assert keeper.counts() == {}
 
 
-@pytest.mark.parametrize("proof", ["", "0" * 64, "x" * 5_000, "\u00e9" * 64, "\ud800"])
-def test_a_wrong_proof_is_refused_for_good(keeper: Inside, proof: str) -> None:
+@pytest.mark.parametrize("proof", ["", "0" * 64, "0" * 400, "\u00e9" * 64, "\ud800"])
+def test_a_wrong_proof_is_refused(keeper: Inside, proof: str) -> None:
     with Wire(keeper.port) as wire:
-        answer = wire.hello(proof=proof)
-        assert answer is not None
-        assert answer["refused"]["retry"] is False
-        assert wire.read() is None
+        wire.prove(proof or " ")
+        assert wire.read_all() == [{"refused": "the proof is wrong"}]
     assert keeper.counts() == {"bad_proof": 1}
 
 
-@pytest.mark.parametrize(
-    "claimed", [{"array": 13}, {"task": 2}, {"role": "batch"}, {"program": "ab"}]
-)
-def test_a_proof_is_for_one_place_only(keeper: Inside, claimed: dict[str, object]) -> None:
+def test_a_proof_is_for_one_trainer_only(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
-        answer = wire.hello(**claimed)
-        assert answer is not None
-        assert "refused" in answer
+        assert "refused" in (wire.join(array=13) or {})
+    with Wire(keeper.port) as wire:
+        wire.say(own={"array": 12, "uid": 0, "want": 3})
+        assert wire.read() == {"refused": "the proof is wrong"}
+    assert keeper.counts() == {"malformed": 1, "bad_proof": 1}
 
 
 def test_a_proof_is_of_no_use_on_another_connection(keeper: Inside) -> None:
     with Wire(keeper.port) as first, Wire(keeper.port) as second:
-        second.challenge = first.challenge
-        answer = second.hello()
-        assert answer is not None
-        assert "refused" in answer
+        second.prove(first.proof)
+        assert second.read_all() == [{"refused": "the proof is wrong"}]
 
 
 SUBMITTED = Note(NoteKind.SUBMITTED)
 
 
-def test_the_keeper_seals_what_it_says_to_a_member(keeper: Inside) -> None:
-    with Wire(keeper.port) as wire:
-        wire.hello()
-        assert wire.seals is not None
-        wire.say(ping={"number": 1})
-        line = wire.lines.readline()
-        assert wire.seals[0].open(line) == b'{"pong":{"number":1}}\n'
-
-
-@pytest.mark.parametrize("again", [True, False], ids=["said before", "without a seal"])
-def test_what_a_member_has_not_sealed_for_now_ends_the_connection(
-    keeper: Inside, again: bool
-) -> None:
-    with Wire(keeper.port) as wire:
-        wire.hello()
-        assert wire.seals is not None
-        ping = b'{"ping":{"number":1}}\n'
-        wire.send(wire.seals[1].close(ping) + ping if not again else wire.seals[1].close(ping) * 2)
-        assert wire.read_all() == [{"pong": {"number": 1}}]
-    assert keeper.counts() == {"forged": 1}
-
-
-@pytest.mark.parametrize("greeting", [b"member", b"member 1", b"member 99"])
+@pytest.mark.parametrize(
+    "greeting", [b"member", b"member 10", b"hello", b"hello 10 12 ab", b"hello 99 12 ab cd"]
+)
 def test_a_member_of_another_version_is_told_what_to_do(keeper: Inside, greeting: bytes) -> None:
     with socket.create_connection(("127.0.0.1", keeper.port), 10) as connection:
         connection.sendall(greeting + b"\n")
         (answer,) = connection.makefile("rb").readlines()
     assert b"install one BFTrainer on nodes and its host" in answer
+    older = greeting.startswith(b"member")
+    assert answer.startswith(b'{"refused":{"why":' if older else b"refused ")
     assert keeper.counts() == {"version": 1}
 
 
-NO_HELLO = [
-    b"{}",
-    b"hello",
-    b"[" * 6_000,
-    b'{"hello":{"proof":"secret"}}',
-    b"\xff\xfe",
-    json.dumps({"ping": {"number": 1}}).encode(),
-]
+NO_HELLO = [b"12 ab", b"king " + b"ab" * 16, b"-1 " + b"ab" * 16, b"12 " + b"AB" * 16]
 
 
-@pytest.mark.parametrize("line", NO_HELLO, ids=lambda line: line[:12].decode("ascii", "replace"))
-def test_what_is_no_answer_to_the_challenge_ends_the_connection(
-    keeper: Inside, line: bytes
-) -> None:
+@pytest.mark.parametrize("words", NO_HELLO, ids=lambda words: words[:8].decode())
+def test_what_is_no_hello_ends_the_connection(keeper: Inside, words: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", keeper.port), 10) as connection:
+        connection.sendall(b"hello %d %b\n" % (VERSION, words))
+        assert connection.makefile("rb").read().startswith(b"refused ")
+    assert keeper.counts() == {"malformed": 1}
+
+
+NO_BEGINNING = [b"{}", b"hello", b"[" * 6_000, b"\xff\xfe", b'{"ping":{"number":1}}']
+
+
+@pytest.mark.parametrize("line", NO_BEGINNING, ids=lambda line: ascii(line[:12]))
+def test_what_is_no_beginning_ends_the_connection(keeper: Inside, line: bytes) -> None:
     with Wire(keeper.port) as wire:
+        wire.prove()
         wire.send(line + b"\n")
+        assert "refused" in (wire.read() or {})
         assert wire.read() is None
     assert keeper.counts() == {"malformed": 1}
 
@@ -138,7 +114,7 @@ def test_a_field_that_cannot_be_ends_the_connection(
     keeper: Inside, changed: dict[str, object]
 ) -> None:
     with Wire(keeper.port) as wire:
-        assert wire.hello(**changed) is None
+        assert "refused" in (wire.join(**changed) or {})
     assert keeper.counts() == {"malformed": 1}
 
 
@@ -157,13 +133,13 @@ def test_a_field_that_cannot_be_ends_the_connection(
         {"batch": {"doing": "leads", "step": "1"}},
         {"something": "else"},
         {"leave": {}, "done": {}},
-        {"hello": {}},
+        {"join": {}},
     ],
     ids=str,
 )
 def test_a_member_that_says_nonsense_is_hung_up_on(keeper: Inside, said: dict[str, object]) -> None:
     with Wire(keeper.port) as wire:
-        wire.hello()
+        wire.join()
         wire.say(**said)
         assert wire.read() is None
     assert keeper.counts() == {"malformed": 1}
@@ -171,23 +147,23 @@ def test_a_member_that_says_nonsense_is_hung_up_on(keeper: Inside, said: dict[st
 
 def test_not_a_number_is_no_progress(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
-        wire.hello()
-        wire.say_line(b'{"measured":{"measures":[["loss",NaN]]}}\n')
+        wire.join()
+        wire.send(b'{"measured":{"measures":[["loss",NaN]]}}\n')
         assert wire.read() is None
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_an_oversized_message_ends_the_connection(keeper: Inside, end: bytes) -> None:
     with Wire(keeper.port) as wire:
-        wire.hello()
-        wire.send(b'{"ping":' + b"1" * MAX_FROM_MEMBER + end)
+        wire.join()
+        wire.send(b'{"ping":' + b"1" * MAX_MESSAGE + end)
         assert wire.read() is None
     assert keeper.counts() == {"oversized": 1}
 
 
 def test_words_out_of_turn_change_nothing(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
-        wire.hello()
+        wire.join()
         wire.say(storeat={"endpoint": "n1:1", "generation": 5})
         wire.say(measured={"measures": []})
         wire.say(batch={"doing": "waits"})
@@ -198,9 +174,9 @@ def test_words_out_of_turn_change_nothing(keeper: Inside) -> None:
 def test_a_flood_of_messages_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bftrainer_slurm.keeper.registry.SWEEP_S", 1_000.0)  # all between two
     with keeper_inside() as keeper, Wire(keeper.port) as wire:
-        wire.hello()
+        wire.join()
         with suppress(ConnectionError):
-            wire.say_line(*[b'{"batch":{"doing":"waits"}}\n'] * (MAX_MESSAGES + 1))
+            wire.send(b'{"batch":{"doing":"waits"}}\n' * (MAX_MESSAGES + 1))
         assert wire.read() is None
         assert keeper.counts() == {"flood": 1}
 
@@ -215,7 +191,7 @@ def test_who_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
         keeper_inside(send_buffer=LITTLE) as keeper,
         Wire(keeper.port, buffer=LITTLE) as wire,
     ):
-        wire.hello()
+        wire.join()
         wire.ask_at_once(MANY)
         wait_until(lambda: keeper.counts() == {"slow": 1})
         wait_until(lambda: members(keeper) == 0)
@@ -225,7 +201,7 @@ def test_a_silent_member_is_lost_to_the_others(keeper: Inside) -> None:
     keeper.client.own(12, 0, 2)
     with Wire(keeper.port, task=1) as silent, Wire(keeper.port, task=2) as other:
         for wire in (silent, other):
-            wire.hello()
+            wire.join()
             wire.say(ready={"cause": "new", "error": ""})
         first = silent.read()
         assert first is not None
@@ -252,7 +228,7 @@ def test_members_that_fall_silent_together_are_not_told_of_each_others_loss(
     keeper.client.own(12, 0, 2)
     with Wire(keeper.port, task=1) as one, Wire(keeper.port, task=2) as later:
         for wire in (one, later):
-            wire.hello()
+            wire.join()
             wire.say(ready={"cause": "new", "error": ""})
         one.read()
         one.say(storeat={"endpoint": "n1:1", "generation": 1})
@@ -268,18 +244,17 @@ def test_all_is_heard_that_was_said_before_the_end(keeper: Inside) -> None:
     with Wire(keeper.port, task=2) as other:
         with Wire(keeper.port, task=1) as first:
             for wire in (first, other):
-                wire.hello()
+                wire.join()
                 wire.say(ready={"cause": "new", "error": ""})
             first.read()
             first.say(storeat={"endpoint": "n1:1", "generation": 1})
             other.read()
-            assert first.seals is not None
             last = (
                 b'{"ping":{"number":1}}\n',
                 b'{"measured":{"measures":[["steps",5]]}}\n',
                 b'{"done":{}}\n',
             )
-            first.send(b"".join(map(first.seals[1].close, last)))
+            first.send(b"".join(last))
         wait_until(lambda: members(keeper) == 1)
         other.say(ping={"number": 1})
         assert other.read() == {"pong": {"number": 1}}
@@ -307,7 +282,7 @@ def test_of_too_many_strangers_the_first_has_to_go(narrow_keeper: Inside) -> Non
     with Wire(port) as first, Wire(port) as second, Wire(port) as third:
         assert first.read() is None
         for honest in (second, third):
-            assert "welcome" in (honest.hello() or {})
+            assert "welcome" in (honest.join() or {})
 
 
 def test_who_says_nothing_keeps_nobody_out(narrow_keeper: Inside) -> None:
@@ -315,7 +290,7 @@ def test_who_says_nothing_keeps_nobody_out(narrow_keeper: Inside) -> None:
     with ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(address, 10)) for _ in range(5)]
         with Wire(narrow_keeper.port) as honest:
-            assert "welcome" in (honest.hello() or {})
+            assert "welcome" in (honest.join() or {})
         assert silent[0].recv(1) == b""
     assert narrow_keeper.refusals["too_many"] >= 3
 
@@ -324,7 +299,7 @@ def test_what_strangers_ask_in_vain_is_counted(
     keeper: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stranger = KeeperClient(f"127.0.0.1:{keeper.port}", "guessed")
-    with pytest.raises(KeeperError, match="own controller"):
+    with pytest.raises(KeeperError, match="another key"):
         stranger.own(12, 0, 2)
     for asked in (b"drop table stays\n", b"x" * 600, b"sta"):
         if not asked.endswith((b"\n", b"x")):
@@ -332,15 +307,16 @@ def test_what_strangers_ask_in_vain_is_counted(
         with socket.create_connection(("127.0.0.1", keeper.port), 10) as connection:
             connection.sendall(asked)
             connection.recv(100)
-    assert keeper.counts() == {"bad_token": 1, "malformed": 1, "oversized": 1, "mute": 1}
+    assert keeper.counts() == {"malformed": 1, "oversized": 1, "mute": 1}
 
 
 def test_one_user_cannot_have_all_the_members(narrow_keeper: Inside) -> None:
     port = narrow_keeper.port
     with ExitStack() as stack:
         for task in (1, 2):
-            assert "welcome" in (stack.enter_context(Wire(port, task=task)).hello() or {})
-        assert (stack.enter_context(Wire(port, task=3)).hello() or {})["refused"]["retry"] is True
+            assert "welcome" in (stack.enter_context(Wire(port, task=task)).join() or {})
+        last = stack.enter_context(Wire(port, task=3))
+        assert last.join() == {"refused": "this user has too many members"}
 
 
 def test_a_reader_of_the_status_too_many_is_told_so(narrow_keeper: Inside) -> None:
@@ -353,10 +329,11 @@ def test_a_flood_of_refusals_is_one_line_in_the_log(
 ) -> None:
     for _ in range(20):
         with Wire(keeper.port) as wire:
-            wire.hello(proof="0" * 64)
+            wire.prove("0" * 64)
+            wire.read()
     assert keeper.counts() == {"bad_proof": 20}
     (said,) = [record.getMessage() for record in caplog.records if "refused" in record.message]
-    assert "from 127.0.0.1: to trainer 12: the secret is wrong" in said
+    assert "from 127.0.0.1: to 12: the proof is wrong" in said
 
 
 def test_progress_reaches_the_controller_but_not_faster_than_it_should(
@@ -364,7 +341,7 @@ def test_progress_reaches_the_controller_but_not_faster_than_it_should(
 ) -> None:
     monkeypatch.setattr("bftrainer_slurm.keeper.registry.PROGRESS_EVERY_S", 600.0)
     with Wire(keeper.port) as wire:
-        wire.hello()
+        wire.join()
         for samples in range(100):
             wire.say(measured={"measures": [["samples", samples], ["pause_s", 0.125]]})
         wire.say(ping={"number": 1})
@@ -381,14 +358,14 @@ def test_a_run_without_members_is_forgotten(
 ) -> None:
     monkeypatch.setattr("bftrainer_slurm.keeper.registry.FORGET_S", 0.1)
     with Wire(keeper.port) as wire:
-        wire.hello()
+        wire.join()
         assert runs(keeper) == 1
     wait_until(lambda: runs(keeper) == 0)
 
 
 def test_the_end_of_a_run_ends_its_members_connections(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
-        wire.hello()
+        wire.join()
         keeper.client.end_run(12)
         assert wire.read_all() == [{"dropped": {"why": "the run has ended"}}]
     assert runs(keeper) == 0
@@ -416,9 +393,8 @@ def test_while_much_waits_for_a_user_their_group_is_told_nothing_more(
     keeper.client.own(12, 0, 1)
     with Wire(keeper.port, task=1) as first, Wire(keeper.port, task=2) as other:
         for wire in (first, other):
-            wire.hello()
-        assert other.seals is not None
-        line = other.seals[1].close(b'{"ping":{"number":1}}\n')
+            wire.join()
+        line = b'{"ping":{"number":1}}\n'
         other.send(line[:-1])  # until it is whole, it waits
         (share,) = keeper.registry._shares.values()
         wait_until(lambda: share.kept > 0)

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import socket
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from bftrainer_slurm.keeper.credentials import Seal, seals
-from bftrainer_slurm.keeper.messages import Hello, Identity, Role, encode, payload
-from bftrainer_slurm.keeper.protocol import GREETING
-from tests.keeper.inside import prove_secret
+from bftrainer_slurm.keeper.credentials import proof
+from bftrainer_slurm.keeper.messages import Identity, Join, Role, encode
+from bftrainer_slurm.keeper.protocol import VERSION
+from tests.keeper.inside import secret_for
+
+NONCE = "0123456789abcdef" * 2
 
 
 class Wire(AbstractContextManager["Wire"]):
-    """One connection, as a member's; ``challenge`` is the keeper's first word.
-
-    ``seals`` are the keeper's and the member's, once a proof was sent.
-    """
+    """One connection, as a trainer's process; ``challenge`` is the keeper's first answer."""
 
     def __init__(self, port: int, task: int = 1, array: int = 12, buffer: int = 0) -> None:
         self.identity = Identity(array, task, f"n{task}", Role.AGENT)
@@ -29,20 +27,20 @@ class Wire(AbstractContextManager["Wire"]):
         self.socket.settimeout(120)
         self.socket.connect(("127.0.0.1", port))
         self.lines = self.socket.makefile("rb")
-        self.seals: tuple[Seal, Seal] | None = None
-        self.send(GREETING + b"\n")
-        self.challenge: dict[str, Any] = (self.read() or {}).get("challenge", {})
+        self.send(f"hello {VERSION} {array} {NONCE}\n".encode())
+        self.challenge = self.lines.readline().decode().split()
+
+    @property
+    def proof(self) -> str:
+        """What proves that this is a process of the trainer."""
+        array = self.identity.array
+        return proof(secret_for(array), "client", str(array), NONCE, self.challenge[1])
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
     def say(self, **message: object) -> None:
-        self.say_line(json.dumps(message).encode() + b"\n")
-
-    def say_line(self, *lines: bytes) -> None:
-        """Say lines (their ends included) at once, with seals where there are some."""
-        seals = self.seals
-        self.send(b"".join(lines if seals is None else map(seals[1].close, lines)))
+        self.send(json.dumps(message).encode() + b"\n")
 
     def ask_at_once(self, count: int) -> None:
         """Ping so often, with the numbers from 1 on, in one segment.
@@ -50,16 +48,17 @@ class Wire(AbstractContextManager["Wire"]):
         One, for where the member's receive buffer is full, what the keeper sends is beyond the
         window: the member's kernel drops it with the acknowledgements in it, and sends no more.
         """
-        self.say_line(*(b'{"ping":{"number":%d}}\n' % number for number in range(1, count + 1)))
+        numbers = range(1, count + 1)
+        self.send(b"".join(b'{"ping":{"number":%d}}\n' % number for number in numbers))
 
     def read(self) -> dict[str, Any] | None:
-        """The keeper's next message; None: it has hung up."""
+        """The keeper's next message, or why it refuses; None: it has hung up."""
         try:
             line = self.lines.readline()
         except ConnectionError:
             return None
-        if self.seals is not None and line and not line.startswith(b"{"):
-            line = self.seals[0].open(line)
+        if line.startswith(b"refused "):
+            return {"refused": line.decode().rstrip().removeprefix("refused ")}
         return json.loads(line) if line else None
 
     def read_all(self) -> list[dict[str, Any]]:
@@ -69,15 +68,17 @@ class Wire(AbstractContextManager["Wire"]):
             messages.append(message)
         return messages
 
-    def hello(self, **changed: object) -> dict[str, Any] | None:
-        """Prove who this is, with some fields changed; return the answer."""
-        hello = Hello("", self.identity, nonce="ab")
-        proof = prove_secret(payload(self.challenge["nonce"], hello), "secret")
-        said: dict[str, Any] = json.loads(encode(replace(hello, proof=proof.text)))["hello"]
+    def prove(self, proof: str = "") -> None:
+        """Say what proves who this is."""
+        self.send(f"proof {proof or self.proof}\n".encode(errors="surrogatepass"))
+
+    def join(self, **changed: object) -> dict[str, Any] | None:
+        """Prove who this is and join, with some fields changed; return the answer."""
+        self.prove()
+        said: dict[str, Any] = json.loads(encode(Join(self.identity)))["join"]
         for name, value in changed.items():
             (said if name in said else said["identity"])[name] = value
-        self.say(hello=said)
-        self.seals = seals(proof.key)
+        self.say(join=said)
         return self.read()
 
     def __exit__(

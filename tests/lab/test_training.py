@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.keeper.client import KeeperClient
 from scripts.labcluster.controller import Controller
 from scripts.labcluster.site import Site, started_site
 from scripts.labcluster.stage import REPO
@@ -162,15 +160,9 @@ def trains_on(trainer: Training, until_s: float) -> None:
     wait_until(lambda: bool(trainer.steps(until_s)), PATIENCE_S)
 
 
-@pytest.mark.newest
-def test_by_bftrainer_submit_a_site_needs_no_plugin_for_it(site: Site) -> None:
-    with without_plugin(site):
-        trains_by_submit(site, site.controller, "alice", "--site")
-
-
 @pytest.mark.once
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be two users")
-def test_nor_does_a_user_with_a_controller_of_their_own(site: Site) -> None:
+def test_a_user_with_a_controller_of_their_own_needs_no_plugin_for_it(site: Site) -> None:
     own = site.own_controller("bob")
     with without_plugin(site), own.running():
         trains_by_submit(site, own, "bob", "--personal", "--state", str(own.state))
@@ -195,41 +187,30 @@ def trains_by_submit(site: Site, controller: Controller, user: str, *options: st
 
 JOIN = """
 import sys
-from bftrainer_slurm.keeper.credentials import prover_from
-from bftrainer_slurm.keeper.membership import Membership, RefusedError
+from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Identity, Role
-keeper, array, socket, uid = sys.argv[1:]
-identity = Identity(int(array), 99, "n1", Role.AGENT)
-munge = {"BFTRAINER_MUNGE_SOCKET": socket, "BFTRAINER_KEEPER_UID": uid}
-member = Membership(keeper, identity, prover_from(munge))
+keeper, array, guess = sys.argv[1:]
+member = Membership(keeper, Identity(int(array), 99, "n1", Role.AGENT), guess.encode())
 member.start()
 member.ready("new")
 try:
-    print("in", member.wait_generation(240))
-except RefusedError as error:
-    print("refused:", error)
+    print("in", member.wait_generation(5))
+except TimeoutError:
+    print("not in")
 """
 
 
 @pytest.mark.once
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
-def test_another_user_cannot_join_and_that_is_counted(site: Site) -> None:
-    keeper = KeeperClient(site.controller.keeper.address, timeout_s=60)
-
-    def refused() -> int:
-        status = keeper.status()[1]
-        return sum(status["keeper"]["refused"].values()) if status else 0
-
+def test_another_user_cannot_join(site: Site) -> None:
     folder = {"PYTHONPATH": f"{site.lab.dir}/plugin/python"}
     with training(site, "1-2") as trainer:
         trainer.wait_for_world(2)
-        since_s, before = time.monotonic(), refused()
+        since_s = time.monotonic()
         python = site.stage.repo / ".venv" / "bin" / "python"
-        uid = pwd.getpwnam(site.controller.user).pw_uid
-        command = (keeper.address, str(trainer.array), f"{site.lab.dir}/munge/socket", str(uid))
+        words = (site.controller.keeper.address, str(trainer.array), "0" * 64)
         for user in ("bob", "carol"):
-            said = site.run(python, "-c", JOIN, *command, user=user, env=folder).stdout
-            assert said == "refused: this trainer is somebody else's\n"
-        assert refused() == before + 2
+            said = site.run(python, "-c", JOIN, *words, user=user, env=folder).stdout
+            assert said == "not in\n"
         wait_until(lambda: trainer.steps(since_s))
         assert {step.world for step in trainer.steps(since_s)} == {2}

@@ -1,8 +1,6 @@
 """What a user's process may try at the keeper's port.
 
-    stranger.py ATTACK HOST:PORT ARRAY GREETING
-
-GREETING is the first line of a member of this keeper's version.
+stranger.py ATTACK HOST:PORT ARRAY VERSION
 """
 
 from __future__ import annotations
@@ -16,11 +14,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 TIMES = 5
-GREETING = sys.argv[4].encode() + b"\n"
-HELLO = (
-    b'{"hello":{"proof":"MUNGE:AwQFAAA:","identity":{"array":%d,"task":0,'
-    b'"node":"n1","role":"agent"}}}\n'
-)
+GREETING = f"hello {sys.argv[4]} {sys.argv[3]} {'0' * 32}\n".encode()
+TO_RULE = GREETING.replace(sys.argv[3].encode(), b"controller")
+PROOF = b"proof " + b"0" * 64 + b"\n"
+JOIN = b'{"join":{"identity":{"array":%d,"task":0,"node":"n1","role":"agent"}}}\n'
 
 
 def main() -> None:
@@ -37,14 +34,14 @@ Connect = Callable[[], socket.socket]
 def garbage(connect: Connect, array: int) -> None:
     """Bytes that are nothing, lines that never end, questions that only the controller may ask."""
     lines = [b"\0" * 600, b"\xff" * 100 + b"\n", b"x" * 100_000, GREETING + b"[" * 70_000]
-    lines += [
-        GREETING + b"{}\n",
-        GREETING + HELLO % array,
-        b"GET / HTTP/1.1\r\n\r\n",
-        GREETING + b"\0" * 99,
-    ]
-    lines += [b"own - %d 0 9\n" % array, b"endrun - %d\n" % array, b"lost - %d 0\n" % array]
-    lines += [b"part - %d 0 1\n" % array, b"publish - 2\n{}", b"watch - - 0\n"]
+    lines += [GREETING + b"{}\n", GREETING + JOIN % array, GREETING + PROOF + JOIN % array]
+    lines += [b"GET / HTTP/1.1\r\n\r\n", GREETING + b"\0" * 99 + b"\n"]
+    asked = (
+        *(b'{"own":{"array":%d,"uid":0,"want":9}}' % array, b'{"show":{}}'),
+        *(b'{"tell":{"array":%d,"what":"ended"}}' % array, b'{"publish":{"length":2}}\n{}'),
+        *(b'{"lost":{"array":%d,"task":0}}' % array, b'{"watch":{"identity":"","after":0}}'),
+    )
+    lines += [TO_RULE + PROOF + one + b"\n" for one in asked]
     for line in lines * TIMES:
         with contextlib.suppress(OSError), connect() as connection:
             connection.sendall(line)
@@ -56,7 +53,12 @@ def garbage(connect: Connect, array: int) -> None:
 def hints(connect: Connect, array: int) -> None:
     """Say of somebody else's elements that they are gone, that they leave, and that they came."""
     for number in range(600):
-        for line in (b"gone %d 0 n1\n", b"leaving %d 1 n2\n", b"up %d 0 n3\n", b"up %d 7 n1\n"):
+        for line in (
+            b"gone %d 0 n1\n",
+            b"leaving %d 1 n2\n",
+            b"up %d 0 n3\n",
+            b"leaving %d 7 n1\n",
+        ):
             with contextlib.suppress(OSError), connect() as connection:
                 connection.sendall(line % (array if number % 2 else 10**9 + number))
 
@@ -70,7 +72,7 @@ def silence(connect: Connect, array: int) -> None:
         while time.monotonic() < end_s:
             with contextlib.suppress(OSError):
                 connection = stack.enter_context(connect())
-                connection.sendall((b"", b"mem", GREETING)[len(open_ones) % 3])
+                connection.sendall((b"", b"hel", GREETING)[len(open_ones) % 3])
                 open_ones.append(connection)
             if len(open_ones) >= 7_000:
                 time.sleep(0.05)

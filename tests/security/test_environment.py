@@ -21,7 +21,7 @@ def lies(array: int) -> dict[str, str]:
         "BFTRAINER_ELEMENT": f"{array}_0",
         "BFTRAINER_KEEPER": "127.0.0.1:1",
         "BFTRAINER_STEPS": LONG,
-        "BFTRAINER_MUNGE_SOCKET": "/tmp/none",
+        "BFTRAINER_JOB_SECRET": "0" * 64,
         "BFTRAINER_FILTER_SPEC": "weight=1000",
         "BFTRAINER_FILTER_PARTITION": "main",
         "SLURM_SPANK_BFTRAINER": "2 999999 -",
@@ -57,7 +57,7 @@ def test_a_trainer_gets_the_sites_keeper_and_its_own_name(site: Site, victim: Vi
         assert found["BFTRAINER_KEEPER"] == site.controller.keeper.address
         assert found["PET_RDZV_ID"].startswith(f"{array}.")
         assert found["PET_NNODES"] == "1:2"
-        assert found["BFTRAINER_MUNGE_SOCKET"] == f"{site.lab.dir}/munge/socket"
+        assert found["BFTRAINER_JOB_SECRET"] not in ("", lies(victim.array)["BFTRAINER_JOB_SECRET"])
         assert "grace=999999" not in site.lab.squeue(array, "%k")[0]
     finally:
         site.end(array)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -12,6 +13,7 @@ import pytest
 from scripts.labcluster import plugin
 from scripts.labcluster.lab import Lab
 from scripts.labcluster.stage import REPO
+from tests.slurm_plugin.elements import job_user
 from tests.slurm_plugin.fake_keeper import FakeKeeper
 
 WAYS = ("spank", "lua")
@@ -24,8 +26,17 @@ def plugins() -> Path:
 
 
 @pytest.fixture(scope="session")
-def keeper() -> Iterator[FakeKeeper]:
-    with FakeKeeper() as running:
+def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site's key, which root alone can read."""
+    path = tmp_path_factory.mktemp("key") / "bftrainer.key"
+    path.touch(mode=0o600)
+    path.write_text(os.urandom(32).hex())
+    return path
+
+
+@pytest.fixture(scope="session")
+def keeper(key_file: Path) -> Iterator[FakeKeeper]:
+    with FakeKeeper(key=key_file.read_bytes(), user=job_user()) as running:
         yield running
 
 
@@ -62,14 +73,14 @@ def plugin_lab(lab_that_rewrites: Callable[[str], Lab], way: str) -> Lab:
 
 @pytest.fixture(scope="session")
 def make_element_lab(
-    make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper
+    make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper, key_file: Path
 ) -> Callable[..., Lab]:
     """Starts clusters to run elements on. Their KillWait is long: nothing may need it.
 
     Scripts run on each node: this keeper cannot say where they run, as that of test_batch does.
     """
     line = f"optional {plugins}/bftrainer.so keeper={keeper.address} local_addr=127.0.0.1"
-    line += f" python={plugins}/python munge_socket=/run/munge.2 batch=each"
+    line += f" python={plugins}/python key_file={key_file} batch=each"
     return partial(make_lab, plugstack=[line], kill_wait=300)
 
 

@@ -1,13 +1,12 @@
-"""A keeper for tests of the plugin: answers the line protocol and records what it was told.
-
-As a program it prints each note: ``python -m tests.slurm_plugin.fake_keeper PORT``.
-"""
+"""A keeper for tests of the plugin: proves itself, answers, and records what it was told."""
 
 from __future__ import annotations
 
+import hmac
+import json
+import pwd
 import socket
 import socketserver
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,16 +14,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from bftrainer_slurm.keeper.credentials import challenge, secret_of_job
 from scripts.labcluster.cluster import free_ports
 
 
 @dataclass
 class FakeKeeper:
-    """Listens on a free port of the loopback address while the context is open."""
+    """Listens on a free port of the loopback address while the context is open.
+
+    ``key`` is the site's, ``user`` whose all trainers are; ``notes`` have an ``up`` as a
+    line of words, too.
+    """
 
     port: int = 0
+    key: bytes = b""
+    user: str = "root"
     notes: list[tuple[float, str]] = field(default_factory=list)
-    verbose: bool = False
     met: set[str] = field(default_factory=set)  # arrays of which an element has come up
     finished: bool = False  # what it says of trainings
 
@@ -38,6 +43,15 @@ class FakeKeeper:
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
                 line = self.rfile.readline(512).decode("ascii", "replace").strip()
+                if line.startswith("hello "):
+                    _, _, who, nonce = line.split()
+                    secret = keeper.secret(int(who))
+                    said, wanted = challenge(secret, who, nonce)
+                    self.wfile.write(said)
+                    if not hmac.compare_digest(self.rfile.readline(512).rstrip(), wanted):
+                        return
+                    up = json.loads(self.rfile.readline(512))["up"]
+                    line = f"up {who} {up['task']} {up['node']}"
                 keeper.take(line)
                 self.wfile.write(keeper.answer(line).encode() + b"\n")
 
@@ -76,25 +90,23 @@ class FakeKeeper:
                 one.close()
             self.__enter__()
 
+    def secret(self, array: int) -> bytes:
+        """Return a trainer's secret."""
+        return secret_of_job(self.key, array, pwd.getpwnam(self.user).pw_uid)
+
     def take(self, line: str) -> None:
         self.notes.append((time.time(), line))
-        if self.verbose:
-            print(f"{time.time():.3f} {line}", flush=True)
 
     def answer(self, line: str) -> str:
         words = line.split()
         if words[:1] == ["up"] and len(words) == 4:
-            first = "" if words[1] in self.met else " first"
+            first = json.dumps(words[1] not in self.met)
             self.met.add(words[1])
-            return "finished" if self.finished else f"run run-{words[1]}{first}"
+            run = f'{{"started":{{"run":"run-{words[1]}","first":{first}}}}}'
+            return '{"finished":{"code":0}}' if self.finished else run
         if words == ["submitted"] or (words[:1] in (["leaving"], ["gone"]) and len(words) == 4):
             return "ok"
-        return "error not a request"
+        return "refused not a request"
 
     def lines(self) -> list[str]:
         return [line for _, line in self.notes]
-
-
-if __name__ == "__main__":
-    with FakeKeeper(port=int(sys.argv[1]), verbose=True):
-        threading.Event().wait()

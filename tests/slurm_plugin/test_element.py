@@ -33,8 +33,8 @@ pytestmark = [
 
 OURS = (
     *("PET_", "TORCH_", "SLURM_SPANK", "PYTHONPATH", "SINGULARITY_", "APPTAINER_"),
-    *("BFTRAINER_ELEMENT", "BFTRAINER_GRACE", "BFTRAINER_KEEPER", "BFTRAINER_KEEPER_UID"),
-    *("BFTRAINER_FIRST", "BFTRAINER_MUNGE_SOCKET", "BFTRAINER_STEPS", "SLURM_OPEN_MODE"),
+    *("BFTRAINER_ELEMENT", "BFTRAINER_GRACE", "BFTRAINER_KEEPER"),
+    *("BFTRAINER_FIRST", "BFTRAINER_STEPS", "SLURM_OPEN_MODE"),
     *("BFTRAINER_JOB_SECRET", "BFTRAINER_SRUNS", "BFTRAINER_STEP", "BFTRAINER_SCRIPT"),
 )
 SHOW = '/usr/bin/env | /usr/bin/grep -E "^(PET_|BFTRAINER_|TORCH_DISABLE|PYTHONPATH)"'
@@ -62,8 +62,7 @@ def environment_in(
         "BFTRAINER_ELEMENT": element.name,
         "BFTRAINER_KEEPER": keeper.address,
         "BFTRAINER_GRACE": "0.5",
-        "BFTRAINER_MUNGE_SOCKET": "/run/munge.2",
-        "BFTRAINER_KEEPER_UID": str((element.lab.dir / "state").stat().st_uid),
+        "BFTRAINER_JOB_SECRET": keeper.secret(element.array).decode(),
         "PYTHONPATH": f"{plugins}/python",
     }
     found = element.lines()

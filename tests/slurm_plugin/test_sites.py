@@ -72,13 +72,18 @@ SITES = {
 
 @pytest.fixture(scope="module", params=SITES.values(), ids=list(SITES))
 def lab(
-    request: pytest.FixtureRequest, make_lab: Callable[..., Lab], plugins: Path, keeper: FakeKeeper
+    request: pytest.FixtureRequest,
+    make_lab: Callable[..., Lab],
+    plugins: Path,
+    keeper: FakeKeeper,
+    key_file: Path,
 ) -> Lab:
     site: Site = request.param
     if "PrologFlags=Contain" in site.conf and namespaces.hierarchy() is None:
         pytest.skip("Slurm contains jobs in cgroups alone, and this host has none to use")
     line = (
         f"optional {plugins}/bftrainer.so keeper={site.hosts}{keeper.address} local_addr=127.0.0.1"
+        f" key_file={key_file}"
     )
     made = make_lab(nodes=1, plugstack=[line], kill_wait=300, conf=site.conf, **site.options)
     site.prepare(made)

@@ -21,7 +21,6 @@ logger = logging.getLogger(__name__)
 SILENT_S = 5.0  # no messages this long to a keeper that did not answer: the loop must go on
 _AT_ONCE = 128
 _PATIENCE_S = 2.0  # as long as the keeper waits for elements to leave
-_TASKS_A_LINE = 50  # so that a line fits into the keeper's limit of 512 bytes
 
 
 class Groups:
@@ -66,11 +65,7 @@ class Groups:
         a slow group does not delay others. A request without an answer in time counts as sent: the
         keeper may be waiting for the tasks to leave.
         """
-        asked = [
-            (array, tasks[begin : begin + _TASKS_A_LINE])
-            for array, tasks in leaving.items()
-            for begin in range(0, len(tasks), _TASKS_A_LINE)
-        ]
+        asked = list(leaving.items())
 
         def ask(one: tuple[int, Sequence[int]]) -> bool:
             return self._send(lambda keeper: keeper.part(*one), f"which tasks of {one[0]} leave")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from bftrainer_slurm.elastic.place import read_identity
 from bftrainer_slurm.keeper.conversation import Conversation
-from bftrainer_slurm.keeper.credentials import prover_from
+from bftrainer_slurm.keeper.credentials import JOB_SECRET
 from bftrainer_slurm.keeper.messages import Batch, FromKeeper, Role, Turn
 
 
@@ -18,7 +18,8 @@ class Meeting(Conversation):
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         identity = read_identity(environment, Role.BATCH)
-        super().__init__(environment["BFTRAINER_KEEPER"], identity, prover_from(environment))
+        secret = environment.get(JOB_SECRET, "").encode()
+        super().__init__(environment["BFTRAINER_KEEPER"], identity, secret)
         self._said = Batch("waits")
         self._stand(self._said)
         self._unsent = True

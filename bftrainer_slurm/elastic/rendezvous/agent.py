@@ -37,12 +37,11 @@ from bftrainer_slurm.elastic.rendezvous.reaching import reached
 from bftrainer_slurm.elastic.reporting import Reporting
 from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
-from bftrainer_slurm.keeper.credentials import prover_from
+from bftrainer_slurm.keeper.credentials import JOB_SECRET
 from bftrainer_slurm.keeper.membership import (
     FinishedError,
     Membership,
     Notice,
-    RefusedError,
     ReleasedError,
 )
 from bftrainer_slurm.keeper.messages import Finished, Generation, Role
@@ -86,7 +85,7 @@ class AgentRendezvous(RendezvousHandler):
         self._exit = QuickExit()
         launcher = launcher_of(sys.orig_argv, environment)
         self._membership = Membership(
-            *(keeper, identity, prover_from(environment), self._hear),
+            *(keeper, identity, environment.get(JOB_SECRET, "").encode(), self._hear),
             launcher=launcher if launcher in LAUNCHERS else "",
         )
         self._membership.start()
@@ -129,7 +128,7 @@ class AgentRendezvous(RendezvousHandler):
         """Wait for the next generation, and return this node's place in it.
 
         Raises:
-            RendezvousConnectionError: the keeper refuses this element, or it reaches no other.
+            RendezvousConnectionError: this element reaches no other.
         """
         cause, error = self._why_again()
         self._end_generation()
@@ -144,8 +143,6 @@ class AgentRendezvous(RendezvousHandler):
                 wait_for_the_end()
             except FinishedError as finished:
                 self._end_finished(finished.code, failed=cause == "failed")
-            except RefusedError as refusal:
-                raise RendezvousConnectionError(str(refusal)) from refusal
             info = self._enter(generation)
             if info is not None:
                 return info

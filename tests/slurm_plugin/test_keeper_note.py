@@ -1,0 +1,117 @@
+"""The plugin's side of a conversation with a real keeper: who proves what to whom."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.keeper.gate import Gate
+from scripts.labcluster.stage import REPO
+from scripts.labcluster.waiting import wait_until
+from tests.keeper.inside import KEY, TOKEN, Inside, keeper_inside
+from tests.keeper.test_proofs import IMPOSTORS, impostor
+
+ARRAY, USER = 12, 1001
+
+# In a process of its own: the plugin forks in one without threads.
+ASK = """
+import ctypes, sys
+library, keeper, key, user, line = sys.argv[1:]
+plugin = ctypes.CDLL(library)
+plugin.job_secret.restype = plugin.keeper_ask.restype = ctypes.c_bool
+secret, answer, found = (ctypes.create_string_buffer(size) for size in (256, 512, 4096))
+assert plugin.job_secret(key.encode(), 0, 12, int(user), secret, answer), answer.value
+plugin.keeper_ask(keeper.encode(), b"12", secret, line.encode(), answer, found)
+print(answer.value.decode())
+"""
+UP = '{"up":{"task":3,"node":"n1"}}'
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keeper-note") / "libkeeper_note.so"
+    make = ["make", "-s", "-C", str(REPO / "slurm_plugin"), "WERROR=1", f"BUILD={path.parent}"]
+    subprocess.run([*make, str(path)], check=True)
+    return path
+
+
+@pytest.fixture
+def ask(library: Path, tmp_path: Path) -> Callable[..., str]:
+    key = tmp_path / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(KEY)
+
+    def asked(keeper: str, line: str = UP, user: int = USER) -> str:
+        command = [sys.executable, "-c", ASK, library, keeper, key, str(user), line]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        return done.stdout.strip()
+
+    return asked
+
+
+@pytest.fixture
+def keeper() -> Iterator[Inside]:
+    with keeper_inside(Gate(TOKEN, KEY)) as running:
+        running.client.own(ARRAY, USER, 1)
+        running.client.begin(ARRAY)
+        yield running
+
+
+def test_an_element_that_is_up_learns_its_run_and_that_it_is_the_first(
+    keeper: Inside, ask: Callable[..., str]
+) -> None:
+    address = keeper.client.address
+    answers = list[str]()
+    # The plugin waits for a moment only, and a busy machine may need longer.
+    wait_until(lambda: answers.append(ask(address)) or "started" in answers[-1])
+    assert answers[-1] == '{"started":{"run":"12.1","first":true}}'
+    wait_until(lambda: ask(address) == '{"started":{"run":"12.1","first":false}}')
+    keeper.client.finish(ARRAY)
+    wait_until(lambda: ask(address) == '{"finished":{"code":0}}')
+    note = keeper.notes(1)[0]
+    assert (note.array, note.task, note.node) == (ARRAY, 3, "n1")
+
+
+def test_a_forged_one_takes_nothing_away_and_hears_why(
+    keeper: Inside, ask: Callable[..., str]
+) -> None:
+    address = keeper.client.address
+    said = "refused what answers there has another key than this node"
+    wait_until(lambda: ask(address, user=USER + 1) == said)
+    wait_until(lambda: ask(address).endswith('"first":true}}'))
+
+
+def test_one_that_is_too_early_hears_why(ask: Callable[..., str]) -> None:
+    with keeper_inside(Gate(TOKEN, KEY)) as keeper:
+        said = "refused whose trainer 12 is, is not known yet"
+        wait_until(lambda: ask(keeper.client.address) == said)
+
+
+def test_a_line_that_is_wrong_is_answered_too(keeper: Inside, ask: Callable[..., str]) -> None:
+    wait_until(lambda: ask(keeper.client.address, '{"up":{}}').startswith("refused not a message"))
+
+
+@pytest.mark.parametrize("kind", IMPOSTORS)
+def test_who_poses_as_the_keeper_hears_nothing_and_the_next_host_is_asked(
+    keeper: Inside, ask: Callable[..., str], kind: str
+) -> None:
+    with impostor(IMPOSTORS[kind]) as (address, heard):
+        assert "started" not in ask(address)
+        assert b"proof" not in b"".join(heard)
+        both = f"{address},{keeper.client.address}"
+        wait_until(lambda: "started" in ask(both))
+
+
+def test_what_an_impostor_says_is_safe_to_show(ask: Callable[..., str]) -> None:
+    with impostor(lambda who, nonce: b"refused \x1b]0;mine\x07\xff" + b"x" * 400 + b"\n") as it:
+        assert ask(it[0]) == "refused ?]0;mine??" + "x" * 400
+    with impostor(lambda who, nonce: b"x" * 5_000) as it:
+        assert ask(it[0]) == ""
+
+
+def test_nobody_there_is_no_answer(ask: Callable[..., str]) -> None:
+    assert ask("127.0.0.1:1") == ""
