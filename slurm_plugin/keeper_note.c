@@ -19,7 +19,7 @@
 #define NONCE_BYTES 16
 #define NONCE_SIZE (2 * NONCE_BYTES + 1)
 
-/* A line for the keeper; a proof of who sends it goes before it if there is a secret. */
+/* A line for the keeper, and who proves to have sent it. */
 struct request {
     const char *line;
     const char *who;
@@ -116,6 +116,11 @@ static bool receive_line(int connection, char line[KEEPER_LINE])
     return false;
 }
 
+static bool is_refusal(const char *line)
+{
+    return strncmp(line, REFUSED, strlen(REFUSED)) == 0;
+}
+
 static bool prove(const struct request *request, const char *role, const char *nonce,
                   const char *answer, char proof[SECRET_SIZE])
 {
@@ -137,16 +142,14 @@ static bool introduce(int connection, const struct request *request, char line[K
         return false;
     hex_write(random, NONCE_BYTES, nonce);
     snprintf(text, sizeof(text), "hello " VERSION " %s %s\n", request->who, nonce);
-    if (!send_text(connection, text) || !receive_line(connection, line) ||
-        sscanf(line, "challenge %32[0-9a-f] %64[0-9a-f]", answer, given) != 2)
+    if (!send_text(connection, text) || !receive_line(connection, line) || is_refusal(line))
         return false;
-    if (strlen(answer) != NONCE_SIZE - 1 || !prove(request, "keeper", nonce, answer, proof) ||
-        strcmp(given, proof) != 0) {
-        snprintf(line, KEEPER_LINE, REFUSED "what answers there has another key than this node");
+    if (sscanf(line, "challenge %32[0-9a-f] %64[0-9a-f]", answer, given) != 2 ||
+        strlen(answer) != NONCE_SIZE - 1 || !prove(request, "keeper", nonce, answer, proof) ||
+        strcmp(given, proof) != 0 || !prove(request, "client", nonce, answer, proof)) {
+        snprintf(line, KEEPER_LINE, REFUSED "what answers there is not the keeper, or has another key");
         return false;
     }
-    if (!prove(request, "client", nonce, answer, proof))
-        return false;
     snprintf(text, sizeof(text), "proof %s\n", proof); /* and the line, in one segment */
     return send(connection, text, strlen(text), MSG_NOSIGNAL | MSG_MORE) > 0;
 }
@@ -160,9 +163,8 @@ static bool exchange_with(const struct keeper_address *keeper, const struct requ
     bool good;
 
     snprintf(text, sizeof(text), "%s\n", request->line);
-    good = connection >= 0 && (request->secret == NULL || introduce(connection, request, line)) &&
-           send_text(connection, text) && receive_line(connection, line) &&
-           strncmp(line, REFUSED, strlen(REFUSED)) != 0;
+    good = connection >= 0 && introduce(connection, request, line) && send_text(connection, text) &&
+           receive_line(connection, line) && !is_refusal(line);
     if (connection >= 0)
         close(connection);
     return good;
@@ -248,21 +250,6 @@ bool keeper_ask(const char *keeper, const char *who, const char *secret, const c
     return length > 0;
 }
 
-/* A process of its own does the talking, which the caller does not wait for. */
-void keeper_tell(const char *keeper, const char *line)
-{
-    const struct request request = {.line = line};
-    struct keeper_addresses found;
-    char answer[KEEPER_LINE];
-
-    if (fork() != 0)
-        return;
-    become_speaker(-1);
-    find(keeper, &found);
-    exchange(&found, &request, answer);
-    _exit(0);
-}
-
 /* Begins to connect to all of the addresses; returns how many that are. */
 static unsigned call_all(const struct keeper_addresses *keeper, struct pollfd calls[KEEPER_ADDRESSES])
 {
@@ -321,6 +308,19 @@ void keeper_say(const struct keeper_addresses *keeper, const char *text, int lim
     for (unsigned i = 0; i < count; i++)
         if (calls[i].fd >= 0)
             close(calls[i].fd);
+}
+
+/* A process of its own does the talking, which the caller does not wait for. */
+void keeper_tell(const char *keeper, const char *line)
+{
+    struct keeper_addresses found;
+
+    if (fork() != 0)
+        return;
+    become_speaker(-1);
+    find(keeper, &found);
+    keeper_say(&found, line, KEEPER_LIMIT_S * 1000, -1);
+    _exit(0);
 }
 
 static void send_to(const struct addrinfo *address)

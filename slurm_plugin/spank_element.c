@@ -220,8 +220,8 @@ static bool ask_for_run(const struct site *site, char run[RUN_SIZE])
         if (strncmp(answer, FINISHED, strlen(FINISHED)) == 0)
             _exit(0);
         if (!told)
-            dprintf(STDERR_FILENO, "bftrainer: the keeper at %s %s; waiting for it\n", site->keeper,
-                    answer[0] != '\0' ? answer : "does not answer");
+            dprintf(STDERR_FILENO, "bftrainer: the keeper at %s %s%s; waiting for it\n", site->keeper,
+                    answer[0] != '\0' ? "says: " : "does not answer", answer);
         told = true;
         sleep(1);
     }

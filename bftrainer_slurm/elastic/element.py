@@ -23,8 +23,13 @@ from bftrainer_slurm.elastic.environment import FIRST, element_environment, make
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.processes import kill_job
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.credentials import JOB_SECRET, read_secret, secret_of_job
-from bftrainer_slurm.keeper.home import own_secret, read_address
+from bftrainer_slurm.keeper.credentials import (
+    JOB_SECRET,
+    CredentialError,
+    read_secret,
+    secret_of_job,
+)
+from bftrainer_slurm.keeper.home import StateError, own_secret, read_address
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.spec import SpecError, TrainerRecord, parse_comment
@@ -63,9 +68,7 @@ def _run(
     script = None
     client = None
     try:
-        key = read_secret(own_secret(arguments.state))
-        secret = secret_of_job(key, allocation.element.array, os.getuid())
-        client, joined = _join(arguments.state, allocation, secret)
+        client, secret, joined = _join(arguments.state, allocation)
         if joined is None:  # it has finished: Slurm shall see each of its elements end well
             return 0
         run_id, is_first = joined
@@ -105,20 +108,20 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
 
 
 def _join(
-    state: Path, allocation: Allocation, secret: bytes
-) -> tuple[KeeperClient, tuple[str, bool] | None]:
+    state: Path, allocation: Allocation
+) -> tuple[KeeperClient, bytes, tuple[str, bool] | None]:
     """Say that the element is up, again and again until the keeper answers; see ``client.join``.
 
-    The keeper of a state folder may start later, or start again at another address.
+    The keeper of a state folder may start later, or start again at another address. The second
+    value is the trainer's secret.
     """
-    complained = False
+    element, complained = allocation.element, False
     while True:
-        client = KeeperClient(read_address(state) or f"(none in {state})")
         try:
-            return client, client.join(
-                allocation.element.array, allocation.element.task, allocation.node, secret
-            )
-        except KeeperError as error:
+            secret = secret_of_job(read_secret(own_secret(state)), element.array, os.getuid())
+            client = KeeperClient(read_address(state) or f"(none in {state})")
+            return client, secret, client.join(element.array, element.task, allocation.node, secret)
+        except (KeeperError, CredentialError, StateError, OSError) as error:
             if not complained:
                 say(f"waiting for the controller's side: {error}")
                 complained = True

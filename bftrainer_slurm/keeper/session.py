@@ -197,7 +197,7 @@ class Session(asyncio.Protocol):
                 self._refuse("version", _VERSIONS)
                 self.hang_up()
             case _:
-                self._hand_over(line, MAX_LINE)
+                self._hand_over(line + b"\n", MAX_LINE)
 
     def _check(self, line: bytes) -> None:
         """Take the line that shall prove who speaks."""
@@ -207,9 +207,9 @@ class Session(asyncio.Protocol):
         if self.who == CONTROLLER:
             self._hand_over(b"", MAX_MESSAGE)
 
-    def _hand_over(self, line: bytes, longest: int) -> None:
+    def _hand_over(self, taken: bytes, longest: int) -> None:
         """Let ``serve`` have the connection: for this session it has ended."""
-        transport, said = self._transport, (line and line + b"\n") + self._buffer
+        transport, said = self._transport, taken + self._buffer
         if transport is None:
             return
         self._end()

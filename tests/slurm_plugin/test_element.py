@@ -91,18 +91,43 @@ def test_who_asks_for_it_keeps_torchruns_own_rendezvous_and_is_not_resumed(
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("named", "wanted"), [("root", "0"), ("4711", "4711"), ("nobody-of-that-name", None)]
+    ("mode", "why"),
+    [(None, "No such file or directory"), (0o644, "others than its owner can open it; run chmod")],
+    ids=["missing", "open"],
 )
-def test_the_site_says_whose_the_keeper_is(lab: Lab, named: str, wanted: str | None) -> None:
-    plugstack = lab.dir / "plugstack.conf"
+def test_without_the_sites_key_an_element_ends_and_says_so_and_no_other_job_notices(
+    lab: Lab, mode: int | None, why: str
+) -> None:
+    plugstack, key = lab.dir / "plugstack.conf", lab.dir / "another.key"
     line = plugstack.read_text()
-    plugstack.write_text(f"{line.rstrip()} keeper_user={named}\n")
+    if mode is not None:
+        key.write_text("0" * 64)
+        key.chmod(mode)
+    plugstack.write_text(re.sub(r"key_file=\S+", f"key_file={key}", line))
     try:
-        element = start_element(lab, f"#!/bin/sh\n{SHOW}\necho end\n")
-        element.wait_for("end")
+        element = start_element(lab, "#!/bin/sh\necho end\n")
+        element.wait_for("this element ends")
+        done = lab.run("srun", "-N1", "echo", "ordinary")
     finally:
         plugstack.write_text(line)
-    assert element.lines().get("BFTRAINER_KEEPER_UID") == wanted
+        key.unlink(missing_ok=True)
+    assert element.text().startswith(f"bftrainer: {key}: {why}")
+    assert "the site's key belongs on each node, and only root reads it" in element.text()
+    assert (done.stdout, done.stderr) == ("ordinary\n", "")
+
+
+@pytest.mark.once
+def test_with_another_key_than_the_keepers_an_element_waits_and_says_so(
+    lab: Lab, keeper: FakeKeeper
+) -> None:
+    own, keeper.key = keeper.key, b"the key of another site"
+    try:
+        element = start_element(lab, "#!/bin/sh\necho end\n")
+        element.wait_for("is not the keeper, or has another key; waiting for it")
+    finally:
+        keeper.key = own
+    element.wait_for("end\n")
+    assert element.text().count("waiting for it") == 1
 
 
 @pytest.mark.once

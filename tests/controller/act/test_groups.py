@@ -155,11 +155,6 @@ def test_more_groups_than_are_asked_at_once_are_all_asked(keeper: Keeper, patien
     assert len(keeper.heard) == 300
 
 
-def test_many_tasks_go_in_lines_that_the_keeper_takes(keeper: Keeper, patient: None) -> None:
-    keeper.groups.part({ARRAY: list(range(120))})
-    assert sorted(len(words[2]) for words in keeper.heard) == [20, 50, 50]  # type: ignore[arg-type]
-
-
 def test_nobody_leaves_nobody_is_asked(keeper: Keeper) -> None:
     keeper.groups.part({})
     assert keeper.asked == 0

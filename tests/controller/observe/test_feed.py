@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 import pytest
 
 from bftrainer_slurm.controller.observe import feed as feed_module
 from bftrainer_slurm.controller.observe.feed import Feed
-from bftrainer_slurm.keeper.client import KeeperClient, KeeperError, SilentError
+from bftrainer_slurm.keeper.client import KeeperError, SilentError
+from bftrainer_slurm.keeper.messages import Serving, encode
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote, ProtocolError, write_line
 from scripts.labcluster.waiting import wait_until
 from tests.controller.fake_keeper import FakeKeeper
+from tests.keeper.test_client import somebody_who_says
 
 
 @pytest.fixture(autouse=True)
@@ -116,17 +117,12 @@ def test_what_to_do_about_a_keeper_of_another_version_is_said_once(
 
 def test_a_note_that_cannot_be_read_is_left_out() -> None:
     first, last = (NumberedNote(number, 5.0, Note(NoteKind.SUBMITTED)) for number in (1, 3))
-    lines = [b"keeper a\n", write_line({"note": first}), b"2 5.0 of another version\n"]
+    lines = [encode(Serving("a")), write_line({"note": first}), b"2 5.0 of another version\n"]
     lines.append(write_line({"note": last}))
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        host, port = server.getsockname()
-        client = KeeperClient(f"{host}:{port}")
+    with somebody_who_says(b"".join(lines), then_is_silent=True) as client:
         feed = Feed(client, lambda: client)
         feed.start()
-        connection, _ = server.accept()
-        connection.sendall(b"".join(lines))
         heard = feed.wait(120)
         heard += feed.wait(120) if len(heard) < 2 else []
         feed.stop()
-        connection.close()
     assert [note.number for note in heard] == [1, 3]
