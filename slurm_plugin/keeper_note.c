@@ -170,23 +170,12 @@ static bool exchange_with(const struct keeper_address *keeper, const struct requ
     return good;
 }
 
-/* Returns the number of the host that answered; 0 if none did. */
-static unsigned exchange(const struct keeper_addresses *found, const struct request *request,
-                         char line[KEEPER_LINE])
-{
-    line[0] = '\0';
-    for (unsigned i = 0; i < found->count; i++)
-        if (exchange_with(&found->all[i], request, line))
-            return found->all[i].host;
-    return 0;
-}
-
 /* An alarm ends the child, whatever it is waiting for. */
-static void become_speaker(int output)
+static void become_speaker(void)
 {
     sigset_t none;
 
-    process_become_helper(PROCESS_NAME, &output, 1);
+    process_become_helper(PROCESS_NAME, NULL, 0);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     alarm(2 * KEEPER_HOSTS * KEEPER_LIMIT_S); /* to connect, and to answer */
@@ -222,32 +211,27 @@ void keeper_begin_with(const char *keeper, unsigned first, char *ordered)
 }
 
 bool keeper_ask(const char *keeper, const char *who, const char *secret, const char *line,
-                char answer[KEEPER_LINE], struct keeper_addresses *found)
+                struct keeper_addresses *found)
 {
     const struct request request = {.line = line, .who = who, .secret = secret};
-    int ends[2];
-    size_t length = 0;
-    ssize_t got;
     pid_t child;
 
-    if (pipe(ends) != 0)
-        return false;
+    found->answer[0] = '\0';
+    found->answered = 0;
     child = fork();
     if (child == 0) {
-        become_speaker(ends[1]);
+        become_speaker();
         find(keeper, found);
-        found->answered = exchange(found, &request, answer);
-        _exit(write(ends[1], answer, strlen(answer)) < 0);
+        for (unsigned i = 0; i < found->count; i++)
+            if (exchange_with(&found->all[i], &request, found->answer)) {
+                found->answered = found->all[i].host;
+                break;
+            }
+        _exit(0);
     }
-    close(ends[1]);
-    while (child > 0 && length < KEEPER_LINE - 1 &&
-           (got = read(ends[0], answer + length, KEEPER_LINE - 1 - length)) > 0)
-        length += (size_t)got;
-    close(ends[0]);
-    if (child > 0)
-        waitpid(child, NULL, 0);
-    answer[length] = '\0';
-    return length > 0;
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return found->answer[0] != '\0';
 }
 
 /* Begins to connect to all of the addresses; returns how many that are. */
@@ -317,7 +301,7 @@ void keeper_tell(const char *keeper, const char *line)
 
     if (fork() != 0)
         return;
-    become_speaker(-1);
+    become_speaker();
     find(keeper, &found);
     keeper_say(&found, line, KEEPER_LIMIT_S * 1000, -1);
     _exit(0);

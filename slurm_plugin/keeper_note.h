@@ -19,6 +19,7 @@
 struct keeper_addresses {
     unsigned count;    /* 0: not known */
     unsigned answered; /* which host did, counted from 0 */
+    char answer[KEEPER_LINE];
     struct keeper_address {
         unsigned host;
         socklen_t length;
@@ -33,12 +34,12 @@ bool keeper_is_valid(const char *keeper);
 void keeper_begin_with(const char *keeper, unsigned first, char *ordered);
 
 /*
- * Waits for an answer (without its newline); false if there is none. `who` proves itself by the secret to
- * each host before it sends the line, and each host to it; if all refuse, the answer is what the last one
- * has said. `found`, in shared memory, gets the addresses of all hosts, and which of them answered.
+ * Waits for an answer; false if there is none. `who` proves itself by the secret to each host before it
+ * sends the line, and each host to it. `found`, in shared memory, gets the addresses of all hosts, which of
+ * them answered, and the answer without its newline: if all refuse, what the last one has said.
  */
 bool keeper_ask(const char *keeper, const char *who, const char *secret, const char *line,
-                char answer[KEEPER_LINE], struct keeper_addresses *found);
+                struct keeper_addresses *found);
 
 /* Does not wait, and does not say whether the line has arrived. */
 void keeper_tell(const char *keeper, const char *line);

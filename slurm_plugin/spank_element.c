@@ -207,15 +207,15 @@ static bool read_run(const char *answer, char run[RUN_SIZE], bool *is_first)
  * again: its last elements start only so that Slurm sees each of them complete. */
 static bool ask_for_run(const struct site *site, char run[RUN_SIZE])
 {
+    const char *answer = element.life->keeper.answer;
     char line[KEEPER_LINE];
-    char answer[KEEPER_LINE] = "";
     char who[16];
     bool told = false;
     bool is_first;
 
     snprintf(line, sizeof(line), "{\"up\":{\"task\":%u,\"node\":\"%s\"}}", element.task, element.node);
     snprintf(who, sizeof(who), "%u", element.array);
-    while (!keeper_ask(site->keeper, who, element.secret, line, answer, &element.life->keeper) ||
+    while (!keeper_ask(site->keeper, who, element.secret, line, &element.life->keeper) ||
            !read_run(answer, run, &is_first)) {
         if (strncmp(answer, FINISHED, strlen(FINISHED)) == 0)
             _exit(0);

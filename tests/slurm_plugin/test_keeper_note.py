@@ -19,14 +19,16 @@ ARRAY, USER = 12, 1001
 
 # In a process of its own: the plugin forks in one without threads.
 ASK = """
-import ctypes, sys
+import ctypes, mmap, sys
 library, keeper, key, user, line = sys.argv[1:]
 plugin = ctypes.CDLL(library)
 plugin.job_secret.restype = plugin.keeper_ask.restype = ctypes.c_bool
-secret, answer, found = (ctypes.create_string_buffer(size) for size in (256, 512, 4096))
-assert plugin.job_secret(key.encode(), 0, 12, int(user), secret, answer), answer.value
-plugin.keeper_ask(keeper.encode(), b"12", secret, line.encode(), answer, found)
-print(answer.value.decode())
+secret, error = ctypes.create_string_buffer(65), ctypes.create_string_buffer(256)
+assert plugin.job_secret(key.encode(), 0, 12, int(user), secret, error), error.value
+shared = mmap.mmap(-1, 8192)
+found = (ctypes.c_char * 8192).from_buffer(shared)
+plugin.keeper_ask(keeper.encode(), b"12", secret, line.encode(), found)
+print(shared[8:].partition(b"\\0")[0].decode())  # after two numbers
 """
 UP = '{"up":{"task":3,"node":"n1"}}'
 
