@@ -96,6 +96,12 @@ def look(memory: Memory, optimizer: object, trained_before: bool, ranks: int) ->
         say(_OTHER_RANKS.format(ranks, before, *rate))
 
 
+def goes_on() -> None:
+    """Note that this process's script has loaded what was trained, from no file."""
+    global _loaded_optimizer
+    _loaded_optimizer = True
+
+
 def _is_shorter(path: Path) -> bool:
     """Return whether an emptied file has less in it now; one that is written whole has not."""
     with suppress(OSError):

@@ -57,6 +57,7 @@ class Saver:
         self._memory = memory
         self._local_rank = local_rank
         self._has_saved = False
+        self.told = False  # what ``must_save()`` has returned last
         self._flag = torch.zeros(1)
         self._sent: list[dist.Work | None] = []  # kept, as not all of them arrive before the end
         self._together = dist.is_initialized()
@@ -78,7 +79,13 @@ class Saver:
         self._flag[0] = self._sigterm.came or self._memory.present.asked
         if self._together:
             dist.all_reduce(self._flag, dist.ReduceOp.MAX, group=self._group)
-        return bool(self._flag)
+        self.told = bool(self._flag)
+        return self.told
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the agent ends this process, while others wait for it."""
+        return bool(self._memory.present.ending)
 
     def saved(self) -> NoReturn:
         """Say that all ranks have saved, and wait for the end.
@@ -112,6 +119,22 @@ class Saver:
 
 
 _saver: Saver | None = None
+_before_end: list[Callable[[], object]] = []
+
+
+def before_end(do: Callable[[], object]) -> None:
+    """Have ``do`` called by ``saved()``, before it says that all is saved."""
+    _before_end.append(do)
+
+
+def was_told() -> bool:
+    """Return what ``must_save()`` has returned last."""
+    return _saver is not None and _saver.told
+
+
+def is_ending() -> bool:
+    """Return whether the agent ends this process, while others wait for it."""
+    return _saver is not None and _saver.is_ending
 
 
 def must_save() -> bool:
@@ -147,4 +170,6 @@ def saved() -> NoReturn:
     """
     if _saver is None:
         raise RuntimeError("elastic.saved() is for when elastic.must_save() has said so")
+    for do in _before_end:
+        do()
     _saver.saved()

@@ -20,7 +20,7 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousStoreInfo,
 )
 
-from bftrainer_slurm.elastic import torch_private
+from bftrainer_slurm.elastic import snapshot, torch_private
 from bftrainer_slurm.elastic.changes import ChangeLog, Era, GivenBack
 from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.listeners import Teller
@@ -70,6 +70,7 @@ class AgentRendezvous(RendezvousHandler):
             ) from error
         self._memory = Memory.made()
         environment[VARIABLE] = self._memory.path  # workers inherit it
+        environment[snapshot.VARIABLE] = snapshot.made()
         torch_private.set_libuv(environment)
         choose_interface(environment, self._address)
         self._forks = environment.get("PET_START_METHOD") == "forkserver"

@@ -1,0 +1,349 @@
+"""A training's state in its nodes' memory: at a change of nodes nothing is read from a disk.
+
+One rank of each node copies it into two memfds in turn, which the node's agent holds: they outlive
+its workers, and end with it. At a start the newest of all nodes' states counts, and newcomers
+receive it. An image of it is 64 bytes of numbers, all but its tensors' bytes, and these.
+"""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import io
+import itertools
+import mmap
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from bftrainer_slurm.elastic import beginning, saving, steps
+from bftrainer_slurm.elastic.log import say
+from bftrainer_slurm.elastic.memory_left import memory_left
+
+VARIABLE = "BFTRAINER_SNAPSHOT"  # where the agent's memory is
+_NAME = "bftrainer-snapshot"
+_SHARE, _CHUNK = 0.01, 2**25  # of the time, for saving; bytes that are sent at once
+_MAGIC, _HEAD = 0xBF57A7E1, 64
+_SHARDED = "elastic.Snapshot keeps whole, plain tensors; torch.distributed.checkpoint keeps sharded"
+_ANOTHER = "names, shapes or types are another model's"
+
+_numbers = itertools.count()
+_own_room = partial(torch.empty, dtype=torch.uint8)
+
+
+def made() -> str:
+    """Return where workers open this agent's memory for states; it has no size yet."""
+    return ":".join(f"/proc/{os.getpid()}/fd/{os.memfd_create(_NAME)}" for _ in range(2))
+
+
+class Snapshot:
+    """Keeps the state of ``parts``, by their names; it is the same on all ranks.
+
+    Each has ``state_dict`` and ``load_state_dict``. It is copied into memory every ``every_s``; 0:
+    so often that this takes 1 % of the time. Rank 0 writes it to ``path`` every ``disk_every_s``,
+    in a thread; outside a trainer that is all.
+    """
+
+    def __init__(
+        self, path: str | Path = "", every_s: float = 0, disk_every_s: float = 60, **parts: Any
+    ) -> None:
+        self._path, self._parts = Path(path) if path else None, parts
+        self._every_s, self._disk_every_s = every_s, disk_every_s
+        self._due_s, self._disk_due_s, self._begin_s = 0.0, time.monotonic() + disk_every_s, 0.0
+        self._count, self._saved, self._place = 0, 0, None
+        self._checked = False  # whether all ranks have the same state
+        self._writer = threading.Thread()
+        self._local = int(os.environ.get("LOCAL_RANK", "0"))
+        self._number = next(_numbers)  # in this process; the first one has slots
+        paths = [] if self._number else map(Path, os.environ.get(VARIABLE, "").split(":"))
+        self._slots = [one for one in paths if _NAME in str(one.resolve())]
+        if "BFTRAINER_ELEMENT" in os.environ and not self._slots:
+            self._do_without("BFTrainer's torchrun is gone, or another Snapshot has it")
+        saving.before_end(lambda: self._save(due=self._saved < self._count))
+        atexit.register(self._wait)
+
+    def save(self, place: Any = None, now: bool = False) -> None:
+        """Keep the state, and ``place``, if it is time to; all ranks call it after each step.
+
+        It is, too, when ``must_save()`` has said so. With ``now`` all is on disk when this returns,
+        as at a training's end. Raises TypeError: it is sharded, or no plain value.
+        """
+        self._count, self._place = self._count + 1, place
+        if not self._checked:
+            self._checked = True
+            if len(set(_gathered(sha256(_sample(self._parts).encode()).digest()))) > 1:
+                self._do_without("weights or optimizers differ between ranks; rank 0's are kept")
+        self._save(now or saving.was_told(), now)
+
+    def load(self) -> Any:
+        """Load the newest state that any rank has, else the disk's; return its place, or None.
+
+        All ranks call it. Raises RuntimeError: there are several and no group, or unlike models;
+        TypeError: the state is sharded.
+        """
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+            raise RuntimeError("call torch.distributed.init_process_group() before Snapshot.load()")
+        fingerprint = self._fingerprint()
+        if (image := self._newest(fingerprint)) is None:
+            return None
+        state = _mapped(_unpacked(image, fingerprint), torch.clone)
+        for name, part in self._parts.items():
+            part.load_state_dict(state["parts"][name])
+        self._count = self._saved = state["count"]
+        beginning.goes_on()
+        return state["place"]
+
+    def _do_without(self, why: str) -> None:
+        self._slots = []
+        if self._local == 0:
+            say(f"elastic.Snapshot keeps nothing in memory, only {self._path}: {why}")
+
+    def _save(self, due: bool, wait: bool = False) -> None:
+        begin_s = self._begin_s = time.monotonic()
+        memory = self._slots and self._local == 0 and (due or begin_s >= self._due_s)
+        disk = self._path if _rank() == 0 and (due or begin_s >= self._disk_due_s) else None
+        if not memory and not disk:
+            return
+        self._saved = self._count
+        parts = {name: part.state_dict() for name, part in self._parts.items()}
+        state: dict[str, Any] = {"count": self._count, "fingerprint": self._fingerprint()}
+        state |= {"saved_s": int(time.time()), "place": self._place, "parts": parts}
+        if memory:
+            try:
+                _packed(state, self._room)
+            except (MemoryError, OSError) as error:
+                self._do_without(str(error))
+            steps.of_this_process().wrote_file()
+            end_s = time.monotonic()
+            self._due_s = end_s + (self._every_s or (end_s - self._begin_s) / _SHARE)
+        if disk and (wait or not self._writer.is_alive()):
+            self._wait()
+            _texts_of(state)  # raises what must be raised in this thread
+            copied = _mapped(state, lambda one: one.detach().to("cpu", copy=True))
+            self._writer = threading.Thread(target=_to_disk, args=(disk, copied), daemon=True)
+            self._writer.start()
+            self._disk_due_s = time.monotonic() + self._disk_every_s
+            if wait:
+                self._wait()
+
+    def _wait(self) -> None:
+        if self._writer.is_alive() and not saving.is_ending():  # then others wait for our end
+            self._writer.join()
+
+    def _newest(self, fingerprint: int) -> Tensor | None:
+        """Return on all ranks the newest state that any of them has in memory, else on disk."""
+        begin_s = time.monotonic()
+        mine = _newest_of(self._slots, fingerprint, str if self._local else say)
+        took_s = time.monotonic() - begin_s  # as long as to save it, about
+        self._due_s = 0.0 if mine is None else begin_s + (self._every_s or took_s / _SHARE)
+        newest = max(rows := _gathered(_row(mine, fingerprint)))
+        if len({row[1] for row in rows}) > 1:
+            raise RuntimeError("elastic.Snapshot: names, shapes or types differ between ranks")
+        # A node that was cut off may have it, while others have written a newer one to the disk.
+        if _rank() == 0 and self._path and time.time() - newest[2] > self._disk_every_s:
+            there = _from_disk(self._path, fingerprint)
+            if there is not None and there["count"] > newest[0]:
+                mine, self._due_s = _packed(there, _own_room), 0.0
+        newest = max(rows := _gathered(_row(mine, fingerprint)))
+        if newest[0] < 0:
+            return None
+        having = [rank for rank, row in enumerate(rows) if row[0] == newest[0]]
+        if mine is None or _rank() not in having:
+            mine, self._due_s = _own_room(newest[3]), 0.0  # it is saved here after the next step
+        if len(having) < len(rows):
+            backends = dist.get_backend_config()  # as cpu:gloo,cuda:nccl
+            kind = "cpu" if "cpu:" in backends else backends.partition(":")[0]
+            found = _tensors_of([part.state_dict() for part in self._parts.values()])
+            device = next((one.device for one in found if one.device.type == kind), kind)
+            for chunk in torch.split(mine, _CHUNK):
+                sent = chunk.to(device, copy=True)
+                dist.broadcast(sent, having[0])
+                chunk.copy_(sent)
+        return mine
+
+    def _room(self, size: int) -> Tensor:
+        """Return room in the older slot. Raises MemoryError: there is not enough for both."""
+        before_s = time.monotonic()
+        missing = sum(max(0, size - 512 * path.stat().st_blocks) for path in self._slots)
+        if missing and missing + size > (left := memory_left()):  # to load takes it once more
+            raise MemoryError(f"it takes {3 * size / 1e9:.1f} GB, {left / 1e9:.1f} GB are left")
+        self._slots.reverse()
+        image = _opened(self._slots[1], size)
+        self._begin_s += time.monotonic() - before_s  # the memory is allotted only once
+        return image
+
+    def _fingerprint(self) -> int:
+        """Return a number of what is alike before and after the first step. Raises TypeError."""
+        told: list[object] = [self._number]
+        fsdp: Any = sys.modules.get("torch.distributed.fsdp")
+        for name, part in sorted(self._parts.items()):
+            inner = part.modules() if isinstance(part, nn.Module) and fsdp else ()
+            if any(isinstance(one, fsdp.FullyShardedDataParallel) for one in inner):
+                raise TypeError(_SHARDED)  # FSDP1's state_dict() is a collective
+            state = part.state_dict() if isinstance(part, nn.Module) else {}
+            groups = [group["params"] for group in getattr(part, "param_groups", ())]
+            found = [*itertools.chain(*groups), *_tensors_of(state)]
+            told += [name, type(part).__name__, *state, [(one.shape, one.dtype) for one in found]]
+        return int.from_bytes(sha256(repr(told).encode()).digest()[:7], "big")
+
+
+def _sample(parts: dict[str, Any]) -> str:
+    """Return some of each weight and optimizer state; buffers may differ in DDP."""
+    weights = [one.parameters() for one in parts.values() if isinstance(one, nn.Module)]
+    states = [one.state_dict() for one in parts.values() if hasattr(one, "param_groups")]
+    found = [*itertools.chain(*weights), *_tensors_of(states)]
+    return repr([one.detach().reshape(-1)[:64].tolist() for one in found])
+
+
+def _rank() -> int:
+    return dist.get_rank() if dist.is_initialized() else int(os.environ.get("RANK", "0"))
+
+
+def _gathered(own: Any) -> list[Any]:
+    if dist.is_initialized():
+        dist.all_gather_object(found := [own] * dist.get_world_size(), own)
+    return found if dist.is_initialized() else [own]
+
+
+def _row(image: Tensor | None, fingerprint: int) -> list[int]:
+    """Return an image's count, fingerprint, time (s), sizes of it and its texts, sum and magic."""
+    none = [-1, fingerprint, 0]
+    return none if image is None else list(map(int, image[:_HEAD].view(torch.int64)))
+
+
+def _mapped(state: Any, do: Callable[[Tensor], object]) -> Any:
+    """Return a state with ``do`` of each of its tensors, in their order, in place of them."""
+    if isinstance(state, Tensor):
+        return do(state)
+    if isinstance(state, dict):
+        new = copy.copy(state)  # with what a module's state_dict has beside its items
+        new.update((name, _mapped(one, do)) for name, one in state.items())
+        return new
+    return type(state)(_mapped(one, do) for one in state) if type(state) in (list, tuple) else state
+
+
+def _tensors_of(state: Any) -> list[Tensor]:
+    """Return a state's tensors. Raises TypeError: one is sharded, or else no plain array."""
+    found: list[Tensor] = []
+    _mapped(state, found.append)
+    for one in found:
+        if type(one) not in (Tensor, nn.Parameter) or one.layout != torch.strided:
+            raise TypeError(f"{_SHARDED} (found: {type(one).__name__})")
+    return found
+
+
+def _texts_of(state: Any) -> bytearray:
+    """Return all but its tensors' bytes. Raises TypeError: they could not be read without code."""
+    file = io.BytesIO()
+    try:
+        torch.save(_mapped(state, lambda one: torch.empty_like(one, device="meta")), file)
+        torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+    except Exception as error:  # pickle's, or torch's
+        raise TypeError("elastic.Snapshot keeps tensors and plain Python values only") from error
+    return bytearray(file.getvalue())
+
+
+def _packed(state: Any, room: Callable[[int], Tensor]) -> Tensor:
+    """Write a state's image into the ``room`` for so many bytes. Raises TypeError."""
+    tensors, texts = _tensors_of(state), _texts_of(state)
+    begin = _HEAD + _up(len(texts))
+    image = room(begin + sum(_up(one.nbytes) for one in tensors))
+    numbers = image[:_HEAD].view(torch.int64)
+    numbers.zero_()  # it is not whole from here on
+    image[_HEAD : _HEAD + len(texts)] = torch.frombuffer(texts, dtype=torch.uint8)
+    for part, one in zip(_parts(image, begin, tensors), tensors, strict=True):
+        part.copy_(one.detach())
+    told = map(state.get, ("count", "fingerprint", "saved_s"))
+    numbers[:5] = torch.tensor([*told, len(image), len(texts)])
+    numbers[5] = _sum(image)
+    numbers[6] = _MAGIC
+    return image
+
+
+def _unpacked(image: Tensor, fingerprint: int) -> Any:
+    """Return the state in an image, whose parts are its tensors. Raises what torch.load does."""
+    _, found, _, size, texts, checksum, magic, _ = _row(image, fingerprint)
+    if (size, checksum, magic) != (len(image), _sum(image), _MAGIC):
+        raise ValueError("it is not whole")
+    if found != fingerprint:
+        raise ValueError(_ANOTHER)
+    raw = io.BytesIO(bytes(image[_HEAD : _HEAD + texts].tolist()))
+    bare = torch.load(raw, weights_only=True)
+    parts = _parts(image, _HEAD + _up(texts), _tensors_of(bare))
+    return _mapped(bare, lambda _: next(parts))
+
+
+def _up(size: int) -> int:
+    return -(-size // _HEAD) * _HEAD
+
+
+def _parts(image: Tensor, begin: int, likes: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Yield a part of an image for each tensor, with the same shape and order of strides."""
+    for like in likes:
+        part = image[begin : begin + like.nbytes].view(like.dtype)
+        yield part.as_strided(like.shape, torch.empty_like(like, device="meta").stride())
+        begin += _up(like.nbytes)
+
+
+def _sum(image: Tensor) -> int:
+    words = image.view(torch.int64)  # a third of the time of copying them
+    return int(words[8:].sum() + 31 * words[:5].sum())
+
+
+def _newest_of(slots: list[Path], fingerprint: int, tell: Callable[[str], object]) -> Tensor | None:
+    """Return the newest whole image, and put its slot last; say what is wrong with a newer one."""
+    images = [(path, _opened(path, path.stat().st_size)) for path in slots if path.stat().st_size]
+    for path, image in sorted(images, key=lambda one: _row(one[1], 0), reverse=True):
+        try:
+            _unpacked(image, fingerprint)
+            slots.sort(key=path.__eq__)
+            return image
+        except Exception as error:  # torch.load's too
+            tell(f"elastic.Snapshot: a state in memory is not used: {error}")
+    return None
+
+
+def _opened(path: Path, size: int) -> Tensor:
+    with path.open("r+b") as file:
+        file.truncate(size)
+        page = mmap.mmap(file.fileno(), size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    return torch.frombuffer(page, dtype=torch.uint8)
+
+
+def _to_disk(path: Path, state: Any) -> None:
+    """Write a checkpoint whole, or not at all, and keep the one before it."""
+    beside = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")
+    try:
+        for other in path.parent.glob(f".{path.name}.*"):  # of writers that were killed
+            other.unlink(missing_ok=True)
+        with beside.open("wb") as file:
+            torch.save(state, file)
+            os.fsync(file.fileno())
+        if path.exists():
+            path.replace(f"{path}.before")
+        beside.replace(path)
+    except Exception as error:  # torch's, too
+        say(f"elastic.Snapshot has not written {path}: {error}")
+
+
+def _from_disk(path: Path, fingerprint: int) -> Any:
+    """Return the newest checkpoint that can be used, or None; say why another one cannot."""
+    for one in filter(Path.exists, (path, Path(f"{path}.before"))):
+        try:
+            state = torch.load(one, map_location="cpu", weights_only=True)
+            if state["fingerprint"] == fingerprint:
+                return state
+            say(f"elastic.Snapshot: {one} is not used: {_ANOTHER}")
+        except Exception as error:  # torch.load's
+            say(f"elastic.Snapshot: {one} is not used: {error}")
+    return None

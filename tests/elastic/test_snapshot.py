@@ -1,0 +1,414 @@
+"""A state in memory: it outlives the processes that train, and nothing is left of it on a node."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from bftrainer_slurm.elastic import snapshot as of
+from bftrainer_slurm.elastic.snapshot import Snapshot
+from scripts.labcluster.keeper import Keeper
+from scripts.labcluster.waiting import wait_until
+from tests.elastic.agents import Agents, started_agents, steps_in
+
+pytestmark = pytest.mark.torch
+
+
+class Training:
+    """A model, its optimizer and scheduler in a new process, as it seems to them."""
+
+    def __init__(self, path: str | Path = "", width: int = 4, **options: Any) -> None:
+        of._numbers = itertools.count()
+        torch.manual_seed(0)
+        convolution = nn.Conv2d(3, width, 3).to(memory_format=torch.channels_last)
+        self.model = nn.Sequential(convolution, nn.BatchNorm2d(width))
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 3)
+        parts = {"optimizer": self.optimizer, "scheduler": self.scheduler}
+        self.snapshot = Snapshot(path, model=self.model, **parts, **{"every_s": 1e-9, **options})
+
+    def step(self, place: object = None, **options: bool) -> None:
+        self.optimizer.zero_grad()
+        self.model(torch.randn(2, 3, 8, 8)).square().sum().backward()
+        self.optimizer.step()
+        self.scheduler.step()
+        self.snapshot.save(place, **options)
+
+    def tensors(self) -> list[torch.Tensor]:
+        return of._tensors_of([self.model.state_dict(), self.optimizer.state_dict()])
+
+
+@pytest.fixture
+def slots(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
+    """The memory of an agent that this process is."""
+    monkeypatch.setenv(of.VARIABLE, of.made())
+    paths = list(map(Path, os.environ[of.VARIABLE].split(":")))
+    yield paths
+    for path in paths:
+        os.close(int(path.name))
+
+
+def test_a_new_process_has_the_state_and_the_place_of_the_one_before(slots: list[Path]) -> None:
+    before, after = Training(), Training()
+    assert before.snapshot.load() is None
+    for number in range(3):
+        before.step({"trained": number, "order": torch.arange(number)})
+    place = after.snapshot.load()
+    assert place["trained"] == 2
+    assert place["order"].tolist() == [0, 1]
+    for one, other in zip(before.tensors(), after.tensors(), strict=True):
+        assert torch.equal(one, other)
+        assert one.stride() == other.stride()
+    assert before.scheduler.state_dict() == after.scheduler.state_dict()
+
+
+def test_what_is_loaded_is_no_part_of_the_memory(slots: list[Path]) -> None:
+    before, after = Training(), Training()
+    before.step(1)
+    after.snapshot.load()
+    for one in after.tensors():
+        one.detach().zero_()
+    assert Training().snapshot.load() == 1
+
+
+@pytest.mark.parametrize("at", [0, 8, 30, 70, -300], ids=lambda at: f"byte {at}")
+def test_of_a_state_that_is_not_whole_the_older_one_counts(
+    slots: list[Path], at: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    training = Training()
+    for number in range(4):  # the last one is in the second slot
+        training.step(number)
+    raw = bytearray(slots[1].read_bytes())
+    raw[at] ^= 1
+    slots[1].write_bytes(raw)
+    assert Training().snapshot.load() == 2
+    assert "a state in memory is not used: it is not whole" in capfd.readouterr().err
+    slots[0].write_bytes(bytes(len(raw)))
+    assert Training().snapshot.load() is None
+
+
+def test_a_process_that_is_killed_as_it_saves_leaves_the_older_state(slots: list[Path]) -> None:
+    training = Training()
+    for number in range(3):
+        training.step(number)
+    halves = of._sum
+
+    def killed(image: torch.Tensor) -> int:
+        raise KeyboardInterrupt
+
+    of._sum = killed
+    with pytest.raises(KeyboardInterrupt):
+        training.step(3)
+    of._sum = halves
+    after = Training()
+    assert after.snapshot.load() == 2
+    after.step(7)  # over the one that is not whole
+    assert Training().snapshot.load() == 7
+
+
+def test_another_models_state_is_not_loaded(
+    slots: list[Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    Training().step(1)
+    assert Training(width=5).snapshot.load() is None
+    assert "names, shapes or types are another model's" in capfd.readouterr().err
+
+
+def test_it_is_saved_so_often_that_it_takes_a_hundredth_of_the_time(slots: list[Path]) -> None:
+    training = Training(every_s=0)
+    training.step(1)
+    begin_s = training.snapshot._begin_s
+    assert training.snapshot._due_s - begin_s > 0.1  # a save takes more than a millisecond
+    training.step(2)
+    assert Training().snapshot.load() == 1
+
+
+def test_where_memory_is_short_one_line_says_so_and_the_disk_is_used(
+    slots: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(of, "memory_left", lambda: 1000)
+    training = Training(tmp_path / "checkpoint.pt")
+    training.step(1)
+    training.step(2, now=True)
+    lines = capfd.readouterr().err.splitlines()
+    assert lines == [
+        f"bftrainer: elastic.Snapshot keeps nothing in memory, only {tmp_path}/checkpoint.pt: "
+        "it takes 0.0 GB, 0.0 GB are left"
+    ]
+    assert slots[0].stat().st_size == slots[1].stat().st_size == 0
+    assert Training(tmp_path / "checkpoint.pt").snapshot.load() == 2
+
+
+def test_outside_a_trainer_it_is_the_checkpoint_on_disk(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    training = Training(path)
+    assert training.snapshot.load() is None
+    training.step(1)
+    assert not path.exists()
+    training.step(2, now=True)
+    training.step(3, now=True)
+    assert sorted(one.name for one in tmp_path.iterdir()) == [path.name, f"{path.name}.before"]
+    assert torch.load(path, weights_only=True)["parts"]["model"].keys()
+    assert Training(path).snapshot.load() == 3
+    path.write_bytes(path.read_bytes()[:1000])
+    after = Training(path)
+    assert after.snapshot.load() == 2
+    for one, other in zip(after.model.buffers(), training.model.buffers(), strict=True):
+        assert one.shape == other.shape
+
+
+def test_it_is_written_to_disk_every_so_often(tmp_path: Path) -> None:
+    training = Training(tmp_path / "checkpoint.pt", disk_every_s=0.0)
+    training.step(1)
+    training.snapshot._wait()
+    assert Training(tmp_path / "checkpoint.pt").snapshot.load() == 1
+
+
+def test_a_disk_that_is_newer_than_a_memory_of_long_ago_counts(
+    slots: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "checkpoint.pt"
+    Training(path).step(1)
+    monkeypatch.delenv(of.VARIABLE)
+    other = Training(path)  # on other nodes
+    other.step(2)
+    other.step(3, now=True)
+    monkeypatch.setenv(of.VARIABLE, ":".join(map(str, slots)))
+    assert Training(path).snapshot.load() == 1
+    assert Training(path, disk_every_s=-1.0).snapshot.load() == 3
+
+
+def test_a_file_that_cannot_be_written_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Training(tmp_path / "none" / "checkpoint.pt").step(1, now=True)
+    assert "elastic.Snapshot has not written" in capfd.readouterr().err
+
+
+class Own:
+    pass
+
+
+@pytest.mark.parametrize("place", [Own(), {"at": Own()}, torch.nn.Linear])
+def test_a_place_that_could_not_be_read_without_running_code_is_refused(
+    slots: list[Path], place: object
+) -> None:
+    with pytest.raises(TypeError, match="plain Python values only"):
+        Training().step(place)
+
+
+def test_a_sharded_state_is_refused(slots: list[Path]) -> None:
+    class Shard(torch.Tensor):
+        pass
+
+    training = Training()
+    training.model[0].weight = nn.Parameter(torch.zeros(4, 3, 3, 3).as_subclass(Shard))
+    with pytest.raises(TypeError, match=r"torch\.distributed\.checkpoint keeps sharded"):
+        training.snapshot.load()
+
+
+def test_a_second_snapshot_of_a_process_has_no_memory(
+    slots: list[Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    training = Training()
+    monkeypatch.setenv("BFTRAINER_ELEMENT", "7_1")
+    Snapshot(model=training.model)
+    assert "another Snapshot has it" in capfd.readouterr().err
+
+
+def test_a_variable_that_means_another_programs_file_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "others").open("wb") as file:
+        monkeypatch.setenv(of.VARIABLE, f"/proc/{os.getpid()}/fd/{file.fileno()}:/proc/0/fd/1")
+        Training().step(1)
+    assert (tmp_path / "others").read_bytes() == b""
+
+
+RANKS = """
+import os, sys, torch, torch.distributed as dist
+from pathlib import Path
+from torch import nn
+from bftrainer_slurm.elastic import snapshot as of
+rank, folder = int(sys.argv[1]), sys.argv[2]
+store = dist.FileStore(f"{folder}/store", 2)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+torch.manual_seed(0)
+def new(differs=0, path=""):
+    model = nn.Linear(3, 3 + differs)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    of._numbers = iter([0])
+    return model, optimizer, of.Snapshot(path, model=model, optimizer=optimizer, every_s=1e-9)
+def step(model, optimizer):
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+"""
+RECEIVES = """
+if rank == 0:
+    os.environ[of.VARIABLE] = of.made()
+    os.environ["LOCAL_RANK"] = "0"
+of._CHUNK = 64
+model, optimizer, snapshot = new()
+assert snapshot.load() is None
+step(model, optimizer)
+snapshot.save("here")
+after, optimizer, snapshot = new()
+after.weight.detach().zero_()
+assert snapshot.load() == "here"
+assert torch.equal(after.weight, model.weight)
+assert len(optimizer.state) == 2
+print("ok")
+"""
+FROM_DISK = """
+path = f"{folder}/own-{rank}.pt"
+model, optimizer, snapshot = new(path=path)
+step(model, optimizer)
+snapshot.save("here", now=True)
+_, _, snapshot = new(path=path)
+assert snapshot.load() == "here"
+assert Path(path).exists() == (rank == 0)
+print("ok")
+"""
+DIFFER = """
+os.environ[of.VARIABLE] = of.made()
+model, optimizer, snapshot = new()
+model.weight.detach().add_(rank)
+snapshot.save(1)
+_, _, snapshot = new(differs=rank)
+try:
+    snapshot.load()
+except RuntimeError as error:
+    assert "differ between ranks" in str(error)
+    print("ok")
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (RECEIVES, ""),
+        (FROM_DISK, ""),
+        (DIFFER, "nothing in memory, only None: weights or optimizers differ between ranks"),
+    ],
+    ids=["a newcomer receives it", "rank 0 alone reads the disk", "ranks that disagree"],
+)
+def test_ranks_have_one_state(tmp_path: Path, script: str, said: str) -> None:
+    command = [sys.executable, "-c", RANKS + script]
+    ranks = [
+        subprocess.Popen(
+            [*command, str(rank), str(tmp_path)],
+            env=os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for rank in ranks:
+        output, errors = rank.communicate(timeout=300)
+        assert output == "ok\n", errors
+        assert said in errors
+
+
+def memfds() -> list[str]:
+    """Return which processes of this host have memory for a state."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if of._NAME in str(path.readlink()):
+                found.append(str(path))
+        except OSError:
+            continue
+    return found
+
+
+def states_in_files() -> set[Path]:
+    """Return what is in the host's shared memory, but for what every torchrun's queues have."""
+    return {path for path in Path("/dev/shm").iterdir() if not path.name.startswith("sem.")}
+
+
+@pytest.fixture
+def agents(keeper: Keeper, tmp_path: Path) -> Iterator[Agents]:
+    script = Path(__file__).with_name("kept.py")
+    with started_agents(keeper, tmp_path / "trainer", script) as running:
+        running.own(3)
+        yield running
+
+
+def test_no_step_is_lost_at_a_change_and_no_file_is_written(agents: Agents) -> None:
+    agents.start(1, BFTRAINER_GRACE="100")
+    agents.wait_for_steps(1)
+    agents.start(2, BFTRAINER_GRACE="100")
+    agents.wait_for_world(2, 1, 2)
+    agents.wait_for_steps(2)
+    agents.part(1)
+    agents.wait_for_world(1, 2)
+    agents.wait_for_steps(2)
+    agents.start(3, BFTRAINER_GRACE="100")
+    agents.wait_for_world(2, 2, 3)
+    agents.signal(2, signal.SIGTERM)
+    agents.wait_for_world(1, 3)
+    agents.wait_for_steps(3)
+    trained = sorted({(one.number, one.world) for one in steps_in(agents.folder)})
+    assert [number for number, _ in trained] == list(range(1, len(trained) + 1))
+    names = {path.name.partition(".")[0] for path in agents.folder.iterdir()}
+    assert names <= {"1", "2", "3", "n1", "n2", "n3"}
+
+
+def test_after_a_kill_the_others_go_on_from_their_memory(agents: Agents) -> None:
+    agents.train_on(1, 2)
+    agents.wait_for_steps(1)
+    agents.kill(2)
+    agents.wait_for_world(1, 1)
+    last = max(one.number for one in agents.steps(1) if one.world == 2)
+    first = min(one.number for one in agents.steps(1) if one.world == 1)
+    assert last - 1 <= first <= last + 1
+
+
+def worker_of(agents: Agents) -> int:
+    return agents.steps(1)[-1].process
+
+
+ENDS: dict[str, Callable[[Agents], object]] = {
+    "SIGTERM to all": lambda agents: agents.signal_all(1, signal.SIGTERM),
+    "SIGKILL to all": lambda agents: agents.signal_all(1, signal.SIGKILL),
+    "SIGTERM to the agent": lambda agents: agents.signal(1, signal.SIGTERM),
+    "SIGKILL to the agent": lambda agents: agents.signal(1, signal.SIGKILL),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_nothing_is_left_on_a_node(agents: Agents, how: str) -> None:
+    before = states_in_files()
+    agents.start(1)
+    agents.wait_for_steps(1)
+    assert memfds()
+    ENDS[how](agents)
+    agents.processes[1].wait(120)
+    wait_until(lambda: not memfds(), otherwise="memory is left")
+    assert states_in_files() == before
+
+
+def test_a_worker_that_is_killed_leaves_its_state_to_the_next(agents: Agents) -> None:
+    agents.start(1)
+    agents.wait_for_steps(1)
+    killed = worker_of(agents)
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: worker_of(agents) != killed)
+    numbers = [one.number for one in agents.steps(1)]
+    assert all(after >= before for before, after in itertools.pairwise(numbers))
+    agents.kill(1)
+    wait_until(lambda: not memfds(), otherwise="memory is left")
