@@ -196,6 +196,11 @@ class Part(NamedTuple):
             self.gpus - other.gpus, self.cpus - other.cpus, self.memory_mb - other.memory_mb
         )
 
+    def least(self, other: Part) -> Part:
+        """Return the smaller amount of each."""
+        gpus, cpus = min(self.gpus, other.gpus), min(self.cpus, other.cpus)
+        return Part(gpus, cpus, min(self.memory_mb, other.memory_mb))
+
     def within(self, room: Part) -> bool:
         """Whether it fits into the room."""
         return (

@@ -120,7 +120,7 @@ class Controller:
                 self.registry.finish(self._snapshot.time_s)
             cluster = self._cluster.view(self._snapshot, self.registry)
             self.decision = self._decider.decide(cluster)
-            self.registry.bad.bars = self.decision.bad
+            self.registry.bad.evidence = self.decision.bad
             self.registry.put(self.decision.states)
             self.introduce()
             notices = self._notify_trainers(set(elements_of(Shrink, self.decision.actions)))
@@ -193,7 +193,7 @@ class Controller:
                     self.schedule.look_by(view.state.rests_until_s)
         if self._snapshot.queue.asking and any(view.running() for view in self.registry.views):
             found = self._cluster.forecast(self._snapshot, began_s)
-            self.schedule.expect_pass(found, began_s, self.registry.bad.lead_s)
+            self.schedule.expect_pass(found, began_s, self._cluster.lead_s)
 
     def _report_gone(self, now_s: float) -> None:
         """Report gone elements and trainers to the keeper; retry until it answers or they return.
@@ -268,14 +268,13 @@ class Controller:
                 if left_out := view.left_out(now_s):
                     yield Tell((min(running),), f"bftrainer: left out: {in_words(left_out)}")
                 elif apart is not None and now_s >= apart.due_s:
-                    yield Tell((min(running),), apart.in_output)
+                    yield Tell((min(running),), f"bftrainer: {apart.notice}")
                 elif apart is not None:
                     self.schedule.look_by(apart.due_s)
 
     def _join_notice(self, view: TrainerView) -> JoinNotice | None:
         joined, reported = self.performance.joined(view), self.registry.reported(view.trainer)
-        patience_s = self._members.join_times.patience_s
-        return join_notice(view, reported.group, joined, self.deps.notes_arrive(), patience_s)
+        return join_notice(view, reported.group, joined, self.deps.notes_arrive())
 
     def _take(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note
@@ -292,7 +291,7 @@ class Controller:
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:
         note = numbered.note
         if note.kind is NoteKind.UP:
-            self.registry.bad.mute.forget(note.node)
+            self.registry.bad.is_up(note.node)
         if view is not None:
             record = view.state.of(note.task)
             self.registry.put({view.array: apply_note(view.state, numbered)})

@@ -161,15 +161,11 @@ class Settings:
     min_idle_s: float = _setting(
         0.0, "How long a node stays without trainers after an ordinary job has left it.", _A_DAY
     )
-    reserve_nodes: int = _setting(
+    reserve: int = _setting(
         0,
-        "How many nodes stay idle for ordinary jobs. If fewer are idle, trainers give nodes up.",
-        Range(0, 100_000, "nodes"),
-    )
-    reserve_gpus: int = _setting(
-        0,
-        "How many GPUs of shared nodes stay free for ordinary jobs, in the same way.",
-        Range(0, 1_000_000, "GPUs"),
+        "How many nodes stay idle for ordinary jobs; of nodes that jobs share, how many GPUs. If "
+        "fewer are free, trainers give some up.",
+        Range(0, 1_000_000, "nodes or GPUs"),
     )
     wake_nodes: bool = _setting(
         False,
@@ -181,11 +177,6 @@ class Settings:
         "Where Slurm switches idle nodes off: how long trainers may use a node beyond SuspendTime "
         "after its last ordinary job. Slurm counts SuspendTime anew when they leave.",
         Range(0, 365 * _DAY_S, "seconds"),
-    )
-    slow_end_s: float = _setting(
-        2.0,
-        "A node is bad if its elements take longer than this to end after their grace time.",
-        _OFTEN,
     )
     bad_node_s: float = _setting(
         900.0,

@@ -94,7 +94,7 @@ def main(
     Examples:
       scripts/run bench-impact --jobs 25
       scripts/run bench-impact --nodes 4 --gpus 8
-      scripts/run bench-impact --trainers hostile --set reserve_nodes=2 --out /var/tmp/hostile
+      scripts/run bench-impact --trainers hostile --set reserve=2 --out /var/tmp/hostile
     """
     try:
         stream = busy_stream(jobs, nodes, seed, load, gpus)

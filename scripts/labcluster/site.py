@@ -30,8 +30,6 @@ _PAUSE_S = 0.2  # all nodes share this host's processors
 QUICK: Mapping[str, object] = {
     "queue_interval_s": 1,
     "max_failures": 3,
-    # All nodes are this host: if it is busy, elements end slowly, and no node is to blame.
-    "slow_end_s": 30,
 }
 _OVER = {"CA", "CD", "F", "TO"}
 

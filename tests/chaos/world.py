@@ -44,7 +44,6 @@ _CONF = ("SlurmdTimeout=10", "SlurmctldTimeout=10", "MessageTimeout=5", "Inactiv
 # Quicker than on a real cluster, so that a fault's aftermath is short.
 _SETTINGS = {
     "queue_interval_s": 2,
-    "slow_end_s": 30,  # all nodes are this host: where it is busy no node is to blame
     "min_hole_s": 5,
     "forward_time_s": 30,
 }

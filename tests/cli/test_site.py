@@ -89,13 +89,13 @@ def test_a_line_with_a_bad_address_is_named(slurm: Path) -> None:
 
 def test_a_check_says_that_all_is_right_and_what_differs_from_the_defaults(slurm: Path) -> None:
     line(slurm, "keeper=ctl:6740")
-    (slurm / "bftrainer.toml").write_text("reserve_nodes = 2\n")
+    (slurm / "bftrainer.toml").write_text("reserve = 2\n")
     result = CliRunner().invoke(main, ["controller", "--check"])
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         f"{slurm}/bftrainer.toml: all is right",
         'listen = "ctl:6740"',
-        "reserve_nodes = 2",
+        "reserve = 2",
     ]
 
 
@@ -110,12 +110,12 @@ def test_a_check_of_a_file_that_is_not_right_ends_with_2(
     slurm: Path, tmp_path: Path, order: tuple[str, ...]
 ) -> None:
     path = tmp_path / "new.toml"
-    path.write_text("reserve_node = 2\n")
+    path.write_text("reserves = 2\n")
     words = [word for one in order for word in ([one, str(path)] if one == "--config" else [one])]
     result = CliRunner().invoke(main, ["controller", *words])
     assert result.exit_code == 2
     assert result.stderr == (
-        f"bftrainer: {path}: reserve_node: unknown key; the nearest known one is reserve_nodes\n"
+        f"bftrainer: {path}: reserves: unknown key; the nearest known one is reserve\n"
     )
 
 

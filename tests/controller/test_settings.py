@@ -29,11 +29,11 @@ def test_the_command_line_wins_over_the_file(path: Path) -> None:
     [
         ("forward_time = 60", "forward_time: unknown key; the nearest known one is forward_time_s"),
         ("[controller]", "controller: unknown key; 'bftrainer controller --example' has all"),
-        ("reserve_nodes = -1\nx = 'a'", "reserve_nodes: must be .* nodes. x: unknown key"),
+        ("reserve = -1\nx = 'a'", "reserve: must be .* GPUs. x: unknown key"),
         ("forward_time_s = nan", "forward_time_s: must be from 0 to 86,400 seconds"),
         ("forward_time_s = 1e9", "forward_time_s: must be from 0 to 86,400 seconds"),
-        ("reserve_nodes = -1", "reserve_nodes: must be from 0 to 100,000 nodes"),
-        ("reserve_nodes = 1.5", "reserve_nodes: must be a whole number"),
+        ("reserve = -1", "reserve: must be from 0 to 1,000,000 nodes or GPUs"),
+        ("reserve = 1.5", "reserve: must be a whole number"),
         ('listen = "6740"', "listen: '6740' is not HOST:PORT"),
         ('listen = "a:1,b"', "listen: 'b' is not HOST:PORT"),
         ('shared = "state"', "shared: 'state' is not an absolute path"),
@@ -94,8 +94,8 @@ def test_at_rest_slurmctld_is_asked_no_more_than_twelve_times_a_minute() -> None
 
 
 def test_what_may_be_left_out_may_be_zero_and_what_may_not_may_not(path: Path) -> None:
-    path.write_text("min_idle_s = 0\nreserve_nodes = 0")
-    assert read_settings(path).reserve_nodes == 0
+    path.write_text("min_idle_s = 0\nreserve = 0")
+    assert read_settings(path).reserve == 0
     path.write_text("queue_interval_s = 0")
     with pytest.raises(SettingsError, match=r"must be from 0\.1 to 3,600 seconds"):
         read_settings(path)

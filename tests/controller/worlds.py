@@ -13,7 +13,7 @@ from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
+from bftrainer_slurm.controller.state.bad_nodes import LATE, Evidence
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
@@ -126,14 +126,14 @@ def named(nodes: str) -> frozenset[str]:
     return frozenset(nodes.split())
 
 
-def bad(node: str, until_s: float = NOW_S + 5000) -> tuple[Bar, ...]:
+def bad(node: str, until_s: float = NOW_S + 5000) -> tuple[Evidence, ...]:
     """Something went wrong on a node, so that all stay off it."""
-    return (Bar(WENT_WRONG, frozenset({node}), until_s=until_s),)
+    return (Evidence(node, "", 0, LATE, until_s),)
 
 
-def until(bars: Iterable[Bar]) -> dict[str, float]:
-    """Until when nodes are barred."""
-    return {node: one.until_s for one in bars for node in one.nodes}
+def until(evidence: Iterable[Evidence]) -> dict[str, float]:
+    """Until when there is evidence about nodes."""
+    return {one.node: one.until_s for one in evidence}
 
 
 def released(*nodes: str, since_s: float = NOW_S) -> ElementRecord:

@@ -143,9 +143,9 @@ def test_what_is_not_known_to_be_free_is_not_given_out() -> None:
         for name, one in (("n1", used), ("n2", None), ("n3", Resources(9000, 99, has.gres)))
     ]
     assert shared_nodes(nodes, ()) == {
-        "n1": SharedNode(8, 5, 10, 3000, 10, free_memory_mb=3000),
-        "n2": SharedNode(8, 0, 0, 0, free_memory_mb=0),
-        "n3": SharedNode(8, 0, 0, 0, free_memory_mb=0),
+        "n1": SharedNode(8, Part(5, 10, 3000), Part(5, 10, 3000)),
+        "n2": SharedNode(8, Part(0, 0), Part(0, 0)),
+        "n3": SharedNode(8, Part(0, 0), Part(0, 0)),
     }
 
 
@@ -154,7 +154,9 @@ def test_the_processors_of_elements_are_free_for_ordinary_jobs() -> None:
     node = Node("n1", NodeState.BUSY, resources=has, used=used)
     mine = Element(ElementId(5, 0), ElementState.RUNNING, "n1", gpus=2, cpus=4)
     ours = trainer(mine)
-    assert shared_nodes([node], [ours]) == {"n1": SharedNode(8, 5, 6, 3000, 10)}
+    assert shared_nodes([node], [ours]) == {
+        "n1": SharedNode(8, Part(5, 10, math.inf), Part(3, 6, 3000))
+    }
 
 
 def test_the_memory_of_elements_is_free_for_ordinary_jobs_if_it_is_known_of_all_of_them() -> None:
@@ -166,7 +168,7 @@ def test_the_memory_of_elements_is_free_for_ordinary_jobs_if_it_is_known_of_all_
             Element(ElementId(5, task), ElementState.RUNNING, "n1", gpus=1, cpus=1, memory_mb=has)
             for task, has in enumerate(memory_mb)
         )
-        return shared_nodes([node], [trainer(*elements)])["n1"].free_memory_mb
+        return shared_nodes([node], [trainer(*elements)])["n1"].free.memory_mb
 
     assert free_mb(1000.0, 500.0) == 4500
     assert free_mb(1000.0, None) == math.inf

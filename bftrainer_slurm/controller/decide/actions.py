@@ -191,12 +191,7 @@ def elements_of(kind: type[Action], actions: Iterable[Action]) -> list[ElementId
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Nodes for waiting jobs that no backfill pass has tried yet.
+    """Room for waiting jobs that no backfill pass has tried yet."""
 
-    If jobs share nodes, ``gpus`` and ``elements`` take the place of ``vacate``.
-    """
-
-    idle: frozenset[str] = frozenset()  # stay idle; if shared: no trainer gets one as a whole node
-    vacate: frozenset[str] = frozenset()  # trainers leave them
-    gpus: Mapping[str, int] = field(default_factory=dict)  # stay free, by shared node
-    elements: frozenset[ElementId] = frozenset()  # these leave shared nodes
+    kept: Mapping[str, int] = field(default_factory=dict)  # units that stay free, by node
+    elements: frozenset[ElementId] = frozenset()  # these leave

@@ -7,15 +7,15 @@ trainer, and ``verdicts`` those because of failed elements.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 
 from bftrainer_slurm.controller.decide.actions import EndAt, Shrink
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
+from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar, bad_for_all
 from bftrainer_slurm.controller.state.cluster import ClusterView
-from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES
+from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Element, ElementId, TimeLimit
 
@@ -40,16 +40,15 @@ POWERED_DOWN = "powered down by Slurm; trainers do not wake nodes (wake_nodes)"
 def bars_for_all(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
     """Yield bars for all trainers, on idle and other nodes."""
     now_s, snapshot = cluster.now_s, cluster.snapshot
-    bad = [one for one in cluster.bad if one.until_s > now_s]
-    last_s = max((one.until_s for one in bad), default=now_s)
-    yield Bar(WENT_WRONG, nodes_off(bad), until_s=last_s)
+    bad = bad_for_all(cluster.bad, now_s)
+    yield Bar(WENT_WRONG, frozenset(bad), until_s=max(bad.values(), default=now_s))
     soon_s = now_s + settings.min_hole_s
     wanted = frozenset(node for node, start_s in snapshot.wanted_s.items() if start_s < soon_s)
     # A job that has preempted may not do so again for KillWait and MessageTimeout.
     yield Bar("an ordinary job is expected there soon", wanted | cluster.taken)
     slurm = snapshot.configuration
     yields = slurm.told and slurm.preempts and not slurm.exempt_s
-    every = frozenset[str]() if yields else snapshot.in_holes | snapshot.shared.keys()
+    every = frozenset[str]() if yields else frozenset(snapshot.free_units)
     yield Bar("ordinary jobs could not preempt elements", every)
     reserved, first_s = snapshot.reserved.items(), now_s + _SHORTEST_S
     yield Bar("reserved", frozenset(node for node, one in reserved if one.start_s < first_s))
@@ -60,7 +59,7 @@ def bars_for_all(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
 
 def bars_for_growth(cluster: ClusterView, settings: Settings) -> Iterator[Bar]:
     """Yield bars for nodes that stay idle for ordinary jobs; they count towards the reserve."""
-    yield Bar("kept for a waiting job", cluster.kept)
+    yield Bar("kept for a waiting job", frozenset(cluster.kept))
     yield just_left(cluster, settings)
 
 
@@ -82,93 +81,88 @@ def bars_on(bars: Iterable[Bar], nodes: frozenset[str]) -> list[Bar]:
     return [one for one in found if one.nodes]
 
 
-def available(cluster: ClusterView, off: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Return the nodes on which an element can start now; nodes ``off`` are barred for all.
+def free_units(
+    cluster: ClusterView, off: Set[str] = frozenset(), soon: bool = False
+) -> dict[str, int]:
+    """Return how many units of each node an element can have; nodes ``off`` are barred for all.
 
     A node that was busy when the nodes were last read counts as idle if no job runs on it now.
-    Elements that are leaving, or have no place, still have their nodes.
+    Elements that are leaving, or have no place, still have their units; but if ``soon``, those that
+    the controller has ended do not: else the plan would change while its own moves are under way.
     """
-    unused = cluster.snapshot.in_holes.difference(
-        record.node
-        for view in cluster.views
-        for id_, record in view.within(*OCCUPIES)
-        if id_ not in view.placed
-    )
-    return _free(unused - off, cluster)
+    snapshot = cluster.snapshot
+    free = {node: units for node, units in snapshot.free_units.items() if node not in off}
+    for view in cluster.views:
+        records = view.state.elements
+        for id_, node, units in held(view, snapshot):
+            leaves = soon and (one := records[id_.task]).ours and one.phase in VACATES
+            if node in free and not leaves:
+                free[node] -= units
+    return {node: units for node, units in free.items() if units > 0}
 
 
-def soon_available(cluster: ClusterView, off: frozenset[str]) -> frozenset[str]:
-    """Return the nodes that elements are leaving because the controller has ended them.
+def held(view: TrainerView, snapshot: Snapshot) -> Iterator[tuple[ElementId, str, int]]:
+    """Yield the elements that have, or start on, a node; the node, and how many units of it."""
+    gpus = view.trainer.element_gpus if view.gpus else {}
+    others = ((id_, one.node) for id_, one in view.within(*OCCUPIES) if id_ not in view.placed)
+    for id_, node in (*view.placed.items(), *others):
+        if node is not None:
+            yield id_, node, gpus.get(id_, 0) or snapshot.units(node)
 
-    If the plan did not count on them, it would change while its own moves are under way.
+
+def growable(free: Mapping[str, int], cluster: ClusterView, settings: Settings) -> dict[str, int]:
+    """Return how many of the free units of each node trainers may have.
+
+    This leaves out units kept for jobs, nodes in holes for less than ``min_idle_s``, and the
+    reserve. The reserve is on as few nodes as possible, and on those that ordinary jobs are
+    expected to need soonest.
     """
-    leaving = frozenset(
-        record.node
-        for view in cluster.views
-        for _, record in view.within(*VACATES)
-        if record.ours and record.node is not None
-    )
-    return _free(leaving - off, cluster) if leaving else frozenset()
+    fresh = just_left(cluster, settings).nodes
+    left = {
+        node: units - cluster.kept.get(node, 0) for node, units in free.items() if node not in fresh
+    }
+    left = {node: units for node, units in left.items() if units > 0}
+    short = cluster.reserve - (sum(free.values()) - sum(left.values()))
+    for node in _most_first(left, left, cluster.life_s) if short > 0 else ():
+        cut = min(max(0, short), left[node])
+        short -= cut
+        left[node] -= cut
+    return {node: units for node, units in left.items() if units}
 
 
-def _free(nodes: frozenset[str], cluster: ClusterView) -> frozenset[str]:
-    """Return those of the nodes that are in holes and have no element."""
-    there = nodes & cluster.snapshot.in_holes
-    return there.difference(*(view.nodes for view in cluster.views))
-
-
-def growable(free: frozenset[str], cluster: ClusterView, settings: Settings) -> frozenset[str]:
-    """Return the free nodes into which trainers may grow.
-
-    This leaves out nodes kept for jobs, nodes in holes for less than ``min_idle_s``, and the
-    reserve. The reserve takes the nodes that ordinary jobs are expected to need soonest.
-    """
-    off = nodes_off(bars_for_growth(cluster, settings))
-    settled = [node for node in free if node not in off]
-    short = max(0, cluster.reserve - (len(free) - len(settled)))
-    if short:
-        settled = _soonest_wanted(settled, cluster.life_s)
-    return frozenset(settled[short:])
-
-
-def refill(free: frozenset[str], cluster: ClusterView) -> list[Shrink]:
+def refill(free: Mapping[str, int], cluster: ClusterView) -> list[Shrink]:
     """Return the elements that leave to refill the reserve after ordinary jobs have used it.
 
-    Those on nodes that ordinary jobs need soonest leave first. No trainer shrinks below its least
-    size for the reserve. Nodes that elements are already leaving count as free.
+    Those leave first that are on nodes with most free units, or that ordinary jobs need soonest.
+    No trainer shrinks below its least size for the reserve. Units that elements are leaving count
+    as free.
     """
-    views = cluster.views
-    leaving = sum(len(view.ids(*VACATES)) for view in views)
-    missing = cluster.reserve - len(free) - leaving
-    held = {
-        node: id_
-        for view in views
-        if not view.gpus  # an element with a part of a node does not empty the node
-        for id_, node in view.running().items()
-    }
-    going = ((held[node], 1) for node in _soonest_wanted(held, cluster.life_s))
-    return give_up(views, going, missing, "its node is kept for ordinary jobs")
-
-
-def give_up(
-    views: Iterable[TrainerView], held: Iterable[tuple[ElementId, int]], missing: int, why: str
-) -> list[Shrink]:
-    """End elements until they have freed ``missing`` units; no trainer falls below its least size.
-
-    ``held`` are elements in the order in which they leave, and how much each of them frees.
-    """
-    spare = {view.array: view.above_least for view in views}
+    missing = cluster.reserve - sum(free.values())
+    spare = {view.array: view.above_least for view in cluster.views}
+    on: dict[str, list[tuple[int, ElementId]]] = {}
+    for view in cluster.views:
+        for id_, node, units in held(view, cluster.snapshot):
+            phase = view.state.of(id_.task).phase
+            if phase in VACATES:
+                missing -= units
+            elif phase is Phase.RUNNING and id_ in view.placed:
+                on.setdefault(node, []).append((-units, id_))
     given: dict[int, list[ElementId]] = {}
-    for id_, amount in held:
+    nodes = _most_first(on, free, cluster.life_s) if missing > 0 else []
+    for less, id_ in (one for node in nodes for one in sorted(on[node])):
         if missing > 0 and spare[id_.array] > 0:
-            missing -= amount
+            missing += less
             spare[id_.array] -= 1
             given.setdefault(id_.array, []).append(id_)
+    why = "its node is kept for ordinary jobs"
     return [Shrink(tuple(elements), why) for elements in given.values()]
 
 
-def _soonest_wanted(nodes: Iterable[str], life_s: Mapping[str, float]) -> list[str]:
-    return sorted(nodes, key=lambda node: (life_s.get(node, math.inf), node))
+def _most_first(
+    nodes: Iterable[str], free: Mapping[str, int], life_s: Mapping[str, float]
+) -> list[str]:
+    """Sort nodes: those with most free units first, then those that are needed soonest."""
+    return sorted(nodes, key=lambda node: (-free.get(node, 0), life_s.get(node, math.inf), node))
 
 
 def hardware_of(snapshot: Snapshot, settings: Settings) -> dict[str, str]:

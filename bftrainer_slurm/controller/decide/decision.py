@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from types import MappingProxyType
 
 from bftrainer_slurm.controller.decide.actions import Action, Shrink
 from bftrainer_slurm.controller.decide.available import (
-    available,
     bars_for_all,
     bars_for_growth,
     bars_on,
+    free_units,
     growable,
     hardware_of,
-    just_left,
     keep_limits,
     nodes_off,
     refill,
-    soon_available,
 )
 from bftrainer_slurm.controller.decide.eligibility import (
     eligibility,
@@ -30,10 +28,10 @@ from bftrainer_slurm.controller.decide.eligibility import (
     too_few_left,
 )
 from bftrainer_slurm.controller.decide.headroom import headroom
-from bftrainer_slurm.controller.decide.parts import Room, refill_gpus, without_room
 from bftrainer_slurm.controller.decide.planning import Planning, StandingPlan, problem_of
 from bftrainer_slurm.controller.decide.reconcile import (
     SOON_OFF,
+    Room,
     complete,
     end,
     end_asked,
@@ -43,12 +41,14 @@ from bftrainer_slurm.controller.decide.reconcile import (
     leave,
     maintain,
     moves_towards,
+    without_room,
 )
 from bftrainer_slurm.controller.decide.verdicts import judge
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
+from bftrainer_slurm.controller.state.bad_nodes import LATE, Bar, Evidence
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.phases import VACATES
 from bftrainer_slurm.controller.state.profiles import PerformanceModel
 from bftrainer_slurm.controller.state.registry import TrainerErrors
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
@@ -65,8 +65,8 @@ class Decision:
 
     actions: tuple[Action, ...] = ()
     states: Mapping[int, TrainerState] = field(default_factory=dict)  # new ones, by array
-    bad: tuple[Bar, ...] = ()  # for nodes where something went wrong
-    free: frozenset[str] = frozenset()  # into which trainers may grow
+    bad: tuple[Evidence, ...] = ()  # of bad nodes
+    free: Mapping[str, int] = field(default_factory=dict)  # units that trainers may grow into
     left_alone: Mapping[str, int] = field(default_factory=dict)  # other idle nodes, by reason
     bars: tuple[Bar, ...] = ()  # of idle nodes
     stuck: Mapping[int, str] = field(default_factory=dict)  # why trainers (by array) cannot grow
@@ -126,7 +126,7 @@ class Decider:
         except Exception:
             for view in others.views:
                 with self.errors.of(view.array):
-                    _, build, _ = self._without_plan(self._draft(replace(others, views=(view,))))
+                    _, build = self._without_plan(self._draft(replace(others, views=(view,))))
                     build()
             if not self.errors.why.keys() & {view.array for view in others.views}:
                 raise
@@ -135,33 +135,20 @@ class Decider:
     def _decide(self, cluster: ClusterView, everybody: tuple[TrainerView, ...]) -> Decision:
         snapshot, settings = cluster.snapshot, self.settings
         draft = self._draft(cluster)
-        decision, build, off = self._without_plan(draft)
+        decision, build = self._without_plan(draft)
         standing = self._planning.answer(build, cluster.now_s)
         everybody = tuple(_judged(view, draft.states) for view in everybody)
         moves: list[Action] = []
-        unused = set(decision.free)  # first for finished trainers: their elements end at once
-        # Computed only if a trainer has parts of nodes.
-        room = cache(lambda: Room(replace(cluster, kept_gpus=draft.cluster.kept_gpus), off))
-        for view in everybody:
-            with self.errors.of(view.array):
-                free = unused
-                if view.gpus and view.finishing:
-                    free = room().take(view, snapshot.shared)
-                last = complete(view, free, snapshot)
-                unused.difference_update(*(grow.nodes for grow in last))
-                moves += last
+        room = Room(draft.cluster, decision.free)
+        # First for finished trainers: their elements end at once.
+        moves += self._of_each(everybody, lambda view: complete(view, room, snapshot))
         if standing is not None:
-            in_parts = [view for view in draft.cluster.views if view.gpus]
-            waits = without_room(in_parts, standing.plan, room()) if in_parts else ()
+            views, plan = draft.cluster.views, standing.plan
+            waits = without_room(views, plan, room)
             decision = replace(decision, bars=(*decision.bars, *waits))
-
-            def move(view: TrainerView) -> list[Action]:
-                free = unused
-                if view.gpus:
-                    free = room().take(view, standing.plan.assignment.get(str(view.array), ()))
-                return moves_towards(view, standing.plan, free, snapshot, settings)
-
-            moves += self._of_each(draft.cluster.views, move)
+            moves += self._of_each(
+                views, lambda view: moves_towards(view, plan, room, snapshot, settings)
+            )
         upkeep = self._of_each(everybody, lambda view: maintain(view, snapshot, cluster.soon_off))
         held = self._of_each(everybody, lambda view: hold_reclaimed(view, moves))
         actions = (*upkeep, *draft.actions, *moves, *held)
@@ -170,17 +157,16 @@ class Decider:
     def _draft(self, cluster: ClusterView) -> _Draft:
         """Decide which elements must leave, whatever the plan will be."""
         snapshot = cluster.snapshot
-        late, until_s = list[str](), cluster.now_s + _AVOID_S
+        until_s = cluster.now_s + _AVOID_S
+        late: list[Evidence] = []
         states: dict[int, TrainerState] = {}
         for view in cluster.views:
             nodes = late_nodes(view, snapshot)
             if nodes and view.gpus:  # other trainers' elements may still fit there
                 states[view.array] = refuse(view.state, nodes, until_s)
-            else:
-                late += nodes
-        if late:
-            bar = Bar(WENT_WRONG, frozenset(late), until_s=until_s)
-            cluster = replace(cluster, bad=(*cluster.bad, bar))
+            user = view.trainer.user if view.gpus else ""
+            late += (Evidence(node, user, view.array, LATE, until_s) for node in nodes)
+        cluster = replace(cluster, bad=(*cluster.bad, *late))
         draft = _Draft(cluster)
         draft.end((), states)
         self._end_elements(draft)
@@ -190,31 +176,23 @@ class Decider:
         draft.end((), out_of_node_hours(views, lambda one: tally(one).node_s, cluster.now_s))
         return draft
 
-    def _without_plan(
-        self, draft: _Draft
-    ) -> tuple[Decision, Callable[..., Problem], frozenset[str]]:
-        """Return the decision so far, a function that builds the planning problem, and nodes.
-
-        Trainers must not get parts of these nodes.
-        """
+    def _without_plan(self, draft: _Draft) -> tuple[Decision, Callable[..., Problem]]:
+        """Return the decision so far, and a function that builds the planning problem."""
         cluster, settings = draft.cluster, self.settings
         bars = tuple(bars_for_all(cluster, settings))
         off = nodes_off(bars)
-        idle = available(cluster, off)
-        free = growable(idle, cluster, settings)
+        every = free_units(cluster)
+        idle = {node: units for node, units in every.items() if node not in off}
+        free = by_then = growable(idle, cluster, settings)
         eligible = eligibility(cluster.views, cluster.snapshot)
-        unused = available(cluster) | cluster.snapshot.powered_down
+        unused = cluster.snapshot.powered_down.union(every)
         alone = {one.why: len(one.nodes & unused) for one in bars}
-        alone["kept for ordinary jobs"] = len(idle - free)
+        alone["kept for ordinary jobs"] = len(idle.keys() - free.keys())
         hardware = hardware_of(cluster.snapshot, settings)
-        by_then = free
-        if soon := soon_available(cluster, off):
-            by_then |= growable(idle | soon, cluster, settings) & soon
-        parts_off = off | just_left(cluster, settings).nodes
+        if any(one.ours for view in cluster.views for _, one in view.within(*VACATES)):
+            by_then = growable(free_units(cluster, off, soon=True), cluster, settings)
         objective, performance = self._objective, self.performance
-        build = partial(
-            problem_of, cluster, by_then, objective, performance, hardware, eligible, parts_off
-        )
+        build = partial(problem_of, cluster, by_then, objective, performance, hardware, eligible)
         shown = bars_on((*bars, *bars_for_growth(cluster, settings), *eligible.bars), unused)
         decision = Decision(
             *((), draft.states, cluster.bad, free),
@@ -222,7 +200,7 @@ class Decider:
             bars=tuple(shown),
             stuck=eligible.stuck,
         )
-        return decision, build, parts_off
+        return decision, build
 
     def _of_each(
         self, views: Iterable[TrainerView], decide: Callable[[TrainerView], Sequence[Action]]
@@ -254,13 +232,10 @@ class Decider:
         cluster = draft.cluster
         if cluster.snapshot.queue.asking:
             room = headroom(cluster)
-            draft.cluster = replace(cluster, kept=room.idle, kept_gpus=room.gpus)
+            draft.cluster = replace(cluster, kept=room.kept)
             if cluster.now_s >= cluster.forecast.due_s - cluster.lead_s:
                 why = "an ordinary job is expected there"
-                draft.end(self._of_each(cluster.views, partial(leave, nodes=room.vacate, why=why)))
                 draft.end(self._of_each(cluster.views, partial(end, these=room.elements, why=why)))
-        if cluster.reserve_gpus:
-            draft.end(refill_gpus(draft.cluster))
         if cluster.reserve:
             draft.end(refill(self._free(draft.cluster), draft.cluster))
 
@@ -269,12 +244,13 @@ class Decider:
         cluster, settings = draft.cluster, self.settings
         if not any(view.state.failing for view in cluster.views):
             return
-        verdict = judge(cluster, growable(self._free(cluster), cluster, settings), settings)
+        free = frozenset(growable(self._free(cluster), cluster, settings))
+        verdict = judge(cluster, free, settings)
         draft.cluster = replace(cluster, bad=verdict.bad)
         draft.end(verdict.leaving, verdict.states)
 
-    def _free(self, cluster: ClusterView) -> frozenset[str]:
-        return available(cluster, nodes_off(bars_for_all(cluster, self.settings)))
+    def _free(self, cluster: ClusterView) -> dict[str, int]:
+        return free_units(cluster, nodes_off(bars_for_all(cluster, self.settings)))
 
 
 def _without_faulty(cluster: ClusterView, faulty: Container[int]) -> ClusterView:

@@ -232,7 +232,7 @@ def _beside_others(
     full = frozenset(
         node
         for node in parts - own
-        if shared[node].free_cpus < asks.cpus or shared[node].free_memory_mb < asks.memory_mb
+        if not Part(0, asks.cpus, asks.memory_mb).within(shared[node].free)
     )
     yield Bar("other jobs leave it too few cores or too little memory", full, array)
 

@@ -6,17 +6,20 @@ A plan stays in force until its problem changes.
 from __future__ import annotations
 
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bftrainer_slurm.controller.decide.eligibility import Eligibility
-from bftrainer_slurm.controller.decide.parts import offered
+from bftrainer_slurm.controller.decide.eligibility import Eligibility, asks_of
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
+from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.phases import OCCUPIES
 from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.model import Resources, ThroughputCurve
 from bftrainer_slurm.planner.instance import document_of
 from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
 from bftrainer_slurm.planner.problem import (
@@ -41,18 +44,17 @@ _MOST_OF_FORWARD = 0.5
 
 def problem_of(
     cluster: ClusterView,
-    free: frozenset[str],
+    free: Mapping[str, int],
     objective: Objective,
     performance: PerformanceModel,
     hardware: Mapping[str, str],
     eligible: Eligibility,
-    off: frozenset[str] = frozenset(),
     exploring: bool = True,
 ) -> Problem:
     """Return the planning problem: every trainer that can use nodes, over all available nodes.
 
-    ``hardware`` is each node's kind, empty if the site has no kinds. No trainer gets a part of
-    nodes ``off``. If ``exploring``, trainers may have optimistic curves.
+    ``free`` are the units that trainers may grow into. ``hardware`` is each node's kind, empty if
+    the site has no kinds. If ``exploring``, trainers may have optimistic curves.
     """
     now_s, life_s = cluster.now_s, cluster.life_s
     chosen = _who_can_use_nodes(cluster, eligible)
@@ -63,9 +65,9 @@ def problem_of(
         _facts(view, estimate, now_s) for view, estimate in zip(chosen, estimates, strict=True)
     ]
     curves = curves_of(objective, facts)
-    shared = cluster.snapshot.shared
-    parts = offered(cluster, chosen, free, off) if shared else {}
-    names = free.union(*(view.nodes for view in chosen)) | parts.keys()
+    units, shared = offered(cluster, chosen, free), cluster.snapshot.shared
+    names = frozenset(units)
+    parts = {node: units[node] for node in names & shared.keys() if shared[node].gpus}
     gpus = {node: max(shared[node].gpus, has) for node, has in parts.items()}
     classes = _classes(names, hardware, _barred(chosen, eligible, names), gpus)
     trainers = tuple(
@@ -81,6 +83,53 @@ def problem_of(
         since_s={node: start_s for view in chosen for node, start_s in view.starts_s().items()},
         classes=tuple(classes),
         free=parts,
+    )
+
+
+def offered(
+    cluster: ClusterView, planned: Iterable[TrainerView], free: Mapping[str, int]
+) -> dict[str, int]:
+    """Return how many units of each node the ``planned`` trainers may have: theirs, and free ones.
+
+    A free GPU does not count if ordinary jobs leave it too few processors or too little memory.
+    """
+    snapshot, planned = cluster.snapshot, tuple(planned)
+    have = Counter[str]()
+    for view in planned:
+        for node in view.nodes:
+            have[node] += view.gpus or snapshot.units(node)
+    out = Counter(have)
+    out.update(free)
+    least = _least(planned, snapshot)
+    memory_mb = defaultdict[str | None, float](float)
+    for view in cluster.views if snapshot.shared else ():
+        asks = asks_of(view.trainer, snapshot.configuration)
+        for _, record in view.within(*OCCUPIES):  # others have no memory there yet
+            memory_mb[record.node] += asks.memory_mb
+    for node in free.keys() & snapshot.shared.keys():
+        if (one := snapshot.shared[node]).gpus:
+            useless = one.free.gpus - _usable(one, memory_mb[node], least)
+            out[node] = have[node] + max(0, free[node] - useless)
+    return +out
+
+
+def _usable(one: SharedNode, memory_mb: float, least: Resources) -> int:
+    """Return how many GPUs elements can use: each GPU needs processors and memory too.
+
+    ``memory_mb`` is what elements have there; ``least`` is the least that any takes with a GPU.
+    """
+    by_memory = (one.left.memory_mb + memory_mb) / least.memory_mb if least.memory_mb else one.gpus
+    return min(one.free.gpus, one.free.cpus // max(1, least.cpus), int(by_memory))
+
+
+def _least(planned: Iterable[TrainerView], snapshot: Snapshot) -> Resources:
+    """Return the least memory and processors that any trainer's element takes with a GPU."""
+    parts = [
+        (asks_of(view.trainer, snapshot.configuration), view.gpus) for view in planned if view.gpus
+    ]
+    return Resources(
+        min((asks.memory_mb / gpus for asks, gpus in parts), default=0.0),
+        min((asks.cpus // gpus for asks, gpus in parts), default=0),
     )
 
 

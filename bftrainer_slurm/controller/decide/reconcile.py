@@ -5,7 +5,7 @@ Pure. ``state.phases`` explains the phases of elements.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from itertools import islice
 
 from bftrainer_slurm.controller.decide.actions import (
@@ -20,12 +20,15 @@ from bftrainer_slurm.controller.decide.actions import (
     elements_of,
 )
 from bftrainer_slurm.controller.decide.available import limits_at_start
+from bftrainer_slurm.controller.decide.eligibility import asks_of
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.phases import BROKEN, Phase
+from bftrainer_slurm.controller.state.bad_nodes import Bar
+from bftrainer_slurm.controller.state.cluster import ClusterView
+from bftrainer_slurm.controller.state.phases import BROKEN, OCCUPIES, Phase
 from bftrainer_slurm.controller.state.trainer_state import is_blocked
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ElementId, ElementState, TimeLimit
+from bftrainer_slurm.model import ElementId, ElementState, Part, TimeLimit
 from bftrainer_slurm.planner.problem import Plan
 from bftrainer_slurm.spec import format_comment, with_own_comment
 
@@ -36,6 +39,7 @@ _CANCEL_AGAIN_S = 60.0
 _START_TIMEOUT_S = 90.0
 _MOST_LEFT = 64  # if a finished trainer has more unused elements, its array is not completed
 _A_MINUTE = TimeLimit(1, 1)
+_NO_ROOM = "other trainers leave it too few cores or too little memory"
 SOON_OFF = "Slurm may switch its node off soon (keep_awake_s)"
 _CAN_START = (ElementState.HELD, ElementState.DELAYED)
 _WAITS_OR_RUNS = (
@@ -106,7 +110,7 @@ def _without_room(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
         for id_, node in view.placed.items()
         if view.gpus
         and (one := snapshot.shared.get(node)) is not None
-        and one.free_gpus < gpus.get(id_, 0)
+        and one.free.gpus < gpus.get(id_, 0)
     ]
 
 
@@ -150,18 +154,91 @@ def end(view: TrainerView, these: Set[ElementId], why: str) -> list[Shrink]:
     return [Shrink(mine, why)] if mine else []
 
 
+class Room:
+    """What is left of each node while the elements of this turn take their places.
+
+    ``free`` are the units that elements can have now, by node.
+    """
+
+    def __init__(self, cluster: ClusterView, free: Mapping[str, int]) -> None:
+        self._snapshot = snapshot = cluster.snapshot
+        self._units = dict(free)
+        shared = snapshot.shared
+        self._left = {name: shared[name].left for name in free if name in shared}
+        for view in cluster.views if shared else ():
+            occupies = set(view.ids(*OCCUPIES))
+            for id_, node in view.placed.items() if view.gpus else ():
+                if id_ not in occupies:  # it has not started yet
+                    self._take(node, 0, self._asks(view))
+
+    def take(
+        self, view: TrainerView, nodes: Iterable[str], elements: Iterable[ElementId]
+    ) -> set[str]:
+        """Take room for one element on each of these nodes that has it; return the nodes."""
+        own, taken = view.nodes, set[str]()
+        fit = (node for node in sorted(nodes) if node not in own and self.has(view, node))
+        gpus = view.trainer.element_gpus if view.gpus else {}
+        for id_, node in zip(elements, fit, strict=False):
+            self._take(node, gpus.get(id_, 0) or self._most(view, node), self._asks(view))
+            taken.add(node)
+        return taken
+
+    def has(self, view: TrainerView, node: str) -> bool:
+        """Whether another element fits on this node now."""
+        if not self.has_units(view, node):
+            return False
+        if not view.gpus:
+            return node in self._snapshot.in_holes
+        return node in self._left and self._asks(view).within(self._left[node])
+
+    def has_units(self, view: TrainerView, node: str) -> bool:
+        """Whether the units of another element are free on this node now."""
+        return self._most(view, node) <= self._units.get(node, 0)
+
+    def _most(self, view: TrainerView, node: str) -> int:
+        """Return the most units that an element takes of a node."""
+        if not view.gpus:
+            return self._snapshot.units(node)
+        asked = view.trainer.element_gpus
+        return max((asked.get(id_, 0) for id_ in view.spare), default=view.gpus)
+
+    def _asks(self, view: TrainerView) -> Part:
+        """Return what an element takes of its node besides units."""
+        asks = asks_of(view.trainer, self._snapshot.configuration)
+        return Part(0, asks.cpus, asks.memory_mb)
+
+    def _take(self, node: str, units: int, part: Part) -> None:
+        if node in self._units:
+            self._units[node] -= units
+        if node in self._left:
+            self._left[node] = self._left[node].less(part)
+
+
+def without_room(views: Iterable[TrainerView], plan: Plan, room: Room) -> Iterator[Bar]:
+    """Yield bars for nodes where planned parts fit by units, but not by memory or processors.
+
+    The plan counts units only. Such a part waits.
+    """
+    for view in views:
+        target = plan.assignment.get(str(view.array)) if view.gpus else None
+        if target and view.spare:
+            for node in sorted(target - view.nodes):
+                if room.has_units(view, node) and not room.has(view, node):
+                    yield Bar(_NO_ROOM, frozenset({node}), view.array)
+
+
 def moves_towards(
     view: TrainerView,
     plan: Plan,
-    free: Set[str],
+    room: Room,
     snapshot: Snapshot,
     settings: Settings,
 ) -> list[Action]:
     """Return the moves of a trainer towards the plan that are possible now.
 
-    ``free`` are the free nodes. A node that another trainer still has is used in a later
-    turn, when it is free. Elements with parts of nodes are released one by one: Slurm could put two
-    of them on one node.
+    A node where there is no ``room``, because another trainer still has it, is used in a later
+    turn. Elements with parts of nodes are released one by one: Slurm could put two of them on one
+    node.
     """
     target = plan.assignment.get(str(view.array))
     if target is None:
@@ -177,7 +254,7 @@ def moves_towards(
         actions.append(Hold(waiting, "the plan gives its node to others"))
     spare, first = iter(view.spare), not view.live
     excluded = view.trainer.demands.excluded
-    goals = sorted(target & free)[: len(view.spare)]
+    goals = sorted(room.take(view, target, view.spare))
     limits = limits_at_start(goals, view.trainer.record.minutes, snapshot, settings)
     starts = ((limit, onto) for limit, nodes in limits.items() for onto in _at_once(view, nodes))
     for limit, onto in starts:
@@ -193,19 +270,19 @@ def _at_once(view: TrainerView, nodes: frozenset[str]) -> list[frozenset[str]]:
     return [frozenset({node}) for node in sorted(nodes)] if view.gpus else [nodes]
 
 
-def complete(view: TrainerView, free: Set[str], snapshot: Snapshot) -> list[Grow]:
+def complete(view: TrainerView, room: Room, snapshot: Snapshot) -> list[Grow]:
     """Release the unused elements of a finished trainer: they end at once with success.
 
     Slurm counts an array as completed, for ``--dependency=afterok``, only if all its tasks ran and
-    succeeded. They start on nodes where the trainer's other elements ended, if these are free.
+    succeeded. They start on nodes where the trainer's other elements ended, if there is ``room``.
     """
     if not view.finishing or view.abandoned or view.state.cancelled_s > view.state.finished_s:
         return []
     left, anchor = view.spare, view.trainer.anchor
     if view.all_ended and anchor is not None and anchor.state in _CAN_START:
         left = (anchor.id,)
-    had = _where_it_ended(view)
-    nodes = frozenset(sorted(free & had)[: len(left)])
+    had = (node for node in _where_it_ended(view) if node is not None)
+    nodes = frozenset(room.take(view, had, left))
     if not nodes:
         return []
     these, excluded = iter(left), view.trainer.demands.excluded

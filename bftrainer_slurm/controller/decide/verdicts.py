@@ -1,7 +1,7 @@
 """Decides which failing trainers to give up, and which nodes to avoid because trainers fail there.
 
-If a healthy trainer fails on a node, or trainers of several users do, all trainers avoid the node.
-In all other cases the trainer itself may be at fault, so only this trainer avoids the node. Pure.
+A trainer that fails on a node avoids it: it may be at fault itself. If trainers of two users do,
+all trainers avoid the node. Pure.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from dataclasses import dataclass, replace
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.reconcile import leave
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.bad_nodes import WENT_WRONG, Bar
+from bftrainer_slurm.controller.state.bad_nodes import FAILED, Evidence
 from bftrainer_slurm.controller.state.cluster import ClusterView
-from bftrainer_slurm.controller.state.failing import Failing, Suspect
+from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, refuse
 from bftrainer_slurm.controller.state.view import TrainerView
 
 _OUTAGE_S = 900.0  # a trainer that has trained before may fail this long: a file system may be down
 _CERTAIN = 3  # failures on several nodes: the trainer is at fault
 _SUSPICIOUS = 2  # failures in a row on one node: the node may be at fault
-_ELSEWHERE_S = 60.0  # how long a trainer avoids a node on which no others fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Verdict:
     """The consequences of failures."""
 
     states: Mapping[int, TrainerState]  # new ones, by array
-    bad: tuple[Bar, ...] = ()  # for all trainers
+    bad: tuple[Evidence, ...] = ()
     leaving: tuple[Shrink, ...] = ()  # of elements on nodes that may be bad
 
 
@@ -48,7 +47,6 @@ def judge(cluster: ClusterView, free: frozenset[str], settings: Settings) -> Ver
             bad = _without(view, bad)
     failing = [(view, one) for view, one in failing if not view.abandoned]
     shared = _users_by_node(failing)
-    taken = _takers(failing, bad)
     states: dict[int, TrainerState] = {}
     leaving: list[Shrink] = []
     for view, mine in failing:
@@ -60,33 +58,14 @@ def judge(cluster: ClusterView, free: frozenset[str], settings: Settings) -> Ver
             bad = _without(view, bad)
             states[view.array] = replace(view.state, over=_why(mine), failing=None)
         elif mine.node and _may_be_bad(mine, elsewhere, shared, settings):
-            # Bar one node at a time for each trainer, so that no user can block many nodes.
-            bad, state = _without(view, bad), view.state
-            size_too = state.tried.in_question(mine.node)
-            evident = (_is_well(mine, view) and not size_too) or shared[mine.node] > 1
-            if evident and (mine.trained or taken.get(view.trainer.user, view.array) == view.array):
-                taken[view.trainer.user] = view.array
-                bar = Bar(WENT_WRONG, frozenset({mine.node}), by=view.array)
-                bad = (*bad, replace(bar, until_s=now_s + settings.bad_node_s))
-            elif elsewhere:
-                for_s = settings.bad_node_s if size_too else _ELSEWHERE_S
-                state = refuse(state, {mine.node}, now_s + for_s)
-            else:
-                continue
-            suspect = Suspect(mine.node, mine.on_node)
-            states[view.array] = replace(state, failing=replace(mine, suspect=suspect))
+            # It counts on one node at a time, so that nobody can block many nodes.
+            bad, until_s = _without(view, bad), now_s + settings.bad_node_s
+            if not view.state.tried.in_question(mine.node):
+                bad = (*bad, Evidence(mine.node, view.trainer.user, view.array, FAILED, until_s))
+            state = refuse(view.state, {mine.node}, until_s)
+            states[view.array] = replace(state, failing=replace(mine, counted=mine.on_node))
             leaving += leave(view, {mine.node}, f"{mine.node} may be a bad node")
     return Verdict(states, bad, tuple(leaving))
-
-
-def _takers(failing: Iterable[tuple[TrainerView, Failing]], bad: Iterable[Bar]) -> dict[str, int]:
-    """Return, for each user, the trainer whose failures have barred a node.
-
-    All trainers of a user that have never trained can bar only one node at a time: a mistake in
-    several scripts must not take nodes from other users.
-    """
-    by = {one.by for one in bad}
-    return {view.trainer.user: view.array for view, _ in failing if view.array in by}
 
 
 def _users_by_node(failing: Iterable[tuple[TrainerView, Failing]]) -> Mapping[str, int]:
@@ -125,8 +104,8 @@ def _may_be_bad(
 
     ``elsewhere``: whether there are other nodes to try. ``shared``: users who fail on each node.
     """
-    if failing.suspect is not None and failing.suspect.node == failing.node:
-        return failing.on_node > failing.suspect.after  # it has failed there again since
+    if failing.counted:
+        return failing.on_node > failing.counted  # it has failed there again since
     if len(failing.nodes) > 1 and not failing.trained:
         return False  # its script is the more likely cause
     if shared[failing.node] > 1:
@@ -139,6 +118,6 @@ def _why(failing: Failing) -> str:
     return f"failed {failing.count} times without progress{nodes}\n{failing.text}".strip()
 
 
-def _without(view: TrainerView, bad: Iterable[Bar]) -> tuple[Bar, ...]:
-    """Return the bars without those that this trainer's failures have caused."""
-    return tuple(one for one in bad if one.by != view.array)
+def _without(view: TrainerView, bad: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """Return the evidence without this trainer's failures."""
+    return tuple(one for one in bad if (one.array, one.why) != (view.array, FAILED))

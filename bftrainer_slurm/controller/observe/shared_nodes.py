@@ -1,4 +1,4 @@
-"""Computes what of shared nodes no ordinary job uses: GPUs, processors, memory. Pure."""
+"""Computes what jobs leave of each node: GPUs, processors, memory. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,11 @@ _NOTHING = Part(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class SharedNode:
-    """A node that jobs share."""
+    """A node that jobs share. A unit is a GPU; a node without GPUs is one unit."""
 
     gpus: int
-    free_gpus: int  # that no ordinary job has
-    cpus: int  # that no job has, neither ordinary ones nor ours
-    memory_mb: float  # likewise
-    free_cpus: int = 0  # that no ordinary job has
-    free_memory_mb: float = math.inf  # that no ordinary job has; inf: our elements' use is unknown
+    free: Part  # what no ordinary job has; infinite memory: our elements' use is unknown
+    left: Part  # what no job has, neither ordinary ones nor ours
 
 
 def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str, SharedNode]:
@@ -59,10 +56,9 @@ def shared_nodes(nodes: Iterable[Node], ours: Iterable[Trainer]) -> Mapping[str,
             mine = mine._replace(gpus=has.gpus)
         every, used = _all_of(has), _all_of(node.used or has)
         room, free = every.beyond(used), every.beyond(used.beyond(mine))
-        free_mb = math.inf if math.isinf(mine.memory_mb) else free.memory_mb
-        found[node.name] = SharedNode(
-            *(has.gpus, free.gpus, room.cpus, room.memory_mb, free.cpus, free_mb)
-        )
+        if math.isinf(mine.memory_mb):
+            free = free._replace(memory_mb=math.inf)
+        found[node.name] = SharedNode(has.gpus, free, room)
     return found
 
 

@@ -8,17 +8,24 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, cpus_of, shared_nodes
+from bftrainer_slurm.controller.observe.shared_nodes import (
+    SharedNode,
+    cpus_of,
+    needs_of,
+    shared_nodes,
+)
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
     ElementState,
     Node,
     NodeState,
+    Part,
     Queue,
     Reservation,
     Resources,
     Trainer,
+    WaitingJob,
 )
 from bftrainer_slurm.slurm.gateway import Gateway, GatewayError
 
@@ -73,6 +80,7 @@ _ELSEWHERE = (
 _CONFIGURATION_S = 3600.0  # admins change it now and then
 _CONFIGURATION_AGAIN_S = 60.0  # if Slurm did not answer
 _THERE = (ElementState.RUNNING, ElementState.SUSPENDED, ElementState.ENDING)
+_ALL, _UNDIVIDED = Part(1, 1), Part(1, 1, math.inf)  # of a node where no jobs share any
 
 
 class NodeTable(tuple[Node, ...]):
@@ -157,11 +165,45 @@ class Snapshot:
         return tuple(misfits(self.configuration, self.partition))
 
     @cached_property
-    def free_memory_mb(self) -> Mapping[str, float]:
-        """The memory of shared nodes that no ordinary job has, if Slurm allocates memory."""
-        if not self.configuration.counts_memory:
-            return {}
-        return {name: one.free_memory_mb for name, one in self.shared.items()}
+    def room(self) -> Mapping[str, Part]:
+        """What ordinary jobs leave of each node, also of those that Slurm has switched off.
+
+        A node that is not shared is one unit, and none of it is left beside an ordinary job.
+        """
+        whole = self.in_holes | self.powered_down
+        if not self.shared:
+            return dict.fromkeys(whole, _UNDIVIDED)
+        undivided = (node for node in self.nodes if node.name in whole)
+        room = {node.name: _UNDIVIDED._replace(cpus=cpus_of(node)) for node in undivided}
+        counts = self.configuration.counts_memory
+        for name in self.shared.keys() & (self.in_service | self.powered_down):
+            free = self.shared[name].free
+            room[name] = free if counts else free._replace(memory_mb=math.inf)
+        return room
+
+    @cached_property
+    def free_units(self) -> Mapping[str, int]:
+        """How many units of each node in service no ordinary job has."""
+        divided = ((name, one) for name, one in self.shared.items() if one.gpus)
+        return dict.fromkeys(self.in_holes, 1) | {
+            name: one.free.gpus for name, one in divided if name in self.in_service
+        }
+
+    def units(self, node: str) -> int:
+        """Return how many units a node has: its GPUs if jobs share it, else one."""
+        one = self.shared.get(node)
+        return one.gpus or 1 if one is not None else 1
+
+    def takes(self, job: WaitingJob, node: str) -> Part:
+        """Return what a job takes of a node: a part of it, or all that ordinary jobs leave."""
+        if job.takes_parts and node in self.shared:
+            return needs_of(job, self.configuration)
+        return self.room[node]._replace(memory_mb=0.0) if self.shared else _ALL
+
+    def fits(self, job: WaitingJob, node: str, room: Part) -> bool:
+        """Whether a job can start on a node of which this is left."""
+        alone = node not in self.shared or node in self.in_holes or node in self.powered_down
+        return (job.takes_parts or alone) and self.takes(job, node).within(room)
 
     @property
     def all_nodes(self) -> frozenset[str]:

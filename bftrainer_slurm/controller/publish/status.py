@@ -157,8 +157,7 @@ def cluster_status(
     standing, bars = decision.standing, barred(decision.bars, now_s)
     has = frozenset[str]().union(*(view.nodes for view in registry.views))
     used = frozenset[str]().union(*(view.running().values() for view in registry.views))
-    left_over = frozenset(standing.problem.free) if standing else frozenset()  # shared nodes
-    free = (decision.free | left_over) - has
+    free = decision.free.keys() - has
     malformed, private = {**snapshot.queue.malformed, **faulty}, snapshot.configuration.private
     misfits = list(snapshot.misfits)
     refusals = _refused_changes(registry, now_s)
@@ -180,7 +179,7 @@ def cluster_status(
         "private": sorted(private),
         "left_alone": dict(decision.left_alone),
         "barred": bars.get(None, []),
-        "mute_nodes": registry.bad.mute.nodes(now_s),
+        "mute_nodes": registry.bad.mute_nodes(now_s),
         "malformed": {str(array): why for array, why in malformed.items()},
         "trainers": [{**one, "barred": bars.get(one["array"], [])} for one in trainers],
     }

@@ -6,15 +6,16 @@ This memory is updated by each look. What is known about trainers is in ``regist
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bftrainer_slurm.controller.observe.schedule import LEAD_S, BackfillForecast
+from bftrainer_slurm.controller.observe.schedule import LEAD_S, BackfillForecast, lead_s
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.bad_nodes import Bar
+from bftrainer_slurm.controller.state.bad_nodes import Evidence
 from bftrainer_slurm.controller.state.history import History, put
-from bftrainer_slurm.controller.state.passes import Passes, in_holes_without, parts_without
+from bftrainer_slurm.controller.state.passes import Passes, room_without
 from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Ended, Event
 from bftrainer_slurm.controller.state.power import PowerSaving
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
@@ -31,6 +32,7 @@ _AT_LEAST_S = 5.0
 _CLOCK_S = 1.0  # Slurm gives starts in whole seconds
 _CHANGES_COUNTED = 50.0  # the mean gap is over about this many changes
 _FIRST_S, _SHORTEST_S, _LONGEST_S = 120.0, 60.0, 300.0  # forward times
+_COUNTED = 50
 _EVERY_S = 60.0  # how often to record that the controller still looks
 _UNSEEN_S = 300.0  # a longer gap between looks counts as not observed
 
@@ -126,18 +128,16 @@ class ClusterView:
 
     snapshot: Snapshot
     views: tuple[TrainerView, ...] = ()
-    bad: tuple[Bar, ...] = ()  # for nodes where something went wrong
+    bad: tuple[Evidence, ...] = ()  # of bad nodes
     unhandled_nodes: frozenset[str] = frozenset()  # nodes of trainers that cannot be handled
     since_s: Mapping[str, float] = field(default_factory=dict)  # when each node's hole began
     life_s: Mapping[str, float] = field(default_factory=dict)  # how much longer it should last
     forward_time_s: float = _FIRST_S  # how far ahead to plan
-    reserve: int = 0  # nodes that stay idle for future ordinary jobs
+    reserve: int = 0  # units that stay free for future ordinary jobs
     forecast: BackfillForecast = field(default_factory=BackfillForecast)
     lead_s: float = LEAD_S  # how long before the next backfill pass trainers leave
     taken: frozenset[str] = frozenset()  # preempted for a job that has not started yet
-    kept: frozenset[str] = frozenset()  # nodes that stay idle for waiting ordinary jobs
-    kept_gpus: Mapping[str, int] = field(default_factory=dict)  # likewise on shared nodes
-    reserve_gpus: int = 0  # GPUs of shared nodes that stay free for future ordinary jobs
+    kept: Mapping[str, int] = field(default_factory=dict)  # units for waiting ordinary jobs
     soon_off: frozenset[str] = frozenset()  # nodes that Slurm may switch off soon
     let_off: frozenset[str] = frozenset()  # nodes that elements leave, so that Slurm can do so
 
@@ -248,6 +248,8 @@ class ClusterState:
         self._passes = Passes()
         self._preemptions = Preemptions()
         self._power = PowerSaving()
+        # By Slurm's data: an element's own report can be forged.
+        self._took_s = deque[float](maxlen=_COUNTED)  # how long the last elements took to end
         # Starts of ordinary jobs, also of those that end at once; None before the first look.
         self._starts: frozenset[tuple[int, float]] | None = None
 
@@ -260,6 +262,7 @@ class ClusterState:
     ) -> None:
         """Take in a snapshot, and the events of elements since the last one."""
         queue, backfill_s = snapshot.queue, snapshot.configuration.backfill_s
+        self._took_s.extend(one.took_s for one in events if isinstance(one, Ended))
         preempted = self._preemptions.look(events, queue, backfill_s, now_s)
         self._history.add_preemptions(preempted)
         if self._starts is not None:
@@ -270,9 +273,14 @@ class ClusterState:
         if snapshot.configuration.suspend_s:
             ours = {record.node for view in views for _, record in view.within(*OCCUPIES)}
             self._power.look(snapshot, queue.ordinary_nodes | snapshot.unexplained | ours)
-        # Slurm wakes nodes for ordinary jobs.
-        pool = in_holes_without(snapshot, views, *VACATES) | snapshot.powered_down
-        self._passes.look(snapshot, pool, now_s, parts_without(snapshot, views, *VACATES))
+        # Slurm starts nothing on a node that an element is leaving.
+        self._passes.look(snapshot, room_without(snapshot, views, *VACATES), now_s)
+
+    @property
+    def lead_s(self) -> float:
+        """How long before a backfill pass trainers leave: the 90th percentile of their ends."""
+        took_s = sorted(self._took_s)
+        return lead_s(took_s[int(0.9 * len(took_s))] if took_s else 0.0)
 
     def forecast(self, snapshot: Snapshot, now_s: float) -> BackfillForecast:
         """Return what is known about Slurm's next passes."""
@@ -288,16 +296,15 @@ class ClusterState:
         return ClusterView(
             snapshot,
             registry.views,
-            registry.bad.bars,
+            registry.bad.evidence,
             registry.unhandled_nodes,
             self._holes.since_s,
             self._holes.life_s(snapshot),
             self._holes.forward_time_s(settings),
-            settings.reserve_nodes,
+            settings.reserve,
             self.forecast(snapshot, now_s),
-            registry.bad.lead_s,
+            self.lead_s,
             self._preemptions.nodes,
-            reserve_gpus=settings.reserve_gpus,
             soon_off=soon_off,
             let_off=let_off,
         )

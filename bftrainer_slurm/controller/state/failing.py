@@ -15,14 +15,6 @@ _DOUBLED_AT_ONCE = 1  # or this often if the script fails at its start: its user
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
-    """A node that the trainer avoids because it failed there."""
-
-    node: str
-    after: int  # failures in a row on the node before it was avoided
-
-
-@dataclass(frozen=True, slots=True)
 class Failing:
     """A trainer's failures in a row. Times are Unix seconds."""
 
@@ -32,10 +24,10 @@ class Failing:
     nodes: tuple[str, ...] = ()  # where these ``count`` failures were, as far as known
     node: str = ""  # where the last ``on_node`` failures were, without progress there since
     on_node: int = 0
+    counted: int = 0  # so many of them have counted against the node
     text: str = ""  # the script's last output
     trained: bool = False  # whether the trainer has ever made progress
     at_once: bool = False  # whether the script failed at its start
-    suspect: Suspect | None = None
 
     @property
     def in_a_row(self) -> int:
@@ -69,15 +61,17 @@ def add_failure(
     if before is None or now_s - before.last_s > _IN_A_ROW_S:
         before = Failing(since_s=now_s)
     since_s = before.since_s if before.count else now_s
-    node, on_node = before.node, before.on_node
+    node, on_node, counted = before.node, before.on_node, before.counted
     if len(nodes) == 1:
-        node, on_node = nodes[0], on_node + 1 if nodes[0] == node else 1
+        same, node = nodes[0] == node, nodes[0]
+        on_node, counted = (on_node + 1, counted) if same else (1, 0)
     return replace(
         before,
         since_s=since_s,
         count=before.count + 1,
         node=node,
         on_node=on_node,
+        counted=counted,
         nodes=(*before.nodes, *(one for one in nodes if one not in before.nodes)),
         text=text,
         trained=trained,
@@ -94,7 +88,4 @@ def after_progress(failing: Failing, nodes: Set[str], now_s: float) -> Failing |
     """
     if not failing.node or failing.node in nodes or now_s - failing.last_s > _IN_A_ROW_S:
         return None
-    suspect = failing.suspect
-    if suspect is not None and suspect.node != failing.node:
-        suspect = None
-    return replace(failing, count=0, nodes=(), trained=True, suspect=suspect)
+    return replace(failing, count=0, nodes=(), trained=True)

@@ -20,7 +20,6 @@ from bftrainer_slurm.controller.observe.reports import (
 )
 from bftrainer_slurm.controller.state.failing import add_failure, after_progress
 from bftrainer_slurm.controller.state.failing_sizes import TriedSizes
-from bftrainer_slurm.controller.state.join_notice import JoinTimes
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.profiles import ReportedState
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_left
@@ -47,7 +46,6 @@ class MemberNotes:
     def __init__(self, measurements: Measurements) -> None:
         self._measurements = measurements
         self._ahead_logged = False
-        self.join_times = JoinTimes()
 
     def take(
         self, view: TrainerView, reported: ReportedState, numbered: NumberedNote, now_s: float
@@ -65,7 +63,6 @@ class MemberNotes:
                 return self._take_progress(view, reported, numbered)
             case NoteKind.REFORMED if (reform := read_reform(numbered)) is not None:
                 reported.began_s = numbered.time_s
-                self.join_times.formed(view, reported.group, reform.nodes, reform.time_s)
                 reported.launcher = reform.launcher or reported.launcher
                 reported.group.formed(reform.nodes, reform.time_s)
                 reported.stopwatch.reformed(reform)
@@ -102,7 +99,6 @@ class MemberNotes:
             reported.progress.refused += 1
             return view.state
         reported.group.progressed(1 if report.alone else report.nodes or 1, now_s)
-        reported.group.alone = bool(report.alone)
         before, submit_s = reported.work, view.submit_s
         reported.work = add_report(before, report, submit_s, view.since_s)
         measure(self._measurements, view, reported, report)

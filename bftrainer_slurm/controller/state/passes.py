@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
+from typing import NamedTuple
 
+from bftrainer_slurm.constraint import ConstraintError, parse_constraint
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
+from bftrainer_slurm.controller.observe.shared_nodes import needs_of
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
-from bftrainer_slurm.controller.state.fitting import Fit, NodePart, part_of
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Memory, WaitingJob
+from bftrainer_slurm.model import Memory, Node, Part, WaitingJob
 
 _TAKES_S = 3.5  # Slurm's clock ticks in whole seconds, and a pass takes a moment
 _SHORT_S = 10.0  # if passes come this often, no pass is worth a look of its own
@@ -24,7 +26,69 @@ _PLANNED_S = 5.0  # how long before its planned start a job's nodes have to be f
 _STALE = 10  # if this many expected passes were not seen, their times are unknown again
 
 
-_Demand = tuple[int, int, Memory, int | None, str, str, frozenset[str]]
+_Demand = tuple[int, int, int, Memory, int | None, str, str, frozenset[str]]
+_Levels = tuple[tuple[float, Part], ...]  # since when (Unix seconds) a node has had at least this
+
+
+class Fit:
+    """Finds the nodes that fit a job by partition, features, and the ``room`` on each node.
+
+    The nodes come in the order in which Slurm allocates them, or in that of ``nodes``.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, room: Mapping[str, Part], nodes: Iterable[Node] | None = None
+    ) -> None:
+        self._snapshot, self._room = snapshot, room
+        ordered = snapshot.nodes.by_weight if nodes is None else nodes
+        self._nodes = [node for node in ordered if node.name in room]
+        self._with_room: dict[Part | None, list[Node]] = {}  # by what a job takes; None: the whole
+        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+    def nodes_for(self, job: WaitingJob) -> tuple[str, ...]:
+        """Return the nodes that fit, in order."""
+        key = (job.partition, job.constraint, job.excluded, self._takes(job))
+        if key not in self._known:
+            partitions = frozenset(job.partition.split(","))
+            self._known[key] = tuple(
+                node.name
+                for node in self._roomy(job)
+                if node.partitions & partitions
+                and node.name not in job.excluded
+                and _has(node, job.constraint)
+            )
+        return self._known[key]
+
+    def count(self, job: WaitingJob) -> int:
+        """Return how many nodes have room for the job, whatever else it asks for."""
+        return len(self._roomy(job))
+
+    def _roomy(self, job: WaitingJob) -> list[Node]:
+        key, room, fits = self._takes(job), self._room, self._snapshot.fits
+        if key not in self._with_room:
+            found = [node for node in self._nodes if fits(job, node.name, room[node.name])]
+            self._with_room[key] = found
+        return self._with_room[key]
+
+    def _takes(self, job: WaitingJob) -> Part | None:
+        return needs_of(job, self._snapshot.configuration) if job.takes_parts else None
+
+
+def _has(node: Node, constraint: str) -> bool:
+    """Whether a node has the requested features; true if the request cannot be parsed."""
+    try:
+        return not constraint or parse_constraint(constraint).allows(node.features)
+    except ConstraintError:
+        return True
+
+
+class _Known(NamedTuple):
+    """A waiting job. Times are Unix seconds."""
+
+    demand: _Demand
+    since_s: float  # when it began to wait for exactly that; inf: it waits for a limit now
+    # Passes left it waiting although enough nodes fitted: so many at most; None: no pass did.
+    fitted: int | None = None
 
 
 class Passes:
@@ -33,114 +97,103 @@ class Passes:
     def __init__(self) -> None:
         self._began_s = -math.inf
         self._gap_s = 0.0  # between the last two passes that were seen
-        # What each job asks for, and when it began to wait for exactly that.
-        self._waits: dict[int, tuple[_Demand, float]] = {}
+        self._known: dict[int, _Known] = {}
         self._looked_s = -math.inf
-        # When (Unix seconds) each node entered the pool, if it was there at every look since.
-        self._in_pool_s: dict[str | NodePart, float] = {}
-        # For each job that a pass left waiting: the largest number of fitting nodes in holes then.
-        self._left: dict[int, int] = {}
-        self._blocked: dict[int, int] = {}  # priorities of jobs that need more nodes than the pool
+        self._levels: dict[str, _Levels] = {}
+        self._blocked: dict[int, int] = {}  # priorities of jobs that need more nodes than there are
+        self._alone: frozenset[int] = frozenset()  # jobs for which trainers do not leave
         # Jobs that a pass left waiting, and that may fit now. Most of them wait for something else,
         # so they are tried one at a time, and twice as many after a pass that started all of them.
         self._again: frozenset[int] = frozenset()
         self._tries = 1
         self._asks = False
 
-    def look(
-        self,
-        snapshot: Snapshot,
-        pool: frozenset[str],
-        now_s: float,
-        parts: frozenset[NodePart] = frozenset(),
-    ) -> None:
-        """Take in a snapshot. Nodes in ``pool``, and ``parts``, are free of ordinary jobs.
+    def look(self, snapshot: Snapshot, room: Mapping[str, Part], now_s: float) -> None:
+        """Take in a snapshot, and what ordinary jobs leave of each node (``room``).
 
         ``now_s`` (Unix seconds) is when Slurm had answered: changes in the snapshot may be as late
         as that. A new controller assumes that jobs have waited since they were submitted, and that
         nodes were in holes before its first look.
         """
-        first = math.isinf(self._looked_s)
+        first, before = math.isinf(self._looked_s), self._levels
         waiting = {job.job_id: job for job in snapshot.queue.asking}
-        self._waits = {
-            job.job_id: self._wait(job, job.submit_s if first else now_s)
-            for job in waiting.values()
+        self._known = {
+            job.job_id: self._met(job, job.submit_s if first else now_s)
+            for job in snapshot.queue.waiting
         }
-        every: frozenset[str | NodePart] = pool | parts
-        freed = self._forget(waiting) or not every <= self._in_pool_s.keys()
         new_s = -math.inf if first else now_s
-        self._in_pool_s = {one: self._in_pool_s.get(one, new_s) for one in every}
+        self._levels = {
+            node: _with_look(before.get(node, ()), part, new_s) for node, part in room.items()
+        }
+        freed = self._forgive(waiting) or any(
+            node not in before or not part.within(before[node][-1][1])
+            for node, part in room.items()
+        )
         last = snapshot.last_pass
         if last is not None and last.began_s > now_s + _TAKES_S:
             last = None  # the clock was set back; the next pass must not seem so far away
         if last is not None and last.began_s != self._began_s and not last.active:
             self._began_s, self._gap_s = last.began_s, last.began_s - self._began_s
             # There may have been other looks between the pass and this one, which first shows it.
-            at_pass = {one for one, in_s in self._in_pool_s.items() if in_s < last.began_s}
-            self._judge(waiting, Fit(snapshot.nodes.by_weight, at_pass, snapshot))
-        if self._left and freed:
-            self._try_again(waiting, Fit(snapshot.nodes.by_weight, every, snapshot))
-        of_parts = parts and any(job.takes_parts for job in waiting.values())
-        parts_fit = Fit((), parts, snapshot) if of_parts else None
-
-        def room(job: WaitingJob) -> int:
-            return parts_fit.count(job) if parts_fit and job.takes_parts else len(pool)
-
-        self._blocked = {one: job.priority for one, job in waiting.items() if job.nodes > room(job)}
+            at_pass = {
+                node: there[-1]
+                for node, levels in self._levels.items()
+                if (there := [part for since_s, part in levels if since_s < last.began_s])
+            }
+            self._judge(waiting, Fit(snapshot, at_pass))
+        fit = Fit(snapshot, room if waiting else {})
+        left = {one: fitted for one in waiting if (fitted := self._known[one].fitted) is not None}
+        if left and freed:
+            self._again = self._fit_now(waiting, left, fit)
+        self._alone = frozenset(left) - self._again
+        small = {one for one, job in waiting.items() if job.nodes <= fit.count(job)}
+        self._blocked = {one: job.priority for one, job in waiting.items() if one not in small}
         self._looked_s = now_s
-        alone = self._alone
-        self._asks = any(
-            job.nodes <= room(job) and job_id not in alone for job_id, job in waiting.items()
-        )
+        self._asks = bool(small - self._alone)
 
-    @property
-    def _alone(self) -> frozenset[int]:
-        """The jobs for which trainers do not leave: a pass left them waiting."""
-        return frozenset(self._left.keys() - self._again)
+    def _met(self, job: WaitingJob, now_s: float) -> _Known:
+        """Return what is known of a job; one that waits for a limit for a while stays the same."""
+        known, demand = self._known.get(job.job_id), _demand_of(job)
+        if known is None or known.demand != demand:
+            known = _Known(demand, math.inf)
+        if not job.for_nodes:
+            return known._replace(since_s=math.inf)
+        return known._replace(since_s=now_s) if known.since_s == math.inf else known
 
-    def _wait(self, job: WaitingJob, since_s: float) -> tuple[_Demand, float]:
-        """Return a job's request, and when it began to wait: ``since_s`` if the request is new."""
-        known = self._waits.get(job.job_id)
-        asks = (job.partition, job.constraint, job.excluded)
-        part = (part_of(job), job.memory)
-        demand = (job.nodes, *part, job.minutes, *asks)
-        return known if known is not None and known[0] == demand else (demand, since_s)
-
-    def _forget(self, waiting: Mapping[int, WaitingJob]) -> bool:
-        """Forget passes for changed jobs; let jobs be tried again that waited behind a large job.
+    def _forgive(self, waiting: Mapping[int, WaitingJob]) -> bool:
+        """Let jobs be tried again that waited behind a large job, once it waits no more.
 
         Returns whether such a large job no longer waits.
         """
-        self._left = {
-            one: nodes
-            for one, nodes in self._left.items()
-            if one in waiting and self._waits[one][1] < self._began_s
-        }
         gone = self._blocked.keys() - waiting.keys()
         before = max((self._blocked[one] for one in gone), default=-math.inf)
-        self._left |= {one: 0 for one in self._left if waiting[one].priority < before}
+        for one, job in waiting.items():
+            if job.priority < before and self._known[one].fitted:
+                self._known[one] = self._known[one]._replace(fitted=0)
         return bool(gone)
 
     def _judge(self, waiting: Mapping[int, WaitingJob], fit: Fit) -> None:
         """Record the jobs that a pass left waiting although enough nodes fitted, and how many."""
-        for job_id, (_, since_s) in self._waits.items():
-            job = waiting[job_id]
-            nodes = len(fit.nodes_for(job)) if since_s < self._began_s else 0
+        for job_id, job in waiting.items():
+            known = self._known[job_id]
+            nodes = len(fit.nodes_for(job)) if known.since_s < self._began_s else 0
             if nodes >= job.nodes:
-                self._left[job_id] = max(nodes, self._left.get(job_id, 0))
+                self._known[job_id] = known._replace(fitted=max(nodes, known.fitted or 0))
         if self._again:
-            self._tries = 1 if self._again & self._left.keys() else 2 * self._tries
-            self._again = frozenset()
+            failed = any(one in waiting for one in self._again)
+            self._tries, self._again = 1 if failed else 2 * self._tries, frozenset()
 
-    def _try_again(self, waiting: Mapping[int, WaitingJob], fit: Fit) -> None:
-        """Choose jobs that have more fitting nodes in holes now than at any pass before."""
+    def _fit_now(
+        self, waiting: Mapping[int, WaitingJob], left: Mapping[int, int], fit: Fit
+    ) -> frozenset[int]:
+        """Return jobs that have more fitting nodes in holes now than at any pass before."""
         jobs = (
             waiting[one]
-            for one, nodes in self._left.items()
+            for one, nodes in left.items()
             if len(fit.nodes_for(waiting[one])) >= max(nodes + 1, waiting[one].nodes)
         )
         first = nsmallest(self._tries, jobs, key=lambda job: (-job.priority, job.job_id))
-        self._again = frozenset(job.job_id for job in first)
+        return frozenset(job.job_id for job in first)
 
     def forecast(self, interval_s: float | None, now_s: float) -> BackfillForecast:
         """Return the forecast; ``interval_s`` is Slurm's ``bf_interval``, None without passes."""
@@ -148,8 +201,7 @@ class Passes:
         if interval_s is None or interval_s < _SHORT_S:
             # The main scheduler tries a new job first, and may be doing so now. If trainers left
             # too, more elements would end than it preempts.
-            waits = self._waits.items()
-            new = {one for one, (_, since_s) in waits if since_s == self._looked_s}
+            new = {id_ for id_, job in self._known.items() if job.since_s == self._looked_s}
             until_s = self._looked_s + _TAKES_S if new else -math.inf
             return BackfillForecast(until_s=until_s, asks=self._asks, left=left | new)
         # Slurm counts the interval from the end of a pass, and gives starts in whole seconds.
@@ -157,7 +209,8 @@ class Passes:
         period_s = max(interval_s, self._gap_s - 1.0) if follows else interval_s
         passed = (now_s - _TAKES_S - self._began_s) / period_s
         if passed > _STALE:
-            changed_s = max((since_s for _, since_s in self._waits.values()), default=0.0)
+            since_s = (job.since_s for job in self._known.values())
+            changed_s = max((one for one in since_s if one < math.inf), default=0.0)
             until_s = changed_s + interval_s + _TAKES_S
             return BackfillForecast(until_s=until_s, asks=True, left=left)
         due_s = self._began_s + period_s * max(1, math.ceil(passed))
@@ -165,36 +218,29 @@ class Passes:
         return BackfillForecast(due_s, due_s, sure_s, self._asks, left, due_s + period_s)
 
 
-def in_holes_without(
+def _demand_of(job: WaitingJob) -> _Demand:
+    part, asks = (job.gpus, job.cpus, job.memory), (job.partition, job.constraint, job.excluded)
+    return job.nodes, *part, job.minutes, *asks
+
+
+def _with_look(levels: _Levels, part: Part, now_s: float) -> _Levels:
+    """Return the levels of a node after a look that has found this part left of it."""
+    if levels and levels[-1][1] == part:
+        return levels
+    known: list[tuple[float, Part]] = []
+    for since_s, one in (*levels, (now_s, part)):
+        least = one.least(part)
+        if not known or known[-1][1] != least:
+            known.append((since_s, least))
+    return tuple(known)
+
+
+def room_without(
     snapshot: Snapshot, views: Iterable[TrainerView], *phases: Phase
-) -> frozenset[str]:
-    """Return the nodes in holes on which no element is in one of these phases."""
-    ours = {record.node for view in views for _, record in view.within(*phases) if record.node}
-    return snapshot.in_holes - ours
-
-
-def parts_without(
-    snapshot: Snapshot, views: Iterable[TrainerView], *phases: Phase
-) -> frozenset[NodePart]:
-    """Return the GPUs and processors of shared nodes that no ordinary job has.
-
-    Slurm starts nothing on a node that an element in one of these phases is leaving.
-    """
-    if not snapshot.shared:
-        return frozenset()
-    ours = {record.node for view in views for _, record in view.within(*phases) if record.node}
-    usable = snapshot.in_service | snapshot.powered_down
-    return frozenset(
-        (node, part)
-        for node, one in snapshot.shared.items()
-        if node in usable and node not in ours
-        for part in (*range(1, one.free_gpus + 1), *(-cpus for cpus in _steps(one.free_cpus)))
-    )
-
-
-def _steps(most: int) -> set[int]:
-    """Return ``most`` and all powers of two below it: a small set."""
-    return {1 << power for power in range(most.bit_length())} | ({most} if most else set())
+) -> Mapping[str, Part]:
+    """Return what ordinary jobs leave of the nodes without an element in one of these phases."""
+    ours = {record.node for view in views for _, record in view.within(*phases)}
+    return {node: part for node, part in snapshot.room.items() if node not in ours}
 
 
 class Claims:

@@ -200,7 +200,7 @@ class TrainerRegistry:
                 events += happened
                 trained = self.reported(trainer).trained
                 states[trainer.array] = note_failed(state, trained, now_s)
-        self.bad.look(states.values(), events, notes_arrive, now_s)
+        self.bad.look(notes_arrive, now_s)
         for trainer in trainers:
             if trainer.array in states:
                 with self._errors.of(trainer.array):

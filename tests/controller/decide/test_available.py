@@ -9,9 +9,9 @@ import pytest
 
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.available import (
-    available,
     bars_for_all,
     bars_on,
+    free_units,
     growable,
     hardware_of,
     nodes_off,
@@ -43,7 +43,7 @@ BOTH = snapshot("n1 n2")
 
 def free(seen: Snapshot, *views: TrainerView, **known: object) -> set[str]:
     now = cluster(*views, of=seen, **known)
-    return available(now, nodes_off(bars_for_all(now, SETTINGS)))
+    return set(free_units(now, nodes_off(bars_for_all(now, SETTINGS))))
 
 
 JOBS = (
@@ -116,7 +116,8 @@ def test_nor_is_a_node_of_an_element(mine: TrainerView) -> None:
 def test_where_ordinary_jobs_could_not_take_it_back_at_once_no_node_is(settings: Any) -> None:
     seen = replace(BOTH, configuration=Configuration(**settings))
     assert free(seen) == set()
-    (bar,) = bars_on(bars_for_all(cluster(of=seen), SETTINGS), available(cluster(of=seen)))
+    nodes = frozenset(free_units(cluster(of=seen)))
+    (bar,) = bars_on(bars_for_all(cluster(of=seen), SETTINGS), nodes)
     assert (bar.why, bar.nodes) == ("ordinary jobs could not preempt elements", {"n1", "n2"})
 
 
@@ -139,7 +140,7 @@ def test_idle_nodes_that_are_left_alone_are_told_by_why() -> None:
     soon = Reservation("maintenance", NOW_S + 60, NOW_S + 600, ("n2", "n9"))
     seen = replace(BOTH, reservations=(soon,))
     now = cluster(of=seen, bad=bad("n1", NOW_S + 60))
-    found = bars_on(bars_for_all(now, SETTINGS), available(now))
+    found = bars_on(bars_for_all(now, SETTINGS), frozenset(free_units(now)))
     assert {one.why: set(one.nodes) for one in found} == {WENT_WRONG: {"n1"}, "reserved": {"n2"}}
 
 
@@ -163,11 +164,11 @@ def left(min_idle_s: float = 0.0, reserve: int = 0, **ago_s: float) -> set[str]:
     """Onto which of the nodes trainers may grow; ``ago_s`` is since when some are idle."""
     since_s = dict.fromkeys(NODES, 0.0) | {name: NOW_S - ago for name, ago in ago_s.items()}
     seen = cluster(life_s=LIFE_S, since_s=since_s, reserve=reserve)
-    return growable(NODES, seen, Settings(min_idle_s=min_idle_s))
+    return set(growable(dict.fromkeys(NODES, 1), seen, Settings(min_idle_s=min_idle_s)))
 
 
 def given(reserve: int, *views: TrainerView, free: str = "") -> list[Shrink]:
-    return refill(named(free), cluster(*views, life_s=LIFE_S, reserve=reserve))
+    return refill(dict.fromkeys(free.split(), 1), cluster(*views, life_s=LIFE_S, reserve=reserve))
 
 
 THREE = view("held", "running n1", "running n2", "running n3")
@@ -207,5 +208,5 @@ def test_for_the_reserve_no_trainer_goes_below_its_least_size() -> None:
 
 
 def test_nodes_kept_for_a_job_are_left_to_it() -> None:
-    kept = cluster(kept=frozenset({"n1"}))
-    assert growable(NODES, kept, Settings()) == named("n2 n3")
+    kept = cluster(kept={"n1": 1})
+    assert growable(dict.fromkeys(NODES, 1), kept, Settings()) == {"n2": 1, "n3": 1}

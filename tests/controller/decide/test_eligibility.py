@@ -74,7 +74,7 @@ def test_nodes_are_barred(views: TrainerView, names: set[str]) -> None:
 
 def test_nodes_of_which_others_leave_too_little_fit_but_are_barred_for_now() -> None:
     wants = asking(HELD, gpus=2, resources=Resources(cpus=4), memory=Memory(100))
-    full = {name: SharedNode(8, 8, cpus=3, memory_mb=1000) for name in ("n1", "n2", "n3")}
+    full = {name: SharedNode(8, Part(8, 3, 1000), Part(8, 3, 1000)) for name in ("n1", "n2", "n3")}
     busy = eligibility((wants,), replace(snapshot(NODES), shared=full))
     assert busy.stuck == {}
     assert busy.barred == {ARRAY: {"n1", "n2", "n3"}}
@@ -102,7 +102,7 @@ def test_what_the_site_gives_by_default_with_gpus_counts_unless_the_user_asks_fo
     configuration = Configuration(per_gpu=defaults, counts_memory=True)
     left = {"n1": (8, free_mb), "n2": (7, free_mb), "n3": (8, free_mb - 1)}
     shared = {
-        name: SharedNode(8, 8, cpus, mb, cpus, free_memory_mb=mb)
+        name: SharedNode(8, Part(8, cpus, mb), Part(8, cpus, mb))
         for name, (cpus, mb) in left.items()
     }
     seen = replace(of, shared=shared, configuration=configuration)

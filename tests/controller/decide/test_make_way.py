@@ -14,11 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.decide.actions import Headroom
+from bftrainer_slurm.controller.decide.available import free_units, growable, refill
 from bftrainer_slurm.controller.decide.headroom import headroom
-from bftrainer_slurm.controller.decide.parts import Room, offered, refill_gpus
+from bftrainer_slurm.controller.decide.planning import offered
+from bftrainer_slurm.controller.decide.reconcile import Room
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import NodeTable
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -61,7 +64,18 @@ def job(job_id: int, gpus: int, nodes: int = 1, **more: Any) -> WaitingJob:
 
 
 def shared_node(free: int) -> SharedNode:
-    return SharedNode(GPUS, free, 99, 1e9, CPUS * free)
+    return of_node(free, 99, 1e9, CPUS * free)
+
+
+def of_node(
+    free: int, left_cpus: int, left_mb: float, free_cpus: int, free_mb: float = math.inf
+) -> SharedNode:
+    """What is free of ordinary jobs; and of processors and memory, what is left by all jobs."""
+    return SharedNode(GPUS, Part(free, free_cpus, free_mb), Part(0, left_cpus, left_mb))
+
+
+def free_of(of: ClusterView) -> dict[str, int]:
+    return growable(free_units(of), of, Settings())
 
 
 def seen(
@@ -85,13 +99,13 @@ def asked(jobs: Sequence[WaitingJob], *views: TrainerView, **more: object) -> He
 
 def test_a_job_gets_the_gpus_that_are_free_on_the_first_node() -> None:
     found = asked([job(1, 2)], trainer(5, 4, "n1"), busy={"n1": 2})
-    assert found == Headroom(gpus={"n1": 2})
+    assert found == Headroom({"n1": 2})
 
 
 def test_slurm_wakes_nodes_for_a_job_only_if_those_that_are_awake_do_not_suffice() -> None:
     first, *others = NODES
     asleep = [replace(first, state=NodeState.POWERED_DOWN), *others]
-    assert asked([job(1, 2)], nodes=asleep).gpus == {"n2": 2}
+    assert asked([job(1, 2)], nodes=asleep).kept == {"n2": 2}
     mine = trainer(5, GPUS, "n2"), trainer(6, GPUS, "n3")
     for nodes, arrays in ((3, {5, 6}), (4, {5, 6}), (5, set())):
         found = asked([job(1, GPUS, nodes)], *mine, nodes=asleep)
@@ -100,7 +114,7 @@ def test_slurm_wakes_nodes_for_a_job_only_if_those_that_are_awake_do_not_suffice
 
 def test_an_element_leaves_for_what_is_missing() -> None:
     found = asked([job(1, 2)], trainer(5, 4, "n1"), trainer(6, 1, "n1"), busy={"n1": 3})
-    assert (found.gpus, found.elements) == ({"n1": 2}, {ElementId(5, 0)})
+    assert (found.kept, found.elements) == ({"n1": 2}, {ElementId(5, 0)})
 
 
 def test_the_smallest_that_alone_gives_enough_leaves_else_the_largest_first() -> None:
@@ -118,8 +132,7 @@ def test_trainers_do_not_scatter_ordinary_jobs() -> None:
     """Without trainers the first job would be on n1, and the second one would find n2 empty."""
     mine = trainer(5, 4, "n1"), trainer(6, 2, "n3")
     found = asked([job(1, 1), job(2, 8)], *mine, busy={"n1": 4, "n2": 0})
-    assert (found.gpus, found.elements) == ({"n1": 1, "n2": 8}, {ElementId(5, 0)})
-    assert found.idle == {"n2"}
+    assert (found.kept, found.elements) == ({"n1": 1, "n2": 8}, {ElementId(5, 0)})
 
 
 def test_a_job_for_which_no_node_has_enough_gets_nothing() -> None:
@@ -129,26 +142,26 @@ def test_a_job_for_which_no_node_has_enough_gets_nothing() -> None:
 
 
 def test_each_task_of_an_array_and_each_node_of_a_job_has_its_own() -> None:
-    assert asked([job(1, 4, count=3)]).gpus == {"n1": 8, "n2": 4}
-    assert asked([job(1, 4, nodes=2)]).gpus == {"n1": 4, "n2": 4}
+    assert asked([job(1, 4, count=3)]).kept == {"n1": 8, "n2": 4}
+    assert asked([job(1, 4, nodes=2)]).kept == {"n1": 4, "n2": 4}
 
 
 def test_a_job_that_may_need_whole_nodes_gets_those_without_ordinary_jobs() -> None:
     found = asked([job(1, 0)], trainer(5, 2, "n2"), busy={"n1": 1})
-    assert (found.gpus, found.elements) == ({"n2": 8}, {ElementId(5, 0)})
+    assert (found.kept, found.elements) == ({"n2": 8}, {ElementId(5, 0)})
     alone = trainer(5, 0, "n2")
     assert asked([job(1, 1)], alone, busy={"n1": 8}).elements == {ElementId(5, 0)}
 
 
 def test_who_leaves_already_is_not_told_twice() -> None:
     leaving = trainer(5, 8, "n1", elements={0: ElementRecord(Phase.LEAVING, NOW_S, "n1")})
-    assert asked([job(1, 8)], leaving) == Headroom(frozenset({"n1"}), gpus={"n1": 8})
+    assert asked([job(1, 8)], leaving) == Headroom({"n1": 8})
 
 
 def test_nobody_reaches_into_a_planned_start_of_whole_nodes_or_a_reservation() -> None:
     first = job(1, 8, 4, priority=9, expected_start_s=NOW_S + 600, expected_nodes=NAMES)
     busy = {"n1": 1}
-    assert asked([first, job(2, 1, minutes=5)], busy=busy).gpus == {"n1": 1}
+    assert asked([first, job(2, 1, minutes=5)], busy=busy).kept == {"n1": 1}
     assert asked([first, job(2, 1, minutes=20)], busy=busy) == Headroom()
     soon = Reservation("maintenance", NOW_S + 600, NOW_S + 9000, NAMES)
     assert asked([job(2, 1, minutes=20)], reservations=(soon,)) == Headroom()
@@ -158,7 +171,7 @@ def test_a_planned_start_of_a_part_claims_its_node() -> None:
     """A pass plans with whole nodes: the rest of the node is for what ends before."""
     first = job(1, 8, priority=9, expected_start_s=NOW_S + 600, expected_nodes=("n3",))
     full = {"n1": 8, "n2": 8, "n3": 1, "n4": 8}
-    assert asked([first, job(2, 1, minutes=5)], busy=full).gpus == {"n3": 1}
+    assert asked([first, job(2, 1, minutes=5)], busy=full).kept == {"n3": 1}
     assert asked([first, job(2, 1, minutes=20)], busy=full) == Headroom()
 
 
@@ -168,7 +181,7 @@ def test_a_job_of_processors_finds_them_free() -> None:
     for cpus, gone in ((4, {6}), (8, {5}), (12, {5, 6})):
         found = asked([job(1, 0, cpus=cpus)], *mine)
         assert {one.array for one in found.elements} == gone
-        assert found.gpus == {"n1": cpus // CPUS}
+        assert found.kept == {"n1": cpus // CPUS}
     full = dict.fromkeys(NAMES[:3], 8)
     assert not asked([job(1, 0, cpus=1)], trainer(5, 4, "n4"), busy=full).elements
     assert asked([job(1, 0, cpus=17)], *mine) == Headroom()
@@ -193,9 +206,7 @@ def lacking_memory(
     """Nodes of which ordinary jobs leave all GPUs, and so much memory (MB)."""
     of = seen(jobs, *views)
     has, cpus = replace(HAS, memory_mb=MEMORY_MB), GPUS * CPUS
-    shared = {
-        name: SharedNode(GPUS, GPUS, cpus, 0.0, cpus, free_mb.get(name, 0.0)) for name in NAMES
-    }
+    shared = {name: of_node(GPUS, cpus, 0.0, cpus, free_mb.get(name, 0.0)) for name in NAMES}
     snapshot = replace(
         of.snapshot,
         nodes=NodeTable(replace(one, resources=has) for one in NODES),
@@ -222,7 +233,7 @@ def test_elements_leave_for_memory_as_for_gpus() -> None:
             [job(1, 0, cpus=1, memory=Memory(memory_mb))], *mine, free_mb={"n1": MEMORY_MB}
         )
         assert {one.array for one in found.elements} == gone
-        assert found.gpus == {"n1": kept}
+        assert found.kept == {"n1": kept}
 
 
 def test_memory_goes_with_each_processor_of_a_node_where_the_job_says_so() -> None:
@@ -238,7 +249,7 @@ def test_nobody_leaves_for_memory_that_ordinary_jobs_have() -> None:
     mine = with_memory(5, 2, 4000, *NAMES)
     assert lacking_memory([asks], mine, free_mb=dict.fromkeys(NAMES, 8000.0)) == Headroom()
     found = lacking_memory([asks], mine, free_mb=dict.fromkeys(NAMES, 8000.0) | {"n3": 9500.0})
-    assert (found.elements, found.gpus) == ({ElementId(5, 2)}, {"n3": 5})
+    assert (found.elements, found.kept) == ({ElementId(5, 2)}, {"n3": 5})
 
 
 @pytest.mark.parametrize(
@@ -255,7 +266,7 @@ def test_memory_that_is_not_known_or_not_counted_by_slurm_is_enough(
         counts_memory=counts,
     )
     assert not found.elements
-    assert found.gpus.keys() == {"n1"}
+    assert found.kept.keys() == {"n1"}
 
 
 def test_what_a_start_that_is_planned_in_a_moment_needs_is_freed() -> None:
@@ -267,12 +278,12 @@ def test_what_a_start_that_is_planned_in_a_moment_needs_is_freed() -> None:
 def test_trainers_do_not_grow_into_what_is_kept() -> None:
     mine = trainer(5, 2, "n1")
     before = seen([], mine, busy={"n1": 4})
-    kept = replace(before, kept_gpus={"n1": 2})
-    plans = [offered(one, [mine], frozenset(), ()).get("n1") for one in (before, kept)]
+    kept = replace(before, kept={"n1": 2})
+    plans = [offered(one, [mine], free_of(one)).get("n1") for one in (before, kept)]
     assert plans == [4, 2]
     other = trainer(6, 2, "n3")
     other = replace(other, placed={}, spare=(ElementId(6, 0),))
-    rooms = [set(Room(one, ()).take(other, ["n1"])) for one in (before, kept)]
+    rooms = [Room(one, free_of(one)).take(other, ["n1"], other.spare) for one in (before, kept)]
     assert rooms == [{"n1"}, set()]
 
 
@@ -284,15 +295,15 @@ def test_the_plan_gives_out_gpus_with_processors_and_memory_to_match() -> None:
     mine = replace(mine, trainer=replace(mine.trainer, demands=demands))
     before = seen([], mine)
     least = {
-        "n1": SharedNode(GPUS, GPUS, 3, 1e9, 7),
-        "n2": SharedNode(GPUS, GPUS, 16, 450, 16),
-        "n3": SharedNode(GPUS, GPUS, 16, 1e9, 16),
+        "n1": of_node(GPUS, 3, 1e9, 7),
+        "n2": of_node(GPUS, 16, 450, 16),
+        "n3": of_node(GPUS, 16, 1e9, 16),
     }
     given = replace(before, snapshot=replace(before.snapshot, shared=least))
-    assert offered(given, [mine], frozenset(NAMES), ()) == {"n1": 3, "n2": 4, "n3": 8}
+    assert offered(given, [mine], free_of(given)) == {"n1": 3, "n2": 4, "n3": 8, "n4": 1}
     defaults = replace(given.snapshot.configuration, per_gpu={"bftrainer": Part(1, 4)})
     given = replace(given, snapshot=replace(given.snapshot, configuration=defaults))
-    assert offered(given, [mine], frozenset(NAMES), ()) == {"n1": 2, "n2": 4, "n3": 4}
+    assert offered(given, [mine], free_of(given)) == {"n1": 2, "n2": 4, "n3": 4, "n4": 1}
 
 
 def test_a_reserve_of_gpus_is_kept_on_few_nodes_and_refilled_down_to_the_least_size() -> None:
@@ -300,13 +311,15 @@ def test_a_reserve_of_gpus_is_kept_on_few_nodes_and_refilled_down_to_the_least_s
     busy = {"n1": 1, "n2": 3, "n3": 4, "n4": 8}
 
     def with_reserve(gpus: int, *jobs: WaitingJob) -> ClusterView:
-        return replace(seen(jobs, mine, other, busy=busy), reserve_gpus=gpus)
+        return replace(seen(jobs, mine, other, busy=busy), reserve=gpus)
 
     def given(gpus: int) -> dict[str, int]:
-        return offered(with_reserve(gpus), [mine, other], frozenset(), ())
+        of = with_reserve(gpus)
+        return offered(of, [mine, other], free_of(of))
 
     def leave(gpus: int) -> list[ElementId]:
-        return [one for end in refill_gpus(with_reserve(gpus)) for one in end.elements]
+        of = with_reserve(gpus)
+        return [one for end in refill(free_units(of), of) for one in end.elements]
 
     assert [given(gpus) for gpus in (0, 4, 6)] == [  # free: one of n1, three of n2, two of n3
         {"n1": 7, "n2": 5, "n3": 4},
@@ -316,8 +329,6 @@ def test_a_reserve_of_gpus_is_kept_on_few_nodes_and_refilled_down_to_the_least_s
     assert leave(6) == []
     assert leave(7) == [ElementId(6, 1)]
     assert leave(20) == [ElementId(6, 1), ElementId(6, 2)]  # each trainer keeps one
-    kept = replace(with_reserve(6), kept_gpus={"n2": 2})  # a job comes for two of them
-    assert [end.elements for end in refill_gpus(kept)] == [(ElementId(6, 2),)]
 
 
 def started(
@@ -394,7 +405,7 @@ def test_room_that_is_made_for_one_job_does_not_draw_another_one_to_it() -> None
 def test_a_job_that_says_its_tasks_goes_to_the_fewest_nodes_not_to_the_fewest_processors() -> None:
     """Seen on 22.05.8 with ``-n1``: then all nodes count alike, by what the job takes."""
     busy = {"n1": 4, "n2": 8, "n3": 7, "n4": 6}
-    found = [asked([job(1, 1, tasks_said=said)], busy=busy).gpus for said in (False, True)]
+    found = [asked([job(1, 1, tasks_said=said)], busy=busy).kept for said in (False, True)]
     assert found == [{"n3": 1}, {"n1": 1}]
 
 
@@ -437,5 +448,5 @@ def test_what_jobs_are_to_find_is_free_once_elements_have_left(
     free = {name: GPUS - count for name, count in busy.items()}
     jobs = [job(number, *ask) for number, ask in enumerate(asks, 1)]
     found, idle, gone = beside(jobs, fill(free, sizes), busy)
-    assert all(found.gpus.get(name, 0) <= idle[name] + gone[name] for name in NAMES)
+    assert all(found.kept.get(name, 0) <= idle[name] + gone[name] for name in NAMES)
     assert found.elements or idle == idle + gone

@@ -8,12 +8,14 @@ from functools import partial
 
 import pytest
 
+from bftrainer_slurm.controller.decide.available import free_units, growable
 from bftrainer_slurm.controller.decide.eligibility import eligibility
 from bftrainer_slurm.controller.decide.headroom import headroom
-from bftrainer_slurm.controller.decide.parts import Room, offered, without_room
-from bftrainer_slurm.controller.decide.planning import Planning, problem_of
+from bftrainer_slurm.controller.decide.planning import Planning, offered, problem_of
+from bftrainer_slurm.controller.decide.reconcile import Room, without_room
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import shared_nodes
+from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterView
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
@@ -91,14 +93,17 @@ def planning(planner: Planner) -> Planning:
     return Planning(planner, History(":memory:"))
 
 
+def free(of: ClusterView) -> dict[str, int]:
+    return growable(free_units(of), of, Settings())
+
+
 def plan(planning: Planning, of: ClusterView) -> tuple[dict[str, set[str]], set[int]]:
     """Return the nodes of each trainer, and the trainers that find no room on theirs."""
-    free = of.snapshot.in_holes - {one for view in of.views for one in view.nodes}
     eligible = eligibility(of.views, of.snapshot)
-    build = partial(problem_of, of, free, find("throughput"), known, {}, eligible)
+    build = partial(problem_of, of, free(of), find("throughput"), known, {}, eligible)
     standing = planning.answer(build, of.now_s)
     assert standing is not None
-    bars = without_room(of.views, standing.plan, Room(of, ()))
+    bars = without_room(of.views, standing.plan, Room(of, free(of)))
     found = {key: set(nodes) for key, nodes in standing.plan.assignment.items()}
     return found, {bar.array for bar in bars if bar.array is not None}
 
@@ -108,11 +113,11 @@ def test_the_plan_gives_out_gpus_with_memory_to_match_and_an_element_starts_besi
     mine = trainer(5, 1, "n1", more=1, memory_mb=1000), trainer(6, 2, "n2", more=2, memory_mb=2000)
     full, roomy = node("n1", 4, 6000), node("n2", 2, 2000)
     of = seen((full, roomy, node("n3", 0, 0)), *mine, busy="n1")
-    assert offered(of, mine, frozenset({"n3"}), ()) == {"n1": 3, "n2": 8, "n3": 8}
-    room = Room(of, ())
-    assert room.take(mine[1], NAMES) == {"n1", "n3"}
+    assert offered(of, mine, free(of)) == {"n1": 3, "n2": 8, "n3": 8}
+    room = Room(of, free(of))
+    assert room.take(mine[1], NAMES, mine[1].spare) == {"n1", "n3"}
     other = trainer(7, 1, more=3, memory_mb=1000)
-    assert room.take(other, NAMES) == {"n2", "n3"}  # the memory of n1 is gone
+    assert room.take(other, NAMES, other.spare) == {"n2", "n3"}  # the memory of n1 is gone
 
 
 def test_an_element_on_its_way_to_a_node_makes_no_room_there_for_another_trainer() -> None:
@@ -124,8 +129,8 @@ def test_an_element_on_its_way_to_a_node_makes_no_room_there_for_another_trainer
     of = seen((node("n1", 2, 7500), node("n2", 2, 4000)), other, coming, busy="n1")
     assert coming.placed.keys() == {ElementId(6, 0)}
     assert eligibility(of.views, of.snapshot).barred[5] == {"n1"}
-    assert offered(of, (other,), frozenset(), ()) == {"n2": 4}
-    assert offered(of, of.views, frozenset(), ())["n1"] == 2
+    assert offered(of, (other,), free(of)) == {"n2": 4}
+    assert offered(of, of.views, free(of))["n1"] == 2
 
 
 def test_who_finds_too_little_memory_beside_others_keeps_its_part_of_the_plan_and_waits(

@@ -24,7 +24,6 @@ from tests.controller.worlds import (
     cases,
     cluster,
     element,
-    named,
     trainer,
     view,
     view_of,
@@ -52,14 +51,15 @@ known: Any = Known()
 
 def asked(*views: TrainerView, free: str = "", **known_too: object) -> Problem:
     seen = cluster(*views, life_s={"n1": 60.0, "n9": 99.0}, **known_too)
-    return problem_of(seen, named(free), find("speedup"), known, {}, Eligibility())
+    units = dict.fromkeys(free.split(), 1)
+    return problem_of(seen, units, find("speedup"), known, {}, Eligibility())
 
 
 def limited(
     view: TrainerView, hardware: dict[str, str] | None = None, eligible: Eligibility | None = None
 ) -> Problem:
     limits = hardware or {}, eligible or Eligibility()
-    return problem_of(cluster(view), named("n7 n8"), find("speedup"), known, *limits)
+    return problem_of(cluster(view), {"n7": 1, "n8": 1}, find("speedup"), known, *limits)
 
 
 def test_the_pool_is_what_is_free_and_what_trainers_have() -> None:
@@ -204,7 +204,7 @@ def test_the_planner_is_told_what_a_change_loses() -> None:
             return [replace(one, loss_s=700.0) for one in super().estimates(views, now_s)]
 
     seen: Any = cluster(view(ON_N1, HELD))
-    problem = problem_of(seen, named("n7"), find("speedup"), Loses(), {}, Eligibility())  # type: ignore[arg-type]
+    problem = problem_of(seen, {"n7": 1}, find("speedup"), Loses(), {}, Eligibility())  # type: ignore[arg-type]
     assert problem.trainers[0].loss_s == 700.0
     assert value(problem, [(1,)]) > value(problem, [(2,)]), "it is left at its size"
 

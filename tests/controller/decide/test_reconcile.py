@@ -18,6 +18,7 @@ from bftrainer_slurm.controller.decide.actions import (
     elements_of,
 )
 from bftrainer_slurm.controller.decide.reconcile import (
+    Room,
     complete,
     hold_reclaimed,
     late_nodes,
@@ -36,6 +37,7 @@ from bftrainer_slurm.model import (
     Demands,
     Element,
     ElementId,
+    Part,
     Reservation,
     TimeLimit,
 )
@@ -45,6 +47,7 @@ from tests.controller.worlds import (
     ARRAY,
     NOW_S,
     cases,
+    cluster,
     element,
     failed,
     named,
@@ -67,6 +70,11 @@ HOUR = TimeLimit(60, 10)
 def at(after_s: float, backfill_s: float | None = None) -> Snapshot:
     """Slurm, so much later."""
     return Snapshot(NOW_S + after_s, configuration=Configuration(backfill_s=backfill_s))
+
+
+def room(free: str, of: Snapshot) -> Room:
+    """These nodes are free."""
+    return Room(cluster(of=of), dict.fromkeys(free.split(), 1))
 
 
 def kept(mine: TrainerView, after_s: float = 0.0) -> list[Action]:
@@ -199,7 +207,7 @@ def test_so_is_one_of_a_part_for_which_ordinary_jobs_leave_too_few_gpus() -> Non
     assert mine.placed == {FIRST: here}
 
     def holds(free: int) -> list[Action]:
-        seen = replace(at(0), share=True, shared={"n1": SharedNode(8, free, 0, 0.0)})
+        seen = replace(at(0), share=True, shared={"n1": SharedNode(8, Part(free, 0), Part(0, 0))})
         return maintain(mine, seen)
 
     assert (holds(2), holds(1)) == ([], [Hold((FIRST,), "its node is taken")])
@@ -249,8 +257,8 @@ def test_nodes_are_left_in_one_request_and_others_are_not() -> None:
 def test_what_a_finished_trainer_has_left_starts_to_end_well_too(
     mine: TrainerView, free: str, count: int, onto: str
 ) -> None:
-    of = replace(at(0), nodes=snapshot("n1 n2 n3").nodes)
-    found = complete(mine, named(free), of)
+    of = snapshot("n1 n2 n3")
+    found = complete(mine, room(free, of), of)
     assert len(found) == min(count, 1)
     for grow in found:
         assert (grow.finished, grow.first, grow.nodes) == (True, False, named(onto))
@@ -260,7 +268,8 @@ def test_what_a_finished_trainer_has_left_starts_to_end_well_too(
 def test_the_task_that_keeps_the_arrays_id_comes_last() -> None:
     mine = ended_well(over="finished", finished_s=NOW_S)
     mine = replace(mine, trainer=replace(mine.trainer, anchor=ANCHORED))
-    (grow,) = complete(mine, named("n1 n2"), at(0))
+    of = snapshot("n1 n2")
+    (grow,) = complete(mine, room("n1 n2", of), of)
     assert (grow.elements, len(grow.nodes), grow.finished) == ((ANCHOR,), 1, True)
     for state in ("held", "pending", "running"):
         waits = replace(mine.trainer, anchor=element(2, state))
@@ -282,7 +291,7 @@ def moves(
     """Towards these of three nodes."""
     plan = Plan({str(ARRAY): named(target)}, 0.0, 0.0, "optimal")
     seen = replace(snapshot("n1 n2 n3"), reservations=reserved)
-    return moves_towards(mine, plan, named(free), seen, OPERATOR)
+    return moves_towards(mine, plan, room(free, seen), seen, OPERATOR)
 
 
 TWO_HELD = view("held", "held")
@@ -333,7 +342,7 @@ def test_what_its_user_has_excluded_is_said_with_it() -> None:
 
 def test_who_is_not_in_the_plan_stays_where_it_is() -> None:
     plan = Plan({}, 0.0, 0.0, "optimal")
-    assert moves_towards(view(ON_N1), plan, {}, at(0), OPERATOR) == []
+    assert moves_towards(view(ON_N1), plan, room("", at(0)), at(0), OPERATOR) == []
 
 
 RECLAIMED = view("delayed", "delayed")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bftrainer_slurm.controller.decide.actions import Headroom
 from bftrainer_slurm.controller.decide.headroom import headroom
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
@@ -32,10 +31,14 @@ def asked(
     left: frozenset[int] = frozenset(),
     reservations: tuple[Reservation, ...] = (),
     nodes: tuple[Node, ...] = NODES,
-) -> Headroom:
+) -> tuple[set[str], set[str]]:
+    """Return the nodes that stay idle, and those that elements leave."""
     plain = snapshot(nodes, ordinary_nodes=frozenset(busy.split()), waiting=waiting)
     seen = replace(plain, reservations=reservations)
-    return headroom(cluster(*views, of=seen, forecast=BackfillForecast(left=left)))
+    found = headroom(cluster(*views, of=seen, forecast=BackfillForecast(left=left)))
+    on = {id_: node for view in views for id_, node in view.placed.items()}
+    leave = {on[id_] for id_ in found.elements}
+    return set(found.kept) - leave, leave
 
 
 HALF = {"busy": "n4 n5 n6"}
@@ -92,7 +95,7 @@ SECOND = job(1, 8, priority=8, minutes=2)
     ),
 )  # fmt: skip
 def test_of_nodes(jobs: list[WaitingJob], more: dict[str, Any], idle: str, leave: str) -> None:
-    assert asked(*jobs, **more) == Headroom(frozenset(idle.split()), frozenset(leave.split()))
+    assert asked(*jobs, **more) == (set(idle.split()), set(leave.split()))
 
 
 @cases(
@@ -103,9 +106,9 @@ def test_of_nodes(jobs: list[WaitingJob], more: dict[str, Any], idle: str, leave
     ),
 )
 def test_what_idle_nodes_lack_trainers_leave(waits: WaitingJob) -> None:
-    found = asked(waits, **BESIDE)
-    assert (found.idle, len(found.vacate)) == ({"n1"}, 1)
-    assert found.vacate < {"n2", "n3"}
+    idle, leave = asked(waits, **BESIDE)
+    assert (idle, len(leave)) == ({"n1"}, 1)
+    assert leave < {"n2", "n3"}
 
 
 # Slurm wakes nodes for ordinary jobs, if those that are awake do not suffice.
@@ -124,10 +127,10 @@ ASLEEP = tuple(
 )
 def test_of_nodes_that_are_switched_off(nodes: int, idle: str, leave: str) -> None:
     found = asked(job(nodes), views=(trainer("n2 n3"),), nodes=ASLEEP)
-    assert found == Headroom(frozenset(idle.split()), frozenset(leave.split()))
+    assert found == (set(idle.split()), set(leave.split()))
 
 
 def test_who_has_most_to_spare_leaves_first() -> None:
     both = {"views": (trainer("n1", array=1), trainer("n2 n3 n4", array=2)), "busy": "n5 n6"}
-    assert asked(job(2), **both).vacate < {"n2", "n3", "n4"}
-    assert asked(job(4), **both).vacate == {"n1", "n2", "n3", "n4"}
+    assert asked(job(2), **both)[1] < {"n2", "n3", "n4"}
+    assert asked(job(4), **both)[1] == {"n1", "n2", "n3", "n4"}

@@ -9,6 +9,7 @@ import pytest
 from bftrainer_slurm.controller.decide.actions import Shrink
 from bftrainer_slurm.controller.decide.verdicts import Verdict, judge
 from bftrainer_slurm.controller.settings import Settings
+from bftrainer_slurm.controller.state.bad_nodes import bad_for_all
 from bftrainer_slurm.controller.state.failing import Failing, add_failure
 from bftrainer_slurm.controller.state.failing_sizes import NOTHING_TRIED, TriedSizes
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -137,28 +138,11 @@ def test_a_node_is_suspected_once_for_the_same_failures() -> None:
     assert judged(after("n1", before=still(suspected)), BOTH, before=suspected).leaving != ()
 
 
-def test_no_trainer_can_shut_off_more_than_one_node() -> None:
+def test_the_failures_of_a_trainer_count_on_one_node_at_a_time() -> None:
     mine = view(ON_N1, ON_N2, element(2, "running n3"))
     first = judged(after("n1", "n1", trained=True), mine)
     second = judged(after("n2", "n2", trained=True, before=still(first)), mine, before=first)
     assert until(second.bad).keys() == {"n2"}
-
-
-def test_nor_can_all_trainers_of_a_user_together_that_have_never_trained() -> None:
-    def mine(array: int, user: str, *failures: str, trained: bool = False) -> TrainerView:
-        one = view(element(0, "running n4"))
-        one = replace(one, trainer=replace(one.trainer, array=array, user=user))
-        return with_failures(one, after(*failures, trained=trained))
-
-    def avoided(*views: TrainerView) -> set[str]:
-        seen = snapshot(tuple(node(name) for name in ("n1", "n2", "n3", "n4")))
-        found = judge(cluster(*views, of=seen), named(""), SETTINGS)
-        return set(until(found.bad))
-
-    first = mine(1, "bob", "n1", "n1")
-    assert avoided(first, mine(2, "bob", "n2", "n2"), mine(3, "bob", "n3", "n3")) == {"n1"}
-    assert avoided(first, mine(2, "eve", "n2", "n2")) == {"n1", "n2"}
-    assert avoided(first, mine(2, "bob", "n2", "n2", trained=True)) == {"n1", "n2"}
 
 
 def tried(mine: TrainerView, sizes: TriedSizes) -> TrainerView:
@@ -201,8 +185,7 @@ def test_who_has_trained_then_waits_for_another_node() -> None:
 
 def test_who_has_never_trained_leaves_a_node_alone_itself_and_is_tried_on_a_free_one() -> None:
     verdict = judged(after("n1", "n1"), view(ON_N1), free="n3")
-    assert until(verdict.bad) == {}
-    assert verdict.states[ARRAY].refused == {"n1": NOW_S + 10 + 60}
+    assert verdict.states[ARRAY].refused == {"n1": NOW_S + 10 + 900}
     assert verdict.leaving == (Shrink((FIRST,), "n1 may be a bad node"),)
 
 
@@ -220,7 +203,8 @@ def test_a_node_on_which_other_users_fail_too_is_suspected_at_once() -> None:
 
     assert until(judged(after("n1"), view(ON_N1)).bad) == {}
     assert until(judged(after("n1"), view(ON_N1), other("alice")).bad) == {}
-    assert until(judged(after("n1"), view(ON_N1), other("bob")).bad).keys() == {"n1"}
+    both = judged(after("n1"), view(ON_N1), other("bob"))
+    assert bad_for_all(both.bad, NOW_S).keys() == {"n1"}
 
 
 @pytest.mark.parametrize(("trained", "avoided"), [(False, set()), (True, {"n1"})])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from bftrainer_slurm.controller.state.failing import Failing, Suspect, add_failure, after_progress
+from bftrainer_slurm.controller.state.failing import Failing, add_failure, after_progress
 from tests.controller.worlds import NOW_S, cases
 
 
@@ -47,17 +45,6 @@ def test_those_on_a_node_on_which_it_does_not_train_are_kept_for_an_hour() -> No
     again = after("n1", before=kept, at_s=NOW_S + 60)
     assert (again.count, again.in_a_row, again.since_s) == (1, 3, NOW_S + 60)
     assert after_progress(kept, frozenset({"n2"}), NOW_S + 3605) is None
-
-
-def test_a_suspect_is_kept_with_its_failures() -> None:
-    suspect = Suspect("n1", 2)
-    mine = replace(after("n1", "n1"), suspect=suspect)
-    kept = after_progress(mine, frozenset({"n2"}), NOW_S + 9)
-    assert kept is not None
-    assert kept.suspect == suspect
-    other = after_progress(after("n3", before=mine), frozenset({"n2"}), NOW_S + 9)
-    assert other is not None
-    assert (other.failed_on, other.suspect) == (("n3",), None)  # n1 is not released for n3's sake
 
 
 def test_the_rest_after_a_failure_doubles_up_to_some_minutes() -> None:

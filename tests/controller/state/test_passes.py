@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from bftrainer_slurm.controller.observe.shared_nodes import SharedNode, shared_nodes
+from bftrainer_slurm.controller.observe.shared_nodes import SharedNode
 from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.cluster import ClusterState
-from bftrainer_slurm.controller.state.fitting import Fit
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.passes import Passes, parts_without
+from bftrainer_slurm.controller.state.passes import Fit, Passes
+from bftrainer_slurm.controller.state.phases import Ended
 from bftrainer_slurm.model import (
     BackfillPass,
     Configuration,
+    ElementId,
     Memory,
     NodeState,
-    Resources,
+    Part,
     WaitingJob,
 )
 from tests.controller.worlds import NOW_S, cases, node, snapshot
@@ -36,13 +38,20 @@ def seen(began_s: float | None, *jobs: WaitingJob, active: bool = False) -> Snap
     last = None if began_s is None else BackfillPass(began_s, active)
     plain = replace(snapshot(NODES), time_s=11.0 if began_s is None else began_s + 11)
     queue = replace(plain.queue, waiting=jobs or (JOB,))
-    return replace(plain, queue=queue, last_pass=last)
+    configuration = Configuration(backfill_s=30.0)
+    return replace(plain, queue=queue, last_pass=last, configuration=configuration)
+
+
+def look(passes: Passes, one: Snapshot, idle: frozenset[str], now_s: float | None = None) -> None:
+    """A look at a cluster where trainers have the other nodes, that jobs may have too."""
+    one = replace(one, partition="main")
+    passes.look(one, {name: one.room[name] for name in idle}, now_s or one.time_s)
 
 
 def watched(*looks: tuple[Snapshot, frozenset[str]]) -> Passes:
     passes = Passes()
     for one, idle in looks:
-        passes.look(one, idle, one.time_s)
+        look(passes, one, idle)
     return passes
 
 
@@ -97,6 +106,19 @@ def test_nodes_that_slurm_could_have_woken_for_a_job_count_as_idle() -> None:
     assert state.forecast(now, NOW_S).left == {7}
 
 
+def test_trainers_leave_so_early_that_nine_in_ten_elements_have_ended_before_the_pass() -> None:
+    state = ClusterState(History(":memory:"), Settings())
+
+    def lead_s(*took_s: float) -> float:
+        ends = [Ended(ElementId(5, 0), "n9", NOW_S, "shrank", took_s=one) for one in took_s]
+        state.look(seen(10.0), (), ends, 21.0)
+        return state.lead_s
+
+    assert lead_s() == 3.0
+    assert lead_s(*[6.0] * 19, 90.0) == 7.0
+    assert lead_s(*[9.0] * 19) == 10.0
+
+
 def test_a_pass_before_which_the_clock_was_set_back_tells_nothing_about_the_next_one() -> None:
     late = replace(seen(7211.0), time_s=11.0)
     none = watched((seen(None), ALL))
@@ -109,6 +131,11 @@ def test_it_is_tried_again_where_more_nodes_are_in_holes_than_any_pass_had() -> 
     assert left(*judged) == {7}
     assert left(*judged, (seen(40.0), ALL)) == set()
     assert left(*judged, (seen(40.0), ALL), (seen(70.0), ALL)) == {7}
+
+
+def test_a_job_that_waits_for_a_limit_in_between_is_no_new_one() -> None:
+    looks = (seen(10.0), ALL), (seen(40.0), ALL), (seen(40.0, LIMITED), ALL), (seen(40.0), ALL)
+    assert left(*looks) == {7}
 
 
 def test_it_is_tried_again_where_a_larger_one_before_it_waits_no_more() -> None:
@@ -144,8 +171,8 @@ def test_more_are_tried_again_where_those_before_have_started() -> None:
 
 def test_nodes_that_may_have_been_freed_while_slurm_was_asked_are_not_counted() -> None:
     passes = watched((seen(10.0), FEW))
-    passes.look(replace(seen(10.0), time_s=39.0), ALL, 41.0)  # a slow answer
-    passes.look(seen(40.0), ALL, 51.0)
+    look(passes, replace(seen(10.0), time_s=39.0), ALL, 41.0)  # a slow answer
+    look(passes, seen(40.0), ALL, 51.0)
     assert not passes.forecast(30.0, NOW_S).left
 
 
@@ -209,37 +236,36 @@ def test_the_next_pass_is_asked_for_while_it_may_start_a_job() -> None:
     assert not asks(ALL, seen(10.0, replace(JOB, for_nodes=False)))
 
 
-PARTS = frozenset({("n1", 1), ("n1", 2), ("n2", 1)})  # free: two GPUs of n1, one of n2
+PARTS = {"n1": Part(2, 9), "n2": Part(1, 9)}  # free: two GPUs of n1, one of n2
 
 
-def left_of_parts(
-    gpus: int, *looks: tuple[float, frozenset[tuple[str, int]]], cpus: int = 0
-) -> set[int]:
+def left_of_parts(gpus: int, *looks: tuple[float, Mapping[str, Part]], cpus: int = 0) -> set[int]:
     passes, job = Passes(), replace(JOB, nodes=1, gpus=gpus, cpus=cpus)
     for number, (began_s, parts) in enumerate(looks):
-        one = replace(seen(began_s, job), time_s=began_s + 11 + number)
-        passes.look(one, frozenset(), one.time_s, parts)
+        shared = {name: SharedNode(8, part, part) for name, part in parts.items()}
+        one = replace(seen(began_s, job), time_s=began_s + 11 + number, shared=shared)
+        look(passes, one, frozenset(parts))
     return set(passes.forecast(30.0, NOW_S).left)
 
 
 def test_a_job_that_a_pass_left_waiting_beside_enough_gpus_of_a_node_does_not_fit() -> None:
     assert left_of_parts(2, (10.0, PARTS), (40.0, PARTS)) == {7}
     assert left_of_parts(3, (10.0, PARTS), (40.0, PARTS)) == set()
-    assert left_of_parts(2, (10.0, PARTS - {("n1", 2)}), (40.0, PARTS)) == set()  # free since then
+    less = PARTS | {"n1": Part(1, 9)}  # the other one is free only since then
+    assert left_of_parts(2, (10.0, less), (40.0, PARTS)) == set()
 
 
 def test_a_job_that_waits_for_memory_of_ordinary_jobs_was_not_left_by_a_pass() -> None:
     """Else trainers would not leave for it once the memory is free."""
     asks = replace(JOB, nodes=1, cpus=2, memory=Memory(cpu_mb=500.0))
-    parts = frozenset({("n1", -1), ("n1", -2)})
 
     def left_beside(free_mb: float, *, counts: bool = True) -> set[int]:
         passes = Passes()
         for began_s in (10.0, 40.0):
-            shared = {"n1": SharedNode(0, 0, 2, 0.0, 2, free_mb)}
-            configuration = Configuration(counts_memory=counts)
+            shared = {"n1": SharedNode(0, Part(0, 2, free_mb), Part(0, 2))}
+            configuration = Configuration(counts_memory=counts, backfill_s=30.0)
             one = replace(seen(began_s, asks), shared=shared, configuration=configuration)
-            passes.look(one, frozenset(), one.time_s, parts)
+            look(passes, one, frozenset({"n1"}))
         return set(passes.forecast(30.0, NOW_S).left)
 
     assert left_beside(1000.0) == {7}
@@ -249,31 +275,20 @@ def test_a_job_that_waits_for_memory_of_ordinary_jobs_was_not_left_by_a_pass() -
 
 def test_it_is_tried_again_where_more_nodes_have_as_many_gpus() -> None:
     judged = (10.0, PARTS), (40.0, PARTS)
-    assert left_of_parts(2, *judged, (40.0, PARTS | {("n3", 1)})) == {7}
-    assert left_of_parts(2, *judged, (40.0, PARTS | {("n2", 2)})) == set()
+    assert left_of_parts(2, *judged, (40.0, PARTS | {"n3": Part(1, 9)})) == {7}
+    assert left_of_parts(2, *judged, (40.0, PARTS | {"n2": Part(2, 9)})) == set()
 
 
-def test_a_job_of_processors_fits_where_the_next_number_that_is_seen_is_free() -> None:
-    """More rarely than in truth: else trainers would not leave for it."""
-    free = frozenset({("n1", -1), ("n1", -2), ("n1", -4), ("n2", -1)})
+def test_a_job_of_processors_fits_where_as_many_are_free() -> None:
+    free = {"n1": Part(0, 4), "n2": Part(0, 1)}
     fits = {cpus: left_of_parts(0, (10.0, free), (40.0, free), cpus=cpus) for cpus in range(1, 6)}
     assert fits == {1: {7}, 2: {7}, 3: {7}, 4: {7}, 5: set()}
-
-
-@pytest.mark.parametrize("cores", [48, 64])
-def test_a_job_of_processors_that_takes_all_of_a_node_is_judged_however_many_it_has(
-    cores: int,
-) -> None:
-    one = replace(node("n1"), resources=Resources(cpus=cores), used=Resources())
-    parts = parts_without(replace(snapshot((one,)), shared=shared_nodes((one,), ())), ())
-    assert left_of_parts(0, (10.0, parts), (40.0, parts), cpus=cores) == {7}
-    assert left_of_parts(0, (10.0, parts), (40.0, parts), cpus=cores + 1) == set()
 
 
 def test_a_node_fits_by_partition_features_and_what_the_user_excludes() -> None:
     fast = replace(node("n1", partition="main"), features=frozenset({"fast"}))
     nodes = (fast, node("n2", partition="main"), node("n3", partition="other"))
-    fit = Fit(nodes, {"n1", "n2", "n3"})
+    fit = Fit(snapshot(nodes), dict.fromkeys(("n1", "n2", "n3"), Part(1, 1)))
     assert fit.nodes_for(JOB) == ("n1", "n2")
     assert fit.nodes_for(replace(JOB, partition="main,other")) == ("n1", "n2", "n3")
     assert fit.nodes_for(replace(JOB, constraint="fast")) == ("n1",)
@@ -281,9 +296,11 @@ def test_a_node_fits_by_partition_features_and_what_the_user_excludes() -> None:
 
 
 def test_a_constraint_on_several_nodes_together_rules_no_node_out() -> None:
-    assert Fit(NODES, ALL).nodes_for(replace(JOB, constraint="[rack1|rack2]")) == tuple(sorted(ALL))
+    fit = Fit(snapshot(NODES), dict.fromkeys(ALL, Part(1, 1)))
+    assert fit.nodes_for(replace(JOB, constraint="[rack1|rack2]")) == tuple(sorted(ALL))
 
 
 def test_nodes_come_as_slurm_takes_them_by_weight() -> None:
     nodes = (replace(NODES[0], weight=9), *NODES[1:])
-    assert Fit(snapshot(nodes).nodes.by_weight, ALL).nodes_for(JOB) == ("n2", "n3", "n4", "n1")
+    fit = Fit(snapshot(nodes), dict.fromkeys(ALL, Part(1, 1)))
+    assert fit.nodes_for(JOB) == ("n2", "n3", "n4", "n1")

@@ -18,10 +18,10 @@ from bftrainer_slurm.controller.state.statistics import NodeTime, Tally
 from bftrainer_slurm.controller.state.trainer_state import change, release
 from bftrainer_slurm.model import Element, ElementId, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
-from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, snapshot, trainer, until
+from tests.controller.worlds import ARRAY, NOW_S, element, failed, snapshot, trainer
 
 FIRST = ElementId(ARRAY, 0)
-SETTINGS = Settings(bad_node_s=900, slow_end_s=2)
+SETTINGS = Settings(bad_node_s=900)
 HELD = element(0, "held")
 ON_N1 = element(0, "running n1", start_s=NOW_S)
 
@@ -93,33 +93,6 @@ def test_what_ended_while_no_controller_ran_has_ended() -> None:
     (ended,) = after.at(trainer(element(0, "delayed")))
     assert isinstance(ended, Ended)
     assert (ended.how, ended.node) == ("reclaimed", "n1")
-
-
-def slow_to_end(*users: str) -> Looking:
-    """What is known after an element of each of these users in turn took unusually long, on n1."""
-    looking = Looking()
-    quick = [element(task, "running", f"n{task}", start_s=NOW_S) for task in (1, 2, 3)]
-    held = [element(task, "held") for task in (1, 2, 3)]
-    ending = element(0, "ending n1")
-    for array, user in enumerate(users, start=ARRAY):
-        for elements in ((ON_N1, *quick), (ending, *held), (ending, *held)):
-            looking.at(replace(trainer(*elements, array=array), user=user))
-    return looking
-
-
-@cases(
-    "users, all_do",
-    one_trainer=(["alice"], False),
-    two_trainers_of_one_user_who_keeps_nobody_else_off=(["alice", "alice"], False),
-    all_where_it_takes_elements_of_two_users_long=(["alice", "bob"], True),
-)
-def test_from_a_node_where_it_takes_unusually_long_to_end_stay_off(
-    users: list[str], all_do: bool
-) -> None:
-    looking = slow_to_end(*users)
-    until_s = {"n1": looking.now_s + 900}
-    assert looking.registry.state(ARRAY + len(users) - 1).refused == until_s
-    assert until(looking.registry.bad.bars) == (until_s if all_do else {})
 
 
 def test_a_failure_counts_when_it_is_first_seen() -> None:
