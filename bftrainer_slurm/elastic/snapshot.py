@@ -61,8 +61,7 @@ class Snapshot:
         self._every_s, self._disk_every_s = every_s, disk_every_s
         self._due_s, self._disk_due_s, self._begin_s = 0.0, time.monotonic() + disk_every_s, 0.0
         self._count, self._saved, self._place = 0, 0, None
-        self._checked = False  # whether all ranks have the same state
-        self._writer = threading.Thread()
+        self._checked, self._writer = False, threading.Thread()  # that ranks have the same state
         self._local = int(os.environ.get("LOCAL_RANK", "0"))
         self._number = next(_numbers)  # in this process; the first one has slots
         paths = [] if self._number else map(Path, os.environ.get(VARIABLE, "").split(":"))
@@ -296,8 +295,7 @@ def _parts(image: Tensor, begin: int, likes: Iterable[Tensor]) -> Iterator[Tenso
 
 
 def _sum(image: Tensor) -> int:
-    words = image.view(torch.int64)  # a third of the time of copying them
-    return int(words[8:].sum() + 31 * words[:5].sum())
+    return int(image[_HEAD:].view(torch.int64).sum() + 31 * image[:40].view(torch.int64).sum())
 
 
 def _newest_of(slots: list[Path], fingerprint: int, tell: Callable[[str], object]) -> Tensor | None:
@@ -329,9 +327,11 @@ def _to_disk(path: Path, state: Any) -> None:
         with beside.open("wb") as file:
             torch.save(state, file)
             os.fsync(file.fileno())
-        if path.exists():
-            path.replace(f"{path}.before")
-        beside.replace(path)
+        there = _from_disk(path, state["fingerprint"])
+        if there is None or there["count"] < state["count"]:  # we may have hung for long
+            if path.exists():
+                path.replace(f"{path}.before")
+            beside.replace(path)
     except Exception as error:  # torch's, too
         say(f"elastic.Snapshot has not written {path}: {error}")
 
@@ -340,7 +340,7 @@ def _from_disk(path: Path, fingerprint: int) -> Any:
     """Return the newest checkpoint that can be used, or None; say why another one cannot."""
     for one in filter(Path.exists, (path, Path(f"{path}.before"))):
         try:
-            state = torch.load(one, map_location="cpu", weights_only=True)
+            state = torch.load(one, map_location="cpu", weights_only=True, mmap=True)
             if state["fingerprint"] == fingerprint:
                 return state
             say(f"elastic.Snapshot: {one} is not used: {_ANOTHER}")

@@ -1,7 +1,7 @@
 """Trains a small network on scikit-learn's handwritten digits with DDP under torchrun.
 
-It survives any change of its nodes: rank 0 writes a checkpoint beside the old one and renames it,
-and every (re)start goes on from there, at the sample where it stopped.
+It survives any change of its nodes: its state is in their memory, and now and then on disk, and
+every (re)start goes on from there, at the sample where it stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bftrainer_slurm.elastic.steps import step
+from bftrainer_slurm.elastic import Snapshot, step
 
 BATCH = 32  # samples a step and rank
 
@@ -63,18 +63,10 @@ def main() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    seen = 0
-    if checkpoint.exists():
-        state = torch.load(checkpoint)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        seen = state["seen"]
-    # Ranks may have read two different checkpoints; rank 0's counts.
-    agreed = torch.tensor([seen])
-    dist.broadcast(agreed, src=0)
-    seen = int(agreed)
+    snapshot = Snapshot(checkpoint, disk_every_s=1.0, model=model, optimizer=optimizer)
+    seen = snapshot.load() or 0
     parallel = DistributedDataParallel(model)  # sends rank 0's weights to all
-    saved_s = time.monotonic()
+    told_s = time.monotonic()
 
     while seen < arguments.samples:
         mine = batches(seen, len(labels), rank, world)
@@ -85,12 +77,9 @@ def main() -> None:
         samples = min(BATCH * world, len(labels) - seen % len(labels))
         seen += samples
         step(samples=samples)
-        if rank == 0 and (time.monotonic() - saved_s > 1 or seen >= arguments.samples):
-            saved_s = time.monotonic()
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            # A node that hung and comes back may write what the others have long passed.
-            if not checkpoint.exists() or torch.load(checkpoint)["seen"] < seen:
-                save(checkpoint, state | {"seen": seen})
+        snapshot.save(seen, now=seen >= arguments.samples)
+        if rank == 0 and (time.monotonic() - told_s > 1 or seen >= arguments.samples):
+            told_s = time.monotonic()
             with torch.no_grad():
                 right = (model(test_images).argmax(1) == test_labels).float().mean().item()
             print(f"seen={seen} world={world} test accuracy={right:.3f}", flush=True)

@@ -1,7 +1,5 @@
 """Trains a small network on scikit-learn's handwritten digits with DDP."""
 
-from pathlib import Path
-
 import torch
 import torch.distributed as dist
 from sklearn import datasets
@@ -12,14 +10,6 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from bftrainer_slurm import elastic
 
 EPOCHS = 20
-CHECKPOINT = Path("checkpoint.pt")
-
-
-def save(state: dict[str, object]) -> None:
-    """Write beside the old checkpoint, then rename: a node may be taken in the middle."""
-    beside = CHECKPOINT.with_suffix(".new")
-    torch.save(state, beside)
-    beside.replace(CHECKPOINT)
 
 
 def main() -> None:
@@ -31,12 +21,8 @@ def main() -> None:
     criterion = nn.CrossEntropyLoss()
 
     dist.init_process_group("gloo")
-    place = {"epoch": 0, "trained": 0}  # samples of the epoch
-    if CHECKPOINT.exists():
-        state = torch.load(CHECKPOINT)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        place = state["place"]
+    snapshot = elastic.Snapshot("checkpoint.pt", model=model, optimizer=optimizer)
+    place = snapshot.load() or {"epoch": 0, "trained": 0}  # samples of the epoch
     parallel = DistributedDataParallel(model)
     sampler = DistributedSampler(dataset)
     loader = DataLoader(dataset, batch_size=32, sampler=sampler)
@@ -49,14 +35,11 @@ def main() -> None:
             optimizer.zero_grad()
             criterion(parallel(x), y).backward()
             optimizer.step()
-            told = elastic.must_save()
-            if (told or number % 20 == 0) and dist.get_rank() == 0:
-                now = {"epoch": epoch, "trained": (number + 1) * together}
-                states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-                save({**states, "place": now})
-            if told:
+            snapshot.save({"epoch": epoch, "trained": (number + 1) * together})
+            if elastic.must_save():
                 elastic.saved()
 
+    snapshot.save({"epoch": EPOCHS, "trained": 0}, now=True)
     if dist.get_rank() == 0:
         images, labels = dataset.tensors
         print(f"loss={criterion(model(images), labels).item():.3f}")

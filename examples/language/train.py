@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from pathlib import Path
 
 import torch
@@ -20,7 +19,7 @@ from bftrainer_slurm import elastic
 
 CONTEXT = 64  # characters that the model sees
 BATCH = 16  # pieces of text a step and rank
-SAVE_EVERY = 100  # steps
+TELL_EVERY = 100  # steps
 RATE = 3e-3  # at the beginning; it falls to 0
 
 
@@ -73,13 +72,6 @@ def written(model: Model, characters: list[str], length: int = 80) -> str:
     return "".join(characters[number] for number in text[0].tolist())
 
 
-def save(path: Path, value: object) -> None:
-    """Write a file at once or not at all: a reclaim may come in the middle."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    torch.save(value, beside)
-    beside.replace(path)
-
-
 def main() -> None:
     """Train until --samples are seen, whatever nodes come and go."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -95,16 +87,11 @@ def main() -> None:
     model = Model(len(pieces.characters))
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     checkpoint = arguments.folder / "checkpoint.pt"
-    seen = torch.tensor(0)
-    if checkpoint.exists():
-        state = torch.load(checkpoint)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        seen += state["seen"]
-    dist.broadcast(seen, src=0)  # ranks may have read two different checkpoints
+    snapshot = elastic.Snapshot(checkpoint, model=model, optimizer=optimizer)
+    seen = snapshot.load() or 0
     parallel = DistributedDataParallel(model)  # sends rank 0's weights to all
 
-    for step, begin in enumerate(range(int(seen), arguments.samples, BATCH * world), start=1):
+    for step, begin in enumerate(range(seen, arguments.samples, BATCH * world), start=1):
         # Drawn alike on all ranks, so that no two of them take the same pieces.
         alike = torch.Generator().manual_seed(begin)
         inputs, targets = pieces[torch.randint(len(pieces), (world, BATCH), generator=alike)[rank]]
@@ -116,12 +103,11 @@ def main() -> None:
         optimizer.step()
         now = begin + BATCH * world
         elastic.step(samples=BATCH * world)
-        told, last = elastic.must_save(), now >= arguments.samples
-        if rank == 0 and (told or last or step % SAVE_EVERY == 0):
-            states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            save(checkpoint, {**states, "seen": now})
+        last = now >= arguments.samples
+        snapshot.save(now, now=last)
+        if rank == 0 and (last or step % TELL_EVERY == 0):
             print(f"seen={now} world={world} loss={loss.item():.3f}", flush=True)
-        if told:
+        if elastic.must_save():
             elastic.saved()
     dist.barrier()  # nobody leaves while another rank still needs it
     if rank == 0:

@@ -50,6 +50,16 @@ class Step:
 
     time_s: float  # CLOCK_MONOTONIC: one clock for all nodes, as they are all on one host
     world: int
+    number: int = 0  # in the training
+
+
+def trained_again(steps: Sequence[Step], since_s: float) -> int:
+    """Return how many steps that a node had made it made again after the event at ``since_s``.
+
+    Those that come before the event may be made again, too.
+    """
+    late = [n for n in range(1, len(steps)) if steps[n].time_s > since_s]
+    return sum(max(0, steps[n - 1].number + 1 - steps[n].number) for n in late)
 
 
 class StepLogs:
@@ -63,8 +73,8 @@ class StepLogs:
         """Read all lines that were written since the last call."""
         for path, lines in self._tail.read():
             steps = self._steps[path.name.partition(".")[0]]
-            for time_s, world in map(str.split, lines):
-                steps.append(Step(float(time_s), int(world)))
+            for time_s, world, number in map(str.split, lines):
+                steps.append(Step(float(time_s), int(world), int(number)))
             steps.sort(key=lambda one: one.time_s)
 
     def of(self, node: str) -> list[Step]:

@@ -177,7 +177,7 @@ class Fleet:
 
     def _script(self) -> list[str]:
         """Return the script that each node trains with, and its options."""
-        return [str(Path(__file__).with_name("plain.py")), str(self._folder)]
+        return [str(Path(__file__).with_name("plain.py")), str(self._folder), *self.setup.words]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +187,17 @@ class Setup:
     name: str
     title: str
     parts: bool  # with our rendezvous, the controller can ask for a leave at a step boundary
+    words: tuple[str, ...] = ()  # options of ``plain``
 
 
 STOCK = Setup("c10d", "stock c10d, tuned", parts=False)
 OURS = Setup("handler", "our rendezvous, script unchanged", parts=True)
-SETUPS = {one.name: one for one in (STOCK, OURS)}
+_LARGE = "--width=333333"  # 25 million parameters, 300 MB with Adam's state
+_LARGE_SETUPS = (
+    Setup("told-large", "25 M, told, disk", True, ("--keep=told", _LARGE)),
+    Setup("slow-large", "25 M, told, 200 MB/s", True, ("--keep=told", _LARGE, "--mb-per-s=200")),
+    Setup("memory-large", "25 M, in memory", True, ("--keep=memory", _LARGE)),
+)
+TOLD = Setup("told", "our rendezvous, saves when told", True, ("--keep=told",))
+MEMORY = Setup("memory", "our rendezvous, state in memory", True, ("--keep=memory",))
+SETUPS = {one.name: one for one in (STOCK, OURS, TOLD, MEMORY, *_LARGE_SETUPS)}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from scripts.elastic_bench.figures import standstill, usual_step_s
+from scripts.elastic_bench.figures import standstill, trained_again, usual_step_s
 from scripts.elastic_bench.fleet import Fleet, Setup, StuckError
 from scripts.labcluster.lab import Tell
 
@@ -28,6 +29,7 @@ class Measured:
     reclaim_s: list[float] = field(default_factory=list)
     start_s: list[float] = field(default_factory=list)  # a joining agent's, until its first step
     failures: list[str] = field(default_factory=list)
+    again: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))  # steps
 
 
 def measure(setup: Setup, repeat: int, tell: Tell) -> Measured:
@@ -55,25 +57,33 @@ def turn(fleet: Fleet, measured: Measured) -> None:
     """Take a node away in each way, and give one back after each. Raises StuckError."""
     place = len(measured.kill_s) % len(fleet.nodes)  # rank 0 as often as any other
     measured.step_s.append(usual_step_s(fleet.logs.of(fleet.nodes[0].job)))
-    measured.kill_s.append(_pause(fleet, lambda: fleet.kill(fleet.nodes[place])))
+    again = measured.again
+    measured.kill_s.append(_pause(fleet, lambda: fleet.kill(fleet.nodes[place]), again["kill_s"]))
     _grow(fleet, measured)
-    measured.reclaim_s.append(_pause(fleet, lambda: fleet.reclaim(fleet.nodes[place])))
+    reclaimed_s = _pause(fleet, lambda: fleet.reclaim(fleet.nodes[place]), again["reclaim_s"])
+    measured.reclaim_s.append(reclaimed_s)
     _grow(fleet, measured)
     if not fleet.setup.parts:  # then that is how a node leaves
         measured.leave_s.append(measured.reclaim_s[-1])
         return
-    measured.leave_s.append(_pause(fleet, lambda: fleet.part(fleet.nodes[place]), planned=True))
+    left_s = _pause(fleet, lambda: fleet.part(fleet.nodes[place]), again["leave_s"], planned=True)
+    measured.leave_s.append(left_s)
     _grow(fleet, measured)
 
 
 def _grow(fleet: Fleet, measured: Measured) -> None:
-    measured.join_s.append(_pause(fleet, fleet.start, planned=True))
+    measured.join_s.append(_pause(fleet, fleet.start, measured.again["join_s"], planned=True))
     node = fleet.nodes[-1]
     measured.start_s.append(fleet.logs.of(node.job)[0].time_s - node.started_s)
 
 
-def _pause(fleet: Fleet, change: Callable[[], object], planned: bool = False) -> float:
-    """Let nodes come or go; return how long the slowest survivor stood still."""
+def _pause(
+    fleet: Fleet, change: Callable[[], object], again: list[int], planned: bool = False
+) -> float:
+    """Let nodes come or go; return how long the slowest survivor stood still.
+
+    How many steps it made ``again`` is added to that list.
+    """
     before, since_s = list(fleet.nodes), time.monotonic()
     change()
     # Their steps; the lists grow as ``settle`` reads on.
@@ -85,6 +95,7 @@ def _pause(fleet: Fleet, change: Callable[[], object], planned: bool = False) ->
     times_s = [one for one in found if one is not None]
     if len(times_s) < len(found):
         raise StuckError("a survivor made no step before the change")
+    again.append(max(trained_again(steps, since_s) for steps in survivors))
     return max(times_s)
 
 

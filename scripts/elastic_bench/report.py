@@ -17,6 +17,12 @@ ROWS = {
     "start_s": "joining agent started until its first step",
     "step_s": "a step with all nodes there",
 }
+_AGAIN = {
+    "join_s": "node joins: steps made again",
+    "kill_s": "node killed: steps made again",
+    "leave_s": "planned leave: steps made again",
+    "reclaim_s": "SIGTERM: steps made again",
+}
 _TARGETS = {
     ("handler", "join_s"): 0.25,
     ("handler", "kill_s"): 0.30,
@@ -40,6 +46,7 @@ def pauses(all_measured: Sequence[Measured]) -> str:
     """Return the table of the single events."""
     heads = ["", *(one.setup.title for one in all_measured)]
     cells = [[text, *(_cell(one, row) for one in all_measured)] for row, text in ROWS.items()]
+    cells += [[text, *(_again(one, row) for one in all_measured)] for row, text in _AGAIN.items()]
     lines = [
         "seconds: median (least to most), of how many",
         table([heads, *cells]),
@@ -48,6 +55,11 @@ def pauses(all_measured: Sequence[Measured]) -> str:
         lines.append("* stock c10d knows no planned leave: SIGTERM, as Slurm sends it")
     failed = ((one.setup.title, words) for one in all_measured for words in one.failures)
     return "\n".join([*lines, *(f"{title} FAILED: {words}" for title, words in failed)])
+
+
+def _again(one: Measured, row: str) -> str:
+    steps = one.again[row]
+    return f"{median(steps):g} ({min(steps)} to {max(steps)})" if steps else "-"
 
 
 def _cell(one: Measured, row: str) -> str:

@@ -52,6 +52,7 @@ _WAYS = (
     Way("lightning-last", 'Lightning, `ckpt_path="last"`', "with_lightning --resume=last"),
     Way("ddp", "plain DDP, batches skipped", "ddp"),
     Way("ddp-samples", "plain DDP, samples skipped", "ddp --unit=samples"),
+    Way("memory", "plain DDP, state in memory", "kept"),
     Way("fsdp2", "FSDP2 with DCP, batches skipped", "fsdp2"),
     Way("fsdp2-samples", "FSDP2 with DCP, samples skipped", "fsdp2 --unit=samples"),
     Way("torchdata", "torchdata's StatefulDataLoader", "stateful"),

@@ -49,8 +49,8 @@ def digits(folder: Path, log: Log, train: str) -> None:
 
     def noted_save(value: Any, path: Any) -> None:
         nonlocal saved
-        if isinstance(value, dict):
-            saved = value["seen"] / _BATCH
+        if isinstance(value, dict) and hasattr(path, "name"):  # else it is for the memory
+            saved = value["place"] / _BATCH
         save(value, path)
 
     def noted_replace(path: Path, target: Path) -> Path:

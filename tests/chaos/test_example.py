@@ -24,7 +24,7 @@ def test_a_process_that_was_left_behind_does_not_replace_a_newer_checkpoint(tmp_
         checkpoint = tmp_path / "checkpoint.pt"
         wait_until(checkpoint.exists, 300)
         beside = tmp_path / "newer"
-        torch.save(torch.load(checkpoint) | {"seen": 10**9}, beside)
+        torch.save(torch.load(checkpoint) | {"count": 10**9, "place": 10**9}, beside)
         beside.replace(checkpoint)
         assert training.wait(500) == 0  # a busy host imports torch slowly
-    assert torch.load(checkpoint)["seen"] == 10**9
+    assert torch.load(checkpoint)["place"] == 10**9
