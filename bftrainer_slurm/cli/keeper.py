@@ -8,7 +8,7 @@ import click
 
 from bftrainer_slurm.cli.common import fail, fail_on
 from bftrainer_slurm.cli.endpoint import check_addresses, personal_state, state_option
-from bftrainer_slurm.cli.options import FILE, FOLDER, given_options
+from bftrainer_slurm.cli.options import FILE, given_options
 from bftrainer_slurm.cli.site import site_settings
 from bftrainer_slurm.controller.settings import Settings, SettingsError
 from bftrainer_slurm.keeper.gate import Means
@@ -27,12 +27,7 @@ from bftrainer_slurm.keeper.gate import Means
     show_default=True,
     metavar="HOST:PORT",
     callback=check_addresses,
-    help="Where nodes reach it; with --shared the addresses of all hosts, separated by commas.",
-)
-@click.option(
-    "--shared",
-    type=FOLDER,
-    help="A folder that all hosts of the keeper see. The keeper then works on one of them.",
+    help="Where nodes reach it.",
 )
 @click.option(
     "--key-file",
@@ -47,7 +42,6 @@ def keeper(
     state: Path | None,
     site: bool,
     listen: str,
-    shared: Path | None,
     key_file: Path | None,
     munge_socket: str | None,
 ) -> None:
@@ -55,7 +49,7 @@ def keeper(
 
     'bftrainer controller' starts a keeper if none answers. Run the keeper as a service of its own
     if your service manager would end it together with the controller. docs/failover.md says how to
-    use a second host for it.
+    use a second host for it, with --site.
 
     \b
     Examples:
@@ -65,9 +59,9 @@ def keeper(
     """
     from bftrainer_slurm.keeper.__main__ import serve
 
-    means = Means(key_file, munge_socket)
+    means, shared = Means(key_file, munge_socket), None
     if site:
-        others = given_options().keys() & {"listen", "shared", "munge_socket", "key_file"}
+        others = given_options().keys() & {"listen", "munge_socket", "key_file"}
         if others:  # the site's settings have these
             fail(f"--site or {given_options()[min(others)]}, not both")
         listen, means, shared = _site_options()
@@ -79,4 +73,4 @@ def _site_options() -> tuple[str, Means, Path | None]:
         settings = site_settings()
     if settings.listen == Settings().listen:
         fail("the site's settings have no listen: add the address where nodes reach the keeper")
-    return settings.listen, settings.means, Path(settings.shared) if settings.shared else None
+    return settings.listen, settings.means, settings.folder

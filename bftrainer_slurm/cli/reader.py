@@ -42,13 +42,11 @@ def reader(state: Path | None, site: bool, listen: str | None) -> None:
     """
     if site and listen:
         fail("--site or --listen, not both")
-    shared, keepers = None, ""
+    shared = None
     if site:
         with fail_on(SettingsError):
             settings = site_settings()
-        listen = settings.page or "off"
-        if settings.shared:
-            shared, keepers = Path(settings.shared), settings.listen
+        listen, shared = settings.page or "off", settings.folder
     with fail_on(ProtocolError, begin="--listen: "):
         address = None if listen == "off" else parse_address(listen or _ANY_PORT)
     from bftrainer_slurm.keeper.home import StateError
@@ -56,7 +54,7 @@ def reader(state: Path | None, site: bool, listen: str | None) -> None:
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     try:
-        run(state or (SITE_STATE if site else personal_state()), address, shared, keepers)
+        run(state or (SITE_STATE if site else personal_state()), address, shared)
     except StateError as error:
         fail(str(error))
     except OSError as error:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.controller.leadership import SharedHistory, take_the_lead
 from bftrainer_slurm.controller.loop import Controller, Dependencies
 from bftrainer_slurm.controller.observe.feed import Feed
 from bftrainer_slurm.controller.publish.keys import key_in
@@ -24,11 +23,12 @@ from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.turns import Turns, notify
 from bftrainer_slurm.keeper.credentials import CredentialError, read_secret
 from bftrainer_slurm.keeper.gate import Means
-from bftrainer_slurm.keeper.home import find_or_start, only_one
+from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.model import Trainer
 from bftrainer_slurm.planner.solver import Planner
 from bftrainer_slurm.slurm.gateway import Gateway
 from bftrainer_slurm.slurm.wrappers import metered
+from bftrainer_slurm.while_in_charge import place_to_work, wait_for_slurmctld
 
 logger = logging.getLogger(__name__)
 
@@ -68,22 +68,23 @@ def run(state: Path, scope: Scope, settings: Settings, gateway: Gateway) -> None
         text = "metrics=%s: only the reader serves them: run 'bftrainer reader --listen %s'"
         logger.warning(text, settings.metrics, settings.metrics)
     with ExitStack() as stack:
-        stack.enter_context(only_one("controller", state))
-        shared = Path(settings.shared) if settings.shared else None
-        if shared is not None:
-            gateway = take_the_lead(shared, state, gateway, beat=_waits)
+        alone = settings.folder is None
+        work = place_to_work("controller", state, settings.folder, beat=_waits)
+        state = stack.enter_context(work)
+        if not alone:
+            wait_for_slurmctld(beat=_waits)
         planner = stack.enter_context(Planner())
         means = _means(scope, settings)
-        find_keeper = partial(find_or_start, state, settings.listen, means=means, shared=shared)
+        find_keeper = partial(find_or_start, state, settings.listen, means=means, start=alone)
         feed = Feed(find_keeper(), find_keeper)
-        history = SharedHistory(state, shared) if shared else History(state / "history.sqlite")
+        history = History(state / "history.sqlite", remote=not alone)
         stack.callback(history.close)
         deps = _dependencies(scope, settings, gateway, planner, history, feed)
         text = "controller in %s mode, gateway %s, keeper at %s, state in %s"
         logger.info(text, scope.mode, gateway.name, feed.keeper[1].address, state)
         feed.start()
         stack.callback(feed.stop)
-        secret = "" if scope.user or not settings.page else key_in(shared or state)
+        secret = "" if scope.user or not settings.page else key_in(state)
         about, stop = _about(scope, settings, gateway.name), _Stop()
         Turns(Controller(deps, settings), feed, about, secret).run(stop)
     if stop.interrupted:
@@ -125,7 +126,7 @@ def _about(scope: Scope, settings: Settings, gateway: str) -> dict[str, Any]:
 
 
 def _waits() -> None:
-    """Tell systemd that the controller is alive while it waits for the lease."""
+    """Tell systemd that the controller is alive while it waits for its turn."""
     notify("READY=1\nWATCHDOG=1")
 
 

@@ -91,9 +91,10 @@ class Controller:
             self._early += notes
             return
         now_s = self.deps.clock()
-        for numbered in notes:
-            with self._errors.of(numbered.note.array):
-                self._take(numbered, self.registry.view(numbered.note.array), now_s)
+        with self.deps.history.together():
+            for numbered in notes:
+                with self._errors.of(numbered.note.array):
+                    self._take(numbered, self.registry.view(numbered.note.array), now_s)
 
     def turn(self) -> None:
         """Read Slurm, update the state, schedule the next looks, decide, and act.
@@ -104,31 +105,35 @@ class Controller:
                 nothing is lost.
         """
         try:
-            began_s = self.deps.clock()
-            forecast = self._cluster.forecast(self._snapshot, began_s)
-            judged = forecast.asks and began_s >= forecast.sure_s
-            due = self.schedule.also_due(began_s) | ({"pass"} if judged else set())
-            self._snapshot = read(self.deps.gateway, self._snapshot, began_s, due, self.deps.mine)
-            looked_s = self.deps.clock()
-            events = self._follow(began_s, looked_s)
-            self._cluster.look(self._snapshot, self.registry.views, events, looked_s)
-            self._schedule_looks(due, began_s, looked_s)
-            self._report_gone(looked_s)
-            self.looked, early, self._early = True, self._early, []
-            self.take(early)
-            if early:  # some may report ends of trainers
-                self.registry.finish(self._snapshot.time_s)
-            cluster = self._cluster.view(self._snapshot, self.registry)
-            self.decision = self._decider.decide(cluster)
-            self.registry.bad.evidence = self.decision.bad
-            self.registry.put(self.decision.states)
-            self.introduce()
-            notices = self._notify_trainers(set(elements_of(Shrink, self.decision.actions)))
-            self._act((*self.decision.actions, *notices))
+            with self.deps.history.together():
+                self._turn()
         except Exception:
             self.schedule.failed(self.deps.clock())
             raise
         self.schedule.succeeded()
+
+    def _turn(self) -> None:
+        began_s = self.deps.clock()
+        forecast = self._cluster.forecast(self._snapshot, began_s)
+        judged = forecast.asks and began_s >= forecast.sure_s
+        due = self.schedule.also_due(began_s) | ({"pass"} if judged else set())
+        self._snapshot = read(self.deps.gateway, self._snapshot, began_s, due, self.deps.mine)
+        looked_s = self.deps.clock()
+        events = self._follow(began_s, looked_s)
+        self._cluster.look(self._snapshot, self.registry.views, events, looked_s)
+        self._schedule_looks(due, began_s, looked_s)
+        self._report_gone(looked_s)
+        self.looked, early, self._early = True, self._early, []
+        self.take(early)
+        if early:  # some may report ends of trainers
+            self.registry.finish(self._snapshot.time_s)
+        cluster = self._cluster.view(self._snapshot, self.registry)
+        self.decision = self._decider.decide(cluster)
+        self.registry.bad.evidence = self.decision.bad
+        self.registry.put(self.decision.states)
+        self.introduce()
+        notices = self._notify_trainers(set(elements_of(Shrink, self.decision.actions)))
+        self._act((*self.decision.actions, *notices))
 
     def introduce(self) -> None:
         """Tell the keeper who owns each trainer, and how many nodes the plan gives it."""

@@ -114,7 +114,8 @@ class Settings:
     )
     shared: str = _setting(
         "",
-        "A folder that all hosts of the controller can write to; empty if there is only one host.",
+        "Where slurmctld has two hosts: a folder that both see, in place of --state. Keeper, "
+        "controller and reader run on both hosts, and work where slurmctld is in charge.",
         _path,
     )
     key_file: str = _setting(
@@ -215,6 +216,11 @@ class Settings:
         "up.",
         Range(1, 1000, "failures"),
     )
+
+    @property
+    def folder(self) -> Path | None:
+        """The state folder that two hosts share, if there are two."""
+        return Path(self.shared) if self.shared else None
 
     @property
     def page(self) -> str | None:

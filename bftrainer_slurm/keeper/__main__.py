@@ -15,17 +15,16 @@ from bftrainer_slurm.keeper.credentials import CredentialError, read_secret
 from bftrainer_slurm.keeper.gate import Gate, Means
 from bftrainer_slurm.keeper.home import (
     StateError,
-    only_one,
     own_secret,
     own_token,
     read_address,
     write_address,
 )
-from bftrainer_slurm.keeper.lease import wait_to_lead
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_addresses
 from bftrainer_slurm.keeper.registry import MANY_FILES
 from bftrainer_slurm.keeper.returning import ADOPT_S
 from bftrainer_slurm.keeper.server import Keeper
+from bftrainer_slurm.while_in_charge import place_to_work
 
 logger = logging.getLogger(__name__)
 _INTERRUPTED = 130  # what a shell reports after Ctrl-C
@@ -78,23 +77,18 @@ async def _serve(
 def serve(state: Path, listen: str, means: Means, shared: Path | None = None) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code.
 
-    With a ``shared`` folder, first wait for this host's turn; the process ends when the turn is
-    over. ``listen`` then has the addresses of all hosts.
+    With a ``shared`` folder it works there, while slurmctld is in charge on this host. ``listen``
+    then has the addresses of all hosts.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         host, port = own_address(listen)
-        with only_one("keeper", state):
-            key = read_secret(means.key_file or own_secret(state))
+        with place_to_work("keeper", state, shared) as folder:
+            key = read_secret(means.key_file or own_secret(folder))
             # If there was a keeper before, the members of its groups may come back soon.
-            hold_s = ADOPT_S
-            if shared is not None:
-                wait_to_lead("keeper", shared, state)
-            elif read_address(state) is None:
-                hold_s = 0.0
-            token, one_user = own_token(shared or state), means.key_file is None
-            gate = Gate(token, key, one_user, means.munge_socket)
-            serving = _serve(state, host, port, gate, hold_s, _allow_connections())
+            hold_s = 0.0 if read_address(folder) is None else ADOPT_S
+            gate = Gate(own_token(folder), key, means.key_file is None, means.munge_socket)
+            serving = _serve(folder, host, port, gate, hold_s, _allow_connections())
             by = asyncio.run(serving)
     except (OSError, ProtocolError, CredentialError, StateError) as error:
         print(f"keeper: {error}", file=sys.stderr)

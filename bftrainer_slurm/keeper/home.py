@@ -25,13 +25,11 @@ from bftrainer_slurm.own_python import own_python
 logger = logging.getLogger(__name__)
 
 _ADDRESS = "keeper.json"
+_LOG = "keeper.log"
 _TOKEN = "keeper.token"
 _SECRET = "member.secret"
 # How the names begin of what keeper, controller and reader write into their folders.
-_OURS = (
-    *("keeper.", "controller.", "reader.", "history.sqlite"),
-    *("member.", "host.", "page.", "detour"),
-)
+_OURS = ("keeper.", "controller.", "reader.", "history.sqlite", "member.", "page.")
 _OWN_TEXT = re.compile(r"[A-Za-z0-9_-]{32,}")
 _START_TIMEOUT_S = 60.0  # a cold disk
 
@@ -90,7 +88,7 @@ def make_private(path: Path) -> None:
         raise StateError(f"anybody can write to {path}; choose another folder")
     for file in path.iterdir():
         if file.name.startswith(_OURS) and file.name != _ADDRESS:
-            with contextlib.suppress(FileNotFoundError):  # another host has just renamed it
+            with contextlib.suppress(FileNotFoundError):  # another process has just renamed it
                 _tighten(file)
 
 
@@ -160,11 +158,11 @@ def own_text(path: Path) -> str:
 
     Raises:
         OSError: it cannot be read or made.
-        StateError: something else is in it; two hosts may use it, so neither makes it anew.
+        StateError: something else is in it; another process may use it, so it is not made anew.
     """
     with contextlib.suppress(FileNotFoundError):
         return _read_own(path)
-    beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}")  # other hosts may do the same
+    beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}")  # others may do the same
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(descriptor, "w") as file:
@@ -190,23 +188,33 @@ def find_or_start(
     listen: str,
     *,
     means: Means = Means(),  # noqa: B008 - it is frozen
-    shared: Path | None = None,
+    start: bool = True,
 ) -> KeeperClient:
-    """Return a client of the keeper of this state folder; start one if none answers.
+    """Return a client of the keeper of this state folder; ``start`` one if none answers.
 
     A keeper that answers is used, whoever started it. A new one listens at ``listen``; port 0
     means its predecessor's address, so that elements find it again, or else any free port.
-    ``means`` is what a new one's proofs are made of. With a ``shared`` folder the keeper
-    may be at any of the addresses in ``listen``, and a new one waits for this host's turn.
+    ``means`` is what a new one's proofs are made of. If it is not to be started, it is waited for.
 
     Raises:
-        KeeperError: it could not be started; its log says why.
+        KeeperError: it could not be started; its log says why. Or nobody else has started it.
         OSError, StateError: there is no token.
     """
-    token = own_token(shared or state)
-    if (found := _who_answers(state, listen, shared, token)) is not None:
+    token, deadline = own_token(state), time.monotonic() + _START_TIMEOUT_S
+    if (found := _who_answers(state, token)) is not None:
         return found
-    if shared is None and listen.endswith(":0"):
+    process = _started(state, listen, means) if start else None
+    while time.monotonic() < deadline and (process is None or process.poll() is None):
+        if (found := _who_answers(state, token)) is not None:
+            return found
+        time.sleep(0.1)
+    if process is None:
+        raise KeeperError(f"no keeper answers on this host, with {state} as its folder")
+    raise KeeperError(f"the keeper did not start; see {state / _LOG}")
+
+
+def _started(state: Path, listen: str, means: Means) -> subprocess.Popen[bytes]:
+    if listen.endswith(":0"):
         listen = read_address(state) or listen
     command = [*own_python("-m", "bftrainer_slurm.keeper"), "--state", str(state)]
     command += ["--listen", listen]
@@ -214,29 +222,18 @@ def find_or_start(
         command += ["--munge-socket", means.munge_socket]
     if means.key_file is not None:
         command += ["--key-file", str(means.key_file)]
-    if shared is not None:
-        command += ["--shared", str(shared)]
-    log_path = state / "keeper.log"
-    with log_path.open("ab") as log:
-        process = subprocess.Popen(
+    with (state / _LOG).open("ab") as log:
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,  # it must outlive the controller
         )
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    # With a shared folder, others may have started the keeper, here or on another host.
-    while time.monotonic() < deadline and (process.poll() is None or shared is not None):
-        if (found := _who_answers(state, listen, shared, token)) is not None:
-            return found
-        time.sleep(0.1)
-    raise KeeperError(f"the keeper did not start; see {log_path}")
 
 
-def _who_answers(state: Path, listen: str, shared: Path | None, token: str) -> KeeperClient | None:
-    places = listen if shared is not None else read_address(state) or ""
-    for address in filter(None, places.split(",")):
+def _who_answers(state: Path, token: str) -> KeeperClient | None:
+    if address := read_address(state):
         client = KeeperClient(address, token)
         with contextlib.suppress(KeeperError):
             client.status()

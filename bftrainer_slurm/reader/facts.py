@@ -33,18 +33,14 @@ class Published:
 
 
 class Facts:
-    """Keeps the last status. ``ask`` returns a keeper's answer, as ``KeeperClient.status`` does.
-
-    With a ``host`` only a controller on this host counts.
-    """
+    """Keeps the last status. ``ask`` returns a keeper's answer, as ``KeeperClient.status`` does."""
 
     def __init__(
         self,
         ask: Callable[[], tuple[float, dict[str, Any] | None]],
-        host: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._ask, self._host, self._clock = ask, host, clock
+        self._ask, self._clock = ask, clock
         self._lock = threading.Lock()
         self._asked_s = float("-inf")
         self._status: dict[str, Any] | None = None
@@ -65,9 +61,6 @@ class Facts:
             raise RequestError(_NOTHING, 503)
         if status.get("schema", SCHEMA) != SCHEMA:
             raise RequestError("controller and reader differ in version: restart both", 503)
-        host = status["controller"].get("host")
-        if self._host and host != self._host:
-            raise RequestError(f"the controller works on {host}, and its page is there", 503)
         return Published(status, max(0.0, self._clock() - status["time_s"]), keeper)
 
     def _refresh(self) -> None:

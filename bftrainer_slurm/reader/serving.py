@@ -16,10 +16,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bftrainer_slurm.controller.publish.keys import key_in
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
-from bftrainer_slurm.keeper.home import only_one, read_address, read_token
+from bftrainer_slurm.keeper.home import read_address, read_token
 from bftrainer_slurm.keeper.relay import SOCKET
 from bftrainer_slurm.reader.facts import Facts
 from bftrainer_slurm.reader.site import site
+from bftrainer_slurm.while_in_charge import place_to_work
 
 logger = logging.getLogger(__name__)
 
@@ -99,35 +100,30 @@ def own_socket(folder: Path) -> socket.socket:
     return own
 
 
-def run(
-    state: Path, address: tuple[str, int] | None, shared: Path | None = None, keepers: str = ""
-) -> None:
+def run(state: Path, address: tuple[str, int] | None, shared: Path | None = None) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    Without ``address`` there is no page. With a ``shared`` folder the page works only while the
-    controller runs on this host; ``keepers`` are then the addresses of the keepers of all hosts.
+    Without ``address`` there is no page. With a ``shared`` folder it works there, while slurmctld
+    is in charge on this host.
 
     Raises:
         OSError, StateError: the port or the folder cannot be used, or another reader uses it.
     """
     os.nice(_NICE)
-    with only_one("reader", state):
-        sockets = [own_socket(state)]
+    with place_to_work("reader", state, shared) as folder:
+        sockets = [own_socket(folder)]
         if address is not None:
             sockets.append(listener(*address))
             host, number = map(str, sockets[-1].getsockname()[:2])
             shown = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
             logger.info("page at http://%s/, metrics at http://%s/metrics", shown, shown)
-        facts = Facts(
-            lambda: _read_status(state, shared or state, keepers),
-            socket.gethostname() if shared else "",
-        )
-        app = site(state / "history.sqlite", facts, key_in(shared or state), (address or ("",))[0])
+        facts = Facts(lambda: _read_status(folder))
+        app = site(folder / "history.sqlite", facts, key_in(folder), (address or ("",))[0])
         server_of(app).run(sockets)
 
 
-def _read_status(state: Path, folder: Path, keepers: str) -> tuple[float, dict[str, Any] | None]:
-    address = keepers or read_address(state)
+def _read_status(folder: Path) -> tuple[float, dict[str, Any] | None]:
+    address = read_address(folder)
     if not address:
         raise KeeperError("there is no keeper yet")
     return KeeperClient(address, read_token(folder)).status()

@@ -78,13 +78,11 @@ def _take_over(world: World, hosts: TwoHosts, blocker: str) -> None:
 
 
 def _give_back(world: World, hosts: TwoHosts) -> None:
-    """Switch the first host on again, and bring slurmctld and our services back to it."""
+    """Switch the first host on again; our services follow slurmctld there by themselves."""
     starts = _starts(hosts, FIRST)
     hosts.revive(FIRST)
     wait_until(lambda: _starts(hosts, FIRST) > starts, _PATIENCE_S, pause=world.wait)
-    hosts.stop(SECOND)
     wait_until(lambda: hosts.leader() == FIRST, _PATIENCE_S, pause=world.wait)
-    hosts.start(SECOND)
     _stand_by(world, hosts)
 
 

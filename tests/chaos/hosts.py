@@ -1,4 +1,4 @@
-"""The keeper and the controller as services on the two control hosts of a private cluster.
+"""Keeper, controller and reader as services on the two control hosts of a private cluster.
 
 What slurmctld does there, and how a host loses its power, is in ``labcluster/cluster``.
 """
@@ -19,7 +19,7 @@ from scripts.labcluster import namespaces
 from scripts.labcluster.cluster import CONTROL_HOSTS, Cluster, free_ports
 from scripts.labcluster.keeper import published
 from scripts.labcluster.lab import Tell, started_lab
-from scripts.labcluster.processes import child_of, end, send
+from scripts.labcluster.processes import child_of, send
 from scripts.labcluster.site import QUICK, Site, site_on
 from scripts.labcluster.users import as_user, give
 from scripts.labcluster.waiting import wait_until
@@ -27,7 +27,7 @@ from tests.chaos.world import World, service_on
 
 _USER = "slurm"
 _FRESH_S = 6.0
-_STOP_S = 90.0  # systemd's DefaultTimeoutStopSec
+_VERBS = {"keeper": ("--site",), "controller": ("--mode", "site"), "reader": ("--site",)}
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,13 @@ class TwoHosts:
         state = lab.dir / f"our-{host}"
         state.mkdir(exist_ok=True)
         give(state, _USER)
-        key = ("--key-file", f"{lab.dir}/bftrainer.key")
-        listen = ("--listen", ",".join(self.addresses.values()), "--shared", str(self.shared))
         path = f"{lab.dir}/plugin:{lab.env['PATH']}"  # bftrainer-grow
         program = (f"HOME={lab.home(_USER)}", f"PATH={path}", str(self.site.stage.program))
         first = self.cluster.host(host).pid
-        for verb, words in {"keeper": (*listen, *key), "controller": ("--mode", "site")}.items():
+        for verb, words in _VERBS.items():
             command = (*as_user(_USER), "env", *program, verb, "--state", str(state), *words)
             within = namespaces.within(first, (), namespaces.kept_up(command))
             self.cluster.start_daemon(f"{verb}-{host}", *within, forks=True)
-
-    def stop(self, host: str) -> None:
-        """Stop our services on a host, as an admin does."""
-        # A controller would start a keeper.
-        services = [self.cluster.daemons.pop(f"{verb}-{host}") for verb in ("controller", "keeper")]
-        in_time = [end([one], _STOP_S) for one in services]
-        assert all(in_time), f"controller or keeper of {host} did not end"
 
     def revive(self, host: str) -> None:
         """Switch a host on; slurmctld and our services are started there, as at a boot."""

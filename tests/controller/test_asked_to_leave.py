@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer_slurm.controller.leadership import SharedHistory
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.keeper.protocol import NoteKind
@@ -130,15 +129,12 @@ def test_where_it_was_suspended_while_the_controller_restarted() -> None:
 
 
 def test_where_another_host_took_over(tmp_path: Path) -> None:
-    a, b, shared = (tmp_path / name for name in ("a", "b", "shared"))
-    for folder in (a, b, shared):
-        folder.mkdir()
-    first = SharedHistory(a, shared)
+    first = History(tmp_path / "history.sqlite", remote=True)
     setting = Growing(first)
     setting.turn_in_vain()
     first.close()
     setting.the_other_goes()
-    setting.history = SharedHistory(b, shared)
+    setting.history = History(tmp_path / "history.sqlite", remote=True)
     setting.controller = setting.started()
     setting.what_was_begun_is_finished()
     setting.history.close()

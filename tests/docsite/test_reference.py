@@ -30,6 +30,6 @@ def test_the_reference_has_every_setting_with_its_default() -> None:
 
 def test_a_setting_is_explained_by_what_stands_beside_it() -> None:
     said = reference.said()
-    assert said["shared"].lower().startswith("a folder that all hosts of the controller")
+    assert said["shared"].startswith("Where slurmctld has two hosts: a folder that both see")
     assert said["metrics"].startswith("Where the reader serves metrics and the page")
     assert said["partition"] != said["listen"]

@@ -19,7 +19,6 @@ from bftrainer_slurm.keeper.home import (
     read_token,
     write_address,
 )
-from bftrainer_slurm.keeper.lease import host_name
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to mount a small disk")
 
@@ -60,7 +59,6 @@ OURS: dict[str, Callable[[Path], object]] = {
     "keeper.token": own_token,
     "member.secret": own_secret,
     "page.key": secret_of,
-    "host.id": host_name,
 }
 DAMAGED = [b"", b"\n", b"0123456789abcdef", b"\0" * 32, b"\xff" * 32, b"two words" + b"x" * 32]
 
@@ -105,7 +103,7 @@ def test_a_shared_folder_that_is_not_there_is_named_and_not_made(
     assert serve(tmp_path / "state", "127.0.0.1:0", Means(), wrong) == 2
     (said,) = capfd.readouterr().err.splitlines()
     assert said.startswith(f"keeper: shared: {wrong}: No such file or directory; make the folder")
-    assert "--shared" in said
+    assert "'shared' in bftrainer.toml" in said
     assert not wrong.parent.exists()
 
 

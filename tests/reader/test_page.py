@@ -214,15 +214,6 @@ def test_a_status_of_another_version_is_not_guessed_at(made: Callable[..., Askin
     assert "restart both" in made(schema=2)("now", 503)["error"]
 
 
-def test_of_two_hosts_the_one_with_the_controller_has_the_page(week: Week, history: Path) -> None:
-    status = status_of(week)
-    status["controller"] |= {"host": "ctl1"}
-    for host, code in (("ctl1", 200), ("ctl2", 503), ("", 200)):
-        page = site(history, facts_of(status, host=host), SECRET, clock=lambda: week.now_s)
-        assert Asking(page).answer("/api/1/now").status == code
-        assert Asking(page).answer("/metrics").status == code
-
-
 @pytest.mark.parametrize(
     ("question", "status"),
     [

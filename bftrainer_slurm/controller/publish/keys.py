@@ -1,7 +1,7 @@
 """The keys of the web page: one for each user, and one that shows everything.
 
 The keeper gives a user's key only to that user, with the rest of the status. The key that shows
-everything is in the state folder, or in the folder that two hosts share.
+everything is in the state folder.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ import json
 import logging
 import math
 import sqlite3
-import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,7 @@ class History:
     What cannot be written waits and is written later, in order; ``trouble`` says why, None if the
     last write has succeeded. The clock may have been wrong, for example at boot, so rows may lie in
     the future of ``clock`` (Unix seconds); they stay, and delay nothing. ``counts`` are the events
-    that this process has recorded. ``news`` is set when the controllers on other hosts should learn
-    something at once.
+    that this process has recorded. ``remote``: a file server has the file, see ``schema.opened``.
     """
 
     def __init__(
@@ -62,18 +61,19 @@ class History:
         path: Path | str,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        remote: bool = False,
     ) -> None:
         try:
-            self._connection = opened(path)
+            self._connection = opened(path, remote)
         except sqlite3.Error as error:
             raise HistoryError(f"history {path}: {error}; move it away to get a new one") from error
         self.trouble: str | None = None
         self.counts = Counts()
         self.clock = clock
-        self.news = threading.Event()
         self._monotonic = monotonic
         self._waiting: deque[Statement] = deque(maxlen=_MOST_KEPT)
         self._retry_s = -math.inf
+        self._together = False
         self._in_file = path != ":memory:"
         self._allocations: dict[int, Allocations] = {}
         self._ended: dict[int, str] = {}  # why trainers are over; the file may not have it yet
@@ -81,6 +81,20 @@ class History:
     def write(self, *statements: Statement) -> None:
         """Execute statements in one transaction, now or as soon as the disk allows."""
         self._waiting.extend(statements)
+        if not self._together:
+            self._write_now()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Keep the statements of a turn for one transaction: each waits for the disk."""
+        before, self._together = self._together, True
+        try:
+            yield
+        finally:
+            self._together = before
+            self.write()
+
+    def _write_now(self) -> None:
         if not self._waiting or self._monotonic() < self._retry_s:
             return
         try:
@@ -94,6 +108,8 @@ class History:
 
     def read(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query; no rows if the file cannot be read now."""
+        if self._together:
+            self._write_now()
         try:
             return self._connection.execute(query, parameters).fetchall()
         except sqlite3.Error as error:
@@ -103,7 +119,7 @@ class History:
     def close(self) -> None:
         """Write waiting statements if possible, and close the file."""
         self._retry_s = -math.inf
-        self.write()
+        self._write_now()
         self._connection.close()
 
     def _write_waiting(self) -> None:
@@ -166,12 +182,11 @@ class History:
         """Record that running elements are asked to leave their nodes."""
         rows = ((one.id.array, one.id.task, time_s, one.node, one.start_s) for one in elements)
         self.write(*(put("asked", *row) for row in rows))
-        self.news.set()
+        self._write_now()  # before Slurm is asked: the next controller has to know
 
     def unask(self, elements: Iterable[ElementId]) -> None:
         """Record that elements were not asked to leave after all."""
         self.write(*((_UNASK, (one.array, one.task)) for one in elements))
-        self.news.set()
 
     def asked(self, array: int) -> set[tuple[Any, ...]]:
         """Return the elements of a trainer that were asked to leave and may still be there.
@@ -226,9 +241,7 @@ class History:
 
     def has_begun(self, array: int) -> bool:
         """Return whether a trainer has ever had a node; true if the file cannot be read."""
-        if self.trouble is not None or self.tally(array).grew > 0:
-            return True
-        return bool(self.read("SELECT 1 FROM trainers WHERE array = ? AND begun", array))
+        return self.trouble is not None or self.tally(array).grew > 0
 
     def knows_another(self, array: int, id_: str) -> bool:
         """Return whether the file knows another trainer with this array id."""
@@ -267,7 +280,7 @@ class History:
         """Record that a trainer is over: it has finished, or was given up."""
         self._ended[array] = why
         self.write(("UPDATE trainers SET over = ? WHERE array = ?", (why, array)))
-        self.news.set()
+        self._write_now()
 
     def forget(self, array: int) -> None:
         """Drop all data about the trainer with this array id."""

@@ -9,7 +9,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ Statement: TypeAlias = tuple[str, Sequence[Any] | Mapping[str, Any]]
 
 _KEEP_S = 90 * 86400.0
 _WAIT_MS = 200  # how long to wait for another process's lock on the file
+_REMOTE_WAIT_MS = 2000  # readers keep the writer of a rollback journal waiting
 _READ_WAIT_S = 1.0
 _STEPS = 100_000  # steps of SQLite's virtual machine between two checks of the deadline
 VERSION = 1
@@ -48,11 +49,9 @@ CREATE INDEX preemptions_by_time ON preemptions (time_s);
 -- How many ordinary jobs have started, in parts of five minutes.
 CREATE TABLE ordinary (time_s REAL PRIMARY KEY, jobs INTEGER NOT NULL);
 
--- ``id`` tells a trainer from another one with the same array id; ``over`` says why it ended;
--- ``begun``: another host's controller has given it a node, as ``allocations`` are this host's own.
+-- ``id`` tells a trainer from another one with the same array id; ``over`` says why it ended.
 CREATE TABLE trainers (
-    array INTEGER PRIMARY KEY, id TEXT NOT NULL, time_s REAL NOT NULL, over TEXT,
-    begun INTEGER NOT NULL DEFAULT 0
+    array INTEGER PRIMARY KEY, id TEXT NOT NULL, time_s REAL NOT NULL, over TEXT
 );
 -- Users and names, for the time when Slurm has forgotten them.
 CREATE TABLE met (
@@ -107,22 +106,23 @@ CREATE TABLE problems (time_s REAL NOT NULL, document BLOB NOT NULL);
 """
 
 
-def opened(path: Path | str) -> sqlite3.Connection:
+def opened(path: Path | str, remote: bool = False) -> sqlite3.Connection:
     """Open the file for its only writer.
 
-    A damaged file is moved aside and replaced by a new one.
+    A damaged file is moved aside and replaced by a new one. A ``remote`` file is on a file server
+    and gets a rollback journal: a write-ahead log needs memory that all its processes share.
 
     Raises:
         sqlite3.Error: the file cannot be opened or changed, or another version wrote it.
     """
     try:
-        return _opened(path)
+        return _opened(path, remote)
     except sqlite3.Error as error:
         if not _is_damage(error):
             raise
         aside = _set_aside(Path(path))
         logger.error("history %s: %s; set aside as %s, a new one begins", path, error, aside)
-        return _opened(path)
+        return _opened(path, remote)
 
 
 @contextmanager
@@ -134,12 +134,20 @@ def reading(path: Path, deadline_s: float) -> Iterator[sqlite3.Connection]:
     """
     # If no writer runs, a reader would otherwise leave behind a write-ahead log of its own, which
     # the writer may not be allowed to touch.
-    mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "ro&immutable=1"
+    unused = _uses_log(path) and not path.with_name(f"{path.name}-wal").exists()
+    mode = "ro&immutable=1" if unused else "ro"
     address = f"file:{quote(str(path))}?mode={mode}"
     with closing(sqlite3.connect(address, uri=True, timeout=_READ_WAIT_S)) as connection:
         until_s = time.monotonic() + deadline_s
         connection.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
         yield connection
+
+
+def _uses_log(path: Path) -> bool:
+    """Return whether a database has a write-ahead log, by its header (sqlite.org/fileformat)."""
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(20)[18:] == b"\2\2"
+    return False
 
 
 def keep_newest(table: str, count: int, **values: Any) -> Statement:
@@ -205,13 +213,13 @@ def _set_aside(path: Path) -> Path:
     return aside
 
 
-def _opened(path: Path | str) -> sqlite3.Connection:
+def _opened(path: Path | str, remote: bool) -> sqlite3.Connection:
     """Open a file, check it for inconsistencies, and make the tables in a new one."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute(f"PRAGMA busy_timeout={_WAIT_MS}")
+        connection.execute(f"PRAGMA busy_timeout={_REMOTE_WAIT_MS if remote else _WAIT_MS}")
+        connection.execute(f"PRAGMA journal_mode={'TRUNCATE' if remote else 'WAL'}")
+        connection.execute(f"PRAGMA synchronous={'FULL' if remote else 'NORMAL'}")
         ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
         if found != "ok":
             raise _DamageError(str(found))

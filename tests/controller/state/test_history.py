@@ -10,13 +10,14 @@ import pytest
 from bftrainer_slurm.controller.observe.reports import Reform, Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
+from bftrainer_slurm.controller.state.schema import reading
 from bftrainer_slurm.controller.state.statistics import NodeTime, Preemption, Tally
 from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.stories import read_history
 from tests.controller.setting import Setting
-from tests.controller.worlds import ARRAY, NOW_S, trainer
+from tests.controller.worlds import ARRAY, NOW_S, element, trainer
 
 
 @pytest.fixture
@@ -271,3 +272,47 @@ def test_of_a_trainers_pauses_the_newest_500_are_kept(path: Path) -> None:
         Measurements(history).add_pause(13, NOW_S + number, 2, 1.0)
     found = read_history(path, str(ARRAY), 0.0, NOW_S, None, private=False)["trainer"]
     assert [one["time_s"] - NOW_S for one in found["rescales"]] == list(range(10, 510))
+
+
+def test_what_is_written_together_is_one_transaction_and_read_at_once(path: Path) -> None:
+    history, other = History(path), History(path)
+    with history.together():
+        history.begin_allocation(FIRST, "n1", 100.0)
+        assert other.open_allocations() == {}
+        assert history.open_allocations() == {FIRST: "n1"}
+        history.begin_allocation(SECOND, "n2", 100.0)
+    assert other.open_allocations() == {FIRST: "n1", SECOND: "n2"}
+
+
+def test_what_the_next_controller_must_know_does_not_wait_for_the_end_of_a_turn(path: Path) -> None:
+    history, other = History(path), History(path)
+    with history.together():
+        history.meet(12, "id", 1.0)
+        history.ask([element(0, "running n1", start_s=1.0)], 2.0)
+        assert other.asked(12) == {(0, "n1", 1.0)}
+        history.end(12, "finished")
+        assert other.meet(12, "id", 3.0) == "finished"
+
+
+def test_a_turn_that_fails_loses_nothing(path: Path) -> None:
+    history = History(path)
+    with pytest.raises(ZeroDivisionError), history.together():
+        history.begin_allocation(FIRST, "n1", 100.0)
+        1 / 0  # noqa: B018
+    assert History(path).open_allocations() == {FIRST: "n1"}
+
+
+def test_a_history_on_a_file_server_is_written_without_a_log_and_read_beside(path: Path) -> None:
+    history = History(path, remote=True)
+    history.begin_allocation(FIRST, "n1", 100.0)
+    assert [one.name for one in path.parent.glob("history*")] == [path.name, f"{path.name}-journal"]
+    with reading(path, 1.0) as database:
+        history.begin_allocation(SECOND, "n2", 100.0)
+        assert database.execute("SELECT count(*) FROM allocations").fetchall() == [(2,)]
+
+
+def test_a_history_of_one_host_is_used_on_a_file_server(path: Path) -> None:
+    alone = History(path)
+    alone.begin_allocation(FIRST, "n1", 100.0)
+    alone.close()
+    assert History(path, remote=True).open_allocations() == {FIRST: "n1"}

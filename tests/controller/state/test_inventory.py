@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.controller.leadership import end_unseen
 from bftrainer_slurm.controller.observe.snapshot import NodeTable, Snapshot
 from bftrainer_slurm.controller.state.cluster import Inventory
 from bftrainer_slurm.controller.state.history import History
@@ -107,14 +106,3 @@ def test_what_is_older_than_90_days_is_dropped(path: Path) -> None:
     history.close()
     assert (rows(path, "outages"), rows(path, "watches")) == ([], [(later_s, later_s + 3600)])
     assert rows(path, "nodes") == [("n1",), ("n2",)]
-
-
-def test_an_outage_that_ended_while_another_host_worked_ends_at_no_time_that_is_known(
-    path: Path,
-) -> None:
-    watched(path, seen(0, N2_DOWN))
-    history = History(path)
-    end_unseen(history)
-    Inventory(history).update(seen(600, BOTH))
-    history.close()
-    assert rows(path, "outages") == [("n2", 0, 0)]

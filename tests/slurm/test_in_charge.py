@@ -1,0 +1,90 @@
+"""Where slurmctld is in charge, by what ``scontrol ping`` prints, on 22.05 as on 26.05."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
+from bftrainer_slurm.slurm.in_charge import conf_for, in_charge, obeys, ping
+from bftrainer_slurm.slurm.run import SlurmRunner
+
+Scontrol = Callable[[str], SlurmRunner]
+
+
+@pytest.fixture
+def scontrol(tmp_path: Path) -> Scontrol:
+    """Returns a runner whose scontrol is a shell script."""
+
+    def made(script: str) -> SlurmRunner:
+        program = tmp_path / "scontrol"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        return SlurmRunner(environment={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+
+    return made
+
+
+def lines(**states: str) -> str:
+    kinds = ("primary", "backup1", "backup2")
+    return "\n".join(
+        f"echo 'Slurmctld({kind}) at {host} is {state}'"
+        for kind, (host, state) in zip(kinds, states.items(), strict=False)
+    )
+
+
+@pytest.mark.parametrize(
+    ("states", "host"),
+    [
+        ({"c1": "UP"}, "c1"),
+        ({"c1": "UP", "c2": "UP"}, "c1"),
+        ({"c1": "UP", "c2": "DOWN"}, "c1"),
+        ({"c1": "DOWN", "c2": "UP"}, "c2"),
+        ({"c1": "DOWN", "c2": "UP", "c3": "UP"}, "c2"),
+        ({"c1": "DOWN", "c2": "DOWN"}, None),
+    ],
+)
+def test_it_is_in_charge_on_the_first_of_its_hosts_that_answers(
+    scontrol: Scontrol, states: dict[str, str], host: str | None
+) -> None:
+    hosts = ping(scontrol(f"{lines(**states)}\nexit {int(host is None)}"))
+    assert list(hosts) == list(states)
+    assert in_charge(hosts) == host
+
+
+def test_what_else_root_is_told_is_no_host(scontrol: Scontrol) -> None:
+    """As 22.05.8 prints it."""
+    rest = "echo '** RESTORE SLURMCTLD DAEMON TO SERVICE **'"
+    assert ping(scontrol(f"{lines(c1='DOWN', c2='UP')}\n{rest}")) == {"c1": False, "c2": True}
+
+
+def test_without_an_answer_there_is_an_error(scontrol: Scontrol) -> None:
+    with pytest.raises(SlurmUnavailableError):
+        ping(scontrol("echo 'Unable to contact slurm controller' >&2; exit 1"))
+
+
+@pytest.mark.parametrize(("status", "expected"), [(0, True), (1, False)])
+def test_one_that_stands_by_does_not_obey(scontrol: Scontrol, status: int, expected: bool) -> None:
+    assert obeys(scontrol(f"exit {status}")) is expected
+
+
+def test_with_the_conf_for_a_host_commands_ask_it_alone_and_find_what_lies_beside(
+    tmp_path: Path,
+) -> None:
+    etc, folder = tmp_path / "etc", tmp_path / "c2"
+    etc.mkdir()
+    (etc / "slurm.conf").write_text("SlurmctldHost=c1\nSlurmctldHost=c2\n")
+    (etc / "slurm.key").write_text("key")
+    for _ in range(2):  # each process writes it anew
+        made = conf_for("c2", folder, str(etc / "slurm.conf"))
+    assert made == str(folder / "slurm.conf")
+    assert (folder / "slurm.key").read_text() == "key"
+    lines = Path(made).read_text().splitlines()
+    assert lines == [f"Include {etc / 'slurm.conf'}", "SlurmctldAddr=c2"]
+    assert (etc / "slurm.conf").read_text().startswith("SlurmctldHost=c1")
+
+
+def test_without_a_slurm_conf_there_is_none_for_a_host(tmp_path: Path) -> None:
+    assert conf_for("c2", tmp_path / "c2", "/nowhere/slurm.conf") == "/nowhere/slurm.conf"

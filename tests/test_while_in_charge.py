@@ -1,0 +1,232 @@
+"""Of two hosts a program works where slurmctld is in charge, under one lock, and else ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from bftrainer_slurm import while_in_charge
+from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
+from bftrainer_slurm.keeper.home import StateError, own_secret, read_address, read_token
+from bftrainer_slurm.slurm.gateway import SlurmUnavailableError
+from bftrainer_slurm.while_in_charge import ENDED, LIMIT_S, Watch, place_to_work
+from scripts.labcluster.cluster import free_ports
+from scripts.labcluster.waiting import wait_until
+
+HERE = {"c1": False, "c2": True}  # slurmctld's hosts, as c2 sees them
+THERE = {"c1": True, "c2": True}
+LONGEST_S = 300.0
+
+
+class Host:
+    """A host's watch, with a clock and an answer of slurmctld that a test sets."""
+
+    def __init__(self, folder: Path, name: str = "c2", hosts: Mapping[str, bool] = HERE) -> None:
+        self.now_s, self.hosts, self.silent = 0.0, hosts, False
+        self.lock = os.open(folder / "keeper.lock", os.O_RDWR | os.O_CREAT)
+        self.watch = Watch(self.lock, self._ask, name, lambda: self.now_s)
+
+    def _ask(self) -> Mapping[str, bool]:
+        if self.silent:
+            raise SlurmUnavailableError("no answer")
+        return self.hosts
+
+    def works(self) -> bool:
+        self.watch.look()
+        return self.watch.holds()
+
+    def dies(self) -> None:
+        os.close(self.lock)
+
+
+@pytest.mark.parametrize("name", ["c2", "c2.example.org", "C2"])
+def test_it_works_where_slurmctld_is_in_charge(tmp_path: Path, name: str) -> None:
+    assert Host(tmp_path, name).works()
+
+
+@pytest.mark.parametrize("hosts", [THERE, {"c1": False, "c2": False}, {}])
+def test_it_waits_elsewhere(tmp_path: Path, hosts: dict[str, bool]) -> None:
+    assert not Host(tmp_path, hosts=hosts).works()
+
+
+def test_it_waits_until_the_other_has_gone_though_slurmctld_is_in_charge(tmp_path: Path) -> None:
+    first, second = Host(tmp_path, "c1", THERE), Host(tmp_path)
+    assert first.works()
+    assert not second.works()
+    first.dies()
+    assert second.works()
+
+
+@pytest.mark.parametrize("why", ["slurmctld is there", "silence", "the lock cannot be written"])
+def test_it_ends_a_while_after_it_has_last_seen_that_it_may_work(tmp_path: Path, why: str) -> None:
+    host = Host(tmp_path)
+    assert host.works()
+    if why == "slurmctld is there":
+        host.hosts = THERE
+    elif why == "silence":
+        host.silent = True
+    else:
+        host.dies()
+    host.now_s = LIMIT_S - 1.0
+    assert host.works()
+    host.now_s = LIMIT_S
+    assert not host.works()
+
+
+def test_a_slurmctld_that_is_away_for_a_moment_costs_nothing(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    for now_s in range(0, 1000, int(LIMIT_S) - 1):
+        host.now_s, host.silent = float(now_s), not host.silent
+        host.watch.look()
+        host.silent = False
+        assert host.works()
+
+
+def test_a_host_that_slept_through_its_time_is_not_at_work(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    assert host.works()
+    host.now_s = 10 * LIMIT_S
+    assert not host.watch.holds()
+
+
+def test_a_host_without_slurmctld_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match=r"\(login\) has no slurmctld: scontrol ping says c1, c2"):
+        Host(tmp_path, "login").works()
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A slurm.conf, and the name c2."""
+    conf = tmp_path / "slurm.conf"
+    conf.touch()
+    monkeypatch.setenv("SLURM_CONF", str(conf))
+    monkeypatch.setattr(socket, "gethostname", lambda: "c2")
+    return conf
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_commands_leave_a_silent_first_host_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, environment: Path, first: bool
+) -> None:
+    monkeypatch.setattr(while_in_charge, "ping", lambda _: {"c1": False, "c2": True})
+    if first:
+        monkeypatch.setattr(while_in_charge, "ping", lambda _: {"c2": True, "c1": False})
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    with place_to_work("controller", tmp_path / "own", shared) as folder:
+        assert folder == shared
+        used = os.environ["SLURM_CONF"]
+    assert (used == str(environment)) is first
+    assert first or Path(used).is_relative_to(shared)
+
+
+def test_a_site_with_one_host_works_in_its_own_folder_and_asks_nobody(tmp_path: Path) -> None:
+    with place_to_work("controller", tmp_path / "own", None) as folder:
+        assert folder == tmp_path / "own"
+        with pytest.raises(StateError, match="another controller works"):
+            place_to_work("controller", tmp_path / "own", None).__enter__()
+
+
+KEEPER = """
+import socket, sys
+from pathlib import Path
+from bftrainer_slurm import while_in_charge
+from bftrainer_slurm.keeper.__main__ import serve
+from bftrainer_slurm.keeper.gate import Means
+host, listen, shared = sys.argv[1:]
+socket.gethostname = lambda: host
+while_in_charge.LIMIT_S = 6.0
+sys.exit(serve(Path("/nowhere"), listen, Means(), Path(shared)))
+"""
+
+
+class Keepers:
+    """A keeper on each of two hosts, and a slurmctld of which a file says who answers."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.shared, self._stack, self._answer = folder / "shared", stack, folder / "answer"
+        self.shared.mkdir()
+        own_secret(self.shared)
+        scontrol = folder / "scontrol"
+        scontrol.write_text(f"#!/bin/sh\ncat {self._answer}\n")
+        scontrol.chmod(0o755)
+        self._path = f"{folder}:{os.environ['PATH']}"
+        self.addresses = {f"c{i}": f"127.0.0.{i}:{port}" for i, port in enumerate(free_ports(2), 1)}
+
+    def up(self, *hosts: str) -> None:
+        kinds = {"c1": "primary", "c2": "backup"}
+        beside = self._answer.with_name("answer.new")
+        beside.write_text(
+            "".join(
+                f"Slurmctld({kind}) at {host} is {'UP' if host in hosts else 'DOWN'}\n"
+                for host, kind in kinds.items()
+            )
+        )
+        beside.replace(self._answer)
+
+    def start(self, host: str) -> subprocess.Popen[bytes]:
+        words = (host, self.addresses[host], str(self.shared))
+        environment = {**os.environ, "PATH": self._path}
+        process = subprocess.Popen([sys.executable, "-c", KEEPER, *words], env=environment)
+        self._stack.callback(process.wait)
+        self._stack.callback(process.kill)
+        return process
+
+    def answers(self, host: str) -> bool:
+        try:
+            KeeperClient(self.addresses[host], read_token(self.shared)).status()
+        except KeeperError:
+            return False
+        return True
+
+
+@pytest.fixture
+def keepers(tmp_path: Path) -> Iterator[Keepers]:
+    with ExitStack() as stack:
+        yield Keepers(tmp_path, stack)
+
+
+@pytest.mark.torch
+def test_the_keeper_of_the_other_host_works_once_the_first_host_is_lost(keepers: Keepers) -> None:
+    keepers.up("c1", "c2")
+    first = keepers.start("c1")
+    wait_until(lambda: keepers.answers("c1"), LONGEST_S)
+    keepers.start("c2")
+    token = read_token(keepers.shared)
+    first.kill()
+    keepers.up("c2")
+    wait_until(lambda: keepers.answers("c2"), LONGEST_S)
+    assert read_token(keepers.shared) == token
+    assert read_address(keepers.shared) == keepers.addresses["c2"]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("gone", [(), ("c1",)])
+def test_a_keeper_ends_when_slurmctld_works_elsewhere_or_nowhere(
+    keepers: Keepers, gone: tuple[str, ...]
+) -> None:
+    keepers.up("c2")
+    second = keepers.start("c2")
+    wait_until(lambda: keepers.answers("c2"), LONGEST_S)
+    keepers.up(*gone)
+    assert second.wait(LONGEST_S) == ENDED
+
+
+@pytest.mark.torch
+def test_a_keeper_that_was_stopped_beyond_its_time_ends_when_it_goes_on(keepers: Keepers) -> None:
+    keepers.up("c1")
+    first = keepers.start("c1")
+    wait_until(lambda: keepers.answers("c1"), LONGEST_S)
+    first.send_signal(signal.SIGSTOP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(8)
+    first.send_signal(signal.SIGCONT)
+    assert first.wait(LONGEST_S) == ENDED
