@@ -79,6 +79,7 @@ def run(state: Path, scope: Scope, settings: Settings, gateway: Gateway) -> None
         feed = Feed(find_keeper(), find_keeper)
         history = History(state / "history.sqlite", remote=not alone)
         stack.callback(history.close)
+        gateway.remember(history.records())
         deps = _dependencies(scope, settings, gateway, planner, history, feed)
         text = "controller in %s mode, gateway %s, keeper at %s, state in %s"
         logger.info(text, scope.mode, gateway.name, feed.keeper[1].address, state)

@@ -26,7 +26,7 @@ from bftrainer_slurm.slurm.configuration import configuration, last_pass
 from bftrainer_slurm.slurm.exclusive import ExclusiveJobs
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError, SlurmUnavailableError
 from bftrainer_slurm.slurm.nodelists import barred_in, barred_list, expand, node_state
-from bftrainer_slurm.slurm.records import QueueReader, element_state
+from bftrainer_slurm.slurm.records import QueueReader, Remembered, element_state
 from bftrainer_slurm.slurm.resources import read_resources, read_used
 from bftrainer_slurm.slurm.rows import LETTERS, JobRow, row_of
 from bftrainer_slurm.slurm.run import SlurmRunner
@@ -129,6 +129,10 @@ class CommandGateway:
         known, self._written = self._written, {}
         self._queue = self._queues.read([self._as_written(row, known) for row in rows])
         return self._queue
+
+    def remember(self, trainers: Mapping[int, Remembered]) -> None:
+        """See Gateway."""
+        self._queues.remember(trainers)
 
     def reservations(self) -> tuple[Reservation, ...]:
         """See Gateway. Only operators make reservations, so their names can be trusted."""

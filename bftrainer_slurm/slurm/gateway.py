@@ -6,7 +6,7 @@ The implementations are ``commands`` (Slurm's own commands), ``look_gateway`` an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from bftrainer_slurm.model import (
@@ -18,6 +18,7 @@ from bftrainer_slurm.model import (
     Reservation,
     TimeLimit,
 )
+from bftrainer_slurm.spec import TrainerRecord
 
 CHOICES = ("auto", "look", "pyslurm", "commands")
 
@@ -78,6 +79,12 @@ class Gateway(Protocol):
         """Return all trainers with their elements, and what we need about the ordinary jobs.
 
         A trainer that has not changed since the last reading is the same object.
+        """
+
+    def remember(self, trainers: Mapping[int, tuple[str, TrainerRecord, float]]) -> None:
+        """Take user, record and time (Unix seconds) of trainers that a controller has met before.
+
+        Their users may have replaced all comments since.
         """
 
     def reservations(self) -> tuple[Reservation, ...]:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from bftrainer_slurm.arrays import parse_tasks
 from bftrainer_slurm.model import (
@@ -83,6 +84,10 @@ _FOR_NODES = {"None", "Priority", "Resources"}
 _BEHIND = "Nodes required for job are DOWN"  # "... or reserved for jobs in higher priority ..."
 
 
+Owned: TypeAlias = tuple[str, TrainerRecord]  # a trainer's user, and its record
+Remembered: TypeAlias = tuple[str, TrainerRecord, float]  # user, record, when it was met (Unix s)
+
+
 class QueueReader:
     """Makes queues from job records; unchanged parts are the same objects as before.
 
@@ -91,7 +96,12 @@ class QueueReader:
 
     def __init__(self, share: bool = False) -> None:
         self._share = share
+        self._remembered: Mapping[int, Remembered] = {}
         self._known: dict[int, tuple[list[JobRow], _Array]] = {}
+
+    def remember(self, trainers: Mapping[int, Remembered]) -> None:
+        """Take what the previous controller knew of trainers, by array."""
+        self._remembered = trainers
 
     def read(self, rows: Iterable[JobRow | str]) -> Queue:
         """Sort records into trainers, waiting ordinary jobs and the nodes of ordinary jobs.
@@ -147,7 +157,7 @@ class QueueReader:
         if rows == members:
             return known
         try:
-            made = _read_array(members, known.trainers, self._share)
+            made = _read_array(members, self._before(array, members, known), self._share)
         except Exception as error:  # one bad job must not hide all others
             made = replace(
                 _read_ordinary(members, self._share), malformed=f"{type(error).__name__}: {error}"
@@ -157,6 +167,17 @@ class QueueReader:
         kept = (unchanged.get(trainer.partition) for trainer in made.trainers)
         pairs = zip(made.trainers, kept, strict=True)
         return replace(made, trainers=tuple(old if old == new else new for new, old in pairs))
+
+    def _before(self, array: int, members: Sequence[JobRow], known: _Array) -> Owned | None:
+        """Return whose trainer the array was at the last reading, or for the last controller.
+
+        A later job has its number if slurmctld has lost its state; none of it is as old.
+        """
+        if known.trainers:
+            return known.trainers[0].user, known.trainers[0].record
+        user, record, met_s = self._remembered.get(array, ("", None, 0.0))
+        as_old = any(row.submit_s and row.submit_s <= met_s for row in members)
+        return (user, record) if record is not None and as_old else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +193,19 @@ class _Array:
     bare: str = ""  # its partition, if it is a trainer but for the record
 
 
-def _read_array(members: list[JobRow], known: Sequence[Trainer], share: bool) -> _Array:
+def _read_array(members: list[JobRow], before: Owned | None, share: bool) -> _Array:
     """Read the records of one array: trainers, or ordinary jobs.
 
     An element may lose its comment: the comments of the others count for it. If all comments are
-    gone, it counts that the array was ``known`` as this user's trainer at the last reading.
+    gone, it counts that the array was this user's trainer ``before``.
     """
     claims = [row for row in members if is_trainer_comment(row.comment)]
     users = {row.user for row in members if row.tasks is not None}
-    if not claims and (not known or {trainer.user for trainer in known} != users):
+    if not claims and (before is None or {before[0]} != users):
         bare = members[0].partition if _is_bare(members) else ""
         return replace(_read_ordinary(members, share), bare=bare)
     try:
-        record = _trainer_record(claims) if claims else known[0].record
+        record = before[1] if before is not None and not claims else _trainer_record(claims)
     except ValueError as error:
         live = not all(element_state(row).over for row in claims)
         return replace(_read_ordinary(members, share), malformed=str(error) if live else "")

@@ -246,6 +246,21 @@ def test_a_trainer_is_one_though_its_user_has_replaced_the_comment_of_all_elemen
     assert reader.read([TRAINER]).trainers == (before,)
 
 
+def test_so_it_is_for_a_controller_that_was_away_meanwhile() -> None:
+    (before,) = QueueReader().read([TRAINER]).trainers
+    assert TRAINER.submit_s is not None
+    for user, met_s, expected in (
+        (TRAINER.user, TRAINER.submit_s, (before.record,)),
+        (TRAINER.user, TRAINER.submit_s - 1, ()),  # a later job of the same number
+        ("bob", TRAINER.submit_s, ()),
+    ):
+        reader = QueueReader()
+        reader.remember({TRAINER.array: (user, before.record, met_s)})
+        for _ in range(2):
+            queue = reader.read([replace(TRAINER, comment="project-x")])
+            assert tuple(one.record for one in queue.trainers if one.overwritten) == expected
+
+
 def test_another_users_array_of_the_same_number_is_none() -> None:
     reader = QueueReader()
     reader.read([TRAINER])

@@ -28,6 +28,7 @@ from bftrainer_slurm.controller.state.schema import (
 from bftrainer_slurm.controller.state.statistics import Allocations, Counts, Preemption, Tally
 from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.model import Element, ElementId, Trainer
+from bftrainer_slurm.spec import TrainerRecord, format_comment, parse_comment
 
 logger = logging.getLogger(__name__)
 
@@ -271,10 +272,19 @@ class History:
         """
         before = self.read("SELECT submit_s FROM met WHERE array = ?", trainer.array)
         submit_s: float = min(trainer.submit_s, *(first_s for (first_s,) in before), math.inf)
-        wants = (trainer.record.min_nodes, trainer.record.max_nodes)
-        about = (trainer.array, time_s, trainer.user, trainer.name, submit_s, *wants)
-        self.write(put("met", *about))
+        record = trainer.record
+        about = (trainer.array, time_s, trainer.user, trainer.name, submit_s)
+        wants = (record.min_nodes, record.max_nodes, format_comment(record))
+        self.write(put("met", *about, *wants))
         return submit_s
+
+    def records(self) -> dict[int, tuple[str, TrainerRecord, float]]:
+        """Return user, record and last meeting of each trainer that is not known to be over."""
+        columns = "array, user, comment, met.time_s"
+        rows = self.read(
+            f"SELECT {columns} FROM met JOIN trainers USING (array) WHERE over IS NULL"
+        )
+        return {array: (user, parse_comment(text), met_s) for array, user, text, met_s in rows}
 
     def end(self, array: int, why: str) -> None:
         """Record that a trainer is over: it has finished, or was given up."""

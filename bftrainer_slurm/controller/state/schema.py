@@ -56,7 +56,8 @@ CREATE TABLE trainers (
 -- Users and names, for the time when Slurm has forgotten them.
 CREATE TABLE met (
     array INTEGER PRIMARY KEY, time_s REAL NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL,
-    submit_s REAL NOT NULL, min_nodes INTEGER NOT NULL, max_nodes INTEGER NOT NULL
+    submit_s REAL NOT NULL, min_nodes INTEGER NOT NULL, max_nodes INTEGER NOT NULL,
+    comment TEXT NOT NULL  -- has its record; the user may replace it in Slurm
 );
 -- Elements that were asked to leave at ``time_s``, in their allocation since ``start_s``, by Slurm.
 CREATE TABLE asked (

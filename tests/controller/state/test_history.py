@@ -316,3 +316,14 @@ def test_a_history_of_one_host_is_used_on_a_file_server(path: Path) -> None:
     alone.begin_allocation(FIRST, "n1", 100.0)
     alone.close()
     assert History(path, remote=True).open_allocations() == {FIRST: "n1"}
+
+
+def test_the_next_controller_knows_whose_trainers_it_has_met_and_their_records(path: Path) -> None:
+    before = History(path)
+    for one in (trainer(12), trainer(13)):
+        before.meet(one.array, one.record.id or "", 1.0)
+        before.describe(one, 2.0)
+    before.end(13, "finished")
+    before.close()
+    one = trainer(12)
+    assert History(path).records() == {12: (one.user, one.record, 2.0)}
