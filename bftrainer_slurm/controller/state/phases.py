@@ -223,16 +223,28 @@ def _record(
 def _ended(
     before: ElementRecord, node: str, id_: ElementId, seen: Element | None, now_s: float
 ) -> Ended:
-    reported = before.down_s is not None and now_s - before.down_s < _NOTE_FITS_S
     back = seen is not None and (not seen.state.over or seen.state is ElementState.PREEMPTED)
     return Ended(
         id_,
         node,
-        time_s=before.down_s if reported and before.down_s is not None else now_s,
+        time_s=_end_s(before, seen, now_s),
         how="shrank" if before.ours else "reclaimed" if back else "ended",
         took_s=now_s - before.since_s if before.phase is Phase.ENDING else 0.0,
         well=seen is not None and seen.state is ElementState.COMPLETED,
     )
+
+
+def _end_s(before: ElementRecord, seen: Element | None, now_s: float) -> float:
+    """Return when an allocation has ended: by its note, or about now.
+
+    If an earlier controller has left the record, it may have been long ago: Slurm says when.
+    """
+    if before.down_s is not None and now_s - before.down_s < _NOTE_FITS_S:
+        return before.down_s
+    if seen is None or before.since_s != -math.inf:
+        return now_s
+    said_s = seen.end_s if seen.state.over else seen.queued_s
+    return now_s if said_s is None else min(said_s, now_s)
 
 
 def _start_s(before: ElementRecord, after: ElementRecord, now_s: float) -> float:

@@ -320,10 +320,10 @@ def test_a_history_of_one_host_is_used_on_a_file_server(path: Path) -> None:
 
 def test_the_next_controller_knows_whose_trainers_it_has_met_and_their_records(path: Path) -> None:
     before = History(path)
-    for one in (trainer(12), trainer(13)):
+    for one in (trainer(), trainer(array=13)):
         before.meet(one.array, one.record.id or "", 1.0)
         before.describe(one, 2.0)
     before.end(13, "finished")
     before.close()
-    one = trainer(12)
+    one = trainer()
     assert History(path).records() == {12: (one.user, one.record, 2.0)}

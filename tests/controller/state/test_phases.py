@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
@@ -210,3 +211,22 @@ def test_where_a_released_one_may_start_and_why_it_waits_is_known_until_it_does(
     waiting = after(released("n1", "n2"), element(0, "pending", reason="Resources"))
     assert (waiting.targets, waiting.reason) == (named("n1 n2"), "Resources")
     assert after(waiting, element(0, "running n2")).targets == set()
+
+
+@pytest.mark.parametrize(
+    ("now", "ended_s"),
+    [
+        (element(0, "held", queued_s=100.0), 100.0),
+        (element(0, "completed n1", end_s=200.0), 200.0),
+        (element(0, "held"), NOW_S),
+        (element(0, "held", queued_s=NOW_S + 50), NOW_S),
+    ],
+)
+def test_what_ended_while_no_controller_worked_ended_when_slurm_says(
+    now: Element, ended_s: float
+) -> None:
+    left = ElementRecord(Phase.RUNNING, -math.inf, "n1")
+    (ended,) = follow(left, now.id, now, NOW_S)[1]
+    assert isinstance(ended, Ended) and ended.time_s == ended_s
+    (ended,) = follow(replace(left, since_s=50.0), now.id, now, NOW_S)[1]
+    assert ended.time_s == NOW_S
