@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bftrainer_slurm.elastic.log import say
 
@@ -25,17 +26,11 @@ class NodesChanged:
     nodes: tuple[str, ...]
     why: str  # begin, join, leave, loss or failure (of the script)
     stood_still_s: float | None = None  # from the last step before to the first one after
-    steps_per_s_before: float | None = None
-    steps_per_s: float | None = None
-    samples_per_s_before: float | None = None
-    samples_per_s: float | None = None
     lost_steps: int | None = None  # trained before, and trained again after it
-    lost_samples: float | None = None  # in these steps
+    samples_per_s: float | None = None  # since then
 
 
 Listener = Callable[[NodesChanged], object]
-
-_MOST = 8  # changes that no process has read yet
 
 _listeners: list[Listener] = []
 
@@ -51,42 +46,23 @@ def on_change(call: Listener) -> Listener:
     return call
 
 
-def tell(change: NodesChanged) -> None:
-    """Call all functions of the script."""
+def write(memory: Memory, change: NodesChanged) -> None:
+    """Write a change for the script: the agent's side."""
+    memory.tell(json.dumps(asdict(change)).encode())
+
+
+def hear(memory: Memory) -> None:
+    """Call the script's functions with the changes that the agent has written."""
+    for text in memory.told():
+        with suppress(LookupError, TypeError, ValueError):  # another version's
+            told = json.loads(text)
+            nodes = {name: tuple(told[name]) for name in ("nodes_before", "nodes")}
+            _call_all(NodesChanged(**{**told, **nodes}))
+
+
+def _call_all(change: NodesChanged) -> None:
     for call in _listeners:
         try:
             call(change)
         except Exception as error:
             say(f"elastic.on_change: {call!r}: {error!r}")
-
-
-class Teller:
-    """The agent's side: writes changes for the script, and keeps them until it has read them."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        self._unheard: list[NodesChanged] = []
-
-    def __call__(self, change: NodesChanged) -> None:
-        """Write a change, after those that are not read yet."""
-        kept = self._unheard if self._memory.unread else []
-        self._unheard = [*kept, change]
-        text = json.dumps([asdict(one) for one in self._unheard[-_MOST:]])
-        self._memory.write(text.encode())
-
-
-def hear_changes(memory: Memory) -> None:
-    """Call the script's functions with the changes that the agent has written."""
-    try:
-        changes = [_parsed(**one) for one in json.loads(memory.text())]
-    except ValueError:
-        return  # half written; it is complete at the next step
-    except TypeError:  # an agent of another version tells something else of a change
-        changes = []
-    memory.has_read()
-    for change in changes:
-        tell(change)
-
-
-def _parsed(nodes_before: list[str], nodes: list[str], **others: Any) -> NodesChanged:
-    return NodesChanged(tuple(nodes_before), tuple(nodes), **others)

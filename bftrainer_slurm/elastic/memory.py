@@ -24,7 +24,7 @@ from bftrainer_slurm.elastic.log import say
 VARIABLE = "BFTRAINER_STEPS"
 _PROCESSES = 256  # of a node
 # Pages without a write take no memory.
-_CHANGES, _NODES, _SIZE = mmap.PAGESIZE, 256 * mmap.PAGESIZE, 384 * mmap.PAGESIZE
+_LINES, _NODES, _SIZE = mmap.PAGESIZE, 256 * mmap.PAGESIZE, 384 * mmap.PAGESIZE
 
 _Kind = TypeVar("_Kind", bound=type[ctypes.Structure])
 
@@ -78,8 +78,9 @@ class Past(ctypes.Structure):
     told_of_files: float  # that the script has emptied was told
     trains_since_s: float  # time.time() about the first step here
     generation: float  # that this node is in
-    written: float  # texts so far
-    heard: float  # those of them that were read
+    named: float  # bytes of the names of its nodes
+    told: float  # bytes of what the agent tells the script
+    heard: float  # those of them that the script has read
 
 
 @_of_doubles
@@ -107,7 +108,7 @@ class _Layout(ctypes.Structure):
 def version_of(*kinds: type[ctypes.Structure]) -> bytes:
     """Return what tells a layout of these from all others: it follows from their fields."""
     fields = [[(name, kind.__name__) for name, kind, *_ in one._fields_] for one in kinds]
-    return b"bftrainer-steps-%08x" % crc32(repr((fields, _CHANGES, _NODES, _SIZE)).encode())
+    return b"bftrainer-steps-%08x" % crc32(repr((fields, _LINES, _NODES, _SIZE)).encode())
 
 
 VERSION = version_of(_Layout, Counts, Past, Present)
@@ -173,12 +174,9 @@ class Memory:
             other_ranks=bool(past.other_ranks),
         )
 
-    def expect_first(self) -> None:
-        """Say that the process that trained has ended: the next step is another one's first."""
-        self.counts.first_s = self.past.again_s = 0.0
-
     def begin(self) -> None:
-        """Say that new processes begin, of which nothing is known, and nothing asked."""
+        """Say that the processes have ended, and of the next ones nothing is known or asked."""
+        self.counts.first_s = self.past.again_s = 0.0
         self._layout.present = Present()
         self._layout.saved = type(self.saved)()
 
@@ -198,46 +196,38 @@ class Memory:
         self.present.began = True
         self.past.from_start = 0
 
-    # What the agent has to tell the script, see ``listeners``.
-
-    def write(self, text: bytes) -> None:
-        """Write a text over the last one; a text that is too long is not written."""
-        if self._put(_CHANGES, _NODES, text):
-            self.past.written += 1
+    def tell(self, line: bytes) -> None:
+        """Tell the script a line, after those that it has not read; one too long is left out."""
+        if not self.untold:
+            self.past.told = self.past.heard = 0
+        begin = _LINES + int(self.past.told)
+        end = begin + len(line) + 1
+        if end <= _NODES:
+            self._page[begin:end] = line + b"\n"
+            self.past.told += len(line) + 1
 
     @property
-    def unread(self) -> bool:
-        """Whether the text has not been read."""
-        return self.past.written > self.past.heard
+    def untold(self) -> bool:
+        """Whether there are lines that the script has not read."""
+        return self.past.told > self.past.heard
 
-    def text(self) -> bytes:
-        """Return the text, which may be half written."""
-        return self._line(_CHANGES)
-
-    def has_read(self) -> None:
-        """Say that it has been read."""
-        self.past.heard = self.past.written
+    def told(self) -> list[bytes]:
+        """Return these lines; they are read now."""
+        begin, end = int(self.past.heard), int(self.past.told)
+        self.past.heard = end
+        return self._page[_LINES + begin : _LINES + end].splitlines()
 
     def tell_nodes(self, names: Sequence[str]) -> None:
-        """Say which nodes a generation has, in the order of their ranks."""
-        self._put(_NODES, _SIZE, ",".join(names).encode())
+        """Say which nodes a generation has, in the order of their ranks; too many are left out."""
+        text = ",".join(names).encode()
+        if _NODES + len(text) <= _SIZE:
+            self._page[_NODES : _NODES + len(text)] = text
+            self.past.named = len(text)
 
     @property
     def nodes(self) -> str:
         """Their names, with commas between; empty before there is a generation."""
-        return self._line(_NODES).decode()
-
-    def _put(self, begin: int, end: int, text: bytes) -> bool:
-        fits = begin + len(text) < end
-        if fits:
-            self._page[begin : begin + len(text) + 1] = text + b"\n"
-        return fits
-
-    def _line(self, begin: int) -> bytes:
-        if not self._page[begin]:  # to search on would take memory
-            return b""
-        self._page.seek(begin)
-        return self._page.readline().rstrip(b"\n")
+        return self._page[_NODES : _NODES + int(self.past.named)].decode()
 
 
 def of_agent(environment: Mapping[str, str]) -> Memory | None:

@@ -1,13 +1,19 @@
-"""Which steps of a process count: those that its script reports, or those of its optimizers."""
+"""Counts a process's steps: those that its script reports, or those of its optimizers.
+
+And the samples that its DataLoaders give. Only ``count`` needs torch.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import time
+from collections.abc import Callable, Mapping
 from math import nan
+from typing import Any
 
 from bftrainer_slurm.elastic import beginning, listeners
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.memory import VARIABLE, Counts, Memory, of_agent
 
@@ -84,8 +90,8 @@ class Steps:
     def _count(self, memory: Memory, samples: float | None, number: int | None = None) -> None:
         counts, past = memory.counts, memory.past
         known = nan if samples is None else samples
-        if memory.unread:
-            listeners.hear_changes(memory)
+        if memory.untold:
+            listeners.hear(memory)
         if number is not None:
             if not self._numbered and number > 1:
                 memory.goes_on()
@@ -151,3 +157,35 @@ def _found_memory() -> Memory | None:
     if VARIABLE not in os.environ and os.environ.get("RANK", "0") == "0":
         say("progress is not reported: no torchrun of this trainer's group has started the script")
     return of_agent(os.environ)
+
+
+def count() -> None:
+    """Count from now on what torch does; in a process that is forked from this one, too."""
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    from bftrainer_slurm.elastic.torch_private import watch_batches
+
+    def given(batch: Any) -> None:
+        if torch.is_grad_enabled():  # else it is validation
+            of_this_process().given(samples_in(batch))
+
+    def passes_back(backward: Callable[..., None], *given: Any, **named: Any) -> None:
+        of_this_process().passes_back()
+        backward(*given, **named)
+
+    register_optimizer_step_post_hook(lambda one, *_: of_this_process().by_optimizer(one))
+    watch_batches(given)
+    around(torch.autograd, "backward", passes_back)
+
+
+def samples_in(batch: Any) -> int:
+    """Return how many samples a batch has: the length of its first tensor; 0 if there is none."""
+    from torch import Tensor
+
+    if isinstance(batch, Tensor):
+        return len(batch) if batch.dim() else 0
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    if isinstance(parts, str | bytes) or not hasattr(parts, "__iter__"):
+        return 0
+    return next((found for part in parts if (found := samples_in(part))), 0)

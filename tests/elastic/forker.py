@@ -11,7 +11,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, sta
 from torch.distributed.run import run_script_path
 
 from bftrainer_slurm.elastic.rendezvous import warm
-from bftrainer_slurm.elastic.rendezvous.last_failure import LastFailure
+from bftrainer_slurm.elastic.rendezvous.torchruns_log import LastFailure
 
 
 def main() -> None:

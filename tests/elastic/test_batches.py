@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from torch.optim import optimizer
 from torch.utils.data import DataLoader, TensorDataset, dataloader
 
-from bftrainer_slurm.elastic import counting, steps
-from bftrainer_slurm.elastic.counting import samples_in
+from bftrainer_slurm.elastic import steps
 from bftrainer_slurm.elastic.memory import Memory
-from bftrainer_slurm.elastic.steps import Steps, of_this_process
+from bftrainer_slurm.elastic.steps import Steps, of_this_process, samples_in
 
 X = torch.zeros(8, 3)
 
@@ -20,11 +20,11 @@ X = torch.zeros(8, 3)
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     iterator = dataloader._BaseDataLoaderIter
     monkeypatch.setattr(iterator, "__next__", iterator.__next__)
-    monkeypatch.setattr(counting, "register_optimizer_step_post_hook", lambda hook: None)
+    monkeypatch.setattr(optimizer, "register_optimizer_step_post_hook", lambda hook: None)
     monkeypatch.setattr(torch.autograd, "backward", torch.autograd.backward)
     found: list[int] = []
     monkeypatch.setattr(of_this_process(), "given", found.append)
-    counting.count()
+    steps.count()
     yield found
 
 
@@ -99,21 +99,21 @@ def test_where_gradients_come_in_another_way_batches_skipped_are_not_trained() -
 def test_a_step_that_only_makes_an_optimizers_state_is_none() -> None:
     memory = Memory.made()
     process = Steps(memory)
-    optimizer = torch.optim.AdamW([torch.zeros(1)], lr=0.0)
-    process.by_optimizer(optimizer)
-    optimizer.param_groups[0]["lr"] = 0.1
+    one = torch.optim.AdamW([torch.zeros(1)], lr=0.0)
+    process.by_optimizer(one)
+    one.param_groups[0]["lr"] = 0.1
     process.given(4)
-    process.by_optimizer(optimizer)
+    process.by_optimizer(one)
     assert (memory.read().steps, memory.read().samples) == (1, 4)
 
 
 def test_the_first_step_of_a_warm_up_whose_rate_is_0_counts() -> None:
     memory = Memory.made()
     process = Steps(memory)
-    optimizer = torch.optim.AdamW([torch.zeros(1)], lr=0.0)
+    one = torch.optim.AdamW([torch.zeros(1)], lr=0.0)
     for _ in range(2):
         process.given(4)
         process.passes_back()
-        process.by_optimizer(optimizer)
-        process.by_optimizer(optimizer)  # as torch.distributed.checkpoint does where it saves
+        process.by_optimizer(one)
+        process.by_optimizer(one)  # as torch.distributed.checkpoint does where it saves
     assert (memory.read().steps, memory.read().samples) == (2, 8)

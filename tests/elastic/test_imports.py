@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from pathlib import Path
 
@@ -54,15 +53,3 @@ def test_a_command_line_without_a_script_that_can_be_read_is_no_fault(words: lis
 def test_a_name_that_a_module_imports_only_when_it_is_asked_is_loaded() -> None:
     imports.load("concurrent.futures.ProcessPoolExecutor")
     assert "concurrent.futures.process" in sys.modules
-
-
-def test_nothing_looks_for_garbage_while_modules_are_imported() -> None:
-    with imports.without_collections():
-        assert not gc.isenabled()
-    assert gc.isenabled()
-
-
-def test_garbage_is_looked_for_again_after_a_module_has_failed() -> None:
-    with pytest.raises(ImportError), imports.without_collections():
-        imports.load("no_such_module.at_all")
-    assert gc.isenabled()

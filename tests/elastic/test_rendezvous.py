@@ -146,6 +146,7 @@ def test_a_node_leaves_by_plan_and_is_quiet_until_it_is_ended(trio: Agents) -> N
 
 @pytest.mark.once
 def test_a_change_is_one_line_in_the_log_of_the_first_node(pair: Agents) -> None:
+    pair.wait_for_steps(1)  # a speed takes two
     pair.start(3)
     pair.wait_for_world(3, 1, 2, 3)
     pair.wait_for_steps(1)

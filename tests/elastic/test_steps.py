@@ -14,9 +14,8 @@ import torch
 from bftrainer_slurm.controller.observe.reports import read_report
 from bftrainer_slurm.elastic import beginning, resuming, saving, steps
 from bftrainer_slurm.elastic import memory as memories
-from bftrainer_slurm.elastic.changes import Era
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory, StepCounts
-from bftrainer_slurm.elastic.reporting import measures
+from bftrainer_slurm.elastic.progress import Era, measures
 from bftrainer_slurm.elastic.steps import Steps
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 
@@ -47,7 +46,7 @@ def test_the_agent_reads_what_its_worker_counts(memory: Memory) -> None:
 def test_the_next_process_goes_on_from_the_counts_of_the_one_before(memory: Memory) -> None:
     Steps(memory).by_script(32)
     last_s = memory.read().last_s
-    memory.expect_first()
+    memory.begin()
     assert memory.read().first_s == 0.0
     Steps(memory).by_script(32)
     said = memory.read()
@@ -168,7 +167,7 @@ def test_the_scripts_own_word_overrides_the_optimizers(memory: Memory) -> None:
 def test_an_optimizers_count_of_a_step_that_is_repeated_leaves_no_times(memory: Memory) -> None:
     """An optimizer steps before the script says which step that was."""
     Steps(memory).by_script(32, 5)
-    memory.expect_first()
+    memory.begin()
     before = memory.read()
     counted = Steps(memory)
     counted.by_optimizer("one")

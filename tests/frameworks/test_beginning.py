@@ -15,9 +15,9 @@ from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 pytestmark = pytest.mark.frameworks
 BEGIN = """
 import os, time, torch
-from bftrainer_slurm.elastic import counting
+from bftrainer_slurm.elastic import steps
 from bftrainer_slurm.elastic.tasks import worker
-counting.count()
+steps.count()
 worker.prepare(os.environ)
 folder = f"out-{time.time()}"
 """

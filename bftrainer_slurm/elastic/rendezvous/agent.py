@@ -21,20 +21,18 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 
 from bftrainer_slurm.elastic import snapshot, torch_private
-from bftrainer_slurm.elastic.changes import ChangeLog, Era, GivenBack
 from bftrainer_slurm.elastic.interface import choose_interface
-from bftrainer_slurm.elastic.listeners import Teller
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.place import address_towards, read_identity
 from bftrainer_slurm.elastic.processes import end_within, group_catches
+from bftrainer_slurm.elastic.progress import Progress
 from bftrainer_slurm.elastic.rendezvous import warm
 from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND, launcher_of
+from bftrainer_slurm.elastic.rendezvous.endings import end_now, end_soon
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
-from bftrainer_slurm.elastic.rendezvous.last_failure import LastFailure, cause_of
-from bftrainer_slurm.elastic.rendezvous.quick_exit import QuickExit
 from bftrainer_slurm.elastic.rendezvous.reaching import reached
-from bftrainer_slurm.elastic.reporting import Reporting
+from bftrainer_slurm.elastic.rendezvous.torchruns_log import GivenBack, LastFailure, cause_of
 from bftrainer_slurm.elastic.saving import Asking
 from bftrainer_slurm.elastic.signals import on_signals, wait_for_the_end
 from bftrainer_slurm.keeper.credentials import JOB_SECRET
@@ -79,18 +77,17 @@ class AgentRendezvous(RendezvousHandler):
             environment.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
             warm.start()
         self._failure = LastFailure()
-        self._changes = ChangeLog(hear=Teller(self._memory))
         self._node = identity.node
         self._given_back = GivenBack(self._node)
         self._store: GenerationStore | None = None
-        self._exit = QuickExit()
         launcher = launcher_of(sys.orig_argv, environment)
         self._membership = Membership(
             *(keeper, identity, environment.get(JOB_SECRET, "").encode(), self._hear),
             launcher=launcher if launcher in LAUNCHERS else "",
         )
         self._membership.start()
-        self._reporting = Reporting(self._memory, self._membership, self._changes)
+        self._progress = Progress(self._memory, self._membership.progress)
+        self._progress.follow()
         self._asking = Asking(self._memory)
         least_s = max(_LEAST_S, float(environment.get("BFTRAINER_GRACE", 0)))
         if not torch_private.end_workers_within(least_s, self._about_to_end_workers):
@@ -151,7 +148,7 @@ class AgentRendezvous(RendezvousHandler):
 
     def shutdown(self) -> bool:
         """Leave the keeper: the training is done, unless torchrun is ending with an exception."""
-        self._reporting.pause()
+        self._progress.ended()
         if sys.exc_info()[0] is None:
             self._membership.done()
         else:
@@ -166,11 +163,11 @@ class AgentRendezvous(RendezvousHandler):
         wait for, and torchrun need not stop its workers one by one.
         """
         self._given_back.say()
-        self._exit.be_quick(_SIGNALLED)
+        end_soon(_SIGNALLED)
         self._membership.leave()
         if self._forks and not group_catches(signal.SIGTERM):
             self._membership.close()
-            self._exit.at_once(_SIGNALLED)
+            end_now(_SIGNALLED)
 
     def _hear(self, notice: Notice) -> None:
         if isinstance(notice, Finished) and self._store is None:
@@ -180,10 +177,10 @@ class AgentRendezvous(RendezvousHandler):
         """End without another generation: this node has come late, or would begin again."""
         if code:
             say(f"{self._node} fails since the script's node was lost: its script runs again")
-            self._exit.at_once(code)
+            end_now(code)
         what = "does not start again what failed there" if failed else "has nothing left to do"
         say(f"this training has finished: {self._node} {what}")
-        self._exit.at_once(_SIGNALLED if failed else 0)
+        end_now(_SIGNALLED if failed else 0)
 
     def _about_to_end_workers(self) -> None:
         self._memory.present.unwanted = True
@@ -198,10 +195,9 @@ class AgentRendezvous(RendezvousHandler):
         return cause_of(self._failure.take(), self._membership.over)
 
     def _end_generation(self) -> None:
-        self._reporting.pause()
+        self._progress.ended()
         if self._store is not None:
             self._store.close()
-            self._changes.ended(self._memory.read())
 
     def _end_left_over(self) -> None:
         """End what the last generation's processes have left behind, as their helpers.
@@ -229,8 +225,8 @@ class AgentRendezvous(RendezvousHandler):
             self._membership.finishing,
             generation.world - 1 if generation.rank == 0 else 0,
         )
-        era = Era(generation.number, frozenset(generation.members), self._memory.read())
-        self._changes.began(era, self._membership.why, tells=generation.rank == 0)
+        why, tells = self._membership.why, generation.rank == 0
+        self._progress.began(generation.number, generation.members, why, tells)
         self._memory.past.generation = generation.number
         self._memory.tell_nodes([one.node for one in generation.members])
         workers = RendezvousStoreInfo(host, port)
@@ -239,8 +235,6 @@ class AgentRendezvous(RendezvousHandler):
                 workers = RendezvousStoreInfo.build(generation.rank, self._store, self._address)
             except ValueError:  # the answer is not a port: the generation has ended
                 return None
-        if generation.rank == 0:
-            self._reporting.begin()
         return RendezvousInfo(self._store, generation.rank, generation.world, workers)
 
     def _has_ended(self) -> bool:

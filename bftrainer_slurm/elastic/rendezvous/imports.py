@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import gc
 import io
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -49,20 +48,6 @@ def load(name: str) -> None:
         import_module(name)
     except ModuleNotFoundError:
         getattr(import_module(module), part)
-
-
-@contextlib.contextmanager
-def without_collections() -> Iterator[None]:
-    """Turn garbage collection off for imports: it would take a third of their time.
-
-    Imports leave hardly any garbage. What is in memory at the end is never searched again.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _script(arguments: Sequence[str]) -> Path:

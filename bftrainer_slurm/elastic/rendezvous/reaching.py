@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from queue import Empty, SimpleQueue
 
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError
@@ -41,9 +38,7 @@ def reached(host: str, port: int, membership: Membership) -> TCPStore | None:
             # TCPStore alone would log long complaints about a host that was just lost.
             socket.create_connection((host, port), _ATTEMPT.total_seconds()).close()
             reached = True
-            with _cut_once(lambda: membership.change is not None, host, port):
-                store = torch_private.open_store(host, port, hosts=False, timeout=_ATTEMPT)
-            if membership.change is None:  # else it may be cut already
+            if (store := _opened(host, port, membership)) is not None:
                 return store
         except (OSError, DistError) as error:
             now_s = time.monotonic()
@@ -60,43 +55,28 @@ def reached(host: str, port: int, membership: Membership) -> TCPStore | None:
     return None
 
 
-@contextmanager
-def _cut_once(over: Callable[[], bool], host: str, port: int) -> Iterator[None]:
-    """Cut the connections to a store once the generation is over.
+def _opened(host: str, port: int, membership: Membership) -> TCPStore | None:
+    """Open the store in a thread, which is left alone once the generation has ended: then None.
 
     For an answer to its first word torch waits without any limit (2.13): of a node that is frozen,
     the kernel still accepts connections.
     """
-    opened = threading.Event()
-    places = {_endpoint(one[-1]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    answers = SimpleQueue[TCPStore | Exception]()
 
-    def watch() -> None:
-        while not opened.wait(_LOOK_S):
-            if over():
-                _shut_down(places)
+    def answer() -> None:
+        try:
+            answers.put(torch_private.open_store(host, port, hosts=False, timeout=_ATTEMPT))
+        except Exception as error:
+            answers.put(error)
 
-    threading.Thread(target=watch, daemon=True).start()
-    try:
-        yield
-    finally:
-        opened.set()
-
-
-def _shut_down(places: Collection[tuple[str, int]]) -> None:
-    """End this process's connections to these places; their owner closes the descriptors."""
-    for entry in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # closed in between, or never connected
-            if str(entry.readlink()).startswith("socket:"):
-                # A duplicate: the number may be another file's soon.
-                with socket.socket(fileno=os.dup(int(entry.name))) as one:
-                    inet = one.family in (socket.AF_INET, socket.AF_INET6)
-                    if inet and _endpoint(one.getpeername()) in places:
-                        one.shutdown(socket.SHUT_RDWR)
-
-
-def _endpoint(address: tuple[Any, ...]) -> tuple[str, int]:
-    """Return an address and port, the same for IPv4 through IPv6 as for IPv4."""
-    return str(address[0]).removeprefix("::ffff:"), address[1]
+    threading.Thread(target=answer, daemon=True).start()
+    while membership.change is None:
+        with suppress(Empty):
+            found = answers.get(timeout=_LOOK_S)
+            if isinstance(found, Exception):
+                raise found
+            return found
+    return None
 
 
 def _one_line(cause: str) -> str:

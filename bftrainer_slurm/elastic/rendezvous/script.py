@@ -25,7 +25,7 @@ from typing import Any, TextIO
 
 from bftrainer_slurm.elastic.memory import Memory, of_agent
 from bftrainer_slurm.elastic.processes import end_with_parent
-from bftrainer_slurm.elastic.rendezvous.python_exit import end_as_python_ends
+from bftrainer_slurm.elastic.rendezvous.endings import end_as_python_ends
 from bftrainer_slurm.elastic.signals import end_when_told
 from bftrainer_slurm.elastic.tasks import worker
 

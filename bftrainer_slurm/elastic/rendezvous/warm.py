@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer_slurm.elastic.processes import below, processes_with
-from bftrainer_slurm.elastic.rendezvous import semaphores
+from bftrainer_slurm.elastic.rendezvous.endings import claim_semaphores
 
 _JOB = "SLURM_JOB_ID"
 _START_NEW = util.spawnv_passfds
@@ -34,7 +34,7 @@ def start() -> None:
     It returns at once. Call it in the main thread, as the server ends with the thread that started
     it, and before there are other threads.
     """
-    semaphores.claim()
+    claim_semaphores()
     multiprocessing.set_forkserver_preload(["bftrainer_slurm.elastic.rendezvous.preload"])
     ensure_running()
 

@@ -1,20 +1,24 @@
-"""A process that was told to end does all of its own, and leaves out the interpreter's teardown."""
+"""An agent that was told to end does all of its own, without the interpreter's teardown.
+
+Nor do semaphores of killed ones pile up on a node.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from bftrainer_slurm.elastic.rendezvous.endings import claim_semaphores
 from scripts.labcluster.waiting import wait_until
 
 SCRIPT = """
 import atexit, multiprocessing, sys
 from multiprocessing import forkserver, util
 atexit.register(lambda: print("teardown"))  # as what torch registers as it is imported
-from bftrainer_slurm.elastic.rendezvous.quick_exit import QuickExit
+from bftrainer_slurm.elastic.rendezvous.endings import claim_semaphores, end_now, end_soon
 
-ending = QuickExit()
 util.get_temp_dir()
 forkserver.ensure_running()
 {told}
@@ -36,19 +40,19 @@ def ended(folder: Path, told: str, end: str) -> subprocess.CompletedProcess[str]
 
 
 def test_what_was_told_to_end_leaves_out_the_teardown(tmp_path: Path) -> None:
-    done = ended(tmp_path, "ending.be_quick(7)", "raise KeyError('a signal')")
+    done = ended(tmp_path, "end_soon(7)", "raise KeyError('a signal')")
     assert done.returncode == 7
     assert done.stdout == "last words\n"
     assert "KeyError: 'a signal'" in done.stderr
 
 
 def test_multiprocessing_leaves_nothing_behind_nevertheless(tmp_path: Path) -> None:
-    ended(tmp_path, "ending.be_quick(7)", "")
+    ended(tmp_path, "end_soon(7)", "")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_who_ends_at_once_ends_though_the_main_thread_is_busy(tmp_path: Path) -> None:
-    end = "import threading, time\nthreading.Thread(target=ending.at_once, args=(7,)).start()\n"
+    end = "import threading, time\nthreading.Thread(target=end_now, args=(7,)).start()\n"
     done = ended(tmp_path, "", f"sys.stdout.flush()\n{end}time.sleep(50)")
     assert (done.returncode, done.stdout) == (7, "last words\n")
     assert list(tmp_path.iterdir()) == []
@@ -57,7 +61,7 @@ def test_who_ends_at_once_ends_though_the_main_thread_is_busy(tmp_path: Path) ->
 def test_who_ends_at_once_leaves_no_worker(tmp_path: Path) -> None:
     child = (
         "worker = multiprocessing.get_context('forkserver').Process(target=input)\n"
-        "worker.start()\nprint(worker.pid, flush=True)\nending.at_once(7)"
+        "worker.start()\nprint(worker.pid, flush=True)\nend_now(7)"
     )
     done = ended(tmp_path, "", child)
     worker = int(done.stdout.split()[-1])
@@ -66,9 +70,9 @@ def test_who_ends_at_once_leaves_no_worker(tmp_path: Path) -> None:
 
 def test_who_ends_at_once_leaves_no_semaphore_and_no_complaint_of_one(tmp_path: Path) -> None:
     made = (
-        "from bftrainer_slurm.elastic.rendezvous import semaphores\nsemaphores.claim()\n"
+        "claim_semaphores()\n"
         "lock = multiprocessing.get_context('forkserver').Lock()\n"
-        "import os\nprint(os.getpid(), flush=True)\nending.at_once(7)"
+        "import os\nprint(os.getpid(), flush=True)\nend_now(7)"
     )
     done = ended(tmp_path, "", made)
     assert done.stderr == ""
@@ -86,3 +90,43 @@ def test_a_forked_child_is_not_ended_by_it(tmp_path: Path) -> None:
     done = ended(tmp_path, "", child)
     assert done.returncode == 0
     assert "child\n" in done.stdout
+
+
+_KILLED = """
+import multiprocessing, os, signal
+from bftrainer_slurm.elastic.rendezvous.endings import claim_semaphores
+claim_semaphores()
+lock = multiprocessing.get_context("forkserver").Lock()
+from multiprocessing import resource_tracker
+os.kill(resource_tracker._resource_tracker._pid, signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def left_by_killed_process() -> Path:
+    process = subprocess.Popen([sys.executable, "-c", _KILLED])
+    process.wait()
+    (path,) = Path("/dev/shm").glob(f"sem.bftrainer-{process.pid}-*")
+    return path
+
+
+def test_those_of_a_killed_process_are_removed_by_the_next_one() -> None:
+    path = left_by_killed_process()
+    os.utime(path, (0, 0))
+    claim_semaphores()
+    assert not path.exists()
+
+
+def test_fresh_ones_stay_as_somebody_may_be_about_to_open_them() -> None:
+    path = left_by_killed_process()
+    claim_semaphores()
+    assert path.exists()
+    path.unlink()
+
+
+def test_those_of_living_processes_stay(tmp_path: Path) -> None:
+    path = tmp_path / f"sem.bftrainer-{os.getpid()}-abc"
+    path.touch()
+    os.utime(path, (0, 0))
+    claim_semaphores(tmp_path)
+    assert path.exists()

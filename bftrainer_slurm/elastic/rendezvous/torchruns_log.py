@@ -1,4 +1,4 @@
-"""Why this node's workers ended, as torchrun says it in its log.
+"""What torchrun says in its log: why this node's workers ended, and that it got a signal.
 
 A rendezvous handler gets neither exit code nor exception in another way.
 """
@@ -8,10 +8,14 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections.abc import Callable
 
 from torch.multiprocessing.spawn import ProcessException
 
-_LOGGER = "torch.distributed.elastic.multiprocessing.api"
+from bftrainer_slurm.elastic.log import say
+
+_WORKERS = "torch.distributed.elastic.multiprocessing.api"
+_AGENT = "torch.distributed.elastic.agent.server.api"
 _MAX_TEXT = 1_900  # characters: a note holds 2 kB
 _PEERS_WORD_S = 2.0  # news of a lost or failed peer comes at once, or later if hosts are busy
 UNKNOWN = "a worker ended without an exception"
@@ -29,7 +33,7 @@ class LastFailure(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._text = UNKNOWN
-        logging.getLogger(_LOGGER).addFilter(self)
+        logging.getLogger(_WORKERS).addFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Look at a record."""
@@ -43,6 +47,37 @@ class LastFailure(logging.Filter):
         """Return the last failure's last lines, and forget it."""
         text, self._text = self._text, UNKNOWN
         return text
+
+
+class GivenBack(logging.Filter):
+    """Says once that a node is given back, before torchrun logs that it got a signal.
+
+    torch's own messages look like a failure. The thread that watches signals may not have run when
+    torchrun logs, or be about to say it: then torchrun's message waits.
+    """
+
+    def __init__(self, node: str, tell: Callable[[str], None] = say) -> None:
+        super().__init__()
+        self.told = False
+        self._node = node
+        self._tell = tell
+        self._lock = threading.Lock()
+        logging.getLogger(_AGENT).addFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let a record pass; first say it, if torchrun got a signal."""
+        if "death signal" in str(record.msg):
+            self.say()
+        return True
+
+    def say(self, planned: bool = False) -> None:
+        """Say it if it has not been; ``planned``: the keeper let the node go before Slurm did."""
+        unplanned = "to an ordinary job, unless somebody cancelled this one"
+        to = "as the plan says" if planned else unplanned
+        with self._lock:
+            told, self.told = self.told, True
+            if not told:
+                self._tell(f"{self._node} is given back {to}; this is no failure")
 
 
 def cause_of(text: str, over: threading.Event) -> tuple[str, str]:

@@ -1,0 +1,190 @@
+"""What an agent tells of its training: a job's log of changes of its nodes, the plan of steps."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from math import nan
+
+import pytest
+
+from bftrainer_slurm.elastic.memory import Memory, StepCounts
+from bftrainer_slurm.elastic.progress import Progress
+
+N1, N2, N3 = (1, "n1"), (2, "n2"), (3, "n3")
+NOTHING = StepCounts(0, None, 0.0, 0.0)
+
+
+def progress(steps: int, first_s: float, last_s: float, samples: float | None = None) -> StepCounts:
+    return StepCounts(steps, samples, first_s, last_s)
+
+
+class Log(Progress):
+    """Keeps what it tells, and reports; its memory says what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.reports: list[dict[str, float]] = []
+        self.memory = Memory.made()
+        super().__init__(self.memory, lambda **told: self.reports.append(told), self.lines.append)
+
+    def counted(self, now: StepCounts) -> None:
+        counts, past = self.memory.counts, self.memory.past
+        counts.steps, counts.first_s, counts.last_s = now.steps, now.first_s, now.last_s
+        counts.samples = nan if now.samples is None else now.samples
+        past.highest, past.lost, past.again_s = now.lost is not None, now.lost or 0, now.again_s
+        past.lost_samples = nan if now.lost_samples is None else now.lost_samples
+
+    def begin(
+        self, places: set[tuple[int, str]], before: StepCounts, why: str = "", tells: bool = False
+    ) -> None:
+        self.counted(before)
+        self.began(1, places, why, tells)
+
+    def train(self, now: StepCounts) -> None:
+        self.counted(now)
+        self.look()
+
+    def end(self, now: StepCounts) -> None:
+        self.counted(now)
+        self.ended()
+
+    def change(self, after: set[tuple[int, str]], why: str, tells: bool = True) -> str:
+        """Train on n1 and n2 for 10 s, change, train for 20 s; return what was said of the change.
+
+        10 steps a second of 4 samples each, then 20; half a second between them.
+        """
+        self.begin({N1, N2}, progress(0, 0, 0, 0))
+        before = progress(101, 100, 110, 404)
+        self.end(before)
+        self.begin(after, before, why, tells)
+        self.train(progress(111, 110.5, 111, 444))
+        assert self.lines == []
+        self.train(progress(502, 110.5, 130.5, 2008))
+        return "\n".join(self.lines)
+
+
+def test_a_change_is_one_line_once_the_speed_after_it_is_known() -> None:
+    assert Log().change({N1, N2, N3}, "join") == (
+        "n3 came: 3 nodes; training stood still for 0.5 s; 40 samples/s before, 80 samples/s now"
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "why", "said"),
+    [
+        ({N1}, "leave", "n2 left: 1 node"),
+        ({N1}, "loss", "n2 was lost: 1 node"),
+        ({N3}, "loss", "n3 came, n1, n2 were lost: 1 node"),
+        ({N1, N2}, "failure", "the script failed, and starts again: 2 nodes"),
+        ({N1, (4, "n2")}, "loss", "n2 came, n2 was lost: 2 nodes"),
+    ],
+)
+def test_it_says_who_came_and_who_went_and_why(
+    after: set[tuple[int, str]], why: str, said: str
+) -> None:
+    assert Log().change(after, why).startswith(f"{said}; ")
+
+
+@pytest.mark.parametrize(
+    ("lost", "samples", "said"),
+    [
+        (1, 32.0, "n2 was lost: 1 node; 1 step (32 samples) was lost; training stood still"),
+        (1200, None, "n2 was lost: 1 node; 1,200 steps were lost; training stood still"),
+        (0, 0.0, "n2 was lost: 1 node; training stood still"),
+        (None, None, "n2 was lost: 1 node; training stood still"),
+    ],
+)
+def test_it_says_what_is_trained_again(lost: int | None, samples: float | None, said: str) -> None:
+    log = Log()
+    log.begin({N1, N2}, NOTHING)
+    before = replace(progress(101, 100, 110), lost=None if lost is None else 7, lost_samples=70)
+    log.begin({N1}, before, "loss", tells=True)
+    all_lost = None if lost is None else 7 + lost
+    all_samples = None if samples is None else 70 + samples
+    log.train(replace(progress(502, 110.5, 130.5), lost=all_lost, lost_samples=all_samples))
+    assert log.lines[0].startswith(said)
+
+
+def test_training_that_is_repeated_does_not_stand_still() -> None:
+    log = Log()
+    log.begin({N1, N2}, NOTHING)
+    log.begin({N1}, replace(progress(101, 100, 110), lost=0), "loss", tells=True)
+    log.train(replace(progress(502, 114, 134), lost=30, again_s=110.25, lost_samples=None))
+    assert "; 30 steps were lost; training stood still for 0.2 s; " in log.lines[0]
+
+
+def test_changes_with_no_step_between_them_are_told_as_one() -> None:
+    log = Log()
+    log.begin({N1, N2, N3}, NOTHING)
+    before = replace(progress(101, 100, 110), lost=0)
+    log.end(before)
+    log.begin({N1, N2}, before, "loss", tells=True)
+    none_made = replace(before, first_s=0.0, lost=1)
+    log.end(none_made)
+    log.begin({N1}, none_made, "leave", tells=True)
+    log.train(replace(progress(502, 112, 132), lost=1))
+    (said,) = log.lines
+    assert said.startswith(
+        "n2, n3 were lost: 1 node; 1 step was lost; training stood still for 2.0"
+    )
+
+
+def test_only_the_first_node_of_the_new_generation_tells() -> None:
+    assert Log().change({N1, N2, N3}, "join", tells=False) == ""
+
+
+def test_a_change_is_told_once() -> None:
+    log = Log()
+    log.change({N1}, "loss")
+    log.train(progress(900, 110.5, 150, 4000))
+    log.end(progress(900, 110.5, 150, 4000))
+    assert len(log.lines) == 1
+
+
+def test_a_generation_that_ends_early_is_told_with_what_is_known() -> None:
+    log = Log()
+    log.begin({N1}, NOTHING, "", tells=True)
+    log.end(progress(3, 100, 102))
+    assert log.lines == ["n1 begins on 1 node; 1 steps/s now"]
+
+
+def test_what_is_new_is_reported_while_the_node_is_the_first_and_a_last_time_at_the_end() -> None:
+    log = Log()
+    log.begin({N1, N2}, NOTHING, tells=True)
+    log.look()
+    for steps in (3, 3, 5):
+        log.train(progress(steps, 100, 100 + steps))
+    log.end(progress(6, 100, 106))
+    log.begin({N1, N2, N3}, progress(6, 100, 106), "join", tells=False)
+    log.train(progress(9, 107, 109))
+    assert [(told["steps"], told["nodes"]) for told in log.reports] == [(3, 2), (5, 2), (6, 2)]
+
+
+def test_without_a_step_there_is_nothing_to_tell() -> None:
+    log = Log()
+    log.begin({N1, N2}, NOTHING, "", tells=True)
+    log.end(NOTHING)
+    assert log.lines == []
+
+
+def test_a_generation_is_not_over_before_what_was_read_of_it_is_told() -> None:
+    """Else its steps would count for the next one, whose change is not told yet."""
+    order: list[str] = []
+    read, over = threading.Event(), threading.Event()
+
+    def report(**_: float) -> None:
+        read.set()
+        over.wait(0.2)
+        order.append("told")
+
+    memory = Memory.made()
+    told = Progress(memory, report)
+    told.began(1, {N1}, "", tells=True)
+    memory.counts.first_s = memory.counts.last_s = 1.0
+    threading.Thread(target=told.look).start()
+    assert read.wait(60)
+    told.ended()
+    order.append("over")
+    over.set()
+    assert order == ["told", "over"]
