@@ -405,8 +405,9 @@ class Configuration:
     with each GPU, by partition, unless they ask for more processors, or for memory
     (``JobDefaults``). ``suspend_s`` says after how many idle seconds Slurm switches a node of the
     trainers' partition off (``SuspendTime``), and ``busy_s`` when Slurm last saw it busy (Unix
-    seconds); nodes that Slurm leaves on are in neither. ``told`` is false where Slurm has not said
-    any of this.
+    seconds); nodes that Slurm leaves on are in neither. A pass tries ``backfill_depth`` jobs at
+    most (``bf_max_job_test``), and ``backfill_of_user`` of each user; 0: no limit. ``told`` is
+    false where Slurm has not said any of this.
     """
 
     partition_minutes: int | None = None
@@ -421,6 +422,8 @@ class Configuration:
     per_gpu: Mapping[str, Part] = field(default_factory=dict)
     suspend_s: Mapping[str, float] = field(default_factory=dict)
     busy_s: Mapping[str, float] = field(default_factory=dict)
+    backfill_depth: int = 500
+    backfill_of_user: int = 0
     told: bool = True
 
     def default_per_gpu(self, partitions: str) -> Part:

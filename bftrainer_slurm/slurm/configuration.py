@@ -61,6 +61,8 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
             for node in suspend_s
             if (busy := _LAST_BUSY.search(nodes.get(node, ""))) is not None
         },
+        backfill_depth=backfill_depth(values),
+        backfill_of_user=_scheduler_number(values, "bf_max_job_user") or 0,
     )
 
 

@@ -34,7 +34,6 @@ from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementId, Node, NodeState, Part, Resources, WaitingJob
 
-_JOBS = 500  # Slurm's own bf_max_job_test
 _ROUNDS = 8  # an element that leaves for one job may change where earlier jobs go
 _EXTRA = 8  # at most this many elements leave to bring a job to its node
 _MORE = Part(1 << 30, 1 << 30, math.inf)  # more than any element has
@@ -58,11 +57,11 @@ def headroom(cluster: ClusterView) -> Headroom:
 
 def _in_order(cluster: ClusterView) -> list[WaitingJob]:
     """Return the jobs to serve, highest priority first; as many as one pass of Slurm looks at."""
-    left = cluster.forecast.left
+    left, most = cluster.forecast.left, cluster.snapshot.configuration.backfill_depth
     jobs = (
         job for job in cluster.snapshot.queue.asking if job.nodes > 0 and job.job_id not in left
     )
-    return nsmallest(_JOBS, jobs, key=lambda job: (-job.priority, job.job_id))
+    return nsmallest(most, jobs, key=lambda job: (-job.priority, job.job_id))
 
 
 @dataclass(frozen=True, slots=True)

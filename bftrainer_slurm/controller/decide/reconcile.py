@@ -115,7 +115,9 @@ def _without_room(view: TrainerView, snapshot: Snapshot) -> list[ElementId]:
 
 
 def late_nodes(view: TrainerView, snapshot: Snapshot) -> list[str]:
-    """Return the nodes on which released elements have not started in time."""
+    """Return the nodes on which released elements have not started in time, though tried."""
+    if not snapshot.tries_all:
+        return []
     late = _late(view, snapshot)
     return [view.placed[id_] for id_ in late if id_ in view.placed]
 

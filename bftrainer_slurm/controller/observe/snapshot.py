@@ -162,7 +162,24 @@ class Snapshot:
     @property
     def misfits(self) -> tuple[str, ...]:
         """Sentences about Slurm's settings that do not suit trainers."""
-        return tuple(misfits(self.configuration, self.partition))
+        found = tuple(misfits(self.configuration, self.partition))
+        return (*found, self._deep_queue) if self._deep_queue else found
+
+    @property
+    def _deep_queue(self) -> str:
+        last, most = self.last_pass, self.configuration.backfill_depth
+        if last is None or not self.queue.asking or not last.stopped_early(most):
+            return ""
+        return (
+            f"Slurm's last backfill pass stopped after {last.tried} tries with {last.left} jobs "
+            "left; trainers' elements come last, so they start only where the main scheduler "
+            "comes to them: 'bftrainer doctor' names the line of slurm.conf to write"
+        )
+
+    @property
+    def tries_all(self) -> bool:
+        """Whether a pass tries every job, also the last ones, which elements are."""
+        return not self._deep_queue and not self.configuration.backfill_of_user
 
     @cached_property
     def room(self) -> Mapping[str, Part]:
@@ -292,7 +309,7 @@ def read(
         # Its QOS may set PreemptMode=CANCEL too, or an admin has changed the setting since.
         snapshot = replace(snapshot, configuration=replace(snapshot.configuration, cancels=True))
     for misfit in snapshot.misfits:
-        if misfit not in last.misfits:
+        if misfit not in last.misfits and not (last._deep_queue and misfit == snapshot._deep_queue):
             logger.warning("%s", misfit)
     malformed = queue.malformed
     for array in malformed.keys() - last.queue.malformed.keys():

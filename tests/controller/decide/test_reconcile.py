@@ -33,6 +33,7 @@ from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.trainer_state import TrainerState
 from bftrainer_slurm.controller.state.view import TrainerView, views_of
 from bftrainer_slurm.model import (
+    BackfillPass,
     Configuration,
     Demands,
     Element,
@@ -40,6 +41,7 @@ from bftrainer_slurm.model import (
     Part,
     Reservation,
     TimeLimit,
+    WaitingJob,
 )
 from bftrainer_slurm.planner.problem import Plan
 from bftrainer_slurm.spec import TrainerRecord
@@ -197,6 +199,19 @@ def test_an_element_that_does_not_start_in_time_is_held_and_its_node_is_told() -
     assert kept(let_go(), after_s=80) == late_nodes(let_go(), at(80)) == []
     assert kept(let_go(), after_s=100) == [Hold((FIRST,), "it has not started")]
     assert late_nodes(let_go(), at(100)) == ["n1"]
+
+
+@cases(
+    "settings, last_pass",
+    a_pass_that_ended_before_them=({}, BackfillPass(NOW_S, active=False, tried=500, left=3)),
+    a_limit_for_a_users_jobs=({"backfill_of_user": 20}, None),
+)
+def test_no_node_is_blamed_for_an_element_that_no_pass_may_have_tried(
+    settings: dict[str, Any], last_pass: BackfillPass | None
+) -> None:
+    seen = replace(at(100), configuration=Configuration(**settings), last_pass=last_pass)
+    queue = replace(seen.queue, waiting=(WaitingJob(9, "main", 1),))
+    assert late_nodes(let_go(), replace(seen, queue=queue)) == []
 
 
 def test_so_is_one_of_a_part_for_which_ordinary_jobs_leave_too_few_gpus() -> None:

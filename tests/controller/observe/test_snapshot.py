@@ -124,6 +124,22 @@ def test_a_setting_that_does_not_suit_trainers_is_warned_of_once_and_stays_in_th
     assert second.misfits == (warning,)
 
 
+def test_a_queue_that_passes_do_not_come_to_the_end_of_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slurm, depth = site(waiting={7: JOB}), Configuration().backfill_depth
+    slurm.passed = BackfillPass(NOW_S - 10, active=False, tried=depth, left=253)
+    first = reading(slurm)
+    assert first.misfits[0].startswith(
+        f"Slurm's last backfill pass stopped after {depth} tries with 253 jobs left"
+    )
+    slurm.passed = replace(slurm.passed, left=254)
+    assert "with 254 jobs left" in reading(slurm, first).misfits[0]
+    assert len(caplog.records) == 1
+    slurm.passed = replace(slurm.passed, left=0)
+    assert not reading(slurm, first).misfits
+
+
 def test_a_site_that_suits_trainers_is_told_nothing() -> None:
     assert reading(site()).misfits == ()
 
