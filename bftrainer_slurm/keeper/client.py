@@ -13,31 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, TypeVar
 
-from bftrainer_slurm.keeper.credentials import (
-    CONTROLLER,
-    CredentialError,
-    introduce,
-    why_refused,
-)
-from bftrainer_slurm.keeper.messages import (
-    Answer,
-    Finished,
-    FromController,
-    FromKeeper,
-    Lost,
-    Own,
-    Part,
-    Past,
-    Publish,
-    Serving,
-    Show,
-    Started,
-    Tell,
-    Up,
-    Watch,
-    encode,
-    parse_from_keeper,
-)
+from bftrainer_slurm.keeper import messages
+from bftrainer_slurm.keeper.credentials import CONTROLLER, CredentialError, introduce, why_refused
+from bftrainer_slurm.keeper.messages import FromController, FromKeeper, encode, parse_from_keeper
 from bftrainer_slurm.keeper.protocol import (
     MAX_ANSWER,
     MAX_DOCUMENT,
@@ -97,47 +75,47 @@ class KeeperClient:
         The second value says whether it is the trainer's first element. ``secret``: the trainer's.
         """
         own = replace(self, token=secret.decode("ascii", "replace"))
-        answer = own._answer(encode(Up(task, node)), _message, who=str(array))
-        if isinstance(answer, Finished):
+        answer = own._answer(encode(messages.Up(task, node)), _message, who=str(array))
+        if isinstance(answer, messages.Finished):
             return None
-        if not isinstance(answer, Started):
+        if not isinstance(answer, messages.Started):
             raise KeeperError("the keeper's answer is not a run")
         return answer.run, answer.first
 
     def end_run(self, array: int) -> None:
         """Let the trainer's next element begin a new run (controller only)."""
-        self._ask(Tell(array, "ended"))
+        self._ask(messages.Tell(array, "ended"))
 
     def begin(self, array: int) -> None:
         """Say that the trainer's next element is its first (controller only)."""
-        self._ask(Tell(array, "begins"))
+        self._ask(messages.Tell(array, "begins"))
 
     def finish(self, array: int) -> None:
         """Say that the training has ended well: who starts now shall end (controller only)."""
-        self._ask(Tell(array, "finished"))
+        self._ask(messages.Tell(array, "finished"))
 
     def own(self, array: int, uid: int, want: int, sizes: Sizes = ANY) -> None:
         """Say who owns the trainer, and how many nodes the plan gives it (controller only).
 
         ``want`` 0: not known. The trainer's group has one of these ``sizes``.
         """
-        self._ask(Own(array, uid, want, sizes.only, sizes.step, sizes.without))
+        self._ask(messages.Own(array, uid, want, sizes.only, sizes.step, sizes.without))
 
     def part(self, array: int, tasks: Iterable[int]) -> bool:
         """Ask tasks to leave at a step boundary; return whether they have left (controller only).
 
         It takes 2 s at most. If none of the tasks is a member, the answer is True.
         """
-        return self._ask(Part(array, tuple(tasks)), max(self.timeout_s, _PART_TIMEOUT_S))
+        return self._ask(messages.Part(array, tuple(tasks)), max(self.timeout_s, _PART_TIMEOUT_S))
 
     def lost(self, array: int, task: int) -> None:
         """Say that Slurm has ended this task (controller only)."""
-        self._ask(Lost(array, task))
+        self._ask(messages.Lost(array, task))
 
     def publish(self, status: dict[str, Any]) -> None:
         """Send the keeper the status that users are shown (controller only)."""
         body = json.dumps(status, separators=(",", ":")).encode()
-        with self._asked(encode(Publish(len(body))) + body, self.timeout_s) as stream:
+        with self._asked(encode(messages.Publish(len(body))) + body, self.timeout_s) as stream:
             _message(stream)
 
     def status(self, credential: str = "") -> tuple[float, dict[str, Any] | None]:
@@ -147,14 +125,14 @@ class KeeperClient:
         who made it; without both there is only what everybody may see. ``keeper`` in it is about
         the keeper itself.
         """
-        return self._document("status", credential, Show(), self.timeout_s)
+        return self._document("status", credential, messages.Show(), self.timeout_s)
 
     def history(self, what: str, since_s: float, credential: str = "") -> dict[str, Any]:
         """Return what the history has about ``what`` since then; see ``reader.stories``.
 
         Who may see what is as for ``status``.
         """
-        past = Past(what, max(0, int(since_s)))
+        past = messages.Show(what, max(0, int(since_s)))
         words, patience_s = f"history {what} {past.since_s}", max(self.timeout_s, _PAST_TIMEOUT_S)
         _, found = self._document(words, credential, past, patience_s)
         if found is None:
@@ -180,9 +158,9 @@ class KeeperClient:
         Raises:
             SilentError: nothing has come from the keeper for ``silent_s`` seconds.
         """
-        with self._asked(encode(Watch(identity, after)), silent_s) as stream:
+        with self._asked(encode(messages.Watch(identity, after)), silent_s) as stream:
             serving = _message(stream)
-            if not isinstance(serving, Serving):
+            if not isinstance(serving, messages.Serving):
                 raise KeeperError("the keeper's answer is not a stream of notes")
             yield serving.identity, None
             while line := stream.readline(MAX_ANSWER):
@@ -198,7 +176,7 @@ class KeeperClient:
 
     def _ask(self, request: FromController, patience_s: float | None = None) -> bool:
         """Ask as the controller; return whether it is done."""
-        return self._answer(encode(request), _message, patience_s) == Answer()
+        return self._answer(encode(request), _message, patience_s) == messages.Answer()
 
     def _answer(
         self,

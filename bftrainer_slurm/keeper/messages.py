@@ -342,15 +342,10 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """Send the whole status."""
+    """Send the status, or what the history has about ``what`` since then (Unix seconds)."""
 
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """Send what the history has about ``what`` since then (Unix seconds)."""
-
-    what: Text
-    since_s: Whole
+    what: Text = ""
+    since_s: Whole = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +362,7 @@ class Serving:
     identity: Text
 
 
-FromController = Own | Tell | Part | Lost | Publish | Watch | Show | Past
+FromController = Own | Tell | Part | Lost | Publish | Watch | Show
 FromMember = Up | Join | Ready | StoreAt | Leave | Measured | Finishing | Done | Left | Ping | Batch
 FromKeeper = (Started | Welcome | Change | Generation | Released | Finished | Dropped | Pong) | (
     Turn | Answer | Serving

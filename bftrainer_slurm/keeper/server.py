@@ -14,25 +14,11 @@ import time
 from collections.abc import Hashable
 from pathlib import Path
 
-from bftrainer_slurm.keeper import relay
+from bftrainer_slurm.keeper import messages, relay
 from bftrainer_slurm.keeper.disclosure import disclosed
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.limits import Places, address_of
-from bftrainer_slurm.keeper.messages import (
-    Answer,
-    FromController,
-    Lost,
-    Own,
-    Part,
-    Past,
-    Publish,
-    Serving,
-    Show,
-    Tell,
-    Watch,
-    encode,
-    parse_from_controller,
-)
+from bftrainer_slurm.keeper.messages import FromController, encode, parse_from_controller
 from bftrainer_slurm.keeper.notes import Notes
 from bftrainer_slurm.keeper.protocol import (
     MAX_DOCUMENT,
@@ -156,29 +142,29 @@ class Keeper:
         """Do what the controller asks, and answer it."""
         trainers, me, done = self.registry.gate.trainers, os.getuid(), True
         match request:
-            case Own(array, uid, want, only, step, without):
+            case messages.Own(array, uid, want, only, step, without):
                 self.registry.own(array, uid, want, Sizes(only, step, without))
-            case Tell(array, "begins"):
+            case messages.Tell(array, "begins"):
                 trainers.told(array).begin()
-            case Tell(array, "finished"):
+            case messages.Tell(array, "finished"):
                 trainers.told(array).finished = True
-            case Tell(array):
+            case messages.Tell(array):
                 trainers.told(array).end()
                 self.registry.end(array)
-            case Part(array, tasks):
+            case messages.Part(array, tasks):
                 done = await self.registry.part(array, set(tasks))
-            case Lost(array, task):
+            case messages.Lost(array, task):
                 self.registry.lost(array, task)
-            case Publish(length):
+            case messages.Publish(length):
                 await self._take_status(length, reader)
-            case Watch(identity, after):
+            case messages.Watch(identity, after):
                 await self._stream(after if identity == self._identity else 0, reader, writer)
-            case Show():
+            case messages.Show(""):
                 await self._show(writer, self._status, me)
-            case Past(what, since_s):
+            case messages.Show(what, since_s):
                 await self._show(writer, await self._past_for(what, since_s, me, me), me)
-        if not isinstance(request, Watch | Show | Past):
-            writer.write(encode(Answer(done)))
+        if not isinstance(request, messages.Watch | messages.Show):
+            writer.write(encode(messages.Answer(done)))
 
     async def _reader(self, proof: list[str]) -> int:
         """Return the id of the user who asks, or ``NOBODY``."""
@@ -222,7 +208,7 @@ class Keeper:
     async def _stream(
         self, after: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        writer.write(encode(Serving(self._identity)))
+        writer.write(encode(messages.Serving(self._identity)))
         while not reader.at_eof():
             news = self._news
             for numbered in self._notes.since(after):

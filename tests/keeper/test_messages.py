@@ -65,8 +65,7 @@ FROM_CONTROLLER: list[tuple[FromController, str]] = [
     (messages.Lost(12, 1), '{"lost":{"array":12,"task":1}}'),
     (messages.Publish(2), '{"publish":{"length":2}}'),
     (messages.Watch("ab", 7), '{"watch":{"identity":"ab","after":7}}'),
-    (messages.Show(), '{"show":{}}'),
-    (messages.Past("all", 5), '{"past":{"what":"all","since_s":5}}'),
+    (messages.Show("all", 5), '{"show":{"what":"all","since_s":5}}'),
 ]
 FROM_KEEPER: list[tuple[FromKeeper, str]] = [
     (messages.Started("12.1", True), '{"started":{"run":"12.1","first":true}}'),
