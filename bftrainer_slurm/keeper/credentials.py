@@ -95,6 +95,7 @@ def introduce(
             given.encode(), proof(secret, "keeper", who, nonce, other).encode()
         ):
             own = proof(secret, "client", who, nonce, other)
+            connection.settimeout(limit_s)
             connection.sendall(f"proof {own}\n".encode() + message)
         case ["challenge", *_]:
             raise CredentialError("what answers there has another key than this process")
