@@ -66,8 +66,12 @@ class Fit:
     def _roomy(self, job: WaitingJob) -> list[Node]:
         key, room, fits = self._takes(job), self._room, self._snapshot.fits
         if key not in self._with_room:
-            found = [node for node in self._nodes if fits(job, node.name, room[node.name])]
-            self._with_room[key] = found
+            shared = bool(self._snapshot.shared)  # else a node is free, or it is not
+            self._with_room[key] = [
+                node
+                for node in self._nodes
+                if (fits(job, node.name, room[node.name]) if shared else room[node.name].gpus)
+            ]
         return self._with_room[key]
 
     def _takes(self, job: WaitingJob) -> Part | None:
@@ -126,8 +130,9 @@ class Passes:
             node: _with_look(before.get(node, ()), part, new_s) for node, part in room.items()
         }
         freed = self._forgive(waiting) or any(
-            node not in before or not part.within(before[node][-1][1])
-            for node, part in room.items()
+            node not in before or not room[node].within(before[node][-1][1])
+            for node, levels in self._levels.items()
+            if levels is not before.get(node)  # few
         )
         last = snapshot.last_pass
         if last is not None and last.began_s > now_s + _TAKES_S:
