@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bftrainer_slurm.controller.act.execute import MOST_ACTIONS, execute
@@ -142,7 +143,9 @@ class Controller:
             with self._errors.of(view.array):
                 planned = plan.assignment.get(str(view.array)) if plan is not None else None
                 want = len(view.placed if planned is None else planned)
-                self.deps.groups.own(view.array, view.trainer.user, want, view.sizes_now(now_s))
+                user, sizes, state = view.trainer.user, view.sizes_now(now_s), view.state
+                engaged = partial(getattr, state, "still_engaged")
+                self.deps.groups.own(view.array, user, want, sizes, engaged)
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` describes this process."""
@@ -289,8 +292,8 @@ class Controller:
             reported = self.registry.reported(view.trainer)
             state = self._members.take(view, reported, numbered, now_s)
             self.registry.put({view.array: state})
-            left = note.kind is NoteKind.LEFT and state is not view.state
-            if left or note.kind is NoteKind.FAILED:
+            ends = note.kind in (NoteKind.LEFT, NoteKind.CUT) and state is not view.state
+            if ends or note.kind is NoteKind.FAILED:
                 self.schedule.hint(note.kind, now_s)
 
     def _take_hint(self, numbered: NumberedNote, view: TrainerView | None, now_s: float) -> None:

@@ -25,6 +25,7 @@ def read_identity(environment: Mapping[str, str], role: Role) -> Identity:
         node=environment.get("SLURMD_NODENAME") or socket.gethostname(),
         role=role,
         program=_program(environment),
+        step=int(step) if (step := environment.get("BFTRAINER_STEP", "")).isdecimal() else -1,
     )
 
 

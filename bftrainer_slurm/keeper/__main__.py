@@ -22,7 +22,7 @@ from bftrainer_slurm.keeper.home import (
 )
 from bftrainer_slurm.keeper.protocol import ProtocolError, parse_addresses
 from bftrainer_slurm.keeper.registry import MANY_FILES
-from bftrainer_slurm.keeper.returning import ADOPT_S
+from bftrainer_slurm.keeper.rendezvous import ADOPT_S
 from bftrainer_slurm.keeper.server import Keeper
 from bftrainer_slurm.while_in_charge import place_to_work
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from bftrainer_slurm.keeper.away import Away
 from bftrainer_slurm.keeper.member import HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Identity, Turn
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 
-LOST_S = 10.0  # an element that did something has so long to come back, before it counts as gone
 ALONE_S = 3.0  # a script whose processes train for so long outside of any step has none to pass on
 _SAID_NOTHING, _TOLD_NOTHING = Batch("nothing"), Turn("nothing")
 
@@ -24,9 +25,14 @@ class _Element:
     """One element: what it says, and what it was told since."""
 
     key: int
-    task: int
+    who: Identity
     said: Batch = _SAID_NOTHING
     told: Turn = _TOLD_NOTHING
+
+    @property
+    def task(self) -> int:
+        """Its task in the array."""
+        return self.who.task
 
     @property
     def leads(self) -> bool:
@@ -46,51 +52,44 @@ class _Element:
 
 @dataclass(slots=True)
 class Batches:
-    """The batch scripts of one run.
+    """The batch scripts of one run: nobody is told to run one while anybody is ``away``.
 
-    ``hold_s``: nobody is told to run the script so long after the first element has come, as
-    others may come back that an earlier keeper knew.
+    ``trains_on`` says whether a group trains, and nobody in it has ended well.
     """
 
     out: list[Output]
-    hold_s: float = 0.0
-    trains_on: bool = False  # a group trains, and nobody in it has ended well
+    away: Away
+    trains_on: Callable[[], bool] = lambda: False
     beside: bool = False  # steps have run at the same time: a number does not say which one
     elements: dict[int, _Element] = field(default_factory=dict)  # by key
-    _hold_until_s: float = math.inf  # while nobody has come
-    _held: bool = True
-    _lost: dict[int, float] = field(default_factory=dict)  # by task, until when it may come back
     _agents: Counter[int] = field(default_factory=Counter)  # by task: members that train
     _alone_since_s: float = math.inf
     _alone: bool = False
     _what: tuple[int, str] = (-1, "")  # the newest step that trains, and how to start it
     _done: dict[int, tuple[int, str]] = field(default_factory=dict)  # its code and mark, by number
     _ended: set[int] | None = None  # the script has ended well, in these tasks
-    _array: int = 0
     _told: tuple[int, bool] | None = None  # what the controller knows: who leads, and if it trains
 
     @property
     def orphaned(self) -> bool:
         """Whether elements are in a step of a script that runs nowhere any more."""
         everyone = self.elements.values()
-        led = bool(self._lost) or self._ended is not None or any(one.leads for one in everyone)
+        led = bool(self.away) or self._ended is not None or any(one.leads for one in everyone)
         return not led and any(one.trains for one in everyone)
 
-    def join(self, key: int, identity: Identity, now_s: float) -> None:
+    def join(self, key: int, identity: Identity) -> None:
         """An element's batch task has proven who it is."""
-        self._hold_until_s = min(self._hold_until_s, now_s + self.hold_s)
         for other in [one for one in self.elements.values() if one.task == identity.task]:
             del self.elements[other.key]
             self.out.append(HangUp(other.key))
-        self._lost.pop(identity.task, None)
-        self._array = identity.array
-        self.elements[key] = _Element(key, identity.task)
+        self.elements[key] = _Element(key, identity)
 
     def hear(self, key: int, said: Batch, now_s: float) -> None:
         """An element says what it is doing."""
         if (one := self.elements.get(key)) is None:
             return
         one.said, one.told = said, _TOLD_NOTHING
+        self.away.says(one.task, said)
         self.beside |= said.beside
         for number, code, mark in said.done:
             well = self._done.get(number, (1, ""))[0] == 0
@@ -111,7 +110,7 @@ class Batches:
         """A connection has ended."""
         one = self.elements.pop(key, None)
         if one is not None and (one.leads or one.trains):
-            self._lost[one.task] = now_s + LOST_S
+            self.away.lost(one.who, now_s)
         self.tick(now_s)
 
     def lose_task(self, task: int, now_s: float) -> None:
@@ -119,7 +118,6 @@ class Batches:
         for one in [one for one in self.elements.values() if one.task == task]:
             del self.elements[one.key]
             self.out.append(HangUp(one.key))
-        self._lost.pop(task, None)
         self.tick(now_s)
 
     def trains(self, task: int, by: int, now_s: float) -> None:
@@ -134,8 +132,6 @@ class Batches:
 
     def tick(self, now_s: float) -> None:
         """Tell each element what follows for it."""
-        self._held = now_s < self._hold_until_s
-        self._lost = {task: due_s for task, due_s in self._lost.items() if due_s > now_s}
         leaders = [one for one in self.elements.values() if one.leads]
         for one in leaders:
             if one.said.step >= 0 and not one.trains and self._agents[one.task] > 0:
@@ -145,19 +141,17 @@ class Batches:
         step = max((one.said.step for one in everyone if one.trains), default=-1)
         for one in sorted(self.elements.values(), key=lambda one: one.task):
             if one.waits:
-                self._tell(one, self._turn(one.said, step, leaders))
+                self._tell(one, self._turn(one, step, leaders, now_s))
                 if one.leads:
                     leaders.append(one)
         self._tell_controller(leaders, step >= 0)
 
     def due_s(self) -> float:
         """Return when ``tick`` has something to do, if no event comes before."""
-        due_s = [*self._lost.values(), self._alone_since_s + ALONE_S]
-        if self._held:
-            due_s.append(self._hold_until_s)
-        return min(due_s)
+        return self._alone_since_s + ALONE_S
 
-    def _turn(self, said: Batch, step: int, leaders: list[_Element]) -> Turn:
+    def _turn(self, one: _Element, step: int, leaders: list[_Element], now_s: float) -> Turn:
+        said = one.said
         if self._ended is not None:
             return Turn("over")
         number, what = self._what
@@ -165,7 +159,7 @@ class Batches:
             return Turn("join", step, what)
         if leaders and self._alone:
             return Turn("each")
-        if leaders or step >= 0 or self._lost or self._held:
+        if leaders or step >= 0 or self.away.forbids([one.key], now_s):
             return Turn("wait")
         if any(code for _, code, _ in said.done):  # what its script's end has removed, it lacks
             return Turn("again")
@@ -186,7 +180,7 @@ class Batches:
             self._done.clear()
         del self.elements[one.key]
         for other in self.elements.values():
-            if other.trains and code == 0 and self.trains_on:
+            if other.trains and code == 0 and self.trains_on():
                 self._tell(other, Turn("stop"))
             elif not other.leads:
                 self._tell(other, Turn("over", code=code))
@@ -199,7 +193,7 @@ class Batches:
             return
         self._told = now
         measures = (("leads", float(now[0])), ("trains", float(trains)))
-        self.out.append(Note(NoteKind.SCRIPT, self._array, measures=measures))
+        self.out.append(Note(NoteKind.SCRIPT, self.away.array, measures=measures))
 
     def _see_alone(self, leaders: list[_Element], now_s: float) -> None:
         alone = any(one.said.step < 0 and self._agents[one.task] > 0 for one in leaders)

@@ -27,6 +27,7 @@ from bftrainer_slurm.keeper.messages import (
     Ready,
     Released,
     StoreAt,
+    Waits,
     encode,
     parse_from_member,
 )
@@ -231,6 +232,8 @@ class Membership(Conversation):
                 self._stand(Left())  # who was to end this process may know nothing of it any more
             case Finished(code):
                 self._end(FinishedError(code))
+            case Waits(why):
+                logger.warning("bftrainer: %s", why)
             case Dropped(why):
                 self._held = None
                 if self._waits:

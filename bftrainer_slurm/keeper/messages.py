@@ -87,7 +87,8 @@ class Role(str, Enum):
 class Identity:
     """Who a member is: the one process of an element that has this role.
 
-    ``program`` tells apart what a batch script runs one after the other, on all nodes alike.
+    ``program`` tells apart what a batch script runs one after the other, on all nodes alike;
+    ``step`` is the number of the srun that it belongs to (-1: none, or none that counts).
     """
 
     array: Whole
@@ -95,6 +96,7 @@ class Identity:
     node: Name
     role: Annotated[Role, Role]
     program: Hex = ""
+    step: Last = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +269,13 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """You wait for others, and this is for your log: for whom, and what happens next."""
+
+    why: Text
+
+
+@dataclass(frozen=True, slots=True)
 class Pong:
     """The answer to a ping."""
 
@@ -299,6 +308,16 @@ class Own:
     only: Numbers = ()
     step: Whole = 1
     without: Numbers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Engage:
+    """Some of who took part in a trainer before this keeper, see ``away``; ``Own`` comes after."""
+
+    array: Whole
+    generation: Whole
+    tasks: Numbers
+    leader: Last = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,10 +381,10 @@ class Serving:
     identity: Text
 
 
-FromController = Own | Tell | Part | Lost | Publish | Watch | Show
+FromController = Own | Engage | Tell | Part | Lost | Publish | Watch | Show
 FromMember = Up | Join | Ready | StoreAt | Leave | Measured | Finishing | Done | Left | Ping | Batch
 FromKeeper = (Started | Welcome | Change | Generation | Released | Finished | Dropped | Pong) | (
-    Turn | Answer | Serving
+    Turn | Waits | Answer | Serving
 )
 
 

@@ -196,7 +196,9 @@ class NoteKind(str, Enum):
     FINISHED = "finished"  # a member has ended well
     LEFT = "left"  # a member has left as planned: its element does nothing, and has to be ended
     SCRIPT = "script"  # which task runs a batch script for all, and whether it trains (1)
-    REFORMED = "reformed"  # a new generation began: its number, nodes, launcher
+    REFORMED = "reformed"  # a new generation began: its number, nodes, launcher, and its tasks
+    CUT = "cut"  # nobody hears a task that took part, while others wait for it or go on without it
+    BACK = "back"  # a task is heard again, or Slurm says that it is gone: no LEFT, no CUT holds
 
 
 _name = matching(NAME)
@@ -204,7 +206,10 @@ _name = matching(NAME)
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One note. ``text`` is the end of a failed script's output; it may hold any characters."""
+    """One note. ``text`` is the end of a failed script's output; it may hold any characters.
+
+    ``tasks`` is an expression as Slurm writes it: ``0-4,7``.
+    """
 
     kind: Annotated[NoteKind, NoteKind]
     array: Whole = 0
@@ -212,6 +217,7 @@ class Note:
     node: Annotated[str, matching(rf"$|{NAME}")] = ""
     measures: Measures = ()
     text: EndOfText = ""
+    tasks: Annotated[str, matching(r"[0-9,-]*\Z")] = ""
 
 
 @dataclass(frozen=True, slots=True)

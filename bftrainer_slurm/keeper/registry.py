@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
+from bftrainer_slurm.keeper.away import NOBODY, Engaged
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.limits import MAX_KEPT, Refusals, Share, Waiting
 from bftrainer_slurm.keeper.member import Output, Send
@@ -24,6 +25,7 @@ from bftrainer_slurm.keeper.messages import (
     Measured,
     Ping,
     Pong,
+    Role,
     Started,
     Up,
     Welcome,
@@ -32,6 +34,7 @@ from bftrainer_slurm.keeper.messages import (
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, ProtocolError
 from bftrainer_slurm.keeper.runs import Run
 from bftrainer_slurm.keeper.session import Serve, Session
+from bftrainer_slurm.keeper.trainers import Trainer
 from bftrainer_slurm.sizes import ANY, Sizes
 
 FIRST_LINE_S = 5.0  # a connection has this long to say what it wants
@@ -54,8 +57,8 @@ MANY_FILES = 65_536  # open files at the same time: each connection is one
 class Registry:
     """All members' connections. ``tell`` takes notes.
 
-    ``hold_s``: how long first generations wait after the start, as members of an earlier keeper
-    may come back. ``files``: how many files this process may have open.
+    ``hold_s``: how long nothing begins after the start, as members of an earlier keeper may come
+    back. ``files``: how many this process may have open.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class Registry:
         self.gate = gate
         self.refusals = Refusals()
         self._tell = tell
-        self._hold_s, self._hold_until_s = hold_s, _now_s() + hold_s
+        self._hold_until_s = _now_s() + hold_s
         self._runs: dict[int, _Running] = {}
         self._sessions: dict[int, Session] = {}
         self._shares: dict[int, Share] = {}  # by user
@@ -96,7 +99,19 @@ class Registry:
         if before not in (None, uid):
             self.end(array)
         else:
-            self._in_run(array, lambda run: run.want(want, _now_s(), sizes))
+            self._in_run(array, lambda run: _own(run, trainer))
+
+    def engage(self, array: int, generation: int, tasks: Collection[int], leader: int = -1) -> None:
+        """The controller says who took part before this keeper; ``own`` comes after all of it."""
+        trainer = self.gate.trainers.told(array)
+        if trainer.uid is not None:
+            return  # this keeper was told of it before, and knows better since
+        before = trainer.engaged
+        trainer.engaged = Engaged(
+            max(generation, before.generation),
+            before.tasks | frozenset(tasks),
+            max(leader, before.leader),
+        )
 
     async def part(self, array: int, tasks: Collection[int]) -> bool:
         """Let tasks leave at the next boundary; return whether they have left in time."""
@@ -115,10 +130,14 @@ class Registry:
 
     def lost(self, array: int, task: int) -> None:
         """Slurm says that a task is gone."""
+        trainer = self.gate.trainers.told(array)
+        trainer.engaged = trainer.engaged.without(task)
+        self._tell(Note(NoteKind.BACK, array, task))
         self._in_run(array, lambda run: run.lose_task(task, _now_s()))
 
     def end(self, array: int) -> None:
         """The trainer's run is over."""
+        self.gate.trainers.told(array).engaged = NOBODY
         self._in_run(array, Run.end)
         self._forget(array)
 
@@ -163,13 +182,15 @@ class Registry:
         if running is None:
             trainer = self.gate.trainers.known(array)
             # None of its elements can come back if the controller began the run in our time.
-            hold_s = 0.0 if trainer.ended else self._hold_s
-            run = Run(trainer.want, self._hold_until_s, trainer.sizes, hold_s)
+            run = Run(trainer.want, -math.inf if trainer.ended else self._hold_until_s)
+            _own(run, trainer)
             running = self._runs[array] = _Running(run, share)
         running.share = share
         self._unproven.discard(session)
         session.belong_to(share, array)
         session.send(Welcome())
+        if join.identity.role is Role.AGENT:
+            self._tell(Note(NoteKind.BACK, array, join.identity.task))
         running.run.join(session.key, join.identity, join.held, _now_s())
         self._settle(array)
 
@@ -283,10 +304,15 @@ class Registry:
             elif session.array in silent and session.heard_s < quiet_since_s:
                 session.give_up("silent", "it has fallen silent")
         for array, running in list(self._runs.items()):
-            if running.run.size:
+            if running.run.matters:
                 running.used_s = now_s
             elif now_s - running.used_s > FORGET_S:
                 self._forget(array)
+
+
+def _own(run: Run, trainer: Trainer) -> None:
+    engaged, trainer.engaged = trainer.engaged, NOBODY
+    run.own(trainer.want, trainer.sizes, engaged, _now_s())
 
 
 def _give_way(session: Session) -> None:

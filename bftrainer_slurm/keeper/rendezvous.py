@@ -1,21 +1,36 @@
 """A rendezvous: who is in its generation, when that ends, and who gets into the next one.
 
-A pure state machine: events and the time come in, messages and the next deadline go out. It
-uses no sockets, no clock and no Slurm. The state of a generation is one of these:
+A pure state machine: events and the time come in, messages and the next deadline go out. It uses no
+sockets, no clock and no Slurm. Its state follows from who is in a generation, and what was
+announced to them. After each event ``_advance`` looks what is due in it:
 
-- nobody is in one: ``_gather`` forms the first when enough are ready;
-- all train: ``_invite`` announces a change when members are to leave or newcomers may join;
-- a change is ``pending``, planned or not: ``_reform`` forms the next one when all who stay are
-  ready;
-- the training ``ends``: nobody joins, and all end when the processes of all have.
+===========  ==================================  ==================================================
+state        it is so while                      what is due
+===========  ==================================  ==================================================
+nobody       nobody is in a generation           ``_gather``: those that are ready form the first
+                                                 one when they are as many as the plan gives, or
+                                                 after a time limit; never while anybody is away
+all train    no change is announced              ``_invite``: a planned change when members are to
+                                                 leave or newcomers may join; a loss or a failure
+                                                 is announced at once, as a change that is not
+change       a change is announced               ``_reform``: all that stay form the next one when
+                                                 they are ready; who is late is dropped
+end          the processes of one have ended     nobody joins, and nobody waits for one that is
+             well                                lost; all end when the processes of all have
+===========  ==================================  ==================================================
+
+Who comes back from an earlier keeper, or after all were lost at once, is in its generation again if
+nobody has formed another one. It has to be complete before anything else is due.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
+from bftrainer_slurm.arrays import format_tasks
+from bftrainer_slurm.keeper.away import Away
 from bftrainer_slurm.keeper.failures import Failures
 from bftrainer_slurm.keeper.member import HangUp, Member, Output, Send
 from bftrainer_slurm.keeper.messages import (
@@ -34,11 +49,11 @@ from bftrainer_slurm.keeper.messages import (
     Peer,
     Ready,
     Released,
+    Role,
     StoreAt,
 )
 from bftrainer_slurm.keeper.programs import Programs
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, Note, NoteKind
-from bftrainer_slurm.keeper.returning import Returning
 from bftrainer_slurm.sizes import ANY, Sizes
 
 GATHER_S = 10.0  # a first generation waits this long for the nodes that the plan gives
@@ -46,6 +61,7 @@ GATHER_UNKNOWN_S = 1.0  # the same, if it is not known how many that are
 JOIN_TOGETHER_S = 3.0  # a newcomer waits this long for others that are still starting
 STORE_S = 60.0  # rank 0 has this long to open a store
 READY_S = 300.0  # who is not ready this long after others wait for it is dropped
+ADOPT_S = 10.0  # who does not come back this long after the first of its generation is lost
 
 LATE = "not ready in time"
 ANOTHER = "another process has taken this place"
@@ -53,52 +69,33 @@ WITHOUT_YOU = "the others have gone on without you"
 
 
 @dataclass(slots=True)
-class Pending:
-    """A change that has not led to a generation yet."""
-
-    change: Change
-    late_s: float = math.inf  # when who is not ready is late
-
-    def late(self, serving: Collection[Member], now_s: float) -> list[Member]:
-        """Return those of the generation that hang, each once.
-
-        A planned change waits for nobody until the first one that stays is ready: all may be at
-        something that takes long, as a validation. After a loss nobody trains on, so that the time
-        begins at once, in case all hang.
-        """
-        waits = any(one.ready is not None and not one.leaving for one in serving)
-        if self.change.planned and not waits:
-            self.late_s = math.inf
-        else:
-            self.late_s = min(self.late_s, now_s + READY_S)
-        if now_s < self.late_s:
-            return []
-        self.late_s = math.inf
-        return [one for one in serving if one.ready is None]
-
-
-@dataclass(slots=True)
 class Rendezvous:
     """The agents of one run, one for each element.
 
-    A generation has one of the allowed ``sizes``: the other members wait, as newcomers do.
+    A generation has one of the allowed ``sizes``: the other members wait, as newcomers do. None is
+    the first while anybody is ``away``. ``orphaned`` says whether the batch script runs nowhere any
+    more, as its node was lost.
     """
 
     out: list[Output]
+    away: Away
     want: int = 0  # nodes that the plan gives it now; 0: not known
     sizes: Sizes = ANY
-    returning: Returning = field(default_factory=Returning)
+    orphaned: Callable[[], bool] = lambda: False
     members: dict[int, Member] = field(default_factory=dict)  # by key, as they joined
-    orphaned: bool = False  # the batch script runs nowhere any more: its node was lost
     number: int = 0  # of the current generation
     finished: Programs = field(default_factory=Programs)
     _highest: int = 0  # the highest number of any generation so far
     _size: int = 0  # nodes of the current generation as it began
-    _pending: Pending | None = None  # the change that was announced
+    _change: Change | None = None  # that was announced, and has led to no generation yet
+    _late_s: float = math.inf  # when who is not ready for it is late
     _offering: Generation | None = None  # waits for rank 0's store
+    _offer_until_s: float = math.inf
+    _theirs: bool = True  # the current generation, if any, is an earlier keeper's
+    _missing: set[int] = field(default_factory=set)  # its ranks that have not come back
+    _missing_until_s: float = math.inf  # when these are lost
     _failures: Failures = field(default_factory=Failures)
     _launcher: str = ""  # of those of its members that have said it, the last
-    _offer_until_s: float = math.inf
     _first_ready_s: float = math.inf  # of newcomers
     _awaited: Member | None = None  # it was not ready at the last look
     _wait_until_s: float = math.inf  # then something is due without any event
@@ -107,14 +104,21 @@ class Rendezvous:
 
     def join(self, key: int, identity: Identity, held: Held | None, now_s: float) -> None:
         """A member has proven who it is; ``held`` is its generation, if it comes back."""
-        member = Member(key, identity)
-        if held is not None:
-            self._adopt(member, held, now_s)
-        else:
-            if (before := self._at(identity.task)) is not None:
-                self._drop(before, ANOTHER, now_s)
-            self.members[key] = member
+        member, before = Member(key, identity), self._at(identity.task)
+        self.members[key] = member
+        if held is None:
             self.finished.join(identity)
+        if held is not None and self._is_in(held, before, identity, now_s):
+            if before is not None:
+                del self.members[before.key]
+                self.out.append(HangUp(before.key))
+            self._come_back(member, held)
+        else:
+            if before is not None:
+                self._drop(before, ANOTHER, now_s)
+            if held is not None:
+                self._send(member, Dropped(WITHOUT_YOU))
+            self.away.again(identity.task, now_s)
         self.tick(now_s)
 
     def hear(self, key: int, message: FromMember, now_s: float) -> None:
@@ -130,6 +134,7 @@ class Rendezvous:
             case Leave():
                 self._send(member, Released())
                 self._remove(member, "leave", now_s)
+                self.away.back(member.identity.task, Role.AGENT)
             case Finishing():
                 member.finishing = True
                 self.finished.end(member.identity)
@@ -148,9 +153,8 @@ class Rendezvous:
 
     def lose(self, key: int, now_s: float) -> None:
         """A connection has ended without ``done``."""
-        member = self.members.get(key)
-        if member is not None:
-            self._remove(member, "loss", now_s)
+        if (member := self.members.get(key)) is not None:
+            self._lose(member, now_s)
             self.tick(now_s)
 
     def part(self, tasks: Collection[int], now_s: float) -> None:
@@ -163,12 +167,18 @@ class Rendezvous:
         """Slurm says that this task is gone."""
         for member in self._of((task,)):
             self._drop(member, "Slurm says that this element has ended", now_s)
+        self.away.gone(task)
         self.tick(now_s)
 
     def drop_all(self, why: str) -> None:
         """The run is over."""
         for member in list(self.members.values()):
             self._expel(member, why)
+
+    def resume(self, generation: int) -> None:
+        """An earlier keeper has formed this generation; its members may come back."""
+        if self._theirs and generation > self._highest and not self._serving():
+            self.number = self._highest = generation
 
     def holds(self, tasks: Collection[int]) -> bool:
         """Whether a member of these tasks is still here."""
@@ -181,16 +191,15 @@ class Rendezvous:
         self._wait_until_s = math.inf
         while (failure := self._failures.certain(now_s)) is not None:
             self.out.append(failure)
-        if self._is_time(self.returning.until_s, now_s):
-            self.returning.give_up()
+        if self._is_time(self._missing_until_s, now_s):
+            self._await_nobody()
             self._interrupt("loss", now_s)
         if self._offering is not None and self._is_time(self._offer_until_s, now_s):
             for member in [one for one in self.members.values() if one.rank == 0]:
                 self._drop(member, "opened no store in time", now_s)
-        if (pending := self._pending) is not None:
-            for member in pending.late(self._serving(), now_s):
+        while late := self._late(now_s):
+            for member in late:
                 self._drop(member, LATE, now_s)
-            self._is_time(pending.late_s, now_s)
         self._advance(now_s)
 
     def due_s(self) -> float:
@@ -203,6 +212,26 @@ class Rendezvous:
             self._wait_until_s = min(self._wait_until_s, due_s)
         return now_s >= due_s
 
+    def _late(self, now_s: float) -> list[Member]:
+        """Return those of the generation that hang while a change waits for them, each once.
+
+        A planned change waits for nobody until the first one that stays is ready: all may be at
+        something that takes long, as a validation. After a loss nobody trains on, so that the time
+        begins at once, in case all hang.
+        """
+        if self._change is None:
+            return []
+        serving = self._serving()
+        waits = any(one.ready is not None and not one.leaving for one in serving)
+        if self._change.planned and not waits:
+            self._late_s = math.inf
+        else:
+            self._late_s = min(self._late_s, now_s + READY_S)
+        if not self._is_time(self._late_s, now_s):
+            return []
+        self._late_s = math.inf
+        return [one for one in serving if one.ready is None]
+
     # What follows from the events.
 
     def _advance(self, now_s: float) -> None:
@@ -211,42 +240,41 @@ class Rendezvous:
                 self._dismiss(member, Released())
             elif self._is_over(member):
                 self._dismiss(member, Finished())
-        if not self._serving():
+        if not (serving := self._serving()):
             self._gather(now_s)
         elif self._ends:
-            # The processes of all have ended: no agent waits for one that was lost.
-            if self._pending is None and all(member.finishing for member in self._serving()):
+            if self._change is None and all(member.finishing for member in serving):
                 self._announce(False, "finished", now_s)
-        elif self._pending is None:
+        elif self._missing:
+            return
+        elif self._change is None:
             self._invite(now_s)
         else:
             self._reform(now_s)
 
     def _gather(self, now_s: float) -> None:
         """Nobody is in a generation: form one when enough are ready, or after a time limit."""
-        self._pending = self._offering = None
-        self.returning.give_up()
+        self._change = self._offering = None
+        self._await_nobody()
         self._release_leavers()
-        gather_s = GATHER_S if self.want else GATHER_UNKNOWN_S
+        due_s = GATHER_S if self.want else GATHER_UNKNOWN_S
         if self._first_ready_s <= now_s:
             ready = sum(member.ready is not None for member in self.members.values())
             some = 0 < ready < self.want
-            if some and not self._is_time(self._first_ready_s + gather_s, now_s):
+            if some and not self._is_time(self._first_ready_s + due_s, now_s):
                 return
         entrants = self._newcomers_at(now_s)
         if not entrants:
             return
-        is_whole = len(entrants) >= self.want > 0
-        due_s = now_s if is_whole else self._first_ready_s + gather_s
-        due_s = max(due_s, self.returning.hold_until_s, self._failures.not_before_s)
-        if self._is_time(due_s, now_s):
+        due_s = now_s if len(entrants) >= self.want > 0 else self._first_ready_s + due_s
+        due_s = max(due_s, self.away.hold_until_s, self._failures.not_before_s)
+        keys = [one.key for one in entrants]
+        if self._is_time(due_s, now_s) and not self.away.forbids(keys, now_s):
             self._form(entrants, now_s)
 
     def _invite(self, now_s: float) -> None:
-        """No change is pending: announce one if members leave or newcomers may join."""
-        if self.returning.missing or self._offering is not None:
-            return
-        if not self._is_time(self._others_until_s(), now_s):
+        """No change is announced: announce one if members leave or newcomers may join."""
+        if self._offering is not None or not self._is_time(self._others_until_s(), now_s):
             return
         if any(member.leaving for member in self._serving()):
             self._announce(True, "leave", now_s)
@@ -261,14 +289,12 @@ class Rendezvous:
 
     def _reform(self, now_s: float) -> None:
         """A change was announced: form the next generation when all who stay are ready."""
-        if self.returning.missing:
-            return
         late = (one for one in reversed(self.members.values()) if one.holds_up)
         self._awaited = next(late, None)
         if self._awaited is not None:
             return
         staying = [member for member in self._serving() if not member.leaving]
-        if self.orphaned and self._failures.in_vain:
+        if self._failures.in_vain and self.orphaned():
             for member in list(self.members.values()):
                 self._dismiss(member, Finished(code=1))
         elif not staying:
@@ -279,14 +305,16 @@ class Rendezvous:
             self._form(staying + self._newcomers(), now_s)
 
     def _others_until_s(self) -> float:
-        return self.returning.others_until_s(len(self._serving()) >= self.want > 0)
+        """Return until when members of a generation later than an earlier keeper's may come."""
+        is_whole = len(self._serving()) >= self.want > 0
+        return self.away.hold_until_s if self._theirs and not is_whole else -math.inf
 
     def _waits_for_another(self) -> bool:
         """Whether the change in progress still waits for a member, so that nothing else is due."""
-        pending, one = self._pending, self._awaited
-        if pending is None or pending.late_s == math.inf:
+        one = self._awaited
+        if self._change is None or self._late_s == math.inf or one is None:
             return False
-        return one is not None and one.holds_up and one.key in self.members
+        return one.holds_up and one.key in self.members
 
     # A generation begins.
 
@@ -295,7 +323,7 @@ class Rendezvous:
 
         The longest-serving come first, and newcomers last, in the order in which they are given.
         """
-        self._pending, self._first_ready_s = None, math.inf
+        self._change, self._late_s, self._first_ready_s = None, math.inf, math.inf
         in_order = sorted(entrants, key=lambda one: math.inf if one.rank is None else one.rank)
         in_order = in_order[: self.sizes.up_to(len(in_order))]
         for member in self._serving():
@@ -303,7 +331,7 @@ class Rendezvous:
         if not in_order:
             return  # they are too few: all wait for more
         self.number = self._highest = self._highest + 1
-        self._size = len(in_order)
+        self._size, self._theirs = len(in_order), False
         for rank, member in enumerate(in_order):
             member.rank = rank
         told = tuple(Peer(one.identity.task, one.identity.node) for one in in_order)
@@ -311,7 +339,8 @@ class Rendezvous:
         in_order[0].ready = None
         self._send(in_order[0], self._offering)
         self._tell_reformed()
-        self.returning.adopted, self._offer_until_s = False, now_s + STORE_S
+        self.away.went_on({peer.task for peer in told})
+        self._offer_until_s = now_s + STORE_S
         self._is_time(self._offer_until_s, now_s)
         self._failures.began()
 
@@ -326,35 +355,34 @@ class Rendezvous:
                 other.ready = None
                 self._send(other, replace(offering, rank=other.rank, store=endpoint))
 
-    def _adopt(self, member: Member, held: Held, now_s: float) -> None:
-        """Take a member back into the generation that it is in, or let it join again."""
-        # All were lost at once, as when this host was cut off, and nothing was formed since.
-        over = member.identity.program in self.finished
-        all_were_lost = held.generation == self.number and not (over or self._serving())
-        later = self.returning.adopted and held.generation > self.number
-        if self.number == 0 or all_were_lost or later:
+    def _is_in(self, held: Held, before: Member | None, who: Identity, now_s: float) -> bool:
+        """Whether a member has its place in the generation that it holds, as that still counts."""
+        ended = who.program in self.finished or self._serving()
+        if (self._theirs and held.generation > self.number) or (
+            held.generation == self.number and not ended
+        ):  # nobody has formed another one
             for one in self._serving():  # back from an older one, it had lost the others
+                self.away.lost(one.identity, now_s)
                 self._expel(one, WITHOUT_YOU)
-            self.number, self._size, self._pending = held.generation, held.world, None
-            self.returning.begin(held, now_s)
+            self.number, self._size, self._change = held.generation, held.world, None
+            self._theirs, self._missing = True, set(range(held.world))
+            self._missing_until_s = now_s + ADOPT_S
         self._highest = max(self._highest, held.generation)
-        before = self._at(member.identity.task)
-        fits = held.generation == self.number and self.returning.fits(held, before)
-        if not fits:
-            if before is not None:
-                self._drop(before, ANOTHER, now_s)
-            self.members[member.key] = member
-            self._send(member, Dropped(WITHOUT_YOU))
-            return
-        self.members[member.key] = member
-        if before is not None:
-            del self.members[before.key]
-            self.out.append(HangUp(before.key))
+        same = before is not None and before.rank == held.rank  # its new connection
+        return held.generation == self.number and (held.rank in self._missing or same)
+
+    def _come_back(self, member: Member, held: Held) -> None:
         member.rank = held.rank
-        if self._pending is not None:
-            self._send(member, self._pending.change)
-        if self.returning.came(held.rank):
+        self.away.back(member.identity.task, Role.AGENT)
+        if self._change is not None:
+            self._send(member, self._change)
+        self._missing.discard(held.rank)
+        if not self._missing and self._missing_until_s < math.inf:
+            self._await_nobody()
             self._tell_reformed()
+
+    def _await_nobody(self) -> None:
+        self._missing, self._missing_until_s = set(), math.inf
 
     def _tell_reformed(self) -> None:
         """Tell the controller of a new generation."""
@@ -362,22 +390,25 @@ class Rendezvous:
         measures = {"generation": float(self.number), "nodes": float(len(serving))}
         if self._launcher:
             measures["launcher"] = float(LAUNCHERS.index(self._launcher))
+        tasks = format_tasks(one.identity.task for one in serving)
+        told = tuple(measures.items())
         array = serving[0].identity.array
-        self.out.append(Note(NoteKind.REFORMED, array, measures=tuple(measures.items())))
+        self.out.append(Note(NoteKind.REFORMED, array, measures=told, tasks=tasks))
 
     # A generation ends.
 
     def _take_ready(self, member: Member, ready: Ready, now_s: float) -> None:
         """A member is at a boundary: as it was asked to be, or as something has failed."""
-        unasked = member.rank is not None and member.ready is None and self._pending is None
-        ended = self._pending is not None and self._pending.change.why == "failure"
+        unasked = member.rank is not None and member.ready is None and self._change is None
+        ended = self._change is not None and self._change.why == "failure"
         has_failed = ready.cause == "failed" or (ready.error != "" and ended)
         if has_failed and member.rank is not None and not self._ends:
             who = member.identity
             on = (("nodes", float(self._size)),)
             note = Note(NoteKind.FAILED, who.array, who.task, who.node, on, ready.error)
-            self._failures.failed(note, now_s, explained=self.orphaned)
+            self._failures.failed(note, now_s, explained=self.orphaned())
         member.ready = ready
+        self.away.back(member.identity.task, Role.AGENT)
         self._launcher = ready.launcher or self._launcher
         if unasked:
             self._interrupt("failure" if ready.cause == "failed" else "loss", now_s)
@@ -389,23 +420,23 @@ class Rendezvous:
         self._offering = None
         if why != "failure":
             self._failures.lost(now_s)
-        if self._pending is None or self._pending.change.planned:
+        if self._change is None or self._change.planned:
             self._announce(False, why, now_s)
 
     def _announce(self, planned: bool, why: str, now_s: float) -> None:
         """Announce a change to those that are not at a boundary."""
         if planned:
             self._failures.disturbed(now_s)
-        change = Change(planned, why)
-        self._pending = Pending(change)
+        self._change, self._late_s = Change(planned, why), math.inf
         for member in self._serving():
             if member.ready is None:
-                self._send(member, change)
+                self._send(member, self._change)
 
     def _finish(self, member: Member) -> None:
         """A member has ended well: the others go on as they are."""
         who = member.identity
         del self.members[member.key]
+        self.away.back(who.task, Role.AGENT)
         self.out.append(Note(NoteKind.FINISHED, who.array, who.task))
         if not member.finishing:
             self.finished.end(who)
@@ -478,6 +509,12 @@ class Rendezvous:
         """A member is lost, and is told so if it still listens."""
         self._send(member, Dropped(why))
         self.out.append(HangUp(member.key))
+        self._lose(member, now_s)
+
+    def _lose(self, member: Member, now_s: float) -> None:
+        """A member is lost: it is away if it was in the generation and may still train."""
+        stands = member.rank is None or member.ready is not None or member.finishing
+        self.away.lost(member.identity, now_s, took_part=not stands)
         self._remove(member, "loss", now_s)
 
     def _remove(self, member: Member, why: str, now_s: float) -> None:

@@ -151,6 +151,8 @@ class Keeper:
             case messages.Tell(array):
                 trainers.told(array).end()
                 self.registry.end(array)
+            case messages.Engage(array, generation, tasks, leader):
+                self.registry.engage(array, generation, tasks, leader)
             case messages.Part(array, tasks):
                 done = await self.registry.part(array, set(tasks))
             case messages.Lost(array, task):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from bftrainer_slurm.controller.act.groups import Groups
 from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.keeper.away import NOBODY, Engaged
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.planner.greedy import greedy_shares
@@ -62,13 +63,21 @@ class Told(Groups):
     silent: bool = False
 
     sizes: Sizes = ANY
+    engaged: Engaged = NOBODY
 
     def __post_init__(self) -> None:
         super().__init__()
 
-    def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
+    def own(
+        self,
+        array: int,
+        user: str,
+        want: int,
+        sizes: Sizes = ANY,
+        engaged: Callable[[], Engaged] = lambda: NOBODY,
+    ) -> None:
         self.owned.append((array, user, want))
-        self.sizes = sizes
+        self.sizes, self.engaged = sizes, engaged()
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
         self.parted += [(array, list(tasks)) for array, tasks in leaving.items()]

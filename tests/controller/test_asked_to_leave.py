@@ -152,14 +152,21 @@ def test_where_the_history_is_lost_too_and_the_keeper_says_who_has_left(looked: 
     setting.what_was_begun_is_finished()
 
 
-@pytest.mark.parametrize(("before_s", "node"), [(3600.0, ""), (0.0, "n9")], ids=["stay", "node"])
-def test_who_has_left_earlier_or_another_node_stays(before_s: float, node: str) -> None:
+def test_who_has_left_another_node_stays() -> None:
     setting = Growing()
     setting.all_is_forgotten()
-    left_s, node = setting.now_s - before_s, node or setting.node
-    setting.controller.take([note(NoteKind.LEFT, left_s, setting.asked, node)])
+    setting.controller.take([note(NoteKind.LEFT, setting.now_s, setting.asked, "n9")])
     setting.settle()
     assert setting.on() == setting.before
+
+
+@pytest.mark.parametrize("ahead_s", [-7200.0, 0.0, 7200.0])
+def test_no_clock_decides_whether_one_that_has_left_is_ended(ahead_s: float) -> None:
+    setting = Growing()
+    setting.all_is_forgotten()
+    left = note(NoteKind.LEFT, setting.now_s + ahead_s, setting.asked, setting.node)
+    setting.controller.take([left])
+    setting.what_was_begun_is_finished()
 
 
 def test_who_left_unseen_and_came_back_stays() -> None:

@@ -22,6 +22,7 @@ from bftrainer_slurm.controller.loop import Controller
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.phases import Phase
+from bftrainer_slurm.keeper.away import NOBODY, Engaged
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import BackfillPass, ElementId, ElementState, WaitingJob
 from bftrainer_slurm.replay.slurm import (
@@ -63,7 +64,14 @@ class Watch(Groups):
         self._see = see
         self._slurm = slurm
 
-    def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
+    def own(
+        self,
+        array: int,
+        user: str,
+        want: int,
+        sizes: Sizes = ANY,
+        engaged: Callable[[], Engaged] = lambda: NOBODY,
+    ) -> None:
         self._see(array)
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:

@@ -30,6 +30,7 @@ from bftrainer_slurm.elastic.batch.steps import (
     Steps,
     unpacked,
 )
+from bftrainer_slurm.keeper.client import KeeperError
 from bftrainer_slurm.keeper.home import find_or_start
 from bftrainer_slurm.keeper.membership import Membership
 from bftrainer_slurm.keeper.messages import Identity, Role
@@ -119,9 +120,11 @@ class Trainer:
             )
 
     def kill(self, task: int) -> None:
-        """As the guard does: all of it at once."""
+        """As the guard does: all of it at once; and the controller tells of it, if it can."""
         os.killpg(self.running[task].pid, signal.SIGKILL)
         self.running.pop(task).wait()
+        with contextlib.suppress(KeeperError):
+            self.keeper.client.lost(7, task)
 
     def code(self, task: int) -> int:
         return self.running.pop(task).wait(120)

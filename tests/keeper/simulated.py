@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from bftrainer_slurm.keeper.member import HangUp, Output, Send
+from bftrainer_slurm.arrays import parse_tasks
+from bftrainer_slurm.keeper.away import Engaged
+from bftrainer_slurm.keeper.member import HangUp, Send
 from bftrainer_slurm.keeper.messages import (
     Change,
     Dropped,
     FromKeeper,
     Generation,
+    Held,
     Identity,
+    Left,
     Ready,
     Released,
     Role,
     StoreAt,
 )
-from bftrainer_slurm.keeper.protocol import Note
+from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import LATE, Rendezvous
+from bftrainer_slurm.keeper.runs import Run
 from bftrainer_slurm.sizes import ANY, Sizes
 
 
@@ -61,6 +66,7 @@ class Process:
                 self.change = change
             case Released():
                 self.released = True
+                self.world.say(self, Left())
             case Dropped():
                 self.world.rejoin(self)
 
@@ -96,14 +102,18 @@ class World:
     """A rendezvous, its members, and virtual time."""
 
     def __init__(self, want: int = 0, sizes: Sizes = ANY) -> None:
-        self.out: list[Output] = []
-        self.rendezvous = Rendezvous(self.out, want, sizes)
+        self.run = Run(want, sizes=sizes)
+        self.engaged = Engaged()  # what the controller knows of it
         self.now_s = 0.0
         self.keys = self.said = 0
         self.processes: list[Process] = []
         self.members: dict[int, tuple[object, ...]] = {}
         self.ranks: dict[int, dict[int, Process]] = {}
         self.notes: list[Note] = []
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        return self.run._rendezvous
 
     def start(self, task: int) -> Process:
         """Start the agent of an element; it connects, and is not warm yet."""
@@ -115,40 +125,77 @@ class World:
     def say(self, process: Process, message: object) -> None:
         self.said += 1
         if process.connected:
-            self.rendezvous.hear(process.key, message, self.now_s)  # type: ignore[arg-type]
+            self.run.hear(process.key, message, self.now_s)  # type: ignore[arg-type]
             self.deliver()
 
     def kill(self, process: Process) -> None:
+        """Its node has gone; only the keeper notices."""
+        process.alive = False
+        self.cut(process)
+
+    def cut(self, process: Process) -> None:
+        """It cannot be heard any more, and goes on."""
+        process.connected = False
+        process.inbox.clear()
+        self.run.lose(process.key, self.now_s)
+        self.deliver()
+
+    def end(self, process: Process) -> None:
+        """Slurm has ended its element, and says so."""
         process.alive = process.connected = False
-        self.rendezvous.lose(process.key, self.now_s)
+        self._forget(process.identity.task)
+        self.run.lose_task(process.identity.task, self.now_s)
+        self.deliver()
+
+    def _forget(self, task: int) -> None:
+        self.engaged = replace(self.engaged, tasks=self.engaged.tasks - {task})
+
+    def come_back(self, process: Process) -> None:
+        """What the client does when it reaches a keeper again."""
+        serves = process.serves and process.generation is not None and not process.released
+        self._connect(process, process.generation if serves else None)
+        if process.released:
+            self.say(process, Left())
+        elif process.waiting or not serves:
+            process.say_ready()
+
+    def restart_keeper(self) -> None:
+        """The keeper is another one, and nobody has reached it yet."""
+        for process in self.processes:
+            process.connected = False
+            process.inbox.clear()
+        want, sizes = self.rendezvous.want, self.rendezvous.sizes
+        self.run = Run(want, sizes=sizes)
+        self.run.own(want, sizes, self.engaged, self.now_s)
         self.deliver()
 
     def rejoin(self, process: Process) -> None:
         """What the client does when it was declared lost."""
         if process.connected:
-            self.rendezvous.lose(process.key, self.now_s)
+            self.run.lose(process.key, self.now_s)
         process.inbox.clear()
         process.change, process.serves = None, False
         self._connect(process)
         process.say_ready()
 
-    def _connect(self, process: Process) -> None:
+    def _connect(self, process: Process, in_: Generation | None = None) -> None:
         self.keys += 1
         process.key, process.connected = self.keys, True
-        self.rendezvous.join(process.key, process.identity, None, self.now_s)
+        held = None if in_ is None else Held(in_.number, in_.rank, in_.world)
+        self.run.join(process.key, process.identity, held, self.now_s)
         self.deliver()
 
     def part(self, tasks: set[int]) -> None:
-        self.rendezvous.part(tasks, self.now_s)
+        self.run.part(tasks, self.now_s)
         self.deliver()
 
     def wait_until(self, time_s: float) -> None:
         self.now_s = max(self.now_s, time_s)
-        self.rendezvous.tick(self.now_s)
+        self.run.tick(self.now_s)
         self.deliver()
 
     def deliver(self) -> None:
-        for output in self.out:
+        for output in self.run.take():
             match output:
                 case Send(key, message):
                     for process in self.processes:
@@ -161,10 +208,31 @@ class World:
                             process.connected = False
                 case Note():
                     self.notes.append(output)
-        self.out.clear()
+                    self._note(output)
+
+    def _note(self, note: Note) -> None:
+        """What the controller makes of a note."""
+        if note.kind is NoteKind.REFORMED:
+            number = int(dict(note.measures)["generation"])
+            tasks = parse_tasks(note.tasks, 1_000)
+            self.engaged = Engaged(number, frozenset(tasks))
+        elif note.kind in (NoteKind.LEFT, NoteKind.FINISHED):
+            self._forget(note.task)
+
+    def trains(self, number: int) -> bool:
+        """Whether a generation makes steps: all of its ranks are there, whoever hears of them."""
+        ranks = self.ranks.get(number, {})
+        return len(ranks) == len(self.members[number]) and all(
+            one.running and one.number == number for one in ranks.values()
+        )
 
     def check(self, process: Process, generation: Generation) -> None:
-        """Each generation is one list of members, and each of them has one rank in it."""
+        """Each generation is one list of members, and each of them has one rank in it.
+
+        No other one trains, as far as Slurm runs its elements.
+        """
+        others = [one for one in self.members if one != generation.number and self.trains(one)]
+        assert not others, "two groups would write one checkpoint"
         known = self.members.setdefault(generation.number, generation.members)
         assert known == generation.members
         assert generation.world == len(generation.members)
@@ -220,7 +288,7 @@ class World:
                     process.say_ready("new")
                 process.break_off()
                 process.train()
-            due_s = self.rendezvous.due_s()
+            due_s = self.run.due_s()
             quiet = quiet + 1 if self.said == said else 0
             if quiet > 3 and due_s < math.inf:
                 self.wait_until(due_s)

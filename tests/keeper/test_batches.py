@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bftrainer_slurm.keeper.batches import ALONE_S, LOST_S, Batches
+from bftrainer_slurm.keeper.away import Away
+from bftrainer_slurm.keeper.batches import ALONE_S, Batches
 from bftrainer_slurm.keeper.member import HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import Batch, Identity, Role, Turn
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
@@ -24,11 +25,12 @@ class World:
 
     def __init__(self, hold_s: float = 0.0) -> None:
         self.out: list[Output] = []
-        self.batches = Batches(self.out, hold_s)
         self.now_s = 100.0
+        self.away = Away(self.out, self.now_s + hold_s, array=7)
+        self.batches = Batches(self.out, self.away)
 
     def join(self, task: int, said: Batch | None = None) -> None:
-        self.batches.join(task, Identity(7, task, f"n{task}", Role.BATCH), self.now_s)
+        self.batches.join(task, Identity(7, task, f"n{task}", Role.BATCH))
         self.say(task, said or Batch("waits"))
 
     def say(self, task: int, said: Batch) -> None:
@@ -36,6 +38,11 @@ class World:
 
     def lose(self, task: int) -> None:
         self.batches.lose(task, self.now_s)
+
+    def gone(self, task: int) -> None:
+        """Slurm says so."""
+        self.away.gone(task)
+        self.batches.lose_task(task, self.now_s)
 
     def trains(self, task: int) -> None:
         self.batches.trains(task, 1, self.now_s)
@@ -45,13 +52,14 @@ class World:
 
     def waits(self, seconds: float) -> None:
         self.now_s += seconds
+        self.away.tick(self.now_s)
         self.batches.tick(self.now_s)
 
     def told(self) -> dict[int, Any]:
         """What each was told last since the last call."""
-        out = {one.key: one.message for one in self.out if isinstance(one, Send)}
+        sent = {one.key: one.message for one in self.out if isinstance(one, Send)}
         self.out.clear()
-        return out
+        return {key: one for key, one in sent.items() if isinstance(one, Turn)}
 
 
 @pytest.fixture
@@ -110,7 +118,7 @@ def test_the_controller_knows_whose_script_the_others_wait_for_and_until_when(
     world.say(0, Batch("leads"))
     world.say(1, Batch("waits", done=DONE))
     assert scripts(world) == [(0, 0)]
-    world.batches.lose_task(0, world.now_s)
+    world.gone(0)
     assert scripts(world) == [(1, 0)]
 
 
@@ -165,7 +173,7 @@ def test_all_end_as_the_script_does(stepping: World) -> None:
 
 def test_a_step_does_not_outlive_a_script_that_has_ended_well(stepping: World) -> None:
     """As with ``timeout 3h srun ...`` in it, where srun and so the step would end on all nodes."""
-    stepping.batches.trains_on = True
+    stepping.batches.trains_on = lambda: True
     stepping.say(0, Batch("over"))
     assert stepping.told() == {1: Turn("stop"), 2: Turn("stop")}
     stepping.say(1, Batch("waits"))
@@ -179,7 +187,9 @@ def test_after_a_failure_it_begins_at_the_top(stepping: World) -> None:
     stepping.lose(1)
     stepping.lose(2)
     stepping.join(0)
-    stepping.waits(LOST_S)
+    assert stepping.told()[0] == Turn("wait")
+    for task in (1, 2):
+        stepping.gone(task)
     assert stepping.told()[0] == Turn("lead")
 
 
@@ -187,7 +197,7 @@ def test_when_the_leader_is_lost_others_train_on_and_then_the_script_runs_again(
     stepping: World,
 ) -> None:
     stepping.lose(0)
-    stepping.waits(3 * LOST_S)
+    stepping.waits(60.0)
     stepping.join(0)
     assert stepping.told() == {0: JOIN}
     stepping.say(0, JOINED)
@@ -201,17 +211,16 @@ def test_when_the_leader_is_lost_others_train_on_and_then_the_script_runs_again(
 
 def test_a_leader_that_is_cut_off_comes_back(led: World) -> None:
     led.lose(0)
-    led.waits(LOST_S / 2)
+    led.waits(600.0)
     assert led.told() == {}
     led.join(0, LEADS)
-    led.waits(LOST_S)
+    led.waits(600.0)
     assert led.told() == {}
 
 
 def test_a_leader_that_is_gone_is_followed(led: World) -> None:
     led.lose(0)
-    assert led.batches.due_s() == led.now_s + LOST_S
-    led.batches.lose_task(0, led.now_s)  # Slurm says so
+    led.gone(0)
     assert led.told() == {1: Turn("lead")}
 
 
@@ -219,7 +228,7 @@ def test_a_new_keeper_waits_for_who_may_come_back() -> None:
     world = World(hold_s=10.0)
     world.join(1)
     assert world.told() == {1: Turn("wait")}
-    assert world.batches.due_s() == world.now_s + 10.0
+    assert world.away.due_s() == world.now_s + 10.0
     world.join(0, STEP)
     assert world.told() == {1: JOIN}
     alone = World(hold_s=10.0)
@@ -239,7 +248,7 @@ def test_what_ended_well_anywhere_has_ended_well(stepping: World) -> None:
     stepping.say(1, Batch("waits", done=((0, 1, "ab"),)))
     stepping.say(2, Batch("waits", done=((0, 0, "ab"),)))
     stepping.say(1, Batch("waits", done=((0, 1, "ab"),)))
-    stepping.batches.lose_task(0, stepping.now_s)
+    stepping.gone(0)
     assert Turn("lead", done=((0, 0, "ab"),)) in stepping.told().values()
 
 
@@ -249,7 +258,7 @@ def test_what_has_failed_without_the_script_comes_again_when_the_script_runs_aga
     assert not stepping.batches.orphaned
     stepping.lose(0)
     assert not stepping.batches.orphaned  # it may come back
-    stepping.waits(LOST_S)
+    stepping.gone(0)
     assert stepping.batches.orphaned
     failed = (*DONE, (1, 1, "cd"))
     stepping.say(1, Batch("waits", done=failed))
@@ -270,7 +279,7 @@ def test_where_steps_ran_at_the_same_time_none_is_done_when_the_script_runs_agai
     for task in (1, 2):
         stepping.say(task, Batch("waits", done=DONE))
     stepping.told()
-    stepping.batches.lose_task(0, stepping.now_s)
+    stepping.gone(0)
     assert stepping.told() == {1: Turn("lead")}
 
 
@@ -279,10 +288,10 @@ def test_nothing_stays_due(hold_s: float) -> None:
     world = World(hold_s)
     world.join(0)
     for _ in range(3):
-        assert world.batches.due_s() > world.now_s
+        assert min(world.batches.due_s(), world.away.due_s()) > world.now_s
         world.waits(hold_s or 1.0)
 
 
 def test_another_process_of_a_task_takes_its_place(led: World) -> None:
-    led.batches.join(99, Identity(7, 1, "n1", Role.BATCH), led.now_s)
+    led.batches.join(99, Identity(7, 1, "n1", Role.BATCH))
     assert led.out == [HangUp(1)]

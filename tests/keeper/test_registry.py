@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from bftrainer_slurm.keeper.away import Engaged
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.protocol import MAX_MESSAGE, VERSION, Note, NoteKind
 from bftrainer_slurm.keeper.registry import MEMBER_SILENCE_S, SWEEP_S
@@ -403,3 +405,33 @@ def test_while_much_waits_for_a_user_their_group_is_told_nothing_more(
         assert first.read() == {"pong": {"number": 2}}
         other.send(line[-1:])
         assert "generation" in (first.read() or {})
+
+
+# After the keeper was away.
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_who_took_part_before_this_keeper_is_waited_for_while_slurm_runs_it(
+    keeper: Inside, there: bool
+) -> None:
+    keeper.client.engage(12, Engaged(5, frozenset(range(1, 120)), leader=3))
+    keeper.client.own(12, os.getuid(), 1)
+    for task in range(1 + there, 120):
+        keeper.client.lost(12, task)
+    waits = keeper.member(200)
+    waits.ready("new")
+    if there:
+        with pytest.raises(TimeoutError):
+            waits.wait_generation(3)
+        keeper.client.lost(12, 1)
+    assert waits.wait_generation(120).number == 6
+
+
+def test_a_keeper_that_has_been_told_of_a_trainer_knows_better_who_took_part(
+    keeper: Inside,
+) -> None:
+    keeper.client.own(12, os.getuid(), 1)
+    keeper.client.engage(12, Engaged(5, frozenset({1})))
+    member = keeper.member(200)
+    member.ready("new")
+    assert member.wait_generation(120).world == 1

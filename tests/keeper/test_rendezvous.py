@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bftrainer_slurm.keeper.away import NOBODY
 from bftrainer_slurm.keeper.member import HangUp, Send
 from bftrainer_slurm.keeper.messages import (
     Batch,
@@ -25,6 +26,7 @@ from bftrainer_slurm.keeper.messages import (
     Role,
     StoreAt,
     Turn,
+    Waits,
 )
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.rendezvous import LATE, Rendezvous
@@ -150,7 +152,7 @@ def test_after_a_loss_it_goes_on_at_a_size_that_is_allowed() -> None:
 def test_below_its_least_size_all_wait() -> None:
     world = started(2, sizes=SIZES)
     world.settle(4)
-    world.kill(world.processes[0])
+    world.end(world.processes[0])
     world.settle(4)
     (left,) = (one for one in world.processes if one.alive)
     assert left.waiting
@@ -188,7 +190,7 @@ def test_the_sizes_of_a_run_are_those_of_its_group() -> None:
     for key in (1, 2, 3):
         run.join(key, Identity(12, key, f"n{key}", Role.AGENT), None, 0.0)
         run.hear(key, Ready(), 0.0)
-    run.want(3, 1.0, Sizes(step=3))
+    run.own(3, Sizes(step=3), NOBODY, 1.0)
     told = [one.message for one in run.take() if isinstance(one, Send)]
     assert [one.world for one in told if isinstance(one, Generation)] == [3]
 
@@ -214,7 +216,7 @@ def test_survivors_go_on_without_waiting_for_anything() -> None:
 
 def test_a_task_that_slurm_says_is_gone_is_lost() -> None:
     world = started(2)
-    world.rendezvous.lose_task(1, world.now_s)
+    world.run.lose_task(1, world.now_s)
     world.deliver()
     hear_all(world)
     assert world.processes[1].change == Change(planned=False, why="loss")
@@ -257,7 +259,9 @@ def test_one_that_is_to_leave_does_not_make_the_others_late() -> None:
     assert not newcomer.inbox
 
 
-def test_survivors_that_all_hang_are_dropped_and_who_comes_goes_on() -> None:
+def test_survivors_that_all_hang_are_dropped_and_who_comes_waits_until_slurm_has_ended_them() -> (
+    None
+):
     world = started(3)
     first, second, third = world.processes
     newcomer = warm(world, 4)
@@ -267,7 +271,10 @@ def test_survivors_that_all_hang_are_dropped_and_who_comes_goes_on() -> None:
     world.wait_until(300.0)
     assert all(isinstance(one.inbox[-1], Dropped) for one in (first, second))
     world.wait_until(400.0)
-    newcomer.take_message()
+    assert [type(one) for one in newcomer.inbox] == [Waits]  # they may write yet
+    for one in (first, second, third):
+        world.end(one)
+    hear_all(world)
     assert world_of(newcomer) == 1
 
 
@@ -287,7 +294,7 @@ def test_survivors_that_all_hang_while_their_group_forms_are_dropped_too(store: 
 def test_rank_0_that_opens_no_store_is_dropped() -> None:
     world = World(want=2)
     first, second = warm(world, 1), warm(world, 2)
-    assert world.rendezvous.due_s() == 60.0
+    assert world.run.due_s() == 60.0
     world.wait_until(60.0)
     assert isinstance(first.inbox[-1], Dropped)
     second.take_message()
@@ -296,7 +303,7 @@ def test_rank_0_that_opens_no_store_is_dropped() -> None:
 
 def test_who_ended_well_is_no_loss() -> None:
     world = started(2)
-    world.rendezvous.hear(world.processes[0].key, Done(), world.now_s)
+    world.run.hear(world.processes[0].key, Done(), world.now_s)
     world.deliver()
     assert not world.processes[1].inbox
 
@@ -355,9 +362,9 @@ def test_a_batch_script_may_run_another_program_afterwards() -> None:
     world = started(1)
     world.say(world.processes[0], Done())
     (finished,) = world.processes
-    world.rendezvous.join(9, replace(finished.identity, program="b"), None, world.now_s)
-    world.rendezvous.hear(9, Ready(), world.now_s)
-    assert any(isinstance(one, Send) and one.key == 9 for one in world.rendezvous.out)
+    world.run.join(9, replace(finished.identity, program="b"), None, world.now_s)
+    world.run.hear(9, Ready(), world.now_s)
+    assert any(isinstance(one, Send) and one.key == 9 for one in world.run._out)
 
 
 # Leaving.
@@ -369,7 +376,7 @@ def test_a_planned_leave_stops_all_and_releases_the_leaver() -> None:
     world.part({1})
     world.settle(8)
     assert leaver.released
-    assert not world.rendezvous.holds({1})
+    assert not world.run.holds({1})
     assert [world_of(one) for one in others] == [2, 2]
 
 
@@ -403,7 +410,7 @@ def test_what_says_nothing_new_costs_the_keeper_next_to_nothing(
     ticks: list[float] = []
     monkeypatch.setattr(Rendezvous, "tick", lambda rendezvous, now_s: ticks.append(now_s))
     for message in (Ready("new"), Measured((("steps", 1.0),))):
-        world.rendezvous.hear(waiting.key, message, world.now_s)
+        world.run.hear(waiting.key, message, world.now_s)
     assert not ticks
 
 
@@ -425,7 +432,7 @@ def rejoined(world: World, tasks: range, generation: int = 7, size: int = 2) -> 
         process = Process(world, 100 + task, Identity(12, task, f"n{task}", Role.AGENT))
         world.processes.append(process)
         held = Held(generation, rank=task, world=size)
-        world.rendezvous.join(process.key, process.identity, held, world.now_s)
+        world.run.join(process.key, process.identity, held, world.now_s)
         processes.append(process)
     world.deliver()
     return processes
@@ -434,7 +441,7 @@ def rejoined(world: World, tasks: range, generation: int = 7, size: int = 2) -> 
 def reformed(generation: float, nodes: float) -> Note:
     """What the controller is told of a generation of processes."""
     measures = (("generation", generation), ("nodes", nodes))
-    return Note(NoteKind.REFORMED, 12, measures=measures)
+    return Note(NoteKind.REFORMED, 12, measures=measures, tasks=f"0-{int(nodes) - 1}")
 
 
 def test_those_who_come_back_are_adopted_without_a_change() -> None:
@@ -468,7 +475,7 @@ def test_no_change_is_planned_before_all_are_back() -> None:
 
 def test_the_highest_generation_lives_whoever_comes_back_first() -> None:
     world = World(want=3)
-    world.rendezvous.returning.hold_until_s = 10.0
+    world.run.away.hold_until_s = 10.0
     (straggler,) = rejoined(world, range(9, 10), generation=5, size=10)
     others = rejoined(world, range(3), generation=9, size=3)
     assert isinstance(straggler.inbox[0], Dropped)
@@ -479,7 +486,7 @@ def test_the_highest_generation_lives_whoever_comes_back_first() -> None:
 
 def test_who_is_alone_waits_for_those_of_a_later_generation_before_it_changes() -> None:
     world = World(want=3)
-    world.rendezvous.returning.hold_until_s = 10.0
+    world.run.away.hold_until_s = 10.0
     (straggler,) = rejoined(world, range(1), generation=5, size=1)
     warm(world, 7)
     world.wait_until(9.0)
@@ -493,7 +500,7 @@ def test_who_is_alone_waits_for_those_of_a_later_generation_before_it_changes() 
 
 def test_all_nodes_of_the_plan_wait_for_nobody_after_a_keepers_return() -> None:
     world = World(want=2)
-    world.rendezvous.returning.hold_until_s = 10.0
+    world.run.away.hold_until_s = 10.0
     first, _ = rejoined(world, range(2))
     warm(world, 7)
     hear_all(world)
@@ -506,7 +513,7 @@ def test_who_comes_back_while_a_change_is_planned_hears_of_it_again() -> None:
     warm(world, 3)
     first.inbox.clear()  # lost with its connection
     first.key = 99
-    world.rendezvous.join(99, first.identity, Held(1, 0, 2), world.now_s)
+    world.run.join(99, first.identity, Held(1, 0, 2), world.now_s)
     world.deliver()
     assert list(first.inbox) == [Change(planned=True, why="join")]
     world.settle(8)
@@ -517,7 +524,7 @@ def cut_off(world: World, processes: list[Process]) -> None:
     for process in processes:
         process.inbox.clear()
         process.connected = False
-        world.rendezvous.lose(process.key, world.now_s)
+        world.run.lose(process.key, world.now_s)
     world.deliver()
 
 
@@ -556,11 +563,10 @@ def test_who_does_not_come_back_after_all_were_cut_off_is_lost() -> None:
     ]
 
 
-def test_members_that_were_cut_off_join_anew_where_a_generation_was_formed_meanwhile() -> None:
+def test_who_was_cut_off_joins_anew_where_a_generation_was_formed_meanwhile() -> None:
     world = started(2)
-    cut_off(world, world.processes)
-    warm(world, 7)
-    world.wait_until(60.0)
+    cut_off(world, world.processes[:1])
+    world.settle(4)
     (back,) = rejoined(world, range(1), generation=1)
     assert isinstance(back.inbox[0], Dropped)
 
@@ -583,14 +589,15 @@ def test_numbers_go_on_from_the_highest_that_was_held() -> None:
 def test_a_second_connection_of_a_member_takes_the_place_of_its_first() -> None:
     world = started(2)
     before = world.processes[1]
-    world.rendezvous.join(99, before.identity, Held(1, 1, 2), world.now_s)
-    assert HangUp(before.key) in world.out
-    assert not any(isinstance(one, Send) for one in world.out)
+    world.run.join(99, before.identity, Held(1, 1, 2), world.now_s)
+    out = world.run.take()
+    assert HangUp(before.key) in out
+    assert not any(isinstance(one, Send) for one in out)
 
 
 def test_another_process_in_a_members_place_is_a_loss_and_a_newcomer() -> None:
     world = started(2)
-    world.rendezvous.join(99, world.processes[1].identity, None, world.now_s)
+    world.run.join(99, world.processes[1].identity, None, world.now_s)
     world.deliver()
     hear_all(world)
     assert world.processes[0].change == Change(planned=False, why="loss")
@@ -598,7 +605,7 @@ def test_another_process_in_a_members_place_is_a_loss_and_a_newcomer() -> None:
 
 def test_no_first_generation_while_members_may_come_back() -> None:
     world = World(want=1)
-    world.rendezvous.returning.hold_until_s = 10.0
+    world.run.away.hold_until_s = 10.0
     process = warm(world, 1)
     world.wait_until(9.9)
     assert not process.inbox
@@ -681,7 +688,7 @@ def test_after_failures_in_a_row_the_next_generation_comes_later_and_later() -> 
     for _ in range(7):
         before_s = world.now_s
         while not process.inbox:
-            world.wait_until(world.rendezvous.due_s())
+            world.wait_until(world.run.due_s())
         pauses.append(world.now_s - before_s)
         hear_all(world)
         process.waiting = True
@@ -702,7 +709,7 @@ def test_after_a_generation_that_made_steps_the_next_comes_at_once() -> None:
 
 def test_what_fails_again_since_the_scripts_node_was_lost_ends_on_all_nodes() -> None:
     world = started(2)
-    world.rendezvous.orphaned = True
+    world.rendezvous.orphaned = lambda: True
 
     def fail() -> None:
         for process in world.processes:

@@ -15,7 +15,7 @@ numbers = st.integers(0, 1_000)
 
 class AnyOrder(RuleBasedStateMachine):
     """``World.check`` and ``Process`` assert, at each generation, that ranks are a permutation,
-    numbers grow, and one number is one membership.
+    numbers grow, one number is one membership, and no other group trains that Slurm runs.
     """
 
     @initialize(
@@ -53,17 +53,30 @@ class AnyOrder(RuleBasedStateMachine):
             self.world.kill(process)
 
     @rule(number=numbers)
-    def one_is_frozen_and_dropped(self, number: int) -> None:
+    def one_is_cut_off(self, number: int) -> None:
         if process := self.pick(number):
-            process.connected = False
-            self.world.rendezvous.lose(process.key, self.world.now_s)
-            self.world.deliver()
+            self.world.cut(process)
+
+    @rule()
+    def all_are_cut_off(self) -> None:
+        for process in self.world.processes:
+            if process.alive:
+                self.world.cut(process)
 
     @rule(number=numbers)
-    def one_that_was_dropped_comes_back(self, number: int) -> None:
+    def one_that_was_cut_off_comes_back(self, number: int) -> None:
         process = self.pick(number)
-        if process and not process.connected and not process.released:
-            self.world.rejoin(process)
+        if process and not process.connected:
+            self.world.come_back(process)
+
+    @rule(number=numbers)
+    def slurm_ends_one(self, number: int) -> None:
+        if self.world.processes:
+            self.world.end(self.world.processes[number % len(self.world.processes)])
+
+    @rule()
+    def the_keeper_restarts(self) -> None:
+        self.world.restart_keeper()
 
     @rule(number=numbers)
     def one_is_to_leave(self, number: int) -> None:
@@ -108,8 +121,10 @@ class AnyOrder(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         for process in self.world.processes:
-            if process.alive and not process.connected and not process.released:
-                self.world.rejoin(process)
+            if not process.alive or process.released:
+                self.world.end(process)
+            elif not process.connected:
+                self.world.come_back(process)
         self.world.settle()
         live = [one for one in self.world.processes if one.alive and not one.released]
         most = self.world.rendezvous.sizes.up_to(len(live))

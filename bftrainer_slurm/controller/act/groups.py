@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
+from bftrainer_slurm.keeper.away import NOBODY, Engaged
 from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
@@ -43,10 +44,18 @@ class Groups:
         self._undelivered: list[ElementId | int] = []  # gone elements and trainers, not sent yet
         self._silent_until_s = float("-inf")
 
-    def own(self, array: int, user: str, want: int, sizes: Sizes = ANY) -> None:
+    def own(
+        self,
+        array: int,
+        user: str,
+        want: int,
+        sizes: Sizes = ANY,
+        engaged: Callable[[], Engaged] = lambda: NOBODY,
+    ) -> None:
         """Send a trainer's owner, how many nodes it should have, and the ``sizes`` of its group.
 
-        The message is sent once, and again when something changes.
+        The message is sent once, and again when something changes. A new keeper is told before it
+        who is ``engaged``, so that it begins nothing beside them.
         """
         if self._keeper is None:
             return
@@ -55,7 +64,15 @@ class Groups:
         if uid is None or self._announced.get(array) == announced:
             return
         what = f"who owns trainer {array}"
-        if self._send(lambda keeper: keeper.own(array, uid, want, sizes), what):
+        knows = self._announced.get(array, ("",))[0] == identity
+        took = NOBODY if knows else engaged()
+
+        def tell(keeper: KeeperClient) -> None:
+            if took != NOBODY:
+                keeper.engage(array, took)
+            keeper.own(array, uid, want, sizes)
+
+        if self._send(tell, what):
             self._announced[array] = announced
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:

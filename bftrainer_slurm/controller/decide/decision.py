@@ -35,6 +35,7 @@ from bftrainer_slurm.controller.decide.reconcile import (
     complete,
     end,
     end_asked,
+    end_cut,
     end_mute,
     hold_reclaimed,
     late_nodes,
@@ -223,7 +224,7 @@ class Decider:
             why = too_few_left(view)
             return leave(view, view.nodes, why) if why else []
 
-        for decide in (end_asked, end_mute, drain, off, end_too_few, keep):
+        for decide in (end_asked, end_cut, end_mute, drain, off, end_too_few, keep):
             views = (view for view in draft.cluster.views if not view.over)
             draft.end(self._of_each(views, decide))
 

@@ -138,6 +138,12 @@ def end_asked(view: TrainerView) -> list[Shrink]:
     return end(view, asked, "it was asked to leave")
 
 
+def end_cut(view: TrainerView) -> list[Shrink]:
+    """End elements that the keeper does not hear while others wait: they might train on."""
+    cut = {id_ for id_ in view.running() if view.state.of(id_.task).cut}
+    return end(view, cut, "the keeper does not hear it, and others wait for it")
+
+
 def end_mute(view: TrainerView) -> list[Shrink]:
     """End elements that have no guard, because our plugin is not loaded on their nodes."""
     records = ((id_, view.state.of(id_.task)) for id_ in view.running())

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Self
 
+from bftrainer_slurm.arrays import parse_tasks
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, NumberedNote
 
 _MOST = 1e15  # samples and steps; floats up to this hold whole numbers exactly
+_MOST_TASKS = 10_000_000
 _LONGEST_PAUSE_S = 3600.0
 WINDOW_S = 30.0  # the reports that tell the present speed
 OFTEN = 2  # a single restart from step 0 may be one before the first checkpoint
@@ -28,6 +30,7 @@ class Reform:
     generation: int
     nodes: int
     launcher: str = ""  # the program that started the training; empty if it is not known
+    tasks: frozenset[int] = frozenset()  # of its elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,11 @@ def read_reform(numbered: NumberedNote) -> Reform | None:
         return None
     launcher = measures.get("launcher", 0.0)
     name = LAUNCHERS[int(launcher)] if 0 <= launcher < len(LAUNCHERS) else ""
-    return Reform(numbered.time_s, int(generation), int(nodes), name)
+    try:
+        tasks = parse_tasks(numbered.note.tasks, _MOST_TASKS) if numbered.note.tasks else ()
+    except ValueError:
+        return None
+    return Reform(numbered.time_s, int(generation), int(nodes), name, frozenset(tasks))
 
 
 def read_script(numbered: NumberedNote) -> Script | None:

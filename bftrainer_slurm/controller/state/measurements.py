@@ -15,11 +15,13 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from bftrainer_slurm.arrays import format_tasks, parse_tasks
 from bftrainer_slurm.controller.observe.reports import WORK_COLUMNS, Reform, Work
 from bftrainer_slurm.controller.state.failing_sizes import NOTHING_TRIED, TriedSizes
 from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.schema import keep_newest
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
+from bftrainer_slurm.keeper.away import NOBODY, Engaged
 
 THROUGHPUTS_A_SIZE = 16
 THROUGHPUTS_AN_ARRAY = 256
@@ -46,6 +48,7 @@ WHERE user = ?1 AND name = ?2 AND time_s <= ?3 AND array IN (
 ) ORDER BY rowid
 """
 _AHEAD_S = 60.0  # tolerated difference between clocks
+_MOST_TASKS = 10_000_000
 _PAUSES_KEPT = 500  # for each trainer
 
 
@@ -139,6 +142,19 @@ class Measurements:
             "SELECT time_s, generation, nodes FROM reforms WHERE array = ?", array
         )
         return next((Reform(*row) for row in rows), None)
+
+    def set_engaged(self, array: int, engaged: Engaged) -> None:
+        """Record who is in a trainer's group, and who runs its script."""
+        row = (engaged.generation, format_tasks(engaged.tasks), engaged.leader)
+        self._history.write(put("engaged", array, self._history.clock(), *row))
+
+    def engaged(self, array: int) -> Engaged:
+        """Return who was last in a trainer's group, and who ran its script."""
+        query = "SELECT generation, tasks, leader FROM engaged WHERE array = ?"
+        for generation, tasks, leader in self._history.read(query, array):
+            found = parse_tasks(tasks, _MOST_TASKS) if tasks else ()
+            return Engaged(generation, frozenset(found), leader)
+        return NOBODY
 
     def forget_too_much(self, active: Collection[int]) -> None:
         """Drop measurements of all but the newest trainers of a name and names of a user.

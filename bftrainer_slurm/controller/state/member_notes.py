@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Set
 from dataclasses import replace
+from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import (
     Report,
@@ -22,7 +23,7 @@ from bftrainer_slurm.controller.state.failing import add_failure, after_progress
 from bftrainer_slurm.controller.state.failing_sizes import TriedSizes
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.profiles import ReportedState
-from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_left
+from bftrainer_slurm.controller.state.trainer_state import TrainerState, note_cut, note_left
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import ElementId
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 OF_MEMBERS = (
     *(NoteKind.PROGRESS, NoteKind.REFORMED, NoteKind.FAILED, NoteKind.FINISHED),
-    *(NoteKind.LEFT, NoteKind.SCRIPT),
+    *(NoteKind.LEFT, NoteKind.SCRIPT, NoteKind.CUT, NoteKind.BACK),
 )
 
 _TRAINS_S = 10.0  # progress this long after a start or a failure shows that training works
@@ -67,18 +68,35 @@ class MemberNotes:
                 reported.group.formed(reform.nodes, reform.time_s)
                 reported.stopwatch.reformed(reform)
                 self._measurements.set_reform(view.array, reform)
-                return replace(state, begun=True)
+                began = {"generation": reform.generation, "tasks": reform.tasks}
+                return self._engage(replace(state, begun=True), view.array, **began)
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
                 reported.group.script = script
+                return self._engage(state, view.array, leader=script.task)
             case NoteKind.LEFT:
-                return note_left(state, numbered)
+                return note_left(self._without(state, numbered.note), numbered.note)
+            case NoteKind.CUT | NoteKind.BACK:
+                return note_cut(state, numbered.note)
             case NoteKind.FINISHED:
+                state = self._without(state, numbered.note)
                 return replace(state, done=state.done | {numbered.note.task})
             case NoteKind.FAILED if abs(now_s - numbered.time_s) < _NEWS_S:
                 reported.began_s = numbered.time_s
                 state = _failed(view, numbered, reported.trained, now_s)
                 self._keep(view, state.tried)
         return state
+
+    def _without(self, state: TrainerState, note: Note) -> TrainerState:
+        """Return the state after a task has ended its part in the group."""
+        return self._engage(state, note.array, tasks=state.engaged.tasks - {note.task})
+
+    def _engage(self, state: TrainerState, array: int, **changed: Any) -> TrainerState:
+        """Return the state with a change of who is engaged, as a new keeper has to know."""
+        engaged = replace(state.engaged, **changed)
+        if engaged == state.engaged:
+            return state
+        self._measurements.set_engaged(array, engaged)
+        return replace(state, engaged=engaged)
 
     def _compare_clocks(self, ahead_s: float) -> None:
         if ahead_s < _NEWS_S or self._ahead_logged:

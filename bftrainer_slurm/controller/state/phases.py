@@ -87,6 +87,7 @@ class ElementRecord:
     start_s: float | None = None
     targets: frozenset[str] = frozenset()  # where a released element may start
     ours: bool = False  # the controller has ended it
+    cut: bool = False  # the keeper does not hear it, while others wait: it has to be ended
     asked: bool = False  # was asked to leave its node; does nothing there now, and has to be ended
     up: tuple[str, float] | None = None  # its own report: the node on which it came up, and when
     down_s: float | None = None  # its own report: when it left
@@ -133,11 +134,6 @@ class Ended:
     how: str  # "shrank", "reclaimed", or "ended" (by itself)
     took_s: float = 0.0  # how long looks saw it ending
     well: bool = False  # its script has succeeded
-
-    @property
-    def lost(self) -> bool:
-        """Whether the element left unexpectedly, so that the others of its group do not know."""
-        return self.how != "shrank" and not self.well
 
     @property
     def began_s(self) -> float:
@@ -212,6 +208,7 @@ def _record(
         node,
         start_s=start_s,
         ours=goes_on and before.ours and phase is not Phase.RUNNING,
+        cut=goes_on and before.cut,
         asked=goes_on and before.asked,
         up=before.up,
         down_s=before.down_s,

@@ -95,7 +95,7 @@ class TrainerRegistry:
     ``bad`` finds nodes that trainers should avoid; ``unhandled_nodes`` are nodes of trainers that
     cannot be handled. ``replaced`` trainers have the array id of an earlier trainer.
     ``measurements`` is what trainers have written to the history file. ``gone`` are elements that
-    were lost, and trainers, that the keeper has not been told of, though a look may have failed.
+    have ended, and trainers, that the keeper has not been told of, though a look may have failed.
     """
 
     def __init__(
@@ -267,11 +267,12 @@ class TrainerRegistry:
         over, begun = history.meet(array, id_, now_s), history.has_begun(array)
         submit_s = history.describe(trainer, now_s)
         known = replace(record.state, over=over, finished_s=now_s, submit_s=submit_s, begun=begun)
-        record.put(replace(known, tried=self.measurements.tried(array)))
+        tried, engaged = self.measurements.tried(array), self.measurements.engaged(array)
+        record.put(replace(known, tried=tried, engaged=engaged))
         return record
 
     def _write(self, events: Iterable[Event], snapshot: Snapshot) -> None:
-        self.gone += (one.element for one in events if isinstance(one, Ended) and one.lost)
+        self.gone += (one.element for one in events if isinstance(one, Ended))
         for event in events:
             if isinstance(event, Began):
                 node = snapshot.shared.get(event.node)

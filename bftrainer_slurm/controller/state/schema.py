@@ -88,6 +88,11 @@ CREATE TABLE reforms (
     array INTEGER PRIMARY KEY, time_s REAL NOT NULL,
     generation INTEGER NOT NULL, nodes INTEGER NOT NULL
 );
+-- Which tasks are in a trainer's group, and which one runs its script (-1: none).
+CREATE TABLE engaged (
+    array INTEGER PRIMARY KEY, time_s REAL NOT NULL,
+    generation INTEGER NOT NULL, tasks TEXT NOT NULL, leader INTEGER NOT NULL
+);
 
 -- What is measured, see ``measurements``.
 CREATE TABLE looks (

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from bftrainer_slurm.controller.state.failing import Failing, add_failure
 from bftrainer_slurm.controller.state.failing_sizes import NOTHING_TRIED, TriedSizes
 from bftrainer_slurm.controller.state.phases import HELD, Began, ElementRecord, Event, Phase, follow
-from bftrainer_slurm.keeper.protocol import NoteKind, NumberedNote
+from bftrainer_slurm.keeper.away import NOBODY, Engaged
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
 from bftrainer_slurm.model import Element, ElementId, ElementState
 
 UNFIT = "BadConstraints"  # Slurm's reason if a node can never fit; it then holds the job
@@ -71,6 +72,7 @@ class TrainerState:
     had_nodes_s: float = 0.0  # when it last had a node
     notified: bool = False  # its output has a notice: elements do not join, or a size is left out
     tried: TriedSizes = NOTHING_TRIED
+    engaged: Engaged = NOBODY  # who is in its group, and who runs its script, as members say
 
     @property
     def settled(self) -> bool:
@@ -92,6 +94,13 @@ class TrainerState:
     def of(self, task: int) -> ElementRecord:
         """Return the record of an element."""
         return self.elements.get(task, HELD)
+
+    @property
+    def still_engaged(self) -> Engaged:
+        """Those of ``engaged`` that Slurm still has on their nodes."""
+        engaged, there = self.engaged, {task for task, one in self.elements.items() if one.there}
+        leader = engaged.leader if engaged.leader in there else -1
+        return Engaged(engaged.generation, engaged.tasks & there, leader)
 
 
 def differ(id_: str, other: str) -> bool:
@@ -238,17 +247,23 @@ def apply_note(state: TrainerState, numbered: NumberedNote) -> TrainerState:
     return replace(state, elements={**state.elements, task: record})
 
 
-def note_left(state: TrainerState, numbered: NumberedNote) -> TrainerState:
+def note_left(state: TrainerState, note: Note) -> TrainerState:
     """Return the state after an element has reported that it left its group as planned.
 
-    It was asked to, even if this controller does not know it. What it reported in an earlier stay
-    does not count.
+    It was asked to, even if this controller does not know it. The keeper forgets what it reported
+    in an earlier stay, so that no times of two clocks are compared.
     """
-    note, record = numbered.note, state.of(numbered.note.task)
+    record = state.of(note.task)
     there = record.there and record.node == note.node
-    if record.asked or not there or numbered.time_s < (record.start_s or -math.inf):
+    return ask(state, (note.task,)) if there and not record.asked else state
+
+
+def note_cut(state: TrainerState, note: Note) -> TrainerState:
+    """Return the state after the keeper has said that an element is cut off, or heard again."""
+    record, cut = state.of(note.task), note.kind is NoteKind.CUT
+    if not record.there or note.node not in ("", record.node) or record.cut == cut:
         return state
-    return ask(state, (note.task,))
+    return replace(state, elements={**state.elements, note.task: replace(record, cut=cut)})
 
 
 def note_rescale(

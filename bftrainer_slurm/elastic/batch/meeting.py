@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
+from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.place import read_identity
 from bftrainer_slurm.keeper.conversation import Conversation
 from bftrainer_slurm.keeper.credentials import JOB_SECRET
-from bftrainer_slurm.keeper.messages import Batch, FromKeeper, Role, Turn
+from bftrainer_slurm.keeper.messages import Batch, FromKeeper, Role, Turn, Waits
 
 
 class Meeting(Conversation):
@@ -72,6 +73,8 @@ class Meeting(Conversation):
                 self._state.notify_all()
 
     def _on_message(self, message: FromKeeper) -> None:
+        if isinstance(message, Waits):
+            say(message.why)
         if not isinstance(message, Turn):
             return
         with self._state:

@@ -152,6 +152,7 @@ class AgentRendezvous(RendezvousHandler):
         if sys.exc_info()[0] is None:
             self._membership.done()
         else:
+            self._membership.leave()  # its workers have ended: nobody need wait for this node
             self._membership.close()
         self._end_generation()
         return True

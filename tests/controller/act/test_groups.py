@@ -11,6 +11,7 @@ import pytest
 
 from bftrainer_slurm.controller.act import groups
 from bftrainer_slurm.controller.act.groups import Groups
+from bftrainer_slurm.keeper.away import Engaged
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.controller.fake_keeper import FakeKeeper
@@ -63,6 +64,16 @@ def test_and_again_to_another_keeper(keeper: Keeper) -> None:
     keeper.identity = "second"
     keeper.groups.own(ARRAY, ME, 3)
     assert len(keeper.heard) == 2
+
+
+def test_a_new_keeper_is_told_first_who_took_part_and_none_is_told_twice(keeper: Keeper) -> None:
+    engaged = Engaged(5, frozenset({1, 2}), 1)
+    for identity in ("first", "second"):
+        keeper.identity = identity
+        for want in (3, 4):
+            keeper.groups.own(ARRAY, ME, want, engaged=lambda: engaged)
+    assert [one[0] for one in keeper.heard] == ["engage", "own", "own"] * 2
+    assert keeper.heard[0] == ("engage", ARRAY, engaged)
 
 
 def test_and_again_where_the_keeper_did_not_answer(keeper: Keeper) -> None:

@@ -1,0 +1,87 @@
+"""An element that the keeper cannot hear, while others wait for it, is ended; nobody else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.keeper.away import Engaged
+from bftrainer_slurm.keeper.protocol import Note, NoteKind, NumberedNote
+from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.replay.slurm import HELD
+from tests.controller.setting import Setting
+from tests.controller.worlds import ARRAY, note
+
+
+class CutOff(Setting):
+    """A trainer on two nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(2, ARRAY)
+        self.settle()
+        self.before = self.on()
+        self.node, self.task = min(self.before.items())
+
+    def hears(self, kind: NoteKind, node: str | None = None) -> None:
+        where = self.node if node is None else node
+        self.controller.take([note(kind, self.now_s, self.task, where)])
+
+
+@pytest.mark.parametrize("node", [None, ""], ids=["node", "the keeper does not know the node"])
+def test_it_is_ended_and_another_takes_its_place(node: str | None) -> None:
+    setting = CutOff()
+    setting.hears(NoteKind.CUT, node)
+    assert setting.controller.schedule.due_s() - setting.now_s < 1.0
+    setting.turn()
+    assert setting.slurm.element_(ElementId(ARRAY, setting.task)).state is HELD
+    setting.settle()
+    assert len(setting.on()) == 2
+
+
+def test_one_that_is_heard_again_before_that_stays() -> None:
+    setting = CutOff()
+    setting.hears(NoteKind.CUT)
+    setting.hears(NoteKind.BACK, "")
+    setting.settle()
+    assert setting.on() == setting.before
+
+
+def test_one_that_was_cut_off_on_another_node_stays() -> None:
+    setting = CutOff()
+    setting.hears(NoteKind.CUT, "n9")
+    setting.settle()
+    assert setting.on() == setting.before
+
+
+def test_a_new_keeper_is_told_who_took_part_and_whom_slurm_still_has() -> None:
+    setting = CutOff()
+    tasks = sorted(setting.before.values())
+    measures = (("generation", 4.0), ("nodes", 3.0))
+    told = Note(NoteKind.REFORMED, ARRAY, measures=measures, tasks=f"{tasks[0]}-{tasks[1]},99")
+    setting.controller.take([NumberedNote(1, setting.now_s, told)])
+    setting.controller.take(
+        [note(NoteKind.SCRIPT, setting.now_s, leads=float(tasks[0]), trains=0.0)]
+    )
+    setting.turn()
+    assert setting.told.engaged == Engaged(4, frozenset(tasks), tasks[0])
+    setting.controller.take([note(NoteKind.FINISHED, setting.now_s, tasks[1], "")])
+    setting.turn()
+    assert setting.told.engaged == Engaged(4, frozenset(tasks[:1]), tasks[0])
+
+
+@pytest.mark.parametrize("history", ["kept", "lost"])
+def test_a_new_controller_knows_it_from_the_history(history: str) -> None:
+    setting = CutOff()
+    tasks = sorted(setting.before.values())
+    told = Note(
+        NoteKind.REFORMED,
+        ARRAY,
+        measures=(("generation", 4.0), ("nodes", 2.0)),
+        tasks=f"{tasks[0]},{tasks[1]}",
+    )
+    setting.controller.take([NumberedNote(1, setting.now_s, told)])
+    if history == "lost":
+        setting.history = History(":memory:")
+    setting.controller = setting.started()
+    setting.turn()
+    assert setting.told.engaged.tasks == (frozenset(tasks) if history == "kept" else frozenset())
