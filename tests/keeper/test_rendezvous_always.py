@@ -41,6 +41,16 @@ class AnyOrder(RuleBasedStateMachine):
             self.tasks += 1
             self.world.start(self.tasks)
 
+    @rule()
+    def somebody_comes_and_waits(self) -> None:
+        if sum(process.alive for process in self.world.processes) < MOST:
+            self.tasks += 1
+            newcomer = self.world.start(self.tasks)
+            newcomer.say_ready("new")
+            self.world.wait_until(self.world.now_s + 12.0)
+            while newcomer.inbox:
+                newcomer.take_message()
+
     @rule(number=numbers)
     def one_becomes_warm(self, number: int) -> None:
         process = self.pick(number)
