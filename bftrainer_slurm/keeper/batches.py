@@ -115,6 +115,8 @@ class Batches:
 
     def lose_task(self, task: int, now_s: float) -> None:
         """Slurm says that a task is gone."""
+        if self._told is not None and self._told[0] == task:
+            self._told = None  # the controller has forgotten it too
         for one in [one for one in self.elements.values() if one.task == task]:
             del self.elements[one.key]
             self.out.append(HangUp(one.key))
