@@ -35,8 +35,8 @@ FROM_MEMBER: list[tuple[FromMember, str]] = [
     (messages.Up(3, "n3"), '{"up":{"task":3,"node":"n3"}}'),
     (
         Join(WHO, Held(2, 0, 4)),
-        '{"join":{"identity":{"array":12,"task":3,"node":"n3","role":"agent","program":"ab"},'
-        '"held":{"generation":2,"rank":0,"world":4}}}',
+        '{"join":{"identity":{"array":12,"task":3,"node":"n3","role":"agent","program":"ab",'
+        '"step":-1},"held":{"generation":2,"rank":0,"world":4}}}',
     ),
     (
         Ready("failed", "oops", "torchrun"),
@@ -60,6 +60,10 @@ FROM_CONTROLLER: list[tuple[FromController, str]] = [
         messages.Own(12, 1001, 4, (2, 4)),
         '{"own":{"array":12,"uid":1001,"want":4,"only":[2,4],"step":1,"without":[]}}',
     ),
+    (
+        messages.Engage(12, 5, (0, 3), 3),
+        '{"engage":{"array":12,"generation":5,"tasks":[0,3],"leader":3}}',
+    ),
     (messages.Tell(12, "ended"), '{"tell":{"array":12,"what":"ended"}}'),
     (messages.Part(12, (0, 1)), '{"part":{"array":12,"tasks":[0,1]}}'),
     (messages.Lost(12, 1), '{"lost":{"array":12,"task":1}}'),
@@ -81,6 +85,7 @@ FROM_KEEPER: list[tuple[FromKeeper, str]] = [
     (messages.Released(), '{"released":{}}'),
     (messages.Finished(), '{"finished":{"code":0}}'),
     (messages.Dropped("silent"), '{"dropped":{"why":"silent"}}'),
+    (messages.Waits("for n1"), '{"waits":{"why":"for n1"}}'),
     (messages.Pong(1), '{"pong":{"number":1}}'),
     (
         Turn("lead", done=((0, 1, "ab"),)),
