@@ -1,7 +1,6 @@
 #include "batch.h"
 
 #include "environment.h"
-#include "torchrun.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -92,11 +91,11 @@ static bool connect_to(const char *name)
                    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0;
 }
 
-void batch_tell_step(const struct site *site)
+void batch_tell_step(void)
 {
     const char *name = getenv(ENV_SRUNS);
     char answer[32] = "";
-    char beside[sizeof(BESIDE)] = "";
+    char step[16];
     unsigned number;
     int code;
 
@@ -106,12 +105,9 @@ void batch_tell_step(const struct site *site)
         return;
     if (sscanf(answer, "exit %d", &code) == 1)
         exit(code);
-    if (sscanf(answer, "go %u %6s", &number, beside) < 1 || !stay_loaded())
+    if (sscanf(answer, "go %u", &number) != 1 || !stay_loaded())
         return;
-    if (strcmp(beside, BESIDE) == 0)
-        torchrun_unset(site);
-    else
-        snprintf(beside, sizeof(beside), "%u", number);
-    setenv(ENV_STEP, beside, 1);
+    snprintf(step, sizeof(step), "%u", number);
+    setenv(ENV_STEP, step, 1);
     on_exit(tell_end, NULL);
 }

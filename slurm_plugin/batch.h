@@ -13,4 +13,4 @@
 void batch_take_place(spank_t spank, const struct site *site, bool tell);
 
 /* Call first in an srun: tells the process in the script's place, and may end the srun. */
-void batch_tell_step(const struct site *site);
+void batch_tell_step(void);

@@ -15,7 +15,6 @@
 #define ENV_SCRIPT "BFTRAINER_SCRIPT"
 #define ENV_SRUNS "BFTRAINER_SRUNS"
 #define ENV_STEP "BFTRAINER_STEP"
-#define BESIDE "beside" /* its value in a step that is as in an ordinary job, as another one trains */
 
 /* Slurm carries these from sbatch to the element (SLURM_SPANK_ is its prefix): what an element needs to
  * know of its trainer (words.h); "own" if torchrun keeps its own rendezvous; "no" if BFTrainer does not make

@@ -353,8 +353,6 @@ void element_start_task(spank_t spank, const struct site *site)
         correct_batch_environment(spank);
     set_user_task(spank);
     set_end_time(spank);
-    if (variable_is(spank, ENV_STEP, BESIDE))
-        return;
     if (has_environment(spank)) {
         torchrun_mend(spank, site);
         return;

@@ -43,7 +43,7 @@ void submit_init(const struct site *site)
     bool in_element = getenv(ENV_ELEMENT) != NULL;
 
     if (in_element && spank_context() == S_CTX_LOCAL)
-        batch_tell_step(site);
+        batch_tell_step();
     rewriter_forget_filter();
     if (in_element)
         unsetenv(ENV_OPTION);

@@ -25,7 +25,7 @@ def read_identity(environment: Mapping[str, str], role: Role) -> Identity:
         node=environment.get("SLURMD_NODENAME") or socket.gethostname(),
         role=role,
         program=_program(environment),
-        step=int(step) if (step := environment.get("BFTRAINER_STEP", "")).isdecimal() else -1,
+        step=_step(environment),
     )
 
 
@@ -38,6 +38,11 @@ def step_and_script(environment: Mapping[str, str]) -> tuple[str, str]:
     names = [Path(word).name for word in sys.argv if word.endswith(".py")]
     script = next((name for name in names if name != "run.py"), "")  # python -m ...distributed.run
     return environment.get("BFTRAINER_STEP") or environment.get("SLURM_STEP_ID", ""), script
+
+
+def _step(environment: Mapping[str, str]) -> int:
+    """Return the number of the batch script's srun that this process is in, see ``Identity``."""
+    return int(environment.get("BFTRAINER_STEP") or -1 - ("SLURM_STEP_ID" in environment))
 
 
 def _program(environment: Mapping[str, str]) -> str:

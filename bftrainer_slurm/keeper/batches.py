@@ -6,7 +6,6 @@ connection. So a new keeper knows as much as the last one as soon as they are ba
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ from bftrainer_slurm.keeper.member import HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Identity, Turn
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 
-ALONE_S = 3.0  # a script whose processes train for so long outside of any step has none to pass on
 _SAID_NOTHING, _TOLD_NOTHING = Batch("nothing"), Turn("nothing")
 
 
@@ -42,7 +40,7 @@ class _Element:
     @property
     def trains(self) -> bool:
         """Whether it is in a step that all elements take part in."""
-        return self.said.step >= 0 and self.said.trains
+        return self.said.step >= 0
 
     @property
     def waits(self) -> bool:
@@ -62,9 +60,8 @@ class Batches:
     trains_on: Callable[[], bool] = lambda: False
     beside: bool = False  # steps have run at the same time: a number does not say which one
     elements: dict[int, _Element] = field(default_factory=dict)  # by key
-    _agents: Counter[int] = field(default_factory=Counter)  # by task: members that train
-    _alone_since_s: float = math.inf
-    _alone: bool = False
+    _agents: Counter[tuple[int, int]] = field(default_factory=Counter)  # by task and step
+    _alone: bool = False  # the script trains outside of any step, and so has none to pass on
     _what: tuple[int, str] = (-1, "")  # the newest step that trains, and how to start it
     _done: dict[int, tuple[int, str]] = field(default_factory=dict)  # its code and mark, by number
     _ended: set[int] | None = None  # the script has ended well, in these tasks
@@ -122,9 +119,10 @@ class Batches:
             self.out.append(HangUp(one.key))
         self.tick(now_s)
 
-    def trains(self, task: int, by: int, now_s: float) -> None:
-        """So many more (or fewer) processes of this task take part in the training."""
-        self._agents[task] += by
+    def trains(self, who: Identity, by: int, now_s: float) -> None:
+        """So many more (or fewer) processes of this task's step take part in the training."""
+        self._agents[who.task, who.step] += by
+        self._agents = +self._agents
         self.tick(now_s)
 
     def end(self) -> None:
@@ -135,10 +133,14 @@ class Batches:
     def tick(self, now_s: float) -> None:
         """Tell each element what follows for it."""
         leaders = [one for one in self.elements.values() if one.leads]
+        steps = dict(self._agents.keys())  # an element trains in one at a time
         for one in leaders:
-            if one.said.step >= 0 and not one.trains and self._agents[one.task] > 0:
-                self._tell(one, Turn("trains", one.said.step))
-        self._see_alone(leaders, now_s)
+            step = steps.get(one.task)
+            if step == -1:
+                self._alone = True
+            elif step is not None and not one.trains:
+                self._tell(one, Turn("trains", max(step, -1)))
+        self._alone &= bool(leaders)
         everyone = self.elements.values()
         step = max((one.said.step for one in everyone if one.trains), default=-1)
         for one in sorted(self.elements.values(), key=lambda one: one.task):
@@ -147,10 +149,6 @@ class Batches:
                 if one.leads:
                     leaders.append(one)
         self._tell_controller(leaders, step >= 0)
-
-    def due_s(self) -> float:
-        """Return when ``tick`` has something to do, if no event comes before."""
-        return self._alone_since_s + ALONE_S
 
     def _turn(self, one: _Element, step: int, leaders: list[_Element], now_s: float) -> Turn:
         said = one.said
@@ -189,20 +187,10 @@ class Batches:
 
     def _tell_controller(self, leaders: list[_Element], in_step: bool) -> None:
         """Say whose script the others wait for, until it trains."""
-        trains = in_step or self._alone or bool(+self._agents)
+        trains = in_step or self._alone or bool(self._agents)
         now = (min((one.task for one in leaders), default=-1), trains)
         if now[0] < 0 or now == self._told:
             return
         self._told = now
         measures = (("leads", float(now[0])), ("trains", float(trains)))
         self.out.append(Note(NoteKind.SCRIPT, self.away.array, measures=measures))
-
-    def _see_alone(self, leaders: list[_Element], now_s: float) -> None:
-        alone = any(one.said.step < 0 and self._agents[one.task] > 0 for one in leaders)
-        if not alone:
-            self._alone_since_s = math.inf
-            self._alone = self._alone and bool(leaders)
-        elif self._alone_since_s + ALONE_S <= now_s:
-            self._alone, self._alone_since_s = True, math.inf
-        elif not self._alone:
-            self._alone_since_s = min(self._alone_since_s, now_s)

@@ -99,9 +99,6 @@ class Conversation(ABC):
             said, self._outgoing = self._outgoing, []
             return said
 
-    def _on_said(self) -> None:  # noqa: B027 - few need it
-        """What ``_on_turn`` has returned is sent."""
-
     @abstractmethod
     def _on_message(self, message: FromKeeper) -> None:
         """The keeper has said something."""
@@ -187,7 +184,6 @@ class Conversation(ABC):
                 over = self._stopping.is_set()  # first: what was said before that is sent
                 if lines := self._on_turn(now_s):
                     link.send(*lines)
-                    self._on_said()
                 if over:
                     return
                 if now_s - link.heard_s > self._silence_s:

@@ -87,8 +87,8 @@ class Role(str, Enum):
 class Identity:
     """Who a member is: the one process of an element that has this role.
 
-    ``program`` tells apart what a batch script runs one after the other, on all nodes alike;
-    ``step`` is the number of the srun that it belongs to (-1: none, or none that counts).
+    ``program`` tells apart what a batch script runs one after the other, on all nodes alike.
+    ``step``: the batch script's srun that has started it; -1: none; -2: one that has no number.
     """
 
     array: Whole
@@ -96,7 +96,7 @@ class Identity:
     node: Name
     role: Annotated[Role, Role]
     program: Hex = ""
-    step: Last = -1
+    step: Annotated[int, whole_number(least=-2)] = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,14 +212,13 @@ class Left:
 class Batch:
     """What a batch task does: ``waits``, ``leads`` (runs the script), ``steps`` (joins), ``over``.
 
-    ``step`` is the number of the srun that runs now (-1: none); if it ``trains``, ``what`` has what
-    the others need to start it. ``over``: the script has ended with ``code``. ``beside``: steps
-    have run at the same time, so a number may be another step's when the script runs again.
+    ``step`` is the number of the srun that trains (-1: none), and ``what`` has what the others need
+    to start it. ``over``: the script has ended with ``code``. ``beside``: steps have run at the
+    same time, so a number may be another step's when the script runs again.
     """
 
     doing: Annotated[str, one_of("waits", "leads", "steps", "over")]
     step: Last = -1
-    trains: Flag = False
     what: What = ""
     done: Steps = ()
     code: Code = 0
@@ -286,9 +285,9 @@ class Pong:
 class Turn:
     """To a batch task: ``wait``, ``lead`` (run the script), ``join`` a step, ``over``, ``each``.
 
-    ``each``: run the script on this node too, as it trains without srun. ``trains``: the step that
-    runs here trains. ``again``: steps that have failed here are to come again. ``stop``: the script
-    has ended well without this step.
+    ``each``: run the script on this node too, as it trains without srun. ``trains``: this step of
+    the script that runs here (-1: one without a number) trains. ``again``: steps that have failed
+    here are to come again. ``stop``: the script has ended well without this step.
     """
 
     do: Annotated[str, one_of("wait", "lead", "join", "over", "each", "trains", "again", "stop")]

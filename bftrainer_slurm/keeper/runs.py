@@ -49,7 +49,7 @@ class Run:
         if identity.role is Role.BATCH:
             self._batches.join(key, identity)
             return
-        self._batches.trains(identity.task, 1, now_s)
+        self._batches.trains(identity, 1, now_s)
         self._agents[key] = identity
         self._then(now_s, lambda: self._rendezvous.join(key, identity, held, now_s))
 
@@ -69,7 +69,7 @@ class Run:
         """A connection has ended."""
         self._batches.lose(key, now_s)
         if (who := self._agents.pop(key, None)) is not None:
-            self._batches.trains(who.task, -1, now_s)
+            self._batches.trains(who, -1, now_s)
             self._rendezvous.lose(key, now_s)
             if self._batches.beside and not self._agents:
                 self._rendezvous.finished.clear()
@@ -116,7 +116,7 @@ class Run:
 
     def due_s(self) -> float:
         """Return when ``tick`` has something to do, if no event comes before."""
-        return min(self._rendezvous.due_s(), self._batches.due_s(), self.away.due_s())
+        return min(self._rendezvous.due_s(), self.away.due_s())
 
     def take(self) -> list[Output]:
         """Return the outputs of all events since the last call."""

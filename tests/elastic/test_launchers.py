@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,6 +102,51 @@ def test_the_first_launcher_starts_the_processes_of_all_where_each_is_a_node(
     config = LaunchConfig(int(least), int(most), own)
     launch_once(config, srun_says("n1", 2) | {"SLURM_GPUS_ON_NODE": gpus})
     assert config.nproc_per_node == expected
+
+
+_ONE_RANK = """
+import os
+import torch.distributed as dist
+ordinary = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+os.environ.update({name: os.environ.get(name, value) for name, value in ordinary.items()})
+dist.init_process_group("gloo")
+launched = "torchelastic" if "TORCHELASTIC_RUN_ID" in os.environ else "python"
+print(f"{dist.get_world_size()} by {launched} of {os.environ.get('PET_NNODES')}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "expected"),
+    [
+        ((*_TORCHRUN, "--standalone"), "1 by torchelastic of None"),
+        ((*_LAUNCH[:4], "--nnodes=1", "--master_port=29512"), "1 by torchelastic of None"),
+        ((sys.executable,), "1 by python of 1:4"),
+    ],
+    ids=["torchrun", "launch", "python"],
+)
+def test_beside_another_sruns_training_it_trains_as_in_an_ordinary_job(
+    tmp_path: Path, launcher: Sequence[str | Path], expected: str
+) -> None:
+    name = f"bftrainer-test-{os.getpid()}"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"\0{name}")
+    listener.listen()
+
+    def answer() -> None:
+        while True:
+            with listener.accept()[0] as asking:
+                asking.sendall(b"beside\n")
+
+    threading.Thread(target=answer, daemon=True).start()
+    script = tmp_path / "train.py"
+    script.write_text(_ONE_RANK)
+    element = {"BFTRAINER_ELEMENT": "7_1", "PET_RDZV_BACKEND": "bftrainer", "PET_NNODES": "1:4"}
+    step = srun_says("n1") | {"BFTRAINER_SRUNS": name, "BFTRAINER_STEP": "1"}
+    ran = subprocess.run(
+        [*launcher, script], env=os.environ | element | step, capture_output=True, text=True
+    )
+    assert ran.stdout == f"{expected}\n"
+    assert ran.stderr.count("an srun trains already") == 1
 
 
 def test_a_launcher_whose_first_task_has_ended_ends_too(tmp_path: Path) -> None:

@@ -29,6 +29,16 @@ def test_a_program_is_its_step_and_its_script_however_torchrun_is_called(
     assert program(["/home/a/test.py"]) != of_process
 
 
+@pytest.mark.parametrize(
+    ("told", "step"),
+    [({}, -1), ({"BFTRAINER_STEP": "3", "SLURM_STEP_ID": "5"}, 3), ({"SLURM_STEP_ID": "5"}, -2)],
+)
+def test_a_process_knows_which_srun_of_the_script_has_started_it(
+    told: dict[str, str], step: int
+) -> None:
+    assert read_identity(ELEMENT | told, Role.AGENT).step == step
+
+
 def test_an_address_is_the_one_on_the_way_there() -> None:
     assert address_towards("127.0.0.1:9") == "127.0.0.1"
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.keeper.away import Away
-from bftrainer_slurm.keeper.batches import ALONE_S, Batches
+from bftrainer_slurm.keeper.batches import Batches
 from bftrainer_slurm.keeper.member import HangUp, Output, Send
 from bftrainer_slurm.keeper.messages import Batch, Identity, Role, Turn
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 
 LEADS = Batch("leads")
-STEP = Batch("leads", 0, True, "c3RlcA==")
+STEP = Batch("leads", 0, "c3RlcA==")
 JOINED = replace(STEP, doing="steps")
 JOIN = Turn("join", 0, "c3RlcA==")
 DONE = ((0, 0, "ab"),)
@@ -44,11 +44,12 @@ class World:
         self.away.gone(task)
         self.batches.lose_task(task, self.now_s)
 
-    def trains(self, task: int) -> None:
-        self.batches.trains(task, 1, self.now_s)
+    def trains(self, task: int, step: int = 0, by: int = 1) -> None:
+        who = Identity(7, task, f"n{task}", Role.AGENT, step=step)
+        self.batches.trains(who, by, self.now_s)
 
     def lose_agent(self, task: int) -> None:
-        self.batches.trains(task, -1, self.now_s)
+        self.trains(task, by=-1)
 
     def waits(self, seconds: float) -> None:
         self.now_s += seconds
@@ -108,7 +109,6 @@ def test_the_controller_knows_whose_script_the_others_wait_for_and_until_when(
         world.join(task)
     assert scripts(world) == [(0, 0)]
     world.say(0, LEADS)
-    world.say(0, Batch("leads", 0))
     assert scripts(world) == []
     world.say(0, STEP)
     world.trains(0)
@@ -122,39 +122,35 @@ def test_the_controller_knows_whose_script_the_others_wait_for_and_until_when(
     assert scripts(world) == [(1, 0)]
 
 
-def test_a_step_is_handed_on_once_it_trains(led: World) -> None:
-    led.say(0, Batch("leads", 0))
-    assert led.told() == {}
-    led.trains(0)
-    assert led.told() == {0: Turn("trains", 0)}
-    led.say(0, STEP)
-    assert led.told() == {1: JOIN, 2: JOIN}
+def test_the_step_that_joins_is_handed_on(led: World) -> None:
+    led.trains(0, step=3)
+    assert led.told() == {0: Turn("trains", 3)}
+    led.say(0, replace(STEP, step=3))
+    join = replace(JOIN, step=3)
+    assert led.told() == {1: join, 2: join}
     led.join(3)
-    assert led.told() == {3: JOIN}
+    assert led.told() == {3: join}
 
 
 def test_a_script_that_trains_outside_of_steps_runs_on_each(led: World) -> None:
-    led.trains(0)
-    assert led.batches.due_s() == led.now_s + ALONE_S
-    led.waits(ALONE_S)
+    led.trains(0, step=-1)
     assert led.told() == {1: Turn("each"), 2: Turn("each")}
     led.say(1, LEADS)
     led.join(3)
     assert led.told() == {3: Turn("each")}
 
 
-def test_a_step_that_has_just_begun_is_not_outside_of_steps(led: World) -> None:
-    led.trains(0)  # as after a new start of the keeper
-    led.waits(ALONE_S / 2)
+def test_of_a_step_without_a_number_the_scripts_node_knows_which_one_it_is(led: World) -> None:
+    led.trains(0, step=-2)
+    assert led.told() == {0: Turn("trains")}
     led.say(0, STEP)
-    led.waits(ALONE_S)
     assert led.told() == {1: JOIN, 2: JOIN}
 
 
 def test_who_is_through_with_a_step_waits_for_the_next_one(stepping: World) -> None:
     stepping.say(1, Batch("waits", done=DONE))
     assert stepping.told() == {1: Turn("wait")}
-    second = Batch("leads", 1, True, "dHdv", DONE)
+    second = Batch("leads", 1, "dHdv", DONE)
     stepping.say(0, second)
     assert stepping.told() == {1: Turn("join", 1, "dHdv")}
 
@@ -268,7 +264,7 @@ def test_what_has_failed_without_the_script_comes_again_when_the_script_runs_aga
     stepping.say(2, Batch("waits", done=DONE))
     assert stepping.told() == {2: Turn("lead", done=DONE)}
     stepping.say(1, Batch("waits", done=DONE))
-    stepping.say(2, Batch("leads", 1, True, "dHdv"))
+    stepping.say(2, Batch("leads", 1, "dHdv"))
     assert stepping.told() == {1: Turn("join", 1, "dHdv")}
 
 

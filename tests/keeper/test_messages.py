@@ -30,13 +30,13 @@ from bftrainer_slurm.keeper.messages import (
 )
 from bftrainer_slurm.keeper.protocol import VERSION, ProtocolError
 
-WHO = Identity(12, 3, "n3", Role.AGENT, program="ab")
+WHO = Identity(12, 3, "n3", Role.AGENT, program="ab", step=2)
 FROM_MEMBER: list[tuple[FromMember, str]] = [
     (messages.Up(3, "n3"), '{"up":{"task":3,"node":"n3"}}'),
     (
         Join(WHO, Held(2, 0, 4)),
         '{"join":{"identity":{"array":12,"task":3,"node":"n3","role":"agent","program":"ab",'
-        '"step":-1},"held":{"generation":2,"rank":0,"world":4}}}',
+        '"step":2},"held":{"generation":2,"rank":0,"world":4}}}',
     ),
     (
         Ready("failed", "oops", "torchrun"),
@@ -50,8 +50,8 @@ FROM_MEMBER: list[tuple[FromMember, str]] = [
     (messages.Left(), '{"left":{}}'),
     (messages.Ping(1), '{"ping":{"number":1}}'),
     (
-        Batch("leads", 1, True, "YQ==", ((0, 0, "ab"),)),
-        '{"batch":{"doing":"leads","step":1,"trains":true,"what":"YQ==","done":[[0,0,"ab"]],'
+        Batch("leads", 1, "YQ==", ((0, 0, "ab"),)),
+        '{"batch":{"doing":"leads","step":1,"what":"YQ==","done":[[0,0,"ab"]],'
         '"code":0,"beside":false}}',
     ),
 ]

@@ -769,7 +769,7 @@ def test_where_steps_ran_at_the_same_time_none_is_known_to_have_finished(beside:
     """The first srun of a script that runs again may be another one then."""
     run = Run(want=1)
     run.join(0, Identity(12, 1, "n1", Role.BATCH), None, 0.0)
-    run.hear(0, Batch("leads", 0, True, "c3RlcA==", beside=beside), 0.0)
+    run.hear(0, Batch("leads", 0, "c3RlcA==", beside=beside), 0.0)
     run.join(1, member(1), None, 0.0)
     run.hear(1, Ready(), 0.0)
     run.hear(1, Done(), 0.0)
@@ -784,7 +784,7 @@ def test_at_the_end_of_a_script_its_step_is_stopped_unless_it_has_finished(finis
     run = Run(want=1)
     for key, doing in ((0, "leads"), (10, "steps")):
         run.join(key, Identity(12, key, f"n{key}", Role.BATCH), None, 0.0)
-        run.hear(key, Batch(doing, 0, True, "c3RlcA=="), 0.0)
+        run.hear(key, Batch(doing, 0, "c3RlcA=="), 0.0)
     run.join(1, member(10), None, 0.0)
     run.hear(1, Ready(), 0.0)
     if finished:

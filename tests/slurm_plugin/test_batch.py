@@ -68,19 +68,24 @@ def test_the_script_sees_a_batch_script_of_one_node(once: Site) -> None:
     assert "ExitCode=9:0" in once.run("scontrol", "show", "job", element.name).stdout
 
 
-def test_what_begins_while_another_srun_trains_has_nothing_of_ours(once: Site) -> None:
-    trains = once.lab.home("alice") / "trains"
-    show = "echo step=$BFTRAINER_STEP; echo ours=$PET_RDZV_BACKEND$BFTRAINER_ELEMENT"
+def test_of_two_sruns_that_ask_the_first_trains_and_the_other_is_told_so(once: Site) -> None:
+    home = once.lab.home("alice")
+    trains, ask = home / "trains", home / "ask.py"
+    ask.write_text(
+        "import os, sys\n"
+        "from bftrainer_slurm.elastic.rendezvous.only_launcher import trains_beside\n"
+        "print(f'{sys.argv[1]}={trains_beside(os.environ)}')\n"
+    )
     element = start_element(
         once,
-        f"#!/bin/bash\nsrun sh -c ': torchrun; touch {trains}; exec sleep 1000' &\n"
+        f"#!/bin/bash\nsrun sh -c 'python3 {ask} first; touch {trains}; exec sleep 1000' &\n"
         f"while ! [ -e {trains} ]; do sleep 0.1; done\n"
-        f"srun --overlap sh -c '{show}'\n"
+        f"srun --overlap python3 {ask} second\n"
         "echo ready=yes\nwait\n",
     )
     element.wait_for("ready=yes")
     found = element.lines()
-    assert [found[name] for name in ("step", "ours")] == ["beside", ""]
+    assert [found[name] for name in ("first", "second")] == ["False", "True"]
     assert "an srun trains already" in element.text()
 
 

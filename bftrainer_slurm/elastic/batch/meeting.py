@@ -23,7 +23,6 @@ class Meeting(Conversation):
         super().__init__(environment["BFTRAINER_KEEPER"], identity, secret)
         self._said = Batch("waits")
         self._stand(self._said)
-        self._unsent = True
         self._turn: Turn | None = None  # the newest since the last ``say``
         self.failed = 0  # the script's exit code, if it has ended badly while a step goes on here
         self.on_trains: Callable[[int], object] = lambda step: None
@@ -36,7 +35,7 @@ class Meeting(Conversation):
         with self._state:
             if batch.doing != self._said.doing:
                 self._turn = None
-            self._said, self._unsent = batch, True
+            self._said = batch
             self._stand(batch)
 
     def wait(self, timeout_s: float) -> Turn | None:
@@ -46,10 +45,13 @@ class Meeting(Conversation):
             turn, self._turn = self._turn, None
             return turn
 
-    def wait_until_sent(self, timeout_s: float) -> None:
-        """Wait until what was said last is with the keeper."""
+    def end(self, batch: Batch, timeout_s: float) -> None:
+        """Say the last thing, if the keeper is there in that time."""
+        self.say(batch)
         with self._state:
-            self._state.wait_for(lambda: not self._unsent, timeout_s)
+            self._state.wait_for(lambda: self.connected, timeout_s)
+        self._stop()
+        self._join_thread()
 
     @property
     def listens(self) -> bool:
@@ -58,19 +60,8 @@ class Meeting(Conversation):
 
     # In the conversation's thread.
 
-    def _on_loss(self, error: Exception | None) -> None:
-        with self._state:
-            self._unsent = True
-            super()._on_loss(error)
-
     def _on_failure(self, error: Exception) -> None:
         """``listens`` says so."""
-
-    def _on_said(self) -> None:
-        with self._state:
-            if not self._outgoing:
-                self._unsent = False
-                self._state.notify_all()
 
     def _on_message(self, message: FromKeeper) -> None:
         if isinstance(message, Waits):

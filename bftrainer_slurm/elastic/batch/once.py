@@ -7,7 +7,6 @@ system's Python runs this (3.9 or later), before each batch script.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 
@@ -38,18 +37,13 @@ def runs_once(path: str, wanted: str, tells: bool) -> bool:
     text = _read(path)
     hidden = hidden_warning(text, plugin=True)
     if hidden:
-        _tell(hidden)
+        say(hidden)
     if wanted != "any":
         return wanted == "once"
     why = _why_each(text)
     if why and tells:
-        _tell(f"this script {why}: all of it runs on each node")
+        say(f"this script {why}: all of it runs on each node")
     return not why
-
-
-def _tell(text: str) -> None:
-    with contextlib.suppress(OSError):  # the disk of its log may be full
-        say(text)
 
 
 def _read(path: str) -> str:

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -34,36 +33,27 @@ _KEPT = {
 _ENDING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
-    """This element: its script with its arguments, the environment, and the way to the keeper."""
-
-    command: Sequence[str]
-    environment: dict[str, str]
-    meeting: Meeting
-
-
 def main(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
     """Run the script, or steps of it, and end as it does."""
     for number in _signals() - _ENDING:
         signal.signal(number, lambda number, frame: None)  # for a script, which does not run here
-    element = Element(command, environment, Meeting(environment))
+    meeting = Meeting(environment)
     done: list[Step] = []
     failed = 0
     while True:
-        turn = _next(element.meeting, done, failed)
+        turn = _next(meeting, done, failed)
         if turn.do == "over":
             _end(turn.code)
         if turn.do == "again":
             done, failed = [one for one in done if one[1] == 0], 0
         elif turn.do == "join":
-            failed = _join(element, turn, done)
+            failed = _join(environment, meeting, turn, done)
             del done[:-MAX_STEPS]
-            if failed and element.meeting.failed:
-                _end(element.meeting.failed)
+            if failed and meeting.failed:
+                _end(meeting.failed)
         else:
-            _lead(element, turn.done)
-        element.meeting.say(Batch("waits", done=tuple(done)))
+            _lead(command, environment, meeting, turn.done)
+        meeting.say(Batch("waits", done=tuple(done)))
 
 
 def _next(meeting: Meeting, done: Sequence[Step], failed: int) -> Turn:
@@ -96,33 +86,33 @@ def _next(meeting: Meeting, done: Sequence[Step], failed: int) -> Turn:
             return turn
 
 
-def _lead(element: Element, done: Sequence[Step]) -> NoReturn:
+def _lead(
+    command: Sequence[str], environment: dict[str, str], meeting: Meeting, done: Sequence[Step]
+) -> NoReturn:
     """Run the script."""
-    environment, meeting = dict(element.environment), element.meeting
     steps = Steps(environment, done, meeting.say)
     meeting.on_trains = steps.trains
     steps.tell()
     with _forwarded(_signals(), steps.reclaimed.set) as forward:
-        child = subprocess.Popen(element.command, env=environment)
+        child = subprocess.Popen(command, env=environment)
         forward(child.pid)
         code = child.wait()
     try:
         if not steps.reclaimed.is_set() and code >= 0:
             if code or time.monotonic() - steps.failed_s < RECLAIM_S:
                 time.sleep(RECLAIM_S)  # a reclaim, which may have killed it, would end us here
-            meeting.say(Batch("over", code=code))
-            meeting.wait_until_sent(SAY_S)
+            meeting.end(Batch("over", code=code), SAY_S)
     finally:
         _end(code)
 
 
-def _join(element: Element, turn: Turn, done: list[Step]) -> int:
+def _join(environment: dict[str, str], meeting: Meeting, turn: Turn, done: list[Step]) -> int:
     """Run a step that runs elsewhere here too; return its exit code."""
-    step, meeting = unpacked(turn.what), element.meeting
-    environment = step.environment_here(element.environment) | {STEP: str(turn.step)}
-    words = step.words_here(element.environment)
+    step = unpacked(turn.what)
+    words = step.words_here(environment)
+    environment = step.environment_here(environment) | {STEP: str(turn.step)}
     folder = step.folder if Path(step.folder).is_dir() else None
-    meeting.say(Batch("steps", turn.step, True, turn.what, tuple(done)))
+    meeting.say(Batch("steps", turn.step, turn.what, tuple(done)))
     say(
         f"this node takes part in step {turn.step} of the script that runs on {step.node}; what "
         "else the script does is done there alone (--bftrainer=batch=each: on each node)"

@@ -21,6 +21,11 @@ from bftrainer_slurm.elastic.rendezvous.command_line import (
     overridden,
     trains_alone,
 )
+from bftrainer_slurm.elastic.rendezvous.only_launcher import (
+    begin_as_in_an_ordinary_job,
+    is_only_launcher,
+    trains_beside,
+)
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
@@ -35,8 +40,8 @@ _WARM = {
 }
 _ANOTHER = (
     "{} trains already, and a trainer trains one thing at a time: start what this launcher would "
-    "train after the other one, or each with srun (then the others run on one node alone), or "
-    "submit a trainer each"
+    "train after the other one, or each with an srun of its own (then the others run on one node "
+    "alone), or submit a trainer each"
 )
 # With these a command line says itself how workers are started.
 _OWN_WAY = ("--no-python", "--start-m")
@@ -58,6 +63,8 @@ def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
 
 
 def _set_up(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:
+    if is_torchrun(sys.orig_argv) and trains_beside(environment):
+        begin_as_in_an_ordinary_job(environment)
     choose(environment, arguments)
     if not is_ours(environment):
         if environment.get("PET_RDZV_BACKEND") == BACKEND:
@@ -83,13 +90,14 @@ def _meet_here(environment: Mapping[str, str]) -> None:
     """
     from torch.distributed.launcher.api import LaunchConfig
 
-    from bftrainer_slurm.elastic.rendezvous.only_launcher import is_only_launcher
     from bftrainer_slurm.elastic.tasks.seats import launch_once
 
     launches = False
 
     def begin_here(begin: Callable[[LaunchConfig], None], config: LaunchConfig) -> None:
         nonlocal launches
+        if trains_beside(environment):
+            begin_as_in_an_ordinary_job(environment)
         launch_once(config, environment)
         launches = launches or is_only_launcher(environment)
         if not launches:

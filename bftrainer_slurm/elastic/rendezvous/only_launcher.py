@@ -1,18 +1,55 @@
 """An element trains one thing at a time: its only launcher is known by the name that it holds.
 
 Two of them would take each other's place in the trainer's group, and other nodes might have
-started the other one first.
+started the other one first. Of several sruns of a batch script, the script's node says which one it
+is that all nodes train: the first that asks.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import NoReturn
+
+from bftrainer_slurm.elastic.log import say
 
 ENDING_S = 10.0  # one that was killed may end so long after its script has gone on
 _LOOK_S = 0.2
+_ANSWER_S = 5.0
+_BESIDE = (
+    "an srun trains already: the other nodes take part in that one, and this one runs on {} alone, "
+    "as in an ordinary job of one node. For several trainings submit a trainer each"
+)
+
+
+def trains_beside(environment: Mapping[str, str]) -> bool:
+    """Whether another srun of the batch script trains; if not, the other nodes start this one too.
+
+    Asked of ``batch.steps`` as soon as it is certain that this process trains.
+    """
+    name = environment.get("BFTRAINER_SRUNS")
+    if not name or "BFTRAINER_STEP" not in environment:
+        return False
+    answer = b""
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(_ANSWER_S)
+        asking.connect(f"\0{name}")
+        answer = asking.recv(16)
+    beside = answer == b"beside\n"
+    if beside and environment.get("SLURM_LOCALID", "0") == "0":
+        say(_BESIDE.format(environment.get("SLURMD_NODENAME", "this node")))
+    return beside
+
+
+def begin_as_in_an_ordinary_job(environment: Mapping[str, str]) -> NoReturn:
+    """Begin this process again, without what makes it one of an element."""
+    ours = ("BFTRAINER_", "PET_")
+    own = {name: value for name, value in environment.items() if not name.startswith(ours)}
+    os.execve(sys.executable, sys.orig_argv, own)
 
 
 def is_only_launcher(environment: Mapping[str, str], wait_s: float = ENDING_S) -> bool:

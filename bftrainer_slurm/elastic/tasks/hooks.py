@@ -21,6 +21,7 @@ from bftrainer_slurm.elastic.rendezvous.command_line import (
     is_llama_factory,
     is_ours,
 )
+from bftrainer_slurm.elastic.rendezvous.only_launcher import trains_beside
 from bftrainer_slurm.elastic.tasks import apart, lightning, worker
 from bftrainer_slurm.elastic.tasks.command import (
     deepspeeds_arguments,
@@ -67,7 +68,7 @@ def install(environment: MutableMapping[str, str], command: Sequence[str]) -> No
 
     def begin(processes: int, launcher: str) -> None:
         torchrun = torchrun_for(plain or command, sys.executable, max(others, processes))
-        if torchrun is not None:
+        if torchrun is not None and not trains_beside(environment):
             _become(torchrun, as_it_was, launcher, tells_rank=plain is not None)
 
     def begin_with_group(given: Mapping[str, Any]) -> None:
