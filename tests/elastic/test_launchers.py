@@ -127,7 +127,7 @@ print(f"{dist.get_world_size()} by {launched} of {os.environ.get('PET_NNODES')}"
 def test_beside_another_sruns_training_it_trains_as_in_an_ordinary_job(
     tmp_path: Path, launcher: Sequence[str | Path], expected: str
 ) -> None:
-    name = f"bftrainer-test-{os.getpid()}"
+    name = f"bftrainer-{tmp_path.name}"
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"\0{name}")
     listener.listen()
