@@ -27,8 +27,8 @@ from bftrainer_slurm.keeper.protocol import Note, NoteKind
 from bftrainer_slurm.keeper.runs import Run
 from bftrainer_slurm.sizes import ANY
 
-STEP = Batch("leads", 0, True, "c3RlcA==")
-JOINED = Batch("steps", 0, True, "c3RlcA==")
+STEP = Batch("leads", 0, "c3RlcA==")
+JOINED = Batch("steps", 0, "c3RlcA==")
 
 
 class Site:
