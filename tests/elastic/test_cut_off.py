@@ -94,7 +94,7 @@ def trainer(keeper: Keeper, tmp_path: Path) -> Iterator[Cuttable]:
         yield Cuttable(stack.enter_context(started_agents(keeper, tmp_path / "trainer")), networks)
 
 
-@pytest.mark.parametrize("ways", [BOTH, BOTH[:1], BOTH[1:]], ids=["both", "out", "in"])
+@pytest.mark.parametrize("ways", [BOTH, BOTH[1:]], ids=["both", "in"])
 def test_a_whole_group_that_is_cut_off_trains_on_and_a_newcomer_waits(
     trainer: Cuttable, ways: tuple[str, ...]
 ) -> None:
@@ -103,6 +103,19 @@ def test_a_whole_group_that_is_cut_off_trains_on_and_a_newcomer_waits(
     trainer.start(2)
     wait_until(lambda: trainer.says(2, _WAITS))
     trainer.agents.wait_for_steps(1)
+    assert trainer.agents.steps(2) == []
+    trainer.heal(1)
+    trainer.agents.wait_for_world(2, 1, 2)
+    trainer.check_never_two()
+
+
+def test_one_that_hears_of_a_newcomer_and_is_not_heard_itself_stands_still_until_it_is(
+    trainer: Cuttable,
+) -> None:
+    trainer.train_on(1)
+    trainer.cut(1, ways=BOTH[:1])
+    trainer.start(2)
+    wait_until(lambda: trainer.says(2, _WAITS))
     assert trainer.agents.steps(2) == []
     trainer.heal(1)
     trainer.agents.wait_for_world(2, 1, 2)
