@@ -1,10 +1,14 @@
-"""``bftrainer submit``: submits a trainer as ``sbatch --bftrainer`` does, without the plugin."""
+"""``bftrainer submit``: submits a trainer as ``sbatch --bftrainer`` does, without the plugin.
+
+At a site with the plugin it calls that sbatch, for each task of a user's array.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shlex
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +27,7 @@ from bftrainer_slurm.own_python import own_python
 from bftrainer_slurm.script_paths import warnings
 from bftrainer_slurm.slurm.gateway import GatewayError, RefusedError
 from bftrainer_slurm.slurm.run import SlurmRunner
-from bftrainer_slurm.slurm.submission import Submission, asking, compose, wrap_script
+from bftrainer_slurm.slurm.submission import Submission, asking, compose, job_id, wrap_script
 from bftrainer_slurm.slurm.submission import submit as submit_script
 from bftrainer_slurm.spec import format_comment
 from bftrainer_slurm.submission.directives import (
@@ -56,8 +60,7 @@ SCHEMA = 1
 @click.option(
     "--personal",
     is_flag=True,
-    help="Submit to your own controller at a site that has one, too, which takes trainers by "
-    "'sbatch --bftrainer'.",
+    help="Submit to your own controller also where the site has one.",
 )
 @state_option
 @json_option
@@ -74,8 +77,8 @@ def submit(
     SCRIPT is an ordinary batch script that calls 'srun torchrun ...'. Its #SBATCH lines count,
     also '#SBATCH --bftrainer' and '#SBATCH -N MIN-MAX'. Other options of sbatch can stand before
     SCRIPT, with their values after '=' (--gpus-per-node=4). Of --array=0-9 each task becomes a
-    trainer. Your own controller runs the trainer: start one with
-    'bftrainer controller --partition PARTITION'.
+    trainer. Where the site has a controller, 'sbatch --bftrainer' submits it. Else your own
+    controller runs the trainer: start one with 'bftrainer controller --partition PARTITION'.
 
     \b
     Example:
@@ -83,7 +86,11 @@ def submit(
     """
     options, script, arguments = _split(words)
     endpoint = Endpoint(state)
-    _check_place(personal or state is not None)
+    with fail_on(SettingsError):
+        by_plugin = not personal and state is None and site_file() is not None
+    if by_plugin:
+        _submit_by_plugin(options, script, arguments, as_json, **given)
+        return
     runner = SlurmRunner()
     done: list[dict[str, Any]] = []
     try:
@@ -119,8 +126,7 @@ def submit(
     own = read_address(endpoint.folder)
     _announce(own)
     if as_json:
-        first = {key: done[0][key] for key in ("array", "comment")}
-        print_json({"schema": SCHEMA, **first, "trainers": done})
+        _print_json(done)
         return
     for said in (*submission.notes, *_array_notes(array), *warnings(text)):
         click.echo(f"bftrainer: {said}", err=True)
@@ -132,6 +138,52 @@ def submit(
             f"bftrainer controller --partition {submission.partition}",
             err=True,
         )
+
+
+def _submit_by_plugin(
+    options: list[str],
+    script: Path,
+    arguments: list[str],
+    as_json: bool,
+    *,
+    spec: str | None,
+    **given: str | None,
+) -> None:
+    """Submit by the sbatch with the site's plugin: once, or once for each task of an array."""
+    done: list[dict[str, Any]] = []
+    asked = read_directives(_read_script(script)) | read_environment(os.environ)
+    try:
+        asked |= read_options(options)
+        array = read_array(asked["array"]) if "array" in asked else None
+    except SubmissionError as error:
+        fail(str(error))
+    words = [f"--{name}={value}" for name, value in given.items() if value]
+    if spec or "bftrainer" not in asked:  # else it would hide the script's own
+        words.insert(0, f"--bftrainer={spec}" if spec else "--bftrainer")
+    for task in array.tasks if array else (None,):
+        one = () if task is None else (f"--array={task}",)
+        command = ("sbatch", "--parsable", *words, *options, *one, str(script), *arguments)
+        try:
+            sbatch = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+            if sbatch.returncode:
+                fail(f"sbatch has refused it{_submitted_so_far(done)}", sbatch.returncode)
+            job = job_id(sbatch.stdout)
+            shown = SlurmRunner().read("squeue", "--noheader", "--format=%k", f"--jobs={job}")
+        except (OSError, GatewayError) as error:
+            fail(f"{error}{_submitted_so_far(done)}", NO_ANSWER)
+        done.append({"array": job, "comment": (shown.splitlines() or [""])[0], "task": task})
+        if not as_json:
+            click.echo(f"Submitted trainer {job}{'' if task is None else f' for task {task}'}")
+    if as_json:
+        _print_json(done)
+        return
+    for said in _array_notes(array):
+        click.echo(f"bftrainer: {said}", err=True)
+
+
+def _print_json(done: list[dict[str, Any]]) -> None:
+    first = {key: done[0][key] for key in ("array", "comment")}
+    print_json({"schema": SCHEMA, **first, "trainers": done})
 
 
 def _own_partition(endpoint: Endpoint) -> str | None:
@@ -196,15 +248,6 @@ def _element_command(submission: Submission, state: Path, variables: Mapping[str
     settings_of_script = [f"--set={name}={value}" for name, value in variables.items()]
     where = ("--state", str(state.absolute()))
     return shlex.join([*module, *where, "--record", record, *settings_of_script])
-
-
-def _check_place(own: bool) -> None:
-    with fail_on(SettingsError):
-        if not own and site_file():
-            fail(
-                "this site takes trainers by 'sbatch --bftrainer -N MIN-MAX'; --personal submits "
-                "to your own controller"
-            )
 
 
 def _announce(keeper: str | None) -> None:

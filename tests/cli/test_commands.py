@@ -527,12 +527,21 @@ def test_a_script_without_an_end_is_refused() -> None:
     assert result.stderr == "bftrainer: /dev/zero: not a batch script, it has more than 4 MiB\n"
 
 
-def test_a_site_takes_trainers_by_sbatch(tmp_path: Path) -> None:
+def test_a_site_takes_trainers_by_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bftrainer.toml").write_text('partition = "idle"\n')
     arguments = ("-N", "2-4", script(tmp_path))
-    result = call("submit", "-p", "gpu", *arguments)
-    assert result.exit_code == 2
-    assert "this site takes trainers by 'sbatch --bftrainer" in result.stderr
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, does in (("sbatch", 'echo "$@" >> $0.told; wc -l < $0.told'), ("squeue", "echo x")):
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", f"{programs}:/usr/bin:/bin")
+        result = call("submit", "--bftrainer=weight=2", *arguments[:2], "--array=4-5", arguments[2])
+    assert result.stdout == "Submitted trainer 1 for task 4\nSubmitted trainer 2 for task 5\n"
+    told = "--parsable --bftrainer=weight=2 --nodes=2-4 --array=4-5 --array={} {}\n"
+    path = arguments[-1]
+    assert (programs / "sbatch.told").read_text() == told.format(4, path) + told.format(5, path)
     assert "in which partition?" in call("submit", "--personal", *arguments).stderr
     own = ("--personal", "-p", "idle")
     assert call("submit", *own, *arguments).exit_code == 3  # only slurmctld is missing
