@@ -73,6 +73,6 @@ def test_mistakes_are_found_with_the_lines_to_write(mistaken: Lab) -> None:
 def test_what_slurm_says_of_itself_is_understood(lab: Lab) -> None:
     findings = json.loads(diagnosed(lab, "--json").stdout)["findings"]
     wrong = {one["check"] for one in findings if one["level"] == "change"}
-    assert wrong == {"plugin's line", "plugin loaded", "listen"}
+    assert wrong == {"plugin's line", "plugin loaded", "listen", "site's key"}
     assert not [one["check"] for one in findings if "not shown" in one["found"]]
     assert {one["check"]: one["level"] for one in findings}["clocks"] == "ok"
