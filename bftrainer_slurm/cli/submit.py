@@ -116,9 +116,7 @@ def submit(
             job = submit_script(runner, submission, wrap_script(text, command), arguments)
             record = format_comment(submission.record)
             done.append({"array": job, "comment": record, "task": task})
-            if not as_json:
-                of = "" if task is None else f" for task {task}"
-                click.echo(f"Submitted trainer {job}{of}")
+            _say_submitted(job, task, as_json)
     except (SubmissionError, RefusedError) as error:
         fail(f"{error}{_submitted_so_far(done)}")
     except GatewayError as error:
@@ -151,9 +149,9 @@ def _submit_by_plugin(
 ) -> None:
     """Submit by the sbatch with the site's plugin: once, or once for each task of an array."""
     done: list[dict[str, Any]] = []
-    asked = read_directives(_read_script(script)) | read_environment(os.environ)
+    text = _read_script(script)
     try:
-        asked |= read_options(options)
+        asked = read_directives(text) | read_environment(os.environ) | read_options(options)
         array = read_array(asked["array"]) if "array" in asked else None
     except SubmissionError as error:
         fail(str(error))
@@ -168,17 +166,26 @@ def _submit_by_plugin(
             if sbatch.returncode:
                 fail(f"sbatch has refused it{_submitted_so_far(done)}", sbatch.returncode)
             job = job_id(sbatch.stdout)
-            shown = SlurmRunner().read("squeue", "--noheader", "--format=%k", f"--jobs={job}")
+            comment = _comment_of(job) if as_json else ""
         except (OSError, GatewayError) as error:
             fail(f"{error}{_submitted_so_far(done)}", NO_ANSWER)
-        done.append({"array": job, "comment": (shown.splitlines() or [""])[0], "task": task})
-        if not as_json:
-            click.echo(f"Submitted trainer {job}{'' if task is None else f' for task {task}'}")
+        done.append({"array": job, "comment": comment, "task": task})
+        _say_submitted(job, task, as_json)
     if as_json:
         _print_json(done)
         return
     for said in _array_notes(array):
         click.echo(f"bftrainer: {said}", err=True)
+
+
+def _comment_of(job: int) -> str:
+    shown = SlurmRunner().read("squeue", "--noheader", "--format=%k", f"--jobs={job}")
+    return (shown.splitlines() or [""])[0]
+
+
+def _say_submitted(job: int, task: int | None, as_json: bool) -> None:
+    if not as_json:
+        click.echo(f"Submitted trainer {job}{'' if task is None else f' for task {task}'}")
 
 
 def _print_json(done: list[dict[str, Any]]) -> None:

@@ -547,6 +547,14 @@ def test_a_site_takes_trainers_by_sbatch(tmp_path: Path, monkeypatch: pytest.Mon
     assert call("submit", *own, *arguments).exit_code == 3  # only slurmctld is missing
 
 
+def test_a_directive_that_cannot_be_read_is_one_line_at_a_site_too(tmp_path: Path) -> None:
+    (tmp_path / "bftrainer.toml").write_text('partition = "idle"\n')
+    path = tmp_path / "odd.sh"
+    path.write_text("#!/bin/sh\n#SBATCH --job-name='odd\nsrun torchrun train.py\n")
+    result = call("submit", "-N", "2-4", str(path))
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+
+
 def test_a_program_is_not_taken_for_a_script(tmp_path: Path) -> None:
     path = tmp_path / "program"
     path.write_bytes(b"\x7fELF\xff\xfe\x00")
