@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from bftrainer_slurm.controller.act.execute import MOST_ACTIONS, execute
@@ -144,8 +143,7 @@ class Controller:
                 planned = plan.assignment.get(str(view.array)) if plan is not None else None
                 want = len(view.placed if planned is None else planned)
                 user, sizes, state = view.trainer.user, view.sizes_now(now_s), view.state
-                engaged = partial(getattr, state, "still_engaged")
-                self.deps.groups.own(view.array, user, want, sizes, engaged)
+                self.deps.groups.own(view.array, user, want, sizes, state.still_engaged)
 
     def status(self, controller: dict[str, Any]) -> dict[str, Any]:
         """Return the status to publish; ``controller`` describes this process."""

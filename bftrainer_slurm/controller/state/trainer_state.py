@@ -95,9 +95,8 @@ class TrainerState:
         """Return the record of an element."""
         return self.elements.get(task, HELD)
 
-    @property
     def still_engaged(self) -> Engaged:
-        """Those of ``engaged`` that Slurm still has on their nodes."""
+        """Return those of ``engaged`` that Slurm still has on their nodes."""
         engaged, there = self.engaged, {task for task, one in self.elements.items() if one.there}
         leader = engaged.leader if engaged.leader in there else -1
         return Engaged(engaged.generation, engaged.tasks & there, leader)
