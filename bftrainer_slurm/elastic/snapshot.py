@@ -13,6 +13,7 @@ import io
 import itertools
 import mmap
 import os
+import shutil
 import sys
 import threading
 import time
@@ -329,11 +330,19 @@ def _to_disk(path: Path, state: Any) -> None:
             os.fsync(file.fileno())
         there = _from_disk(path, state["fingerprint"])
         if there is None or there["count"] < state["count"]:  # we may have hung for long
-            if path.exists():
-                path.replace(f"{path}.before")
+            if path.exists():  # there is one at each moment, so that a script may ask for it
+                _linked(path, beside.with_name(f"{beside.name}.before")).replace(f"{path}.before")
             beside.replace(path)
     except Exception as error:  # torch's, too
         say(f"elastic.Snapshot has not written {path}: {error}")
+
+
+def _linked(path: Path, new: Path) -> Path:
+    try:
+        new.hardlink_to(path)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(path, new)
+    return new
 
 
 def _from_disk(path: Path, fingerprint: int) -> Any:

@@ -170,6 +170,31 @@ def test_outside_a_trainer_it_is_the_checkpoint_on_disk(tmp_path: Path) -> None:
         assert one.shape == other.shape
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_there_is_a_checkpoint_at_each_moment_after_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    path = tmp_path / "checkpoint.pt"
+    training = Training(path)
+    training.step(1, now=True)
+    replace, seen = Path.replace, list[bool]()
+
+    def looked(one: Path, other: Path) -> Path:
+        replaced = replace(one, other)
+        seen.append(path.exists())
+        return replaced
+
+    def refused(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(Path, "replace", looked)
+    if not links:
+        monkeypatch.setattr(Path, "hardlink_to", refused)
+    training.step(2, now=True)
+    assert seen == [True, True]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [path.name, f"{path.name}.before"]
+
+
 def test_it_is_written_to_disk_every_so_often(tmp_path: Path) -> None:
     training = Training(tmp_path / "checkpoint.pt", disk_every_s=0.0)
     training.step(1)
