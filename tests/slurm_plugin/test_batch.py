@@ -29,7 +29,9 @@ exit 9
 SHOWS = r"""#!/bin/sh
 echo "script=$(basename "$0") $#"
 echo "signals=$(grep -E '^Sig(Blk|Ign|Cgt)' /proc/$$/status | tr -d '\n\t')"
-echo "files=$(ls /proc/$$/fd | tr '\n' ' ')"
+cd /proc/$$/fd  # by the shell itself: what a $(...) runs may see both ends of its pipe
+set -- *
+echo "files=$*"
 echo "umask=$(umask) limits=$(ulimit -a | md5sum)"
 echo "names=$(env -0 | tr '\n\0' ' \n' | cut -d= -f1 | sort | tr '\n' ' ')"
 echo end
