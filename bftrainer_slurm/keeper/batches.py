@@ -6,13 +6,12 @@ connection. So a new keeper knows as much as the last one as soon as they are ba
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bftrainer_slurm.keeper.away import Away
 from bftrainer_slurm.keeper.member import HangUp, Output, Send
-from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Identity, Turn
+from bftrainer_slurm.keeper.messages import MAX_STEPS, Batch, Identity, Role, Turn
 from bftrainer_slurm.keeper.protocol import Note, NoteKind
 
 _SAID_NOTHING, _TOLD_NOTHING = Batch("nothing"), Turn("nothing")
@@ -57,10 +56,10 @@ class Batches:
 
     out: list[Output]
     away: Away
+    members: Mapping[int, Identity]  # of the run, by key: its agents, too
     trains_on: Callable[[], bool] = lambda: False
     beside: bool = False  # steps have run at the same time: a number does not say which one
     elements: dict[int, _Element] = field(default_factory=dict)  # by key
-    _agents: Counter[tuple[int, int]] = field(default_factory=Counter)  # by task and step
     _alone: bool = False  # the script trains outside of any step, and so has none to pass on
     _what: tuple[int, str] = (-1, "")  # the newest step that trains, and how to start it
     _done: dict[int, tuple[int, str]] = field(default_factory=dict)  # its code and mark, by number
@@ -119,21 +118,11 @@ class Batches:
             self.out.append(HangUp(one.key))
         self.tick(now_s)
 
-    def trains(self, who: Identity, by: int, now_s: float) -> None:
-        """So many more (or fewer) processes of this task's step take part in the training."""
-        self._agents[who.task, who.step] += by
-        self._agents = +self._agents
-        self.tick(now_s)
-
-    def end(self) -> None:
-        """The run is over."""
-        self.out.extend(HangUp(key) for key in self.elements)
-        self.elements.clear()
-
     def tick(self, now_s: float) -> None:
         """Tell each element what follows for it."""
         leaders = [one for one in self.elements.values() if one.leads]
-        steps = dict(self._agents.keys())  # an element trains in one at a time
+        agents = [one for one in self.members.values() if one.role is Role.AGENT]
+        steps = {one.task: one.step for one in agents}  # an element trains in one at a time
         for one in leaders:
             step = steps.get(one.task)
             if step == -1:
@@ -148,7 +137,7 @@ class Batches:
                 self._tell(one, self._turn(one, step, leaders, now_s))
                 if one.leads:
                     leaders.append(one)
-        self._tell_controller(leaders, step >= 0)
+        self._tell_controller(leaders, step >= 0 or self._alone or bool(agents))
 
     def _turn(self, one: _Element, step: int, leaders: list[_Element], now_s: float) -> Turn:
         said = one.said
@@ -185,9 +174,8 @@ class Batches:
             elif not other.leads:
                 self._tell(other, Turn("over", code=code))
 
-    def _tell_controller(self, leaders: list[_Element], in_step: bool) -> None:
+    def _tell_controller(self, leaders: list[_Element], trains: bool) -> None:
         """Say whose script the others wait for, until it trains."""
-        trains = in_step or self._alone or bool(self._agents)
         now = (min((one.task for one in leaders), default=-1), trains)
         if now[0] < 0 or now == self._told:
             return

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, TypeVar
 
 from bftrainer_slurm.keeper import messages
-from bftrainer_slurm.keeper.away import Engaged
+from bftrainer_slurm.keeper.away import NOBODY, Engaged
 from bftrainer_slurm.keeper.credentials import CONTROLLER, CredentialError, introduce, why_refused
 from bftrainer_slurm.keeper.messages import FromController, FromKeeper, encode, parse_from_keeper
 from bftrainer_slurm.keeper.protocol import (
@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 DEFAULT_TIMEOUT_S = 2.0
-_TASKS_A_LINE = 5_000  # so that a line fits into the keeper's limit
 _PAST_TIMEOUT_S = 30.0  # 90 days of a large cluster are a million stays of elements
 _PART_TIMEOUT_S = 4.0  # the keeper itself answers after 2 s at the latest
 _SILENT_S = 4 * STILL_HERE_S  # a keeper whose host has lost its power does not hang up
@@ -96,19 +95,17 @@ class KeeperClient:
         """Say that the training has ended well: who starts now shall end (controller only)."""
         self._ask(messages.Tell(array, "finished"))
 
-    def engage(self, array: int, engaged: Engaged) -> None:
-        """Say who took part in a trainer, before ``own`` to a new keeper (controller only)."""
-        tasks = sorted(engaged.tasks)
-        for begin in range(0, len(tasks) or 1, _TASKS_A_LINE):
-            some = tuple(tasks[begin : begin + _TASKS_A_LINE])
-            self._ask(messages.Engage(array, engaged.generation, some, engaged.leader))
-
-    def own(self, array: int, uid: int, want: int, sizes: Sizes = ANY) -> None:
+    def own(
+        self, array: int, uid: int, want: int, sizes: Sizes = ANY, engaged: Engaged = NOBODY
+    ) -> None:
         """Say who owns the trainer, and how many nodes the plan gives it (controller only).
 
-        ``want`` 0: not known. The trainer's group has one of these ``sizes``.
+        ``want`` 0: not known. The trainer's group has one of these ``sizes``. A new keeper is told
+        who is ``engaged``.
         """
-        self._ask(messages.Own(array, uid, want, sizes.only, sizes.step, sizes.without))
+        group = sizes.only, sizes.step, sizes.without
+        took = engaged.generation, tuple(sorted(engaged.tasks)), engaged.leader
+        self._ask(messages.Own(array, uid, want, *group, *took))
 
     def part(self, array: int, tasks: Iterable[int]) -> bool:
         """Ask tasks to leave at a step boundary; return whether they have left (controller only).

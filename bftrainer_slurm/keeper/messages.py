@@ -299,7 +299,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Who owns a trainer, how many nodes the plan gives it (0: not known), its group's sizes."""
+    """Who owns a trainer, how many nodes the plan gives it (0: not known), its group's sizes.
+
+    The last three are for a new keeper: who took part before it, as ``away.Engaged`` says.
+    """
 
     array: Whole
     uid: Whole
@@ -307,15 +310,8 @@ class Own:
     only: Numbers = ()
     step: Whole = 1
     without: Numbers = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Engage:
-    """Some of who took part in a trainer before this keeper, see ``away``; ``Own`` comes after."""
-
-    array: Whole
-    generation: Whole
-    tasks: Numbers
+    generation: Whole = 0
+    tasks: Numbers = ()
     leader: Last = -1
 
 
@@ -380,7 +376,7 @@ class Serving:
     identity: Text
 
 
-FromController = Own | Engage | Tell | Part | Lost | Publish | Watch | Show
+FromController = Own | Tell | Part | Lost | Publish | Watch | Show
 FromMember = Up | Join | Ready | StoreAt | Leave | Measured | Finishing | Done | Left | Ping | Batch
 FromKeeper = (Started | Welcome | Change | Generation | Released | Finished | Dropped | Pong) | (
     Turn | Waits | Answer | Serving

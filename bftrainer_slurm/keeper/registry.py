@@ -34,14 +34,12 @@ from bftrainer_slurm.keeper.messages import (
 from bftrainer_slurm.keeper.protocol import Note, NoteKind, ProtocolError
 from bftrainer_slurm.keeper.runs import Run
 from bftrainer_slurm.keeper.session import Serve, Session
-from bftrainer_slurm.keeper.trainers import Trainer
 from bftrainer_slurm.sizes import ANY, Sizes
 
 FIRST_LINE_S = 5.0  # a connection has this long to say what it wants
 PROOF_S = 10.0  # and a member this long to prove who it is
 MEMBER_SILENCE_S = 5.0  # a member that is silent for longer is lost
 SWEEP_S = 1.0
-FORGET_S = 600.0  # a run without members is forgotten
 PROGRESS_EVERY_S = 0.5  # reports that come faster are dropped
 PART_S = 2.0  # how long to wait for a planned leave
 AT_ONCE = 20  # messages of a run that are sent before others' are
@@ -91,38 +89,34 @@ class Registry:
 
     # What the controller asks.
 
-    def own(self, array: int, uid: int, want: int, sizes: Sizes = ANY) -> None:
-        """The controller says who owns this trainer, and how many nodes the plan gives it."""
+    def own(
+        self, array: int, uid: int, want: int, sizes: Sizes = ANY, engaged: Engaged = NOBODY
+    ) -> None:
+        """The controller says who owns this trainer, and how many nodes the plan gives it.
+
+        Who was ``engaged`` before this keeper counts at the first time alone: then it knows better.
+        """
         trainer = self.gate.trainers.told(array)
         before = trainer.uid
         trainer.uid, trainer.want, trainer.sizes = uid, want, sizes
         if before not in (None, uid):
             self.end(array)
+        elif before is None and engaged != NOBODY:
+            self._begun(array)
+            self._in_run(array, lambda run: run.own(want, sizes, engaged, _now_s()))
         else:
-            self._in_run(array, lambda run: _own(run, trainer))
-
-    def engage(self, array: int, generation: int, tasks: Collection[int], leader: int = -1) -> None:
-        """The controller says who took part before this keeper; ``own`` comes after all of it."""
-        trainer = self.gate.trainers.told(array)
-        if trainer.uid is not None:
-            return  # this keeper was told of it before, and knows better since
-        before = trainer.engaged
-        trainer.engaged = Engaged(
-            max(generation, before.generation),
-            before.tasks | frozenset(tasks),
-            max(leader, before.leader),
-        )
+            self._in_run(array, lambda run: run.own(want, sizes, NOBODY, _now_s()))
 
     async def part(self, array: int, tasks: Collection[int]) -> bool:
         """Let tasks leave at the next boundary; return whether they have left in time."""
         running = self._runs.get(array)
         if running is None:
             return True
-        running.run.part(tasks, _now_s())
+        running.run.rendezvous.part(tasks, _now_s())
         self._settle(array)
         try:
             async with asyncio.timeout(PART_S):
-                while running.run.holds(tasks):
+                while running.run.rendezvous.holds(tasks):
                     await running.settled.wait()
         except TimeoutError:
             return False
@@ -130,16 +124,14 @@ class Registry:
 
     def lost(self, array: int, task: int) -> None:
         """Slurm says that a task is gone."""
-        trainer = self.gate.trainers.told(array)
-        trainer.engaged = trainer.engaged.without(task)
         self._tell(Note(NoteKind.BACK, array, task))
         self._in_run(array, lambda run: run.lose_task(task, _now_s()))
 
     def end(self, array: int) -> None:
         """The trainer's run is over."""
-        self.gate.trainers.told(array).engaged = NOBODY
         self._in_run(array, Run.end)
-        self._forget(array)
+        if (running := self._runs.pop(array, None)) is not None:
+            running.cancel_timer()
 
     # What sessions tell.
 
@@ -178,13 +170,7 @@ class Registry:
         array, user = join.identity.array, self.gate.user(join.identity.array)
         share = self._shares.setdefault(user, Share(user, _now_s()))
         share.check(array)
-        running = self._runs.get(array)
-        if running is None:
-            trainer = self.gate.trainers.known(array)
-            # None of its elements can come back if the controller began the run in our time.
-            run = Run(trainer.want, -math.inf if trainer.ended else self._hold_until_s)
-            _own(run, trainer)
-            running = self._runs[array] = _Running(run, share)
+        running = self._begun(array)
         running.share = share
         self._unproven.discard(session)
         session.belong_to(share, array)
@@ -193,6 +179,15 @@ class Registry:
             self._tell(Note(NoteKind.BACK, array, join.identity.task))
         running.run.join(session.key, join.identity, join.held, _now_s())
         self._settle(array)
+
+    def _begun(self, array: int) -> _Running:
+        """Return a trainer's run, which begins now if there is none."""
+        if array not in self._runs:
+            trainer = self.gate.trainers.known(array)
+            # None of its elements can come back if the controller began the run in our time.
+            hold_until_s = -math.inf if trainer.ended else self._hold_until_s
+            self._runs[array] = _Running(Run(trainer.want, hold_until_s, trainer.sizes))
+        return self._runs[array]
 
     def heard(self, session: Session, line: bytes) -> None:
         """A trainer's process has said something.
@@ -236,10 +231,6 @@ class Registry:
             event(running.run)
             self._settle(array)
 
-    def _forget(self, array: int) -> None:
-        if (running := self._runs.pop(array, None)) is not None:
-            running.cancel_timer()
-
     def _settle(self, array: int) -> None:
         running = self._runs[array]
         waits = bool(running.outputs)
@@ -249,7 +240,6 @@ class Registry:
         running.settled.set()
         running.settled = asyncio.Event()
         running.set_timer(lambda: self._due(array))
-        running.used_s = _now_s()
 
     def _due(self, array: int) -> None:
         self._runs[array].cancel_timer()
@@ -303,16 +293,6 @@ class Registry:
             # them was told of a loss, all can go on when they are back.
             elif session.array in silent and session.heard_s < quiet_since_s:
                 session.give_up("silent", "it has fallen silent")
-        for array, running in list(self._runs.items()):
-            if running.run.matters:
-                running.used_s = now_s
-            elif now_s - running.used_s > FORGET_S:
-                self._forget(array)
-
-
-def _own(run: Run, trainer: Trainer) -> None:
-    engaged, trainer.engaged = trainer.engaged, NOBODY
-    run.own(trainer.want, trainer.sizes, engaged, _now_s())
 
 
 def _give_way(session: Session) -> None:
@@ -322,11 +302,10 @@ def _give_way(session: Session) -> None:
 class _Running:
     """A run, its user's share, its timer, and what those wait for who ask for a planned leave."""
 
-    def __init__(self, run: Run, share: Share) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
-        self.share = share
+        self.share = Share(-1, _now_s())  # until a member has come
         self.outputs: deque[Output] = deque()  # not delivered yet
-        self.used_s = _now_s()
         self.settled = asyncio.Event()  # replaced at each event
         self._timer: asyncio.TimerHandle | None = None
 

@@ -170,11 +170,6 @@ class Rendezvous:
         self.away.gone(task)
         self.tick(now_s)
 
-    def drop_all(self, why: str) -> None:
-        """The run is over."""
-        for member in list(self.members.values()):
-            self._expel(member, why)
-
     def resume(self, generation: int) -> None:
         """An earlier keeper has formed this generation; its members may come back."""
         if self._theirs and generation > self._highest and not self._serving():

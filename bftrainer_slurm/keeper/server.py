@@ -15,6 +15,7 @@ from collections.abc import Hashable
 from pathlib import Path
 
 from bftrainer_slurm.keeper import messages, relay
+from bftrainer_slurm.keeper.away import Engaged
 from bftrainer_slurm.keeper.disclosure import disclosed
 from bftrainer_slurm.keeper.gate import Gate
 from bftrainer_slurm.keeper.limits import Places, address_of
@@ -142,8 +143,9 @@ class Keeper:
         """Do what the controller asks, and answer it."""
         trainers, me, done = self.registry.gate.trainers, os.getuid(), True
         match request:
-            case messages.Own(array, uid, want, only, step, without):
-                self.registry.own(array, uid, want, Sizes(only, step, without))
+            case messages.Own(array, uid, want, only, step, without, generation, tasks, leader):
+                engaged = Engaged(generation, frozenset(tasks), leader)
+                self.registry.own(array, uid, want, Sizes(only, step, without), engaged)
             case messages.Tell(array, "begins"):
                 trainers.told(array).begin()
             case messages.Tell(array, "finished"):
@@ -151,8 +153,6 @@ class Keeper:
             case messages.Tell(array):
                 trainers.told(array).end()
                 self.registry.end(array)
-            case messages.Engage(array, generation, tasks, leader):
-                self.registry.engage(array, generation, tasks, leader)
             case messages.Part(array, tasks):
                 done = await self.registry.part(array, set(tasks))
             case messages.Lost(array, task):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from bftrainer_slurm.keeper.away import NOBODY, Engaged
 from bftrainer_slurm.sizes import ANY, Sizes
 
 REMEMBERED = 20_000
@@ -18,7 +17,6 @@ class Trainer:
     uid: int | None = None  # its owner; None: not known yet
     want: int = 0
     sizes: Sizes = ANY  # that its group may have
-    engaged: Engaged = NOBODY  # who was in it before this keeper; its run takes it over
     ended: int = 0  # how many runs of it
     first: bool | None = None  # whether the next element is its first; None: it has not begun
     finished: bool = False  # its training has ended well: who begins now has nothing to do

@@ -33,9 +33,6 @@ class FakeKeeper:
     def own(self, *words: object) -> None:
         self._hear("own", *words)
 
-    def engage(self, *words: object) -> None:
-        self._hear("engage", *words)
-
     def part(self, array: int, tasks: Sequence[int]) -> bool:
         self._hear("part", array, list(tasks))
         return True

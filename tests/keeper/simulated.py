@@ -113,7 +113,7 @@ class World:
 
     @property
     def rendezvous(self) -> Rendezvous:
-        return self.run._rendezvous
+        return self.run.rendezvous
 
     def start(self, task: int) -> Process:
         """Start the agent of an element; it connects, and is not warm yet."""
@@ -186,7 +186,7 @@ class World:
         self.deliver()
 
     def part(self, tasks: set[int]) -> None:
-        self.run.part(tasks, self.now_s)
+        self.run.rendezvous.part(tasks, self.now_s)
         self.deliver()
 
     def wait_until(self, time_s: float) -> None:

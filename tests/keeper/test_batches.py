@@ -27,7 +27,8 @@ class World:
         self.out: list[Output] = []
         self.now_s = 100.0
         self.away = Away(self.out, self.now_s + hold_s, array=7)
-        self.batches = Batches(self.out, self.away)
+        self.members: dict[int, Identity] = {}
+        self.batches = Batches(self.out, self.away, self.members)
 
     def join(self, task: int, said: Batch | None = None) -> None:
         self.batches.join(task, Identity(7, task, f"n{task}", Role.BATCH))
@@ -44,12 +45,13 @@ class World:
         self.away.gone(task)
         self.batches.lose_task(task, self.now_s)
 
-    def trains(self, task: int, step: int = 0, by: int = 1) -> None:
-        who = Identity(7, task, f"n{task}", Role.AGENT, step=step)
-        self.batches.trains(who, by, self.now_s)
+    def trains(self, task: int, step: int = 0) -> None:
+        self.members[1000 + task] = Identity(7, task, f"n{task}", Role.AGENT, step=step)
+        self.batches.tick(self.now_s)
 
     def lose_agent(self, task: int) -> None:
-        self.trains(task, by=-1)
+        del self.members[1000 + task]
+        self.batches.tick(self.now_s)
 
     def waits(self, seconds: float) -> None:
         self.now_s += seconds

@@ -58,11 +58,13 @@ FROM_MEMBER: list[tuple[FromMember, str]] = [
 FROM_CONTROLLER: list[tuple[FromController, str]] = [
     (
         messages.Own(12, 1001, 4, (2, 4)),
-        '{"own":{"array":12,"uid":1001,"want":4,"only":[2,4],"step":1,"without":[]}}',
+        '{"own":{"array":12,"uid":1001,"want":4,"only":[2,4],"step":1,"without":[],'
+        '"generation":0,"tasks":[],"leader":-1}}',
     ),
     (
-        messages.Engage(12, 5, (0, 3), 3),
-        '{"engage":{"array":12,"generation":5,"tasks":[0,3],"leader":3}}',
+        messages.Own(12, 1001, 4, generation=5, tasks=(0, 3), leader=3),
+        '{"own":{"array":12,"uid":1001,"want":4,"only":[],"step":1,"without":[],'
+        '"generation":5,"tasks":[0,3],"leader":3}}',
     ),
     (messages.Tell(12, "ended"), '{"tell":{"array":12,"what":"ended"}}'),
     (messages.Part(12, (0, 1)), '{"part":{"array":12,"tasks":[0,1]}}'),

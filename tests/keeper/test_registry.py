@@ -15,6 +15,7 @@ from bftrainer_slurm.keeper.client import KeeperClient, KeeperError
 from bftrainer_slurm.keeper.protocol import MAX_MESSAGE, VERSION, Note, NoteKind
 from bftrainer_slurm.keeper.registry import MEMBER_SILENCE_S, SWEEP_S
 from bftrainer_slurm.keeper.session import MAX_MESSAGES
+from bftrainer_slurm.sizes import ANY
 from scripts.labcluster.waiting import wait_until
 from tests.keeper.inside import Inside, keeper_inside
 from tests.keeper.wire import Wire
@@ -355,16 +356,6 @@ def test_progress_reaches_the_controller_but_not_faster_than_it_should(
     assert second == SUBMITTED
 
 
-def test_a_run_without_members_is_forgotten(
-    keeper: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bftrainer_slurm.keeper.registry.FORGET_S", 0.1)
-    with Wire(keeper.port) as wire:
-        wire.join()
-        assert runs(keeper) == 1
-    wait_until(lambda: runs(keeper) == 0)
-
-
 def test_the_end_of_a_run_ends_its_members_connections(keeper: Inside) -> None:
     with Wire(keeper.port) as wire:
         wire.join()
@@ -414,8 +405,7 @@ def test_while_much_waits_for_a_user_their_group_is_told_nothing_more(
 def test_who_took_part_before_this_keeper_is_waited_for_while_slurm_runs_it(
     keeper: Inside, there: bool
 ) -> None:
-    keeper.client.engage(12, Engaged(5, frozenset(range(1, 120)), leader=3))
-    keeper.client.own(12, os.getuid(), 1)
+    keeper.client.own(12, os.getuid(), 1, ANY, Engaged(5, frozenset(range(1, 120)), leader=3))
     for task in range(1 + there, 120):
         keeper.client.lost(12, task)
     waits = keeper.member(200)
@@ -431,7 +421,7 @@ def test_a_keeper_that_has_been_told_of_a_trainer_knows_better_who_took_part(
     keeper: Inside,
 ) -> None:
     keeper.client.own(12, os.getuid(), 1)
-    keeper.client.engage(12, Engaged(5, frozenset({1})))
+    keeper.client.own(12, os.getuid(), 1, ANY, Engaged(5, frozenset({1})))
     member = keeper.member(200)
     member.ready("new")
     assert member.wait_generation(120).world == 1

@@ -376,7 +376,7 @@ def test_a_planned_leave_stops_all_and_releases_the_leaver() -> None:
     world.part({1})
     world.settle(8)
     assert leaver.released
-    assert not world.run.holds({1})
+    assert not world.rendezvous.holds({1})
     assert [world_of(one) for one in others] == [2, 2]
 
 
@@ -744,13 +744,13 @@ def test_who_has_left_says_so_to_this_keeper_or_another_and_the_controller_hears
     run = Run(want=1)
     run.join(0, member(1), None, 0.0)
     if not another:
-        run.part({1}, 0.0)
+        run.rendezvous.part({1}, 0.0)
         assert sent(run) == [(0, Released())]
     for _ in range(2):
         run.hear(0, Left(), 0.0)
     notes = [one for one in run.take() if isinstance(one, Note)]
     assert notes == [Note(NoteKind.LEFT, 12, 1, "n1")]
-    assert run.size == 0
+    assert not run.members
 
 
 def test_one_of_a_generation_that_says_it_has_left_is_a_loss() -> None:
@@ -801,4 +801,4 @@ def test_at_the_end_of_a_run_all_are_out() -> None:
     out = run.take()
     assert [type(one) for one in out] == [Send, HangUp]
     run.lose(1, 0.0)
-    assert run.size == 0
+    assert not run.members

@@ -54,8 +54,8 @@ class Groups:
     ) -> None:
         """Send a trainer's owner, how many nodes it should have, and the ``sizes`` of its group.
 
-        The message is sent once, and again when something changes. A new keeper is told before it
-        who is ``engaged``, so that it begins nothing beside them.
+        The message is sent once, and again when something changes. A new keeper is told who is
+        ``engaged``, so that it begins nothing beside them.
         """
         if self._keeper is None:
             return
@@ -66,13 +66,7 @@ class Groups:
         what = f"who owns trainer {array}"
         knows = self._announced.get(array, ("",))[0] == identity
         took = NOBODY if knows else engaged()
-
-        def tell(keeper: KeeperClient) -> None:
-            if took != NOBODY:
-                keeper.engage(array, took)
-            keeper.own(array, uid, want, sizes)
-
-        if self._send(tell, what):
+        if self._send(lambda keeper: keeper.own(array, uid, want, sizes, took), what):
             self._announced[array] = announced
 
     def part(self, leaving: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:

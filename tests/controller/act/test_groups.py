@@ -11,7 +11,7 @@ import pytest
 
 from bftrainer_slurm.controller.act import groups
 from bftrainer_slurm.controller.act.groups import Groups
-from bftrainer_slurm.keeper.away import Engaged
+from bftrainer_slurm.keeper.away import NOBODY, Engaged
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.sizes import ANY, Sizes
 from tests.controller.fake_keeper import FakeKeeper
@@ -43,7 +43,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_trainer_is_introduced_once(keeper: Keeper) -> None:
     keeper.groups.own(ARRAY, ME, 3)
     keeper.groups.own(ARRAY, ME, 3)
-    assert keeper.heard == [("own", ARRAY, os.getuid(), 3, ANY)]
+    assert keeper.heard == [("own", ARRAY, os.getuid(), 3, ANY, NOBODY)]
 
 
 def test_and_again_when_it_is_to_have_more_nodes(keeper: Keeper) -> None:
@@ -66,14 +66,13 @@ def test_and_again_to_another_keeper(keeper: Keeper) -> None:
     assert len(keeper.heard) == 2
 
 
-def test_a_new_keeper_is_told_first_who_took_part_and_none_is_told_twice(keeper: Keeper) -> None:
+def test_a_new_keeper_is_told_who_took_part_and_none_is_told_twice(keeper: Keeper) -> None:
     engaged = Engaged(5, frozenset({1, 2}), 1)
     for identity in ("first", "second"):
         keeper.identity = identity
         for want in (3, 4):
             keeper.groups.own(ARRAY, ME, want, engaged=lambda: engaged)
-    assert [one[0] for one in keeper.heard] == ["engage", "own", "own"] * 2
-    assert keeper.heard[0] == ("engage", ARRAY, engaged)
+    assert [words[5] for words in keeper.heard] == [engaged, NOBODY] * 2
 
 
 def test_and_again_where_the_keeper_did_not_answer(keeper: Keeper) -> None:
