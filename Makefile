@@ -5,13 +5,14 @@ BIN := .venv/bin
 # The tests start thousands of Pythons, which would each compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup plugin demo examples page docs lint style test matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus fuzz bench-planner \
+.PHONY: help setup plugin demo examples page docs lint style test nightly matrix matrix-full matrix-torch chaos failover slurm-suite frameworks launch-corpus fuzz bench-planner \
 	bench-elastic exactly-once bench-commands bench-impact bench-scale bench-slurmctld paper install deb rpm \
 	packages machine wheel clean
 
 help:
 	@echo 'make demo             a private Slurm cluster, two trainers in its holes; about 4 minutes'
-	@echo 'make test             all checks and tests, in lanes side by side; LANES="units torch", LANES=all'
+	@echo 'make test             the checks and tests for each change, in lanes side by side; LANES="units torch"'
+	@echo 'make nightly          all other tests: newer Slurms whole, oldest torch, chaos, packages, machine; hours'
 	@echo 'make page             the web page on made-up data of 5,000 nodes; until Ctrl-C'
 	@echo 'make examples         the examples on a private Slurm cluster; some minutes'
 	@echo 'make docs             the documentation as a site in build/site; fetches nothing'
@@ -70,6 +71,9 @@ build/promtool:
 test: export WERROR = 1
 test: plugin build/promtool
 	@$(BIN)/python scripts/run lanes $(LANES)
+
+nightly: plugin build/promtool
+	@$(BIN)/python scripts/run lanes --within 300 nightly
 
 matrix: setup
 	@scripts/matrix

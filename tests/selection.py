@@ -11,7 +11,7 @@ from functools import cache
 from itertools import chain, combinations
 from pathlib import Path
 
-MARKS = ("slurm", "torch", "once", "newest", "chaos", "frameworks", "load")
+MARKS = ("slurm", "torch", "once", "newest", "nightly", "frameworks", "load")
 
 _OF_ALL = re.compile(r"^pytestmark = (?:\[.*?\]$|[^\n]*)", re.MULTILINE | re.DOTALL)
 

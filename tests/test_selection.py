@@ -23,7 +23,7 @@ TEXT = "pytestmark = pytest.mark.slurm\n@pytest.mark.torch\ndef test_it(): ..."
         ("slurm and not torch", True),
         ("not slurm and not torch", False),
         ("load", False),
-        ("slurm and chaos", False),
+        ("slurm and nightly", False),
         ("not slurm and load", False),
         ("of_a_plugin", True),
         ("slurm and", True),
@@ -50,7 +50,7 @@ def test_marks_that_all_tests_of_a_file_have_are_those_of_its_pytestmark(
     tmp_path: Path, text: str, expected: list[str]
 ) -> None:
     path = tmp_path / "test_it.py"
-    path.write_text(f"{text}@pytest.mark.chaos\ndef test_it():\n    assert [1]\n")
+    path.write_text(f"{text}@pytest.mark.nightly\ndef test_it():\n    assert [1]\n")
     assert marks_of_all(path) == expected
 
 

@@ -31,7 +31,8 @@ class Lane:
     """A command that runs beside others, or ``alone``, when all others have ended.
 
     ``tests``: it runs pytest, and its tests are counted. ``matrix``: it needs another Slurm, or
-    another system, than this host's.
+    another system, than this host's. ``nightly``: no change has to pass it, unless one of the paths
+    that it is ``of`` has changed in the last day.
     """
 
     name: str
@@ -39,6 +40,8 @@ class Lane:
     alone: bool = False
     tests: bool = True
     matrix: bool = False
+    nightly: bool = False
+    of: tuple[str, ...] = ()
 
 
 @dataclass

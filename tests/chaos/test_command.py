@@ -30,7 +30,7 @@ def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> 
 @as_root
 @pytest.mark.slurm
 @pytest.mark.torch
-@pytest.mark.chaos
+@pytest.mark.nightly
 @pytest.mark.once
 @pytest.mark.timeout(3600)
 def test_trainers_survive_what_breaks_most_often(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.chaos.run import begin, inject
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.torch,
-    pytest.mark.chaos,
+    pytest.mark.nightly,
     pytest.mark.once,
     pytest.mark.timeout(2400),
     pytest.mark.skipif(os.getuid() != 0, reason="needs root: hosts have networks"),

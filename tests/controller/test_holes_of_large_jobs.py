@@ -73,7 +73,7 @@ def forecast(site: Site, job: int) -> int | None:
     "time_limit",
     [
         pytest.param((), id="no limit asked"),
-        pytest.param(("--time=1-0",), id="a day", marks=pytest.mark.once),
+        pytest.param(("--time=1-0",), id="a day", marks=(pytest.mark.once, pytest.mark.nightly)),
     ],
 )
 def test_after_a_reclaim_pieces_are_as_long_as_the_hole(

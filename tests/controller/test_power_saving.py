@@ -18,7 +18,7 @@ from scripts.labcluster.waiting import wait_until
 pytestmark = [pytest.mark.slurm, pytest.mark.newest, pytest.mark.timeout(1500)]
 
 HOLDS = "#!/bin/bash\nsrun sleep 10000\n"
-SUSPEND_S = 20
+SUSPEND_S = 12
 CONF = f"""
 SuspendTime={SUSPEND_S}
 SuspendTimeout=3

@@ -9,7 +9,7 @@ import pytest
 from tests.tools import run_tool
 
 # Agents start cold, and the machine may be busy.
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.torch, pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 
 def test_each_sample_is_trained_as_processes_start_again() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from scripts.labcluster.stage import REPO
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.nightly]
 # As torchrun says it to the only rank; port 0 is one that is free.
 _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 

@@ -58,7 +58,9 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("framework", SCRIPTS)
+@pytest.mark.parametrize(
+    "framework", ["huggingface", pytest.param("accelerate", marks=pytest.mark.nightly)]
+)
 def test_a_script_whose_folder_has_the_time_in_its_name_is_told_once(
     tmp_path: Path, framework: str
 ) -> None:

@@ -11,7 +11,7 @@ from scripts.labcluster.keeper import started_keeper
 from tests.elastic.agents import Agents
 from tests.elastic.test_tasks import srun_says
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.frameworks, pytest.mark.nightly]
 
 
 def test_lightning_counts_the_nodes_that_there_are(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from scripts.labcluster.keeper import started_keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import started_agents
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.frameworks, pytest.mark.nightly]
 BATCHES = 4 * 120 * 2 // 3 // 8  # of a fold, on one node
 
 

@@ -14,6 +14,7 @@ pytestmark = [
     pytest.mark.frameworks,
     pytest.mark.slurm,
     pytest.mark.once,
+    pytest.mark.nightly,
     pytest.mark.timeout(3600),
 ]
 NODES = 3

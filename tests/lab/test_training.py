@@ -124,12 +124,13 @@ def test_a_size_on_which_the_script_fails_is_left_out_when_the_trainer_grows(sit
         job.enter_context(site.taken(1))
         with training(site, "1-3", "export FAILS_ON=3") as trainer:
             step = trainer.wait_for_world(2)
-            trains_on(trainer, step.time_s + 15)
+            trains_on(trainer, step.time_s + 5)
             job.close()
             stays_on_two_nodes(trainer)
 
 
 @pytest.mark.once
+@pytest.mark.nightly
 def test_and_when_it_begins_there_as_smaller_ones_are_tried_before_it_is_given_up(
     site: Site,
 ) -> None:
@@ -143,11 +144,11 @@ def stays_on_two_nodes(trainer: Training) -> None:
     site, left_out = trainer.site, f"3 nodes, where its script fails: {ERROR}"
     wait_until(lambda: trainer.published["left_out"] == left_out, PATIENCE_S)
     since_s = trainer.wait_for_world(2, trainer.steps()[-1].time_s).time_s
-    trains_on(trainer, since_s + 20)
+    trains_on(trainer, since_s + 8)
     agents = trainer.agents()
     site.controller.stop()
     site.controller.start()
-    trains_on(trainer, trainer.steps()[-1].time_s + 10)
+    trains_on(trainer, trainer.steps()[-1].time_s + 5)
     assert len(agents) == trainer.steps()[-1].world == 2
     assert trainer.agents() == agents  # nobody was started again
     assert trainer.published["left_out"] == left_out

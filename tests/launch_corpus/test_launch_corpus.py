@@ -27,6 +27,7 @@ def site() -> Iterator[Site]:
 @pytest.mark.slurm
 @pytest.mark.torch
 @pytest.mark.once
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", _HERE)
 def test_a_script_forms_one_group_and_goes_on_after_a_reclaim(site: Site, name: str) -> None:

@@ -13,7 +13,10 @@ from experiments.paper.catalogue import QUICK
 from experiments.paper.command import main
 from experiments.paper.replays import SUMMIT
 
-pytestmark = pytest.mark.skipif(not SUMMIT.is_dir(), reason=f"no trace in {SUMMIT}")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(not SUMMIT.is_dir(), reason=f"no trace in {SUMMIT}"),
+]
 
 
 def test_quick_makes_a_report_and_a_second_call_runs_only_what_is_missing(

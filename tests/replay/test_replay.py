@@ -132,8 +132,8 @@ def test_nothing_beats_rescaling_free_of_cost(planner: Planner, trace: Trace) ->
 
 
 @pytest.mark.skipif(not SUMMIT.is_dir(), reason=NO_SUMMIT)
-def test_hours_of_summit_go_best_with_the_products_plans(planner: Planner) -> None:
-    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, T_BUSY, 2)
+def test_an_hour_of_summit_goes_best_with_the_products_plans(planner: Planner) -> None:
+    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, T_BUSY, 1)
     trainers = [
         replace(one, submit_s=0.0) for one in read_trainers(SUMMIT / "trainers-hpo-1000.json")
     ]

@@ -124,8 +124,10 @@ forged_srun bash -c "{STUBBORN}" & wait; sleep 1000""",
 ALIKE_IN_CGROUPS = {
     *(name for name in ATTACKS if name.startswith(("TERM ignored", "a daemon", "named"))),
 } - {"TERM ignored by all of them", "named as our guard"}
+# Each change must pass those without cgroups, where all depends on us.
+NIGHTLY = {"cgroup": pytest.mark.nightly, "linuxproc": ()}
 ROWS = [
-    pytest.param(tracked, script, id=f"{tracked}-{name}")
+    pytest.param(tracked, script, id=f"{tracked}-{name}", marks=NIGHTLY[tracked])
     for tracked in ("cgroup", "linuxproc")
     for name, script in ATTACKS.items()
     if tracked != "cgroup" or name not in ALIKE_IN_CGROUPS
@@ -156,7 +158,7 @@ OTHERS = {
 # How processes are kept together does not change who is guarded: in cgroups one of each launcher.
 IN_CGROUPS_TOO = ("a plain job", "srun", "a step in an allocation")
 ROWS_OF_OTHERS = [
-    pytest.param(tracked, *row, id=f"{tracked}-{name}")
+    pytest.param(tracked, *row, id=f"{tracked}-{name}", marks=NIGHTLY[tracked])
     for tracked in ("cgroup", "linuxproc")
     for name, row in OTHERS.items()
     if tracked != "cgroup" or name in IN_CGROUPS_TOO
@@ -177,7 +179,7 @@ def attacked_lab(make_element_lab: Callable[..., Lab]) -> Callable[[str], Lab]:
     return started
 
 
-@pytest.fixture(params=["cgroup", "linuxproc"])
+@pytest.fixture(params=[pytest.param("cgroup", marks=NIGHTLY["cgroup"]), "linuxproc"])
 def lab(request: pytest.FixtureRequest, attacked_lab: Callable[[str], Lab]) -> Iterator[Lab]:
     attacked = attacked_lab(request.param)
     wait_until(lambda: node_state(attacked) == "idle")

@@ -15,10 +15,10 @@ from _pytest.mark.expression import Expression
 
 from scripts.labcluster.stage import REPO
 from scripts.labcluster.waiting import wait_until
-from scripts.testlanes.command import LANES, table, why
+from scripts.testlanes.command import LANES, chosen, table, why
 from scripts.testlanes.run import NO_TEST, Lane, Run, run
 
-MARKS = ("slurm", "torch", "chaos", "load")
+MARKS = ("slurm", "torch", "frameworks", "load", "nightly")
 SUBSETS = [*chain.from_iterable(combinations(MARKS, size) for size in range(len(MARKS) + 1))]
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root: it makes namespaces")
 
@@ -31,7 +31,7 @@ def done(folder: Path, *of: Lane, at_once: int = 4, within_s: float = math.inf) 
     return {one.lane.name: one for one in run(of, at_once, folder, print, within_s)}
 
 
-@pytest.mark.parametrize("marks", [*SUBSETS, ("frameworks",)], ids=" ".join)
+@pytest.mark.parametrize("marks", SUBSETS, ids=" ".join)
 def test_each_test_is_in_just_one_lane_of_this_host(marks: tuple[str, ...]) -> None:
     here = [lane for lane in LANES if lane.tests and not lane.matrix]
     which = [Expression.compile(words) for words in {lane.command[-1] for lane in here}]
@@ -62,9 +62,27 @@ def has(lane: Lane, file: Path) -> bool:
 def test_each_test_on_a_newer_slurm_is_in_just_one_of_its_lanes(
     marks: tuple[str, ...], suite: str
 ) -> None:
-    lanes = [lane for lane in LANES if lane.command[:3] == ("scripts/matrix", "--suite", suite)]
+    newer = ("scripts/matrix", "--suite", suite)
+    lanes = [lane for lane in LANES if lane.nightly and lane.command[:3] == newer]
     which = [Expression.compile(lane.command[4]) for lane in lanes]
     assert sum(one.evaluate(lambda name, **_: name in marks) for one in which) == 1
+
+
+def names(*words: str, changed: bool = False) -> set[str]:
+    return {lane.name for lane in chosen(words, lambda paths: changed)}
+
+
+def test_each_lane_is_of_each_change_or_nightly() -> None:
+    assert names("change") | names("nightly") == names("all") == {lane.name for lane in LANES}
+    assert not names("change") & names("nightly")
+
+
+def test_packages_are_tried_with_a_change_while_what_makes_them_is_new() -> None:
+    assert names("change", changed=True) - names("change") == {"packages"}
+
+
+def test_without_a_word_it_needs_no_other_system_than_this() -> None:
+    assert names("change") - names() == {"newest"}
 
 
 def test_a_lane_that_fails_says_so_and_the_others_go_on(tmp_path: Path) -> None:
