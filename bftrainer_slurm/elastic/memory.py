@@ -90,7 +90,6 @@ class Present(ctypes.Structure):
     asked: float  # to save
     savers: float  # how many of this node's processes save when they are asked
     ending: float  # the next SIGTERM has to end them at once
-    unwanted: float  # one that is through with its script has to end at once
     alone: float
     began: float  # they have made a step, and it is known from where
 

@@ -54,25 +54,17 @@ def processes_with(*variables: str, spare: Collection[int] = ()) -> list[int]:
     return [one for one in waiting.processes({}, *variables) if one not in spare]
 
 
-def group_catches(number: int) -> bool:
-    """Return whether another process of this one's group has its own handler for a signal.
+def any_catches(processes: Iterable[int], number: int) -> bool:
+    """Return whether one of these processes has its own handler for a signal.
 
     Processes that the signal ends, or that ignore it, have none.
     """
-    group, me = os.getpgrp(), os.getpid()
-    for folder in waiting.folders():
-        process = int(folder.name)
-        with contextlib.suppress(OSError, ValueError):  # ended in between
-            if process != me and os.getpgid(process) == group and _catches(folder, number):
-                return True
-    return False
-
-
-def _catches(process: Path, number: int) -> bool:
-    for line in (process / "status").read_text().splitlines():
-        name, _, mask = line.partition(":")
-        if name == "SigCgt":
-            return bool(int(mask, 16) >> (number - 1) & 1)
+    for process in processes:
+        with contextlib.suppress(OSError):  # ended in between
+            for line in Path(f"/proc/{process}/status").read_text().splitlines():
+                name, _, mask = line.partition(":")
+                if name == "SigCgt" and int(mask, 16) >> (number - 1) & 1:
+                    return True
     return False
 
 

@@ -5,7 +5,7 @@ Without one of them a script trains as it would under torchrun alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -37,6 +37,26 @@ def end_workers_within(seconds: float, begins: Callable[[], None]) -> bool:
 
     around(PContext, "close", close_within)
     return True
+
+
+def fork_workers(fork: Callable[[Sequence[str], Mapping[str, str], Sequence[str]], Any]) -> None:
+    """Let torchrun take what ``fork`` returns in place of a program that it would start.
+
+    ``fork`` gets the program's words, its environment, and the files for its stdout and stderr (an
+    empty one: as this process's). It returns None where torchrun shall start the program.
+    """
+    from torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler import (
+        SubprocessHandler,
+    )
+
+    if not hasattr(SubprocessHandler, "_popen"):
+        return
+
+    def begin(popen: Any, handler: Any, arguments: Sequence[str], env: Mapping[str, str]) -> Any:
+        outputs = [file.name if file else "" for file in (handler._stdout, handler._stderr)]
+        return fork(arguments, env, outputs) or popen(handler, arguments, env)
+
+    around(SubprocessHandler, "_popen", begin)
 
 
 def open_store(host: str, port: int, hosts: bool, timeout: timedelta) -> TCPStore:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bftrainer_slurm.elastic.processes import below
 from bftrainer_slurm.sizes import ANY, Sizes
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
@@ -126,12 +127,14 @@ class Agents:
 
     def signal_all(self, task: int, number: int) -> None:
         """Send a signal to all processes of an element, as Slurm does."""
-        os.killpg(self.processes[task].pid, number)
+        agent = self.processes[task].pid
+        for process in (agent, *below(agent)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
 
     def kill(self, task: int) -> None:
         """End the agent and all its processes at once, as the loss of a node does."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.processes[task].pid, signal.SIGKILL)
+        self.signal_all(task, signal.SIGKILL)
         self.processes[task].wait(120)
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs scripts as an element's torchrun does: in workers of a warm fork server.
+"""Runs scripts as an element's torchrun does: in warm workers.
 
 Reads lines {"argv": [...], "output": FILE} and answers each with {"failure": ..., "code": ...}.
 """
@@ -8,7 +8,6 @@ import sys
 import tempfile
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes
-from torch.distributed.run import run_script_path
 
 from bftrainer_slurm.elastic.rendezvous import warm
 from bftrainer_slurm.elastic.rendezvous.torchruns_log import LastFailure
@@ -16,18 +15,16 @@ from bftrainer_slurm.elastic.rendezvous.torchruns_log import LastFailure
 
 def main() -> None:
     failure = LastFailure()
-    warm.start()
-    warm.wait()
+    warm.start().wait()
     for line in sys.stdin:
         case = json.loads(line)
         with tempfile.TemporaryDirectory() as folder:
             workers = start_processes(
                 name="trainer",
-                entrypoint=run_script_path,
-                args={0: tuple(case["argv"])},
+                entrypoint=sys.executable,
+                args={0: ("-u", *case["argv"])},
                 envs={0: {"LOCAL_RANK": "0"} | case["environment"]},
                 logs_specs=DefaultLogsSpecs(folder, redirects=Std.ALL),
-                start_method="forkserver",
             )
             result = workers.wait(600, period=0.02)
             with open(workers.stdouts[0]) as output:  # noqa: PTH123

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -243,13 +244,7 @@ def test_a_script_that_forms_no_group_is_reported_to_train_alone(
 )
 def test_a_user_may_opt_out(agents: Agents) -> None:
     store = C10dStore()
-    agents.start(
-        1,
-        2,
-        PET_RUN_PATH="1",  # as the plugin may have set it
-        PET_START_METHOD="forkserver",
-        **store.environment,
-    )
+    agents.start(1, 2, **store.environment)
     agents.wait_for_world(2, 1, 2)
     parent = Path(f"/proc/{agents.steps(1)[-1].process}/stat").read_text().split(") ")[1].split()[1]
     assert int(parent) == agents.processes[1].pid  # a program of its own, not a fork
@@ -293,7 +288,9 @@ def test_a_script_that_ends_with_0_at_sigterm_holds_nobody_for_its_grace(
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    "options", [{}, {"PET_RUN_PATH": "0", "PET_START_METHOD": "spawn"}], ids=["forked", "cold"]
+    "options",
+    [{}, {"PYTHON_EXEC": sys.executable.replace("/bin/", "/bin//")}],
+    ids=["forked", "cold"],
 )
 def test_what_a_script_has_started_does_not_add_up_on_nodes_that_stay(
     keeper: Keeper, tmp_path: Path, options: dict[str, str]

@@ -12,9 +12,7 @@ from bftrainer_slurm.elastic.rendezvous import choose, handler
 from bftrainer_slurm.elastic.rendezvous.command_line import is_torchrun, trains_alone
 from bftrainer_slurm.elastic.rendezvous.only_launcher import is_only_launcher
 
-_WARM = {
-    "PET_RUN_PATH": "1",
-    "PET_START_METHOD": "forkserver",
+_QUICK = {
     "PET_MONITOR_INTERVAL": "0.02",
     "PET_RDZV_ENDPOINT": "bftrainer",
 }
@@ -23,45 +21,24 @@ _OURS = {"PET_RDZV_BACKEND": "bftrainer"}
 pytestmark = pytest.mark.torch
 
 
-def test_an_elements_workers_are_warm() -> None:
+def test_an_elements_torchrun_looks_often() -> None:
     environment = dict(_OURS)
-    choose(environment, ["--nproc-per-node=2", "train.py", "--rate", "1e-3"])
-    assert environment == _OURS | _WARM
+    choose(environment)
+    assert environment == _OURS | _QUICK
 
 
 def test_what_the_user_has_set_stays() -> None:
     environment = _OURS | {"PET_MONITOR_INTERVAL": "0.5"}
-    choose(environment, ["train.py"])
+    choose(environment)
     assert environment["PET_MONITOR_INTERVAL"] == "0.5"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--no-python", "train"],
-        ["--no_python", "train"],
-        ["--start-method=spawn", "train.py"],
-    ],
-)
-def test_a_command_line_with_a_way_of_its_own_gets_stock_workers(arguments: list[str]) -> None:
-    environment = _OURS | _WARM
-    choose(environment, arguments)
-    assert environment == _OURS
-
-
-@pytest.mark.parametrize("backend", ["bftrainer", "c10d", "static"])
-def test_workers_are_warm_whatever_rendezvous_the_command_line_names(backend: str) -> None:
-    environment = dict(_OURS)
-    choose(environment, [f"--rdzv-backend={backend}", "train.py"])
-    assert environment == _OURS | _WARM
 
 
 @pytest.mark.parametrize(
     "own", [{"PET_RDZV_BACKEND": "c10d"}, _OURS | {"BFTRAINER_RENDEZVOUS": "own"}]
 )
-def test_who_opts_out_gets_stock_workers(own: dict[str, str]) -> None:
-    environment = own | _WARM
-    choose(environment, ["train.py"])
+def test_who_opts_out_has_a_stock_torchrun(own: dict[str, str]) -> None:
+    environment = own | _QUICK
+    choose(environment)
     assert environment == own
 
 

@@ -57,7 +57,7 @@ def test_a_job_beside_it_that_a_worker_has_submitted_is_not_left_over(
         subprocess.Popen(sleep, env={name: value, "SLURM_JOB_ID": "8"}) as neighbour,
     ):
         try:
-            found = warm.left_over(ours)
+            found = warm.left_over(ours, None)
             assert helper.pid in found
             assert neighbour.pid not in found
         finally:
@@ -159,7 +159,7 @@ def test_a_data_loaders_workers_know_the_scripts_classes(run: Run, context: str)
 
 
 def test_a_module_runs_as_with_python_m(run: Run) -> None:
-    ran = run("", ["json.tool", "--help"])
+    ran = run("", ["-m", "json.tool", "--help"])
     assert ran.code is None
     assert ran.output[0].startswith("usage:")
 
@@ -200,7 +200,7 @@ def test_an_exceptions_last_lines_are_told(run: Run) -> None:
 
 
 def test_a_script_that_is_missing_is_said_to_be(run: Run) -> None:
-    assert "no script" in run("", ["nowhere/train.py"]).failure
+    assert "nowhere/train.py" in run("", ["nowhere/train.py"]).failure
 
 
 def test_files_that_a_script_has_left_open_are_written(run: Run, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from bftrainer_slurm.elastic.rendezvous.command_line import (
     is_launcher,
     is_ours,
     is_torchrun,
-    options,
     overridden,
     trains_alone,
 )
@@ -31,10 +30,7 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
     from torch.distributed.launcher.api import LaunchConfig
 
-# These make torchrun fork its workers from a process that has imported torch already.
-_WARM = {
-    "PET_RUN_PATH": "1",
-    "PET_START_METHOD": "forkserver",
+_QUICK = {
     "PET_MONITOR_INTERVAL": "0.02",
     "PET_RDZV_ENDPOINT": BACKEND,  # not used, but without it torchrun prints a warning
 }
@@ -43,15 +39,13 @@ _ANOTHER = (
     "train after the other one, or each with an srun of its own (then the others run on one node "
     "alone), or submit a trainer each"
 )
-# With these a command line says itself how workers are started.
-_OWN_WAY = ("--no-python", "--start-m")
 
 
 def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
     """Return the function that makes our rendezvous; torch calls this when torchrun is imported.
 
     That is before torchrun reads its command line, so here an element's torchrun is told to meet
-    at ours, and to start warm workers. A script's ``PET_RDZV_BACKEND``, and the
+    at ours. A script's ``PET_RDZV_BACKEND``, and the
     option ``rendezvous=own``, keep torchrun's own.
 
     Raises:
@@ -65,7 +59,7 @@ def handler() -> Callable[[RendezvousParameters], RendezvousHandler]:
 def _set_up(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:
     if is_torchrun(sys.orig_argv) and trains_beside(environment):
         begin_as_in_an_ordinary_job(environment)
-    choose(environment, arguments)
+    choose(environment)
     if not is_ours(environment):
         if environment.get("PET_RDZV_BACKEND") == BACKEND:
             environment["PET_RDZV_BACKEND"] = "c10d"
@@ -112,18 +106,12 @@ def _meet_here(environment: Mapping[str, str]) -> None:
     around(LaunchConfig, "__post_init__", begin_here)
 
 
-def choose(environment: MutableMapping[str, str], arguments: Sequence[str]) -> None:
-    """Set or unset torchrun's variables for warm workers in an element's environment.
-
-    The script's own options are looked at as well, as only torchrun's parser can tell them apart.
-    If one of them is taken for torchrun's, the workers just start cold.
-    """
-    own_way = any(name.startswith(_OWN_WAY) for name, _ in options(arguments))
-    ours = is_ours(environment) and not own_way and why_not() is None
-    for name, value in _WARM.items():
+def choose(environment: MutableMapping[str, str]) -> None:
+    """Set or unset what torchrun reads in an element's environment for ours alone."""
+    ours = is_ours(environment) and why_not() is None
+    for name, value in _QUICK.items():
         if ours:
             environment.setdefault(name, value)
-        # Stock workers are programs of their own; with run_path their folder is not in sys.path.
         elif environment.get(name) == value:
             del environment[name]
 

@@ -25,10 +25,10 @@ from bftrainer_slurm.elastic.interface import choose_interface
 from bftrainer_slurm.elastic.log import say
 from bftrainer_slurm.elastic.memory import VARIABLE, Memory
 from bftrainer_slurm.elastic.place import address_towards, read_identity
-from bftrainer_slurm.elastic.processes import end_within, group_catches
+from bftrainer_slurm.elastic.processes import any_catches, below, end_within
 from bftrainer_slurm.elastic.progress import Progress
 from bftrainer_slurm.elastic.rendezvous import warm
-from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND, launcher_of
+from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND, launcher_of, options
 from bftrainer_slurm.elastic.rendezvous.endings import end_now, end_soon
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
 from bftrainer_slurm.elastic.rendezvous.reaching import reached
@@ -71,11 +71,11 @@ class AgentRendezvous(RendezvousHandler):
         environment[snapshot.VARIABLE] = snapshot.made()
         torch_private.set_libuv(environment)
         choose_interface(environment, self._address)
-        self._forks = environment.get("PET_START_METHOD") == "forkserver"
-        if self._forks:
+        self._origin: warm.Origin | None = None
+        if not any(name.startswith("--no-python") for name, _ in options(sys.argv[1:])):
             # torch.cuda.is_available() must not initialise CUDA in what workers are forked from.
             environment.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-            warm.start()
+            self._origin = warm.start()
         self._failure = LastFailure()
         self._node = identity.node
         self._given_back = GivenBack(self._node)
@@ -160,13 +160,13 @@ class AgentRendezvous(RendezvousHandler):
     def _leave(self) -> None:
         """Leave the group, and end as fast as this node's other processes allow.
 
-        Slurm has signalled all of them. If none of them handles the signal, there is nothing to
-        wait for, and torchrun need not stop its workers one by one.
+        Slurm has signalled all of them. If none of its workers handles the signal, there is nothing
+        to wait for, and torchrun need not stop them one by one.
         """
         self._given_back.say()
         end_soon(_SIGNALLED)
         self._membership.leave()
-        if self._forks and not group_catches(signal.SIGTERM):
+        if self._origin and not any_catches(below(self._origin.pid), signal.SIGTERM):
             self._membership.close()
             end_now(_SIGNALLED)
 
@@ -184,14 +184,13 @@ class AgentRendezvous(RendezvousHandler):
         end_now(_SIGNALLED if failed else 0)
 
     def _about_to_end_workers(self) -> None:
-        self._memory.present.unwanted = True
         if not self._given_back.told:  # else Slurm has signalled them too: they have the grace
             self._memory.present.ending = True
 
     def _why_again(self) -> tuple[str, str]:
         if self._store is None:
-            if self._forks:
-                warm.wait()
+            if self._origin is not None:
+                self._origin.wait()
             return "new", ""
         return cause_of(self._failure.take(), self._membership.over)
 
@@ -206,7 +205,8 @@ class AgentRendezvous(RendezvousHandler):
         They would add up on a node whose script starts again and again.
         """
         if self._store is not None:
-            end_within(_LEAST_S, warm.left_over(f"{VARIABLE}={self._memory.path}"))
+            variable = f"{VARIABLE}={self._memory.path}"
+            end_within(_LEAST_S, warm.left_over(variable, self._origin))
 
     def _enter(self, generation: Generation) -> RendezvousInfo | None:
         """Return the agent's place in a generation, or None if the generation has ended already."""

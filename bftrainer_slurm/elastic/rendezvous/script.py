@@ -1,15 +1,13 @@
-"""Runs a script in a forked worker as ``python script`` or ``python -m module`` would.
-
-torchrun's ``--run-path`` calls ``runpy.run_path``, which does not set sys.path, buffers the output,
-and never ends if the script calls ``sys.exit()``.
-"""
+"""Runs a script in a forked worker as ``python -u script`` or ``python -u -m module`` would."""
 
 from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
+import ctypes
+import gc
 import io
-import multiprocessing
 import os
 import pkgutil
 import runpy
@@ -17,101 +15,103 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.machinery import SourceFileLoader
-from multiprocessing import resource_tracker
+from multiprocessing import util
 from pathlib import Path
-from typing import Any, TextIO
+from typing import NoReturn, TextIO
 
-from bftrainer_slurm.elastic.memory import Memory, of_agent
 from bftrainer_slurm.elastic.processes import end_with_parent
-from bftrainer_slurm.elastic.rendezvous.endings import end_as_python_ends
-from bftrainer_slurm.elastic.signals import end_when_told
+from bftrainer_slurm.elastic.signals import SIGNALLED
 from bftrainer_slurm.elastic.tasks import worker
 
-_runpy_run_path = runpy.run_path
+_OURS = (__file__, runpy.__file__, "<frozen runpy>")
 
 
-def take_over_run_path() -> None:
-    """Replace the next ``runpy.run_path`` for ``__main__`` in a forked worker by ours."""
-    runpy.run_path = _run_path
+def main(
+    arguments: Sequence[str], environment: Mapping[str, str], outputs: Sequence[str]
+) -> NoReturn:
+    """Be what ``python -u`` is with these arguments and variables.
 
-
-def _run_path(
-    path_name: str, init_globals: Mapping[str, Any] | None = None, run_name: str | None = None
-) -> dict[str, Any]:
-    if run_name != "__main__":  # multiprocessing loads torchrun's own file in this way
-        return _runpy_run_path(path_name, dict(init_globals or {}), run_name)
-    runpy.run_path = _runpy_run_path
-    end_with_parent()  # torch asks for SIGINT, which C code does not notice
+    ``outputs`` are the files for its stdout and stderr; an empty one: those that it has.
+    """
+    end_with_parent()
+    for number, path in enumerate(outputs, 1):
+        if path:
+            os.dup2(os.open(path, os.O_WRONLY), number)
+    os.environ.clear()
+    os.environ.update(environment)
     _look_like_a_program()
-    worker.prepare(os.environ)
-    end_as_python_ends()
-    memory = of_agent(os.environ)
+    sys.orig_argv = [sys.executable, "-u", *arguments]
+    is_module = arguments[0] == "-m"
+    sys.argv = list(arguments[is_module:])
+    code = 0
     try:
-        run(path_name)
+        worker.prepare(os.environ)
+        _run_module(sys.argv[0]) if is_module else _run(sys.argv[0])
     except SystemExit as end:
-        if end.code != 0:
-            raise
-    if memory is not None:
-        _wait_no_longer_than_wanted(memory)
-    return {}
+        code = _code_of(end)
+    except BaseException as error:
+        code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        _tell(error)
+    _end(code)
 
 
-def _wait_no_longer_than_wanted(memory: Memory) -> None:
-    """Let SIGTERM end this process from now on; end it if its agent is ending its processes.
-
-    torch's next line waits for the agent, which may have sent its SIGTERM while the script was at
-    work: one that saves at the signal and ends with 0 would wait until it is killed.
-    """
-    signal.signal(signal.SIGTERM, end_when_told)
-    if memory.present.unwanted:
-        end_when_told()
+def _code_of(end: SystemExit) -> int:
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    print(end.code, file=sys.stderr)
+    return 1
 
 
-def run(name: str) -> None:
-    """Run a script, a folder or archive with a ``__main__``, or a module; ``sys.argv`` is set.
+def _tell(error: BaseException) -> None:
+    """Print an exception as Python does, and write it where torchrun reads it."""
+    from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
-    Raises:
-        SystemExit: the script called ``sys.exit()`` with something else than None.
-        Exception: whatever the script raises.
-    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in _OURS:
+        trace = trace.tb_next
     try:
-        _run(name)
-    except SystemExit as end:
-        # torchrun would wait for ever for a worker that exits well without a return.
-        if end.code is not None:
-            raise
-    except KeyboardInterrupt:  # the same
-        raise SystemExit(128 + signal.SIGINT) from None
-    finally:
-        # The interpreter does this at its end, but multiprocessing's processes skip it.
+        raise error.with_traceback(trace)
+    except BaseException:
+        error.__traceback__ = trace  # without this frame
+        with contextlib.suppress(OSError):
+            get_error_handler().record_exception(error)
+        sys.excepthook(type(error), error, trace)
+
+
+def _end(code: int) -> NoReturn:
+    """End as Python does: with exit handlers, destructors, and open files written."""
+    if code == SIGNALLED:  # others wait for this end, and the teardown takes half a second
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
+        opened = [one for one in gc.get_objects() if isinstance(one, io.IOBase)]
+        for file in (*opened, sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # closed, or a class of the script's
+                file.flush()
+        os._exit(code)
+    ctypes.pythonapi.Py_Exit(code)
+    raise AssertionError
 
 
 def _run(name: str) -> None:
     path = Path(name)
-    if not path.exists():
-        if name.endswith(".py") or os.sep in name:
-            raise FileNotFoundError(f"there is no script {name}")
-        _put_into_path(Path.cwd())
-        runpy.run_module(name, run_name="__main__", alter_sys=True)
-    elif pkgutil.get_importer(name) is not None:
-        _runpy_run_path(name, run_name="__main__")
-    else:
-        _run_file(path)
-
-
-def _run_file(path: Path) -> None:
+    if pkgutil.get_importer(name) is not None:  # a folder or an archive
+        runpy.run_path(name, run_name="__main__")
+        return
     main = types.ModuleType("__main__")
-    loader = SourceFileLoader("__main__", str(path))
-    main.__dict__.update(__builtins__=builtins, __file__=str(path), __loader__=loader)
+    loader = SourceFileLoader("__main__", name)
+    main.__dict__.update(__builtins__=builtins, __file__=name, __loader__=loader)
     sys.modules["__main__"] = main  # it stays: threads and atexit's functions may need it
     _put_into_path(path.resolve().parent)
-    with io.open_code(str(path)) as file:
-        code = compile(file.read(), str(path), "exec", dont_inherit=True)
+    with io.open_code(name) as file:
+        code = compile(file.read(), name, "exec", dont_inherit=True)
     exec(code, main.__dict__)
+
+
+def _run_module(name: str) -> None:
+    _put_into_path(Path.cwd())
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
 def _put_into_path(folder: Path) -> None:
@@ -121,7 +121,7 @@ def _put_into_path(folder: Path) -> None:
 
 
 def _unbuffered(stream: TextIO) -> TextIO:
-    """Return the stream as of ``python -u``, as torchrun runs scripts: half a line is seen too.
+    """Return the stream as of ``python -u``: half a line is seen too.
 
     The stream itself goes on for whoever has it, as loggers do.
     """
@@ -133,15 +133,10 @@ def _unbuffered(stream: TextIO) -> TextIO:
 
 
 def _look_like_a_program() -> None:
-    multiprocessing.current_process().name = "MainProcess"
-    # Else DataLoaders' workers would come from the fork server too, and run the script once more.
-    multiprocessing.set_start_method(None, force=True)
     sys.stdout, sys.stderr = map(_unbuffered, (sys.stdout, sys.stderr))
-    # Else the agent's would keep what this process leaves in shared memory until the agent ends.
-    tracker: Any = resource_tracker._resource_tracker
-    tracker._fd = tracker._pid = None
+    util._finalizer_registry.clear()  # type: ignore[attr-defined]  # the agent's
     if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() and int(threads) > 0:
-        # The fork server has loaded OpenMP before torchrun set this.
+        # The origin has loaded OpenMP before torchrun set this.
         sys.modules["torch"].set_num_threads(int(threads))
     # Python seeds random again in a forked process, but numpy does not do that.
     if "numpy" in sys.modules:

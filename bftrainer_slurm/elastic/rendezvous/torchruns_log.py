@@ -1,7 +1,4 @@
-"""What torchrun says in its log: why this node's workers ended, and that it got a signal.
-
-A rendezvous handler gets neither exit code nor exception in another way.
-"""
+"""What torchrun knows and a rendezvous handler is not told: how its workers ended, its signals."""
 
 from __future__ import annotations
 
@@ -9,12 +6,14 @@ import logging
 import re
 import threading
 from collections.abc import Callable
+from typing import Any
 
-from torch.multiprocessing.spawn import ProcessException
+from torch.distributed.elastic.multiprocessing.api import PContext
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
+from bftrainer_slurm.elastic.around import around
 from bftrainer_slurm.elastic.log import say
 
-_WORKERS = "torch.distributed.elastic.multiprocessing.api"
 _AGENT = "torch.distributed.elastic.agent.server.api"
 _MAX_TEXT = 1_900  # characters: a note holds 2 kB
 _PEERS_WORD_S = 2.0  # news of a lost or failed peer comes at once, or later if hosts are busy
@@ -27,26 +26,34 @@ _PEERS = re.compile(
 )
 
 
-class LastFailure(logging.Filter):
-    """Remembers the last failure that torchrun has logged, and lets all records pass."""
+class LastFailure:
+    """Remembers how this node's workers have failed last, as torchrun is told of it."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._text = UNKNOWN
-        logging.getLogger(_WORKERS).addFilter(self)
+        around(PContext, "wait", self._wait)
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Look at a record."""
-        if record.levelno >= logging.ERROR and str(record.msg).startswith("failed (exitcode"):
-            error = record.exc_info[1] if record.exc_info else None
-            text = error.msg if isinstance(error, ProcessException) else record.getMessage()
-            self._text = last_lines(text)
-        return True
+    def _wait(self, wait: Callable[..., Any], workers: Any, *given: Any, **named: Any) -> Any:
+        result = wait(workers, *given, **named)
+        if result is not None and result.is_failed():
+            first = min(result.failures.values(), key=lambda one: one.timestamp)
+            self._text = last_lines(text_of(first))
+        return result
 
     def take(self) -> str:
         """Return the last failure's last lines, and forget it."""
         text, self._text = self._text, UNKNOWN
         return text
+
+
+def text_of(failure: ProcessFailure) -> str:
+    """Return an exception with its traceback; or how a worker without one has ended."""
+    written = failure.error_file_data.get("message")
+    if isinstance(written, dict):
+        return str(written.get("extraInfo", {}).get("py_callstack") or written.get("message"))
+    if failure.exitcode < 0:
+        return f"process {failure.local_rank} terminated with signal {failure.signal_name()}"
+    return f"process {failure.local_rank} terminated with exit code {failure.exitcode}"
 
 
 class GivenBack(logging.Filter):

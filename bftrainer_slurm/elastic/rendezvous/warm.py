@@ -1,72 +1,140 @@
-"""The process that warm workers are forked from: multiprocessing's fork server.
+"""Warm workers: forks of a process that has imported what training imports, the origin.
 
-It is a fork of this process, which has imported torch already. multiprocessing alone would start a
-new Python, which imports torch a second time (2 s of a core). ``preload`` is what it does at its
-start.
+torchrun starts each worker as a program, ``python -u train.py``; in its place the origin forks one
+that behaves so (``script``). It is itself a fork of this process, which has imported torch already:
+a new Python would import it a second time (2 s of a core). ``preload`` is what it does.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import multiprocessing
+import json
 import os
+import signal
+import socket
+import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
 
+from bftrainer_slurm.elastic import torch_private
 from bftrainer_slurm.elastic.processes import below, processes_with
-from bftrainer_slurm.elastic.rendezvous.endings import claim_semaphores
+from bftrainer_slurm.elastic.rendezvous import preload
 
 _JOB = "SLURM_JOB_ID"
-_START_NEW = util.spawnv_passfds
-_LONGEST = 107 - len("/pymp-12345678/listener-12345678")  # Linux' limit, multiprocessing's names
-_REHEARSAL_S = 60.0  # for a cold disk; if the rehearsal is cut off, the first step takes longer
+_READY_S = 120.0  # for a cold disk; if it takes longer, the first step does
 
 
-def start() -> None:
-    """Start multiprocessing's fork server, which begins to import what training needs.
+class Worker:
+    """A worker that the origin has forked: what torchrun uses of ``subprocess.Popen``."""
 
-    It returns at once. Call it in the main thread, as the server ends with the thread that started
-    it, and before there are other threads.
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = threading.Event()
+
+    def poll(self) -> int | None:
+        """Return its exit code; None: it runs."""
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Return its exit code when it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended within so many seconds.
+        """
+        if not self._ended.wait(timeout):
+            raise subprocess.TimeoutExpired("a worker", timeout or 0.0)
+        return self.returncode
+
+    def end(self, code: int) -> None:
+        """Note that it has ended; a code below 0 is a signal's."""
+        self.returncode = code
+        self._ended.set()
+
+
+class Origin:
+    """The process that workers are forked from; it begins at once to import what they need.
+
+    Make it in the main thread, as it ends with the thread that started it, and before there are
+    other threads.
     """
-    claim_semaphores()
-    multiprocessing.set_forkserver_preload(["bftrainer_slurm.elastic.rendezvous.preload"])
-    ensure_running()
+
+    def __init__(self) -> None:
+        self._asking, asked = socket.socketpair()
+        self._workers: dict[int, Worker] = {}
+        self._begun = SimpleQueue[Worker | None]()
+        self._ready = threading.Event()
+        with asked:
+            self.pid = _copied(asked) if _can_be_copied() else _begun_anew(asked)
+        # A thread, as torchrun's handlers of signals raise in the main one, between any two lines.
+        threading.Thread(target=self._follow, name="bftrainer-workers", daemon=True).start()
+
+    def begin(
+        self, arguments: Sequence[str], environment: Mapping[str, str], outputs: Sequence[str]
+    ) -> Worker | None:
+        """Fork what ``python`` with these arguments would be; None: the origin has ended.
+
+        ``outputs`` are the files for its stdout and stderr; an empty one: this process's.
+        """
+        try:
+            asked = json.dumps([arguments, dict(environment), outputs])
+            self._asking.sendall(asked.encode() + b"\n")
+        except OSError:
+            return None
+        return self._begun.get()
+
+    def wait(self) -> None:
+        """Wait until a worker would get to its first step at once."""
+        self._ready.wait(_READY_S)
+
+    def _follow(self) -> None:
+        with contextlib.suppress(OSError), self._asking.makefile() as lines:
+            for line in lines:
+                match json.loads(line):
+                    case ["began", pid]:
+                        self._workers[pid] = Worker(pid)
+                        self._begun.put(self._workers[pid])
+                    case ["ended", pid, code]:
+                        self._workers.pop(pid).end(code)
+                    case ["ready"]:
+                        self._ready.set()
+        self._asking.close()
+        for worker in self._workers.values():  # they end with the origin
+            worker.end(-signal.SIGKILL)
+        self._ready.set()
+        self._begun.put(None)
 
 
-def ensure_running() -> None:
-    """Start the fork server if it does not run; as a new Python if this one cannot be copied."""
-    _shorten_socket_paths()
-    resource_tracker.ensure_running()  # this is a new Python in any case
-    if not _can_be_copied():
-        forkserver.ensure_running()
-        return
-    util.spawnv_passfds = _copy  # type: ignore[assignment]
-    try:
-        forkserver.ensure_running()
-    finally:
-        util.spawnv_passfds = _START_NEW
+def left_over(variable: str, origin: Origin | None) -> list[int]:
+    """Return what workers have left behind, if none of them is there any more.
 
-
-def _shorten_socket_paths() -> None:
-    """Where TMPDIR is too long for the path of a socket, let multiprocessing have another folder.
-
-    Python does so itself from 3.14 on. It is for sockets only: what the script writes stays there.
+    These are the processes below the origin, and those with this NAME=VALUE of the workers in
+    their environment, for workers that were not forked.
     """
-    given = tempfile.gettempdir()
-    if len(os.fsencode(given)) <= _LONGEST:
-        return
-    for short in ("/tmp", "/var/tmp", "/dev/shm"):
-        tempfile.tempdir = short
-        with contextlib.suppress(OSError):
-            util.get_temp_dir()  # makes one, which stays this process's and its workers'
-            break
-    tempfile.tempdir = given
+    own = (os.getpid(), *(() if origin is None else (origin.pid,)))
+    # A job that a worker has submitted has inherited the variable, and may be on this node too.
+    job = [f"{_JOB}={os.environ[_JOB]}"] if _JOB in os.environ else []
+    found = processes_with(variable, *job, spare=own)
+    return found if origin is None else found + below(origin.pid)
+
+
+def start() -> Origin:
+    """Have torchrun's workers forked from now on."""
+    origin = Origin()
+
+    def fork(
+        arguments: Sequence[str], environment: Mapping[str, str], outputs: Sequence[str]
+    ) -> Worker | None:
+        if list(arguments[:2]) != [sys.executable, "-u"]:  # no script of Python's
+            return None
+        return origin.begin(arguments[2:], environment, outputs)
+
+    torch_private.fork_workers(fork)
+    return origin
 
 
 def _can_be_copied() -> bool:
@@ -74,35 +142,29 @@ def _can_be_copied() -> bool:
     return threading.active_count() == 1 and "libcuda.so" not in Path("/proc/self/maps").read_text()
 
 
-def _copy(path: str, arguments: Sequence[str], passed: Sequence[int]) -> int:
-    """Run in a fork what ``python -c`` would run; return its process id (``spawnv_passfds``)."""
+def _begun_anew(asked: socket.socket) -> int:
+    code = (
+        f"import sys; sys.path, sys.argv = {sys.path}, {sys.argv}\n"
+        f"from {preload.__name__} import serve; serve({asked.fileno()})"
+    )
+    passed = [asked.fileno()]
+    return subprocess.Popen([sys.executable, "-c", code], pass_fds=passed).pid
+
+
+def _copied(asked: socket.socket) -> int:
     sys.stdout.flush()  # else each worker would print it again
     sys.stderr.flush()
-    origins = _descriptors()
+    before = _descriptors()
     pid = os.fork()
     if pid:
         return pid
-    status = 1
     try:
-        _forget_origin({0, 1, 2, *passed}, origins)
-        code, sys.argv = program(arguments, sys.argv)
-        exec(code, {})
-        status = 0
-    except SystemExit:
-        status = 0
+        _forget_agent({0, 1, 2, asked.fileno()}, before)
+        preload.serve(asked.detach())
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        os._exit(status)
-
-
-def program(arguments: Sequence[str], argv: list[str]) -> tuple[str, list[str]]:
-    """Return the code of a command line with ``-c``, and its ``sys.argv``.
-
-    From Python 3.14 on, arguments follow the code; if there are none, ``argv`` is kept.
-    """
-    code, *own = arguments[arguments.index("-c") + 1 :]
-    return code, ["-c", *own] if own else argv
+        os._exit(1)
 
 
 def _descriptors() -> dict[int, str]:
@@ -114,65 +176,13 @@ def _descriptors() -> dict[int, str]:
     return found
 
 
-def _forget_origin(kept: set[int], origins: Mapping[int, str]) -> None:
-    """In the copy, let go of all that belongs to the original process.
+def _forget_agent(kept: set[int], before: Mapping[int, str]) -> None:
+    """In the copy, let go of all that belongs to the agent.
 
     Some libraries open anew what they need as they are forked: libuv, which TCPStore uses, has a
     pipe. They would close it by its number at the next fork, whosever that is by then.
     """
-    util.spawnv_passfds = _START_NEW
     gc.freeze()  # garbage must not close its files later: the numbers may be others' by then
     for number, opened in _descriptors().items():
-        if number not in kept and origins.get(number) == opened:
+        if number not in kept and before.get(number) == opened:
             os.close(number)
-    # The original holds this lock while it starts us; workers need it free.
-    server: Any = forkserver._forkserver
-    server._lock = threading.Lock()
-    tracker: Any = resource_tracker._resource_tracker
-    tracker._fd = tracker._pid = None
-
-
-def wait() -> None:
-    """Wait until a forked worker would get to its first step at once."""
-    rehearsal = multiprocessing.get_context("forkserver").Process(target=_rehearse)
-    rehearsal.start()
-    rehearsal.join(_REHEARSAL_S)
-    if rehearsal.is_alive():
-        rehearsal.kill()
-        rehearsal.join()
-
-
-def left_over(variable: str) -> list[int]:
-    """Return what workers have left behind, if none of them is there any more.
-
-    These are the processes below the fork server, and those with this NAME=VALUE of the workers in
-    their environment, for workers that were not forked.
-    """
-    server: Any = forkserver._forkserver
-    tracker: Any = resource_tracker._resource_tracker
-    own = (os.getpid(), tracker._pid, server._forkserver_pid)
-    # A job that a worker has submitted has inherited the variable, and may be on this node too.
-    job = [f"{_JOB}={os.environ[_JOB]}"] if _JOB in os.environ else []
-    found = processes_with(variable, *job, spare=own)
-    return found if server._forkserver_pid is None else found + below(server._forkserver_pid)
-
-
-def _rehearse() -> None:
-    """Train two tiny steps on the CPU, so that the libraries they need are in memory.
-
-    The nodes that train already must wait while a newcomer makes its first step.
-    """
-    import torch
-    from torch import distributed, nn
-
-    os.environ.pop("BFTRAINER_ELEMENT", None)  # these steps do not count
-    with contextlib.suppress(Exception), open(os.devnull, "w") as nowhere:  # noqa: PTH123
-        for stream in (1, 2):  # the gloo of torch 2.9 writes there directly
-            os.dup2(nowhere.fileno(), stream)
-        store = distributed.HashStore()  # type: ignore[attr-defined]
-        distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-        parallel = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))
-        optimizer = torch.optim.SGD(parallel.parameters(), lr=0.1)
-        for _ in range(2):  # DDP rebuilds its buckets after the first one
-            parallel(torch.ones(4, 8)).sum().backward()
-            optimizer.step()
