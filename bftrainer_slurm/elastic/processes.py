@@ -10,7 +10,6 @@ import ctypes
 import os
 import select
 import signal
-import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
 from multiprocessing.sharedctypes import RawValue
@@ -66,18 +65,6 @@ def any_catches(processes: Iterable[int], number: int) -> bool:
                 if name == "SigCgt" and int(mask, 16) >> (number - 1) & 1:
                     return True
     return False
-
-
-@contextlib.contextmanager
-def killed_after(seconds: float, processes: Iterable[int]) -> Iterator[None]:
-    """Send SIGKILL to processes that are still there after ``seconds`` in this context."""
-    with _handles(processes) as handles, contextlib.ExitStack() as stack:
-        timer = threading.Timer(seconds, _signal, (handles, signal.SIGKILL))
-        timer.daemon = True
-        timer.start()
-        stack.callback(timer.join)  # before the handles are closed
-        stack.callback(timer.cancel)
-        yield
 
 
 def end_within(seconds: float, processes: Collection[int]) -> None:

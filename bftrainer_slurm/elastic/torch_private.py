@@ -12,31 +12,24 @@ from typing import Any
 
 import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.distributed.elastic.multiprocessing.api import PContext
 from torch.utils.data import _utils, dataloader
 
 from bftrainer_slurm.elastic.around import around
-from bftrainer_slurm.elastic.processes import killed_after
 
 
-def end_workers_within(seconds: float, begins: Callable[[], None]) -> bool:
+def end_workers_within(seconds: float, begins: Callable[[], None]) -> None:
     """Let this process's torchrun wait only so long for processes that it tells to end.
 
     At a change it calls ``close`` with a fixed 30 s (the ``--shutdown-timeout`` of 2.13 is only
-    for its own end). ``begins`` is called before each ``close``. Returns False, and changes
-    nothing, if this torch has no ``close``.
+    for its own end). ``begins`` is called before each ``close``.
     """
-    from torch.distributed.elastic.multiprocessing.api import PContext
 
-    if not hasattr(PContext, "close"):
-        return False
-
-    def close_within(close: Any, context: Any, *arguments: Any, **options: Any) -> None:
+    def close_within(close: Any, workers: Any, death_sig: Any = None, timeout: float = 30) -> None:
         begins()
-        with killed_after(seconds, context.pids().values()):
-            close(context, *arguments, **options)
+        close(workers, death_sig, min(timeout, seconds))
 
     around(PContext, "close", close_within)
-    return True
 
 
 def fork_workers(fork: Callable[[Sequence[str], Mapping[str, str], Sequence[str]], Any]) -> None:

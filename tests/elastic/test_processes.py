@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from bftrainer_slurm.elastic.processes import any_catches, below, end_within, killed_after
+from bftrainer_slurm.elastic.processes import any_catches, below, end_within
 
 WAIT = "print(flush=True); import time; time.sleep(50)"
 
@@ -28,26 +28,6 @@ def test_only_a_handler_of_its_own_counts(handler: str, caught: bool) -> None:
         assert any_catches([process.pid], signal.SIGTERM) == caught
         process.kill()
     assert not any_catches([process.pid], signal.SIGTERM), "it has ended"
-
-
-def sleeping(seconds: float) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({seconds})"])
-
-
-def test_a_process_that_does_not_end_in_time_is_killed() -> None:
-    process = sleeping(1000)
-    with killed_after(0.1, [process.pid]):
-        assert process.wait(120) == -signal.SIGKILL
-
-
-def test_one_that_does_is_left_alone_and_so_are_those_that_are_gone() -> None:
-    gone, process = sleeping(0), sleeping(1000)
-    gone.wait()
-    with killed_after(1000, [gone.pid, process.pid]):
-        pass
-    assert process.poll() is None
-    process.kill()
-    process.wait()
 
 
 def test_processes_are_told_to_end_and_those_that_do_not_are_killed() -> None:

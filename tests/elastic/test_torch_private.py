@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.elastic.multiprocessing import api
 
 from bftrainer_slurm import elastic
 from bftrainer_slurm.elastic import torch_private
@@ -44,13 +43,6 @@ def private_places(tree: ast.AST) -> Iterator[str]:
         else:
             continue
         yield from (name for name in names if "._" in name.replace(".__version__", ""))
-
-
-def test_where_torchruns_end_of_its_processes_is_another_it_stays_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(api, "PContext", object())
-    assert not torch_private.end_workers_within(2.0, lambda: None)
 
 
 def test_where_torch_lists_its_groups_in_another_way_a_script_destroys_its_own_as_usual(

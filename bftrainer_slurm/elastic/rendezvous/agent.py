@@ -90,8 +90,7 @@ class AgentRendezvous(RendezvousHandler):
         self._progress.follow()
         self._asking = Asking(self._memory)
         least_s = max(_LEAST_S, float(environment.get("BFTRAINER_GRACE", 0)))
-        if not torch_private.end_workers_within(least_s, self._about_to_end_workers):
-            say("this torch gives a script that hangs at SIGTERM 30 s, in which all nodes wait")
+        torch_private.end_workers_within(least_s, self._about_to_end_workers)
         on_signals(_ending_signals(environment), self._leave)
 
     @property
