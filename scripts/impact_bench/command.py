@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +18,11 @@ from scripts.benchkit.command import (
     replace_file,
 )
 from scripts.benchkit.machine import this_machine
-from scripts.impact_bench import report
 from scripts.impact_bench.bench import KILL_WAIT_S, QUICK, QUICKER, SITE, measure
-from scripts.impact_bench.figures import figures_of
+from scripts.impact_bench.figures import document, figures_of, rendered
 from scripts.impact_bench.stream import busy_stream, quicker
 from scripts.impact_bench.trainers import SCRIPTS
 from scripts.labcluster.cluster import LabError
-
-
-def parsed_settings(
-    context: click.Context, parameter: click.Parameter, lines: tuple[str, ...]
-) -> dict[str, Any]:
-    """Read lines of bftrainer.toml."""
-    try:
-        return tomllib.loads("\n".join(lines))
-    except tomllib.TOMLDecodeError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 @bench_command(LabError, TimeoutError)
@@ -52,15 +39,7 @@ def parsed_settings(
     "--trainers",
     type=click.Choice(list(SCRIPTS)),
     default="polite",
-    help="Whether elements sleep, resist being ended, or train and rest after each step.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    callback=parsed_settings,
-    metavar="KEY=VALUE",
-    help="A line of bftrainer.toml. Everything else is the controller's default.",
+    help="Whether elements sleep, or resist being ended.",
 )
 @click.option(
     "--quick",
@@ -80,7 +59,6 @@ def main(
     seed: int,
     load: float,
     trainers: str,
-    settings: dict[str, Any],
     quick: bool,
     out: Path,
 ) -> Findings:
@@ -94,14 +72,13 @@ def main(
     Examples:
       scripts/run bench-impact --jobs 25
       scripts/run bench-impact --nodes 4 --gpus 8
-      scripts/run bench-impact --trainers hostile --set reserve=2 --out /var/tmp/hostile
+      scripts/run bench-impact --trainers hostile --out /var/tmp/hostile
     """
     try:
         stream = busy_stream(jobs, nodes, seed, load, gpus)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--load") from error
     pace = QUICK if quick else SITE
-    pace = replace(pace, controller={**pace.controller, **settings})
     parts = parts_of(gpus)
     asked: dict[str, Any] = {
         "jobs": jobs,
@@ -118,9 +95,8 @@ def main(
     run = quicker(stream, QUICKER) if quick else stream
     measured = measure(run, nodes, trainers, pace, out / "logs", progress(), gpus, parts)
     figures = figures_of(measured)
-    document = report.document(measured, figures)
-    texts = [_title(asked), *report.rendered(measured, figures)]
-    found = findings(machine, *texts, settings=asked, **document)
+    texts = [_title(asked), *rendered(measured, figures)]
+    found = findings(machine, *texts, settings=asked, **document(measured, figures))
     replace_file(out / "table.txt", found.text + "\n")
     replace_file(out / "results.json", json_text(found.document) + "\n")
     return found

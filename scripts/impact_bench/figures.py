@@ -7,21 +7,23 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any
 
 from scripts.benchkit.figures import Summary, Target, at_least, at_most, summarise
+from scripts.benchkit.text import table
 from scripts.impact_bench.course import Start
-from scripts.impact_bench.slurmlog import Log, Span, elements
+from scripts.impact_bench.slurmlog import Log, elements
 from scripts.impact_bench.trainers import Work
 
-MEDIAN_TARGET_S, P95_TARGET_S, MEAN_TARGET_S = 0.05, 0.5, 0.3
-MISSED_TARGET, PREEMPTED_TARGET = 1.0, 2.0  # percent of the jobs
-RESIZED_TARGET = 1.0  # percent of the jobs
-MAKESPAN_TARGET = 0.3  # percent more
-SHORTEST_LIMIT_S = 60.0  # Slurm's time limits are whole minutes
+# What is judged, and what it may be at most: seconds of the differences, percent of the jobs.
+DIFFERENCE_TARGETS_S = {"median": 0.05, "p95": 0.5, "mean": 0.3}
+SHARE_TARGETS = {
+    "missed": ("jobs that missed a pass", 1.0),
+    "preempted": ("jobs that preempted an element", 2.0),
+    "resized": ("jobs on another number of nodes", 1.0),
+    "makespan": ("makespan longer by", 0.3),
+}
 USED_TARGET = 85.0  # percent of the node-seconds that trainers could have used
-
-Pair: TypeAlias = tuple[Start, Start]  # the same job without trainers and with them
 
 
 @dataclass
@@ -35,11 +37,6 @@ class Side:
     log: Log = field(default_factory=dict)  # slurmctld's
     left_behind: int = 0  # processes of trainers that outlived them
     work: Work = field(default_factory=Work)  # what the trainers did meanwhile
-
-    @property
-    def elements(self) -> Iterator[Span]:
-        """When elements had nodes, as slurmctld's log tells."""
-        return elements(self.log, {one.number for one in self.starts})
 
     @property
     def failed(self) -> int:
@@ -63,114 +60,60 @@ class Measured:
     gpus: int = 1  # of a node; 1 where all have whole nodes
 
     @property
-    def pairs(self) -> list[Pair]:
-        """The same job on each side, in the stream's order."""
+    def pairs(self) -> list[tuple[Start, Start]]:
+        """The same job without trainers and with them, in the stream's order."""
         return list(zip(self.off.starts, self.on.starts, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Start delays without and with trainers, in seconds; jobs that never started are in none.
-
-    A job's ``difference`` is its delay with trainers less its delay without.
-    """
-
-    off: Summary
-    on: Summary
-    difference: Summary
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """What trainers did to the jobs, and how much of the nodes they had; all in percent.
-
-    ``used`` is None if the jobs leave nothing idle, or if there are no trainers.
-    """
-
-    preempted: float  # jobs that took an element's node
-    missed: float  # that started some passes of backfill later than without trainers
-    sooner: float  # that started some passes sooner
-    resized: float  # that had another number of nodes than without trainers
-    elsewhere: float  # that had other nodes
-    makespan: float  # how much longer all took
-    used: float | None  # of the node-seconds that were idle, without trainers, after a pass
 
 
 @dataclass(frozen=True)
 class Figures:
     """All figures of both sides together.
 
-    ``idle_s`` are the node-seconds (GPU-seconds, where jobs share nodes) idle after a pass without
-    trainers, ``long_s`` those of them in holes that last another minute, ``whole_s`` those of nodes
-    that are idle as a whole, ``used_s`` those that trainers had in the same time;
-    ``passes`` are those of each side while both had jobs.
+    ``delays_s``: start delays without and with trainers, and each job's difference, of jobs that
+    started on both sides; empty if there are none. ``shares``, in percent: jobs that ``preempted``
+    an element, that ``missed`` a pass, that were ``resized``; how much longer the ``makespan`` is;
+    what trainers ``used`` of what was idle (None if nothing was). ``idle_s``: node-seconds
+    (GPU-seconds, where jobs share nodes) idle after a pass without trainers; ``used_s``: those that
+    trainers had in the same time.
     """
 
-    start_delay_s: Comparison | None
-    shares: Shares
+    delays_s: Mapping[str, Summary]
+    shares: Mapping[str, float | None]
     idle_s: float
-    long_s: float
-    whole_s: float
     used_s: float
-    passes: Mapping[str, int]
-    out_of_phase_s: float
-    targets: list[Target]
+    targets: Sequence[Target]
 
 
 def figures_of(measured: Measured) -> Figures:
     """Return the figures of both sides."""
-    off, on, gpus = measured.off, measured.on, measured.gpus
-    end_s = off.begin_s + off.makespan_s
-    holes_s = holes_after_pass_s(off, measured.nodes, end_s, gpus)
-    whole_s = gpus * sum(holes_after_pass_s(off, measured.nodes, end_s, gpus, slot=gpus))
-    idle_s, used_s = sum(holes_s), elements_s(on, on.begin_s + off.makespan_s, gpus)
-    missed = passes_missed(measured)
-    percent = 100 / len(missed)
-    had = [(set(one.account.nodes), set(other.account.nodes)) for one, other in measured.pairs]
-    shares = Shares(
-        preempted=percent * sum(preempts(on, one) for one in on.starts),
-        missed=percent * sum(one > 0 for one in missed),
-        sooner=percent * sum(one < 0 for one in missed),
-        resized=percent * sum(len(one) != len(other) for one, other in had),
-        elsewhere=percent * sum(one != other for one, other in had),
-        makespan=100 * (on.makespan_s / off.makespan_s - 1),
-        used=100 * used_s / idle_s if idle_s else None,
-    )
-    until_s = min(off.makespan_s, on.makespan_s)
-    off_s, on_s = (
-        [at_s - one.begin_s for at_s in one.passes_s if 0 <= at_s - one.begin_s <= until_s]
-        for one in (off, on)
-    )
-    seen = compared(measured.pairs)
-    return Figures(
-        start_delay_s=seen,
-        shares=shares,
-        idle_s=idle_s,
-        long_s=sum(one for one in holes_s if one >= SHORTEST_LIMIT_S),
-        whole_s=whole_s,
-        used_s=used_s,
-        passes={off.name: len(off_s), on.name: len(on_s)},
-        out_of_phase_s=out_of_phase_s(off_s, on_s),
-        targets=[]
-        if seen is None
-        else targets(seen, shares, off.failed, on.failed, on.left_behind),
-    )
+    off, on, gpus, pairs = measured.off, measured.on, measured.gpus, measured.pairs
+    idle_s = sum(holes_after_pass_s(off, measured.nodes, off.begin_s + off.makespan_s, gpus))
+    used_s = elements_s(on, on.begin_s + off.makespan_s, gpus)
+    sizes = [(len(one.account.nodes), len(other.account.nodes)) for one, other in pairs]
+    percent = 100 / len(pairs)
+    shares = {
+        "preempted": percent * sum(preempts(on, one) for one in on.starts),
+        "missed": percent * sum(one > 0 for one in passes_missed(measured)),
+        "resized": percent * sum(one != other for one, other in sizes),
+        "makespan": 100 * (on.makespan_s / off.makespan_s - 1),
+        "used": 100 * used_s / idle_s if idle_s else None,
+    }
+    delays_s = compared(pairs)
+    failed = on.failed - off.failed
+    judged = targets(delays_s, shares, failed, on.left_behind) if delays_s else []
+    return Figures(delays_s, shares, idle_s, used_s, judged)
 
 
-def delays(pairs: Iterable[Pair]) -> list[tuple[float, float]]:
-    """Return the start delays of the jobs that started on both sides, in the stream's order."""
+def compared(pairs: Iterable[tuple[Start, Start]]) -> dict[str, Summary]:
+    """Compare the delays of jobs that started on both sides; empty if none did."""
     found = [(one.delay_s, other.delay_s) for one, other in pairs]
-    return [(one, other) for one, other in found if one is not None and other is not None]
-
-
-def compared(pairs: Iterable[Pair]) -> Comparison | None:
-    """Compare the delays of these jobs; None if none of them started on both sides."""
-    both_s = delays(pairs)
+    both_s = [(one, other) for one, other in found if one is not None and other is not None]
     if not both_s:
-        return None
+        return {}
     off_s, on_s = zip(*both_s, strict=True)
-    return Comparison(
-        summarise(off_s), summarise(on_s), summarise([other - one for one, other in both_s])
+    later_s = [other - one for one, other in both_s]
+    return dict(
+        zip(("without", "with", "difference"), map(summarise, (off_s, on_s, later_s)), strict=True)
     )
 
 
@@ -184,10 +127,7 @@ def passes_missed(measured: Measured) -> list[float]:
 
 
 def passes_waited(start: Start, passes_s: Sequence[float]) -> float:
-    """Return how many of these passes began while a job waited; infinitely many if it still does.
-
-    The passes are in order.
-    """
+    """Return how many of these passes, in order, began while a job waited; inf if it still does."""
     if start.start_s is None:
         return math.inf
     return bisect_right(passes_s, start.start_s) - bisect_right(passes_s, start.submit_s)
@@ -198,13 +138,10 @@ def preempts(side: Side, start: Start) -> bool:
     return ("preempted", start.number) in side.log
 
 
-def holes_after_pass_s(
-    side: Side, nodes: int, end_s: float, gpus: int = 1, slot: int = 1
-) -> list[float]:
-    """Return how long a slot is idle each time that jobs leave it idle, from begin to end.
+def holes_after_pass_s(side: Side, nodes: int, end_s: float, gpus: int = 1) -> list[float]:
+    """Return how long a node, or one of its ``gpus``, is idle each time, from begin to end.
 
-    A slot are so many GPUs of a node that has ``gpus``; by default it is the node. Each time counts
-    from the first pass that began in it.
+    Each time counts from the first pass that began in it.
     """
     changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for one in side.starts:
@@ -214,69 +151,82 @@ def holes_after_pass_s(
                 changes[node] += [(one.start_s, -had), (one.end_s or end_s, had)]
     passes = [(at_s, 0) for at_s in side.passes_s if at_s >= side.begin_s]
     names = [f"n{number}" for number in range(1, nodes + 1)]
-    return [
-        hole_s
-        for name in names
-        for hole_s in _holes_s([*changes[name], *passes], end_s, gpus, slot)
-    ]
+    return [hole_s for name in names for hole_s in _holes_s([*changes[name], *passes], end_s, gpus)]
 
 
-def _holes_s(
-    events: Iterable[tuple[float, int]], end_s: float, gpus: int, slot: int
-) -> Iterator[float]:
-    """Yield how long slots of one node are idle each time; an event without a change is a pass."""
-    since_s: list[float] = []  # of each idle slot that a pass has seen
+def _holes_s(events: Iterable[tuple[float, int]], end_s: float, free: int) -> Iterator[float]:
+    """Yield how long units of one node are idle each time; an event without a change is a pass."""
+    since_s: list[float] = []  # of each idle unit that a pass has seen
     for at_s, change in sorted(events, key=lambda event: (event[0], event[1] == 0)):
         if at_s > end_s:
             break
-        gpus += change
-        slots = max(gpus, 0) // slot
-        while len(since_s) > slots:
+        free += change
+        while len(since_s) > max(free, 0):
             yield at_s - since_s.pop()
         if change == 0:
-            since_s += [at_s] * (slots - len(since_s))
+            since_s += [at_s] * (free - len(since_s))
     yield from (end_s - one for one in since_s)
 
 
 def elements_s(side: Side, end_s: float, gpus: int = 1) -> float:
-    """Return the node-seconds of the elements (all but the ordinary jobs) from begin to end.
-
-    Where a node has several ``gpus``, they are GPU-seconds. They are read from slurmctld's log;
-    times are Unix seconds.
-    """
+    """Return the node-seconds (GPU-seconds) of the elements from begin to end (Unix seconds)."""
     return sum(
         max(0.0, min(one.until_s, end_s) - max(one.from_s, side.begin_s))
         * side.work.parts.get(one.array, gpus)
-        for one in side.elements
+        for one in elements(side.log, {one.number for one in side.starts})
     )
 
 
-def out_of_phase_s(off_s: Sequence[float], on_s: Sequence[float]) -> float:
-    """Return the largest distance of a pass of one side to the nearest pass of the other side.
-
-    Both count from the begin of their own side, in seconds.
-    """
-    if not off_s:
-        return 0.0
-    return max((min(abs(one - at_s) for one in off_s) for at_s in on_s), default=0.0)
-
-
 def targets(
-    comparison: Comparison, shares: Shares, failed_off: int, failed_on: int, left_behind: int
+    delays_s: Mapping[str, Summary],
+    shares: Mapping[str, float | None],
+    failed: int,
+    left_behind: int,
 ) -> list[Target]:
-    """Return the targets, met or missed."""
-    difference = comparison.difference
+    """Return the targets, met or missed; ``failed``: jobs that failed, less those without."""
+    difference = delays_s["difference"]
     judged = [
-        at_most("median of the differences, s", difference.median, MEDIAN_TARGET_S),
-        at_most("p95 of the differences, s", difference.p95, P95_TARGET_S),
-        at_most("mean of the differences, s", difference.mean, MEAN_TARGET_S),
-        at_most("jobs that missed a pass, %", shares.missed, MISSED_TARGET),
-        at_most("jobs that preempted an element, %", shares.preempted, PREEMPTED_TARGET),
-        at_most("jobs on another number of nodes, %", shares.resized, RESIZED_TARGET),
-        at_most("makespan longer by, %", shares.makespan, MAKESPAN_TARGET),
-        at_most("jobs failed that did not without", failed_on - failed_off, 0),
-        at_most("processes of trainers left behind", left_behind, 0),
+        at_most(f"{name} of the differences, s", getattr(difference, name), most)
+        for name, most in DIFFERENCE_TARGETS_S.items()
     ]
-    if shares.used is not None:
-        judged.append(at_least("idle node-seconds used, %", shares.used, USED_TARGET))
+    judged += [
+        at_most(f"{text}, %", shares[name] or 0.0, most)
+        for name, (text, most) in SHARE_TARGETS.items()
+    ]
+    judged.append(at_most("jobs failed that did not without", failed, 0))
+    judged.append(at_most("processes of trainers left behind", left_behind, 0))
+    if (used := shares["used"]) is not None:
+        judged.append(at_least("idle node-seconds used, %", used, USED_TARGET))
     return judged
+
+
+def document(measured: Measured, found: Figures) -> dict[str, Any]:
+    """Return all results for JSON; durations are in seconds, times in Unix seconds."""
+    sides = (measured.off, measured.on)
+    by_side = ("failed", "makespan_s", "passes_s", "begin_s")
+    return {
+        **vars(found),
+        **{what: {side.name: getattr(side, what) for side in sides} for what in by_side},
+        "left_behind": measured.on.left_behind,
+        "trainers": measured.on.work,
+        "jobs": {side.name: side.starts for side in sides},
+    }
+
+
+def rendered(measured: Measured, found: Figures) -> list[str]:
+    """Return the figures as text, part by part, without the targets, which say the shares."""
+    work, unit = measured.on.work, "node-seconds" if measured.gpus == 1 else "GPU-seconds"
+    rows: list[Sequence[str]] = [("start delay, s", "JOBS", "MEDIAN", "MEAN", "P95", "MAX")]
+    for name, one in found.delays_s.items():
+        values = (one.median, one.mean, one.p95, one.most)
+        rows.append((f"  {name}", str(one.count), *(f"{value:.2f}" for value in values)))
+    off, on = measured.off, measured.on
+    return [
+        table(rows),
+        f"idle after a pass, without trainers: {found.idle_s:,.0f} {unit}; "
+        f"used: {found.used_s:,.0f}\n"
+        f"makespan: {off.makespan_s:.1f} s without trainers, {on.makespan_s:.1f} s with\n"
+        f"jobs failed: {off.failed} without trainers, {on.failed} with\n"
+        f"trainers: {work.elements} elements as the stream began, {work.left} elements left for "
+        f"jobs, {work.reclaimed} were reclaimed, {on.left_behind} processes left behind",
+    ]

@@ -1,4 +1,4 @@
-"""The trainers beside the ordinary jobs: their elements sleep, resist their end, or train."""
+"""The trainers beside the ordinary jobs: their elements sleep, or resist their end."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from scripts.benchkit.logs import last_lines
 from scripts.labcluster.site import Site
 from scripts.labcluster.waiting import wait_until
 
-_PROGRAMS = [Path(__file__).with_name(name) for name in ("hostile.sh", "paced.py")]
+_HOSTILE = Path(__file__).with_name("hostile.sh")
 _PATIENCE_S = 120.0
 _WHOLE = (0, 0)  # two trainers, so that they share the nodes
 
-# Elements that sleep use no processor time, as all nodes share this host. {0} is the trainer's
-# folder, {1} the command that trains.
+# Elements that sleep use no processor time: all nodes share this host. {0} is the trainer's folder.
 SCRIPTS = {
     "polite": "#!/bin/bash\nsrun sleep infinity\n",
     "hostile": "#!/bin/bash\n. {0}/hostile.sh\nsrun bash -c '. {0}/hostile.sh; sleep infinity'\n",
-    # On real nodes Slurm's daemons have processors to themselves.
-    "training": "#!/bin/bash\nexport OMP_NUM_THREADS=1\n"
-    "srun nice -n 10 torchrun {0}/paced.py {1} --folder {0} --samples 100000000\n",
 }
 
 
@@ -55,11 +51,8 @@ def training(
         try:
             for number, gpus in enumerate(parts or _WHOLE):
                 folder = site.folder(name=f"trainer-{number}")
-                for program in _PROGRAMS:
-                    # Slurm's users may not be able to read the clone itself.
-                    shutil.copy(program, folder)
-                train = site.stage.repo / "examples" / "digits" / "train.py"
-                script = SCRIPTS[kind].format(folder, train)
+                shutil.copy(_HOSTILE, folder)  # Slurm's users may not be able to read the clone
+                script = SCRIPTS[kind].format(folder)
                 most = nodes if gpus else nodes // len(_WHOLE)
                 words = [f"--output={folder}/%a.out", *[f"--gpus-per-node={gpus}"] * bool(gpus)]
                 array = site.submit(script, f"1-{most}", *words, cwd=folder)
