@@ -6,6 +6,8 @@ agent. Facts about the agent: torch 2.13, torch/distributed/elastic/agent/server
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import sys
 from collections.abc import MutableMapping
@@ -29,7 +31,6 @@ from bftrainer_slurm.elastic.processes import any_catches, below, end_within
 from bftrainer_slurm.elastic.progress import Progress
 from bftrainer_slurm.elastic.rendezvous import warm
 from bftrainer_slurm.elastic.rendezvous.command_line import BACKEND, launcher_of, options
-from bftrainer_slurm.elastic.rendezvous.endings import end_now, end_soon
 from bftrainer_slurm.elastic.rendezvous.generation_store import GenerationStore
 from bftrainer_slurm.elastic.rendezvous.reaching import reached
 from bftrainer_slurm.elastic.rendezvous.torchruns_log import GivenBack, LastFailure, cause_of
@@ -159,15 +160,15 @@ class AgentRendezvous(RendezvousHandler):
     def _leave(self) -> None:
         """Leave the group, and end as fast as this node's other processes allow.
 
-        Slurm has signalled all of them. If none of its workers handles the signal, there is nothing
+        Slurm has signalled all of them. If none below this one handles the signal, there is nothing
         to wait for, and torchrun need not stop them one by one.
         """
         self._given_back.say()
         end_soon(_SIGNALLED)
         self._membership.leave()
-        if self._origin and not any_catches(below(self._origin.pid), signal.SIGTERM):
+        if self._origin and not any_catches(below(os.getpid()), signal.SIGTERM):
             self._membership.close()
-            end_now(_SIGNALLED)
+            os._exit(_SIGNALLED)
 
     def _hear(self, notice: Notice) -> None:
         if isinstance(notice, Finished) and self._store is None:
@@ -177,10 +178,10 @@ class AgentRendezvous(RendezvousHandler):
         """End without another generation: this node has come late, or would begin again."""
         if code:
             say(f"{self._node} fails since the script's node was lost: its script runs again")
-            end_now(code)
+            os._exit(code)
         what = "does not start again what failed there" if failed else "has nothing left to do"
         say(f"this training has finished: {self._node} {what}")
-        end_now(_SIGNALLED if failed else 0)
+        os._exit(_SIGNALLED if failed else 0)
 
     def _about_to_end_workers(self) -> None:
         if not self._given_back.told:  # else Slurm has signalled them too: they have the grace
@@ -240,6 +241,21 @@ class AgentRendezvous(RendezvousHandler):
     def _has_ended(self) -> bool:
         """Whether agents of this generation may be gone, so that nobody should wait for them."""
         return self._membership.change is not None
+
+
+def end_soon(code: int) -> None:
+    """Let this process end with ``code`` as soon as its own work is done.
+
+    The teardown of torch's modules would take half a second of processor time, more than an
+    element's usual grace.
+    """
+
+    def end() -> NoReturn:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    atexit.register(end)  # the last one registered runs first: torch's would take their time
 
 
 def _ending_signals(environment: MutableMapping[str, str]) -> set[int]:
