@@ -122,6 +122,7 @@ class Controller:
         events = self._follow(began_s, looked_s)
         self._cluster.look(self._snapshot, self.registry.views, events, looked_s)
         self._schedule_looks(due, began_s, looked_s)
+        self.introduce()  # before all that takes time: no member can join before it
         self._report_gone(looked_s)
         self.looked, early, self._early = True, self._early, []
         self.take(early)

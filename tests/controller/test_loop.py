@@ -16,6 +16,7 @@ from bftrainer_slurm.controller.state.registry import REST_S
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.keeper.protocol import NoteKind
 from bftrainer_slurm.model import ElementId
+from bftrainer_slurm.planner.problem import Plan, Problem
 from bftrainer_slurm.sizes import ANY, Sizes
 from bftrainer_slurm.slurm.gateway import RefusedError, SlurmUnavailableError
 from bftrainer_slurm.spec import Spec
@@ -25,17 +26,33 @@ from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, note
 
 def test_the_keeper_knows_whose_a_trainer_is_before_its_first_element_runs() -> None:
     setting = Setting(2, ARRAY)
-    heard_before: list[int] = []
+    heard_before: list[list[tuple[int, str, int]]] = []
     grow = setting.slurm.grow
 
     def watched(*request: Any, **others: Any) -> None:
-        heard_before.append(len(setting.told.owned))
+        heard_before.append([*setting.told.owned])
         grow(*request, **others)
 
     setting.slurm.grow = watched  # type: ignore[method-assign]
     setting.turn()
-    assert setting.told.owned[0] == (ARRAY, "alice", 2)
-    assert heard_before[0] > 0
+    assert heard_before[0][-1] == (ARRAY, "alice", 2)
+
+
+def test_the_keeper_knows_whose_a_trainer_is_before_anything_is_planned() -> None:
+    """After the loss of both, the members of the group wait for that."""
+    setting = at_work(2)
+    setting.told.owned.clear()
+    told_before: list[tuple[int, str, int]] = []
+    plan = setting.planner.plan
+
+    def watched(problem: Problem) -> Plan:
+        told_before.extend(setting.told.owned)
+        return plan(problem)
+
+    setting.planner.plan = watched  # type: ignore[method-assign]
+    setting.controller = setting.started()
+    setting.turn()
+    assert told_before == [(ARRAY, "alice", 2)]
 
 
 def test_a_new_run_begins_with_the_first_element_only() -> None:
