@@ -182,12 +182,14 @@ class Room:
     def take(
         self, view: TrainerView, nodes: Iterable[str], elements: Iterable[ElementId]
     ) -> set[str]:
-        """Take room for one element on each of these nodes that has it; return the nodes."""
+        """Take room for one element on each of these nodes that has it; return the nodes.
+
+        It may be any of them, so it takes as much as the largest.
+        """
         own, taken = view.nodes, set[str]()
         fit = (node for node in sorted(nodes) if node not in own and self.has(view, node))
-        gpus = view.trainer.element_gpus if view.gpus else {}
-        for id_, node in zip(elements, fit, strict=False):
-            self._take(node, gpus.get(id_, 0) or self._most(view, node), self._asks(view))
+        for _, node in zip(elements, fit, strict=False):
+            self._take(node, self._most(view, node), self._asks(view))
             taken.add(node)
         return taken
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from bftrainer_slurm.controller.decide.actions import Grow
 from bftrainer_slurm.controller.decide.available import free_units, growable
 from bftrainer_slurm.controller.decide.eligibility import eligibility
 from bftrainer_slurm.controller.decide.headroom import headroom
 from bftrainer_slurm.controller.decide.planning import Planning, offered, problem_of
-from bftrainer_slurm.controller.decide.reconcile import Room, without_room
+from bftrainer_slurm.controller.decide.reconcile import Room, moves_towards, without_room
 from bftrainer_slurm.controller.observe.schedule import BackfillForecast
 from bftrainer_slurm.controller.observe.shared_nodes import shared_nodes
 from bftrainer_slurm.controller.settings import Settings
@@ -28,14 +30,15 @@ from bftrainer_slurm.model import (
     Memory,
     Node,
     NodeState,
+    Reservation,
     Resources,
     WaitingJob,
 )
 from bftrainer_slurm.planner.objectives import find
-from bftrainer_slurm.planner.problem import gpus_of
+from bftrainer_slurm.planner.problem import Plan, gpus_of
 from bftrainer_slurm.planner.solver import Planner
 from tests.controller.decide.test_problem import known
-from tests.controller.worlds import cluster, released, snapshot, state_of, view_of
+from tests.controller.worlds import cluster, named, released, snapshot, state_of, view_of
 from tests.controller.worlds import trainer as a_trainer
 
 GPUS, CPUS, MEMORY_MB = 8, 16, 8000
@@ -149,6 +152,30 @@ def test_processors_count_as_memory_does(planning: Planning) -> None:
     new = trainer(6, 1, more=1, cpus=6)
     of = seen([node("n1", 2, 0, cpus=13)], there, little, new)
     assert plan(planning, of) == ({"5": {"n1"}, "6": {"n1"}, "7": {"n1"}}, {6})
+
+
+def test_whichever_element_a_limit_sends_to_a_node_no_gpu_of_it_is_given_twice() -> None:
+    """One element of a trainer was changed to three GPUs; n2 is reserved, so it comes last."""
+    first, other = trainer(5, 1, more=3), trainer(6, 2, more=1)
+    *small, last = first.trainer.elements
+    changed = replace(first.trainer, elements=(*small, replace(last, gpus=3)))
+    mine = view_of(changed, state_of(changed)), other
+    of = seen([node(name, 0, 0, has=4) for name in NAMES], *mine)
+    reserved = Reservation("r", of.now_s + 1800, of.now_s + 3600, ("n2",))
+    of = replace(of, snapshot=replace(of.snapshot, reservations=(reserved,)))
+    wanted = Plan({"5": named("n1 n2 n3"), "6": named("n2")}, 0.0, 0.0, "optimal")
+    room = Room(of, free(of))
+    grows = [
+        move
+        for view in mine
+        for move in moves_towards(view, wanted, room, of.snapshot, Settings())
+        if isinstance(move, Grow)
+    ]
+    gpus = {id_: count for view in mine for id_, count in view.trainer.element_gpus.items()}
+    released_to = Counter[str]()
+    for grow in grows:
+        released_to[next(iter(grow.nodes))] += gpus[grow.elements[0]]
+    assert released_to == {"n1": 1, "n2": 3, "n3": 1}
 
 
 def test_trainers_of_gpus_have_no_node_without_them_and_others_have_these_whole(
