@@ -14,8 +14,6 @@ from bftrainer_slurm.doctor.checkup import checkup
 from bftrainer_slurm.keeper.client import KeeperClient
 from tests.doctor.made import CONFIG, PARTITIONS, site
 
-MISTAKEN = {"CompleteWait": "32 sec", "PartitionName": "\x1b[2Jx"}
-
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

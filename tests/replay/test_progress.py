@@ -127,6 +127,7 @@ def test_the_others_train_on_until_a_new_one_has_started() -> None:
     assert (one.samples, one.lost_to_rescaling) == (80, 0)
     one.advance(18.0, 48.0)
     assert (one.samples, one.lost_to_rescaling) == (80 + 10 * 20, 20 * 20)
+    assert one.measured == {1: (80.0, 8.0), 2: (200.0, 10.0)}
 
 
 def test_a_reclaim_takes_half_a_step_with_it_and_the_last_one_half_a_checkpoint() -> None:

@@ -231,9 +231,11 @@ def test_elements_in_several_partitions_are_a_trainer_in_each() -> None:
 @pytest.mark.parametrize("comment", ["", "mine", "bftrainer:", "bftrainer:min=3,max=1"])
 def test_an_element_whose_comment_its_owner_has_changed_is_one_all_the_same(comment: str) -> None:
     changed = trainer_row(job_id=11, tasks="0", state="RUNNING", nodes="n3", comment=comment)
-    queue = queue_of([changed, trainer_row(tasks="1-3")])
+    anchor = trainer_row(job_id=12, tasks="4", comment=comment)
+    queue = queue_of([changed, anchor, trainer_row(tasks="1-3")])
     (trainer,) = queue.trainers
     assert [element.id.task for element in trainer.elements] == [0, 1, 2, 3]
+    assert trainer.anchor is not None and trainer.anchor.id == ElementId(10, 4)
     assert (trainer.record.max_nodes, queue.ordinary_nodes, queue.malformed) == (4, set(), {})
 
 

@@ -290,10 +290,11 @@ def test_refuses_a_time_limit_that_is_none(time: str) -> None:
 
 
 def test_a_folder_for_output_that_is_not_there_is_named(tmp_path: Path) -> None:
-    script = "#!/bin/bash\n#SBATCH --output=logs/%j.out --error=%j/x\n"
-    given = read_directives(script) | {"chdir": str(tmp_path)}
+    given = {"output": "logs/%j.out", "error": "%j/x", "chdir": str(tmp_path)}
     (said,) = missing_folders(given)
     assert said.startswith(f"--output: there is no folder {tmp_path}/logs on this host")
+    (said,) = missing_folders({"error": "/nowhere/at/all/x"})
+    assert said.startswith("--error: there is no folder /nowhere/at/all on this host")
     (tmp_path / "logs").mkdir()
     assert missing_folders(given) == []
 
