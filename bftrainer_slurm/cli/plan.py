@@ -119,21 +119,22 @@ def _lines(problem: Problem, found: Plan) -> Iterator[str]:
     yield "TRAINER  NODES       CHANGE     WHY"
     for trainer in problem.trainers:
         now, count = len(trainer.current), len(found.assignment[trainer.key])
-        why = _reason(trainer, count, problem.forward_time_s)
+        why = _reason(problem, trainer, count)
         yield f"{trainer.key:<9}{f'{now} -> {count}':<12}{_change(now, count):<11}{why}".rstrip()
 
 
-def _reason(trainer: PlannedTrainer, count: int, forward_s: float) -> str:
-    now = len(trainer.current)
+def _reason(problem: Problem, trainer: PlannedTrainer, count: int) -> str:
+    now, forward_s = len(trainer.current), problem.forward_time_s
     if count == now:
         return ""
     gain = forward_s * (trainer.rate(count) - trainer.rate(now))
-    cost = trainer.rescale_cost(count, forward_s)
+    cost = problem.rescale_cost(trainer, count)
     why = f"{gain:+.6g} over {forward_s:g} s, rescaling costs {cost:.6g}"
     if not trainer.allows(now):
         bounds = {name: getattr(trainer, name) for name in ("min_nodes", "max_nodes", "sizes")}
         return f"{why}; it may have {size_range(bounds)}"
-    return why if gain >= cost else f"{why}; its nodes bring more elsewhere"
+    pays = problem.worth(trainer, count) >= problem.worth(trainer, now)
+    return why if pays else f"{why}; its nodes bring more elsewhere"
 
 
 def _change(now: int, count: int) -> str:

@@ -170,11 +170,11 @@ def replay(
     wanted = _with_submit_times(listed, trainers, trace, backlog) * repeat
     check_folder("--report", report)
     timeline = Timeline()
-    greedy: list[str] = []  # why a plan was made without the solver
+    unproven: dict[str, list[str]] = {}  # why, by the plans' status
 
     def judge(plan: Plan, _: float) -> None:
-        if plan.status == "greedy":
-            greedy.append(plan.reason)
+        if plan.status != "optimal":
+            unproven.setdefault(plan.status, []).append(plan.reason)
 
     length = max(1, int(trace.end_s - trace.start_s))
     with _without_warnings(), Planner() as planner, progress("replaying", length) as bar:
@@ -185,8 +185,9 @@ def replay(
             bar.update(int(moment.time_s - trace.start_s) - bar.pos)
 
         found = replay_trace(trace, wanted, options, TimedPlanner(planner, judge), watch)
-    if greedy:
-        click.echo(f"note: {counted(len(greedy), 'greedy plan')}: {greedy[-1]}", err=True)
+    for status, reasons in unproven.items():
+        why = reasons[-1] or "not proven the best in the time for it"
+        click.echo(f"note: {counted(len(reasons), f'{status} plan')}: {why}", err=True)
     if found.outcome.trainers_done == len(wanted):
         click.echo("note: all trainers ended too early, so U says little; see --repeat", err=True)
     figures, rows = document(found), rows_of(found)
@@ -233,7 +234,7 @@ def _with_submit_times(
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Silence warnings, which would be one line a plan; greedy plans are counted instead."""
+    """Silence warnings, one line a plan; plans that are not proven are counted instead."""
     logger = logging.getLogger("bftrainer_slurm")
     level = logger.level
     logger.setLevel(logging.ERROR)

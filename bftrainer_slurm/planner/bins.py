@@ -8,14 +8,17 @@ child process only (``child``).
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import mip
 
 from bftrainer_slurm.planner.cbc import SCALE, new_model
 from bftrainer_slurm.planner.packing import Nodes
 from bftrainer_slurm.planner.problem import PlannedTrainer, Problem
+from bftrainer_slurm.planner.segments import Segment, linear
 
 MOST_PAIRS = 3_000  # of trainers and nodes
+FEW_PAIRS = 1_500  # this is faster than counts that find no room
 
 
 def pairs(problem: Problem) -> int:
@@ -26,13 +29,17 @@ def pairs(problem: Problem) -> int:
 def solve(problem: Problem, gap: float, limit_s: float) -> tuple[list[Nodes] | None, bool]:
     """Return each trainer's nodes in the best plan found within the time; is it within ``gap``?"""
     model = new_model(mip.MAXIMIZE)
-    worths = [worth for one in problem.trainers for worth in _worths(problem, one).values()]
+    pieces = [_pieces(problem, one) for one in problem.trainers]
+    worths = [one.worth(size) for its in pieces for one in its for size in (one.least, one.most)]
     unit = max(map(abs, worths), default=0.0) / SCALE or 1.0
     model.max_mip_gap, model.max_mip_gap_abs = 0.0, gap / unit
     has = {node: at for at, part in enumerate(problem.all_classes()) for node in sorted(part.nodes)}
     used: dict[str, mip.LinExpr] = defaultdict(mip.LinExpr)
     objective = mip.LinExpr()
-    chosen = [_add(model, problem, one, has, used, objective, unit) for one in problem.trainers]
+    chosen = [
+        _add(model, problem, one, its, has, used, objective, unit)
+        for one, its in zip(problem.trainers, pieces, strict=True)
+    ]
     for node, taken in used.items():
         model += taken <= problem.units_on(node, problem.all_classes()[has[node]])
     model.objective = objective
@@ -43,17 +50,21 @@ def solve(problem: Problem, gap: float, limit_s: float) -> tuple[list[Nodes] | N
     return nodes, status is mip.OptimizationStatus.OPTIMAL
 
 
-def _worths(problem: Problem, trainer: PlannedTrainer) -> dict[int, float]:
-    """What each number of nodes is worth that it may have, 0 among them."""
-    most = min(trainer.max_nodes, len(problem.pool))
-    sizes = (size for size in range(trainer.min_nodes, most + 1) if trainer.allows(size))
-    return {size: problem.worth(trainer, size) for size in (0, *sizes)}
+def _pieces(problem: Problem, trainer: PlannedTrainer) -> list[Segment]:
+    """What it can have, as linear pieces: nothing, fewer nodes than now, as many, or more."""
+    now, most = len(trainer.current), min(trainer.max_nodes, len(problem.pool))
+    pieces = [Segment(0, 0, problem.worth(trainer, 0), 0.0, (), ())]
+    for least, end in ((1, now - 1), (now, now), (now + 1, most)):
+        sizes = max(least, trainer.min_nodes), min(end, most)
+        pieces += linear(problem, trainer, sizes, ((), ()))
+    return pieces
 
 
 def _add(
     model: mip.Model,
     problem: Problem,
     trainer: PlannedTrainer,
+    pieces: Sequence[Segment],
     has: dict[str, int],
     used: dict[str, mip.LinExpr],
     objective: mip.LinExpr,
@@ -61,13 +72,20 @@ def _add(
 ) -> dict[str, mip.Var]:
     """Add a trainer: one number of nodes, of one kind, and none of its nodes moves."""
     classes, now = problem.all_classes(), len(trainer.current)
-    worths = _worths(problem, trainer)
-    takes = {size: model.add_var(var_type=mip.BINARY) for size in worths}
-    for size, worth in worths.items():
-        objective.add_var(takes[size], worth / unit)
-    model += mip.xsum(takes.values()) == 1
-    keeps = mip.xsum(take for size, take in takes.items() if size >= now)
-    grows = mip.xsum(take for size, take in takes.items() if size > now)
+    takes = [model.add_var(var_type=mip.BINARY) for _ in pieces]
+    count = mip.LinExpr()
+    for piece, take in zip(pieces, takes, strict=True):
+        objective.add_var(take, piece.start / unit)
+        count.add_var(take, piece.least)
+        if (room := piece.most - piece.least) > 0:
+            more = model.add_var(ub=room)
+            model += more <= room * take
+            objective.add_var(more, piece.slope / unit)
+            count.add_var(more)
+    model += mip.xsum(takes) == 1
+    pairs = list(zip(pieces, takes, strict=True))
+    keeps = mip.xsum(take for piece, take in pairs if piece.least >= now)
+    grows = mip.xsum(take for piece, take in pairs if piece.least > now)
     kinds = {part.hardware: model.add_var(var_type=mip.BINARY) for part in classes}
     model += mip.xsum(kinds.values()) == 1
     on: dict[str, mip.Var] = {}
@@ -81,5 +99,5 @@ def _add(
         used[node].add_var(here, units)
         model += here <= kinds[classes[at].hardware]
         model += here >= keeps if node in trainer.current else here <= grows
-    model += mip.xsum(on.values()) == mip.xsum(size * take for size, take in takes.items())
+    model += mip.xsum(on.values()) == count
     return on

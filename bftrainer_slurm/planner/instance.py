@@ -188,23 +188,27 @@ def document_of(problem: Problem) -> dict[str, Any]:
     names = sorted(problem.pool)
     instance = _instance(problem, names, [one.name for one in problem.classes])
     instance.node_names = tuple(names)
-    instance.node_life_s = _in_order(problem.life_s, names)
-    instance.node_since_s = _in_order(problem.since_s, names)
     for data, trainer in zip(instance.trainers, problem.trainers, strict=True):
         data.name = trainer.key
     document: dict[str, Any] = msgspec.to_builtins(instance)
     return document
 
 
-def _in_order(times_s: Mapping[str, float], names: Sequence[str]) -> tuple[float | None, ...]:
-    """Return the times of all nodes, None for those that have no finite one."""
+def _in_order(
+    times_s: Mapping[str, float], names: Sequence[str]
+) -> tuple[float | None, ...] | None:
+    """Return the times of all nodes, None for those that have no finite one, or if none has."""
     finite = {node: time_s for node, time_s in times_s.items() if math.isfinite(time_s)}
-    return tuple(map(finite.get, names))
+    return tuple(map(finite.get, names)) if finite else None
 
 
 def anonymous(problem: Problem) -> Instance:
-    """Return the problem without names and lives: they are long, and do not affect the counts."""
-    return _instance(problem, sorted(problem.pool), list(map(str, range(len(problem.classes)))))
+    """Return the problem without names, and without times that only ``placement`` looks at."""
+    names = list(map(str, range(len(problem.classes))))
+    instance = _instance(problem, sorted(problem.pool), names)
+    if not problem.in_parts:
+        instance.node_life_s = instance.node_since_s = None
+    return instance
 
 
 def _instance(problem: Problem, nodes: Sequence[str], classes: Sequence[str]) -> Instance:
@@ -231,6 +235,8 @@ def _instance(problem: Problem, nodes: Sequence[str], classes: Sequence[str]) ->
         or None,
         node_class=tuple(part[node] for node in nodes) if problem.classes else None,
         node_gpus=tuple(map(problem.free.get, nodes)) if problem.in_parts else None,
+        node_life_s=_in_order(problem.life_s, nodes),
+        node_since_s=_in_order(problem.since_s, nodes),
     )
 
 

@@ -14,18 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bftrainer_slurm.planner.dual import Dual
-from bftrainer_slurm.planner.lagrangian import Reals, Relaxation, ends_of, taken_from
-from bftrainer_slurm.planner.problem import Share
+from bftrainer_slurm.planner.lagrangian import Bound, Reals, Relaxation, ends_of, taken_from
+from bftrainer_slurm.planner.problem import Problem, Share, value
+from bftrainer_slurm.planner.supply import ROUNDING
 
 _MOST_CELLS = 400_000_000  # numbers of units, for all options: some seconds
 _MOST_CHOICES = 50_000_000  # numbers of units, for all trainers: four bytes each
 _MOST_COUNTS = 100_000_000  # counts by row, for all options before their losses are known
 _AT_ONCE = 2_000_000  # of these, so that they need little memory
 _ROUNDING = 1e-12  # relative
+_FIRST_LOSS, _WIDER = 1e-4, 8.0  # of the bound, and times: few options suffice most often
 
 
-class TooLargeError(Exception):
+class _TooLargeError(Exception):
     """There are too many options or units: this would take too long, or too much memory."""
 
 
@@ -39,19 +40,43 @@ class _Options:
     losses: Reals
 
 
-def scarce_row(relaxation: Relaxation, dual: Dual) -> int | None:
-    """Return the row that alone has a price, None if it cannot be filled by ``best_counts``.
+def exact_counts(
+    problem: Problem, relaxation: Relaxation, bound: Bound, most_loss: float
+) -> list[Share] | None:
+    """Return the best counts if one row alone is scarce, and they are not too many; else None.
+
+    No plan that loses more than ``most_loss`` is of interest, as a better one is known.
+    """
+    row = _scarce_row(relaxation, bound)
+    if row is None:
+        return None
+    tried = min(most_loss, _FIRST_LOSS * abs(bound.worth))
+    while True:
+        try:
+            found = _best_counts(relaxation, bound, row, tried)
+        except _TooLargeError:
+            return None
+        if found is not None and bound.worth - value(problem, found) <= tried:
+            left = relaxation.left(np.array(found, np.float64))
+            return found if (left >= -ROUNDING).all() else None
+        if tried >= most_loss:
+            return None
+        tried = min(most_loss, _WIDER * tried)
+
+
+def _scarce_row(relaxation: Relaxation, bound: Bound) -> int | None:
+    """Return the row that alone has a price, None if it cannot be filled by ``_best_counts``.
 
     It cannot if there are several classes, or elements that take fractions of it.
     """
-    priced = np.flatnonzero(dual.prices).tolist()
+    priced = np.flatnonzero(bound.prices).tolist()
     if len(priced) != 1 or len({row.place for row in relaxation.rows}) > 1:
         return None
     return None if (relaxation.uses[:, priced] % 1).any() else int(priced[0])
 
 
-def best_counts(
-    relaxation: Relaxation, dual: Dual, row: int, most_loss: float
+def _best_counts(
+    relaxation: Relaxation, bound: Bound, row: int, most_loss: float
 ) -> list[Share] | None:
     """Return the counts of the least loss where this row alone is scarce.
 
@@ -59,9 +84,9 @@ def best_counts(
     at.
 
     Raises:
-        TooLargeError: there are too many.
+        _TooLargeError: there are too many.
     """
-    options = _options(relaxation, dual, row, most_loss)
+    options = _options(relaxation, bound, row, most_loss)
     ends = np.searchsorted(options.group, np.arange(len(relaxation.groups) + 1))
     parts = list(map(slice, ends[:-1].tolist(), ends[1:].tolist()))
     alone = [(part, member) for part, group in zip(parts, relaxation.groups, strict=True)
@@ -75,34 +100,34 @@ def best_counts(
         return None
     cells = width * sum(part.stop - part.start for part, _ in alone)
     if cells > _MOST_CELLS or width * len(alone) > _MOST_CHOICES:
-        raise TooLargeError
-    price = float(dual.prices[row])
+        raise _TooLargeError
+    price = float(bound.prices[row])
     found = _filled(options, [part for part, _ in alone], room, price, most_loss)
     shares = options.shares[found].astype(int).tolist()
     by_member = sorted(zip((member for _, member in alone), map(tuple, shares), strict=True))
     return [share for _, share in by_member]
 
 
-def _options(relaxation: Relaxation, dual: Dual, row: int, most_loss: float) -> _Options:
-    """Return all sizes that lose no more than this. Raises TooLargeError."""
-    best, segments = dual.choices.net, relaxation.segments
+def _options(relaxation: Relaxation, bound: Bound, row: int, most_loss: float) -> _Options:
+    """Return all sizes that lose no more than this. Raises _TooLargeError."""
+    best, segments = bound.choices.net, relaxation.segments
     floor = best - np.maximum(most_loss, _ROUNDING * np.abs(best))
-    kept = np.flatnonzero(dual.choices.of_segments >= floor[relaxation.group])
+    kept = np.flatnonzero(bound.choices.of_segments >= floor[relaxation.group])
     ends = np.cumsum(segments.most[kept] - segments.least[kept] + 1) * len(relaxation.rows)
     if ends[-1] > _MOST_COUNTS:
-        raise TooLargeError
+        raise _TooLargeError
     cuts = np.unique(np.searchsorted(ends, np.arange(_AT_ONCE, ends[-1], _AT_ONCE)))
-    parts = [_of_segments(relaxation, dual, row, floor, one) for one in np.split(kept, cuts)]
+    parts = [_of_segments(relaxation, bound, row, floor, one) for one in np.split(kept, cuts)]
     columns = zip(*((one.group, one.shares, one.units, one.losses) for one in parts), strict=True)
     group, shares, units, losses = map(np.concatenate, columns)
     return _Options(group, shares, units, losses)
 
 
 def _of_segments(
-    relaxation: Relaxation, dual: Dual, row: int, floor: Reals, kept: NDArray[np.int64]
+    relaxation: Relaxation, bound: Bound, row: int, floor: Reals, kept: NDArray[np.int64]
 ) -> _Options:
     """Return the sizes of these segments whose net worth is not below their group's floor."""
-    best, uses = dual.choices.net, relaxation.uses
+    best, uses = bound.choices.net, relaxation.uses
     segments = relaxation.segments.only(kept)
     counts = (segments.most - segments.least).astype(int) + 1
     at = np.repeat(np.arange(len(kept)), counts)
@@ -113,7 +138,7 @@ def _of_segments(
     ends = ends_of(segments.room[:, order])[at]
     shares[:, order] += taken_from(ends, segments.least[at] + beyond)
     units, group = shares @ uses[:, row], relaxation.group[kept[at]]
-    worth = segments.start[at] + segments.slope[at] * beyond - float(dual.prices[row]) * units
+    worth = segments.start[at] + segments.slope[at] * beyond - float(bound.prices[row]) * units
     losses = np.maximum(0.0, best[group] - worth)
     good = np.flatnonzero(losses <= (best - floor)[group])
     return _Options(group[good], shares[good], units[good].astype(np.int64), losses[good])

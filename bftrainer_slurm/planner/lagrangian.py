@@ -3,7 +3,7 @@
 A row is a class of nodes, or the elements of one size in a class of divided nodes. An element pays
 for what it takes of each row. At given prices each group chooses what is worth most to it after
 paying. These choices, plus the price of the whole supply, are worth at least as much as any plan.
-``dual`` finds the prices.
+``counts`` finds the prices where one for all is not the best.
 """
 
 from __future__ import annotations
@@ -41,25 +41,27 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class CommonPrice:
-    """One price for all, by row, and the choices just below and just above it.
-
-    Those below take more than there is, those above do not.
-
-    No prices have a bound below ``least``; it is -inf if the choices do not tell.
-    """
+class Bound:
+    """Prices, the groups' choices at these prices, and what no plan is worth more than."""
 
     prices: Reals
-    choices: tuple[Choices, ...]
+    choices: Choices
+    worth: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommonPrice:
+    """One price for all, by row: no prices have a bound below ``least``; -inf if nothing tells."""
+
+    prices: Reals
     least: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Tangent:
-    """The bound near a price: the choices there, what they are worth, and how much they leave."""
+    """The bound near a price: what the choices there are worth, and how much they leave."""
 
     price: float
-    choices: Choices
     worth: float
     rows: Reals  # what is left of each
     left: float  # of all together
@@ -177,9 +179,10 @@ class Relaxation:
         least: Reals = fit.min(axis=1) * [row.frees is None for row in self.rows]
         return least
 
-    def bound(self, prices: Reals, choices: Choices) -> float:
-        """No plan is worth more."""
-        return float(self.supply @ prices + self.members @ choices.net)
+    def bound_at(self, prices: Reals) -> Bound:
+        """Return the bound at these prices."""
+        choices = self.choose(prices)
+        return Bound(prices, choices, float(self.supply @ prices + self.members @ choices.net))
 
     def highest_price(self) -> float:
         """More than any segment is worth: at this price no trainer wants a node."""
@@ -198,7 +201,7 @@ class Relaxation:
             choices = self.choose(price * per_unit)
             rows = self.supply - self.taken(self.members @ choices.shares)
             worth = float(self.members @ choices.worth)
-            return _Tangent(price, choices, worth, rows, float(rows @ per_unit))
+            return _Tangent(price, worth, rows, float(rows @ per_unit))
 
         low, high = tangent(0.0), tangent(self.highest_price())
         if low.left >= 0:
@@ -251,4 +254,4 @@ def _common(low: _Tangent, high: _Tangent, prices: Reals) -> CommonPrice:
     part = high.left / (high.left - low.left) if low.left < 0 else 1.0  # of the lower price
     kept = (part * low.rows + (1 - part) * high.rows >= -ROUNDING).all()
     least = part * low.worth + (1 - part) * high.worth
-    return CommonPrice(prices, (low.choices, high.choices), least if kept else -math.inf)
+    return CommonPrice(prices, least if kept else -math.inf)

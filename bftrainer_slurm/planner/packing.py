@@ -7,12 +7,13 @@ GPUs as possible stay together for others.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
+from bftrainer_slurm.planner.placement import kept_rank, rank
 from bftrainer_slurm.planner.problem import PlannedTrainer, Problem, Share, feasible, value
 
 Nodes = frozenset[str]
@@ -79,7 +80,7 @@ class _Bins:
         self.left = dict(problem.left)
         # Nodes of each class by how much is left; a dict keeps their order.
         self._with: list[dict[int, dict[str, None]]] = [defaultdict(dict) for _ in self._classes]
-        for node in sorted(self.left):
+        for node in sorted(self.left, key=partial(rank, problem)):  # what lasts is taken first
             self._with[self.place[node]][self.left[node]][node] = None
 
     def put(self, nodes: Iterable[str], gpus: int, sign: int = 1) -> None:
@@ -187,12 +188,10 @@ class _Packing:
         self._put(one, nodes[: best - one.count])
 
     def _leave(self, one: _Placed, number: int, count: int) -> None:
-        """Leave the emptiest nodes of a row; of those as empty, the last ones that it got."""
-        since_s = self._problem.since_s
+        """Leave the emptiest nodes of a row; of those as empty, what ends first or came last."""
         here = self._problem.nodes_of(one.trainer, number)
         here.sort(
-            key=lambda node: (self._bins.left[node], since_s.get(node, math.inf), node),
-            reverse=True,
+            key=lambda node: (self._bins.left[node], kept_rank(self._problem, node)), reverse=True
         )
         for node in here[:count]:
             self._drop(one, node)

@@ -8,11 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 from bftrainer_slurm.planner.problem import Problem, Share
 
 _Rank: TypeAlias = tuple[float, str]  # of a node: the ones that last come first
+
+
+def rank(problem: Problem, node: str) -> _Rank:
+    """The order in which idle nodes are taken."""
+    return -problem.life_s.get(node, math.inf), node
+
+
+def kept_rank(problem: Problem, node: str) -> tuple[float, float, _Rank]:
+    """The order in which a trainer keeps its nodes."""
+    # Expected ends are guesses: within a factor of two they are alike.
+    lasts_s = problem.life_s.get(node, math.inf)
+    doublings = math.frexp(lasts_s)[1] if math.isfinite(lasts_s) else math.inf
+    return -doublings, problem.since_s.get(node, math.inf), rank(problem, node)
 
 
 def place(problem: Problem, shares: Sequence[Share]) -> dict[str, frozenset[str]]:
@@ -36,22 +50,13 @@ def _place_alike(
 ) -> dict[int, frozenset[str]]:
     """Place trainers on nodes of one class."""
 
-    def rank(node: str) -> _Rank:
-        return -problem.life_s.get(node, math.inf), node
-
-    def kept_rank(node: str) -> tuple[float, float, _Rank]:
-        # Expected ends are guesses: within a factor of two they are alike.
-        lasts_s = problem.life_s.get(node, math.inf)
-        doublings = math.frexp(lasts_s)[1] if math.isfinite(lasts_s) else math.inf
-        return -doublings, problem.since_s.get(node, math.inf), rank(node)
-
     kept = [
-        sorted(trainer.current & part, key=kept_rank)[:count]
+        sorted(trainer.current & part, key=partial(kept_rank, problem))[:count]
         for trainer, count in zip(problem.trainers, counts, strict=True)
     ]
     taken = {node for nodes in kept for node in nodes}
     # Idle nodes come first: on nodes that others have yet to leave, elements start later.
-    free = iter(sorted(part - taken, key=lambda node: (node in held, rank(node))))
+    free = iter(sorted(part - taken, key=lambda node: (node in held, rank(problem, node))))
     return {
         index: frozenset(kept[index])
         | {next(free) for _ in range(counts[index] - len(kept[index]))}

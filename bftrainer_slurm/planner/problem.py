@@ -12,11 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import chain
+from functools import cached_property
 from typing import Protocol, TypeAlias
 
 from bftrainer_slurm.model import ThroughputCurve
-from bftrainer_slurm.planner.supply import ROUNDING, Held, Row, supply
+from bftrainer_slurm.planner.supply import ROUNDING, Row, Rows, rows_of
 from bftrainer_slurm.sizes import Sizes
 
 Share: TypeAlias = tuple[int, ...]  # how many elements of each row of the supply
@@ -123,7 +123,7 @@ class PlannedTrainer:
         inner = (size for size in self.curve.nodes if least < size < most)
         return sorted({least, *inner, most}) if least <= most else []
 
-    def worth(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
+    def worth(self, count: int, forward_s: float, costs: Costs) -> float:
         """The worth of ``count`` nodes over the forward time, less the cost of rescaling.
 
         That cost depends on whether it stops, shrinks, stays, grows or starts, not by how much.
@@ -144,12 +144,8 @@ class PlannedTrainer:
         """What it would have trained in this time on its nodes."""
         return self.rate(len(self.current)) * seconds if seconds and self.current else 0.0
 
-    def rescale_cost(self, count: int, forward_s: float, costs: Costs = Costs.PAPER) -> float:
-        """What it loses by going from its current nodes to ``count``, in units of its curve."""
-        return forward_s * self.rate(count) - self.worth(count, forward_s, costs)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
     """The nodes, the trainers that want them, and how far ahead (seconds) a plan looks.
 
@@ -168,12 +164,6 @@ class Problem:
     since_s: Mapping[str, float] = field(default_factory=dict)
     classes: tuple[NodeClass, ...] = ()
     free: Mapping[str, int] = field(default_factory=dict)
-    # What neither ordinary jobs nor trainers have of each node; computed once, as the others.
-    left: Mapping[str, int] = field(init=False, repr=False, compare=False)
-    _rows: tuple[Row, ...] = field(init=False, repr=False, compare=False)
-    _new: Mapping[tuple[int, int, bool], int] = field(init=False, repr=False, compare=False)
-    _held: Held = field(init=False, repr=False, compare=False)
-    _now: Mapping[str, Share] = field(init=False, repr=False, compare=False)  # by key
 
     def __post_init__(self) -> None:
         now = [node for trainer in self.trainers for node in trainer.current]
@@ -193,33 +183,22 @@ class Problem:
         has = {node: part.gpus for part in self.classes for node in part.nodes}
         if any(not 0 <= count <= has.get(node, 0) for node, count in self.free.items()):
             raise ValueError("free must have 0 to as many GPUs of a node as its class has")
-        object.__setattr__(self, "left", self._left())
-        rows, held = self._supply()
-        object.__setattr__(self, "_rows", tuple(rows))
-        new = {
-            (row.place, row.gpus, row.full): at for at, row in enumerate(rows) if row.frees is None
-        }
-        object.__setattr__(self, "_new", new)
-        object.__setattr__(self, "_held", held)
-        shares = {one.key: self.share(one.current, one) for one in self.trainers}
-        object.__setattr__(self, "_now", shares)
+        if min(self.left.values(), default=0) < 0:
+            node = min(self.left, key=lambda one: (self.left[one] >= 0, one))
+            raise ValueError(f"trainers have more GPUs of node {node} than are free")
 
     def units_on(self, node: str, part: NodeClass) -> int:
         """What no ordinary job has of a node of this class, see ``NodeClass.units_of``."""
         return self.free.get(node, part.gpus) if part.gpus else 1
 
-    def _left(self) -> dict[str, int]:
-        if not self.in_parts:
-            held = chain(*(one.current for one in self.trainers))
-            return dict.fromkeys(self.pool, 1) | dict.fromkeys(held, 0)
-        class_of = {node: part for part in self.classes for node in part.nodes}
+    @cached_property
+    def left(self) -> Mapping[str, int]:
+        """What neither ordinary jobs nor trainers have of each node."""
+        class_of = {node: part for part in self.all_classes() for node in part.nodes}
         left = {node: self.units_on(node, part) for node, part in class_of.items()}
         for trainer in self.trainers:
-            units = {part.name: part.units_of(trainer.gpus) for part in self.classes}
             for node in trainer.current:
-                left[node] -= units[class_of[node].name]
-                if left[node] < 0:
-                    raise ValueError(f"trainers have more GPUs of node {node} than are free")
+                left[node] -= class_of[node].units_of(trainer.gpus)
         return left
 
     @property
@@ -244,8 +223,10 @@ class Problem:
         """
         return self._rows
 
-    def _supply(self) -> tuple[list[Row], Held]:
-        rows, held = list[Row](), defaultdict[int, dict[str, int]](dict)
+    @cached_property
+    def _supply(self) -> Rows:
+        """The rows, and the nodes of those that are of elements there now."""
+        found: Rows = []
         sizes = {one.gpus for one in self.trainers}
         has: dict[str, list[int]] = defaultdict(list)
         for one in sorted(self.trainers, key=lambda one: one.gpus) if self.in_parts else ():
@@ -253,15 +234,35 @@ class Problem:
                 has[node].append(one.gpus)
         for place, part in enumerate(self.all_classes()):
             if not part.gpus:
-                rows.append(Row(place, 0, len(part.nodes), len(part.nodes)))
+                found.append((Row(place, 0, len(part.nodes), len(part.nodes)), ()))
                 continue
             alike: dict[tuple[int, tuple[int, ...]], list[str]] = defaultdict(list)
             for node in part.nodes:
                 alike[self.left[node], tuple(has.get(node, ()))].append(node)
             units = part.units_of
             states = [(left, [*map(units, its)], nodes) for (left, its), nodes in alike.items()]
-            supply(rows, held, place, sorted(set(map(units, sizes))), states)
-        return rows, held
+            found += rows_of(place, sorted(set(map(units, sizes))), states)
+        return found
+
+    @cached_property
+    def _rows(self) -> tuple[Row, ...]:
+        return tuple(row for row, _ in self._supply)
+
+    @cached_property
+    def _new(self) -> Mapping[tuple[int, int, bool], int]:
+        """The rows of new elements, by class, units and whether they are for full nodes."""
+        numbered = enumerate(self._rows)
+        return {(row.place, row.gpus, row.full): at for at, row in numbered if row.frees is None}
+
+    @cached_property
+    def _held(self) -> Mapping[tuple[int, str], int]:
+        """The rows of elements there now, by units and node."""
+        numbered = enumerate(self._supply)
+        return {(row.gpus, node): at for at, (row, nodes) in numbered for node in nodes}
+
+    @cached_property
+    def _now(self) -> Mapping[str, Share]:
+        return {one.key: self.share(one.current, one) for one in self.trainers}
 
     def room(self, trainer: PlannedTrainer, number: int) -> int:
         """How many elements of a row it can have if it has all for itself: new ones, or its own."""
@@ -295,8 +296,8 @@ class Problem:
                 share[self._new[place, 0, False]] = len(here)
                 continue
             units = part.units_of(trainer.gpus)
-            for number in map(self._held[units].__getitem__, here & trainer.current):
-                share[number] += 1
+            for node in here & trainer.current:
+                share[self._held[units, node]] += 1
             for node in here - trainer.current:
                 share[self._new[place, units, self.left[node] < units]] += 1
         return tuple(share)
@@ -305,11 +306,15 @@ class Problem:
         """Return those of its nodes that are of this row now."""
         row = self._rows[number]
         here = trainer.current & self.all_classes()[row.place].nodes
-        return [node for node in here if self._held[row.gpus].get(node, number) == number]
+        return [node for node in here if self._held.get((row.gpus, node), number) == number]
 
     def worth(self, trainer: PlannedTrainer, count: int) -> float:
         """The worth of so many nodes, of any class, for this trainer."""
         return trainer.worth(count, self.forward_time_s, self.costs)
+
+    def rescale_cost(self, trainer: PlannedTrainer, count: int) -> float:
+        """What it loses by going from its current nodes to ``count``, in units of its curve."""
+        return self.forward_time_s * trainer.rate(count) - self.worth(trainer, count)
 
     def worth_of(self, trainer: PlannedTrainer, share: Share) -> float:
         """The worth of a share for this trainer."""

@@ -233,7 +233,7 @@ class _Case:
 
     def _size(self, nodes: int) -> Size:
         one, problem = self._trainer, self._problem
-        cost = one.rescale_cost(nodes, problem.forward_time_s, problem.costs)
+        cost = problem.rescale_cost(one, nodes)
         return Size(nodes, one.rate(nodes), cost, self._worth(nodes))
 
     def _worth(self, nodes: int) -> float:

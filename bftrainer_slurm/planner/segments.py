@@ -67,12 +67,12 @@ def _segments(problem: Problem, trainer: PlannedTrainer) -> Iterator[Segment]:
         least, most = trainer.min_nodes, min(trainer.max_nodes, sum(room))
         kept = tuple(map(min, now, room))
         shrunk = min(most, sum(kept), total - 1)
-        yield from _linear(problem, trainer, (least, shrunk), (none, kept))
+        yield from linear(problem, trainer, (least, shrunk), (none, kept))
         if kept != now:
             continue  # it has nodes elsewhere
         if least <= total <= most:
-            yield from _linear(problem, trainer, (total, total), (kept, kept))
-        yield from _linear(problem, trainer, (max(least, total + 1), most), (kept, room))
+            yield from linear(problem, trainer, (total, total), (kept, kept))
+        yield from linear(problem, trainer, (max(least, total + 1), most), (kept, room))
 
 
 def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[Share]:
@@ -89,7 +89,7 @@ def _rooms(problem: Problem, trainer: PlannedTrainer) -> Iterator[Share]:
         yield tuple(room)
 
 
-def _linear(
+def linear(
     problem: Problem,
     trainer: PlannedTrainer,
     sizes: tuple[int, int],

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 CHILD = own_python("-m", "bftrainer_slurm.planner.child")
 _START_LIMIT_S = 30.0  # python-mip's import, from a cold disk
 _ITS_SHARE = 0.8  # the child's share of the time: CBC looks at its clock only now and then
-_TOLERANCE = 1e-6  # of objectives, relative to what is at stake
+_TOLERANCE = 1e-4  # the solver's gap, relative to what is at stake
 
 
 class _NoAnswerError(Exception):

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Held: TypeAlias = defaultdict[int, dict[str, int]]  # the rows of elements, by units and node
 # Units of a node that nobody has, those of each element on it, and the nodes of which this is true.
 State: TypeAlias = tuple[int, Sequence[int], Sequence[str]]
 _Frees: TypeAlias = tuple[tuple[tuple[int, bool], float], ...]
@@ -48,16 +47,13 @@ class Row:
         return other.gpus // self.gpus if self.gpus else 1
 
 
-def supply(
-    rows: list[Row],
-    held: Held,
-    place: int,
-    sizes: Sequence[int],
-    states: Sequence[State],
-) -> None:
-    """Add a class's rows: of new elements by their size, and of the elements there now.
+Rows: TypeAlias = list[tuple[Row, Sequence[str]]]
 
-    ``states`` are its nodes, by what they have. Say in ``held`` of which row an element is.
+
+def rows_of(place: int, sizes: Sequence[int], states: Sequence[State]) -> Rows:
+    """Return a class's rows: of new elements by their size, and of the elements there now.
+
+    ``states`` are its nodes, by what they have. With each row of the latter come its nodes.
     """
     amounts = defaultdict[tuple[int, bool], float](float, {(size, False): 0.0 for size in sizes})
     rooms = Counter[tuple[int, bool]]()
@@ -75,10 +71,10 @@ def supply(
             amounts[key] += more * len(nodes)
     # The solver's child has other names for nodes, and must number the rows alike.
     by_size = sorted(amounts.items(), key=lambda one: (one[0][1], one[0][0]))
-    rows += [Row(place, key[0], amount, rooms[key], key[1]) for key, amount in by_size]
-    for (units, frees), nodes in told:
-        held[units].update(dict.fromkeys(nodes, len(rows)))
-        rows.append(Row(place, units, len(nodes), frees=frees))
+    return [
+        *((Row(place, key[0], amount, rooms[key], key[1]), ()) for key, amount in by_size),
+        *((Row(place, units, len(nodes), frees=frees), nodes) for (units, frees), nodes in told),
+    ]
 
 
 def _merged(kinds: _Kinds) -> _Kinds:

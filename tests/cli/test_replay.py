@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from bftrainer_slurm.cli import main
+from bftrainer_slurm.planner.problem import Plan, Problem
+from bftrainer_slurm.planner.solver import Planner
 
 EVENTS = "time,node,idle\n0,a,true\n0,b,true\n1800,b,false\n3600,a,false\n"
 
@@ -33,6 +36,17 @@ def test_json_has_every_figure(events: Path) -> None:
     assert 0.9 < found["U"] <= found["U_free"] <= 1.0
     assert found["plan_ms"].keys() == {"median", "p95", "max"}
     assert {"samples", "lost_to_rescaling", "lost_to_reclaims", "trainers_done"} <= found.keys()
+
+
+def test_says_how_many_plans_are_not_proven(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Planner.plan
+
+    def unproven(planner: Planner, problem: Problem) -> Plan:
+        return replace(plan(planner, problem), status="feasible")
+
+    monkeypatch.setattr(Planner, "plan", unproven)
+    said = run("--events", events).stderr
+    assert "feasible plans: not proven the best in the time for it\n" in said
 
 
 def test_the_table_says_the_same_in_words(events: Path) -> None:

@@ -103,3 +103,23 @@ def test_the_child_sends_each_plan_once() -> None:
     said = subprocess.run(CHILD, input=request + b"\n", capture_output=True, check=True, timeout=60)
     plans = [line for line in said.stdout.splitlines() if b"shares" in line]
     assert len(plans) == len(set(plans)) >= 1
+
+
+def test_a_trainer_that_shrinks_keeps_the_nodes_that_it_has_had_longest(planner: Planner) -> None:
+    wide = parts(1, held="n0 n1 n2", free={"n0": 1, "n1": 1})
+    (one,) = wide.trainers
+    shrinks = replace(wide, trainers=(replace(one, max_nodes=1),))
+    since_s = {"n0": 300.0, "n1": 200.0, "n2": 100.0}
+    for oldest in POOL:
+        problem = replace(shrinks, since_s=since_s | {oldest: 0.0})
+        assert planner.plan(problem).assignment == {"t0": {oldest}}
+
+
+def test_new_elements_go_where_holes_last_of_nodes_that_are_as_full(planner: Planner) -> None:
+    alike = parts(4, free={"n1": 8, "n2": 8})
+    (one,) = alike.trainers
+    starts = replace(alike, trainers=(replace(one, max_nodes=1),))
+    for lasts in POOL:
+        life_s = dict.fromkeys(POOL, 60.0) | {lasts: 6000.0}
+        problem = replace(starts, life_s=life_s)
+        assert planner.plan(problem).assignment == {"t0": {lasts}}

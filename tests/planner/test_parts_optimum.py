@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bftrainer_slurm.planner import bins, supply
 from bftrainer_slurm.planner.greedy import greedy_shares
 from bftrainer_slurm.planner.instance import anonymous, problem_of
+from bftrainer_slurm.planner.optimum import GAP
 from bftrainer_slurm.planner.packing import is_packed, pack_most, shares_of
 from bftrainer_slurm.planner.problem import (
     NodeClass,
@@ -41,7 +42,7 @@ def test_equals_the_best_of_all_packings(planner: Planner, problem: Problem) -> 
     plan = planner.plan(problem)
     nodes = nodes_of(problem, plan)
     assert plan.status == "optimal"
-    assert math.isclose(plan.objective, best_packed(problem), rel_tol=1e-6, abs_tol=slack(problem))
+    assert math.isclose(plan.objective, best_packed(problem), rel_tol=GAP, abs_tol=slack(problem))
     assert is_packed(problem, nodes)
     assert feasible(problem, shares_of(problem, nodes))
     assert plan.objective == value(problem, shares_of(problem, nodes))
@@ -90,7 +91,7 @@ def test_the_bin_packing_milp_finds_the_same(problem: Problem) -> None:
     assert proven and found is not None and feasible(problem, shares_of(problem, found))
     assert is_packed(problem, found)
     worth = value(problem, shares_of(problem, found))
-    assert math.isclose(worth, best, rel_tol=1e-6, abs_tol=slack(problem))
+    assert math.isclose(worth, best, rel_tol=GAP, abs_tol=slack(problem))
 
 
 def test_plans_from_event_to_event_are_proven_though_no_element_moves(planner: Planner) -> None:

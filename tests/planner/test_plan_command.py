@@ -75,6 +75,15 @@ def test_shows_what_moved_and_why(tmp_path: Path) -> None:
     assert lines[3].endswith("its nodes bring more elsewhere")
 
 
+def test_counts_a_rescale_by_the_costs_of_the_problem(tmp_path: Path) -> None:
+    """It stands still for 20 s at its new size, in place of what it has now over 20 s."""
+    grows = trainer(
+        current_nodes=1, rescale_up_s=20, curve_nodes=[0, 1, 4], curve_objective=[0, 1.0, 4.0]
+    )
+    shown = run(written(tmp_path, document(grows, costs="pause"))).stdout
+    assert shown.splitlines()[-1].endswith("+300 over 100 s, rescaling costs 80")
+
+
 def test_says_when_bounds_are_why_a_trainer_shrank(tmp_path: Path) -> None:
     shown = run(written(tmp_path, document(trainer(current_nodes=5)))).stdout
     assert "5 -> 4" in shown

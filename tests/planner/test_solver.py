@@ -150,8 +150,8 @@ def test_keeps_the_greedy_plan_where_the_child_has_not_come_so_far_in_time() -> 
 
 
 BROKEN = "from bftrainer_slurm.planner import child, optimum; import os, time\n"
-CRASHES = BROKEN + "optimum.solve_core = lambda *given: os.abort(); child.main()"
-HANGS = BROKEN + "optimum.solve_core = lambda *given: time.sleep(600); child.main()"
+CRASHES = BROKEN + "optimum.CountModel = lambda *given: os.abort(); child.main()"
+HANGS = BROKEN + "optimum.CountModel = lambda *given: time.sleep(600); child.main()"
 HALVES = (NodeClass("first", frozenset({"n0", "n1"})), NodeClass("other", frozenset({"n2", "n3"})))
 
 
