@@ -49,14 +49,14 @@ def main() -> None:
         place.epoch = epoch
         for batch in left:
             optimizer.zero_grad()
-            accelerator.backward(loss_of(model, batch))
             work.compute()
             rate = optimizer.param_groups[0]["lr"]
+            work.record.step(step + 1, rank, world, rate, batch["numbers"].tolist())
+            accelerator.backward(loss_of(model, batch))
             optimizer.step()
             scheduler.step()
             step += 1
             place.trained += given.batch * world
-            work.record.step(step, rank, world, rate, batch["numbers"].tolist())
             if step % given.save_every == 0:
                 beside = given.folder / f".step-{step}"
                 accelerator.save_state(str(beside))

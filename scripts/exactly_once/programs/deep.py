@@ -48,12 +48,12 @@ def main() -> None:
         for number, batch in enumerate(loader):
             if number < batches:
                 continue
-            engine.backward(loss_of(engine, batch))
             work.compute()
             rate = optimizer.param_groups[0]["lr"]
+            work.record.step(step + 1, rank, world, rate, batch["numbers"].tolist())
+            engine.backward(loss_of(engine, batch))
             engine.step()
             step += 1
-            work.record.step(step, rank, world, rate, batch["numbers"].tolist())
             if step % given.save_every == 0:
                 place = {"step": step, "epoch": epoch, "batches": number + 1}
                 engine.save_checkpoint(str(folder), client_state=place)

@@ -57,13 +57,13 @@ def main() -> None:
             if number < place.trained // together:
                 continue
             optimizer.zero_grad()
-            loss_of(module, batch).backward()  # type: ignore[no-untyped-call]
             work.compute()
             rate = optimizer.param_groups[0]["lr"]
+            work.record.step(place.step + 1, rank, world, rate, batch["numbers"].tolist())
+            loss_of(module, batch).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             scheduler.step()
             place.step, place.epoch, place.trained = place.step + 1, epoch, (number + 1) * together
-            work.record.step(place.step, rank, world, rate, batch["numbers"].tolist())
             if place.step % given.save_every == 0:
                 beside = given.folder / f".step-{place.step}"
                 save(states(), checkpoint_id=beside)

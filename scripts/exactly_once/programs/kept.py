@@ -34,13 +34,13 @@ def main() -> None:
             if number < trained // together:
                 continue
             optimizer.zero_grad()
-            loss_of(parallel, batch).backward()  # type: ignore[no-untyped-call]
             work.compute()
             rate = optimizer.param_groups[0]["lr"]
+            work.record.step(step + 1, rank, world, rate, batch["numbers"].tolist())
+            loss_of(parallel, batch).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             scheduler.step()
             step += 1
-            work.record.step(step, rank, world, rate, batch["numbers"].tolist())
             snapshot.save({"step": step, "epoch": epoch, "trained": (number + 1) * together})
             if elastic.must_save():
                 elastic.saved()

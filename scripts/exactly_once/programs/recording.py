@@ -53,7 +53,10 @@ class Recording:
         self._file = (folder / f"{node}.{os.getpid()}.jsonl").open("a", 1)
 
     def step(self, step: int, rank: int, world: int, rate: float, numbers: Iterable[int]) -> None:
-        """Write down a step, from 1 on."""
+        """Write down a step, from 1 on, before its backward pass.
+
+        Then a step that others have completed and kept is whole here, whenever this process ends.
+        """
         life = str(os.environ.get("MASTER_PORT"))  # each start has a store of its own
         line = {"step": step, "rank": rank, "world": world, "rate": rate, "life": life}
         self._write(line | {"numbers": list(map(int, numbers))})

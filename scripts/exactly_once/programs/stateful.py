@@ -34,13 +34,13 @@ def main() -> None:
         sampler.set_epoch(epoch)
         for batch in loader:
             optimizer.zero_grad()
-            loss_of(parallel, batch).backward()  # type: ignore[no-untyped-call]
             work.compute()
             rate = optimizer.param_groups[0]["lr"]
+            work.record.step(step + 1, rank, world, rate, batch["numbers"].tolist())
+            loss_of(parallel, batch).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             scheduler.step()
             step += 1
-            work.record.step(step, rank, world, rate, batch["numbers"].tolist())
             if step % given.save_every == 0 and rank == 0:
                 states = {name: one.state_dict() for name, one in parts.items()}
                 save(path, states | {"step": step, "epoch": epoch})
