@@ -49,7 +49,6 @@ class _Absent:
     step: int  # in which its agent trained; -1: in none, or not known
     due_s: float  # when the controller is told, if somebody waits
     awaited: bool = False
-    told: bool = False  # the controller knows
 
 
 @dataclass(slots=True)
@@ -104,8 +103,7 @@ class Away:
 
     def gone(self, task: int) -> None:
         """Slurm says that a task is gone, or it takes part no more."""
-        absent = self._absent.pop(task, None)
-        if absent is not None and absent.told:
+        if self._absent.pop(task, None) is not None:
             self.out.append(Note(NoteKind.BACK, self.array, task))
         if not self._absent:
             self._said.clear()
@@ -145,5 +143,5 @@ class Away:
         self._held = False
         for task, absent in self._absent.items():
             if absent.awaited and absent.due_s <= now_s:
-                absent.due_s, absent.told = now_s + _AGAIN_S, True
+                absent.due_s = now_s + _AGAIN_S
                 self.out.append(Note(NoteKind.CUT, self.array, task, absent.node))

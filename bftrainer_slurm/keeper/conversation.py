@@ -144,8 +144,9 @@ class Conversation(ABC):
             began_s, failure = time.monotonic(), None
             try:
                 with socket.create_connection(address, connect_s) as connection:
-                    link = Link(connection)
-                    self._introduce(link)
+                    link, join = Link(connection), encode(Join(self._identity, self._held))
+                    who = str(self._identity.array)
+                    introduce(connection, who, self._secret, join, CONNECT_S)
                     self._speak(link)
             except (OSError, ValueError, CredentialError) as error:
                 failure = error
@@ -156,26 +157,16 @@ class Conversation(ABC):
                 self._stopping.wait(pause_s * random.uniform(0.5, 1.0))
                 pause_s = min(self.longest_pause_s, 2 * pause_s)
 
-    def _introduce(self, link: Link) -> None:
-        """Become a member.
+    def _speak(self, link: Link) -> None:
+        """Send and receive messages until something ends the connection.
 
         Raises:
-            ConnectionError: the keeper does not take this process, or is no keeper.
+            ConnectionError: the keeper does not take this process, hangs up, or is silent.
         """
-        join = encode(Join(self._identity, self._held))
-        introduce(link.connection, str(self._identity.array), self._secret, join, CONNECT_S)
-        if not isinstance(link.next(2 * CONNECT_S), Welcome):
-            raise ConnectionError("what answers there is not a keeper")
-        self._on_welcome()
-
-    def _speak(self, link: Link) -> None:
-        """Send and receive messages until something ends the connection."""
         ping_s, number = time.monotonic(), 0
         with selectors.DefaultSelector() as selector:
             selector.register(link.connection, selectors.EVENT_READ)
             selector.register(self._wake_out, selectors.EVENT_READ)
-            for message in link.pending:
-                self._on_message(message)
             while True:
                 now_s = time.monotonic()
                 if now_s >= ping_s:
@@ -193,7 +184,10 @@ class Conversation(ABC):
                         self._wake_out.recv(4096)
                     else:
                         for message in link.receive():
-                            self._on_message(message)
+                            if isinstance(message, Welcome):
+                                self._on_welcome()
+                            else:
+                                self._on_message(message)
 
 
 class Link:
@@ -203,7 +197,6 @@ class Link:
         self.connection = connection
         self.heard_s = time.monotonic()
         _links.add(self)
-        self.pending: list[FromKeeper] = []  # came together with what ``next`` waited for
         self._buffer = bytearray()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -213,23 +206,13 @@ class Link:
             self.connection.settimeout(CONNECT_S)
             self.connection.sendall(b"".join(lines))
 
-    def next(self, timeout_s: float) -> FromKeeper:
-        """Wait for one message; others that come with it stay in ``pending``."""
-        deadline_s = time.monotonic() + timeout_s
-        while not self.pending:
-            self.pending = self.receive(deadline_s - time.monotonic())
-        return self.pending.pop(0)
-
-    def receive(self, timeout_s: float = CONNECT_S) -> list[FromKeeper]:
-        """Wait for some bytes; return the messages that are complete.
+    def receive(self) -> list[FromKeeper]:
+        """Read some bytes, which have come; return the messages that are complete.
 
         Raises:
-            TimeoutError: nothing came.
             ConnectionError: it has ended.
         """
-        if timeout_s <= 0:
-            raise TimeoutError
-        self.connection.settimeout(timeout_s)
+        self.connection.settimeout(CONNECT_S)
         data = self.connection.recv(65_536)
         if not data:
             raise ConnectionResetError("the keeper hung up")

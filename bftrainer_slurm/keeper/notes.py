@@ -33,27 +33,29 @@ class Notes:
         self._standing: dict[tuple[int, int], NumberedNote] = {}  # by array and task
         self.last = 0  # number of the last one
 
-    def add(self, note: Note) -> None:
-        """Remember a note.
+    def add(self, note: Note) -> bool:
+        """Remember a note; return whether it is news.
 
         What a task has left, or was cut off from, is forgotten when it is back: whoever reads the
         notes later compares no times of two hosts to know whether they are about its present stay.
+        That a task is back is no news if nothing of that kind stands.
         """
         of = note.array, note.task
         before = self._standing.get(of)
         stands = before is not None and before.note.kind in _STANDS
         if note.kind is NoteKind.BACK and not stands:
-            return
+            return False
         self.last = next(self._numbers)
         if note.kind in _STANDS or note.kind is NoteKind.BACK:
             self._standing.pop(of, None)
             self._standing[of] = NumberedNote(self.last, time.time(), note)
             if len(self._standing) > REMEMBERED_NOTES:
                 del self._standing[next(iter(self._standing))]
-            return
+            return True
         many = self._progress if note.kind in _MANY else self._hints
         kept = self._news if note.kind in _NEWS else many
         kept.append(NumberedNote(self.last, time.time(), note))
+        return True
 
     def since(self, after: int) -> list[NumberedNote]:
         """Return the notes with a number above ``after`` that are still stored, in order."""

@@ -358,7 +358,8 @@ class Rendezvous:
         ):  # nobody has formed another one
             for one in self._serving():  # back from an older one, it had lost the others
                 self.away.lost(one.identity, now_s)
-                self._expel(one, WITHOUT_YOU)
+                self._dismiss(one, Dropped(WITHOUT_YOU))
+                self.out.append(HangUp(one.key))
             self.number, self._size, self._change = held.generation, held.world, None
             self._theirs, self._missing = True, set(range(held.world))
             self._missing_until_s = now_s + ADOPT_S
@@ -494,11 +495,6 @@ class Rendezvous:
     def _release_leavers(self) -> None:
         for member in [one for one in self.members.values() if one.leaving]:
             self._dismiss(member, Released())
-
-    def _expel(self, member: Member, why: str) -> None:
-        """Tell a member that it is out, and end its connection."""
-        self._dismiss(member, Dropped(why))
-        self.out.append(HangUp(member.key))
 
     def _drop(self, member: Member, why: str, now_s: float) -> None:
         """A member is lost, and is told so if it still listens."""

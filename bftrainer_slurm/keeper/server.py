@@ -126,13 +126,9 @@ class Keeper:
         """Answer what anybody may ask; MUNGE's credential may say who asks."""
         match words:
             case ["status", *proof] if len(proof) <= 1:
-                user = await self._reader(proof)
-                await self._show(writer, self._status_for(user), _who(user, writer))
+                await self._show(writer, await self._reader(proof))
             case ["history", what, since, *proof] if len(proof) <= 1:
-                user = await self._reader(proof)
-                who = _who(user, writer)
-                past = await self._past_for(what, whole(since), user, who)
-                await self._show(writer, past, who)
+                await self._show(writer, await self._reader(proof), what, whole(since))
             case _:
                 self._tell(parse_hint(words))
                 writer.write(b"ok\n")
@@ -141,7 +137,7 @@ class Keeper:
         self, request: FromController, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Do what the controller asks, and answer it."""
-        trainers, me, done = self.registry.gate.trainers, os.getuid(), True
+        trainers, done = self.registry.gate.trainers, True
         match request:
             case messages.Own(array, uid, want, only, step, without, generation, tasks, leader):
                 engaged = Engaged(generation, frozenset(tasks), leader)
@@ -161,10 +157,8 @@ class Keeper:
                 await self._take_status(length, reader)
             case messages.Watch(identity, after):
                 await self._stream(after if identity == self._identity else 0, reader, writer)
-            case messages.Show(""):
-                await self._show(writer, self._status, me)
             case messages.Show(what, since_s):
-                await self._show(writer, await self._past_for(what, since_s, me, me), me)
+                await self._show(writer, os.getuid(), what, since_s)
         if not isinstance(request, messages.Watch | messages.Show):
             writer.write(encode(messages.Answer(done)))
 
@@ -193,7 +187,16 @@ class Keeper:
             )
         return self._disclosed[user]
 
-    async def _show(self, writer: asyncio.StreamWriter, document: bytes, who: Hashable) -> None:
+    async def _show(
+        self, writer: asyncio.StreamWriter, user: int, what: str = "", since_s: int = 0
+    ) -> None:
+        """Send the status, or what the history has about ``what``, as far as the user may see."""
+        # Whose a request is: a user's, or of the address that a stranger asks from.
+        who = user if user != NOBODY else address_of(writer.get_extra_info("peername"))
+        if what:
+            document = await self._past_for(what, since_s, user, who)
+        else:
+            document = self._status_for(user)
         with self._readers.one(who):
             age_s = time.time() - self._status_time_s
             own = json.dumps(self.registry.status()).encode()
@@ -203,9 +206,9 @@ class Keeper:
                 await _send(writer, part)
 
     def _tell(self, note: Note) -> None:
-        self._notes.add(note)
-        self._news.set()
-        self._news = asyncio.Event()
+        if self._notes.add(note):
+            self._news.set()
+            self._news = asyncio.Event()
 
     async def _stream(
         self, after: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -231,11 +234,6 @@ class Keeper:
             self._status = await reader.readexactly(length)
         self._disclosed.clear()
         self._status_time_s = time.time()
-
-
-def _who(user: int, writer: asyncio.StreamWriter) -> Hashable:
-    """Return whose a request is: a user's, or of the address that a stranger asks from."""
-    return user if user != NOBODY else address_of(writer.get_extra_info("peername"))
 
 
 async def _send(writer: asyncio.StreamWriter, document: bytes) -> None:
