@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ KEYS = (
     "weight",
     "grace",
     "node_hours",
+    "samples",
+    "by",
     "min",
     "sizes",
     "step",
@@ -31,12 +34,18 @@ DEFAULT_WEIGHT = 1.0
 DEFAULT_GRACE_S = 0.5
 DEFAULT_MAX_GRACE_S = 30.0
 MAX_NODES = 1_000_000
+_MAX_SAMPLES = 1e15
+_MAX_AHEAD_S = 366 * 86_400.0  # of a deadline
 
 _COMMENT_PREFIX = "bftrainer:"
 # Sites put words of their own before it or behind it.
 _RECORD = re.compile(r"(?<![A-Za-z0-9_])bftrainer:[^ ]*")
 _NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?\Z")
 _WHOLE = re.compile(r"[0-9]{1,7}\Z")
+_LONG = re.compile(r"[0-9]{1,15}\Z")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?\Z")
+_AHEAD = re.compile(r"\+([0-9]{1,4})([mhd])\Z")
+_UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
 _ID = re.compile(r"[0-9a-f]{8}\Z")
 # Lists, in which the record has a colon where Slurm has a comma.
 _PARTITIONS = re.compile(r"[A-Za-z0-9_.+@/-]+(:[A-Za-z0-9_.+@/-]+)*\Z")
@@ -53,12 +62,15 @@ class SpecError(ValueError):
 class Spec:
     """What a user asks for: weight in the plan, and how many seconds to end when reclaimed.
 
-    ``node_hours`` is how much it may use in all, None for no limit.
+    ``node_hours`` is how much it may use in all, None for no limit. ``samples`` is how many it has
+    to train, None if that is not known, and ``by_s`` is its deadline (Unix seconds), None for none.
     """
 
     weight: float = DEFAULT_WEIGHT
     grace_s: float = DEFAULT_GRACE_S
     node_hours: float | None = None
+    samples: float | None = None
+    by_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -127,14 +139,20 @@ class TrainerRecord:
             "weight": self.spec.weight,
             "grace_s": self.spec.grace_s,
             "node_hours": self.spec.node_hours,
+            "wanted_samples": self.spec.samples,
+            "by_s": self.spec.by_s,
             "start_minutes": self.minutes,
             "partitions": list(self.partitions),
             "node_list": self.nodes,
         }
 
 
-def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Request:
+def parse_spec(
+    text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S, now_s: float = 0.0
+) -> Request:
     """Read the option's value; ``None``, the empty text and ``(null)`` mean the defaults.
+
+    ``now_s`` is the time of the submission (Unix seconds); a deadline has to come after it.
 
     Raises:
         SpecError: in one line, naming the key and what to write instead.
@@ -145,6 +163,8 @@ def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Re
         "weight": _weight,
         "grace": lambda value: _grace(value, max_grace_s),
         "node_hours": _node_hours,
+        "samples": _samples,
+        "by": lambda value: _by(value, now_s),
         "min": lambda value: _nodes_wanted("min", value),
         "sizes": _sizes,
         "step": lambda value: _nodes_wanted("step", value),
@@ -160,6 +180,8 @@ def parse_spec(text: str | None, max_grace_s: float = DEFAULT_MAX_GRACE_S) -> Re
         if key not in readers:
             raise SpecError(f"unknown key '{_shown(key)}'; known keys: {', '.join(KEYS)}")
         read[key] = readers[key](value)
+    if "by" in read and "samples" not in read:
+        raise SpecError("by needs samples; write for example samples=2000000,by=+12h")
     if "sizes" in read and "step" in read:
         raise SpecError("sizes and step exclude each other; write one of them")
     return Request(
@@ -183,6 +205,10 @@ def format_comment(record: TrainerRecord) -> str:
     ]
     if record.spec.node_hours is not None:
         fields.append(f"node_hours={plain(record.spec.node_hours)}")
+    if record.spec.samples is not None:
+        fields.append(f"samples={plain(record.spec.samples)}")
+    if record.spec.by_s is not None:
+        fields.append(f"by={plain(record.spec.by_s)}")
     if record.minutes is not None:
         fields.append(f"minutes={record.minutes}")
     if record.personal:
@@ -227,6 +253,8 @@ def parse_comment(comment: str) -> TrainerRecord:
         "weight": _weight,
         "grace": lambda value: _grace(value, float("inf")),
         "node_hours": _node_hours,
+        "samples": _samples,
+        "by": _samples,  # Unix seconds
         "minutes": _count,
         "personal": _flag,
         "partitions": read_partitions,
@@ -307,6 +335,8 @@ def _spec(read: dict[str, Any]) -> Spec:
         read.get("weight", DEFAULT_WEIGHT),
         read.get("grace", DEFAULT_GRACE_S),
         read.get("node_hours"),
+        read.get("samples"),
+        read.get("by"),
     )
 
 
@@ -355,6 +385,33 @@ def _node_hours(value: str) -> float:
             f"node_hours={_shown(value)} is not a positive number; write for example node_hours=100"
         )
     return float(value)
+
+
+def _samples(value: str) -> float:
+    if not _LONG.match(value) or not 1 <= float(value) <= _MAX_SAMPLES:
+        raise SpecError(
+            f"samples={_shown(value)} is not a number of samples; write for example samples=2000000"
+        )
+    return float(value)
+
+
+def _by(value: str, now_s: float) -> float:
+    """Read a time of the submitting host, or how far it is ahead; return Unix seconds."""
+    by_s = None
+    if ahead := _AHEAD.match(value):
+        by_s = now_s + int(ahead[1]) * _UNITS_S[ahead[2]]
+    elif _DATE.match(value):
+        from datetime import datetime  # takes 2 ms, and elements need this module
+
+        with suppress(ValueError):
+            by_s = datetime.fromisoformat(value).timestamp()
+    if by_s is None:
+        raise SpecError(
+            f"by={_shown(value)} is not a time; write for example by=2026-12-01T08:00 or by=+12h"
+        )
+    if not now_s < by_s <= now_s + _MAX_AHEAD_S:
+        raise SpecError(f"by={_shown(value)} is not within the next year; write a later time")
+    return float(round(by_s))
 
 
 def _nodes_wanted(key: str, value: str) -> int:

@@ -23,8 +23,8 @@ static struct spank_option OPTION = {
     .name = "bftrainer",
     .arginfo = "KEY=VAL,...",
     .usage = "train on idle nodes, as many as there are up to -N MAX; keys: weight=NUMBER, "
-             "grace=SECONDS, node_hours=NUMBER, min=NODES, sizes=NODES:NODES, step=NODES, "
-             "rendezvous=own, resume=no, batch=once or each",
+             "grace=SECONDS, node_hours=NUMBER, samples=NUMBER, by=TIME, min=NODES, sizes=NODES:NODES, "
+             "step=NODES, rendezvous=own, resume=no, batch=once or each",
     .has_arg = 2, /* optional, as getopt counts */
     .cb = take_option,
 };

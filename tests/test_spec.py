@@ -30,16 +30,21 @@ def name(case: Case) -> str:
     return ascii(case["text"])[:60]
 
 
+def spec_of(case: Case) -> Spec:
+    optional = map(case.get, ("node_hours", "samples", "by_s"))
+    return Spec(case["weight"], case["grace_s"], *optional)
+
+
 @pytest.mark.parametrize("case", CASES["specs"], ids=name)
 def test_a_spec_is_read_as_the_table_says(case: Case) -> None:
     max_grace_s = float(case.get("max_grace", "30"))
     if "error" in case:
         with pytest.raises(SpecError) as refused:
-            parse_spec(case["text"], max_grace_s)
+            parse_spec(case["text"], max_grace_s, 1e9)
         assert str(refused.value) == case["error"]
         return
     request = Request(
-        Spec(case["weight"], case["grace_s"], case.get("node_hours")),
+        spec_of(case),
         min_nodes=case.get("min_nodes", 0),
         sizes=tuple(case.get("sizes", ())),
         step=case.get("step", 1),
@@ -47,7 +52,7 @@ def test_a_spec_is_read_as_the_table_says(case: Case) -> None:
         no_resume=case.get("no_resume", False),
         batch=case.get("batch", ""),
     )
-    assert parse_spec(case["text"], max_grace_s) == request
+    assert parse_spec(case["text"], max_grace_s, 1e9) == request
 
 
 @pytest.mark.parametrize("case", CASES["comments"], ids=name)
@@ -60,7 +65,7 @@ def test_a_comment_is_read_as_the_table_says(case: Case) -> None:
     record = TrainerRecord(
         min_nodes=case["min_nodes"],
         max_nodes=case["max_nodes"],
-        spec=Spec(case["weight"], case["grace_s"], case.get("node_hours")),
+        spec=spec_of(case),
         minutes=case["minutes"],
         personal=case["personal"],
         partitions=tuple(case.get("partitions", ())),

@@ -25,7 +25,7 @@ from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.tail import folder_exists, last_output
 from bftrainer_slurm.cli.terminal import date
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
-from bftrainer_slurm.reader.sentences import size_range
+from bftrainer_slurm.reader.sentences import deadline, size_range
 from bftrainer_slurm.words import counted, duration
 
 SCHEMA = 1
@@ -94,6 +94,8 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "limit", f"{counted(minutes, 'minute')} each start on a node (-t), not in all"
     if one.get("node_hours"):
         yield "ends", f"after {one['node_hours']:g} node-hours"
+    if said := deadline(one):
+        yield "deadline", said
     if gpus := one.get("gpus"):
         yield "GPUs", f"{gpus} of each of its nodes; other jobs may have the rest"
     yield "nodes", ", ".join(map(safe, one["nodes"])) or "none"

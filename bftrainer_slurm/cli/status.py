@@ -26,7 +26,14 @@ from bftrainer_slurm.cli.terminal import on_one_screen, table
 from bftrainer_slurm.controller.state.bad_nodes import mute_sentence
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
 from bftrainer_slurm.model import ElementState, Trainer
-from bftrainer_slurm.reader.sentences import down, in_parts, pool_sentence, size_of, troubles
+from bftrainer_slurm.reader.sentences import (
+    deadline,
+    down,
+    in_parts,
+    pool_sentence,
+    size_of,
+    troubles,
+)
 from bftrainer_slurm.slurm.gateway import GatewayError
 from bftrainer_slurm.words import ARE, HAVE, counted
 
@@ -134,7 +141,9 @@ def status_lines(document: dict[str, Any]) -> Iterator[str]:
 def _notice(one: dict[str, Any]) -> str | None:
     """Return what a trainer's user should know first."""
     left_out = f"left out: {one['left_out']}" if one.get("left_out") else None
-    return one.get("notice") or one.get("why") or left_out
+    about = one.get("deadline")
+    behind = deadline(one) if about and about["state"] not in ("on time", "done") else None
+    return one.get("notice") or one.get("why") or left_out or behind
 
 
 def _notice_lines(one: dict[str, Any]) -> list[str]:

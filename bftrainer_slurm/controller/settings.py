@@ -198,6 +198,12 @@ class Settings:
         "both, as in speedup+fairness (docs/internals/objectives.md).",
         find,
     )
+    deadline_share: float = _setting(
+        1.0,
+        "The share of the nodes that trainers have which may go to trainers with a deadline (by=) "
+        "before others.",
+        Range(0, 1, "of the nodes"),
+    )
     forward_time_s: float = _setting(
         0.0,
         "How far ahead a plan weighs gain against the cost of rescaling. 0: it follows the holes "

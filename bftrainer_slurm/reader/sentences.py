@@ -5,6 +5,7 @@ They are made from a published status alone; ``status.terms_of`` makes the plan'
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
@@ -46,6 +47,8 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
         why = f": {one['why']}" if one.get("why") else ""
         return [f"{_OVER[one['state']]}{why}."]
     found = [f"It cannot have more now: {one['why']}."] if one.get("why") else []
+    if said := deadline(one):
+        found.append(f"Its deadline: {said}.")
     if one.get("left_out"):
         found.append(f"It does without {one['left_out']}.")
     if one["starting"]:
@@ -74,6 +77,33 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
             "left than it needs nodes."
         )
     return found
+
+
+def deadline(one: Mapping[str, Any]) -> str | None:
+    """Say what a trainer's deadline needs, and whether it is on time; None: it has none."""
+    about = one.get("deadline")
+    if not about:
+        return None
+    by = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["by_s"]))
+    samples, state = f"{one['wanted_samples']:,.0f} samples", about["state"]
+    if state == "done":
+        return f"{samples} by {by}: all are trained"
+    if state == "passed":
+        return f"{samples} by {by}: that is over, and it counts as if it had no deadline"
+    if state == "not known":
+        return (
+            f"{samples} by {by}: its samples/s are not known yet; until it reports samples, only "
+            "its least number of nodes counts before others"
+        )
+    rate = one.get("samples_per_s")
+    has = f"has {number(rate)}" if rate else "makes none now"
+    needs = f"needs {number(about['needs'])} samples/s until {by} and {has}"
+    if state == "on time":
+        return f"{needs}: on time"
+    late = f"late by {duration(about['late_s'])}" if about["late_s"] else "late"
+    if state == "late":
+        return f"{needs}: {late}"
+    return f"{needs}: {late}; no number of its nodes is enough, so it counts as without a deadline"
 
 
 def _loss(one: Mapping[str, Any]) -> list[str]:

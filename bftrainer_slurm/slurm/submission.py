@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from time import time as now_s
 
 from bftrainer_slurm.elastic.element import MARKER
 from bftrainer_slurm.slurm.configuration import values_of
@@ -106,6 +107,7 @@ def compose(
         given,
         WrittenOptions(script, command),
         spec if spec is not None else given.get("bftrainer"),
+        now_s(),
         only_task(array) if task is None else task,
     )
     done = rewrite(asked, site, ask)

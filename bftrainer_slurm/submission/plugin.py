@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,7 @@ def answer(document: Mapping[str, Any]) -> Iterator[Word]:
     task = None if array is None else only_task(array)
     if array is not None and task is None:
         raise SubmissionError(_no_array(sbatch))
-    asked = Asked(given, written, document["spec"], task)
+    asked = Asked(given, written, document["spec"], time.time(), task)
     done = rewrite(asked, _site(document), lambda words: _ask(sbatch.folder, words))
     yield from (("set", name, value) for name, value in done.settings.items())
     yield from (("reset", name, "") for name in done.dropped)

@@ -80,12 +80,14 @@ class Asked(NamedTuple):
     """What the user asks of sbatch.
 
     ``given`` are the options that count, by their long names, "" for one without a value.
-    ``task`` is the task of the user's own ``--array`` that this trainer is.
+    ``now_s`` is when (Unix seconds), and ``task`` the task of the user's own ``--array`` that this
+    trainer is.
     """
 
     given: Mapping[str, str]
     written: WrittenOptions
     spec: str | None
+    now_s: float
     task: int | None = None
 
 
@@ -112,7 +114,7 @@ def rewrite(asked: Asked, site: Site, ask: Ask) -> Rewriting:
     """
     given = asked.given
     _check_options(given, site)
-    request = _read(parse_spec, asked.spec, site.max_grace_s)
+    request = _read(parse_spec, asked.spec, site.max_grace_s, asked.now_s)
     record = _record(asked, site, request)
     check_size(record, site)
     share = node_share(given, asked.written)

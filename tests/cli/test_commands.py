@@ -6,6 +6,7 @@ import errno
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ SHOWN = TRAINER | {
     "weight": 1.0,
     "grace_s": 0.5,
     "node_hours": None,
+    "wanted_samples": 2_000_000.0,
+    "by_s": 1_796_112_000.0,
+    "deadline": {"state": "on time", "needs": 1_200.0, "late_s": None},
     "start_minutes": None,
     "sizes": [],
     "step": 1,
@@ -233,6 +237,31 @@ def test_so_are_the_sizes_that_it_does_without_and_why() -> None:
     last = render(DOCUMENT | {"trainers": [TRAINER | left_out]}).splitlines()[-1]
     assert last == f"trainer 12: left out: {left_out['left_out']}"
     assert f"left out    {left_out['left_out']}" in render_trainer(SHOWN | left_out)
+
+
+@pytest.mark.parametrize(
+    ("state", "late_s", "said"),
+    [
+        ("on time", None, "needs 1,200 samples/s until {by} and has 1,234: on time"),
+        ("late", 10_800.0, "needs 1,200 samples/s until {by} and has 1,234: late by 3.0 h"),
+        (
+            "cannot be met",
+            10_800.0,
+            "late by 3.0 h; no number of its nodes is enough",
+        ),
+        ("not known", None, "2,000,000 samples by {by}: its samples/s are not known yet"),
+        ("passed", None, "2,000,000 samples by {by}: that is over"),
+        ("done", None, "2,000,000 samples by {by}: all are trained"),
+    ],
+)
+def test_a_deadline_is_told_in_show_and_below_the_table_if_it_is_not_met(
+    state: str, late_s: float | None, said: str
+) -> None:
+    by = time.strftime("%Y-%m-%d %H:%M", time.localtime(1_796_112_000))
+    one = SHOWN | {"deadline": {"state": state, "needs": 1_200.0, "late_s": late_s}}
+    assert said.format(by=by) in render_trainer(one)
+    below = "trainer 12: " in render(DOCUMENT | {"trainers": [one]})
+    assert below == (state not in ("on time", "done"))
 
 
 def test_many_trainers_in_trouble_do_not_fill_the_screen() -> None:

@@ -51,7 +51,7 @@ def rewriting(data: bytes) -> None:
         return
     given = {"job-name": "x", **(written.script or {}), **written.command}
     site = Site("bftrainer", qos=given.get("comment", ""), share=len(words) % 2 == 0)
-    asked = Asked(given, written, given.get("bftrainer"))
+    asked = Asked(given, written, given.get("bftrainer"), 0.0)
     done = _or_error(lambda: rewrite(asked, site, lambda words: script))
     if isinstance(done, Rewriting):
         _promise_trainer(done)

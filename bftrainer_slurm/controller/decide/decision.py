@@ -194,6 +194,7 @@ class Decider:
             by_then = growable(free_units(cluster, off, soon=True), cluster, settings)
         objective, performance = self._objective, self.performance
         build = partial(problem_of, cluster, by_then, objective, performance, hardware, eligible)
+        build = partial(build, deadline_share=settings.deadline_share)
         shown = bars_on((*bars, *bars_for_growth(cluster, settings), *eligible.bars), unused)
         decision = Decision(
             *((), draft.states, cluster.bad, free),

@@ -6,6 +6,7 @@ A plan stays in force until its problem changes.
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +22,8 @@ from bftrainer_slurm.controller.state.profiles import Estimate, PerformanceModel
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import Resources, ThroughputCurve
 from bftrainer_slurm.planner.instance import document_of
-from bftrainer_slurm.planner.objectives import Facts, Objective, curves_of
+from bftrainer_slurm.planner.objectives import Deadline, Facts, Objective, curves_of
+from bftrainer_slurm.planner.objectives.deadlines import urgent, with_deadlines
 from bftrainer_slurm.planner.problem import (
     Costs,
     NodeClass,
@@ -32,6 +34,7 @@ from bftrainer_slurm.planner.problem import (
     stops_a_trainer,
 )
 from bftrainer_slurm.sizes import ANY
+from bftrainer_slurm.spec import Spec
 from bftrainer_slurm.words import counted
 
 logger = logging.getLogger(__name__)
@@ -40,6 +43,8 @@ logger = logging.getLogger(__name__)
 # last node to a trainer that would start there. The cost is at most half of the forward time, so
 # that a start on a node that no other trainer wants always pays off.
 _MOST_OF_FORWARD = 0.5
+_RATE_STEP = 1.05  # between the rates that deadlines may need
+_DONE_STEPS = 20  # in which a trainer's share that is done is counted
 
 
 def problem_of(
@@ -50,25 +55,30 @@ def problem_of(
     hardware: Mapping[str, str],
     eligible: Eligibility,
     exploring: bool = True,
+    deadline_share: float = 1.0,
 ) -> Problem:
     """Return the planning problem: every trainer that can use nodes, over all available nodes.
 
     ``free`` are the units that trainers may grow into. ``hardware`` is each node's kind, empty if
-    the site has no kinds. If ``exploring``, trainers may have optimistic curves.
+    the site has no kinds. If ``exploring``, trainers may have optimistic curves. Deadlines may take
+    ``deadline_share`` of the nodes.
     """
     now_s, life_s = cluster.now_s, cluster.life_s
     chosen = _who_can_use_nodes(cluster, eligible)
     estimates = performance.estimates(chosen, now_s)
     if not exploring:
         estimates = [replace(one, curve=one.expected or one.curve) for one in estimates]
-    facts = [
-        _facts(view, estimate, now_s) for view, estimate in zip(chosen, estimates, strict=True)
-    ]
-    curves = curves_of(objective, facts)
     units, shared = offered(cluster, chosen, free), cluster.snapshot.shared
     names = frozenset(units)
     parts = {node: units[node] for node in names & shared.keys() if shared[node].gpus}
     gpus = {node: max(shared[node].gpus, has) for node, has in parts.items()}
+    most = max(gpus.values(), default=1)
+    facts = [
+        _facts(view, estimate, most, now_s)
+        for view, estimate in zip(chosen, estimates, strict=True)
+    ]
+    needs = urgent(facts, deadline_share * len(names))
+    curves = with_deadlines(curves_of(objective, facts), needs)
     classes = _classes(names, hardware, _barred(chosen, eligible, names), gpus)
     trainers = tuple(
         _planned_trainer(view, estimate, curve, cluster, classes)
@@ -174,7 +184,8 @@ def _class_name(kind: str, kept_out: Iterable[int], gpus: int) -> str:
     )
 
 
-def _facts(view: TrainerView, estimate: Estimate, now_s: float) -> Facts:
+def _facts(view: TrainerView, estimate: Estimate, gpus: int, now_s: float) -> Facts:
+    """Return what an objective knows of a trainer; ``gpus`` are those of a node."""
     record = view.trainer.record
     last_s = max(view.submit_s, view.state.had_nodes_s)
     return Facts(
@@ -185,8 +196,33 @@ def _facts(view: TrainerView, estimate: Estimate, now_s: float) -> Facts:
         user=view.trainer.user,
         nodes=len(view.placed),
         waited_s=0.0 if view.placed else max(0.0, now_s - last_s),
-        done=estimate.done,
+        done=_done(record.spec.samples, estimate.samples),
+        share=min(1.0, view.gpus / gpus) if view.gpus else 1.0,
+        deadline=_deadline(record.spec, estimate, now_s),
     )
+
+
+def _deadline(spec: Spec, estimate: Estimate, now_s: float) -> Deadline | None:
+    """Return a trainer's deadline and the rate that it needs; None: it has none, or it is over.
+
+    A new one needs its least nodes, to be measured; one that reports no samples has no deadline.
+    """
+    if spec.samples is None or spec.by_s is None or spec.by_s <= now_s:
+        return None
+    if not estimate.measured:
+        return Deadline(spec.by_s, 0.0)
+    samples = estimate.samples
+    if samples is None or spec.samples <= samples:
+        return None
+    rate = (spec.samples - samples) / (spec.by_s - now_s)
+    steps = math.ceil(math.log(rate, _RATE_STEP))  # so that passing time alone makes no new plan
+    return Deadline(spec.by_s, _RATE_STEP**steps)
+
+
+def _done(wanted: float | None, samples: float | None) -> float | None:
+    if wanted is None or samples is None:
+        return None
+    return min(1.0, int(_DONE_STEPS * samples / wanted) / _DONE_STEPS)
 
 
 def _planned_trainer(

@@ -134,6 +134,11 @@ class Progress:
         self._last_received = NO_REPORT  # with the reporter's own counts
         self._total = Report(-math.inf, samples=before)
 
+    @property
+    def samples(self) -> float | None:
+        """All samples so far; None if unknown."""
+        return self._total.samples
+
     def add(self, report: Report) -> Report:
         """Add a report; return it with the total samples and steps."""
         last, total = self._last_received, self._total

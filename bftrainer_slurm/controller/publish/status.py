@@ -12,6 +12,7 @@ from bftrainer_slurm.controller.decide.decision import Decision
 from bftrainer_slurm.controller.decide.eligibility import refusal_sentence
 from bftrainer_slurm.controller.observe.reports import NO_REPORT, WINDOW_S, Report
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
+from bftrainer_slurm.controller.publish.deadline import deadline_status
 from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.failing_sizes import in_words
@@ -85,10 +86,21 @@ def trainer_status(
         "node_s": tally.node_s
         + sum(max(0.0, now_s - one) for one in running.values() if one is not None),
         **_reported(reported, now_s),
+        "deadline": _deadline(view, reported, now_s),
         "goodput": goodput(reported.work, tally.times, view.submit_s, ended=ended, now_s=now_s),
         **_measured(view, reported, costs),
         "plan": terms,
     }
+
+
+def _deadline(view: TrainerView, reported: ReportedState, now_s: float) -> Mapping[str, Any] | None:
+    record, samples = view.trainer.record, reported.samples_so_far
+    if record.spec.by_s is None or record.spec.samples is None:
+        return None
+    most = None if samples is None else max(reported.fit.curve(record.max_nodes).values)
+    rate = samples_per_s(reported.progress.recent, now_s)
+    left = record.spec.samples - (samples or 0.0), record.spec.by_s - now_s
+    return deadline_status(*left, rate, most)
 
 
 def _reported(reported: ReportedState, now_s: float) -> dict[str, Any]:

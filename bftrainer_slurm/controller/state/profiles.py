@@ -97,6 +97,12 @@ class ReportedState:
             self._fit = self._latest.update(found)
         return self._fit
 
+    @property
+    def samples_so_far(self) -> float | None:
+        """Samples trained so far; None: unknown, or its samples/s are not."""
+        known = self.unit == "samples" and self.fit.unit is not None
+        return self.progress.samples if known else None
+
     def costs(self, grew: bool) -> Sequence[Rescale]:
         """Return the measured rescales, up or down, of trainers with this name."""
         return [one for one in self.rescales if one.grew == grew]
@@ -164,7 +170,8 @@ class Estimate:
 
     curve: ThroughputCurve  # in samples/s, or in an arbitrary unit if only the shape is known
     costs: RescaleCosts
-    done: float | None = None  # the share of its samples that is done; None: unknown
+    samples: float | None = None  # trained so far; None: unknown, or ``curve`` is no samples/s
+    measured: bool = True  # False: it is new, and ``curve`` is a guess
     expected: ThroughputCurve | None = None  # the curve without optimism; None: does not explore
     loss_s: float = 0.0  # training time that a change of nodes loses (seconds)
 
@@ -200,6 +207,8 @@ class PerformanceModel:
         return [
             Estimate(
                 *(curves[view.array], self.costs(view, now_s)),
+                samples=known[view.array].samples_so_far,
+                measured=known[view.array].fit.unit is not None,
                 expected=expected[view.array],
                 loss_s=known[view.array].loss["seconds"],
             )

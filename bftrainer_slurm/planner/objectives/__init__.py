@@ -3,8 +3,8 @@
 A base metric and its modifiers are a small module each; ``find`` composes them by name.
 """
 
-from bftrainer_slurm.planner.objectives.base import Facts, Objective, ObjectiveError
+from bftrainer_slurm.planner.objectives.base import Deadline, Facts, Objective, ObjectiveError
 from bftrainer_slurm.planner.objectives.checked import curves_of
 from bftrainer_slurm.planner.objectives.registry import find, known
 
-__all__ = ["Facts", "Objective", "ObjectiveError", "curves_of", "find", "known"]
+__all__ = ["Deadline", "Facts", "Objective", "ObjectiveError", "curves_of", "find", "known"]

@@ -18,11 +18,23 @@ class ObjectiveError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Deadline:
+    """When a trainer's samples have to be done (Unix seconds), and the samples/s it needs.
+
+    0 samples/s: what it needs is not known before it has been measured, on its least nodes.
+    """
+
+    due_s: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What an objective may know of a trainer.
 
     ``curve`` is in samples/s; ``waited_s`` counts from when it last had a node (0 while it has
-    one); ``done`` is the share of its samples that is done, 0 to 1, None if unknown.
+    one); ``done`` is the share of its samples that is done, 0 to 1, None if unknown. ``share`` is
+    how much of a node one of its nodes is; below 1 it shares nodes with others.
     """
 
     curve: ThroughputCurve
@@ -33,6 +45,8 @@ class Facts:
     nodes: int = 0
     waited_s: float = 0.0
     done: float | None = None
+    share: float = 1.0
+    deadline: Deadline | None = None  # None: it has none, or what it needs is not known
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_nodes <= self.max_nodes:
