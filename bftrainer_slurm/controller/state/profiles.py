@@ -170,10 +170,11 @@ class Estimate:
 
     curve: ThroughputCurve  # in samples/s, or in an arbitrary unit if only the shape is known
     costs: RescaleCosts
-    samples: float | None = None  # trained so far; None: unknown, or ``curve`` is no samples/s
-    measured: bool = True  # False: it is new, and ``curve`` is a guess
+    done: float | None = None  # the share of its samples that is done; None: unknown
     expected: ThroughputCurve | None = None  # the curve without optimism; None: does not explore
     loss_s: float = 0.0  # training time that a change of nodes loses (seconds)
+    samples: float | None = None  # trained so far; None: unknown, or ``curve`` is no samples/s
+    measured: bool = True  # False: it is new, and ``curve`` is a guess
 
 
 class PerformanceModel:
