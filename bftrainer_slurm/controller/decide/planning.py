@@ -196,9 +196,7 @@ def _facts(view: TrainerView, estimate: Estimate, gpus: int, now_s: float) -> Fa
         user=view.trainer.user,
         nodes=len(view.placed),
         waited_s=0.0 if view.placed else max(0.0, now_s - last_s),
-        done=_done(record.spec.samples, estimate.samples)
-        if estimate.done is None
-        else estimate.done,
+        done=_done(record.spec.samples, estimate),
         share=min(1.0, view.gpus / gpus) if view.gpus else 1.0,
         deadline=_deadline(record.spec, estimate, now_s),
     )
@@ -221,11 +219,11 @@ def _deadline(spec: Spec, estimate: Estimate, now_s: float) -> Deadline | None:
     return Deadline(spec.by_s, _RATE_STEP**steps)
 
 
-def _done(wanted: float | None, samples: float | None) -> float | None:
-    """Return the share of the wanted samples that is done, in steps; None: unknown."""
-    if wanted is None or samples is None:
-        return None
-    return min(1.0, int(_DONE_STEPS * samples / wanted) / _DONE_STEPS)
+def _done(wanted: float | None, estimate: Estimate) -> float | None:
+    """Return the share of its samples that is done, in steps; None: unknown."""
+    if wanted is None or estimate.samples is None:
+        return estimate.done
+    return min(1.0, int(_DONE_STEPS * estimate.samples / wanted) / _DONE_STEPS)
 
 
 def _planned_trainer(

@@ -14,7 +14,8 @@ from bftrainer_slurm.controller.state.profiles import Estimate, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.objectives import find
-from tests.controller.decide.test_problem import HELD, NOW_S, cluster, view
+from tests.controller.decide.test_problem import HELD
+from tests.controller.worlds import NOW_S, cluster, view
 
 PLAIN = [10.0] * 4  # what each node brings without a deadline
 
