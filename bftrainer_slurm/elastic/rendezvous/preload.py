@@ -92,7 +92,8 @@ def _fork(line: bytes, handlers: _Handlers, own: Sequence[int]) -> int:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         script.main(arguments, environment, outputs)
-    os.setpgid(pid, pid)
+    with contextlib.suppress(OSError):  # it has ended, or has become another program
+        os.setpgid(pid, pid)
     return pid
 
 
