@@ -254,7 +254,7 @@ def parse_comment(comment: str) -> TrainerRecord:
         "grace": lambda value: _grace(value, float("inf")),
         "node_hours": _node_hours,
         "samples": _samples,
-        "by": _samples,  # Unix seconds
+        "by": _time_s,
         "minutes": _count,
         "personal": _flag,
         "partitions": read_partitions,
@@ -392,6 +392,12 @@ def _samples(value: str) -> float:
         raise SpecError(
             f"samples={_shown(value)} is not a number of samples; write for example samples=2000000"
         )
+    return float(value)
+
+
+def _time_s(value: str) -> float:
+    if not _LONG.match(value):
+        raise SpecError(f"'{_shown(value)}' is not a time in Unix seconds")
     return float(value)
 
 

@@ -101,11 +101,11 @@ class Registry:
         trainer.uid, trainer.want, trainer.sizes = uid, want, sizes
         if before not in (None, uid):
             self.end(array)
-        elif before is None and engaged != NOBODY:
+            return
+        took = engaged if before is None else NOBODY
+        if took != NOBODY:
             self._begun(array)
-            self._in_run(array, lambda run: run.own(want, sizes, engaged, _now_s()))
-        else:
-            self._in_run(array, lambda run: run.own(want, sizes, NOBODY, _now_s()))
+        self._in_run(array, lambda run: run.own(want, sizes, took, _now_s()))
 
     async def part(self, array: int, tasks: Collection[int]) -> bool:
         """Let tasks leave at the next boundary; return whether they have left in time."""

@@ -73,8 +73,9 @@ def _add(
     """Add a trainer: one number of nodes, of one kind, and none of its nodes moves."""
     classes, now = problem.all_classes(), len(trainer.current)
     takes = [model.add_var(var_type=mip.BINARY) for _ in pieces]
+    options = list(zip(pieces, takes, strict=True))
     count = mip.LinExpr()
-    for piece, take in zip(pieces, takes, strict=True):
+    for piece, take in options:
         objective.add_var(take, piece.start / unit)
         count.add_var(take, piece.least)
         if (room := piece.most - piece.least) > 0:
@@ -83,9 +84,8 @@ def _add(
             objective.add_var(more, piece.slope / unit)
             count.add_var(more)
     model += mip.xsum(takes) == 1
-    pairs = list(zip(pieces, takes, strict=True))
-    keeps = mip.xsum(take for piece, take in pairs if piece.least >= now)
-    grows = mip.xsum(take for piece, take in pairs if piece.least > now)
+    keeps = mip.xsum(take for piece, take in options if piece.least >= now)
+    grows = mip.xsum(take for piece, take in options if piece.least > now)
     kinds = {part.hardware: model.add_var(var_type=mip.BINARY) for part in classes}
     model += mip.xsum(kinds.values()) == 1
     on: dict[str, mip.Var] = {}

@@ -92,8 +92,8 @@ def deadline(one: Mapping[str, Any]) -> str | None:
         return f"{samples} by {by}: that is over, and it counts as if it had no deadline"
     if state == "not known":
         return (
-            f"{samples} by {by}: its samples/s are not known yet; until it reports samples, only "
-            "its least number of nodes counts before others"
+            f"{samples} by {by}: its samples/s are not known yet; a new trainer gets its least "
+            "number of nodes first, and one that reports no samples has no deadline"
         )
     rate = one.get("samples_per_s")
     has = f"has {number(rate)}" if rate else "makes none now"

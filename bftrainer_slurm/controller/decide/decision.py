@@ -192,9 +192,8 @@ class Decider:
         hardware = hardware_of(cluster.snapshot, settings)
         if any(one.ours for view in cluster.views for _, one in view.within(*VACATES)):
             by_then = growable(free_units(cluster, off, soon=True), cluster, settings)
-        objective, performance = self._objective, self.performance
-        build = partial(problem_of, cluster, by_then, objective, performance, hardware, eligible)
-        build = partial(build, deadline_share=settings.deadline_share)
+        known = by_then, self._objective, self.performance, hardware, eligible
+        build = partial(problem_of, cluster, *known, deadline_share=settings.deadline_share)
         shown = bars_on((*bars, *bars_for_growth(cluster, settings), *eligible.bars), unused)
         decision = Decision(
             *((), draft.states, cluster.bad, free),
