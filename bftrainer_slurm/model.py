@@ -321,6 +321,7 @@ class WaitingJob:
     ``gpus`` and ``cpus`` are what it takes of each node where jobs share nodes; 0 of both: it may
     need whole nodes. ``memory`` is what it asks of the memory of each. ``tasks_said``: its user
     said how many tasks it has. ``default_cpus``: its user left the processors to Slurm.
+    ``cpus_per_gpu`` is what its user asks for with each GPU, or Slurm's default; 0: unknown.
     """
 
     job_id: int
@@ -339,6 +340,7 @@ class WaitingJob:
     cpus: int = 0
     tasks_said: bool = False
     default_cpus: bool = False
+    cpus_per_gpu: int = 0
     memory: Memory = Memory()
 
     @property

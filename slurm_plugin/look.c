@@ -157,17 +157,37 @@ static void put_given(const job_info_t *job)
     printf("%c%c\t", job->bitflags & JOB_CPUS_SET ? 'c' : '-', job->bitflags & JOB_MEM_SET ? 'm' : '-');
 }
 
-/* An element has one node, which must have all that the element asks for. */
-static void put_gres(const job_info_t *job)
+/* The number of a job's tasks, sockets or nodes; 1 if it is not known. */
+static uint32_t known(uint32_t number)
+{
+    return number == 0 || number >= NO_VAL16 ? 1 : number;
+}
+
+/* What it asks for, also for the job, each task or each socket, and how often a node has to have that. */
+static void put_gres(const job_info_t *job, bool often)
 {
     const char *asked[] = {job->tres_per_node, job->tres_per_job, job->tres_per_task,
                            job->tres_per_socket};
-    const char *first = NULL;
+    bool tasks_of_node = job->ntasks_per_node != 0 && job->ntasks_per_node < NO_VAL16;
+    uint32_t times[] = {1, 1, tasks_of_node ? job->ntasks_per_node : known(job->num_tasks),
+                        known(job->sockets_per_node)};
+    uint32_t nodes[] = {1, known(job->num_nodes), tasks_of_node ? 1 : known(job->num_nodes), 1};
+    size_t i = 0;
 
-    for (size_t i = 0; i < sizeof(asked) / sizeof(*asked) && first == NULL; i++)
-        if (asked[i] != NULL && strstr(asked[i], "gres") != NULL)
-            first = asked[i];
-    put_text(first);
+    while (i < 4 && (asked[i] == NULL || strstr(asked[i], "gres") == NULL))
+        i++;
+    if (!often || i == 4)
+        put_text(often || i == 4 ? NULL : asked[i]);
+    else
+        printf("%u/%u\t", times[i], nodes[i]);
+}
+
+/* What --cpus-per-gpu says ("gpu:4"), or Slurm's default once it has looked where the job fits. */
+static void put_cpus_per_gpu(const job_info_t *job)
+{
+    const char *each = job->cpus_per_tres != NULL ? strrchr(job->cpus_per_tres, ':') : NULL;
+
+    put_text(each != NULL ? each + 1 : NULL);
 }
 
 static bool has_whole_nodes(const job_info_t *job)
@@ -213,12 +233,14 @@ static void put_job(const job_info_t *job, time_t now)
     put_memory(job, "c");
     put_number(job->pn_min_cpus);
     put_number(job->num_cpus);
-    put_gres(job);
+    put_gres(job, false);
     put_text(has_whole_nodes(job) ? "NO" : "OK"); /* as squeue up to 24.11 */
     put_text((job->bitflags & JOB_NTASKS_SET) ? "yes" : NULL);
     put_node_memory(job);
     put_given(job);
     put_text(job->qos);
+    put_gres(job, true);
+    put_cpus_per_gpu(job);
     putchar_unlocked('\n');
 }
 

@@ -375,10 +375,12 @@ def _dependency(rows: Iterable[JobRow]) -> str:
 
 
 def _gpus_of_part(row: JobRow) -> int:
-    """Return how many GPUs an element takes of its node, 0 if it has the whole node."""
+    """Return how many GPUs a job takes of each node, 0 if it has whole nodes."""
     if row.shared != "OK":
         return 0
-    return read_resources("", (), gres_of_job(row.gres)).gpus
+    times, _, nodes = row.gres_often.partition("/")
+    gpus = read_resources("", (), gres_of_job(row.gres)).gpus
+    return -(-gpus * int(times or 1) // int(nodes or 1))
 
 
 def _cpus_of_part(row: JobRow) -> int:
@@ -484,6 +486,7 @@ def _waiting_job(row: JobRow, count: int, share: bool) -> WaitingJob:
         for_nodes=row.reason in _FOR_NODES or row.reason.startswith(_BEHIND),
         gpus=gpus,
         cpus=_cpus_of_part(row) if share else 0,
+        cpus_per_gpu=int(row.cpus_per_gpu or 0),
         tasks_said=row.tasks_said == "yes",
         default_cpus=row.default_cpus,
         memory=_memory_asked(row, row.node_memory) if share else Memory(),

@@ -89,6 +89,8 @@ class JobRow:
     node_memory: str = _column("", default="")  # got or asked of each node: MB, MB/cpu, MB/gpu
     given: str = _column("", default="")  # what its user gave: "c" processors, "m" memory; "": ?
     qos: str = _column("q", _text, "")
+    gres_often: str = _column("", default="")  # "8/2": ``gres`` is for each of 8 tasks on 2 nodes
+    cpus_per_gpu: str = _column("", default="")
 
     @property
     def default_cpus(self) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
+from bftrainer_slurm.arrays import parse_tasks
 from bftrainer_slurm.controller.decide.eligibility import asks_of
+from bftrainer_slurm.controller.observe.shared_nodes import needs_of
 from bftrainer_slurm.model import ElementState, Queue
 from bftrainer_slurm.slurm.look_gateway import LookGateway
 from bftrainer_slurm.slurm.open import LOOK
@@ -61,3 +64,40 @@ def test_an_element_asks_for_what_it_will_get(site: Site) -> None:
     wait_until(lambda: got(look.queue()).keys() == set(arrays))
     assert got(look.queue()) == {array: (of.cpus, of.memory_mb) for array, of in asked.items()}
     assert [asked[array].memory_mb for array in arrays] == [3000, 3000, 1500, 1800, 3200]
+
+
+ORDINARY = (
+    (("-N1", "--gpus-per-node=2", "--cpus-per-gpu=4"), (2, 8)),
+    (("-N1", "--gpus-per-node=2"), (2, 4)),
+    (("-N2", "--gpus=4", "--cpus-per-gpu=3"), (2, 6)),
+    (("-N1", "-n2", "--gpus-per-task=2", "-c3"), (4, 6)),
+    (("-N1", "--gpus-per-node=2", "--ntasks-per-gpu=3"), (2, 6)),
+)
+
+
+def test_what_an_ordinary_job_needs_of_a_node_is_what_it_gets(site: Site) -> None:
+    runner = SlurmRunner(environment=site.lab.env)
+    look = LookGateway(str(plugin.built() / LOOK), runner, share=True)
+    sbatch = ("sbatch", "--parsable", "-o", "/dev/null", "--mem=100")
+    with site.taken(2):
+        jobs = {
+            int(site.run(*sbatch, *options, "--wrap=sleep 1000").stdout): gets
+            for options, gets in ORDINARY
+        }
+        configuration = look.configuration("bftrainer")
+        waiting = {one.job_id: one for one in look.queue().waiting}
+        needs = {job: needs_of(waiting[job], configuration)[:2] for job in jobs}
+    assert needs == jobs
+
+    def got(job: int) -> tuple[int, int]:
+        shown = site.run("scontrol", "show", "job", "--details", str(job)).stdout
+        on = re.search(r" CPU_IDs=(\S+) Mem=\d+ GRES=gpu:(\d+)", shown)
+        return (int(on[2]), len(parse_tasks(on[1], below=1000))) if on else (0, 0)
+
+    try:
+        for job, gets in jobs.items():
+            wait_until(lambda: got(job) != (0, 0))  # noqa: B023
+            assert got(job) == gets
+            site.run("scancel", str(job))
+    finally:
+        site.run("scancel", *map(str, jobs))

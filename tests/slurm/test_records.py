@@ -326,8 +326,12 @@ def test_a_failure_right_after_a_requeue_may_be_a_launch_that_was_refused(
         ({"gres": "cpu=4"}, 0, 1),
         ({"cpus": "9", "node_count": 2}, 3, 5),
         ({"cpus": "9", "node_count": 2, "node_cpus": "8"}, 3, 8),
+        ({"gres_often": "1/2", "node_count": 2}, 2, 1),
+        ({"gres_often": "4/2", "node_count": 2}, 6, 1),
+        ({"gres_often": "2/1", "node_count": 2}, 6, 1),
     ],
-    ids=["some of each node", "--exclusive", "none", "in all", "of each node"],
+    ids=["some of each node", "--exclusive", "none", "in all", "of each node"]
+    + ["--gpus", "--gpus-per-task", "--gpus-per-socket"],
 )
 def test_a_waiting_job_says_what_it_takes_of_a_node_where_jobs_share_nodes(
     changes: dict[str, Any], gpus: int, cpus: int

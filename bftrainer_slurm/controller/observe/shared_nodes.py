@@ -86,5 +86,7 @@ def cpus_of(node: Node) -> int:
 def needs_of(job: WaitingJob, configuration: Configuration) -> Part:
     """Return what a job that takes parts of nodes needs on each node."""
     default = configuration.default_per_gpu(job.partition)
-    part = Part(job.gpus, max(1, job.cpus, job.gpus * default.cpus * job.default_cpus))
+    each = job.cpus_per_gpu or default.cpus
+    asked = job.default_cpus or each != default.cpus  # Slurm's default does not come on top
+    part = Part(job.gpus, max(1, job.cpus, job.gpus * each * asked))
     return part._replace(memory_mb=job.memory.of(part, default.memory_mb))
