@@ -351,11 +351,16 @@ class WaitingJob:
 
 @dataclass(frozen=True, slots=True)
 class OrdinaryRun:
-    """An ordinary job that runs or ends: its nodes, its start and submission (Unix seconds)."""
+    """An ordinary job that runs or ends: its nodes, its start and submission (Unix seconds).
+
+    ``array`` is its array's id; of a job that is none, its own.
+    """
 
     nodes: tuple[str, ...]
     start_s: float
     submit_s: float = 0.0
+    job_id: int = 0
+    array: int = 0
 
 
 @dataclass(frozen=True, slots=True)

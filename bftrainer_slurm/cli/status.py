@@ -168,18 +168,18 @@ def _summary(document: dict[str, Any]) -> Iterator[str]:
     if document["pool"] is not None:
         yield pool_sentence(document)
     if document.get("preempted"):
-        yield _preemption_line(document["preempted"])
+        yield _delay_line(document["preempted"])
 
 
-def _preemption_line(sums: dict[str, Any]) -> str:
+def _delay_line(sums: dict[str, Any]) -> str:
     """Say how trainers delayed ordinary jobs in the last 24 hours."""
     started = f"{sums['started']:,} started, " if sums.get("started") else ""
     if not sums["jobs"]:
-        return f"ordinary jobs, last 24 h: {started}none had to preempt a trainer"
+        return f"ordinary jobs, last 24 h: {started}none waited for trainers"
     usual, most = (_waited(sums[f"delay_{of}_s"]) for of in ("median", "max"))
     text = (
-        f"ordinary jobs, last 24 h: {started}{sums['jobs']} had to preempt, and waited {usual} for "
-        f"that (median; {most} at most)"
+        f"ordinary jobs, last 24 h: {started}{sums['jobs']} waited for trainers, {usual} (median; "
+        f"{most} at most)"
     )
     return text + (f"; {sums['late_jobs']} missed a backfill pass" if sums["late_jobs"] else "")
 

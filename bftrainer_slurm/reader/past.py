@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.schema import reading
-from bftrainer_slurm.controller.state.statistics import LATE_S, Preemption, summary
+from bftrainer_slurm.controller.state.statistics import LATE_S, Delay, summary
 from bftrainer_slurm.words import counted
 
 _SHOWN_DELAYS = 1_000
@@ -26,7 +26,7 @@ MaySee: TypeAlias = Callable[[str], bool]  # whether a user's trainers may be sh
 
 
 def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str, Any]:
-    """Return the delays of ordinary jobs that preempted trainers: one by one, and for each day."""
+    """Return the delays of ordinary jobs by trainers: one by one, and for each day."""
     these = "FROM preemptions WHERE time_s >= ? AND time_s < ?"
     started = "SELECT coalesce(sum(jobs), 0) FROM ordinary WHERE time_s >= ? AND time_s < ?"
     by_day = []
@@ -34,7 +34,7 @@ def delays(history: sqlite3.Connection, from_s: float, to_s: float) -> dict[str,
         span = max(day[0], from_s), min(day[1], to_s)
         ((jobs,),) = history.execute(started, span)
         rows = history.execute(f"SELECT time_s, elements, delay_s {these}", span)
-        by_day.append({"date": date, "started": jobs, **summary(Preemption(*row) for row in rows)})
+        by_day.append({"date": date, "started": jobs, **summary(Delay(*row) for row in rows)})
     ((count,),) = history.execute(f"SELECT count(*) {these}", (from_s, to_s))
     longest = f"SELECT time_s, elements, delay_s {these} ORDER BY delay_s DESC LIMIT ?"
     shown = sorted(history.execute(longest, (from_s, to_s, _SHOWN_DELAYS)))

@@ -269,7 +269,10 @@ def _read_ordinary(members: list[JobRow], share: bool) -> _Array:
     for row in rows:
         counts[row.job_id] += _count(row.tasks)
     waiting = {row.job_id: _waiting_job(row, counts[row.job_id], share) for row in rows}
-    runs = (OrdinaryRun(_nodes_of(row), row.start_s or 0.0, row.submit_s or 0.0) for row in members)
+    runs = (
+        OrdinaryRun(_nodes_of(row), row.start_s or 0.0, row.submit_s or 0.0, row.job_id, row.array)
+        for row in members
+    )
     return _Array(
         waiting=tuple(waiting.values()),
         runs=tuple(run for run in runs if run.nodes),

@@ -20,7 +20,7 @@ from scripts.benchkit.command import (
 from scripts.benchkit.machine import this_machine
 from scripts.impact_bench.bench import KILL_WAIT_S, QUICK, QUICKER, SITE, measure
 from scripts.impact_bench.figures import document, figures_of, rendered
-from scripts.impact_bench.stream import busy_stream, quicker
+from scripts.impact_bench.stream import busy_stream, open_stream, quicker
 from scripts.impact_bench.trainers import SCRIPTS
 from scripts.labcluster.cluster import LabError
 
@@ -39,7 +39,13 @@ from scripts.labcluster.cluster import LabError
     "--trainers",
     type=click.Choice(list(SCRIPTS)),
     default="polite",
-    help="Whether elements sleep, or resist being ended.",
+    help="Whether elements sleep, or resist being ended; none: a run to see the bench's own error.",
+)
+@click.option(
+    "--open",
+    "no_head",
+    is_flag=True,
+    help="No job of all nodes at the head of the queue: most jobs start as they come.",
 )
 @click.option(
     "--quick",
@@ -59,6 +65,7 @@ def main(
     seed: int,
     load: float,
     trainers: str,
+    no_head: bool,
     quick: bool,
     out: Path,
 ) -> Findings:
@@ -66,16 +73,17 @@ def main(
 
     The same stream of ordinary jobs runs on both, side by side, and on one of them trainers have
     what it leaves. Slurm has its own settings (a pass of backfill each 30 s), and a job of all
-    nodes waits at the head of the queue. About half an hour for 100 jobs.
+    nodes waits at the head of the queue (or none, with --open). About half an hour for 100 jobs.
 
     \b
     Examples:
       scripts/run bench-impact --jobs 25
       scripts/run bench-impact --nodes 4 --gpus 8
+      scripts/run bench-impact --nodes 4 --gpus 8 --open --jobs 45 --trainers none
       scripts/run bench-impact --trainers hostile --out /var/tmp/hostile
     """
     try:
-        stream = busy_stream(jobs, nodes, seed, load, gpus)
+        stream = (open_stream if no_head else busy_stream)(jobs, nodes, seed, load, gpus)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--load") from error
     pace = QUICK if quick else SITE
@@ -88,6 +96,7 @@ def main(
         "seed": seed,
         "load": load,
         "trainers": trainers,
+        "head": not no_head,
         "slurm": [*pace.conf, f"KillWait={KILL_WAIT_S}"],
         "controller": dict(pace.controller),
     }
@@ -116,8 +125,9 @@ def _title(asked: dict[str, Any]) -> str:
     controller = ", ".join(f"{key}={value}" for key, value in asked["controller"].items())
     gpus = f" of {asked['gpus']} GPUs" if asked["gpus"] else ""
     parts = f" with {', '.join(map(str, asked['parts']))} GPUs of a node" * bool(asked["parts"])
+    head = "" if asked["head"] else ", no job of all nodes"
     return (
         f"{asked['jobs']} ordinary jobs on {asked['nodes']} nodes{gpus}, seed {asked['seed']}, "
-        f"load {asked['load']:g}; trainers: {asked['trainers']}{parts}\n"
+        f"load {asked['load']:g}{head}; trainers: {asked['trainers']}{parts}\n"
         f"Slurm: {', '.join(asked['slurm'])}; controller: {controller or 'its defaults'}"
     )

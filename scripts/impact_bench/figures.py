@@ -21,6 +21,7 @@ SHARE_TARGETS = {
     "missed": ("jobs that missed a pass", 1.0),
     "preempted": ("jobs that preempted an element", 2.0),
     "resized": ("jobs on another number of nodes", 1.0),
+    "moved": ("jobs on other nodes", 3.0),
     "makespan": ("makespan longer by", 0.3),
 }
 USED_TARGET = 85.0  # percent of the node-seconds that trainers could have used
@@ -71,7 +72,8 @@ class Figures:
 
     ``delays_s``: start delays without and with trainers, and each job's difference, of jobs that
     started on both sides; empty if there are none. ``shares``, in percent: jobs that ``preempted``
-    an element, that ``missed`` a pass, that were ``resized``; how much longer the ``makespan`` is;
+    an element, that ``missed`` a pass, that were ``resized``, or ``moved`` to
+    other nodes (None where nodes are whole); how much longer the ``makespan`` is;
     what trainers ``used`` of what was idle (None if nothing was). ``idle_s``: node-seconds
     (GPU-seconds, where jobs share nodes) idle after a pass without trainers; ``used_s``: those that
     trainers had in the same time.
@@ -89,12 +91,14 @@ def figures_of(measured: Measured) -> Figures:
     off, on, gpus, pairs = measured.off, measured.on, measured.gpus, measured.pairs
     idle_s = sum(holes_after_pass_s(off, measured.nodes, off.begin_s + off.makespan_s, gpus))
     used_s = elements_s(on, on.begin_s + off.makespan_s, gpus)
+    moved = sum({*one.account.nodes} != {*other.account.nodes} for one, other in pairs)
     sizes = [(len(one.account.nodes), len(other.account.nodes)) for one, other in pairs]
     percent = 100 / len(pairs)
     shares = {
         "preempted": percent * sum(preempts(on, one) for one in on.starts),
         "missed": percent * sum(one > 0 for one in passes_missed(measured)),
         "resized": percent * sum(one != other for one, other in sizes),
+        "moved": percent * moved if gpus > 1 else None,
         "makespan": 100 * (on.makespan_s / off.makespan_s - 1),
         "used": 100 * used_s / idle_s if idle_s else None,
     }
@@ -192,6 +196,7 @@ def targets(
     judged += [
         at_most(f"{text}, %", shares[name] or 0.0, most)
         for name, (text, most) in SHARE_TARGETS.items()
+        if name != "moved" or shares.get(name) is not None
     ]
     judged.append(at_most("jobs failed that did not without", failed, 0))
     judged.append(at_most("processes of trainers left behind", left_behind, 0))

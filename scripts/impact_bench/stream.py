@@ -28,6 +28,14 @@ _DRAIN_S = 30.0  # from the end of the long job, as others still run
 _LAST_S = 45.0  # for the last ones to be given nodes before the last large job
 
 
+def open_stream(jobs: int, nodes: int, seed: int, load: float, gpus: int = 0) -> list[OrdinaryJob]:
+    """Return such jobs as ``busy_stream`` does, but no job of all nodes is ahead of them.
+
+    So most of them start as soon as they come, by the main scheduler.
+    """
+    return _arriving(_drawn(jobs, nodes, seed, gpus), load * nodes * max(gpus, 1))
+
+
 def busy_stream(jobs: int, nodes: int, seed: int, load: float, gpus: int = 0) -> list[OrdinaryJob]:
     """Return jobs of one node to all, behind a job of all nodes that waits at the queue's head.
 
@@ -40,9 +48,7 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float, gpus: int = 0) ->
     Raises:
         ValueError: the load is too low.
     """
-    chooser = random.Random(seed)
-    sizes = [_sized(chooser, nodes, gpus) for _ in range(jobs)]
-    drawn = [_made_job(chooser, chooser.expovariate(1), *size) for size in sizes]
+    drawn = _drawn(jobs, nodes, seed, gpus)
     units = nodes * max(gpus, 1)  # GPUs, or whole nodes
     ahead = (_long_s(_ROUND_S) + units * _ALL_NODES_S) / _ROUND_S
     rate = load * units - ahead  # units that are left for them
@@ -56,6 +62,12 @@ def busy_stream(jobs: int, nodes: int, seed: int, load: float, gpus: int = 0) ->
     round_s = until_s / rounds
     blocking = [job for number in range(rounds) for job in _blocking(number, round_s, nodes, gpus)]
     return sorted([*blocking, *behind], key=lambda job: job.at_s)[:jobs]
+
+
+def _drawn(jobs: int, nodes: int, seed: int, gpus: int) -> list[OrdinaryJob]:
+    chooser = random.Random(seed)
+    sizes = [_sized(chooser, nodes, gpus) for _ in range(jobs)]
+    return [_made_job(chooser, chooser.expovariate(1), *size) for size in sizes]
 
 
 def _blocking(

@@ -19,6 +19,7 @@ _WHOLE = (0, 0)  # two trainers, so that they share the nodes
 # Elements that sleep use no processor time: all nodes share this host. {0} is the trainer's folder.
 SCRIPTS = {
     "polite": "#!/bin/bash\nsrun sleep infinity\n",
+    "none": "",  # both sides without trainers: what the bench itself makes of differences
     "hostile": "#!/bin/bash\n. {0}/hostile.sh\nsrun bash -c '. {0}/hostile.sh; sleep infinity'\n",
 }
 
@@ -49,7 +50,7 @@ def training(
     work = Work()
     with site.controlled(settings):
         try:
-            for number, gpus in enumerate(parts or _WHOLE):
+            for number, gpus in enumerate(parts or _WHOLE) if SCRIPTS[kind] else ():
                 folder = site.folder(name=f"trainer-{number}")
                 shutil.copy(_HOSTILE, folder)  # Slurm's users may not be able to read the clone
                 script = SCRIPTS[kind].format(folder)
@@ -59,7 +60,8 @@ def training(
                 work.arrays.append(array)
                 if gpus:
                     work.parts[str(array)] = gpus
-            work.elements = _wait_until_full(site, nodes * max(1, len(parts)))
+            if SCRIPTS[kind]:
+                work.elements = _wait_until_full(site, nodes * max(1, len(parts)))
             yield work
             for trainer in site.controller.status().get("trainers", []):
                 work.reclaimed += trainer["reclaimed"]

@@ -273,11 +273,11 @@ def test_many_trainers_in_trouble_do_not_fill_the_screen() -> None:
 def test_the_status_says_what_ordinary_jobs_felt() -> None:
     felt = {"started": 2412, "jobs": 3, "late_jobs": 1, "delay_median_s": 0.0, "delay_max_s": 31.0}
     assert render(DOCUMENT | {"preempted": felt}).splitlines()[1] == (
-        "ordinary jobs, last 24 h: 2,412 started, 3 had to preempt, and waited less than 1 s for "
-        "that (median; 31 s at most); 1 missed a backfill pass"
+        "ordinary jobs, last 24 h: 2,412 started, 3 waited for trainers, less than 1 s (median; "
+        "31 s at most); 1 missed a backfill pass"
     )
     none = render(DOCUMENT | {"preempted": {"jobs": 0}}).splitlines()[1]
-    assert none == "ordinary jobs, last 24 h: none had to preempt a trainer"
+    assert none == "ordinary jobs, last 24 h: none waited for trainers"
 
 
 def test_a_hostile_name_cannot_write_to_the_terminal() -> None:

@@ -90,6 +90,7 @@ def test_all_targets_can_be_met() -> None:
         ({"missed": 1.1}, ["jobs that missed a pass"]),
         ({"preempted": 2.1}, ["jobs that preempted an element"]),
         ({"resized": 1.1}, ["jobs on another number of nodes"]),
+        ({"moved": 3.1}, ["jobs on other nodes"]),
         ({"makespan": 0.4}, ["makespan longer by"]),
         ({"used": 84.0}, ["idle node-seconds used"]),
         ({"used": None}, []),

@@ -14,7 +14,7 @@ import pytest
 from bftrainer_slurm.controller.state.cluster import Spans
 from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.schema import reading
-from bftrainer_slurm.controller.state.statistics import Preemption
+from bftrainer_slurm.controller.state.statistics import Delay
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader import past
 from tests.controller.worlds import trainer
@@ -53,7 +53,7 @@ def test_days_follow_each_other_from_midnight_to_midnight_in_summer_and_winter()
 
 
 def test_delays_are_told_one_by_one_and_by_day(path: Path, written: History) -> None:
-    written.add_preemptions([Preemption(NOW_S - DAY_S, 2, 0.5), Preemption(NOW_S - 10, 4, 12.0)])
+    written.add_delays([Delay(NOW_S - DAY_S, 2, 0.5), Delay(NOW_S - 10, 4, 12.0)])
     written.write(put("watches", NOW_S - DAY_S, NOW_S))
     written.add_ordinary(4, NOW_S - DAY_S)
     written.add_ordinary(3, NOW_S - DAY_S)
@@ -77,7 +77,7 @@ def test_of_many_delays_the_longest_are_told_one_by_one(
 ) -> None:
     monkeypatch.setattr(past, "_SHOWN_DELAYS", 3)
     written.write(put("watches", NOW_S - DAY_S, NOW_S))
-    written.add_preemptions(Preemption(NOW_S - 100 + n, 1, float(n % 7)) for n in range(20))
+    written.add_delays(Delay(NOW_S - 100 + n, 1, float(n % 7)) for n in range(20))
     with reading(path, 3.0) as history:
         document = past.delays(history, NOW_S - DAY_S, NOW_S)
     assert [job[2] for job in document["jobs"]] == [6.0, 6.0, 5.0] or len(document["jobs"]) == 3
@@ -87,8 +87,8 @@ def test_of_many_delays_the_longest_are_told_one_by_one(
 
 def test_no_day_of_a_busy_site_is_told_as_quiet(path: Path, written: History) -> None:
     written.write(put("watches", NOW_S - 3 * DAY_S, NOW_S))
-    written.add_preemptions(
-        Preemption(NOW_S - (2 if n < 9 else 1) * DAY_S + n % 600, 1, 20.0 if n < 9 else 0.5)
+    written.add_delays(
+        Delay(NOW_S - (2 if n < 9 else 1) * DAY_S + n % 600, 1, 20.0 if n < 9 else 0.5)
         for n in range(21_000)
     )
     with reading(path, 3.0) as history:

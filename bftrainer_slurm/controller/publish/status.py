@@ -184,7 +184,7 @@ def cluster_status(
         },
         "plan": None if standing is None else _plan(standing.problem, standing.plan),
         "nodes": len(snapshot.all_nodes),
-        "preempted": summary(history.preemptions(now_s - _DAY_S))
+        "preempted": summary(history.delays(now_s - _DAY_S))
         | {"started": history.ordinary(now_s - _DAY_S)},
         "counts": history.counts.shown(),
         "jobs_private": "jobs" in private,

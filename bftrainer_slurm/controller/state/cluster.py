@@ -14,22 +14,16 @@ from bftrainer_slurm.controller.observe.schedule import LEAD_S, BackfillForecast
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import Evidence
+from bftrainer_slurm.controller.state.delays import Delays
 from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.passes import Passes, room_without
 from bftrainer_slurm.controller.state.phases import OCCUPIES, VACATES, Ended, Event
 from bftrainer_slurm.controller.state.power import PowerSaving
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
-from bftrainer_slurm.controller.state.statistics import Preemption
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import Node, Queue
+from bftrainer_slurm.model import Node
 from bftrainer_slurm.planner.survival import Survival
 
-_SOON_S = 60.0  # a job starts this soon on nodes preempted for it ...
-_PASSES = 2.5  # ... or within this many backfill intervals: one pass preempts, the next starts it
-# Slurm first ends a reclaimed element, and only then gives the node to the job that needs it. Until
-# then the node looks idle, and the last look may not show the job, for example if it is too new.
-_AT_LEAST_S = 5.0
-_CLOCK_S = 1.0  # Slurm gives starts in whole seconds
 _CHANGES_COUNTED = 50.0  # the mean gap is over about this many changes
 _FIRST_S, _SHORTEST_S, _LONGEST_S = 120.0, 60.0, 300.0  # forward times
 _COUNTED = 50
@@ -147,53 +141,6 @@ class ClusterView:
         return self.snapshot.time_s
 
 
-class Preemptions:
-    """Finds out which jobs start on the nodes of preempted elements.
-
-    ``decide.headroom`` tries to avoid such preemptions.
-    """
-
-    def __init__(self) -> None:
-        # Preempted nodes on which no job has started yet (Unix seconds): when the preemption began,
-        # inf if no job waits; and until when the node is kept for a job that no look has shown yet.
-        self._taken: dict[str, tuple[float, float]] = {}
-
-    @property
-    def nodes(self) -> frozenset[str]:
-        """The nodes that were taken for a job, and on which no job has started yet."""
-        return frozenset(self._taken)
-
-    def look(
-        self, events: Iterable[Event], queue: Queue, backfill_s: float | None, now_s: float
-    ) -> list[Preemption]:
-        """Return the jobs that have started on nodes of preempted elements.
-
-        ``backfill_s`` is the backfill interval, None if there are no passes. An element that ends
-        while no job waits was not preempted.
-        """
-        within_s = max(_SOON_S, _PASSES * (backfill_s or 0.0))
-        for event in events:
-            if isinstance(event, Ended) and event.how == "reclaimed":
-                self._taken[event.node] = event.began_s, now_s + _AT_LEAST_S
-            else:
-                self._taken.pop(event.node, None)
-        found = [
-            Preemption(run.start_s, len(taken), max(0.0, run.start_s - min(taken.values())))
-            for run in (queue.ordinary_runs if self._taken else ())
-            if (taken := self._taken_for(run.nodes, run.start_s))
-        ]
-        for node, (since_s, until_s) in list(self._taken.items()):
-            counts = bool(queue.asking) and -math.inf < now_s - since_s < within_s
-            self._taken[node] = since_s if counts else math.inf, until_s
-            if node in queue.ordinary_nodes or not (counts or now_s < until_s):
-                del self._taken[node]
-        return found
-
-    def _taken_for(self, nodes: Iterable[str], start_s: float) -> dict[str, float]:
-        known = {node: self._taken[node][0] for node in nodes if node in self._taken}
-        return {node: at_s for node, at_s in known.items() if start_s > at_s - _CLOCK_S}
-
-
 class Inventory:
     """Records all nodes, when each was out of service, and when a controller was watching.
 
@@ -246,7 +193,7 @@ class ClusterState:
         self._holes = Holes(history)
         self._inventory = Inventory(history)
         self._passes = Passes()
-        self._preemptions = Preemptions()
+        self._delays = Delays()
         self._power = PowerSaving()
         # By Slurm's data: an element's own report can be forged.
         self._took_s = deque[float](maxlen=_COUNTED)  # how long the last elements took to end
@@ -261,13 +208,12 @@ class ClusterState:
         now_s: float,
     ) -> None:
         """Take in a snapshot, and the events of elements since the last one."""
-        queue, backfill_s = snapshot.queue, snapshot.configuration.backfill_s
+        queue = snapshot.queue
         self._took_s.extend(one.took_s for one in events if isinstance(one, Ended))
-        preempted = self._preemptions.look(events, queue, backfill_s, now_s)
-        self._history.add_preemptions(preempted)
-        if self._starts is not None:
-            self._history.add_ordinary(len(queue.ordinary_starts - self._starts), now_s)
+        started = frozenset() if self._starts is None else queue.ordinary_starts - self._starts
         self._starts = queue.ordinary_starts
+        self._history.add_ordinary(len(started), now_s)
+        self._history.add_delays(self._delays.look(events, snapshot, views, started, now_s))
         self._holes.update(snapshot)
         self._inventory.update(snapshot)
         if snapshot.configuration.suspend_s:
@@ -304,7 +250,7 @@ class ClusterState:
             settings.reserve,
             self.forecast(snapshot, now_s),
             self.lead_s,
-            self._preemptions.nodes,
+            self._delays.nodes,
             soon_off=soon_off,
             let_off=let_off,
         )

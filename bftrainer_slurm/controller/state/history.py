@@ -25,7 +25,7 @@ from bftrainer_slurm.controller.state.schema import (
     opened,
     tables_with,
 )
-from bftrainer_slurm.controller.state.statistics import Allocations, Counts, Preemption, Tally
+from bftrainer_slurm.controller.state.statistics import Allocations, Counts, Delay, Tally
 from bftrainer_slurm.controller.state.trainer_state import differ
 from bftrainer_slurm.model import Element, ElementId, Trainer
 from bftrainer_slurm.spec import TrainerRecord, format_comment, parse_comment
@@ -208,16 +208,16 @@ class History:
         self._allocations[array] = Allocations(rows)
         return self._allocations[array].tally
 
-    def add_preemptions(self, preemptions: Iterable[Preemption]) -> None:
-        """Record ordinary jobs for which Slurm had to preempt elements first."""
-        for one in preemptions:
-            self.counts.note_preemption(one)
+    def add_delays(self, delays: Iterable[Delay]) -> None:
+        """Record ordinary jobs that waited for elements."""
+        for one in delays:
+            self.counts.note_delay(one)
             self.write(put("preemptions", *astuple(one)))
 
-    def preemptions(self, since_s: float) -> list[Preemption]:
+    def delays(self, since_s: float) -> list[Delay]:
         """Return these jobs, as far as they started at or after ``since_s`` (Unix seconds)."""
         rows = self.read("SELECT * FROM preemptions WHERE time_s >= ?", since_s)
-        return [Preemption(*row) for row in rows]
+        return [Delay(*row) for row in rows]
 
     def add_ordinary(self, jobs: int, time_s: float) -> None:
         """Record that this number of ordinary jobs has started."""

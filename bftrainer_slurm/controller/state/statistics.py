@@ -70,8 +70,8 @@ class Counts:
         if failed:
             self.failed_requests[method] += 1
 
-    def note_preemption(self, one: Preemption) -> None:
-        """Count an ordinary job for which elements were preempted."""
+    def note_delay(self, one: Delay) -> None:
+        """Count an ordinary job that waited for elements."""
         self.delays.add(one.delay_s)
         self.preempted_elements += one.elements
         self.late_jobs += one.delay_s > LATE_S
@@ -88,17 +88,17 @@ def _shown(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Preemption:
-    """An ordinary job that started on nodes of preempted elements."""
+class Delay:
+    """An ordinary job that started later because of elements."""
 
     time_s: float  # its start (Unix seconds)
-    elements: int  # how many were preempted
-    delay_s: float  # how long it waited after the preemption, to within a second
+    elements: int  # how many were preempted on its nodes; 0: a pass could not start it beside them
+    delay_s: float  # how long it waited after the preemption or that pass, to within a second
 
 
-def summary(preemptions: Iterable[Preemption]) -> dict[str, float | int | None]:
-    """Return a summary for admins; delays are in seconds, None if there were no preemptions."""
-    known = list(preemptions)
+def summary(delays: Iterable[Delay]) -> dict[str, float | int | None]:
+    """Return a summary for admins; delays are in seconds, None if there were none."""
+    known = list(delays)
     seconds = [one.delay_s for one in known]
     return {
         "jobs": len(known),

@@ -69,8 +69,8 @@ function showTiles() {
       inParts && `trainers run on ${number(pool.used_gpus)} of the ${number(plan.gpus)} GPUs left there`,
       alone && `besides, trainers leave alone: ${alone}`),
     tile("Ordinary jobs, last 24 h", `${number(felt?.started)} started`, felt && (felt.jobs
-      ? `${number(felt.jobs)} of them later, because trainers had to leave: by ${seconds(felt.delay_median_s)} in the median, ${seconds(felt.delay_max_s)} at most${missed}`
-      : "none had to wait for a trainer to leave")),
+      ? `${number(felt.jobs)} of them later, because of trainers: by ${seconds(felt.delay_median_s)} in the median, ${seconds(felt.delay_max_s)} at most${missed}`
+      : "none waited for trainers")),
     tile("Trainers", number(count), trainers.length === count && count && `${have} with nodes, ${count - have} without${trouble ? `, ${trouble} in trouble` : ""}`,
       others && `besides, ${others} jobs in their partition that are not trainers`));
   $("plan").textContent = `The current plan may not be the best one: ${plan?.status}.`;
@@ -309,7 +309,7 @@ async function showDelays() {
   const found = await ask("delays");
   charts.chart($("delay-chart"), () => charts.delays(found.jobs, found.late_s, found.from_s, found.to_s));
   $("delay-table").replaceChildren(table("Ordinary jobs by day",
-    ["Day", ["Started"], ["Later, as trainers had to leave"], ["Elements that left"], ["Median"], ["Longest"], ["Missed a pass"]],
+    ["Day", ["Started"], ["Later, because of trainers"], ["Elements preempted"], ["Median"], ["Longest"], ["Missed a pass"]],
     found.days.map((one) => [one.date, number(one.started), number(one.jobs), number(one.elements), seconds(one.delay_median_s),
       seconds(one.delay_max_s), number(one.late_jobs)])));
 }

@@ -11,7 +11,7 @@ from bftrainer_slurm.controller.observe.reports import Reform, Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.schema import reading
-from bftrainer_slurm.controller.state.statistics import NodeTime, Preemption, Tally
+from bftrainer_slurm.controller.state.statistics import Delay, NodeTime, Tally
 from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.past import past_problem
@@ -259,7 +259,7 @@ def test_a_problem_of_a_file_that_holds_none_is_refused(path: Path) -> None:
 
 def test_ordinary_jobs_that_preempted_are_counted_and_so_are_those_that_missed_a_pass() -> None:
     history = History(":memory:")
-    history.add_preemptions([Preemption(1000.0, 2, 0.5), Preemption(1000.0, 1, 30.0)])
+    history.add_delays([Delay(1000.0, 2, 0.5), Delay(1000.0, 1, 30.0)])
     counts = history.counts
     assert (counts.delays.count, counts.preempted_elements, counts.late_jobs) == (2, 3, 1)
 
