@@ -174,4 +174,4 @@ def _teach(measurements: Measurements, trainer: Trainer, dice: random.Random) ->
     job, rate, scales = Job(trainer.user, trainer.name), dice.uniform(50, 500), dice.uniform(0.7, 1)
     for nodes in (1 << power for power in range(_MOST.bit_length())):
         found = Throughput(trainer.array, "samples", nodes, nodes + 1.0, rate * nodes**scales, 60)
-        measurements.add_throughput(job, found)
+        measurements.set_curve(job, [found])

@@ -115,11 +115,11 @@ def _totals(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if one.get("over"):
         yield "ended", safe(one["over"], 200)
     yield "submitted", date(one["submit_s"])
-    yield "shown", f"{date(one['from_s'])} to {date(one['until_s'])}"
     yield "changes", size_changes(total)
     most = max([round(max(nodes)), *(change["nodes"] for change in one["changes"])])
     hours = f"{total['node_s'] / 3600:.2f} node-hours{_part_hours(total)}"
     yield "used", f"{hours}, {counted(most, 'node')} at most"
+    yield "shown", f"{date(one['from_s'])} to {date(one['until_s'])}"
     course = strip(nodes, min(60, width() - _LABEL), blocks=draws_blocks())
     yield "nodes", course.rstrip() or "none"
     if one.get("hidden"):

@@ -169,7 +169,7 @@ class Controller:
         deps, array = self.deps, view.array
         return trainer_status(
             view,
-            deps.history.tally(array),
+            deps.history.totals(array, now_s),
             self.registry.reported(view.trainer),
             self._errors.why.get(array) or self.decision.stuck.get(array),
             self.performance.costs(view, now_s),
@@ -217,7 +217,6 @@ class Controller:
         if now_s >= self._tidy_s:
             self._tidy_s = now_s + _DAY_S
             deps.history.forget_old(now_s, arrays)
-            registry.measurements.forget_too_much(arrays)
 
     def _is_back(self, gone: ElementId | int, kept: frozenset[int]) -> bool:
         """Whether the report is not needed: the element is back, or its whole trainer is gone."""
@@ -240,7 +239,7 @@ class Controller:
     def _act(self, actions: Iterable[Action]) -> None:
         deps, registry, actions = self.deps, self.registry, tuple(actions)
         began_s = deps.clock()
-        asked = registry.ask(elements_of(Shrink, actions), deps.clock())
+        asked = registry.ask(elements_of(Shrink, actions))
         registry.unask(deps.groups.part(asked))
         grown: list[ElementId] = []
 

@@ -64,7 +64,7 @@ def day_of_harvest(
     values = {"now": now_s, "begin": begin_s, "end": end_s}
     users = history.execute(
         f"SELECT coalesce(user, ''), total({hours} * {NODE_SHARE}) FROM allocations "
-        f"LEFT JOIN met USING (array) WHERE {during} GROUP BY 1",
+        f"LEFT JOIN trainers USING (array) WHERE {during} GROUP BY 1",
         values,
     )
     ((holes,),) = history.execute(f"SELECT total({hours}) FROM holes WHERE {during}", values)
@@ -95,7 +95,7 @@ def harvest(found: dict[str, tuple[dict[str, float], float]], may_see: MaySee) -
 
 def owner_of(history: sqlite3.Connection, array: int) -> tuple[str, str] | None:
     """Return user and name of a trainer, None if the history has no such trainer."""
-    rows = history.execute("SELECT user, name FROM met WHERE array = ?", (array,)).fetchall()
+    rows = history.execute("SELECT user, name FROM trainers WHERE array = ?", (array,)).fetchall()
     return next(iter(rows), None)
 
 

@@ -6,6 +6,7 @@ docs/internals/json.md has the keys.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,10 +16,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from bftrainer_slurm.controller.observe.reports import WORK_COLUMNS, Work
+from bftrainer_slurm.controller.observe.reports import Loss, Work
 from bftrainer_slurm.controller.state.history import HistoryError
 from bftrainer_slurm.controller.state.schema import VERSION, reading
-from bftrainer_slurm.controller.state.statistics import goodput, node_time
+from bftrainer_slurm.controller.state.statistics import TOTALS, Totals, goodput
 from bftrainer_slurm.keeper.protocol import whole
 from bftrainer_slurm.reader.access import Viewer
 
@@ -34,25 +35,13 @@ _MET = (
     "array, name, user, submit_s, min_nodes, max_nodes, "
     "substr(over, 1, instr(over || char(10), char(10)) - 1) AS over"
 )
-# GPU-seconds are those of parts of nodes only.
-_HAD_S = "coalesce(end_s, :now) - max(start_s, :since)"
-_TOTALS = f"""
-CAST(total(start_s >= :since) AS INTEGER) AS grew,
-CAST(total(how = 'shrank') AS INTEGER) AS shrank,
-CAST(total(how = 'reclaimed') AS INTEGER) AS reclaimed,
-CAST(total(how = 'ended') AS INTEGER) AS ended,
-max(0.0, total({_HAD_S})) AS node_s,
-max(0.0, total(gpus * ({_HAD_S}))) AS gpu_s
-"""
 _OF_ALL = f"""
-SELECT {_MET}, grew, shrank, reclaimed, node_s, gpu_s, first_s, last_s FROM (
-    SELECT array, {_TOTALS},
-    min(start_s) AS first_s, iif(count(end_s) = count(*), max(end_s), NULL) AS last_s
-    -- +: by way of the index of ends; that of arrays would lead through all 90 days
-    FROM allocations WHERE end_s IS NULL OR end_s > :since GROUP BY +array
-) JOIN met USING (array) LEFT JOIN trainers USING (array)
+SELECT {_MET}, grew, shrank, reclaimed, node_s, gpu_s, first_s, last_s
+FROM ({TOTALS} GROUP BY array HAVING last_s IS NULL OR last_s > :since)
+JOIN trainers USING (array)
 ORDER BY submit_s DESC, array DESC LIMIT 2000
 """
+_SHOWN_TOTALS = ("grew", "shrank", "reclaimed", "ended", "node_s", "gpu_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +101,7 @@ def open_history(path: Path, deadline_s: float = _DEADLINE_S) -> Iterator[sqlite
 def _all_trainers(
     history: sqlite3.Connection, since_s: float, now_s: float
 ) -> list[dict[str, Any]]:
-    """Return the trainers that had nodes from ``since_s`` on, with totals, the newest first."""
+    """Return the trainers that had nodes from ``since_s`` on, with their totals, newest first."""
     return [dict(row) for row in history.execute(_OF_ALL, {"since": since_s, "now": now_s})]
 
 
@@ -132,48 +121,47 @@ def _one_trainer(
     history: sqlite3.Connection, array: int, since_s: float, now_s: float, who: Viewer
 ) -> dict[str, Any] | None:
     """Return all records of one trainer from ``since_s`` on, None if there are none."""
-    query = f"SELECT {_MET} FROM met LEFT JOIN trainers USING (array) WHERE array = ?"
+    query = f"SELECT {_MET} FROM trainers WHERE array = ?"
     met = next(map(dict, history.execute(query, (array,))), None)
     if met is None or not who.may_see_trainers(met["user"]):
         return None
     spans, ours = allocations_of(history, array, since_s), (array, since_s)
-    began_s = min((one.start_s for one in spans), default=now_s)
-    entire, since_s = since_s <= began_s, max(since_s, began_s)
-    running = any(one.end_s is None for one in spans)
-    until_s = now_s if running else max((one.end_s or 0.0 for one in spans), default=now_s)
+    totals = _totals(history, array, now_s)
+    since_s = max(since_s, min((one.start_s for one in spans), default=now_s))
+    until_s = max(since_s, now_s if totals.last_s is None else totals.last_s)
     part_s = max(1.0, (until_s - since_s) / _COURSE_PARTS)
     parts = max(1, min(_COURSE_PARTS, round((until_s - since_s) / part_s)))
-    of_one = "FROM allocations WHERE array = :array AND (end_s IS NULL OR end_s > :since)"
-    values = {"array": array, "since": ours[1], "now": until_s}
-    (total,) = history.execute(f"SELECT {_TOTALS} {of_one}", values)
     changes = [_change_document(*one) for one in _changes(spans)]
     samples = (
         "SELECT time_s, samples FROM progress WHERE array = ? AND time_s > ? "
         "ORDER BY time_s DESC LIMIT 2000"
     )
     pauses = "SELECT time_s, nodes, seconds FROM pauses WHERE array = ? AND time_s > ?"
+    worked = "SELECT document FROM documents WHERE array = ? AND kind = 'Work'"
+    work = next((_work(text) for (text,) in history.execute(worked, (array,))), None)
     return met | {
         "from_s": since_s,
         "until_s": until_s,
-        "total": dict(total),
+        "total": {name: getattr(totals, name) for name in _SHOWN_TOTALS},
         "course": {"part_s": part_s, "nodes": mean_nodes(spans, since_s, part_s, parts, until_s)},
         "changes": changes[-_MOST_CHANGES:],
         "earlier_changes": max(0, len(changes) - _MOST_CHANGES),
         "samples": [dict(row) for row in history.execute(samples, ours)][::-1],
         "rescales": [dict(row) for row in history.execute(f"{pauses} ORDER BY time_s", ours)],
-        # known only for a whole life
-        "goodput": _goodput(history, met, spans, now_s) if entire else None,
+        "goodput": goodput(work, totals, met["submit_s"], ended=True, now_s=now_s),
     }
 
 
-def _goodput(
-    history: sqlite3.Connection, met: dict[str, Any], spans: Sequence[Allocation], now_s: float
-) -> dict[str, float | None]:
-    query = f"SELECT {WORK_COLUMNS} FROM work WHERE array = ?"
-    work = next(map(Work.of, history.execute(query, (met["array"],))), None)
-    had = node_time((one.start_s, one.end_s) for one in spans)
-    ended = all(one.end_s is not None for one in spans)
-    return goodput(work, had, met["submit_s"], ended=ended, now_s=now_s)
+def _totals(history: sqlite3.Connection, array: int, now_s: float) -> Totals:
+    query = f"{TOTALS} WHERE array = :array GROUP BY array"
+    rows = history.execute(query, {"array": array, "now": now_s})
+    return next((Totals(*tuple(row)[1:]) for row in rows), Totals())
+
+
+def _work(text: str) -> Work:
+    # Without msgspec: a user's `history` has none of the extras.
+    sums = json.loads(text)
+    return Work(**{**sums, "loss": Loss(**sums["loss"])})
 
 
 def mean_nodes(

@@ -23,19 +23,17 @@ def write_past(folder: Path, name: str = "digits") -> float:
     """
     now_s = time.time()
     history, began_s = History(folder / "history.sqlite"), now_s - 3600
-    history.meet(12, "a", now_s)
-    history.describe(replace(trainer(), name=name, submit_s=began_s), now_s)
+    history.meet(replace(trainer(), name=name, submit_s=began_s), now_s)
     for task, node in enumerate(("n1", "n2")):
         history.begin_allocation(ElementId(12, task), node, began_s + 600)
     history.end_allocation(ElementId(12, 1), began_s + 1800, "reclaimed")
     for minute in range(11, 60):
         Measurements(history).add_progress(12, began_s + 60 * minute, 1000.0 * minute)
     Measurements(history).add_pause(12, began_s + 1802, 1, 1.75)
-    Measurements(history).set_work(12, Work(began_s, now_s, 2900.0, 1.75, 2))
+    Measurements(history).keep(12, Work(began_s, now_s, 2900.0, 1.75, 2))
     for array in (13, 14):
-        history.meet(array, "b", now_s)
         bobs = replace(trainer(), array=array, user="bob", name="resnet", submit_s=began_s - 7200)
-        history.describe(bobs, now_s)
+        history.meet(bobs, now_s)
         history.begin_allocation(ElementId(array, 0), "n3", began_s - 7100, gpus=4)
         history.end_allocation(ElementId(array, 0), began_s - 3500, "ended")
         history.end(array, "finished")

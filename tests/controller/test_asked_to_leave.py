@@ -67,7 +67,6 @@ class Growing(Setting):
         self.settle()
         assert len(self.on()) == 4
         assert len(self.told.parted) == 1
-        assert self.history.asked(ARRAY) == set()
 
 
 @pytest.mark.parametrize(("most", "happens"), [(1, "asked ended"), (0, "asked")])
@@ -221,7 +220,6 @@ def test_who_was_reclaimed_instead_starts_anew_and_stays() -> None:
     setting.the_other_goes()
     setting.slurm.start_ordinary_(setting.node)
     setting.turn()
-    assert setting.history.asked(ARRAY) == set()
     setting.slurm.ordinary.clear()
     setting.slurm.ignores.clear()
     for _ in range(8):

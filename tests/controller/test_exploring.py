@@ -57,8 +57,8 @@ def resubmitted(planner: PlanMaker, *rescales_s: float, ago_s: float = 60.0) -> 
     setting.planner = planner  # type: ignore[assignment]
     job, at_s = Job("alice", "digits"), NOW_S - ago_s
     for nodes, rate in ((1, 100.0), (2, 130.0), (4, 150.0)):
-        Measurements(setting.history).add_throughput(
-            job, Throughput(7, "samples", nodes, at_s, rate, 80.0)
+        Measurements(setting.history).set_curve(
+            job, [Throughput(7, "samples", nodes, at_s, rate, 80.0)]
         )
     for seconds in rescales_s:
         Measurements(setting.history).add_rescale(job, Rescale(True, at_s, seconds))

@@ -164,7 +164,7 @@ def write_history(week: Week, path: Path) -> None:
             history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, ?, 0, 0)", row)
         for one in week.trainers:
             history.execute(
-                "INSERT INTO met VALUES (?, ?, ?, ?, ?, 2, ?, '')",
+                "INSERT INTO trainers VALUES (?, '', ?, ?, ?, ?, 2, ?, '', NULL)",
                 (one.array, one.born_s, one.user, one.name, one.born_s, one.most),
             )
         history.executemany("INSERT INTO preemptions VALUES (?, ?, ?)", week.preemptions)

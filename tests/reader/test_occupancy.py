@@ -44,7 +44,7 @@ def made(
             history.execute("INSERT INTO allocations VALUES (?, ?, ?, ?, ?, '', ?, ?)", row)
             known = (array, f"user{array}", f"job{array}")
             history.execute(
-                "INSERT OR IGNORE INTO met VALUES (?, 0, ?, ?, 0, 1, 9, '')",
+                "INSERT OR IGNORE INTO trainers VALUES (?, '', 0, ?, ?, 0, 1, 9, '', NULL)",
                 known,
             )
         for table in ("holes", "outages"):

@@ -102,7 +102,7 @@ def test_no_day_of_a_busy_site_is_told_as_quiet(path: Path, written: History) ->
 
 def test_a_stay_over_midnight_is_harvest_of_both_days(path: Path, written: History) -> None:
     (_, begin_s, end_s), *_ = past.days(NOW_S, NOW_S + 1)
-    written.describe(replace(trainer(), array=7, user="alice"), begin_s)
+    written.meet(replace(trainer(), array=7, user="alice"), begin_s)
     written.begin_allocation(ElementId(7, 0), "n1", begin_s - 3600)
     written.end_allocation(ElementId(7, 0), begin_s + 2 * 3600, "reclaimed")
     written.begin_allocation(ElementId(7, 1), "n2", end_s - 3600)
@@ -117,7 +117,7 @@ def test_a_stay_over_midnight_is_harvest_of_both_days(path: Path, written: Histo
 
 def test_a_part_of_a_node_is_harvest_as_its_share(path: Path, written: History) -> None:
     (_, begin_s, end_s), *_ = past.days(NOW_S, NOW_S + 1)
-    written.describe(replace(trainer(), array=7, user="alice"), begin_s)
+    written.meet(replace(trainer(), array=7, user="alice"), begin_s)
     written.begin_allocation(ElementId(7, 0), "n1", begin_s, gpus=2, node_gpus=8)
     written.begin_allocation(ElementId(7, 1), "n2", end_s - 3600)
     with reading(path, 3.0) as history:

@@ -39,8 +39,7 @@ def history(keeper: Keeper, read: None) -> History:
     """The history of a controller that works: the reader reads what is being written."""
     now_s = time.time()
     history = History(keeper.state / "history.sqlite")
-    history.meet(ARRAY, "a", now_s)
-    history.describe(trainer(), now_s)
+    history.meet(trainer(), now_s)
     history.begin_allocation(ElementId(ARRAY, 0), "n1", now_s - 600)
     Measurements(history).add_progress(ARRAY, now_s - 60, 1000.0)
     return history

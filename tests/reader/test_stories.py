@@ -45,17 +45,15 @@ def path(tmp_path: Path) -> Iterator[Path]:
     """
     history = History(tmp_path / "history.sqlite")
     alices = replace(trainer(), submit_s=NOW_S - 700)
-    history.meet(ARRAY, "a", NOW_S)
-    history.describe(alices, NOW_S)
+    history.meet(alices, NOW_S)
     history.begin_allocation(ElementId(ARRAY, 0), "n1", NOW_S - 600)
     history.begin_allocation(ElementId(ARRAY, 1), "n2", NOW_S - 600)
     history.end_allocation(ElementId(ARRAY, 1), NOW_S - 300, "reclaimed")
     Measurements(history).add_pause(ARRAY, NOW_S - 299, 1, 1.5)
     Measurements(history).add_progress(ARRAY, NOW_S - 400, 1000.0)
     Measurements(history).add_progress(ARRAY, NOW_S - 200, 1500.0)
-    Measurements(history).set_work(ARRAY, Work(NOW_S - 700, NOW_S, 580.0, 1.5, 3))
-    history.meet(13, "b", NOW_S)
-    history.describe(replace(alices, array=13, user="bob", name="resnet"), NOW_S)
+    Measurements(history).keep(ARRAY, Work(NOW_S - 700, NOW_S, 580.0, 1.5, 3))
+    history.meet(replace(alices, array=13, user="bob", name="resnet"), NOW_S)
     history.begin_allocation(ElementId(13, 0), "n3", NOW_S - 7200, gpus=2)
     history.end_allocation(ElementId(13, 0), NOW_S - 5400, "ended")
     history.end(13, "it failed 3 times\nImportError: bob's secret")
@@ -131,14 +129,20 @@ def test_of_parts_of_nodes_gpus_are_counted(path: Path) -> None:
     assert [one["gpu_s"] for one in listed] == [3600.0, 0.0]
     (bobs,) = (one for one in listed if one["array"] == 13)
     assert bobs["hidden"]
-    total = read_history(path, "13", NOW_S - 6000, NOW_S, None, private=False)["trainer"]["total"]
-    assert (total["node_s"], total["gpu_s"]) == (600.0, 1200.0)
+    total = read_history(path, "13", 0.0, NOW_S, None, private=False)["trainer"]["total"]
+    assert (total["node_s"], total["gpu_s"]) == (1800.0, 3600.0)
 
 
-def test_only_what_lasted_beyond_the_beginning_counts(path: Path) -> None:
+def test_who_had_nodes_since_the_beginning_is_listed_with_its_whole_life(path: Path) -> None:
     (only,) = read_history(path, ALL, NOW_S - 400, NOW_S, None, private=False)["trainers"]
-    assert (only["array"], only["grew"], only["node_s"]) == (ARRAY, 0, pytest.approx(500.0))
-    assert story(path, since_s=NOW_S - 400)["from_s"] == NOW_S - 400
+    assert (only["array"], only["grew"], only["node_s"]) == (ARRAY, 2, pytest.approx(900.0))
+
+
+def test_its_course_begins_where_it_is_asked_for_and_its_totals_with_its_life(path: Path) -> None:
+    found = story(path, since_s=NOW_S - 400)
+    assert found["from_s"] == NOW_S - 400
+    assert sum(found["course"]["nodes"]) * found["course"]["part_s"] == pytest.approx(500.0)
+    assert found["total"]["node_s"] == pytest.approx(900.0)
 
 
 def test_a_trainer_that_was_never_met_is_no_error(path: Path) -> None:
@@ -164,8 +168,7 @@ def test_reading_leaves_nothing_behind_that_the_controller_could_not_write(path:
 
 def test_many_changes_are_told_from_the_newest_on(tmp_path: Path) -> None:
     history = History(tmp_path / "history.sqlite")
-    history.meet(ARRAY, "a", NOW_S)
-    history.describe(trainer(), NOW_S)
+    history.meet(trainer(), NOW_S)
     for number in range(300):
         history.begin_allocation(ElementId(ARRAY, 0), "n1", NOW_S - 20 * (300 - number))
         history.end_allocation(ElementId(ARRAY, 0), NOW_S - 20 * (300 - number) + 10, "shrank")
@@ -207,7 +210,7 @@ def test_of_a_long_story_the_end_is_told_with_the_right_number_of_nodes(
 def test_who_asks_is_known_by_user_id_and_private_is_what_the_status_says(path: Path) -> None:
     me = pwd.getpwuid(0)
     history = History(path)
-    history.describe(replace(trainer(), user=me.pw_name), NOW_S)
+    history.meet(replace(trainer(), user=me.pw_name), NOW_S)
     history.close()
 
     def seen(user: int | None, **status: Any) -> Any:

@@ -173,8 +173,8 @@ class Decider:
         self._end_elements(draft)
         self._make_headroom(draft)
         self._judge(draft)
-        views, tally = draft.cluster.views, self.history.tally
-        draft.end((), out_of_node_hours(views, lambda one: tally(one).node_s, cluster.now_s))
+        out = out_of_node_hours(draft.cluster.views, self.history.totals, cluster.now_s)
+        draft.end((), out)
         return draft
 
     def _without_plan(self, draft: _Draft) -> tuple[Decision, Callable[..., Problem]]:

@@ -14,6 +14,7 @@ from bftrainer_slurm.constraint import Constraint, ConstraintError, parse_constr
 from bftrainer_slurm.controller.decide.available import POWERED_DOWN, nodes_off
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.state.bad_nodes import Bar
+from bftrainer_slurm.controller.state.statistics import Totals
 from bftrainer_slurm.controller.state.trainer_state import TrainerState, Wait
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import (
@@ -112,18 +113,18 @@ def asks_of(trainer: Trainer, configuration: Configuration) -> Resources:
 
 
 def out_of_node_hours(
-    views: Iterable[TrainerView], used_s: Callable[[int], float], now_s: float
+    views: Iterable[TrainerView], totals: Callable[[int, float], Totals], now_s: float
 ) -> dict[int, TrainerState]:
     """Return new states of trainers that have used up their node-hours: they are over.
 
-    ``used_s`` returns the node-seconds of a trainer's ended allocations, by array.
+    ``totals`` returns what a trainer (by array) has had until now.
     """
     states: dict[int, TrainerState] = {}
     for view in views:
         hours = view.trainer.record.spec.node_hours
         if hours is None or view.over or view.abandoned:
             continue
-        if view.node_s(used_s(view.array), now_s) >= hours * 3600:
+        if totals(view.array, now_s).node_s >= hours * 3600:
             why = f"it has used its {hours:g} node-hours (node_hours={hours:g})"
             states[view.array] = replace(view.state, over=why)
     return states

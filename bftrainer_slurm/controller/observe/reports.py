@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bftrainer_slurm.arrays import parse_tasks
 from bftrainer_slurm.keeper.protocol import LAUNCHERS, NumberedNote
@@ -223,13 +223,6 @@ class Loss:
 NO_LOSS = Loss()
 
 
-WORK_COLUMNS = (
-    "since_s, time_s, trained_s, rescaling_s, generation, again_s, "
-    "from_start, present_s, unsaved_s, other_ranks"
-)
-_OWN = 6  # the number of columns before those of ``loss``
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
     """The sum of a trainer's reports up to ``time_s`` (Unix seconds)."""
@@ -241,17 +234,6 @@ class Work:
     generation: int | None = None  # of the last report
     again_s: float = 0.0  # training time that restarts have thrown away
     loss: Loss = NO_LOSS  # what the next restart would lose
-
-    @property
-    def row(self) -> tuple[Any, ...]:
-        """The values of ``WORK_COLUMNS``."""
-        *own, loss = astuple(self)
-        return (*own, *loss)
-
-    @classmethod
-    def of(cls, row: Sequence[Any]) -> Self:
-        """Build a ``Work`` from the values of ``WORK_COLUMNS``."""
-        return replace(cls(*row[:_OWN]), loss=Loss(*row[_OWN:]))
 
 
 def add_report(before: Work | None, report: Report, submit_s: float, there_s: float) -> Work:

@@ -21,7 +21,7 @@ from bftrainer_slurm.controller.state.join_notice import JoinNotice, node_names,
 from bftrainer_slurm.controller.state.phases import Phase
 from bftrainer_slurm.controller.state.profiles import ReportedState, RescaleCosts
 from bftrainer_slurm.controller.state.registry import TrainerRegistry
-from bftrainer_slurm.controller.state.statistics import Tally, goodput, summary
+from bftrainer_slurm.controller.state.statistics import Totals, goodput, summary
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ElementState
 from bftrainer_slurm.planner.problem import Plan, Problem, gpus_of
@@ -40,7 +40,7 @@ _ANEW = (
 
 def trainer_status(
     view: TrainerView,
-    tally: Tally,
+    totals: Totals,
     reported: ReportedState,
     trouble: str | None,
     costs: RescaleCosts,
@@ -80,14 +80,13 @@ def trainer_status(
         "submit_s": view.submit_s,
         "nodes": sorted(running),
         "starting": sorted(view.nodes - running.keys()),
-        "grew": tally.grew,
-        "shrank": tally.shrank,
-        "reclaimed": tally.reclaimed,
-        "node_s": tally.node_s
-        + sum(max(0.0, now_s - one) for one in running.values() if one is not None),
+        "grew": totals.grew,
+        "shrank": totals.shrank,
+        "reclaimed": totals.reclaimed,
+        "node_s": totals.node_s,
         **_reported(reported, now_s),
         "deadline": _deadline(view, reported, now_s),
-        "goodput": goodput(reported.work, tally.times, view.submit_s, ended=ended, now_s=now_s),
+        "goodput": goodput(reported.work, totals, view.submit_s, ended=ended, now_s=now_s),
         **_measured(view, reported, costs),
         "plan": terms,
     }

@@ -25,9 +25,15 @@ from bftrainer_slurm.controller.state.schema import (
     opened,
     tables_with,
 )
-from bftrainer_slurm.controller.state.statistics import Allocations, Counts, Delay, Tally
+from bftrainer_slurm.controller.state.statistics import (
+    ADD_ENDED,
+    TOTALS,
+    Counts,
+    Delay,
+    Totals,
+)
 from bftrainer_slurm.controller.state.trainer_state import differ
-from bftrainer_slurm.model import Element, ElementId, Trainer
+from bftrainer_slurm.model import ElementId, Trainer
 from bftrainer_slurm.spec import TrainerRecord, format_comment, parse_comment
 
 logger = logging.getLogger(__name__)
@@ -36,7 +42,13 @@ _RETRY_S = 5.0
 _MOST_KEPT = 50_000  # statements kept while the disk fails; beyond that the oldest are lost
 _PROBLEMS_KEPT = 100
 _PART_S = 300.0  # starts of ordinary jobs are counted in periods of this length
-_UNASK = "DELETE FROM asked WHERE array = ? AND task = ?"
+_MEET = """
+INSERT INTO trainers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)
+ON CONFLICT DO UPDATE SET (id, time_s, user, name, submit_s, min_nodes, max_nodes, comment) = (
+    excluded.id, excluded.time_s, excluded.user, excluded.name, excluded.submit_s,
+    excluded.min_nodes, excluded.max_nodes, excluded.comment
+)
+"""
 
 
 def put(table: str, *values: Any) -> Statement:
@@ -76,14 +88,13 @@ class History:
         self._retry_s = -math.inf
         self._together = False
         self._in_file = path != ":memory:"
-        self._allocations: dict[int, Allocations] = {}
         self._ended: dict[int, str] = {}  # why trainers are over; the file may not have it yet
 
     def write(self, *statements: Statement) -> None:
         """Execute statements in one transaction, now or as soon as the disk allows."""
         self._waiting.extend(statements)
         if not self._together:
-            self._write_now()
+            self.flush()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -95,7 +106,8 @@ class History:
             self._together = before
             self.write()
 
-    def _write_now(self) -> None:
+    def flush(self) -> None:
+        """Execute what waits, if the disk allows: the next controller has to know it."""
         if not self._waiting or self._monotonic() < self._retry_s:
             return
         try:
@@ -107,12 +119,12 @@ class History:
                 logger.info("the history can be written again")
             self.trouble = None
 
-    def read(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    def read(self, query: str, *values: Any, **named: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query; no rows if the file cannot be read now."""
         if self._together:
-            self._write_now()
+            self.flush()
         try:
-            return self._connection.execute(query, parameters).fetchall()
+            return self._connection.execute(query, named or values).fetchall()
         except sqlite3.Error as error:
             self._failed(error)
             return []
@@ -120,7 +132,7 @@ class History:
     def close(self) -> None:
         """Write waiting statements if possible, and close the file."""
         self._retry_s = -math.inf
-        self._write_now()
+        self.flush()
         self._connection.close()
 
     def _write_waiting(self) -> None:
@@ -154,9 +166,6 @@ class History:
     ) -> None:
         """Record that an element runs on a node, or on so many GPUs of ``node_gpus``."""
         self.counts.started += 1
-        allocations = self._allocations.get(element.array)
-        if allocations is not None and not allocations.begin(element.task, time_s):
-            del self._allocations[element.array]
         names, values = "array, task, node, start_s, gpus, node_gpus", "?, ?, ?, ?, ?, ?"
         row = (element.array, element.task, node, time_s, gpus, node_gpus)
         self.write((f"INSERT INTO allocations ({names}) VALUES ({values})", row))
@@ -164,49 +173,28 @@ class History:
     def end_allocation(self, element: ElementId, time_s: float, how: str) -> None:
         """Record that an element has ended; ``how``: "shrank", "reclaimed", "ended" (by itself)."""
         self.counts.ended[how] += 1
-        allocations = self._allocations.get(element.array)
-        if allocations is not None and not allocations.end(element.task, time_s, how):
-            del self._allocations[element.array]
         end = (
-            "UPDATE allocations SET end_s = max(start_s, ?), how = ? "
-            "WHERE array = ? AND task = ? AND end_s IS NULL"
+            "UPDATE allocations SET end_s = max(start_s, :end_s), how = :how "
+            "WHERE array = :array AND task = :task AND end_s IS NULL"
         )
-        ended = (time_s, how, element.array, element.task)
-        self.write((end, ended), (_UNASK, (element.array, element.task)))
+        one = {"array": element.array, "task": element.task, "end_s": time_s, "how": how}
+        self.write((ADD_ENDED, one), (end, one))
 
-    def open_allocations(self) -> dict[ElementId, str]:
-        """Return the node of each running element, as far as is known."""
-        rows = self.read("SELECT array, task, node FROM allocations WHERE end_s IS NULL")
-        return {ElementId(array, task): node for array, task, node in rows}
+    def open_allocations(self) -> dict[ElementId, tuple[str, float]]:
+        """Return the node of each running element and when it began, as far as is known."""
+        rows = self.read("SELECT array, task, node, start_s FROM allocations WHERE end_s IS NULL")
+        return {ElementId(array, task): (node, start_s) for array, task, node, start_s in rows}
 
-    def ask(self, elements: Iterable[Element], time_s: float) -> None:
-        """Record that running elements are asked to leave their nodes."""
-        rows = ((one.id.array, one.id.task, time_s, one.node, one.start_s) for one in elements)
-        self.write(*(put("asked", *row) for row in rows))
-        self._write_now()  # before Slurm is asked: the next controller has to know
+    def looked_s(self) -> float:
+        """Return when a controller last looked at Slurm, to within a minute; infinity: never."""
+        ((last_s,),) = self.read("SELECT max(end_s) FROM watches") or ((None,),)
+        return math.inf if last_s is None else last_s
 
-    def unask(self, elements: Iterable[ElementId]) -> None:
-        """Record that elements were not asked to leave after all."""
-        self.write(*((_UNASK, (one.array, one.task)) for one in elements))
-
-    def asked(self, array: int) -> set[tuple[Any, ...]]:
-        """Return the elements of a trainer that were asked to leave and may still be there.
-
-        Each is given as its task, its node, and Slurm's time of its start: all hosts know these.
-        """
-        query = "SELECT task, node, start_s FROM asked WHERE array = ?"
-        return set(self.read(query, array))
-
-    def tally(self, array: int) -> Tally:
-        """Return the summary of one trainer's allocations."""
-        if (known := self._allocations.get(array)) is not None:
-            return known.tally
-        query = "SELECT task, start_s, end_s, how FROM allocations WHERE array = ?"
-        rows = self.read(query, array)
-        if self.trouble is not None and not rows:
-            return Tally()  # the file may be unreadable now, so do not cache this
-        self._allocations[array] = Allocations(rows)
-        return self._allocations[array].tally
+    def totals(self, array: int, now_s: float) -> Totals:
+        """Return what a trainer has had of nodes until now."""
+        query = f"{TOTALS} WHERE array = :array GROUP BY array"
+        rows = self.read(query, array=array, now=now_s)
+        return next((Totals(*row[1:]) for row in rows), Totals())
 
     def add_delays(self, delays: Iterable[Delay]) -> None:
         """Record ordinary jobs that waited for elements."""
@@ -242,69 +230,54 @@ class History:
 
     def has_begun(self, array: int) -> bool:
         """Return whether a trainer has ever had a node; true if the file cannot be read."""
-        return self.trouble is not None or self.tally(array).grew > 0
+        return self.trouble is not None or bool(
+            self.read("SELECT 1 FROM allocations WHERE array = ? LIMIT 1", array)
+        )
 
     def knows_another(self, array: int, id_: str) -> bool:
         """Return whether the file knows another trainer with this array id."""
         rows = self.read("SELECT id FROM trainers WHERE array = ?", array)
         return bool(rows) and differ(id_, rows[0][0])
 
-    def meet(self, array: int, id_: str, time_s: float) -> str | None:
-        """Record a trainer; return why it is over, None if it is not over as far as is known.
+    def meet(self, trainer: Trainer, time_s: float) -> tuple[str | None, float]:
+        """Record a trainer; Slurm forgets ended jobs.
 
         Data about another trainer with the same array id is dropped first: a slurmctld that lost
-        its state numbers jobs from the start again. Without an ``id_`` they look the same.
+        its state numbers jobs from the start again. Without an id they look the same.
+
+        Returns:
+            Why it is over, None if it is not as far as is known; and when it was submitted first: a
+            requeue gives an element a new time of submission.
         """
-        if self.knows_another(array, id_):
+        array, record = trainer.array, trainer.record
+        if self.knows_another(array, record.id or ""):
             self.forget(array)
-        rows = self.read("SELECT over FROM trainers WHERE array = ?", array)
-        met = (
-            "INSERT INTO trainers (array, id, time_s) VALUES (?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET id = excluded.id, time_s = excluded.time_s"
-        )
-        self.write((met, (array, id_, time_s)))
-        return self._ended.get(array, rows[0][0] if rows else None)
-
-    def describe(self, trainer: Trainer, time_s: float) -> float:
-        """Record a trainer's user and name, because Slurm forgets ended jobs.
-
-        Return when it was submitted first: a requeue gives an element a new time of submission.
-        """
-        before = self.read("SELECT submit_s FROM met WHERE array = ?", trainer.array)
-        submit_s: float = min(trainer.submit_s, *(first_s for (first_s,) in before), math.inf)
-        record = trainer.record
-        about = (trainer.array, time_s, trainer.user, trainer.name, submit_s)
-        wants = (record.min_nodes, record.max_nodes, format_comment(record))
-        self.write(put("met", *about, *wants))
-        return submit_s
+        rows = self.read("SELECT over, submit_s FROM trainers WHERE array = ?", array)
+        over, first_s = rows[0] if rows else (None, math.inf)
+        submit_s = min(trainer.submit_s, first_s)
+        about = trainer.user, trainer.name, submit_s, record.min_nodes, record.max_nodes
+        self.write((_MEET, (array, record.id or "", time_s, *about, format_comment(record))))
+        return self._ended.get(array, over), submit_s
 
     def records(self) -> dict[int, tuple[str, TrainerRecord, float]]:
         """Return user, record and last meeting of each trainer that is not known to be over."""
-        columns = "array, user, comment, met.time_s"
-        rows = self.read(
-            f"SELECT {columns} FROM met JOIN trainers USING (array) WHERE over IS NULL"
-        )
+        rows = self.read("SELECT array, user, comment, time_s FROM trainers WHERE over IS NULL")
         return {array: (user, parse_comment(text), met_s) for array, user, text, met_s in rows}
 
     def end(self, array: int, why: str) -> None:
         """Record that a trainer is over: it has finished, or was given up."""
         self._ended[array] = why
         self.write(("UPDATE trainers SET over = ? WHERE array = ?", (why, array)))
-        self._write_now()
+        self.flush()
 
     def forget(self, array: int) -> None:
         """Drop all data about the trainer with this array id."""
         drop = "DELETE FROM {} WHERE array = ?"
         self.write(*((drop.format(one), (array,)) for one in tables_with("array")))
-        self._drop_cached(array)
+        self._ended.pop(array, None)
 
     def forget_old(self, now_s: float, living: Set[int] = frozenset()) -> None:
         """Drop data older than 90 days, except about ``living`` trainers (array ids)."""
         self.write(*delete_old(now_s, living))
         if self.trouble is None:  # otherwise the file may lack what is dropped here
-            for array in (self._allocations.keys() | self._ended.keys()) - living:
-                self._drop_cached(array)
-
-    def _drop_cached(self, array: int) -> None:
-        self._allocations.pop(array, None)
-        self._ended.pop(array, None)
+            self._ended = {one: why for one, why in self._ended.items() if one in living}

@@ -67,7 +67,7 @@ class MemberNotes:
                 reported.launcher = reform.launcher or reported.launcher
                 reported.group.formed(reform.nodes, reform.time_s)
                 reported.stopwatch.reformed(reform)
-                self._measurements.set_reform(view.array, reform)
+                self._measurements.keep(view.array, reform)
                 began = {"generation": reform.generation, "tasks": reform.tasks}
                 return self._engage(replace(state, begun=True), view.array, **began)
             case NoteKind.SCRIPT if (script := read_script(numbered)) is not None:
@@ -95,7 +95,7 @@ class MemberNotes:
         engaged = replace(state.engaged, **changed)
         if engaged == state.engaged:
             return state
-        self._measurements.set_engaged(array, engaged)
+        self._measurements.keep(array, engaged)
         return replace(state, engaged=engaged)
 
     def _compare_clocks(self, ahead_s: float) -> None:
@@ -139,7 +139,7 @@ class MemberNotes:
 
     def _keep(self, view: TrainerView, tried: TriedSizes) -> None:
         if tried.lasting != view.state.tried.lasting:
-            self._measurements.set_tried(view.array, tried)
+            self._measurements.keep(view.array, tried.lasting)
 
     def _save(self, view: TrainerView, reported: ReportedState, report: Report) -> None:
         gap_s = max(_SAVE_EVERY_S, _SAVE_SHARE * (report.time_s - view.submit_s))
@@ -147,7 +147,7 @@ class MemberNotes:
             return
         reported.saved_s = report.time_s
         if reported.work is not None:
-            self._measurements.set_work(view.array, reported.work)
+            self._measurements.keep(view.array, reported.work)
         if report.samples is not None:
             self._measurements.add_progress(view.array, report.time_s, report.samples)
 
@@ -160,10 +160,9 @@ def measure(
     The keeper repeats old notes after a restart of the controller; these count once.
     """
     throughput, rescale = reported.stopwatch.report(report, len(view.placed))
-    if throughput is not None and reported.add(throughput):
-        measured.add_throughput(reported.job, throughput)
-    known = reported.rescales
-    if rescale is not None and (not known or rescale.time_s > known[-1].time_s):
+    if throughput is not None and (of_size := reported.add(throughput)):
+        measured.set_curve(reported.job, of_size)
+    if rescale is not None and reported.add_rescale(rescale):
         measured.add_rescale(reported.job, rescale)
 
 

@@ -157,7 +157,7 @@ def follow(
     notes is open.
     """
     after = _record(before, _phase(before, seen, now_s, notes_arrive), seen, now_s)
-    if before.there and after.there and before.node == after.node:
+    if before.there and after.there and before.node == after.node and not _again(before, seen):
         return after, []
     events: list[Event] = []
     gpus = 0 if seen is None else seen.gpus
@@ -197,6 +197,7 @@ def _record(
     if phase is Phase.RELEASED and seen is not None:
         return before if seen.reason == before.reason else replace(before, reason=seen.reason)
     goes_on = phase in OCCUPIES and before.there and node == before.node
+    goes_on = goes_on and not _again(before, seen)
     start_s = None if seen is None else seen.start_s
     if goes_on and before.start_s is not None:
         start_s = before.start_s
@@ -215,6 +216,13 @@ def _record(
         sent=before.sent and phase in (*OCCUPIES, Phase.MUTE),
         ran=before.ran and phase in (*OCCUPIES, Phase.FAILED),
     )
+
+
+def _again(before: ElementRecord, seen: Element | None) -> bool:
+    """Whether Slurm has started an element anew while no controller worked."""
+    if before.since_s != -math.inf or before.start_s is None or seen is None:
+        return False
+    return seen.start_s is not None and seen.start_s - before.start_s >= _NOTE_FITS_S
 
 
 def _ended(

@@ -11,16 +11,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
-from bftrainer_slurm.controller.observe.reports import NO_LOSS, Progress, Work
+from bftrainer_slurm.controller.observe.reports import NO_LOSS, Progress, Reform, Work
 from bftrainer_slurm.controller.state.join_notice import ReportedGroup
 from bftrainer_slurm.controller.state.measurements import (
-    THROUGHPUTS_A_SIZE,
-    THROUGHPUTS_AN_ARRAY,
+    RESCALES_A_KIND,
     Job,
     Measurements,
-    add_bounded,
 )
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Stopwatch, Throughput
 from bftrainer_slurm.controller.state.view import TrainerView
@@ -28,8 +26,10 @@ from bftrainer_slurm.model import ThroughputCurve, Trainer
 from bftrainer_slurm.planner.curves import Exploration, Fit, LatestFit, Measurement, Standing
 from bftrainer_slurm.planner.curves.news import FIRST_S
 
+_OF_A_SIZE, _OF_A_TRAINER = 16, 256  # so many throughputs count, the newest ones
 _ANOTHER_SCRIPT = 0.25  # a larger relative difference shows that the name has another script now
 _NO_LOSS = NO_LOSS.shown
+One = TypeVar("One", Throughput, Rescale)
 
 # The prior weighs as much as two measured rescales, so that a single rescale that hung does not
 # count. It weighs one more for every ten minutes without a rescale: then another try is worthwhile.
@@ -70,7 +70,7 @@ class ReportedState:
     stopwatch: Stopwatch
     own: list[Throughput]  # its own throughputs, oldest first
     before: Sequence[Throughput]  # of earlier trainers with this name
-    rescales: Sequence[Rescale]  # of all trainers with this name, oldest first
+    rescales: list[Rescale]  # oldest first; also of earlier trainers with this name
     trained: bool  # whether it has ever trained for a while
     began_s: float | None = None  # when it last formed a group, or failed
     saved_s: float = -math.inf  # when the history was last updated
@@ -104,19 +104,26 @@ class ReportedState:
         return self.progress.samples if known else None
 
     def costs(self, grew: bool) -> Sequence[Rescale]:
-        """Return the measured rescales, up or down, of trainers with this name."""
+        """Return the measured rescales, up or down."""
         return [one for one in self.rescales if one.grew == grew]
 
-    def add(self, throughput: Throughput) -> bool:
-        """Add a throughput, within the limits of the file; return False if it is known already.
+    def add(self, throughput: Throughput) -> list[Throughput]:
+        """Add a throughput; return all own ones of its size, none if it is known already.
 
         The keeper repeats old notes after a restart of the controller.
         """
         if self.own and throughput.time_s <= self.own[-1].time_s:
-            return False
-        add_bounded(self.own, throughput, THROUGHPUTS_A_SIZE)
-        del self.own[:-THROUGHPUTS_AN_ARRAY]
+            return []
+        _add_bounded(self.own, throughput, _OF_A_SIZE)
+        del self.own[:-_OF_A_TRAINER]
         self._fit = None
+        return [one for one in self.own if one.kind == throughput.kind]
+
+    def add_rescale(self, rescale: Rescale) -> bool:
+        """Add the cost of a rescale; return False if it is known already."""
+        if self.rescales and rescale.time_s <= self.rescales[-1].time_s:
+            return False
+        _add_bounded(self.rescales, rescale, RESCALES_A_KIND)
         return True
 
     def _throughputs(self) -> list[Throughput]:
@@ -139,6 +146,14 @@ class ReportedState:
         return found
 
 
+def _add_bounded(known: list[One], new: One, most: int) -> None:
+    """Add a measurement; of its kind only the ``most`` newest stay."""
+    alike = [one for one in known if one.kind == new.kind]
+    if len(alike) >= most:
+        known.remove(alike[0])
+    known.append(new)
+
+
 def _differ(throughputs: Iterable[Throughput], others: Iterable[Throughput]) -> bool:
     """Whether these throughputs at one size cannot come from the same script."""
     ratio = median(one.rate for one in throughputs) / median(one.rate for one in others)
@@ -150,16 +165,17 @@ def reported_before(measured: Measurements, trainer: Trainer) -> ReportedState:
     array = trainer.array
     job = Job(trainer.user, trainer.name)
     samples, saved_s = measured.samples(array) or (None, -math.inf)
-    throughputs = measured.throughputs(job, array)
+    throughputs = measured.throughputs(job)
+    work = measured.work(array)
     return ReportedState(
         job,
         Progress(samples, saved_s),
-        measured.work(array),
-        Stopwatch(array, measured.reform(array)),
+        work,
+        Stopwatch(array, measured.kept(array, Reform)),
         [one for one in throughputs if one.array == array],
         [one for one in throughputs if one.array != array],
         measured.rescales(job),
-        measured.has_trained(array),
+        work is not None and work.trained_s + work.again_s > 0,
         saved_s=saved_s,
     )
 

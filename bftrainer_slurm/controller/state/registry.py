@@ -7,13 +7,16 @@ controller ignores them for a turn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
 from bftrainer_slurm.controller.state.bad_nodes import BadNodes
+from bftrainer_slurm.controller.state.failing_sizes import NOTHING_TRIED, TriedSizes
 from bftrainer_slurm.controller.state.history import History
 from bftrainer_slurm.controller.state.measurements import Measurements
 from bftrainer_slurm.controller.state.phases import Began, ElementRecord, Ended, Event, Phase
@@ -27,6 +30,7 @@ from bftrainer_slurm.controller.state.trainer_state import (
     note_failed,
 )
 from bftrainer_slurm.controller.state.view import TrainerView, check, views_of
+from bftrainer_slurm.keeper.away import NOBODY, Engaged
 from bftrainer_slurm.model import ElementId, ElementState, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError
 
@@ -62,7 +66,23 @@ class TrainerErrors:
             self.why[array] = why
 
 
-_STAYS = (ElementState.RUNNING, ElementState.SUSPENDED)
+_Stay: TypeAlias = tuple[int, str, float]  # task, node, and its start: all hosts know these
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which elements of a trainer are asked to leave, for the next controller."""
+
+    stays: frozenset[_Stay] = frozenset()
+
+
+def _stays(trainer: Trainer) -> frozenset[_Stay]:
+    there = (ElementState.RUNNING, ElementState.SUSPENDED)
+    return frozenset(
+        (one.id.task, one.node, one.start_s)
+        for one in trainer.elements
+        if one.state in there and one.node is not None and one.start_s is not None
+    )
 
 
 @dataclass(slots=True)
@@ -110,6 +130,7 @@ class TrainerRegistry:
         self._rest_s = rest_s
         self._errors = errors
         self._records = {array: Record(state) for array, state in _from_history(history).items()}
+        self._before_s = history.looked_s()  # when the previous controller last looked
 
     @property
     def views(self) -> tuple[TrainerView, ...]:
@@ -148,29 +169,29 @@ class TrainerRegistry:
             else:
                 record.put(state)
 
-    def ask(self, elements: Iterable[ElementId], now_s: float) -> dict[int, list[int]]:
+    def ask(self, elements: Iterable[ElementId]) -> dict[int, list[int]]:
         """Record that elements are asked to leave; return the newly asked tasks, by array."""
         new: dict[int, list[int]] = {}
         for one in elements:
             if not self.state(one.array).of(one.task).asked:
                 new.setdefault(one.array, []).append(one.task)
-        there = [
-            one
-            for array, tasks in new.items()
-            if (view := self.view(array)) is not None
-            for one in view.trainer.elements
-            if one.id.task in tasks and one.state in _STAYS and one.start_s is not None
-        ]
-        if there:
-            self._history.ask(there, now_s)
-        self.put({array: ask(self.state(array), tasks) for array, tasks in new.items()})
+        self._ask(new)
         return new
 
     def unask(self, tasks: Mapping[int, Iterable[int]]) -> None:
         """Record that these tasks (by array) were not asked to leave after all."""
+        self._ask(tasks, asked=False)
+
+    def _ask(self, tasks: Mapping[int, Iterable[int]], asked: bool = True) -> None:
+        """Record who is asked to leave, before they are and Slurm is."""
         for array, these in tasks.items():
-            self._history.unask(ElementId(array, task) for task in these)
-            self.put({array: ask(self.state(array), these, asked=False)})
+            state, view = ask(self.state(array), these, asked), self.view(array)
+            self.put({array: state})
+            stays = () if view is None else _stays(view.trainer)
+            leave = frozenset(one for one in stays if state.of(one[0]).asked)
+            self.measurements.keep(array, Asked(leave))
+        if tasks:
+            self._history.flush()
 
     def finish(self, now_s: float) -> None:
         """End trainers whose members reported their end and are already forgotten by Slurm."""
@@ -220,7 +241,8 @@ class TrainerRegistry:
             state = self._records.pop(array).state
             self.gone.append(array)
             with self._errors.of(array):
-                events += advance(state, array, (), now_s, keep_s=0.0)[1]
+                there_s = self._before_s if state.id is None else math.inf
+                events += advance(state, array, (), now_s, keep_s=0.0, there_s=there_s)[1]
         return events
 
     def _checked(self, trainer: Trainer, state: TrainerState, now_s: float) -> TrainerState:
@@ -249,12 +271,11 @@ class TrainerRegistry:
             now_s,
             self._rest_s,
             notes_arrive,
+            self._before_s if met else math.inf,
         )
         if met:
-            asked = self._history.asked(array)
-            there = (one for one in trainer.elements if one.state in _STAYS)
-            known = {(one.id.task, one.node, one.start_s) for one in there}
-            state = ask(state, [task for task, *_ in known & asked])
+            asked = self.measurements.kept(array, Asked) or Asked()
+            state = ask(state, [task for task, *_ in _stays(trainer) & asked.stays])
         # Set the id only now: if this fails before, the next look restores the trainer again.
         return replace(state, id=trainer.record.id or ""), events
 
@@ -264,15 +285,20 @@ class TrainerRegistry:
         if history.knows_another(array, id_):
             self._records.pop(array, None)
         record = self._records.setdefault(array, Record(TrainerState()))
-        over, begun = history.meet(array, id_, now_s), history.has_begun(array)
-        submit_s = history.describe(trainer, now_s)
+        over, submit_s = history.meet(trainer, now_s)
+        begun = history.has_begun(array)
         known = replace(record.state, over=over, finished_s=now_s, submit_s=submit_s, begun=begun)
-        tried, engaged = self.measurements.tried(array), self.measurements.engaged(array)
+        tried = self.measurements.kept(array, TriedSizes) or NOTHING_TRIED
+        engaged = self.measurements.kept(array, Engaged) or NOBODY
         record.put(replace(known, tried=tried, engaged=engaged))
         return record
 
-    def _write(self, events: Iterable[Event], snapshot: Snapshot) -> None:
-        self.gone += (one.element for one in events if isinstance(one, Ended))
+    def _write(self, events: Sequence[Event], snapshot: Snapshot) -> None:
+        ends = {one.element: one for one in events if isinstance(one, Ended)}
+        last = {one.element: one for one in events}
+        self.gone += (  # but not who is back on its node: the keeper would drop it
+            one for one, end in ends.items() if last[one] is end or last[one].node != end.node
+        )
         for event in events:
             if isinstance(event, Began):
                 node = snapshot.shared.get(event.node)
@@ -304,8 +330,8 @@ class TrainerRegistry:
 def _from_history(history: History) -> dict[int, TrainerState]:
     """Return the states that the previous controller left: its running elements may still run."""
     states: dict[int, TrainerState] = {}
-    for id_, node in history.open_allocations().items():
-        record = ElementRecord(Phase.RUNNING, float("-inf"), node)
+    for id_, (node, start_s) in history.open_allocations().items():
+        record = ElementRecord(Phase.RUNNING, float("-inf"), node, start_s)
         state = states.get(id_.array, TrainerState())
         states[id_.array] = replace(state, elements={**state.elements, id_.task: record})
     return states

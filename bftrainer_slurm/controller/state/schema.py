@@ -24,7 +24,7 @@ _WAIT_MS = 200  # how long to wait for another process's lock on the file
 _REMOTE_WAIT_MS = 2000  # readers keep the writer of a rollback journal waiting
 _READ_WAIT_S = 1.0
 _STEPS = 100_000  # steps of SQLite's virtual machine between two checks of the deadline
-VERSION = 1
+VERSION = 2
 TABLES = """
 -- Elements on nodes; on a node that jobs share: how many of its GPUs. No GPUs: the whole node.
 CREATE TABLE allocations (
@@ -35,6 +35,14 @@ CREATE TABLE allocations (
 CREATE INDEX allocations_by_array ON allocations (array);
 CREATE INDEX allocations_by_end ON allocations (end_s);
 CREATE UNIQUE INDEX one_allocation_at_a_time ON allocations (array, task) WHERE end_s IS NULL;
+CREATE INDEX oldest_allocation ON allocations (array, start_s) WHERE end_s IS NULL;
+-- Sums over the allocations of a trainer that have ended, see ``statistics``.
+CREATE TABLE totals (
+    array INTEGER PRIMARY KEY, start_s REAL NOT NULL, end_s REAL NOT NULL,
+    shrank INTEGER NOT NULL, reclaimed INTEGER NOT NULL, ended INTEGER NOT NULL,
+    node_s REAL NOT NULL, gpu_s REAL NOT NULL, with_nodes_s REAL NOT NULL
+);
+CREATE INDEX totals_by_end ON totals (end_s);
 -- Holes; outages of nodes; from when to when a controller has looked.
 CREATE TABLE holes (node TEXT NOT NULL, start_s REAL NOT NULL, end_s REAL);
 CREATE UNIQUE INDEX one_hole_at_a_time ON holes (node) WHERE end_s IS NULL;
@@ -49,58 +57,36 @@ CREATE INDEX preemptions_by_time ON preemptions (time_s);
 -- How many ordinary jobs have started, in parts of five minutes.
 CREATE TABLE ordinary (time_s REAL PRIMARY KEY, jobs INTEGER NOT NULL);
 
--- ``id`` tells a trainer from another one with the same array id; ``over`` says why it ended.
+-- ``id`` tells a trainer from another one with the same array id; ``over`` says why it ended. The
+-- rest is for the time when Slurm has forgotten it, or its user has replaced its comment.
 CREATE TABLE trainers (
-    array INTEGER PRIMARY KEY, id TEXT NOT NULL, time_s REAL NOT NULL, over TEXT
+    array INTEGER PRIMARY KEY, id TEXT NOT NULL, time_s REAL NOT NULL,
+    user TEXT NOT NULL, name TEXT NOT NULL, submit_s REAL NOT NULL,
+    min_nodes INTEGER NOT NULL, max_nodes INTEGER NOT NULL, comment TEXT NOT NULL, over TEXT
 );
--- Users and names, for the time when Slurm has forgotten them.
-CREATE TABLE met (
-    array INTEGER PRIMARY KEY, time_s REAL NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL,
-    submit_s REAL NOT NULL, min_nodes INTEGER NOT NULL, max_nodes INTEGER NOT NULL,
-    comment TEXT NOT NULL  -- has its record; the user may replace it in Slurm
+-- What else the next controller has to know of a trainer, as JSON: a dataclass of each kind.
+CREATE TABLE documents (
+    array INTEGER, kind TEXT, time_s REAL NOT NULL, document TEXT NOT NULL,
+    PRIMARY KEY (array, kind)
 );
--- Elements that were asked to leave at ``time_s``, in their allocation since ``start_s``, by Slurm.
-CREATE TABLE asked (
-    array INTEGER, task INTEGER, time_s REAL NOT NULL, node TEXT NOT NULL, start_s REAL NOT NULL,
-    PRIMARY KEY (array, task)
-);
--- On which numbers of nodes a trainer's script trains and fails: JSON, see ``failing_sizes``.
-CREATE TABLE tried (array INTEGER PRIMARY KEY, time_s REAL NOT NULL, document TEXT NOT NULL);
 
--- What trainers report; ``work`` is the sum, see ``reports``; ``pauses``: of each change of size.
+-- What trainers report; ``pauses``: of each change of size.
 CREATE TABLE progress (
     array INTEGER NOT NULL, time_s REAL NOT NULL, samples REAL NOT NULL
 );
 CREATE INDEX progress_by_array ON progress (array, time_s);
-CREATE TABLE work (
-    array INTEGER PRIMARY KEY, since_s REAL NOT NULL, time_s REAL NOT NULL,
-    trained_s REAL NOT NULL, rescaling_s REAL NOT NULL, generation INTEGER,
-    -- what restarts have thrown away, and what the next one would, see ``reports.Loss``
-    again_s REAL NOT NULL DEFAULT 0, from_start INTEGER NOT NULL DEFAULT 0,
-    present_s REAL NOT NULL DEFAULT 0, unsaved_s REAL NOT NULL DEFAULT 0,
-    other_ranks INTEGER NOT NULL DEFAULT 0
-);
 CREATE TABLE pauses (
     array INTEGER NOT NULL, time_s REAL NOT NULL, nodes INTEGER NOT NULL, seconds REAL NOT NULL
 );
 CREATE INDEX pauses_by_array ON pauses (array, time_s);
-CREATE TABLE reforms (
-    array INTEGER PRIMARY KEY, time_s REAL NOT NULL,
-    generation INTEGER NOT NULL, nodes INTEGER NOT NULL
-);
--- Which tasks are in a trainer's group, and which one runs its script (-1: none).
-CREATE TABLE engaged (
-    array INTEGER PRIMARY KEY, time_s REAL NOT NULL,
-    generation INTEGER NOT NULL, tasks TEXT NOT NULL, leader INTEGER NOT NULL
-);
 
 -- What is measured, see ``measurements``.
-CREATE TABLE looks (
-    user TEXT NOT NULL, name TEXT NOT NULL, array INTEGER NOT NULL, unit TEXT NOT NULL,
-    nodes INTEGER NOT NULL, time_s REAL NOT NULL, rate REAL NOT NULL, seconds REAL NOT NULL
+CREATE TABLE curves (
+    user TEXT NOT NULL, name TEXT NOT NULL, unit TEXT NOT NULL, nodes INTEGER NOT NULL,
+    array INTEGER NOT NULL, time_s REAL NOT NULL, rate REAL NOT NULL, seconds REAL NOT NULL,
+    looks INTEGER NOT NULL,  -- measurements; ``rate`` is their median
+    PRIMARY KEY (user, name, unit, nodes)
 );
-CREATE INDEX looks_by_name ON looks (user, name, array, unit, nodes);
-CREATE INDEX looks_by_array ON looks (array);
 CREATE TABLE rescales (
     user TEXT NOT NULL, name TEXT NOT NULL, grew INTEGER NOT NULL,
     time_s REAL NOT NULL, seconds REAL NOT NULL

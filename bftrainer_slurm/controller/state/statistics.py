@@ -1,17 +1,16 @@
-"""Adds up what has happened: events of this process, allocations, how trainers spent their time.
+"""What has happened, as sums: events of this process, and how trainers spent their time.
 
 Plans use none of it; people see it, and a trainer may use only so many node-hours.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any
 
 from bftrainer_slurm.controller.observe.reports import Work
 
@@ -111,34 +110,62 @@ def summary(delays: Iterable[Delay]) -> dict[str, float | int | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTime:
-    """The times in which a trainer had at least one node. Times are Unix seconds."""
+class Totals:
+    """What a trainer has had of nodes until now. Times are Unix seconds."""
 
-    seconds: float = 0.0  # the sum of all such times that have ended
-    open_s: float | None = None  # when the present such time began; None: no node now
+    grew: int = 0  # allocations
+    shrank: int = 0  # those that the controller has ended,
+    reclaimed: int = 0  # that Slurm has ended for other jobs,
+    ended: int = 0  # and that have ended by themselves
+    node_s: float = 0.0
+    gpu_s: float = 0.0  # of parts of nodes only
+    with_nodes_s: float = 0.0  # seconds in which it had at least one node
     first_s: float | None = None  # begin of the first allocation
-    last_s: float | None = None  # end of the last allocation
+    last_s: float | None = None  # end of the last one; None: it has nodes, or has had none
 
 
-def node_time(allocations: Iterable[tuple[float, float | None]]) -> NodeTime:
-    """Return when a trainer had nodes; ``allocations`` are starts and ends (None: still open)."""
-    in_order = sorted(allocations, key=lambda one: one[0])
-    if not in_order:
-        return NodeTime()
-    seconds, first_s = 0.0, in_order[0][0]
-    begin = end = first_s
-    for start_s, end_s in in_order:
-        if start_s > end:
-            seconds, begin, end = seconds + end - begin, start_s, start_s
-        end = math.inf if end_s is None else max(end, end_s)
-    last_s = max((end_s for _, end_s in in_order if end_s is not None), default=None)
-    if end == math.inf:
-        return NodeTime(seconds, begin, first_s, last_s)
-    return NodeTime(seconds + end - begin, None, first_s, last_s)
+# ``totals`` has a row for each trainer: all its allocations that have ended. It changes when one
+# ends. Until the end of the one before, the time with nodes is counted; since then, and since the
+# first of those that had not ended began, the trainer had nodes all the time.
+ADD_ENDED = """
+INSERT INTO totals
+SELECT array, start_s, end_s, :how = 'shrank', :how = 'reclaimed', :how = 'ended',
+    end_s - start_s, gpus * (end_s - start_s), end_s - since_s
+FROM (
+    SELECT array, start_s, gpus, max(start_s, :end_s) AS end_s, (
+        SELECT min(start_s) FROM allocations WHERE array = :array AND end_s IS NULL
+    ) AS since_s
+    FROM allocations WHERE array = :array AND task = :task AND end_s IS NULL
+) WHERE true
+ON CONFLICT (array) DO UPDATE SET
+    start_s = min(start_s, excluded.start_s),
+    end_s = max(end_s, excluded.end_s),
+    shrank = shrank + excluded.shrank,
+    reclaimed = reclaimed + excluded.reclaimed,
+    ended = ended + excluded.ended,
+    node_s = node_s + excluded.node_s,
+    gpu_s = gpu_s + excluded.gpu_s,
+    with_nodes_s = with_nodes_s + max(0, min(excluded.with_nodes_s, excluded.end_s - end_s))
+"""
+# The columns of ``Totals``, by ``array``, with what has not ended until ``:now``.
+TOTALS = """
+SELECT array, sum(grew) AS grew, sum(shrank) AS shrank, sum(reclaimed) AS reclaimed,
+    sum(ended) AS ended, total(node_s) AS node_s, total(gpu_s) AS gpu_s,
+    total(with_nodes_s)
+        + coalesce(max(0, :now - max(min(since_s), coalesce(max(end_s), 0))), 0) AS with_nodes_s,
+    min(start_s) AS first_s, iif(count(since_s), NULL, max(end_s)) AS last_s
+FROM (
+    SELECT array, shrank + reclaimed + ended AS grew, shrank, reclaimed, ended,
+        node_s, gpu_s, with_nodes_s, start_s, end_s, NULL AS since_s FROM totals
+    UNION ALL
+    SELECT array, 1, 0, 0, 0, max(0, :now - start_s), gpus * max(0, :now - start_s), 0,
+        start_s, NULL, start_s FROM allocations WHERE end_s IS NULL
+)
+"""
 
 
 def goodput(
-    work: Work | None, times: NodeTime, submit_s: float, *, ended: bool, now_s: float
+    work: Work | None, totals: Totals, submit_s: float, *, ended: bool, now_s: float
 ) -> dict[str, float | None]:
     """Return how a trainer's time since its submission was spent, in seconds.
 
@@ -146,10 +173,9 @@ def goodput(
     with nodes but without progress: the trainer starts, fails, hangs, or trains steps again (this
     part is ``again_s``). Values that depend on reports are None if there are none.
     """
-    since_s = min(known for known in (submit_s, times.first_s, work and work.since_s) if known)
-    until_s = times.last_s if ended and times.open_s is None and times.last_s is not None else now_s
-    open_s = 0.0 if times.open_s is None else max(0.0, until_s - times.open_s)
-    with_nodes_s = times.seconds + open_s
+    since_s = min(known for known in (submit_s, totals.first_s, work and work.since_s) if known)
+    until_s = totals.last_s if ended and totals.last_s is not None else now_s
+    with_nodes_s = totals.with_nodes_s
     trained_s = rescaling_s = lost_s = again_s = None
     if work is not None:
         trained_s = min(work.trained_s, with_nodes_s)
@@ -164,74 +190,3 @@ def goodput(
         "again_s": again_s,
         "with_nodes_s": with_nodes_s,
     }
-
-
-Row: TypeAlias = tuple[int, float, float | None, str | None]  # task, start_s, end_s, how
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """A summary of one trainer's allocations so far."""
-
-    grew: int = 0
-    shrank: int = 0
-    reclaimed: int = 0
-    node_s: float = 0.0  # of finished allocations only
-    times: NodeTime = field(default_factory=NodeTime)  # when the trainer had nodes
-
-
-class Allocations:
-    """One trainer's allocations; ``tally`` is their summary.
-
-    The summary is updated with each allocation: a trainer may have had a million of them, so no
-    turn may read them all again.
-    """
-
-    def __init__(self, rows: Iterable[Row]) -> None:
-        known = list(rows)
-        ways = Counter(how for *_, how in known)
-        node_s = sum(end_s - start_s for _, start_s, end_s, _ in known if end_s is not None)
-        times = node_time((start_s, end_s) for _, start_s, end_s, _ in known)
-        self.tally = Tally(len(known), ways["shrank"], ways["reclaimed"], node_s, times)
-        self._open_s = {task: start_s for task, start_s, end_s, _ in known if end_s is None}
-        self._last_begin_s = max((start_s for _, start_s, *_ in known), default=-math.inf)
-
-    def begin(self, task: int, start_s: float) -> bool:
-        """Add an allocation; return False if it begins before others are over."""
-        tally, times = self.tally, self.tally.times
-        if task in self._open_s or start_s < (times.open_s or 0.0):
-            return False
-        if times.open_s is None and start_s <= (times.last_s or 0.0):  # there may have been no gap
-            return False
-        self._open_s[task] = start_s
-        self._last_begin_s = max(self._last_begin_s, start_s)
-        if times.open_s is None:
-            first_s = start_s if times.first_s is None else times.first_s
-            times = replace(times, open_s=start_s, first_s=first_s)
-        self.tally = replace(tally, grew=tally.grew + 1, times=times)
-        return True
-
-    def end(self, task: int, end_s: float, how: str) -> bool:
-        """End an allocation; return whether the summary could be updated.
-
-        It could not if the allocation has not begun, or if another one began after ``end_s``: there
-        may be a gap between them.
-        """
-        start_s, tally, times = self._open_s.pop(task, None), self.tally, self.tally.times
-        if start_s is None or times.open_s is None:
-            return False
-        end_s = max(start_s, end_s)
-        if end_s < self._last_begin_s:
-            return False
-        last_s = end_s if times.last_s is None else max(times.last_s, end_s)
-        times = replace(times, last_s=last_s)
-        if not self._open_s and times.open_s is not None:
-            times = replace(times, seconds=times.seconds + last_s - times.open_s, open_s=None)
-        self.tally = replace(
-            tally,
-            shrank=tally.shrank + (how == "shrank"),
-            reclaimed=tally.reclaimed + (how == "reclaimed"),
-            node_s=tally.node_s + end_s - start_s,
-            times=times,
-        )
-        return True

@@ -122,11 +122,13 @@ def advance(
     now_s: float,
     keep_s: float,
     notes_arrive: bool = False,
+    there_s: float = math.inf,
 ) -> tuple[TrainerState, list[Event]]:
     """Return a trainer's state after a look at its elements, and their events.
 
     Records of elements that are held again stay for ``keep_s`` seconds. Elements that Slurm has
-    forgotten have ended. ``notes_arrive``: whether the stream of notes is open.
+    forgotten have ended: now, or where nobody has looked for long, when they were last seen
+    (``there_s``). ``notes_arrive``: whether the stream of notes is open.
     """
     records: dict[int, ElementRecord] = {}
     events: list[Event] = []
@@ -134,7 +136,8 @@ def advance(
     running = sum(element.state is ElementState.RUNNING for element in elements)
     for task in sorted(seen.keys() | state.elements.keys()):
         element, before = seen.get(task), state.of(task)
-        record, happened = follow(before, ElementId(array, task), element, now_s, notes_arrive)
+        time_s = now_s if element is not None else min(now_s, there_s)
+        record, happened = follow(before, ElementId(array, task), element, time_s, notes_arrive)
         events += happened
         held = record.phase is Phase.HELD and now_s - record.since_s >= keep_s
         if element is not None and not held:

@@ -129,10 +129,6 @@ class TrainerView:
         """Whether the view was made from these two objects, and time alone does not change it."""
         return self.trainer is trainer and self.state is state and state.settled
 
-    def node_s(self, before_s: float, now_s: float) -> float:
-        """Return the node-seconds of all allocations; ``before_s`` are those that have ended."""
-        return before_s + sum(max(0.0, now_s - one) for one in self.starts_s().values())
-
     @property
     def live(self) -> bool:
         """Whether any element runs, ends, or is about to start."""

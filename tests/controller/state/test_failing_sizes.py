@@ -204,18 +204,22 @@ def test_an_impossible_size_is_none(nodes: float) -> None:
     assert not saying.mine.state.tried.failed
 
 
+def tried_by(saying: Saying) -> TriedSizes:
+    """What the next controller is told."""
+    return Measurements(saying.history).kept(ARRAY, TriedSizes) or NOTHING_TRIED
+
+
 def test_what_is_left_out_is_known_to_the_next_controller_from_then_on() -> None:
     saying = Saying(view_of(FOUR))
     failed_on_3(saying)
-    measured = Measurements(saying.history)
-    known = measured.tried(ARRAY)
+    known = tried_by(saying)
     assert left(known) == [1, 2], "it has not trained since"
     assert known.left_out(NOW_S)[3].error == "no module named toch"
     said(saying, NoteKind.REFORMED, 50.0, generation=50.0, nodes=2.0)
     said(saying, NoteKind.PROGRESS, 70.0, steps=5.0, nodes=2.0)
-    assert left(measured.tried(ARRAY), at_s=NOW_S + 1e6) == [1, 2, 4]
+    assert left(tried_by(saying), at_s=NOW_S + 1e6) == [1, 2, 4]
     said(saying, NoteKind.PROGRESS, 71.0, steps=6.0, nodes=3.0)
-    assert not measured.tried(ARRAY).failed, "it trains there after all"
+    assert not tried_by(saying).failed, "it trains there after all"
 
 
 def test_a_single_failure_that_the_keeper_repeats_to_the_next_controller_counts_once() -> None:
@@ -223,7 +227,7 @@ def test_a_single_failure_that_the_keeper_repeats_to_the_next_controller_counts_
     said(first, NoteKind.PROGRESS, 1.0, steps=5.0, nodes=3.0)
     said(first, NoteKind.PROGRESS, 12.0, steps=9.0, nodes=3.0)
     said(first, NoteKind.FAILED, 20.0, nodes=4.0, node="n0")
-    known = Measurements(first.history).tried(ARRAY)
+    known = tried_by(first)
     second = Saying(view_of(FOUR, TrainerState(tried=known)))
     said(second, NoteKind.FAILED, 20.0, nodes=4.0, node="n0", heard_after_s=30.0)
     assert second.mine.state.tried.failed[4].count == 1
@@ -236,5 +240,5 @@ def test_a_single_failure_that_the_keeper_repeats_to_the_next_controller_counts_
 )
 def test_what_makes_no_sense_is_not_known(document: str) -> None:
     history = History(":memory:")
-    history.write(put("tried", ARRAY, NOW_S, document))
-    assert Measurements(history).tried(ARRAY) == NOTHING_TRIED
+    history.write(put("documents", ARRAY, "TriedSizes", NOW_S, document))
+    assert Measurements(history).kept(ARRAY, TriedSizes) is None

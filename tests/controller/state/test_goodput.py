@@ -1,25 +1,24 @@
 """Where a trainer's time went, and what a change of nodes loses, as its members tell.
 
-The sums of its allocations: whatever happens in whatever order, they are those of the file.
+The sums of its allocations are in one row, which changes when one ends.
 """
 
 from __future__ import annotations
 
-import tempfile
+from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.observe.reports import MOST_S, Loss, Report, Work, add_report
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.statistics import Allocations, NodeTime, goodput, node_time
+from bftrainer_slurm.controller.state.statistics import Totals, goodput
 from bftrainer_slurm.model import ElementId
 from scripts.exactly_once.account import account, in_the_model
-from tests.controller.worlds import ARRAY, cases
+from tests.controller.worlds import ARRAY, NOW_S, cases
 
 SUBMIT_S = 1000.0
 
@@ -64,22 +63,15 @@ def test_what_the_keeper_tells_again_counts_once() -> None:
     assert after(*told, before=after(*told)) == after(*told)
 
 
-def test_nodes_that_a_trainer_has_at_the_same_time_count_once() -> None:
-    assert node_time([(0, 10), (5, 20), (30, 40)]) == NodeTime(30, None, 0, 40)
-    assert node_time([(0, 10), (5, None), (7, 8)]) == NodeTime(0, 0, 0, 10)
-    assert node_time([(0, 10), (20, None)]) == NodeTime(10, 20, 0, 10)
-    assert node_time([]) == NodeTime()
-
-
 def spent(
-    work: Work | None, times: NodeTime, ended: bool = False, now_s: float = 1100
+    work: Work | None, totals: Totals, ended: bool = False, now_s: float = 1100
 ) -> dict[str, float | None]:
-    return goodput(work, times, SUBMIT_S, ended=ended, now_s=now_s)
+    return goodput(work, totals, SUBMIT_S, ended=ended, now_s=now_s)
 
 
 def test_the_rest_of_the_time_with_nodes_is_lost() -> None:
     work = Work(SUBMIT_S, 1095, trained_s=70, rescaling_s=2)
-    assert spent(work, NodeTime(20, 1040, 1010, 1030)) == {
+    assert spent(work, Totals(with_nodes_s=80, first_s=1010)) == {
         "trained_s": 70,
         "waiting_s": 20,
         "rescaling_s": 2,
@@ -90,26 +82,27 @@ def test_the_rest_of_the_time_with_nodes_is_lost() -> None:
 
 
 def test_of_who_reports_nothing_only_its_nodes_are_known_and_after_its_end_no_wait() -> None:
-    times = NodeTime(20, None, 1010, 1030)
-    found = spent(None, times)
+    had = Totals(with_nodes_s=20, first_s=1010, last_s=1030)
+    found = spent(None, had)
     assert (found["trained_s"], found["waiting_s"], found["with_nodes_s"]) == (None, 80, 20)
-    assert spent(None, times, ended=True)["waiting_s"] == 10
+    assert spent(None, had, ended=True)["waiting_s"] == 10
 
 
 def test_a_requeue_of_all_elements_does_not_make_a_trainer_younger() -> None:
-    requeued = goodput(Work(900, 1095), NodeTime(), SUBMIT_S, ended=False, now_s=1100)
+    requeued = goodput(Work(900, 1095), Totals(), SUBMIT_S, ended=False, now_s=1100)
     assert requeued["waiting_s"] == 200
 
 
 TIMES = st.floats(0, 100, allow_nan=False)
 
 
-@given(st.lists(st.tuples(TIMES, TIMES).map(sorted)), TIMES, TIMES)
+@given(st.tuples(TIMES, TIMES, TIMES).map(sorted), TIMES, TIMES)
 def test_the_parts_are_all_of_the_time(
-    allocations: list[list[float]], trained_s: float, rescaling_s: float
+    had: list[float], trained_s: float, rescaling_s: float
 ) -> None:
-    times = node_time([(SUBMIT_S + begin, SUBMIT_S + end) for begin, end in allocations])
-    found = spent(Work(SUBMIT_S, 1099, trained_s, rescaling_s), times)
+    with_nodes_s, first_s, last_s = had[1] - had[0], SUBMIT_S + had[0], SUBMIT_S + had[2]
+    totals = Totals(with_nodes_s=with_nodes_s, first_s=first_s, last_s=last_s)
+    found = spent(Work(SUBMIT_S, 1099, trained_s, rescaling_s), totals)
     parts = [found[name] for name in ("trained_s", "waiting_s", "rescaling_s", "lost_s")]
     assert all(part is not None and part >= -1e-6 for part in parts)
     assert sum(part or 0.0 for part in parts) == pytest.approx(100)
@@ -202,8 +195,8 @@ def test_what_is_trained_again_is_what_the_bench_counts(saves_every: int, again:
             work = add_report(work, report, 0.0, -1.0)
             time_s += 1.0
     told = account(*in_the_model(records), samples=20, epochs=1, loss=None)
-    times = NodeTime(time_s - begin_s, first_s=begin_s, last_s=time_s)
-    spent = goodput(work, times, begin_s, ended=True, now_s=time_s)
+    had = Totals(with_nodes_s=time_s - begin_s, first_s=begin_s, last_s=time_s)
+    spent = goodput(work, had, begin_s, ended=True, now_s=time_s)
     assert told.again == again
     # One second more or less: the first report begins the time.
     assert spent["again_s"] == pytest.approx(again, abs=1.0)
@@ -212,44 +205,48 @@ def test_what_is_trained_again_is_what_the_bench_counts(saves_every: int, again:
 
 EVENTS = st.tuples(
     st.integers(0, 2),  # task
-    st.integers(-3, 9),  # seconds since the last event: clocks are set, starts are told late
+    st.integers(0, 9),  # seconds since the last event
     st.sampled_from(["begins", "shrank", "reclaimed", "ended"]),
+    st.integers(0, 2),  # GPUs
 )
 
 
-@example(events=[(0, 0, "begins"), (1, 1, "begins"), (0, -1, "shrank")], read_at=0)
 @settings(max_examples=60, deadline=None)
-@given(st.lists(EVENTS, max_size=12), st.integers(0, 3))
-def test_they_are_those_of_the_file_in_any_order(
-    events: list[tuple[int, int, str]], read_at: int
+@given(st.lists(EVENTS, max_size=12))
+def test_they_are_those_of_all_allocations_whenever_they_are_read(
+    events: list[tuple[int, int, str, int]],
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        history, now_s = History(Path(folder) / "history.sqlite"), 1000.0
-        for number, (task, after_s, what) in enumerate(events):
-            now_s += after_s
-            if number == read_at:
-                history.tally(ARRAY)
-            if what == "begins":
-                history.begin_allocation(ElementId(ARRAY, task), "n1", now_s)
-            else:
-                history.end_allocation(ElementId(ARRAY, task), now_s, what)
-        told = history.tally(ARRAY)
-        history.close()
-        again = History(Path(folder) / "history.sqlite")
-        assert again.tally(ARRAY) == told
-        again.close()
+    history, now_s = History(":memory:"), NOW_S
+    open_: dict[int, tuple[float, int]] = {}
+    ended: list[tuple[float, float, int, str]] = []
+    for task, after_s, what, gpus in events:
+        now_s += after_s
+        if what == "begins":
+            history.begin_allocation(ElementId(ARRAY, task), "n1", now_s, gpus, 8)
+            open_.setdefault(task, (now_s, gpus))
+        else:
+            history.end_allocation(ElementId(ARRAY, task), now_s, what)
+            if task in open_:
+                start_s, had = open_.pop(task)
+                ended.append((start_s, now_s, had, what))
+        spans = [*ended, *((start_s, now_s, had, "") for start_s, had in open_.values())]
+        ways = Counter(how for *_, how in spans)
+        seconds = {one for start_s, end_s, *_ in spans for one in range(int(start_s), int(end_s))}
+        firsts, lasts = [one[0] for one in spans], [one[1] for one in ended]
+        assert history.totals(ARRAY, now_s) == Totals(
+            *(len(spans), ways["shrank"], ways["reclaimed"], ways["ended"]),
+            node_s=sum(end_s - start_s for start_s, end_s, *_ in spans),
+            gpu_s=sum(had * (end_s - start_s) for start_s, end_s, had, _ in spans),
+            with_nodes_s=len(seconds),
+            first_s=min(firsts, default=None),
+            last_s=None if open_ else max(lasts, default=None),
+        )
 
 
-def test_in_their_order_they_are_summed_up_without_another_reading() -> None:
-    allocations = Allocations([(0, 100.0, 110.0, "shrank")])
-    done = [
-        allocations.begin(0, 120.0),
-        allocations.begin(1, 125.0),
-        allocations.end(0, 130.0, "reclaimed"),
-        allocations.end(1, 140.0, "ended"),
-        allocations.begin(2, 150.0),
-    ]
-    rows = [(0, 100.0, 110.0, "shrank"), (0, 120.0, 130.0, "reclaimed")]
-    rows += [(1, 125.0, 140.0, "ended")]
-    assert all(done)
-    assert allocations.tally == Allocations([*rows, (2, 150.0, None, None)]).tally
+def test_a_clock_that_is_set_back_makes_no_time_negative() -> None:
+    history = History(":memory:")
+    for task, start_s in ((0, NOW_S), (1, NOW_S - 50)):
+        history.begin_allocation(ElementId(ARRAY, task), "n1", start_s)
+        history.end_allocation(ElementId(ARRAY, task), start_s - 10, "ended")
+    had = history.totals(ARRAY, NOW_S - 100)
+    assert (had.grew, had.node_s, had.with_nodes_s) == (2, 0.0, 0.0)

@@ -3,6 +3,7 @@ import math
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,13 @@ from bftrainer_slurm.controller.observe.reports import Reform, Work
 from bftrainer_slurm.controller.state.history import History, HistoryError
 from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.schema import reading
-from bftrainer_slurm.controller.state.statistics import Delay, NodeTime, Tally
+from bftrainer_slurm.controller.state.statistics import Delay, Totals
 from bftrainer_slurm.controller.state.stopwatch import Throughput
 from bftrainer_slurm.model import ElementId
 from bftrainer_slurm.reader.past import past_problem
 from bftrainer_slurm.reader.stories import read_history
 from tests.controller.setting import Setting
-from tests.controller.worlds import ARRAY, NOW_S, element, trainer
+from tests.controller.worlds import ARRAY, NOW_S, trainer
 
 
 @pytest.fixture
@@ -29,13 +30,20 @@ YEAR_S = 365 * 86_400.0
 FIRST, SECOND = ElementId(12, 0), ElementId(12, 1)
 
 
+def meet(history: History, array: int, id_: str, time_s: float) -> str | None:
+    """Meet a trainer with this id; return why it is over."""
+    plain = trainer(array=array)
+    return history.meet(replace(plain, record=replace(plain.record, id=id_)), time_s)[0]
+
+
 def test_allocations_are_counted_by_how_they_ended(path: Path) -> None:
     history = History(path)
     for how in ("shrank", "reclaimed", "reclaimed", "ended"):
         history.begin_allocation(FIRST, "n1", 100.0)
         history.end_allocation(FIRST, 110.0, how)
-    times = NodeTime(10.0, None, 100.0, 110.0)
-    assert history.tally(12) == Tally(grew=4, shrank=1, reclaimed=2, node_s=40.0, times=times)
+    assert history.totals(12, NOW_S) == Totals(
+        *(4, 1, 2, 1), node_s=40.0, with_nodes_s=10.0, first_s=100.0, last_s=110.0
+    )
 
 
 def test_open_allocations_are_known_after_a_restart(path: Path) -> None:
@@ -44,7 +52,7 @@ def test_open_allocations_are_known_after_a_restart(path: Path) -> None:
     before.begin_allocation(SECOND, "n2", 100.0)
     before.end_allocation(SECOND, 120.0, "ended")
     before.close()
-    assert History(path).open_allocations() == {FIRST: "n1"}
+    assert History(path).open_allocations() == {FIRST: ("n1", 100.0)}
 
 
 def test_what_is_old_is_forgotten_but_not_what_still_runs(path: Path) -> None:
@@ -53,8 +61,8 @@ def test_what_is_old_is_forgotten_but_not_what_still_runs(path: Path) -> None:
     history.end_allocation(FIRST, 110.0, "ended")
     history.begin_allocation(SECOND, "n2", 100.0)
     history.forget_old(1e9)
-    assert history.tally(12).grew == 1
-    assert history.open_allocations() == {SECOND: "n2"}
+    assert history.totals(12, NOW_S).grew == 1
+    assert history.open_allocations() == {SECOND: ("n2", 100.0)}
 
 
 def test_of_trainers_that_are_gone_nothing_stays_in_memory_but_what_the_file_lacks(
@@ -62,9 +70,8 @@ def test_of_trainers_that_are_gone_nothing_stays_in_memory_but_what_the_file_lac
 ) -> None:
     history = History(path)
     for array in (12, 13):
-        history.meet(array, "id", NOW_S)
+        meet(history, array, "id", NOW_S)
         history.begin_allocation(ElementId(array, 0), "n1", NOW_S)
-        history.tally(array)
         history.end(array, "given up")
     with closing(sqlite3.connect(path)) as another:
         another.execute("BEGIN IMMEDIATE")
@@ -73,8 +80,8 @@ def test_of_trainers_that_are_gone_nothing_stays_in_memory_but_what_the_file_lac
         assert history._ended.keys() == {12, 13, 14}
     history._retry_s = -math.inf
     history.forget_old(NOW_S, {13})
-    assert (history._ended.keys(), history._allocations.keys()) == ({13}, {13})
-    assert (history.meet(12, "id", NOW_S), history.tally(12).grew) == ("given up", 1)
+    assert history._ended.keys() == {13}
+    assert (meet(history, 12, "id", NOW_S), history.totals(12, NOW_S).grew) == ("given up", 1)
 
 
 def test_a_clock_that_is_far_ahead_at_boot_loses_nothing() -> None:
@@ -86,16 +93,16 @@ def test_a_clock_that_is_far_ahead_at_boot_loses_nothing() -> None:
         setting.now_s += YEAR_S
         setting.controller = setting.started()
         setting.turn()
-        assert history.tally(12).grew == 1
+        assert history.totals(12, NOW_S).grew == 1
     setting.turn(3600)  # a clock that nobody sets is right
-    assert history.tally(12).grew == 0
+    assert history.totals(12, NOW_S).grew == 0
 
 
 def test_what_was_noted_in_the_future_holds_up_nothing() -> None:
     history = History(":memory:", lambda: NOW_S)
     Measurements(history).add_progress(ARRAY, NOW_S + YEAR_S, 7.0)
     Measurements(history).add_progress(ARRAY, NOW_S, 3.0)
-    Measurements(history).set_work(ARRAY, Work(NOW_S - 60, NOW_S + YEAR_S, trained_s=50.0))
+    Measurements(history).keep(ARRAY, Work(NOW_S - 60, NOW_S + YEAR_S, trained_s=50.0))
     assert Measurements(history).samples(ARRAY) == (3.0, NOW_S)
     assert Measurements(history).work(ARRAY) == Work(NOW_S - 60, NOW_S, trained_s=50.0)
 
@@ -139,7 +146,7 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begins(
     history.begin_allocation(SECOND, "n2", 200.0)
     history.close()
     assert path.with_suffix(".sqlite.damaged").read_bytes() == damaged
-    assert History(path).open_allocations() == {SECOND: "n2"}
+    assert History(path).open_allocations() == {SECOND: ("n2", 200.0)}
 
 
 def test_only_the_last_damaged_file_is_kept(path: Path) -> None:
@@ -174,35 +181,35 @@ def test_the_samples_of_the_last_progress_are_known_after_a_restart(path: Path) 
 
 def test_a_trainer_that_is_over_is_so_after_a_restart(path: Path) -> None:
     before = History(path)
-    assert before.meet(12, "0000000a", 100.0) is None
+    assert meet(before, 12, "0000000a", 100.0) is None
     before.end(12, "it fails")
     before.close()
     after = History(path)
-    assert after.meet(12, "0000000a", 200.0) == "it fails"
-    assert after.meet(12, "0000000a", 300.0) == "it fails"
-    assert after.meet(13, "0000000a", 200.0) is None
+    assert meet(after, 12, "0000000a", 200.0) == "it fails"
+    assert meet(after, 12, "0000000a", 300.0) == "it fails"
+    assert meet(after, 13, "0000000a", 200.0) is None
 
 
 def test_another_trainer_under_the_same_array_id_begins_without_the_past_of_the_first(
     path: Path,
 ) -> None:
     history = History(path)
-    history.meet(12, "0000000a", 100.0)
-    history.describe(trainer(), 100.0)
+    meet(history, 12, "0000000a", 100.0)
     Measurements(history).add_pause(12, 100.0, 2, 1.0)
     history.begin_allocation(FIRST, "n1", 100.0)
     history.end(12, "it fails")
-    assert history.meet(12, "0000000b", 200.0) is None
-    assert (history.tally(12), history.open_allocations()) == (Tally(), {})
-    assert read_history(path, "12", 0.0, NOW_S, None, private=False)["trainer"] is None
+    assert meet(history, 12, "0000000b", 200.0) is None
+    assert (history.totals(12, NOW_S), history.open_allocations()) == (Totals(), {})
+    anew = read_history(path, "12", 0.0, NOW_S, None, private=False)["trainer"]
+    assert (anew["over"], anew["rescales"], anew["total"]["grew"]) == (None, [], 0)
 
 
 @pytest.mark.parametrize(("before", "now"), [("", "0000000a"), ("0000000a", ""), ("", "")])
 def test_trainers_that_carry_no_id_look_all_alike(before: str, now: str) -> None:
     history = History(":memory:")
-    history.meet(12, before, 100.0)
+    meet(history, 12, before, 100.0)
     history.end(12, "it fails")
-    assert history.meet(12, now, 200.0) == "it fails"
+    assert meet(history, 12, now, 200.0) == "it fails"
 
 
 def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() -> None:
@@ -210,19 +217,18 @@ def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() 
     for array in (12, 13):
         history.begin_allocation(ElementId(array, 0), "n1", 100.0)
         Measurements(history).add_progress(array, 100.0, 5.0)
-        history.meet(array, "0000000a", 100.0)
+        meet(history, array, "0000000a", 100.0)
         history.end(array, "it fails")
-        Measurements(history).add_throughput(
-            Job("alice", "digits"), Throughput(array, "samples", 1, 100.0, 5, 9)
+        Measurements(history).set_curve(
+            Job("alice", "digits"), [Throughput(array, "samples", array, 100.0, 5, 90)]
         )
-        Measurements(history).set_reform(array, Reform(100.0, 1, 1))
+        Measurements(history).keep(array, Reform(100.0, 1, 1))
     history.forget(12)
-    assert (history.tally(12), Measurements(history).samples(12)) == (Tally(), None)
-    assert not Measurements(history).has_trained(12)
-    assert Measurements(history).reform(12) is None
-    assert history.meet(12, "0000000a", 200.0) is None
-    assert history.meet(13, "0000000a", 200.0) == "it fails"
-    assert history.open_allocations() == {ElementId(13, 0): "n1"}
+    assert (history.totals(12, NOW_S), Measurements(history).samples(12)) == (Totals(), None)
+    assert Measurements(history).kept(12, Reform) is None
+    assert meet(history, 12, "0000000a", 200.0) is None
+    assert meet(history, 13, "0000000a", 200.0) == "it fails"
+    assert history.open_allocations() == {ElementId(13, 0): ("n1", 100.0)}
     assert [look.array for look in Measurements(history).throughputs(Job("alice", "digits"))] == [
         13
     ]
@@ -230,14 +236,14 @@ def test_all_that_is_known_under_an_id_can_be_forgotten_and_of_others_nothing() 
 
 def test_a_trainer_that_is_over_while_the_disk_is_full_is_over_for_good(path: Path) -> None:
     history = History(path)
-    history.meet(12, "0000000a", 100.0)
+    meet(history, 12, "0000000a", 100.0)
     with sqlite3.connect(path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")  # as good as a full disk: nothing can be written
         history.end(12, "it fails")
-        assert history.meet(12, "0000000a", 200.0) == "it fails"  # a controller that begins anew
+        assert meet(history, 12, "0000000a", 200.0) == "it fails"  # a controller that begins anew
         other.execute("ROLLBACK")
     history.close()
-    assert History(path).meet(12, "0000000a", 300.0) == "it fails"
+    assert meet(History(path), 12, "0000000a", 300.0) == "it fails"
 
 
 def test_the_last_problems_are_kept(path: Path) -> None:
@@ -266,7 +272,7 @@ def test_ordinary_jobs_that_preempted_are_counted_and_so_are_those_that_missed_a
 
 def test_of_a_trainers_pauses_the_newest_500_are_kept(path: Path) -> None:
     history = History(path)
-    history.describe(trainer(), NOW_S)
+    history.meet(trainer(), NOW_S)
     for number in range(510):
         Measurements(history).add_pause(ARRAY, NOW_S + number, 2, 1.0)
         Measurements(history).add_pause(13, NOW_S + number, 2, 1.0)
@@ -279,19 +285,20 @@ def test_what_is_written_together_is_one_transaction_and_read_at_once(path: Path
     with history.together():
         history.begin_allocation(FIRST, "n1", 100.0)
         assert other.open_allocations() == {}
-        assert history.open_allocations() == {FIRST: "n1"}
+        assert history.open_allocations() == {FIRST: ("n1", 100.0)}
         history.begin_allocation(SECOND, "n2", 100.0)
-    assert other.open_allocations() == {FIRST: "n1", SECOND: "n2"}
+    assert other.open_allocations() == {FIRST: ("n1", 100.0), SECOND: ("n2", 100.0)}
 
 
 def test_what_the_next_controller_must_know_does_not_wait_for_the_end_of_a_turn(path: Path) -> None:
     history, other = History(path), History(path)
     with history.together():
-        history.meet(12, "id", 1.0)
-        history.ask([element(0, "running n1", start_s=1.0)], 2.0)
-        assert other.asked(12) == {(0, "n1", 1.0)}
+        meet(history, 12, "id", 1.0)
+        Measurements(history).keep(12, Reform(1.0, 1, 1))
+        history.flush()
+        assert Measurements(other).kept(12, Reform) == Reform(1.0, 1, 1)
         history.end(12, "finished")
-        assert other.meet(12, "id", 3.0) == "finished"
+        assert meet(other, 12, "id", 3.0) == "finished"
 
 
 def test_a_turn_that_fails_loses_nothing(path: Path) -> None:
@@ -299,7 +306,7 @@ def test_a_turn_that_fails_loses_nothing(path: Path) -> None:
     with pytest.raises(ZeroDivisionError), history.together():
         history.begin_allocation(FIRST, "n1", 100.0)
         1 / 0  # noqa: B018
-    assert History(path).open_allocations() == {FIRST: "n1"}
+    assert History(path).open_allocations() == {FIRST: ("n1", 100.0)}
 
 
 def test_a_history_on_a_file_server_is_written_without_a_log_and_read_beside(path: Path) -> None:
@@ -315,14 +322,13 @@ def test_a_history_of_one_host_is_used_on_a_file_server(path: Path) -> None:
     alone = History(path)
     alone.begin_allocation(FIRST, "n1", 100.0)
     alone.close()
-    assert History(path, remote=True).open_allocations() == {FIRST: "n1"}
+    assert History(path, remote=True).open_allocations() == {FIRST: ("n1", 100.0)}
 
 
 def test_the_next_controller_knows_whose_trainers_it_has_met_and_their_records(path: Path) -> None:
     before = History(path)
     for one in (trainer(), trainer(array=13)):
-        before.meet(one.array, one.record.id or "", 1.0)
-        before.describe(one, 2.0)
+        before.meet(one, 2.0)
     before.end(13, "finished")
     before.close()
     one = trainer()

@@ -5,6 +5,7 @@ What was learnt is kept by user and job name, and does not grow without bound.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer_slurm.controller.observe.reports import Reform, Report
+from bftrainer_slurm.controller.state import measurements as measurements_module
 from bftrainer_slurm.controller.state.history import History
-from bftrainer_slurm.controller.state.measurements import (
-    Job,
-    Measurements,
-)
+from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Stopwatch, Throughput
 from tests.controller.worlds import ARRAY, NOW_S
 
@@ -24,16 +23,16 @@ JOB = Job("alice", "digits")
 
 
 def look(number: int, array: int = ARRAY, nodes: int = 2) -> Throughput:
-    return Throughput(array, "samples", nodes, NOW_S + number, 100.0 + number, 20.0)
+    return Throughput(array, "samples", nodes, NOW_S + number, 100.0 + number, 40.0)
 
 
 def made() -> Measurements:
     return Measurements(History(":memory:"))
 
 
-def test_looks_are_there_for_the_next_job_of_that_user_and_name(tmp_path: Path) -> None:
+def test_a_curve_is_there_for_the_next_job_of_that_user_and_name(tmp_path: Path) -> None:
     before = History(tmp_path / "history.sqlite")
-    Measurements(before).add_throughput(JOB, look(1))
+    Measurements(before).set_curve(JOB, [look(1)])
     before.close()
     measurements = Measurements(History(tmp_path / "history.sqlite"))
     assert measurements.throughputs(JOB) == [look(1)]
@@ -41,58 +40,49 @@ def test_looks_are_there_for_the_next_job_of_that_user_and_name(tmp_path: Path) 
         assert measurements.throughputs(other) == []
 
 
-def test_of_a_size_the_latest_sixteen_looks_are_kept() -> None:
+def test_of_a_size_the_median_of_what_the_last_trainer_has_shown_is_kept() -> None:
     measurements = made()
-    for number in range(40):
-        measurements.add_throughput(JOB, look(number))
-        measurements.add_throughput(JOB, look(number, nodes=4))
-    kept = [one.time_s - NOW_S for one in measurements.throughputs(JOB) if one.nodes == 2]
-    assert kept == list(range(24, 40))
+    measurements.set_curve(JOB, [look(50, array=9)])
+    measurements.set_curve(JOB, [look(60, array=9, nodes=4)])
+    measurements.set_curve(JOB, [look(0), look(1), look(98)])
+    kept = {(one.nodes, one.array, one.rate) for one in measurements.throughputs(JOB)}
+    assert kept == {(2, ARRAY, 101.0), (4, 9, 160.0)}
+    assert [one.seconds for one in measurements.throughputs(JOB) if one.nodes == 2] == [40.0] * 3
+
+
+def test_what_was_measured_for_too_short_a_time_to_be_believed_replaces_nothing() -> None:
+    measurements = made()
+    measurements.set_curve(JOB, [look(1)])
+    measurements.set_curve(JOB, [replace(look(2), seconds=20.0)])
+    assert measurements.throughputs(JOB) == [look(1)]
 
 
 def test_what_was_learnt_in_the_future_waits_for_it_and_is_in_nobodys_way() -> None:
     now_s = NOW_S
     measurements = Measurements(History(":memory:", lambda: now_s))
-    for ahead_s in (7200, 0):  # the clock was wrong at first
-        for number in range(ahead_s, ahead_s + 12):
-            measurements.add_throughput(JOB, look(number))
+    measurements.set_curve(JOB, [look(7200, nodes=4)])  # the clock was wrong at first
+    measurements.set_curve(JOB, [look(0)])
+    for ahead_s in (7200, 0):
         for number in range(ahead_s, ahead_s + 6):
             measurements.add_rescale(JOB, Rescale(True, NOW_S + number, 0.1))
-    assert [one.time_s - NOW_S for one in measurements.throughputs(JOB)] == list(range(12))
+    assert measurements.throughputs(JOB) == [look(0)]
     assert [one.time_s - NOW_S for one in measurements.rescales(JOB)] == list(range(6))
     now_s += 7300
-    assert len(measurements.throughputs(JOB)) == 16
+    assert len(measurements.throughputs(JOB)) == 2
 
 
-def test_of_a_trainer_a_few_hundred_looks_are_kept() -> None:
+def test_of_a_name_the_latest_sizes_are_kept() -> None:
     measurements = made()
     for number in range(600):
-        measurements.add_throughput(JOB, look(number, nodes=number + 1))
-    assert len(measurements.throughputs(JOB)) == 256
+        measurements.set_curve(JOB, [look(number, nodes=number + 1)])
+    assert [one.nodes for one in measurements.throughputs(JOB)] == list(range(345, 601))
 
 
-def test_of_a_name_the_latest_trainers_are_kept_and_those_that_run() -> None:
-    measurements = made()
-    for array in range(1, 8):
-        measurements.add_throughput(JOB, look(array, array))
-    measurements.forget_too_much(active={1})
-    assert [one.array for one in measurements.throughputs(JOB, 1)] == [1, 4, 5, 6, 7]
-    assert not measurements.has_trained(3)
-
-
-def test_a_trainer_hears_of_the_latest_of_its_name_however_many_run() -> None:
-    measurements = made()
-    for number, array in enumerate([*range(1, 100), 50]):
-        measurements.add_throughput(JOB, look(number, array))
-    heard = [one.array for one in measurements.throughputs(JOB, 7)]
-    assert heard == [7, 50, 97, 98, 99, 50]
-
-
-def test_a_user_cannot_fill_the_disk_with_names() -> None:
+def test_a_user_cannot_fill_the_disk_with_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurements_module, "_SIZES_A_USER", 100)
     measurements = made()
     for number in range(150):
-        measurements.add_throughput(Job("alice", f"digits-{number}"), look(number, number))
-    measurements.forget_too_much(active=())
+        measurements.set_curve(Job("alice", f"digits-{number}"), [look(number, number)])
     names = ((number, Job("alice", f"digits-{number}")) for number in range(150))
     left = [number for number, job in names if measurements.throughputs(job)]
     assert left == list(range(50, 150))
@@ -111,9 +101,9 @@ def test_of_rescales_the_latest_nine_of_a_kind_are_kept() -> None:
 def test_the_generation_that_a_trainer_stands_in_is_known_after_a_restart() -> None:
     measurements = made()
     for generation in (1, 2):
-        measurements.set_reform(ARRAY, Reform(NOW_S, generation, 3))
-    assert measurements.reform(ARRAY) == Reform(NOW_S, 2, 3)
-    assert measurements.reform(99) is None
+        measurements.keep(ARRAY, Reform(NOW_S, generation, 3))
+    assert measurements.kept(ARRAY, Reform) == Reform(NOW_S, 2, 3)
+    assert measurements.kept(99, Reform) is None
 
 
 def test_pauses_are_counted_by_whether_a_trainer_grew() -> None:

@@ -163,7 +163,7 @@ def test_an_element_that_has_finished_says_so() -> None:
 def test_each_pause_of_a_change_is_kept_once_with_the_nodes_after_it(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     saying = Saying(history=path)
-    saying.history.describe(saying.mine.trainer, NOW_S)
+    saying.history.meet(saying.mine.trainer, NOW_S)
     saying.say(NoteKind.PROGRESS, 0.0, steps=1.0, generation=1.0, nodes=1.0)
     for _ in range(2):  # a keeper tells its notes again to a controller that was away
         saying.say(NoteKind.PROGRESS, 9.0, steps=2.0, generation=2.0, nodes=2.0, pause_s=1.5)

@@ -21,7 +21,7 @@ from bftrainer_slurm.controller.state.profiles import (
     RescaleCosts,
     reported_before,
 )
-from bftrainer_slurm.controller.state.statistics import Tally
+from bftrainer_slurm.controller.state.statistics import Totals
 from bftrainer_slurm.controller.state.stopwatch import Rescale, Throughput
 from bftrainer_slurm.controller.state.view import TrainerView
 from bftrainer_slurm.model import ThroughputCurve, Trainer
@@ -67,7 +67,7 @@ class Profiles(PerformanceModel):
     def shown(self, one: TrainerView) -> Any:
         """What users see of it."""
         about = self.of(one.trainer), None, self.costs(one, NOW_S), None, None
-        return trainer_status(one, Tally(), *about, NOW_S)
+        return trainer_status(one, Totals(), *about, NOW_S)
 
 
 def train(
@@ -243,7 +243,7 @@ def test_trainers_that_are_gone_are_forgotten_but_not_what_they_have_shown() -> 
 
 def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
     measurements = made()
-    measurements.add_throughput(JOB, Throughput(9, "samples", 4, NOW_S - 100, 4e5, 60.0))
+    measurements.set_curve(JOB, [Throughput(9, "samples", 4, NOW_S - 100, 4e5, 60.0)])
     profiles, one = Profiles(measurements), view()
     train(profiles, one, 2.0, unit="steps")
     assert profiles.shown(one)["curve"]["unit"] == "steps"

@@ -9,16 +9,17 @@ from dataclasses import replace
 
 import pytest
 
+from bftrainer_slurm.controller.decide.eligibility import out_of_node_hours
 from bftrainer_slurm.controller.observe.snapshot import Snapshot
 from bftrainer_slurm.controller.settings import Settings
-from bftrainer_slurm.controller.state.history import History
+from bftrainer_slurm.controller.state.history import History, put
 from bftrainer_slurm.controller.state.phases import Ended, Event, Phase
 from bftrainer_slurm.controller.state.registry import TrainerErrors, TrainerRegistry
-from bftrainer_slurm.controller.state.statistics import NodeTime, Tally
+from bftrainer_slurm.controller.state.statistics import Totals
 from bftrainer_slurm.controller.state.trainer_state import change, release
 from bftrainer_slurm.model import Element, ElementId, Trainer
 from bftrainer_slurm.slurm.gateway import GatewayError, SlurmUnavailableError
-from tests.controller.worlds import ARRAY, NOW_S, element, failed, snapshot, trainer
+from tests.controller.worlds import ARRAY, NOW_S, cases, element, failed, snapshot, trainer
 
 FIRST = ElementId(ARRAY, 0)
 SETTINGS = Settings(bad_node_s=900)
@@ -48,16 +49,17 @@ class Looking:
         return self.registry.look(replace(seen, time_s=self.now_s))
 
     @property
-    def tally(self) -> Tally:
-        return self.history.tally(ARRAY)
+    def totals(self) -> Totals:
+        return self.history.totals(ARRAY, self.now_s)
 
 
 def test_each_stay_of_an_element_on_a_node_goes_into_the_history() -> None:
     looking = Looking()
     for look in (ON_N1, element(0, "delayed"), replace(ON_N1, start_s=NOW_S + 20)):
         looking.at(trainer(look))
-    assert replace(looking.tally, times=NodeTime()) == Tally(2, 0, 1, node_s=10.0)
-    assert looking.history.open_allocations() == {FIRST: "n1"}
+    totals = looking.totals
+    assert (totals.grew, totals.reclaimed, totals.node_s, totals.last_s) == (2, 1, 10.0, None)
+    assert looking.history.open_allocations() == {FIRST: ("n1", NOW_S + 20)}
 
 
 def test_what_the_controller_has_ended_shrank() -> None:
@@ -66,7 +68,8 @@ def test_what_the_controller_has_ended_shrank() -> None:
     state = looking.registry.views[0].state
     looking.registry.put({ARRAY: change(state, (FIRST,), Phase.LEAVING, NOW_S)})
     looking.at(trainer(HELD))
-    assert replace(looking.tally, times=NodeTime()) == Tally(1, 1, node_s=10.0)
+    totals = looking.totals
+    assert (totals.grew, totals.shrank, totals.node_s) == (1, 1, 10.0)
 
 
 def test_a_trainer_that_slurm_has_forgotten_has_left_its_nodes() -> None:
@@ -82,7 +85,7 @@ def test_a_stay_goes_on_over_a_restart_of_the_controller_since_when_slurm_tells(
     before.at(trainer(ON_N1))
     after = Looking(before.history)
     assert after.at(trainer(ON_N1)) == []
-    assert after.tally.grew == 1
+    assert after.totals.grew == 1
     assert after.registry.views[0].state.of(0).start_s == NOW_S
 
 
@@ -93,6 +96,62 @@ def test_what_ended_while_no_controller_ran_has_ended() -> None:
     (ended,) = after.at(trainer(element(0, "delayed")))
     assert isinstance(ended, Ended)
     assert (ended.how, ended.node) == ("reclaimed", "n1")
+
+
+AWAY_S = 10 * 3600.0
+
+
+def restarted(before: Looking) -> Looking:
+    """The controller that looks next, a night later, at what the last one left."""
+    before.history.write(put("watches", NOW_S - 60, before.now_s))
+    after = Looking(before.history)
+    after.now_s = before.now_s + AWAY_S
+    return after
+
+
+@cases(
+    "elements, node_s",
+    as_slurm_says_of_what_it_took_back=([element(0, "delayed", queued_s=NOW_S + 300)], 300.0),
+    as_slurm_says_of_what_it_has_started_there_again=(
+        [element(0, "running n1", start_s=NOW_S + AWAY_S, queued_s=NOW_S + 300)], 320.0
+    ),
+    as_slurm_says_of_what_it_has_started_elsewhere=(
+        [element(0, "running n2", start_s=NOW_S + AWAY_S, queued_s=NOW_S + 300)], 320.0
+    ),
+    as_slurm_says_of_what_has_ended=([element(0, "completed n1", end_s=NOW_S + 300)], 300.0),
+    when_it_was_last_seen_if_slurm_has_forgotten_it=([element(1, "held")], 10.0),
+    when_it_was_last_seen_if_slurm_has_forgotten_its_trainer=([], 10.0),
+    not_at_all_if_it_runs_on=([element(0, "running n1", start_s=NOW_S)], AWAY_S + 20),
+)  # fmt: skip
+def test_what_runs_while_no_controller_works_ends(elements: list[Element], node_s: float) -> None:
+    before = Looking()
+    for _ in range(2):
+        before.at(trainer(ON_N1))
+    after = restarted(before)
+    after.at(*([trainer(*elements)] if elements else []))
+    assert after.totals.node_s == node_s
+
+
+def test_the_keeper_is_not_told_that_one_is_gone_which_runs_on_its_node_again() -> None:
+    before = Looking()
+    before.at(trainer(ON_N1))
+    after = restarted(before)
+    after.at(trainer(element(0, "running n1", start_s=NOW_S + AWAY_S)))
+    assert after.registry.gone == []
+
+
+def test_a_budget_of_node_hours_goes_on_over_a_night_without_a_controller() -> None:
+    before = Looking()
+    for _ in range(2):
+        before.at(trainer(ON_N1))
+    after = restarted(before)
+    back = trainer(element(0, "running n1", start_s=NOW_S + AWAY_S, queued_s=NOW_S + 300))
+    limited = replace(back.record, spec=replace(back.record.spec, node_hours=1.0))
+    after.at(replace(back, record=limited))
+    assert out_of_node_hours(after.registry.views, after.history.totals, after.now_s) == {}
+    spent_s = after.now_s + 3300
+    out = out_of_node_hours(after.registry.views, after.history.totals, spent_s)
+    assert "1 node-hours" in (out[ARRAY].over or "")
 
 
 def test_a_failure_counts_when_it_is_first_seen() -> None:
@@ -113,7 +172,7 @@ def test_a_trainer_whose_record_has_another_id_is_another_one(restarted: bool) -
     if restarted:
         looking = Looking(looking.history)
     events = looking.at(called("0000000b", HELD))
-    assert (looking.registry.views[0].state.over, looking.tally) == (None, Tally())
+    assert (looking.registry.views[0].state.over, looking.totals) == (None, Totals())
     assert not any(isinstance(event, Ended) and event.how == "reclaimed" for event in events)
 
 
@@ -144,12 +203,13 @@ def test_so_are_those_on_which_its_elements_may_start() -> None:
 def test_who_was_asked_to_leave_is_known_where_the_first_look_at_a_trainer_fails() -> None:
     looking = Looking()
     looking.at(trainer(ON_N1))
-    looking.registry.ask([FIRST], looking.now_s)
+    looking.registry.ask([FIRST])
     after = Looking(looking.history)
-    asked, after.history.asked = after.history.asked, None  # type: ignore[method-assign,assignment]
+    measurements = after.registry.measurements
+    kept, measurements.kept = measurements.kept, None  # type: ignore[method-assign,assignment]
     after.at(trainer(ON_N1))
     assert after.registry.views == ()
-    after.history.asked = asked  # type: ignore[method-assign]
+    measurements.kept = kept  # type: ignore[method-assign]
     after.at(trainer(ON_N1))
     assert after.registry.views[0].state.of(0).asked
 
@@ -174,7 +234,7 @@ def test_a_trainer_that_can_be_handled_again_is_followed_again() -> None:
     looking.history.meet = meet  # type: ignore[method-assign]
     looking.at(trainer(ON_N1))
     assert (len(looking.registry.views), looking.registry.unhandled_nodes) == (1, frozenset())
-    assert looking.tally.grew == 1
+    assert looking.totals.grew == 1
 
 
 def test_a_trainer_of_which_nothing_changed_is_not_looked_at_again() -> None:
