@@ -54,10 +54,9 @@ class Saver:
 
         from bftrainer_slurm.elastic import torch_private
 
-        self._memory = memory
+        self.memory = memory
         self._local_rank = local_rank
         self._has_saved = False
-        self.told = False  # what ``must_save()`` has returned last
         self._flag = torch.zeros(1)
         self._sent: list[dist.Work | None] = []  # kept, as not all of them arrive before the end
         self._together = dist.is_initialized()
@@ -76,16 +75,10 @@ class Saver:
         """Return whether any rank was asked; the answer is the same on all."""
         import torch.distributed as dist
 
-        self._flag[0] = self._sigterm.came or self._memory.present.asked
+        self._flag[0] = self._sigterm.came or self.memory.present.asked
         if self._together:
             dist.all_reduce(self._flag, dist.ReduceOp.MAX, group=self._group)
-        self.told = bool(self._flag)
-        return self.told
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether the agent ends this process, while others wait for it."""
-        return bool(self._memory.present.ending)
+        return bool(self._flag)
 
     def saved(self) -> NoReturn:
         """Say that all ranks have saved, and wait for the end.
@@ -96,7 +89,7 @@ class Saver:
         if self._together and not self._sigterm.came:
             self._await_others()
         self._has_saved = True
-        self._memory.saved[self._local_rank] = True
+        self.memory.saved[self._local_rank] = True
         self._sigterm.end()
 
     def _await_others(self) -> None:
@@ -114,7 +107,7 @@ class Saver:
 
     def _heed(self) -> None:
         """End at the agent's signal, as the main thread may wait for a peer that is gone."""
-        if self._memory.present.ending and not self._has_saved:
+        if self.memory.present.ending and not self._has_saved:
             os._exit(SIGNALLED)
 
 
@@ -127,14 +120,9 @@ def before_end(do: Callable[[], object]) -> None:
     _before_end.append(do)
 
 
-def was_told() -> bool:
-    """Return what ``must_save()`` has returned last."""
-    return _saver is not None and _saver.told
-
-
 def is_ending() -> bool:
     """Return whether the agent ends this process, while others wait for it."""
-    return _saver is not None and _saver.is_ending
+    return _saver is not None and bool(_saver.memory.present.ending)
 
 
 def must_save() -> bool:

@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,6 @@ _SHARDED = "elastic.Snapshot keeps whole, plain tensors; torch.distributed.check
 _ANOTHER = "names, shapes or types are another model's"
 
 _numbers = itertools.count()
-_own_room = partial(torch.empty, dtype=torch.uint8)
 
 
 def made() -> str:
@@ -75,7 +73,7 @@ class Snapshot:
     def save(self, place: Any = None, now: bool = False) -> None:
         """Keep the state, and ``place``, if it is time to; all ranks call it after each step.
 
-        It is, too, when ``must_save()`` has said so. With ``now`` all is on disk when this returns,
+        ``saved()`` keeps what is not kept by then. With ``now`` all is on disk when this returns,
         as at a training's end. Raises TypeError: it is sharded, or no plain value.
         """
         self._count, self._place = self._count + 1, place
@@ -83,7 +81,7 @@ class Snapshot:
             self._checked = True
             if len(set(_gathered(sha256(_sample(self._parts).encode()).digest()))) > 1:
                 self._do_without("weights or optimizers differ between ranks; rank 0's are kept")
-        self._save(now or saving.was_told(), now)
+        self._save(now, now)
 
     def load(self) -> Any:
         """Load the newest state that any rank has, else the disk's; return its place, or None.
@@ -126,6 +124,7 @@ class Snapshot:
             steps.of_this_process().wrote_file()
             end_s = time.monotonic()
             self._due_s = end_s + (self._every_s or (end_s - self._begin_s) / _SHARE)
+        wait = wait or (due and not self._slots)  # nothing else has it
         if disk and (wait or not self._writer.is_alive()):
             self._wait()
             _texts_of(state)  # raises what must be raised in this thread
@@ -142,10 +141,7 @@ class Snapshot:
 
     def _newest(self, fingerprint: int) -> Tensor | None:
         """Return on all ranks the newest state that any of them has in memory, else on disk."""
-        begin_s = time.monotonic()
         mine = _newest_of(self._slots, fingerprint, str if self._local else say)
-        took_s = time.monotonic() - begin_s  # as long as to save it, about
-        self._due_s = 0.0 if mine is None else begin_s + (self._every_s or took_s / _SHARE)
         newest = max(rows := _gathered(_row(mine, fingerprint)))
         if len({row[1] for row in rows}) > 1:
             raise RuntimeError("elastic.Snapshot: names, shapes or types differ between ranks")
@@ -153,18 +149,17 @@ class Snapshot:
         if _rank() == 0 and self._path and time.time() - newest[2] > self._disk_every_s:
             there = _from_disk(self._path, fingerprint)
             if there is not None and there["count"] > newest[0]:
-                mine, self._due_s = _packed(there, _own_room), 0.0
+                mine = _packed(there, lambda size: torch.empty(size, dtype=torch.uint8))
         newest = max(rows := _gathered(_row(mine, fingerprint)))
         if newest[0] < 0:
             return None
         having = [rank for rank, row in enumerate(rows) if row[0] == newest[0]]
         if mine is None or _rank() not in having:
-            mine, self._due_s = _own_room(newest[3]), 0.0  # it is saved here after the next step
+            mine = torch.empty(newest[3], dtype=torch.uint8)  # saved here after the next step
         if len(having) < len(rows):
             backends = dist.get_backend_config()  # as cpu:gloo,cuda:nccl
-            kind = "cpu" if "cpu:" in backends else backends.partition(":")[0]
             found = _tensors_of([part.state_dict() for part in self._parts.values()])
-            device = next((one.device for one in found if one.device.type == kind), kind)
+            device = next((one.device for one in found if f"{one.device.type}:" in backends), "cpu")
             for chunk in torch.split(mine, _CHUNK):
                 sent = chunk.to(device, copy=True)
                 dist.broadcast(sent, having[0])
@@ -265,8 +260,7 @@ def _packed(state: Any, room: Callable[[int], Tensor]) -> Tensor:
         part.copy_(one.detach())
     told = map(state.get, ("count", "fingerprint", "saved_s"))
     numbers[:5] = torch.tensor([*told, len(image), len(texts)])
-    numbers[5] = _sum(image)
-    numbers[6] = _MAGIC
+    numbers[5], numbers[6] = _sum(image), _MAGIC
     return image
 
 
@@ -331,18 +325,15 @@ def _to_disk(path: Path, state: Any) -> None:
         there = _from_disk(path, state["fingerprint"])
         if there is None or there["count"] < state["count"]:  # we may have hung for long
             if path.exists():  # there is one at each moment, so that a script may ask for it
-                _linked(path, beside.with_name(f"{beside.name}.before")).replace(f"{path}.before")
+                before = beside.with_name(f"{beside.name}.before")
+                try:
+                    before.hardlink_to(path)
+                except OSError:  # a file system without hard links
+                    shutil.copyfile(path, before)
+                before.replace(f"{path}.before")
             beside.replace(path)
     except Exception as error:  # torch's, too
         say(f"elastic.Snapshot has not written {path}: {error}")
-
-
-def _linked(path: Path, new: Path) -> Path:
-    try:
-        new.hardlink_to(path)
-    except OSError:  # a file system without hard links
-        shutil.copyfile(path, new)
-    return new
 
 
 def _from_disk(path: Path, fingerprint: int) -> Any:

@@ -7,19 +7,23 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from bftrainer_slurm.elastic import saving
 from bftrainer_slurm.elastic import snapshot as of
 from bftrainer_slurm.elastic.snapshot import Snapshot
 from scripts.labcluster.keeper import Keeper
 from scripts.labcluster.waiting import wait_until
 from tests.elastic.agents import Agents, started_agents, steps_in
+from tests.elastic.test_tasks import srun_says
 
 pytestmark = pytest.mark.torch
 
@@ -116,12 +120,19 @@ def test_a_process_that_is_killed_as_it_saves_leaves_the_older_state(slots: list
     assert Training().snapshot.load() == 7
 
 
+@pytest.mark.parametrize("differs", ["shapes", "names", "types"])
 def test_another_models_state_is_not_loaded(
-    slots: list[Path], capfd: pytest.CaptureFixture[str]
+    slots: list[Path], differs: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     Training().step(1)
-    assert Training(width=5).snapshot.load() is None
-    assert "names, shapes or types are another model's" in capfd.readouterr().err
+    other = Training(width=5 if differs == "shapes" else 4)
+    if differs == "names":
+        other.model.register_buffer("another", torch.zeros(1))
+    if differs == "types":
+        other.model.bfloat16()
+    assert other.snapshot.load() is None
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.partition("not used: ")[2] for line in lines] == [of._ANOTHER]
 
 
 def test_it_is_saved_so_often_that_it_takes_a_hundredth_of_the_time(slots: list[Path]) -> None:
@@ -150,6 +161,23 @@ def test_where_memory_is_short_one_line_says_so_and_the_disk_is_used(
     ]
     assert slots[0].stat().st_size == slots[1].stat().st_size == 0
     assert Training(tmp_path / "checkpoint.pt").snapshot.load() == 2
+
+
+def test_where_nothing_is_in_memory_training_ends_when_its_state_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = of._to_disk
+
+    def slowly(path: Path, state: Any) -> None:
+        time.sleep(1)
+        write(path, state)
+
+    monkeypatch.setattr(of, "_to_disk", slowly)
+    monkeypatch.setattr(saving, "_before_end", [])
+    monkeypatch.setattr(saving, "_saver", SimpleNamespace(saved=lambda: None))
+    Training(path := tmp_path / "checkpoint.pt").step(1)
+    saving.saved()
+    assert Training(path).snapshot.load() == 1
 
 
 def test_outside_a_trainer_it_is_the_checkpoint_on_disk(tmp_path: Path) -> None:
@@ -401,6 +429,25 @@ def test_after_a_kill_the_others_go_on_from_their_memory(agents: Agents) -> None
     last = max(one.number for one in agents.steps(1) if one.world == 2)
     first = min(one.number for one in agents.steps(1) if one.world == 1)
     assert last - 1 <= first <= last + 1
+
+
+def test_tasks_of_srun_keep_their_state_too(keeper: Keeper, tmp_path: Path) -> None:
+    """Two on each node, of which one keeps it."""
+    script, python = Path(__file__).with_name("by_srun.py"), (sys.executable, "-u")
+    with started_agents(keeper, tmp_path / "trainer", script, launcher=python) as agents:
+        agents.own(2)
+        agents.start(1, **srun_says("n1", 2), SCRIPT="kept.py")
+        agents.wait_for_steps(1)
+        agents.start(2, **srun_says("n2", 2), SCRIPT="kept.py")
+        agents.wait_for_world(4, 1, 2)
+        agents.wait_for_steps(2)
+        alone = {one.number for one in agents.steps(1) if one.world == 2}
+        assert min(one.number for one in agents.steps(2)) == max(alone) + 1
+        agents.kill(2)
+        agents.wait_for_world(2, 1)
+        last = max(one.number for one in agents.steps(1) if one.world == 4)
+        first = min({one.number for one in agents.steps(1) if one.world == 2} - alone)
+        assert last - 1 <= first <= last + 1
 
 
 def worker_of(agents: Agents) -> int:
