@@ -87,6 +87,7 @@ class Present(ctypes.Structure):
     """What holds for the processes that train now. How they save is in ``saving``."""
 
     asked: float  # to save
+    told: float  # all ranks have been told to, after the same step
     savers: float  # how many of this node's processes save when they are asked
     ending: float  # the next SIGTERM has to end them at once
     alone: float

@@ -23,26 +23,38 @@ _PLANNED = ("join", "leave")  # changes in which no rank is lost, so all can sav
 
 
 class Asking:
-    """The agent's side: it asks for a save, and says when its processes may be ended."""
+    """The agent's side: it asks for a save, and says when its processes may be ended.
 
-    def __init__(self, memory: Memory, clock: Callable[[], float] = time.monotonic) -> None:
+    A node that Slurm takes back makes its step within ``grace_s``, or it is gone: then the others
+    wait for it in a collective that may never end, and have not been told to save.
+    """
+
+    def __init__(
+        self, memory: Memory, grace_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._memory = memory
+        self._grace_s = grace_s
         self._clock = clock
         self._asked_s: float | None = None
+        self._planned = True
 
     def begin(self) -> None:
         """New processes begin."""
         self._asked_s = None
         self._memory.begin()
 
-    def is_over(self, why: str) -> bool:
-        """Ask them to save, if the change leaves time for it; return whether to end them."""
-        if why in _PLANNED and self._memory.saving:
-            if self._asked_s is None:
-                self._asked_s = self._clock()
-                self._memory.present.asked = True
-            return self._clock() - self._asked_s >= LONGEST_SAVE_S
-        return True
+    def is_over(self, why: str, planned: bool) -> bool:
+        """Ask them to save, if the change leaves time for it; return whether to end them.
+
+        ``planned``: no node is being taken back.
+        """
+        if why not in _PLANNED or not self._memory.saving:
+            return True
+        if self._asked_s is None or planned != self._planned:
+            self._asked_s, self._planned = self._clock(), planned
+            self._memory.present.asked = True
+        waits = planned or self._memory.present.told
+        return self._clock() - self._asked_s >= (LONGEST_SAVE_S if waits else self._grace_s)
 
 
 class Saver:
@@ -78,6 +90,7 @@ class Saver:
         self._flag[0] = self._sigterm.came or self.memory.present.asked
         if self._together:
             dist.all_reduce(self._flag, dist.ReduceOp.MAX, group=self._group)
+        self.memory.present.told = bool(self._flag)
         return bool(self._flag)
 
     def saved(self) -> NoReturn:

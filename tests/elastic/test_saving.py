@@ -37,7 +37,7 @@ def memory() -> Memory:
 
 @pytest.mark.parametrize("why", ["join", "leave", "loss", "failure"])
 def test_a_script_that_does_not_save_when_told_is_ended_at_once(memory: Memory, why: str) -> None:
-    assert Asking(memory).is_over(why)
+    assert Asking(memory, 2.0).is_over(why, planned=True)
     assert not memory.present.asked
 
 
@@ -45,43 +45,63 @@ def test_a_script_that_does_not_save_when_told_is_ended_at_once(memory: Memory, 
 def test_one_that_does_is_asked_and_ended_when_all_its_processes_have(
     memory: Memory, why: str
 ) -> None:
-    asking = Asking(memory)
+    asking = Asking(memory, 2.0)
     memory.present.savers = 2
-    assert not asking.is_over(why)
+    assert not asking.is_over(why, planned=True)
     assert memory.present.asked
     memory.saved[0] = True
-    assert not asking.is_over(why)
+    assert not asking.is_over(why, planned=True)
     memory.saved[1] = True
-    assert asking.is_over(why)
+    assert asking.is_over(why, planned=True)
 
 
 @pytest.mark.parametrize("why", ["loss", "failure"])
 def test_it_is_not_asked_where_a_peer_is_gone_already(memory: Memory, why: str) -> None:
     memory.present.savers = 1
-    assert Asking(memory).is_over(why)
+    assert Asking(memory, 2.0).is_over(why, planned=False)
     assert not memory.present.asked
 
 
 def test_one_that_takes_too_long_is_ended(memory: Memory) -> None:
     clock = Clock()
-    asking = Asking(memory, clock)
+    asking = Asking(memory, 2.0, clock)
     memory.present.savers = 1
-    assert not asking.is_over("join")
+    assert not asking.is_over("join", planned=True)
     clock.now_s += LONGEST_SAVE_S
-    assert asking.is_over("join")
+    assert asking.is_over("join", planned=True)
+
+
+def test_a_node_that_is_taken_back_has_its_grace_for_the_step_and_the_others_30_s_to_save(
+    memory: Memory,
+) -> None:
+    """If it is gone before, they wait for it in a collective, and nobody tells them to save."""
+    clock = Clock()
+    asking = Asking(memory, 2.0, clock)
+    memory.present.savers = 1
+    assert not asking.is_over("leave", planned=True)
+    clock.now_s += 20.0  # a long step
+    assert not asking.is_over("leave", planned=False)  # Slurm takes it in the middle of that
+    clock.now_s += 1.9
+    assert not asking.is_over("leave", planned=False)
+    clock.now_s += 0.1
+    assert asking.is_over("leave", planned=False)
+    memory.present.told = True
+    assert not asking.is_over("leave", planned=False)
+    clock.now_s += LONGEST_SAVE_S - 2.0
+    assert asking.is_over("leave", planned=False)
 
 
 def test_what_processes_before_were_asked_is_nothing_to_the_next_ones(memory: Memory) -> None:
-    asking = Asking(memory)
+    asking = Asking(memory, 2.0)
     memory.present.savers = 1
-    assert not asking.is_over("join")
+    assert not asking.is_over("join", planned=True)
     memory.saved[0] = True
     memory.present.ending = True
     asking.begin()
     assert not memory.present.asked
     assert not memory.present.ending
     memory.present.savers = 1
-    assert not asking.is_over("join")
+    assert not asking.is_over("join", planned=True)
 
 
 def test_outside_an_element_there_is_never_anything_to_save() -> None:

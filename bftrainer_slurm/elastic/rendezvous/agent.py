@@ -89,8 +89,8 @@ class AgentRendezvous(RendezvousHandler):
         self._membership.start()
         self._progress = Progress(self._memory, self._membership.progress)
         self._progress.follow()
-        self._asking = Asking(self._memory)
         least_s = max(_LEAST_S, float(environment.get("BFTRAINER_GRACE", 0)))
+        self._asking = Asking(self._memory, least_s)
         torch_private.end_workers_within(least_s, self._about_to_end_workers)
         on_signals(_ending_signals(environment), self._leave)
 
@@ -120,7 +120,7 @@ class AgentRendezvous(RendezvousHandler):
     def num_nodes_waiting(self) -> int:
         """Return 1 when this node has to end its generation; torchrun then stops its workers."""
         change = self._membership.change
-        return int(change is not None and self._asking.is_over(change.why))
+        return int(change is not None and self._asking.is_over(change.why, change.planned))
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Wait for the next generation, and return this node's place in it.
