@@ -11,10 +11,10 @@ import atexit
 import copy
 import io
 import itertools
+import math
 import mmap
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +36,6 @@ _SHARE, _CHUNK = 0.01, 2**25  # of the time, for saving; bytes that are sent at 
 _MAGIC, _HEAD = 0xBF57A7E1, 64
 _SHARDED = "elastic.Snapshot keeps whole, plain tensors; torch.distributed.checkpoint keeps sharded"
 _ANOTHER = "names, shapes or types are another model's"
-
 _numbers = itertools.count()
 
 
@@ -48,9 +47,9 @@ def made() -> str:
 class Snapshot:
     """Keeps the state of ``parts``, by their names; it is the same on all ranks.
 
-    Each has ``state_dict`` and ``load_state_dict``. It is copied into memory every ``every_s``; 0:
-    so often that this takes 1 % of the time. Rank 0 writes it to ``path`` every ``disk_every_s``,
-    in a thread; outside a trainer that is all.
+    Each has ``state_dict`` and ``load_state_dict``. All nodes copy it into memory after the same
+    step, about every ``every_s``; 0: so often that this takes 1 % of the time. Rank 0 writes it to
+    ``path`` every ``disk_every_s``, in a thread; outside a trainer that is all.
     """
 
     def __init__(
@@ -58,9 +57,10 @@ class Snapshot:
     ) -> None:
         self._path, self._parts = Path(path) if path else None, parts
         self._every_s, self._disk_every_s = every_s, disk_every_s
-        self._due_s, self._disk_due_s, self._begin_s = 0.0, time.monotonic() + disk_every_s, 0.0
+        self._disk_due_s, self._begin_s = time.monotonic() + disk_every_s, 0.0
         self._count, self._saved, self._place = 0, 0, None
-        self._checked, self._writer = False, threading.Thread()  # that ranks have the same state
+        self._next = 0.0 if VARIABLE in os.environ else math.inf  # the count at the next copy
+        self._steps, self._copied_s, self._writer = 1, -math.inf, threading.Thread()
         self._local = int(os.environ.get("LOCAL_RANK", "0"))
         self._number = next(_numbers)  # in this process; the first one has slots
         paths = [] if self._number else map(Path, os.environ.get(VARIABLE, "").split(":"))
@@ -77,11 +77,17 @@ class Snapshot:
         as at a training's end. Raises TypeError: it is sharded, or no plain value.
         """
         self._count, self._place = self._count + 1, place
-        if not self._checked:
-            self._checked = True
-            if len(set(_gathered(sha256(_sample(self._parts).encode()).digest()))) > 1:
-                self._do_without("weights or optimizers differ between ranks; rank 0's are kept")
-        self._save(now, now)
+        first, self._begin_s = not self._begin_s, time.monotonic()
+        if first and len(set(_gathered(sha256(_sample(self._parts).encode()).digest()))) > 1:
+            self._do_without("weights or optimizers differ between ranks; rank 0's are kept")
+        copies = self._count >= self._next
+        self._save(now, now, copies)
+        if copies:  # all nodes agree on the next step, as a copy on one holds up all
+            step_s = (self._begin_s - self._copied_s) / self._steps
+            wait_s = self._every_s or (time.monotonic() - self._begin_s) / _SHARE
+            self._steps = max(_gathered(int(wait_s / step_s) + 1 if self._slots else 0))
+            self._next = self._count + (self._steps or math.inf)
+            self._copied_s = time.monotonic()
 
     def load(self) -> Any:
         """Load the newest state that any rank has, else the disk's; return its place, or None.
@@ -106,10 +112,10 @@ class Snapshot:
         if self._local == 0:
             say(f"elastic.Snapshot keeps nothing in memory, only {self._path}: {why}")
 
-    def _save(self, due: bool, wait: bool = False) -> None:
-        begin_s = self._begin_s = time.monotonic()
-        memory = self._slots and self._local == 0 and (due or begin_s >= self._due_s)
-        disk = self._path if _rank() == 0 and (due or begin_s >= self._disk_due_s) else None
+    def _save(self, due: bool, wait: bool = False, copies: bool = False) -> None:
+        memory = self._slots and self._local == 0 and (due or copies)
+        writes = _rank() == 0 and (due or time.monotonic() >= self._disk_due_s)
+        disk = self._path if writes else None
         if not memory and not disk:
             return
         self._saved = self._count
@@ -122,8 +128,6 @@ class Snapshot:
             except (MemoryError, OSError) as error:
                 self._do_without(str(error))
             steps.of_this_process().wrote_file()
-            end_s = time.monotonic()
-            self._due_s = end_s + (self._every_s or (end_s - self._begin_s) / _SHARE)
         wait = wait or (due and not self._slots)  # nothing else has it
         if disk and (wait or not self._writer.is_alive()):
             self._wait()
@@ -132,8 +136,7 @@ class Snapshot:
             self._writer = threading.Thread(target=_to_disk, args=(disk, copied), daemon=True)
             self._writer.start()
             self._disk_due_s = time.monotonic() + self._disk_every_s
-            if wait:
-                self._wait()
+            self._writer.join(None if wait else 0)
 
     def _wait(self) -> None:
         if self._writer.is_alive() and not saving.is_ending():  # then others wait for our end
@@ -161,8 +164,7 @@ class Snapshot:
             found = _tensors_of([part.state_dict() for part in self._parts.values()])
             device = next((one.device for one in found if f"{one.device.type}:" in backends), "cpu")
             for chunk in torch.split(mine, _CHUNK):
-                sent = chunk.to(device, copy=True)
-                dist.broadcast(sent, having[0])
+                dist.broadcast(sent := chunk.to(device, copy=True), having[0])
                 chunk.copy_(sent)
         return mine
 
@@ -180,7 +182,7 @@ class Snapshot:
     def _fingerprint(self) -> int:
         """Return a number of what is alike before and after the first step. Raises TypeError."""
         told: list[object] = [self._number]
-        fsdp: Any = sys.modules.get("torch.distributed.fsdp")
+        fsdp: Any = getattr(dist, "fsdp", None)  # if it is imported
         for name, part in sorted(self._parts.items()):
             inner = part.modules() if isinstance(part, nn.Module) and fsdp else ()
             if any(isinstance(one, fsdp.FullyShardedDataParallel) for one in inner):
@@ -212,8 +214,7 @@ def _gathered(own: Any) -> list[Any]:
 
 def _row(image: Tensor | None, fingerprint: int) -> list[int]:
     """Return an image's count, fingerprint, time (s), sizes of it and its texts, sum and magic."""
-    none = [-1, fingerprint, 0]
-    return none if image is None else list(map(int, image[:_HEAD].view(torch.int64)))
+    return [-1, fingerprint, 0] if image is None else image[:_HEAD].view(torch.int64).tolist()
 
 
 def _mapped(state: Any, do: Callable[[Tensor], object]) -> Any:
@@ -271,8 +272,7 @@ def _unpacked(image: Tensor, fingerprint: int) -> Any:
         raise ValueError("it is not whole")
     if found != fingerprint:
         raise ValueError(_ANOTHER)
-    raw = io.BytesIO(bytes(image[_HEAD : _HEAD + texts].tolist()))
-    bare = torch.load(raw, weights_only=True)
+    bare = torch.load(io.BytesIO(bytes(image[_HEAD : _HEAD + texts].tolist())), weights_only=True)
     parts = _parts(image, _HEAD + _up(texts), _tensors_of(bare))
     return _mapped(bare, lambda _: next(parts))
 

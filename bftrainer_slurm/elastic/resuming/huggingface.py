@@ -97,8 +97,8 @@ def read(checkpoint: Path) -> Saved | None:
     """Return what a checkpoint says of its place; None: it is none of an element's."""
     try:
         state = json.loads((checkpoint / _STATE).read_text())
-        mark = marks.marked(checkpoint)
-        return mark and Saved(float(state["epoch"]), int(state["global_step"]), mark.ranks)
+        place, mark = (float(state["epoch"]), int(state["global_step"])), marks.marked(checkpoint)
+        return None if mark is None else Saved(*place, mark.ranks)
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
