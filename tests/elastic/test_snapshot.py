@@ -311,9 +311,7 @@ def step(model, optimizer):
     optimizer.step()
 """
 RECEIVES = """
-if rank == 0:
-    os.environ[of.VARIABLE] = of.made()
-    os.environ["LOCAL_RANK"] = "0"
+os.environ[of.VARIABLE] = "" if rank else of.made()
 of._CHUNK = 64
 model, optimizer, snapshot = new()
 assert snapshot.load() is None
