@@ -60,6 +60,11 @@ class Facts:
         if not all(map(math.isfinite, self.curve.values)):
             raise ValueError("a trainer's curve must have finite values")
 
+    @property
+    def least(self) -> float:
+        """How many nodes, or parts of nodes, its least size takes."""
+        return self.min_nodes * self.share
+
 
 # An objective curve for each trainer, in their order.
 Objective: TypeAlias = Callable[[Sequence[Facts]], list[ThroughputCurve]]

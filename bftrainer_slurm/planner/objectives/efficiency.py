@@ -15,7 +15,7 @@ from bftrainer_slurm.planner.objectives.speedup import relative
 
 
 def efficiency(trainers: Sequence[Facts]) -> list[ThroughputCurve]:
-    """Return weight * S(n) * E(n), with S(n) = X(n) / X(min) and E(n) = S(n) * min / n."""
+    """Return weight * least * S(n) * E(n): S(n) = X(n) / X(min), E(n) = S(n) * min / n."""
     return [_curve(one) for one in trainers]
 
 
@@ -23,6 +23,6 @@ def _curve(one: Facts) -> ThroughputCurve:
     gain = relative(one.curve, one.min_nodes)
 
     def value(size: int) -> float:
-        return one.weight * gain.at(size) ** 2 * one.min_nodes / size
+        return one.weight * one.least * gain.at(size) ** 2 * one.min_nodes / size
 
     return redrawn(one, one.curve, value)

@@ -23,18 +23,21 @@ def fairness(objective: Objective) -> Objective:
 
     A plan needs a sum over trainers, but a user's log(1 + sum of S_j) is not one. Its lower bound
     that is tight at the present allocation is one (Jensen; so the sum over users rises plan by
-    plan): p_j * log(1 + S_j / w_j). S_j is trainer j's speed-up. w_j is its part of the objective
-    of the user's trainers on their least nodes (mostly their weights), p_j its part of what they
-    reach now. While a user has no node at all, waiting multiplies that.
+    plan): p_j * log(1 + S_j / w_j). S_j is trainer j's speed-up, in units of the smallest least
+    size of all trainers. w_j is its part of the objective of the user's trainers on their least
+    nodes, p_j its part of what they reach now. While a user has no node at all, waiting multiplies
+    that.
     """
 
     def modified(trainers: Sequence[Facts]) -> list[ThroughputCurve]:
         result = objective(trainers)
+        unit = min((one.least for one in trainers), default=1.0)
         by_user: dict[str, list[int]] = defaultdict(list)
         for index, one in enumerate(trainers):
             by_user[one.user].append(index)
         for mine in by_user.values():
-            shared = _share([trainers[index] for index in mine], [result[index] for index in mine])
+            users = [trainers[index] for index in mine]
+            shared = _share(users, [result[index] for index in mine], unit)
             for index, curve in zip(mine, shared, strict=True):
                 result[index] = curve
         return result
@@ -51,9 +54,14 @@ def impatience(waited_s: float) -> float:
     return min(1 + (waited_s / HOUR_S) ** 2, MOST)
 
 
-def _share(trainers: list[Facts], curves: list[ThroughputCurve]) -> list[ThroughputCurve]:
+def _share(
+    trainers: list[Facts], curves: list[ThroughputCurve], unit: float
+) -> list[ThroughputCurve]:
     """The curves of one user's trainers; a trainer without value on its least nodes keeps none."""
-    gains = [relative(curve, one.min_nodes) for one, curve in zip(trainers, curves, strict=True)]
+    gains = [
+        relative(curve, one.min_nodes, one.least / unit)
+        for one, curve in zip(trainers, curves, strict=True)
+    ]
     weights = _parts([curve.at(one.min_nodes) for one, curve in zip(trainers, curves, strict=True)])
     reached = [gain.at(one.nodes) for one, gain in zip(trainers, gains, strict=True)]
     parts = _parts([weight + now for weight, now in zip(weights, reached, strict=True)])

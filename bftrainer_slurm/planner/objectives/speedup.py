@@ -1,4 +1,7 @@
-"""Speed-up: throughput over that on the least nodes, so that big and small models compare."""
+"""Speed-up: throughput over that of a node on the least size, so that big and small models compare.
+
+On its least size each trainer counts as much as it takes: a small one gains nothing by that.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from bftrainer_slurm.planner.objectives.base import Facts, scaled
 
 
 def speedup(trainers: Sequence[Facts]) -> list[ThroughputCurve]:
-    """Return weight * X(n) / X(min_nodes), without unit; 0 for a trainer without progress."""
-    return [relative(one.curve, one.min_nodes, one.weight) for one in trainers]
+    """Return weight * least * X(n) / X(min_nodes), in nodes; 0 for a trainer without progress."""
+    return [relative(one.curve, one.min_nodes, one.weight * one.least) for one in trainers]
 
 
 def relative(curve: ThroughputCurve, least: int, factor: float = 1.0) -> ThroughputCurve:

@@ -51,8 +51,20 @@ def test_throughput_is_samples_a_second() -> None:
     assert curve("throughput", Facts(STEEP, 1, 8, weight=2)).at(4) == 800
 
 
-def test_speedup_counts_from_the_least_nodes() -> None:
-    assert curve("speedup", Facts(STEEP, 2, 8)).at(8) == 4
+def test_speedup_counts_nodes_at_the_rate_of_the_least_size() -> None:
+    assert curve("speedup", Facts(STEEP, 2, 8)).at(8) == 8
+
+
+@pytest.mark.parametrize("metric", ["speedup", "efficiency", "speedup+fairness"])
+def test_four_gpus_count_as_much_whatever_the_size_of_a_trainers_parts(metric: str) -> None:
+    ones = Facts(STEEP, 1, 4, share=1 / 8, user="a")
+    four = Facts(STEEP, 1, 1, share=4 / 8, user="b")
+    small, large = find(metric)([ones, four])
+    assert small.at(4) == pytest.approx(large.at(1))
+
+
+def test_four_nodes_count_as_much_whether_a_trainer_could_do_with_one() -> None:
+    assert curve("speedup", Facts(STEEP, 4, 8)).at(4) == curve("speedup", Facts(STEEP, 1, 8)).at(4)
 
 
 @pytest.mark.parametrize("metric", ["speedup", "efficiency"])
