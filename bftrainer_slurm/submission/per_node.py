@@ -11,6 +11,7 @@ from bftrainer_slurm.submission.directives import SubmissionError
 _NUMBER = re.compile(r"0*[1-9]\d{0,6}\Z", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,9})([KMGTkmgt]?[Bb]?)\Z", re.ASCII)
 _ALL_MEMORY = re.compile(r"0+[KMGTkmgt?]?[Bb]?\Z", re.ASCII)  # Slurm shows it as 0?
+_PARTS = {"cpus-per-task", "mem", "mem-per-cpu"}
 _ONE_NODE = 1  # without -N a number for the whole job is for one node
 
 
@@ -66,6 +67,13 @@ def has_part(given: Mapping[str, str]) -> bool:
     if {"exclusive", "gpus-per-task"} & given.keys() or _takes_all_memory(given):
         return False
     return "gpus" in given or gpus_of_node(given) > 0
+
+
+def asks_for_cores(given: Mapping[str, str]) -> bool:
+    """Whether it asks for some cores or memory of its nodes, and for no GPUs, nor all of them."""
+    if {"exclusive", "gpus-per-task"} & given.keys() or _takes_all_memory(given):
+        return False
+    return bool(_PARTS & given.keys()) and not has_part(given)
 
 
 def part_note(given: Mapping[str, str]) -> str:

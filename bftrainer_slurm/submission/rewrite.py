@@ -31,11 +31,12 @@ from bftrainer_slurm.submission.node_counts import describe, node_counts
 from bftrainer_slurm.submission.per_node import (
     NodeShare,
     WrittenOptions,
+    asks_for_cores,
     has_part,
     node_share,
     part_note,
 )
-from bftrainer_slurm.submission.slurm_answers import Ask, check_gpus, without_singleton
+from bftrainer_slurm.submission.slurm_answers import Ask, check_nodes, without_singleton
 from bftrainer_slurm.submission.user_array import files_of_task
 
 _T = TypeVar("_T")
@@ -118,7 +119,12 @@ def rewrite(asked: Asked, site: Site, ask: Ask) -> Rewriting:
     record = _record(asked, site, request)
     check_size(record, site)
     share = node_share(given, asked.written)
-    check_gpus({**given, **share.settings}, site.partition, ask)
+    check_nodes(
+        {**given, **share.settings},
+        site.partition,
+        ask,
+        of_cores=site.share and asks_for_cores(given),
+    )
     settings = {
         **_element_settings(given, site, record),
         **share.settings,

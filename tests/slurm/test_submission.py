@@ -414,6 +414,32 @@ def test_who_asks_for_gpus_has_a_part_of_a_node_where_the_site_shares_nodes(
 
 
 @pytest.mark.parametrize(
+    ("options", "share", "refused"),
+    [
+        (["-c2"], True, True),
+        (["--mem=4G"], True, True),
+        (["-c2", "--exclusive"], True, False),
+        (["-c2", "--mem=0"], True, False),
+        (["-c2", "--gpus-per-node=2"], True, False),
+        ([], True, False),
+        (["-c2"], False, False),
+    ],
+)
+def test_who_asks_for_cores_alone_is_refused_where_nodes_are_shared_by_gpus(
+    options: list[str], share: bool, refused: bool
+) -> None:
+    def submitted() -> object:
+        site = {"site_partition": "bftrainer", "share": share}
+        return compose("x", {"nodes": "4"}, options, **site, ask=lambda words: "8|8000|gpu:4\n")
+
+    if refused:
+        with pytest.raises(SubmissionError, match="trainers share nodes by GPUs"):
+            submitted()
+    else:
+        submitted()
+
+
+@pytest.mark.parametrize(
     "printed",
     [
         "12\n",

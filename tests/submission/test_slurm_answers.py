@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from bftrainer_slurm.submission.directives import SubmissionError
-from bftrainer_slurm.submission.slurm_answers import NoAnswerError, check_gpus, without_singleton
+from bftrainer_slurm.submission.slurm_answers import NoAnswerError, check_nodes, without_singleton
 
-NODES = "gpu:a100:4(S:0-1)\ngpu:h100:8,shard:64\n(null)\n"
+NODES = "32|256000|gpu:a100:4(S:0-1)\n96|1024000|gpu:h100:8,shard:64\n128|512000|(null)\n"
+WITH_GPUS = "32|256000|gpu:a100:4(S:0-1)\n"
 
 
 def silent(words: Sequence[str]) -> str:
@@ -24,37 +25,77 @@ def silent(words: Sequence[str]) -> str:
         {"gres": "gpu=2"},
         {"gpus-per-node": "a100"},
         {"gres": "disk:9"},
+        {"mem": "1000000"},
+        {"mem": "1000G", "gpus-per-node": "8"},
+        {"mem": "0"},
+        {"cpus-per-task": "32", "ntasks-per-node": "4"},
+        {"cpus-per-task": "12", "gpus-per-node": "8", "ntasks-per-node": "8"},
         {},
     ],
 )
-def test_gpus_that_a_node_has_are_taken(given: dict[str, str]) -> None:
-    check_gpus(given, "spare", lambda words: NODES)
+def test_what_a_node_has_is_taken(given: dict[str, str]) -> None:
+    check_nodes(given, "spare", lambda words: NODES)
+
+
+GPUS = "a100:4 and with h100:8 and with no GPUs"
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("given", "refusal"),
     [
-        {"gpus-per-node": "9"},
-        {"gpus-per-node": "a100:5"},
-        {"gres": "gpu:v100:1"},
-        {"gpus-per-node": "a100:1,h100:1"},
+        ({"gpus-per-node": "9"}, f"--gpus-per-node=9: no node of {{}}{GPUS}"),
+        ({"gpus-per-node": "a100:5"}, f"--gpus-per-node=a100:5: no node of {{}}{GPUS}"),
+        ({"gres": "gpu:v100:2"}, f"--gres=gpu:v100:2: no node of {{}}{GPUS}"),
+        ({"gres": "gpu:a100:1,gpu:h100:1"}, f"--gres=gpu:a100:1,gpu:h100:1: no node of {{}}{GPUS}"),
+        (
+            {"mem": "1200G"},
+            "--mem=1200G: no node of {}1024000 MB and with 256000 MB and with 512000 MB",
+        ),
+        (
+            {"cpus-per-task": "64", "ntasks-per-node": "4"},
+            "--cpus-per-task=64 --ntasks-per-node=4: no node of {}128 CPUs and with 32 CPUs and "
+            "with 96 CPUs",
+        ),
+        (
+            {"gpus-per-node": "a100:4", "mem": "300G"},
+            "--gpus-per-node=a100:4 --mem=300G: no node of {}a100:4, 256000 MB and with h100:8, "
+            "1024000 MB and with no GPUs, 512000 MB",
+        ),
     ],
 )
-def test_more_than_any_node_has_are_refused_with_what_there_is(given: dict[str, str]) -> None:
+def test_what_no_node_has_is_refused_with_what_there_is(
+    given: dict[str, str], refusal: str
+) -> None:
     asked = []
 
     def ask(words: Sequence[str]) -> str:
         asked.append(words)
         return NODES
 
-    with pytest.raises(SubmissionError, match=r"there are nodes with a100:4 and with h100:8$"):
-        check_gpus(given, "spare", ask)
+    with pytest.raises(SubmissionError) as refused:
+        check_nodes(given, "spare", ask)
+    assert str(refused.value) == refusal.format("partition spare has that; there are nodes with ")
     assert "--partition=spare" in asked[0]
 
 
 def test_where_slurm_does_not_say_what_nodes_have_nothing_is_refused() -> None:
-    check_gpus({"gpus-per-node": "9"}, "spare", silent)
-    check_gpus({"gpus-per-node": "9"}, "spare", lambda words: "(null)\n")
+    check_nodes({"gpus-per-node": "9"}, "spare", silent)
+    check_nodes({"gpus-per-node": "9"}, "spare", lambda words: "")
+    check_nodes({"gpus-per-node": "9", "mem": "9G"}, "spare", lambda words: "32|1|(null)\n")
+
+
+def test_who_asks_for_nothing_of_a_node_costs_no_question() -> None:
+    def ask(words: Sequence[str]) -> str:
+        raise AssertionError(words)
+
+    check_nodes({"time": "60", "ntasks-per-node": "4", "mem": "0"}, "spare", ask)
+
+
+def test_a_trainer_of_cores_is_refused_where_all_nodes_have_gpus_and_are_shared_by_them() -> None:
+    with pytest.raises(SubmissionError, match="write --gpus-per-node, or --exclusive for whole"):
+        check_nodes({"cpus-per-task": "4"}, "spare", lambda words: WITH_GPUS, of_cores=True)
+    check_nodes({"cpus-per-task": "4"}, "spare", lambda words: NODES, of_cores=True)
+    check_nodes({"cpus-per-task": "4"}, "spare", silent, of_cores=True)
 
 
 @pytest.mark.parametrize(
