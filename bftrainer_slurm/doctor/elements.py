@@ -17,6 +17,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield _proctrack(facts)
     yield _slurmd_user(facts)
     yield _return_to_service(facts)
+    yield _health_check(facts)
     if "contain_spank" in facts.words("SlurmdParameters"):
         left = [word for word in facts.words("SlurmdParameters") if word != "contain_spank"]
         why = (
@@ -67,6 +68,21 @@ def _slurmd_user(facts: Facts) -> Finding:
     why = "Without root the guard ends only descendants of slurmstepd; a user can escape it."
     found, change = user or "not shown", conf("SlurmdUser", "root")
     return consider("SlurmdUser", found, why, change, unless=user == "root")
+
+
+def _health_check(facts: Facts) -> Finding:
+    title, program = "HealthCheckProgram", facts.value("HealthCheckProgram")
+    if not program:
+        return ok(title, "none")
+    states = facts.value("HealthCheckNodeState") or "ANY"
+    why = (
+        "A node on which trainers run is not idle, so it is not checked for as long as they have "
+        "it, and nobody drains it."
+    )
+    words = set(states.split(","))
+    fine = "IDLE" not in words or not words <= {"IDLE", "CYCLE"}
+    found, change = f"{program}, HealthCheckNodeState={states}", conf("HealthCheckNodeState", "ANY")
+    return consider(title, found, why, change, unless=fine)
 
 
 def _return_to_service(facts: Facts) -> Finding:

@@ -61,11 +61,22 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True)
+class Asking:
+    """What a trainer asks for: nodes, and GPUs of each (0: all of the node)."""
+
+    user: str
+    least: int
+    most: int
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """The IP addresses of the keeper's hosts by name, and what is wrong with each service.
 
     None means unknown, an empty text that it answers. Elements on ``mute`` nodes never reported
     that they were up. ``refusals``: what the controller says of changes that Slurm refuses.
+    ``trainers`` are those that it has now.
     """
 
     resolved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -74,6 +85,7 @@ class Network:
     reader: str | None = None
     mute: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    trainers: tuple[Asking, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

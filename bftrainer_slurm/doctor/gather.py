@@ -13,11 +13,11 @@ import socket
 import subprocess
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bftrainer_slurm.controller.settings import SITE_STATE, Settings
-from bftrainer_slurm.doctor.facts import Facts, HostFacts, Network, Plugin
+from bftrainer_slurm.doctor.facts import Asking, Facts, HostFacts, Network, Plugin
 from bftrainer_slurm.doctor.finding import PLUGSTACK
 from bftrainer_slurm.doctor.limits import OF_JOBS, OF_RESOURCES
 from bftrainer_slurm.doctor.plugstack import (
@@ -195,7 +195,15 @@ def _network(settings: Settings, plugin: Plugin) -> Network:
     about = controller if isinstance(controller, dict) else {}
     trouble = down({"controller": about}, age_s) or about.get("error")
     mute, refusals = _texts(status.get("mute_nodes")), _texts(about.get("refusals"))
-    return Network(resolved, "", str(trouble or ""), reader, mute, refusals)
+    trainers = tuple(_trainers(status.get("trainers")))
+    return Network(resolved, "", str(trouble or ""), reader, mute, refusals, trainers)
+
+
+def _trainers(value: object) -> Iterator[Asking]:
+    for one in value if isinstance(value, list) else ():
+        if one["state"] not in ("finished", "given up", "cancelled"):
+            numbers = (one.get(name) or 0 for name in ("min_nodes", "max_nodes", "gpus"))
+            yield Asking(one["user"], *numbers)
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bftrainer_slurm.doctor.checkup import checkup
-from bftrainer_slurm.doctor.facts import Network, Plugin
+from bftrainer_slurm.doctor.facts import Asking, Network, Plugin
 from bftrainer_slurm.doctor.finding import Level
 from bftrainer_slurm.doctor.gather import clock_ahead_s
 from bftrainer_slurm.doctor.plugstack import pyxis_after_ours, read_lines
@@ -203,9 +203,54 @@ def test_a_limit_of_the_qos_below_the_nodes_is_named(limit: str, value: str, com
     assert not of(facts, Level.CONSIDER)
 
 
+@pytest.mark.parametrize(
+    ("limit", "value", "level", "command"),
+    [
+        ("GrpSubmit", "5", Level.CHANGE, "grpsubmitjobs=15"),
+        ("GrpSubmit", "12", Level.CONSIDER, "grpsubmitjobs=15"),
+        ("GrpSubmit", "15", Level.OK, ""),
+        ("MaxSubmitPU", "13", Level.OK, ""),
+        ("GrpTRES", "node=1", Level.CHANGE, "grptres=node=12"),
+        ("GrpTRES", "node=9", Level.CONSIDER, "grptres=node=12"),
+        ("GrpTRES", "cpu=9,node=12", Level.OK, ""),
+        ("GrpTRES", "gres/gpu=3", Level.CHANGE, "grptres=gres/gpu=8"),
+        ("GrpTRES", "gres/gpu=8", Level.OK, ""),
+        ("MaxTRESPU", "node=8", Level.CONSIDER, "maxtrespu=node=10"),
+        ("MaxTRESPU", "node=10", Level.OK, ""),
+    ],
+)
+def test_a_limit_is_judged_by_what_the_trainers_here_ask_for(
+    limit: str, value: str, level: Level, command: str
+) -> None:
+    """Far more nodes than that are none of its business."""
+    facts = site(partition="bftrainer QoS=idle bftrainer TotalNodes=500")
+    trainers = (Asking("ann", 2, 6), Asking("ann", 1, 4), Asking("bob", 2, 2, gpus=4))
+    network = replace(facts.network, trainers=trainers)
+    facts = replace(facts, qos={"idle": {limit: value}}, network=network)
+    (found,) = (one for one in checkup(facts) if one.check == f"idle's {limit}")
+    assert found.level is level
+    expected = [f"sacctmgr modify qos idle set {command}"] if command else []
+    assert [change.line for change in found.changes] == expected
+
+
 def test_a_plugin_that_changes_submissions_is_named_with_what_it_must_leave() -> None:
     (one,) = [one for one in of(site(JobSubmitPlugins="lua"), Level.UNKNOWN) if one.found == "lua"]
     assert "keep the record in their comment" in one.why
+
+
+@pytest.mark.parametrize(
+    ("states", "named"),
+    [("", False), ("ANY", False), ("IDLE,ALLOC", False), ("CYCLE,ANY", False), ("CYCLE", False),
+     ("IDLE", True), ("CYCLE,IDLE", True)],
+)  # fmt: skip
+def test_a_health_check_of_idle_nodes_alone_checks_no_trainers_node(
+    states: str, named: bool
+) -> None:
+    facts = site(HealthCheckProgram="/usr/sbin/nhc", HealthCheckNodeState=states)
+    found = of(facts, Level.CONSIDER)
+    assert [change.line for one in found for change in one.changes] == (
+        ["HealthCheckNodeState=ANY"] if named else []
+    )
 
 
 def test_changes_that_slurm_refuses_the_controller_are_named() -> None:
