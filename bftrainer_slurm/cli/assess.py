@@ -131,7 +131,7 @@ _REPLAY_OPTIONS = {
     "--price",
     metavar="PRICE",
     callback=parse_price,
-    help="Price of a node-hour, with its currency: 2.5EUR.",
+    help="Price of a node-hour, with its currency: 2.5EUR. A GPU costs its share of its node.",
 )
 @click.option(
     "--watts",
@@ -246,7 +246,9 @@ def _write_over_time(found: Assessment, path: Path) -> None:
     """Write the numbers of idle and used nodes over time (Unix seconds), in each replay, as CSV."""
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(("trainers", "time", "idle_nodes", "used_nodes"))
+        rows.writerow(
+            ("trainers", "time", *(f"{of}_{found.unit.lower()}s" for of in ("idle", "used")))
+        )
         for one in found.replayed:
             rows.writerows(
                 (one.options.at_once, f"{now.time_s:.13g}", now.pool, now.used)

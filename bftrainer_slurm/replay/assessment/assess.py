@@ -40,14 +40,14 @@ class Range:
 class Summary:
     """All samples together: what trainers used, how well, and how ordinary jobs were delayed.
 
-    ``equivalent_nodes`` are of the whole log: U times the nodes idle on average. ``felt`` is None
-    if the log has no times of submission, or no job started meanwhile.
+    ``dedicated`` are nodes (or GPUs) for the whole log: U times those idle on average. ``felt`` is
+    None if the log has no times of submission, or no job started meanwhile.
     """
 
     options: HarvestOptions
     used_share: Range
     efficiency: Range
-    equivalent_nodes: Range
+    dedicated: Range
     felt: JobDelays | None
 
 
@@ -55,8 +55,9 @@ class Summary:
 class Worth:
     """What trainers use of the whole log, in money and energy; None if no price is given.
 
-    ``gpu_hours`` are None if the log does not tell which nodes have GPUs. The log is ``years``
-    long: a year like it would have 1 / ``years`` times as much.
+    Where GPUs are replayed, ``used_node_hours`` counts each as its share of a node. ``gpu_hours``
+    are None if the log does not tell which nodes have GPUs. The log is ``years`` long: a year like
+    it would have 1 / ``years`` times as much.
     """
 
     used_node_hours: float
@@ -92,6 +93,35 @@ class Assessment:
     stopped: str = ""  # what Ctrl-C has left out, a sentence
 
     @property
+    def _counted(self) -> Log:
+        return self.log.in_gpus or self.log
+
+    @property
+    def unit(self) -> str:
+        """What is counted and replayed: GPU, where most nodes have some, or node."""
+        return "node" if self.log.in_gpus is None else "GPU"
+
+    @property
+    def machine(self) -> int:
+        """How many nodes (or GPUs) there are."""
+        return self._counted.nodes
+
+    @property
+    def idle_hours(self) -> float:
+        """How many node-hours (or GPU-hours) no job had."""
+        return float(self._counted.holes.length_s.sum()) / HOUR_S
+
+    @property
+    def idle_share(self) -> float:
+        """Their share of all."""
+        return self.idle_hours / (self.statistics.hours * self.machine)
+
+    @property
+    def mean_idle(self) -> float:
+        """How many nodes (or GPUs) were idle on average."""
+        return self.idle_hours / self.statistics.hours
+
+    @property
     def summaries(self) -> tuple[Summary, ...]:
         """Return a summary of the samples for each number of trainers at once."""
         options = dict.fromkeys(one.options for one in self.replayed)
@@ -104,11 +134,14 @@ class Assessment:
 
     def worth(self, summary: Summary) -> Worth:
         """Return what trainers use of the whole log, as far as the samples tell."""
-        rates = self.rates
-        hours = summary.used_share.mean * self.statistics.idle_node_hours
+        rates, share = self.rates, summary.used_share.mean
+        hours, gpu_hours = share * self.statistics.idle_node_hours, self._gpu_hours()
+        if self.log.in_gpus is not None and self.log.gpus is not None:
+            gpu_hours = self.idle_hours
+            hours = share * gpu_hours / float(self.log.gpus[self.log.gpus > 0].mean())
         return Worth(
             hours,
-            None if (gpus := self._gpu_hours()) is None else summary.used_share.mean * gpus,
+            None if gpu_hours is None else share * gpu_hours,
             None if rates.price is None else hours * rates.price,
             None if rates.watts is None else hours * rates.watts / 1e6,
             self.statistics.hours / _YEAR_HOURS,
@@ -125,12 +158,12 @@ class Assessment:
         done = [one for one in self.replayed if one.options == options]
         known = [one.result.started for one in done if one.result.started is not None]
         efficiency = _range([one.result.efficiency for one in done])
-        nodes = self.statistics.mean_idle_nodes
+        idle = self.mean_idle
         return Summary(
             options,
             _range([one.used_share for one in done]),
             efficiency,
-            Range(nodes * efficiency.least, nodes * efficiency.mean, nodes * efficiency.most),
+            Range(idle * efficiency.least, idle * efficiency.mean, idle * efficiency.most),
             job_delays(list(chain.from_iterable(known))),
         )
 
@@ -165,9 +198,9 @@ def assess(
     """
     statistics = describe(log, zone)
     reasons = reasons_of(log, zone, WEEKDAYS)
-    if wanted is None or not statistics.holes:
+    if wanted is None or not len((log.in_gpus or log).holes.node):
         return Assessment(source, log, zone, statistics, reasons, "", (), ())
-    samples = samples_of(log, wanted.hours, wanted.samples)
+    samples = samples_of(log.in_gpus or log, wanted.hours, wanted.samples)
     done: list[Replayed] = []
     stopped, planned = "", len(wanted.planned) * len(samples)
     try:

@@ -20,6 +20,7 @@ from bftrainer_slurm.replay.assessment.words import (
     percent,
     printable,
 )
+from bftrainer_slurm.replay.logs.log import Log
 from bftrainer_slurm.words import counted
 
 _FIGURES = (
@@ -36,6 +37,9 @@ def document(assessment: Assessment) -> dict[str, Any]:
         "kind": log.kind,
         "from_s": log.from_s,
         "to_s": log.to_s,
+        "unit": assessment.unit,
+        "kept": log.kept,
+        **{name: _number(getattr(assessment, name)) for name in ("idle_hours", "mean_idle")},
         **{name: _number(getattr(figures, name)) for name in _FIGURES},
         "lengths": [asdict(one) | {"to_s": _number(one.to_s)} for one in figures.lengths],
         "mean_idle_nodes_by_hour": [list(map(_number, day)) for day in figures.by_hour.tolist()],
@@ -56,13 +60,13 @@ def _replay(one: Replayed) -> dict[str, Any]:
         "at_once": one.options.at_once,
         "from_s": sample.from_s,
         "to_s": sample.to_s,
-        "idle_node_hours": sample.idle_node_hours,
-        "mean_idle_nodes": sample.mean_pool_nodes,
-        "used_node_hours": one.result.used_node_hours,
+        "idle_hours": sample.idle_hours,
+        "mean_idle": sample.mean_idle,
+        "used_hours": one.result.used_hours,
         "used_share": one.used_share,
         "efficiency": _number(one.result.efficiency),
         "samples": one.result.samples,
-        "equivalent_nodes": _number(one.equivalent_nodes),
+        "dedicated": _number(one.dedicated),
         "felt": None if found is None else asdict(found),
     }
 
@@ -84,12 +88,15 @@ def table(assessment: Assessment) -> str:
     log, figures = assessment.log, assessment.statistics
     lines = [
         f"{log.kind}, {moment(log.from_s, assessment.zone)} to "
-        f"{moment(log.to_s, assessment.zone)} ({duration(figures.hours * 3600)}), "
-        f"{counted(figures.machine_nodes, 'node')}",
-        f"idle             {amount(figures.idle_node_hours)} node-hours, "
-        f"{percent(figures.idle_share)} of the machine, "
-        f"{amount(figures.mean_idle_nodes)} nodes on average",
-        f"holes            {figures.holes:,}, half of them shorter than "
+        f"{moment(log.to_s, assessment.zone)} ({duration(figures.hours * 3600)}"
+        f"{_kept(log.kept)}), {counted(figures.machine_nodes, 'node')}{_with_gpus(log)}",
+        *_headline(assessment),
+        "",
+    ]
+    if log.in_gpus is not None:
+        lines.append(_idle("idle nodes", figures.idle_node_hours, figures.idle_share, "node"))
+    lines += [
+        f"holes            {figures.holes:,} of nodes, half of them shorter than "
         f"{duration(figures.median_hole_s)}",
         "",
         f"{'LENGTH':<20}{'HOLES':>10}{'NODE-HOURS':>13}{'SHARE':>9}",
@@ -103,6 +110,32 @@ def table(assessment: Assessment) -> str:
     gpus = [f"{name:<17}{text}" for name, text in gpus_rows(log)]
     known = (*_reasons(assessment.reasons), *(("", *gpus) if gpus else ()))
     return "\n".join([*lines, *known, *_harvested(assessment)])
+
+
+def _kept(share: float) -> str:
+    return "" if share > 0.995 else f", {share:.0%} of the log"
+
+
+def _with_gpus(log: Log) -> str:
+    return "" if log.gpu_use is None else f" with {counted(log.gpu_use.gpus, 'GPU')}"
+
+
+def _idle(name: str, hours: float, share: float, unit: str) -> str:
+    machine = "the machine" if unit == "node" else "all"
+    return f"{name:<17}{amount(hours)} {unit}-hours, {percent(share)} of {machine}"
+
+
+def _headline(assessment: Assessment) -> list[str]:
+    """What is idle, what it is worth in a year, and what ordinary jobs would feel."""
+    unit, free = assessment.unit, assessment.log.free_gpus
+    idle = _idle("idle", assessment.idle_hours, assessment.idle_share, unit)
+    idle += f", {amount(assessment.mean_idle)} {unit}s on average"
+    if unit == "GPU" and free is not None and free.total:
+        idle += f"; {percent(free.used_nodes / free.total)} of that in nodes that had a job"
+    return [
+        idle,
+        *chain.from_iterable(_summarised(assessment, one) for one in assessment.summaries[:1]),
+    ]
 
 
 def _reasons(found: Reasons | None) -> list[str]:
@@ -124,7 +157,7 @@ def _harvested(assessment: Assessment) -> list[str]:
     parts = counted(count, "sample")
     lines = [
         "",
-        f"replayed as the daemon works, with its defaults: "
+        f"replayed as the daemon works, with its defaults{_as_nodes(assessment)}: "
         f"{parts} of {duration(hours * 3600)} (start delay of ordinary jobs in s)",
         f"{'SAMPLE':<22}{'TRAINERS':>8}{'IDLE':>7}{'USED':>9}{'U':>7}{'JOBS':>8}"
         f"{'MEDIAN':>8}{'P95':>7}{'P99':>7}{'MAX':>7}{'MEAN':>7}{'MISSED':>8}{'PREEMPTED':>11}",
@@ -132,16 +165,16 @@ def _harvested(assessment: Assessment) -> list[str]:
     for one in assessment.replayed:
         lines.append(
             f"{moment(one.sample.from_s, assessment.zone):<22}{one.options.at_once:>8}"
-            f"{amount(one.sample.mean_pool_nodes):>7}{percent(one.used_share):>9}"
+            f"{amount(one.sample.mean_idle):>7}{percent(one.used_share):>9}"
             f"{one.result.efficiency:>7.3f}{_delay_columns(job_delays(one.result.started))}"
         )
-    for summary in assessment.summaries:
-        lines += [
-            "",
-            *_summarised(summary),
-            *_worth(assessment.worth(summary), assessment.rates.currency),
-        ]
+    for summary in assessment.summaries[1:]:
+        lines += ["", *_summarised(assessment, summary)]
     return lines
+
+
+def _as_nodes(assessment: Assessment) -> str:
+    return ", and share = true; IDLE are GPUs" if assessment.unit == "GPU" else ""
 
 
 def _delay_columns(found: JobDelays | None) -> str:
@@ -153,33 +186,36 @@ def _delay_columns(found: JobDelays | None) -> str:
     return f"{found.jobs:>8,}{delays}{found.missed:>8,}{found.preempted:>11,}"
 
 
-def _worth(worth: Worth, currency: str) -> list[str]:
+def _summarised(assessment: Assessment, summary: Summary) -> list[str]:
+    used, dedicated, unit = summary.used_share, summary.dedicated, assessment.unit
+    return [
+        f"{counted(summary.options.at_once, 'trainer')} at once",
+        f"used             {percent(used.mean)} of the idle {unit}-hours "
+        f"({percent(used.least)} to {percent(used.most)})",
+        f"worth            {amount(dedicated.mean)} dedicated {unit}s "
+        f"({amount(dedicated.least)} to {amount(dedicated.most)})",
+        _worth(assessment.worth(summary), unit, assessment.rates.currency),
+        *_felt(summary.felt),
+    ]
+
+
+def _worth(worth: Worth, unit: str, currency: str) -> str:
     """What a year like the log would bring, if as many trainings always wait."""
+    nodes, gpus = (worth.used_node_hours, " node-hours"), (worth.gpu_hours, " GPU-hours")
     known = (
-        (worth.used_node_hours, " node-hours"),
-        (worth.gpu_hours, " GPU-hours"),
+        *((gpus,) if unit == "GPU" else (nodes, gpus)),
         (worth.money, f" {currency}".rstrip()),
         (worth.megawatt_hours, " MWh more"),
     )
-    parts = [f"{amount(of / worth.years)}{unit}" for of, unit in known if of is not None]
-    return [f"a year           {', '.join(parts)}, if as many trainings always wait"]
+    parts = [f"{amount(of / worth.years)}{name}" for of, name in known if of is not None]
+    return f"a year           {', '.join(parts)}, if as many trainings always wait"
 
 
-def _summarised(summary: Summary) -> list[str]:
-    used, nodes = summary.used_share, summary.equivalent_nodes
-    lines = [
-        f"{counted(summary.options.at_once, 'trainer')} at once",
-        f"used             {percent(used.mean)} of the idle node-hours "
-        f"({percent(used.least)} to {percent(used.most)})",
-        f"worth            {amount(nodes.mean)} dedicated nodes "
-        f"({amount(nodes.least)} to {amount(nodes.most)})",
-    ]
-    if summary.felt is None:
+def _felt(found: JobDelays | None) -> list[str]:
+    if found is None:
         why = "the log has no times of submission, or no job starts in what was replayed"
-        return [*lines, f"ordinary jobs    unknown: {why}"]
-    found = summary.felt
+        return [f"ordinary jobs    unknown: {why}"]
     return [
-        *lines,
         f"ordinary jobs    {found.later:,} of {found.jobs:,} started later "
         f"({percent(found.later / found.jobs)}): all by {found.mean_s:.2f} s on average, median "
         f"{found.median_s:.2f}, p95 {found.p95_s:.2f}, p99 {found.p99_s:.2f}, at most "

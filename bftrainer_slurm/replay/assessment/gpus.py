@@ -30,9 +30,10 @@ def gpus_rows(log: Log) -> list[tuple[str, str]]:
         return []
     idle, allocated = amount(use.idle_hours), amount(use.allocated_hours)
     where = f"{use.gpus:,} in {counted(use.nodes, 'node')}"
+    whole = "" if log.in_gpus else "; no other figure has them: trainers take whole nodes"
     rows = [
         ("GPUs", f"{idle} GPU-hours idle in nodes that had a job, beside {allocated} allocated"),
-        ("", f"({where}; no other figure has them: trainers take whole nodes)"),
+        ("", f"({where}{whole})"),
     ]
     if free.used_nodes > 0:
         of = free.used_nodes

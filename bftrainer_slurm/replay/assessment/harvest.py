@@ -33,14 +33,14 @@ class HarvestOptions:
 
 @dataclass(frozen=True, slots=True)
 class HarvestResult:
-    """The result of a replay.
+    """The result of a replay, in nodes, or in GPUs where they stand for nodes.
 
     ``efficiency`` is U: samples, over those of the same trainers on as many dedicated nodes as
     were idle on average, in the same time without rescaling. ``started`` are the ordinary jobs,
     None if nothing is known about them. ``moments`` are nodes idle and used over time.
     """
 
-    used_node_hours: float
+    used_hours: float
     efficiency: float
     samples: float
     started: tuple[Started, ...] | None = None
@@ -54,7 +54,7 @@ class Sample:
     trace: Trace
     from_s: float
     to_s: float
-    idle_node_hours: float
+    idle_hours: float  # of nodes, or of GPUs
     play: Play | None = None
 
     @property
@@ -63,9 +63,9 @@ class Sample:
         return (self.to_s - self.from_s) / HOUR_S
 
     @property
-    def mean_pool_nodes(self) -> float:
-        """How many nodes were idle on average."""
-        return self.idle_node_hours / self.hours
+    def mean_idle(self) -> float:
+        """How many nodes, or GPUs, were idle on average."""
+        return self.idle_hours / self.hours
 
 
 Reached = Callable[[float], None]  # how far a replay is, in Unix seconds of the log
@@ -83,12 +83,12 @@ class Replayed:
     @property
     def used_share(self) -> float:
         """Return the share of the sample's idle node time that trainers used."""
-        return self.result.used_node_hours / self.sample.idle_node_hours
+        return self.result.used_hours / self.sample.idle_hours
 
     @property
-    def equivalent_nodes(self) -> float:
-        """Return how many dedicated nodes train as much in this sample."""
-        return self.result.efficiency * self.sample.mean_pool_nodes
+    def dedicated(self) -> float:
+        """Return how many dedicated nodes, or GPUs, train as much in this sample."""
+        return self.result.efficiency * self.sample.mean_idle
 
 
 def samples_of(log: Log, hours: float | None = None, most: int = SAMPLES) -> list[Sample]:
@@ -115,5 +115,5 @@ def _sample(log: Log, columns: Columns, number: int) -> Sample:
     to_s = from_s + columns.width_s
     part = between(log.holes, from_s, to_s)
     trace = trace_of_holes(part, from_s, to_s)
-    idle_node_hours = float(part.length_s.sum()) / HOUR_S
-    return Sample(trace, from_s, to_s, idle_node_hours, play_of(log, part, from_s, to_s))
+    idle_hours = float(part.length_s.sum()) / HOUR_S
+    return Sample(trace, from_s, to_s, idle_hours, play_of(log, part, from_s, to_s))

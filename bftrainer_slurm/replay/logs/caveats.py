@@ -36,7 +36,8 @@ OVERFULL = (
 )
 EDGES = (
     "Jobs that began before the log, or were still running when it was taken, may be missing "
-    "from it; its edges were cut off by how long its jobs run (--from and --to give better edges)."
+    "from it; its edges were cut off by how long its jobs run: of its {hours:,.4g} hours, "
+    "{left:,.4g} ({kept:.0f} %) are left (--from and --to give better edges)."
 )
 BEYOND = (
     "The log holds only {held}: in the rest of the time that was asked for, nodes count as idle."

@@ -1,7 +1,7 @@
 """The GPUs of nodes, as far as their jobs show, and those that no job had.
 
-They are in idle nodes, and in half-used ones: these are shown separately, because replayed trainers
-take whole nodes. So no other figure includes them.
+They are in idle nodes, and in half-used ones. Where most nodes have GPUs, ``places`` counts them in
+place of nodes; elsewhere trainers take whole nodes, and no other figure includes half-used ones.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ from bftrainer_slurm.replay.logs.jobs import SHOWN_LINES, JobTable, LogError, No
 from bftrainer_slurm.replay.logs.lines import Lines, read_lines, unzipped
 from bftrainer_slurm.replay.logs.nodes import NodeNumbers, Partitions, expand
 from bftrainer_slurm.replay.logs.occupancy import Occupancy
-from bftrainer_slurm.replay.trace import COLUMNS, PARQUET_MAGIC, TraceError, read_events
+from bftrainer_slurm.replay.logs.places import places_of
+from bftrainer_slurm.replay.trace import COLUMNS, HOUR_S, PARQUET_MAGIC, TraceError, read_events
 from bftrainer_slurm.words import counted
 
 _MOST_UNKNOWN = 0.05  # of a time, before it is said that the log does not reach so far
@@ -71,6 +72,8 @@ class Log:
     gpu_use: GpuUse | None = None  # these two where jobs had GPUs
     free_gpus: FreeGpus | None = None
     unusable: HoleTable | None = None  # times without a job in which nodes were down or reserved
+    kept: float = 1.0  # share of the log's time that is left between its edges
+    in_gpus: Log | None = None  # with GPUs in place of nodes, where most nodes have some
 
 
 def read_log(
@@ -153,7 +156,7 @@ def _from_sacct(jobs: JobTable, notes: Notes, options: LogOptions) -> Log:
     holes, unusable = _usable(without_job, occupancy, numbers, (from_s, to_s), options)
     edges = _edges(started, notes, (from_s, to_s), options)
     caveats = (*_unknown(options), caveats_of.UNSEEN, *edges, *_caveats(notes, options))
-    return Log(
+    found = Log(
         "sacct log",
         between(holes, from_s, to_s),
         count,
@@ -168,6 +171,24 @@ def _from_sacct(jobs: JobTable, notes: Notes, options: LogOptions) -> Log:
         gpu_use=allocations.gpu_use(gpus, without_job, from_s, to_s),
         free_gpus=free_gpus(gpus, allocations.stretches(), holes, unusable, (from_s, to_s)),
         unusable=unusable,
+        kept=_kept(started, notes, (from_s, to_s), options),
+    )
+    if np.count_nonzero(gpus) <= count / 2:
+        return found
+    return replace(found, in_gpus=_in_gpus(found, numbers, gpus, options))
+
+
+def _in_gpus(log: Log, numbers: NodeNumbers, gpus: NDArray[np.int64], options: LogOptions) -> Log:
+    assert log.jobs is not None
+    span_s = log.from_s, log.to_s
+    places = places_of(log.jobs, numbers, gpus, log.unusable, span_s, options.min_hole_s)
+    return Log(
+        log.kind,
+        between(places.holes, *span_s),
+        len(places.node),
+        *span_s,
+        jobs=places.jobs,
+        kinds=tuple(log.kinds[node] for node in places.node.tolist()),
     )
 
 
@@ -229,7 +250,10 @@ def _from_swf(jobs: JobTable, machine: swf.Machine, notes: Notes, options: LogOp
         caveats.append(caveats_of.OVERFULL.format(peak=peak, nodes=nodes))
     caveats += [*_edges(started, notes, (from_s, to_s), options), *_caveats(notes, options)]
     inside, kinds = between(holes, from_s, to_s), (frozenset({""}),) * nodes
-    return Log("SWF log", inside, nodes, from_s, to_s, notes, tuple(caveats), jobs, kinds)
+    kept = _kept(started, notes, (from_s, to_s), options)
+    return Log(
+        *("SWF log", inside, nodes, from_s, to_s, notes, tuple(caveats), jobs, kinds), kept=kept
+    )
 
 
 def _from_history(path: Path, options: LogOptions) -> Log:
@@ -349,6 +373,16 @@ def _unknown(options: LogOptions) -> tuple[str, ...]:
     return () if options.down is not None else (caveats_of.ONLY_RESERVED,)
 
 
+def _kept(
+    started: JobTable, notes: Notes, window_s: tuple[float, float], options: LogOptions
+) -> float:
+    """Return which share of the log's time is left; 1 if the user says from when to when."""
+    if options.from_s is not None and options.to_s is not None:
+        return 1.0
+    (first_s, last_s), (from_s, to_s) = _span(started, notes), window_s
+    return min(1.0, (min(to_s, last_s) - max(from_s, first_s)) / (last_s - first_s))
+
+
 def _edges(
     started: JobTable, notes: Notes, window_s: tuple[float, float], options: LogOptions
 ) -> Iterator[str]:
@@ -358,7 +392,9 @@ def _edges(
     if unknown_s > _MOST_UNKNOWN * (to_s - from_s):
         yield caveats_of.BEYOND.format(held=_span_text((first_s, last_s), options.zone))
     if options.from_s is None or options.to_s is None:
-        yield caveats_of.EDGES
+        kept = _kept(started, notes, window_s, options)
+        hours = (last_s - first_s) / HOUR_S
+        yield caveats_of.EDGES.format(left=kept * hours, hours=hours, kept=100 * kept)
 
 
 def _caveats(notes: Notes, options: LogOptions) -> Iterator[str]:

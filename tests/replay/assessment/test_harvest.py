@@ -11,14 +11,14 @@ from tests.replay.assessment.logs import HOUR, MONDAY, log
 
 def test_a_short_log_is_replayed_whole() -> None:
     (sample,) = samples_of(log([(0, 1, 2), (1, 1, 4)], hours=8))
-    assert (sample.hours, sample.idle_node_hours) == (8, 4)
+    assert (sample.hours, sample.idle_hours) == (8, 4)
 
 
 def test_of_a_long_log_the_parts_that_stand_for_all_of_it() -> None:
     idle = (5, 1, 3, 9, 7, 8, 2, 10, 6, 4)
     parts = [(k, 12 * k, 12 * k + hours) for k, hours in enumerate(idle)]
     samples = samples_of(log(parts, hours=120))
-    assert sorted(sample.idle_node_hours for sample in samples) == [2, 4, 6, 8, 10]
+    assert sorted(sample.idle_hours for sample in samples) == [2, 4, 6, 8, 10]
     assert [sample.from_s for sample in samples] == sorted(one.from_s for one in samples)
 
 
@@ -39,7 +39,7 @@ def test_the_length_may_be_said() -> None:
 
 def test_a_hole_is_cut_at_the_edges_of_the_part() -> None:
     sample = samples_of(log([(0, 0, 30)], hours=30), hours=10)[0]
-    assert (sample.idle_node_hours, sample.mean_pool_nodes) == (10, 1)
+    assert (sample.idle_hours, sample.mean_idle) == (10, 1)
 
 
 def test_a_part_begins_before_its_first_hole() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bftrainer_slurm.replay.assessment.assess import Assessment, Replays, assess
@@ -36,9 +37,9 @@ def page(assessment: Assessment) -> str:
     return render(assessment)
 
 
-def test_equivalent_nodes_are_u_times_the_mean_pool(assessment: Assessment) -> None:
+def test_dedicated_are_u_times_the_mean_pool(assessment: Assessment) -> None:
     (first, *_) = assessment.summaries
-    assert first.equivalent_nodes.mean == pytest.approx(first.efficiency.mean * 4.0)
+    assert first.dedicated.mean == pytest.approx(first.efficiency.mean * 4.0)
     assert 0 < first.used_share.least <= first.used_share.mean <= first.used_share.most <= 1
 
 
@@ -88,7 +89,7 @@ def test_an_analyst_can_check_it_at_last(assessment: Assessment, page: str) -> N
     last = page[page.index("To check it") :]
     for one in assessment.replayed:
         assert f"<td>{one.sample.from_s:.0f}<br>" in last
-        assert f"<td>{one.result.used_node_hours:,.2f}</td>" in last
+        assert f"<td>{one.result.used_hours:,.2f}</td>" in last
 
 
 def test_gpus_idle_in_nodes_in_use_are_said_apart(assessment: Assessment, page: str) -> None:
@@ -107,6 +108,33 @@ def test_gpus_idle_in_nodes_in_use_are_said_apart(assessment: Assessment, page: 
     assert document(found)["gpus"]["fit_hours"] == {"1": 50.0, "2": 20.0}
     same = {key: value for key, value in document(found).items() if key != "gpus"}
     assert same.items() <= document(assessment).items()
+
+
+def test_where_gpus_are_replayed_they_are_the_headline(assessment: Assessment) -> None:
+    use = GpuUse(nodes=10, gpus=40, allocated_hours=30.0, idle_hours=50.0)
+    free = FreeGpus(idle_nodes=100.0, together={1: 20.0, 3: 30.0}, fit={1: 50.0, 2: 20.0})
+    places = log([(0, 0, 30), (1, 10, 40), (2, 0, 40)], hours=40, nodes=40)
+    of_log = replace(assessment.log, gpus=np.full(10, 4), gpu_use=use, free_gpus=free, kept=0.23)
+    found = replace(assessment, log=replace(of_log, in_gpus=places))
+    first = table(found).splitlines()
+    assert "(1.7 days, 23% of the log), 10 nodes with 40 GPUs" in first[0]
+    assert first[1] == (
+        "idle             100 GPU-hours, 6.2 % of all, 2.5 GPUs on average; 33.3 % of that in "
+        "nodes that had a job"
+    )
+    assert first[2] == "2 trainers at once"
+    assert "of the idle GPU-hours" in first[3]
+    assert "dedicated GPUs" in first[4]
+    assert re.match("a year  .* GPU-hours, if as many", first[5])
+    assert first[6].startswith("ordinary jobs ")
+    assert "idle nodes       160 node-hours" in table(found)
+    assert "trainers take whole nodes" not in table(found)
+    assert "rainers take whole nodes" not in render(found)
+    assert "<h1>What the idle GPUs of this cluster are worth</h1>" in render(found)
+    assert "share = true" in render(found)
+    worth = found.worth(found.summaries[0])
+    assert worth.used_node_hours == pytest.approx((worth.gpu_hours or 0.0) / 4)
+    assert document(found)["unit"] == "GPU"
 
 
 def test_a_page_says_why_nodes_were_idle(assessment: Assessment) -> None:
