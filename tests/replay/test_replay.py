@@ -145,11 +145,18 @@ def test_an_hour_of_summit_goes_best_with_the_products_plans(planner: Planner) -
 
 
 @pytest.mark.skipif(not SUMMIT.is_dir(), reason=NO_SUMMIT)
-@pytest.mark.parametrize(("policy", "forward_s"), [("paper", 120.0), ("equal-share", None)])
+@pytest.mark.parametrize(
+    ("policy", "forward_s", "hour"),
+    [("paper", 120.0, 2), ("paper", 120.0, 4), ("equal-share", None, 0)],
+)
 def test_an_independent_replay_of_summit_gives_the_same(
-    planner: Planner, policy: str, forward_s: float | None
+    planner: Planner, policy: str, forward_s: float | None, hour: int
 ) -> None:
-    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, T_BUSY, 2)
+    # Not from hour 0 on: there nodes leave by the hundred. Whether a trainer keeps 55 or 57 of its
+    # nodes, and grows again or not, is the chance of their names: with other names the same plans
+    # have 0.987 to 1.004 times as many samples as the other replay (and another planner 0.989).
+    begin_s = T_BUSY + 3600 * hour
+    trace = select(read_events(SUMMIT / "node-events-week1.parquet"), 1024, begin_s, 2)
     (spec, *_) = read_trainers(SUMMIT / "trainers-hpo-1000.json")
     endless = [replace(spec, submit_s=0.0)] * 300
     found = outcome(trace, *endless, planner=planner, policy=policy, at_once=10,
@@ -159,6 +166,4 @@ def test_an_independent_replay_of_summit_gives_the_same(
     columns = trace.time_s.tolist(), trace.node.tolist(), trace.idle.tolist()
     rows = [(at, trace.nodes[node], idle) for at, node, idle in zip(*columns, strict=True)]
     other = samples(rows, trace.end_s, kind, 10, forward_s)
-    # Of plans of equal worth each replay takes its own, and they go different ways from there: over
-    # seven windows of two hours it had 0.988 to 1.002 times as many samples as the other.
-    assert found.samples == pytest.approx(other, rel=0.015)
+    assert found.samples == pytest.approx(other, rel=0.003)
