@@ -413,8 +413,9 @@ class Configuration:
     (``JobDefaults``). ``suspend_s`` says after how many idle seconds Slurm switches a node of the
     trainers' partition off (``SuspendTime``), and ``busy_s`` when Slurm last saw it busy (Unix
     seconds); nodes that Slurm leaves on are in neither. A pass tries ``backfill_depth`` jobs at
-    most (``bf_max_job_test``), and ``backfill_of_user`` of each user; 0: no limit. ``told`` is
-    false where Slurm has not said any of this.
+    most (``bf_max_job_test``), and ``backfill_of_user`` of each user; 0: no limit. ``switch_of``
+    names the switch or block of each node, where a topology plugin says so. ``told`` is false
+    where Slurm has not said any of this.
     """
 
     partition_minutes: int | None = None
@@ -431,6 +432,7 @@ class Configuration:
     busy_s: Mapping[str, float] = field(default_factory=dict)
     backfill_depth: int = 500
     backfill_of_user: int = 0
+    switch_of: Mapping[str, str] = field(default_factory=dict)
     told: bool = True
 
     def default_per_gpu(self, partitions: str) -> Part:

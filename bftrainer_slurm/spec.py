@@ -17,6 +17,7 @@ KEYS = (
     "node_hours",
     "samples",
     "by",
+    "noise",
     "min",
     "sizes",
     "step",
@@ -64,6 +65,7 @@ class Spec:
 
     ``node_hours`` is how much it may use in all, None for no limit. ``samples`` is how many it has
     to train, None if that is not known, and ``by_s`` is its deadline (Unix seconds), None for none.
+    ``noise`` is its gradient noise scale in samples, None if it is to be measured.
     """
 
     weight: float = DEFAULT_WEIGHT
@@ -71,6 +73,7 @@ class Spec:
     node_hours: float | None = None
     samples: float | None = None
     by_s: float | None = None
+    noise: float | None = None
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,7 @@ def parse_spec(
         "node_hours": _node_hours,
         "samples": _samples,
         "by": lambda value: _by(value, now_s),
+        "noise": _noise,
         "min": lambda value: _nodes_wanted("min", value),
         "sizes": _sizes,
         "step": lambda value: _nodes_wanted("step", value),
@@ -209,6 +213,8 @@ def format_comment(record: TrainerRecord) -> str:
         fields.append(f"samples={plain(record.spec.samples)}")
     if record.spec.by_s is not None:
         fields.append(f"by={plain(record.spec.by_s)}")
+    if record.spec.noise is not None:
+        fields.append(f"noise={plain(record.spec.noise)}")
     if record.minutes is not None:
         fields.append(f"minutes={record.minutes}")
     if record.personal:
@@ -255,6 +261,7 @@ def parse_comment(comment: str) -> TrainerRecord:
         "node_hours": _node_hours,
         "samples": _samples,
         "by": _time_s,
+        "noise": _noise,
         "minutes": _count,
         "personal": _flag,
         "partitions": read_partitions,
@@ -337,6 +344,7 @@ def _spec(read: dict[str, Any]) -> Spec:
         read.get("node_hours"),
         read.get("samples"),
         read.get("by"),
+        read.get("noise"),
     )
 
 
@@ -391,6 +399,14 @@ def _samples(value: str) -> float:
     if not _LONG.match(value) or not 1 <= float(value) <= _MAX_SAMPLES:
         raise SpecError(
             f"samples={_shown(value)} is not a number of samples; write for example samples=2000000"
+        )
+    return float(value)
+
+
+def _noise(value: str) -> float:
+    if not _LONG.match(value) or not 1 <= float(value) <= _MAX_SAMPLES:
+        raise SpecError(
+            f"noise={_shown(value)} is not a number of samples; write for example noise=4000"
         )
     return float(value)
 

@@ -31,7 +31,7 @@ def name(case: Case) -> str:
 
 
 def spec_of(case: Case) -> Spec:
-    optional = map(case.get, ("node_hours", "samples", "by_s"))
+    optional = map(case.get, ("node_hours", "samples", "by_s", "noise"))
     return Spec(case["weight"], case["grace_s"], *optional)
 
 

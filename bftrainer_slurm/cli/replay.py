@@ -89,8 +89,8 @@ _GOES_WITH = {"zone": (LOG,)}
     metavar="NAME",
     default="speedup",
     show_default=True,
-    help="What plans maximise: speedup, throughput or efficiency, each with +finish, +fairness or "
-    "both.",
+    help="What plans maximise: speedup, throughput, goodput or efficiency, each with +finish, "
+    "+fairness or both.",
 )
 @click.option(
     "--look-every",

@@ -25,7 +25,7 @@ from bftrainer_slurm.cli.status import current_status
 from bftrainer_slurm.cli.tail import folder_exists, last_output
 from bftrainer_slurm.cli.terminal import date
 from bftrainer_slurm.controller.state.trainer_state import BATCH_SCRIPT
-from bftrainer_slurm.reader.sentences import deadline, size_range
+from bftrainer_slurm.reader.sentences import deadline, noise_scale, size_range
 from bftrainer_slurm.words import counted, duration
 
 SCHEMA = 1
@@ -99,6 +99,10 @@ def _facts(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if gpus := one.get("gpus"):
         yield "GPUs", f"{gpus} of each of its nodes; other jobs may have the rest"
     yield "nodes", ", ".join(map(safe, one["nodes"])) or "none"
+    if one.get("switches"):
+        count = one["switches"]
+        under = f"{count} switch{'' if count == 1 else 'es'}"
+        yield "switches", f"{counted(len(one['nodes']), 'node')} on {under}"
     if one["starting"]:
         yield "starting", ", ".join(map(safe, one["starting"]))
     if "grew" in one:
@@ -138,6 +142,8 @@ def _progress(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "samples", f"{one['samples']:,.0f}" + (f", {rate:,.0f} a second" if rate else "")
     elif one.get("steps") is not None:
         yield "steps", f"{one['steps']:,.0f}, of an unknown number of samples"
+    if said := noise_scale(one):
+        yield "noise scale", said
     yield from ((safe(name), f"{value:.4g}") for name, value in one.get("measures", {}).items())
     if one.get("refused_reports"):
         yield "refused", f"{counted(one['refused_reports'], 'impossible report')} of progress"

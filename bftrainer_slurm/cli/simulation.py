@@ -252,6 +252,7 @@ class _ExactModel(PerformanceModel):
                 self.costs(view, now_s),
                 min(1.0, one.samples / one.spec.total_samples),
                 expected.get(view.array),
+                noise=one.spec.noise,
             )
             for view, one, curve in zip(views, trainers, curves, strict=True)
         ]

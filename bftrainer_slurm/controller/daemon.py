@@ -122,6 +122,7 @@ def _about(scope: Scope, settings: Settings, gateway: str) -> dict[str, Any]:
         "gateway": gateway,
         "partition": settings.partition,
         "since_s": time.time(),
+        "objective": settings.objective,
         "metrics": None if scope.user else settings.page,
     }
 

@@ -194,8 +194,8 @@ class Settings:
     # The plan.
     objective: str = _setting(
         "speedup",
-        "What plans maximise: speedup, throughput or efficiency, each with +finish, +fairness or "
-        "both, as in speedup+fairness (docs/internals/objectives.md).",
+        "What plans maximise: speedup, throughput, goodput or efficiency, each with +finish, "
+        "+fairness or both, as in speedup+fairness (docs/internals/objectives.md).",
         find,
     )
     deadline_share: float = _setting(
@@ -203,6 +203,12 @@ class Settings:
         "The share of the nodes that trainers have which may go to trainers with a deadline (by=) "
         "before others.",
         Range(0, 1, "of the nodes"),
+    )
+    cross_switch: float = _setting(
+        1.0,
+        "How fast a training is on nodes under more than one switch or block, beside one switch "
+        "alone; plans count with it where Slurm has a topology (tree or block).",
+        Range(0, 1, "times as fast"),
     )
     forward_time_s: float = _setting(
         0.0,

@@ -44,6 +44,7 @@ class StepCounts:
     from_start: int | None = None  # how often in a row the script began at step 0 again
     kept_s: float = 0.0  # when it last wrote a file by torch; 0: never, or it saves when asked
     other_ranks: bool = False  # it went on with another number of ranks, and we do not translate
+    noise: float = 0.0  # the gradient noise scale, in batches of a step; 0: not measured
 
 
 def _of_doubles(kind: _Kind) -> _Kind:
@@ -92,6 +93,7 @@ class Present(ctypes.Structure):
     ending: float  # the next SIGTERM has to end them at once
     alone: float
     began: float  # they have made a step, and it is known from where
+    noise: float  # the gradient noise scale, in batches of a step; 0: not measured
 
 
 class _Layout(ctypes.Structure):
@@ -171,6 +173,7 @@ class Memory:
             from_start=int(past.from_start) if present.began else None,
             kept_s=0.0 if present.savers else past.kept_s,
             other_ranks=bool(past.other_ranks),
+            noise=present.noise,
         )
 
     def begin(self) -> None:

@@ -173,6 +173,9 @@ def measures(era: Era, now: StepCounts) -> dict[str, float]:
     found["generation"] = era.generation
     if now.samples is not None:
         found["samples"] = now.samples
+        steps, before = now.steps - era.before.steps, era.before.samples or 0.0
+        if now.noise and steps > 0:
+            found["noise"] = now.noise * (now.samples - before) / steps
     if now.alone:
         found["alone"] = 1.0
     elif now.from_start is not None:

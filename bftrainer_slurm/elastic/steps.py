@@ -36,6 +36,11 @@ class Steps:
         self._given: int | None = None  # samples that this rank got since the last step
         self._backward = False  # a backward pass was made since the last step
 
+    @property
+    def memory(self) -> Memory | None:
+        """Where they are counted; None: not in this process."""
+        return self._memory
+
     def by_script(self, samples: float | None, number: int | None = None) -> None:
         """Count a step that the script reports; from the first report on only these count.
 

@@ -23,7 +23,7 @@ MAX_ANSWER = 1_048_576  # of a line of the keeper's: a generation names all its 
 STILL_HERE_S = 5.0  # a stream of notes has an empty line after all so far, and each so often
 MAX_DOCUMENT = 8 * 1024 * 1024
 MAX_ERROR = 2_000  # characters of a failure's last lines
-MAX_MEASURES = 8  # in one report
+MAX_MEASURES = 10  # in one report
 MAX_MEASURE = 1e15
 _MAX_WHOLE = 10**15
 
@@ -108,7 +108,7 @@ def _measures(value: Any) -> tuple[tuple[str, float], ...]:
 
 
 def good_measures(found: Mapping[Any, Any]) -> tuple[tuple[str, float], ...]:
-    """Return the valid measures, 8 at most."""
+    """Return the valid measures, ``MAX_MEASURES`` at most."""
     good = [(name, float(value)) for name, value in found.items() if _is_measure(name, value)]
     return tuple(good[:MAX_MEASURES])
 

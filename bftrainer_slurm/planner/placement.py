@@ -2,13 +2,15 @@
 
 If ends of holes are expected, the nodes that last go to the trainers that would lose most. Of its
 nodes that last about as long a trainer keeps those that it has had longest: rank 0 is there.
+
+Where nodes are under switches, each trainer has its nodes under few of them, whatever lasts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from bftrainer_slurm.planner.problem import Problem, Share
@@ -51,17 +53,52 @@ def _place_alike(
     """Place trainers on nodes of one class."""
 
     kept = [
-        sorted(trainer.current & part, key=partial(kept_rank, problem))[:count]
+        _kept(problem, trainer.current & part)[:count]
         for trainer, count in zip(problem.trainers, counts, strict=True)
     ]
     taken = {node for nodes in kept for node in nodes}
     # Idle nodes come first: on nodes that others have yet to leave, elements start later.
-    free = iter(sorted(part - taken, key=lambda node: (node in held, rank(problem, node))))
-    return {
-        index: frozenset(kept[index])
-        | {next(free) for _ in range(counts[index] - len(kept[index]))}
-        for index in order
-    }
+    free = sorted(part - taken, key=lambda node: (node in held, rank(problem, node)))
+    placed = {}
+    for index in order:
+        new = _beside(problem, kept[index], free, counts[index] - len(kept[index]))
+        placed[index] = frozenset(kept[index]).union(new)
+        gone = placed[index] if problem.switch_of else ()
+        free = [node for node in free if node not in gone] if gone else free[len(new) :]
+    return placed
+
+
+def _kept(problem: Problem, own: frozenset[str]) -> list[str]:
+    """Return a trainer's nodes in the order in which it keeps them: most under one switch first."""
+    under = Counter(map(problem.switch_of.get, own))
+
+    def order(node: str) -> tuple[int, str, tuple[float, float, _Rank]]:
+        switch = problem.switch_of.get(node)
+        return -under[switch], switch or "", kept_rank(problem, node)
+
+    return sorted(own, key=order)
+
+
+def _beside(problem: Problem, own: Iterable[str], free: Sequence[str], more: int) -> list[str]:
+    """Return so many of the free nodes: those under a trainer's own switches come first.
+
+    Then come those under the switch that has just enough, or has most. Of those under one switch
+    the first ones are taken.
+    """
+    if not problem.switch_of or not more:
+        return list(free[:more])
+    under = Counter(map(problem.switch_of.get, own))
+    by_switch: dict[str | None, list[str]] = defaultdict(list)
+    for node in free:
+        by_switch[problem.switch_of.get(node)].append(node)
+    found: list[str] = []
+    while missing := more - len(found):
+        ranks = {
+            (-under[one], len(nodes) < missing, abs(len(nodes) - missing), one or ""): one
+            for one, nodes in by_switch.items()
+        }
+        found += by_switch.pop(ranks[min(ranks)])[:missing]
+    return found
 
 
 def _by_rate(problem: Problem, counts: Sequence[int]) -> list[int]:

@@ -153,7 +153,9 @@ class Problem:
     decides which nodes a trainer gets, not how many. ``since_s`` is since when (Unix seconds) each
     node is its trainer's: of nodes that last as long, it keeps those that it has had longest.
     ``classes`` divide the pool; without classes all nodes are alike. ``free`` is how many GPUs of
-    a node no ordinary job has; if it is not named, all of its class.
+    a node no ordinary job has; if it is not named, all of its class. ``switch_of`` names the switch
+    or block that each node is under, if that is known; of whole nodes each trainer gets those under
+    few switches.
     """
 
     pool: frozenset[str]
@@ -164,6 +166,7 @@ class Problem:
     since_s: Mapping[str, float] = field(default_factory=dict)
     classes: tuple[NodeClass, ...] = ()
     free: Mapping[str, int] = field(default_factory=dict)
+    switch_of: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         now = [node for trainer in self.trainers for node in trainer.current]

@@ -5,12 +5,15 @@ They are made from a published status alone; ``status.terms_of`` makes the plan'
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
+from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.limit import Limit
+from bftrainer_slurm.planner.objectives.goodput import batch_efficiency
 from bftrainer_slurm.words import ARE, counted, duration, either, number
 
 _OVER = {
@@ -60,6 +63,7 @@ def reasons(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
             found.append(f"It trains on {size_range(one)} only, as its user asked.")
         found += [
             _limit(plan),
+            *_goodput(one, document),
             *_loss(one),
             *_usable(plan, document),
             pool_sentence(document),
@@ -104,6 +108,40 @@ def deadline(one: Mapping[str, Any]) -> str | None:
     if state == "late":
         return f"{needs}: {late}"
     return f"{needs}: {late}; no number of its nodes is enough, so it counts as without a deadline"
+
+
+def noise_scale(one: Mapping[str, Any]) -> str | None:
+    """Say a trainer's gradient noise scale, and what a step has of each node; None: not known."""
+    if not (noise := one.get("noise")):
+        return None
+    how = "given" if noise["given"] else "measured"
+    batch = f"{number(noise['node_batch'])} samples of each node in a step"
+    if not noise["node_batch"]:
+        batch = "as many samples in a step on any number of nodes"
+    return f"{number(noise['samples'])} samples ({how}), {batch}"
+
+
+def _goodput(one: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]:
+    """Say both factors of a trainer's goodput on its planned nodes, if plans count with it."""
+    count, curve = one["plan"]["nodes"], one.get("curve") or {"unit": None}
+    objective = (document.get("controller") or {}).get("objective") or ""
+    if objective.partition("+")[0] != "goodput" or not count:
+        return []
+    if curve["unit"] != "samples" or not (said := noise_scale(one)):
+        return [
+            "A sample counts the same on any number of its nodes, as its gradient noise scale, or "
+            "how many samples a step has, is not known."
+        ]
+    noise, points = one["noise"], curve["points"]
+    sizes, rates = ([point[key] for point in points] for key in ("nodes", "rate"))
+    rate = ThroughputCurve((0, *sizes), (0.0, *rates)).at(count)
+    batches = noise["samples"] / noise["node_batch"] if noise["node_batch"] else math.inf
+    counts = batch_efficiency(batches, count)
+    return [
+        f"On {nodes(count)} it makes {number(rate)} samples/s, and a sample counts {counts:.2f} of "
+        f"one on a single node, which is a goodput of {number(rate * counts)}. Its noise scale: "
+        f"{said}."
+    ]
 
 
 def _loss(one: Mapping[str, Any]) -> list[str]:

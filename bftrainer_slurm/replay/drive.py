@@ -30,7 +30,8 @@ class Loop(Protocol):
 class Outcome:
     """The result of a replay. ``events`` counts the times at which the trace changed.
 
-    ``samples`` is the sum over all trainers. Lost samples are those that the trainers would have
+    ``samples`` is the sum over all trainers; ``progress`` counts them less in larger batches, see
+    ``planner.objectives.goodput``. Lost samples are those that the trainers would have
     reached in their pauses, on the nodes that they had then.
     """
 
@@ -40,6 +41,7 @@ class Outcome:
     idle_node_hours: float
     used_node_hours: float
     samples: float
+    progress: float
     lost_to_rescaling: float
     lost_to_reclaims: float
     trainers_done: int
@@ -119,6 +121,7 @@ def _outcome(cluster: SimulatedCluster, begin_s: float) -> Outcome:
         idle_node_hours=cluster.idle_node_s / 3600,
         used_node_hours=cluster.used_node_s / 3600,
         samples=sum(trainer.samples for trainer in cluster.simulated),
+        progress=sum(trainer.progress for trainer in cluster.simulated),
         lost_to_rescaling=sum(trainer.lost_to_rescaling for trainer in cluster.simulated),
         lost_to_reclaims=sum(trainer.lost_to_reclaims for trainer in cluster.simulated),
         trainers_done=len(cluster.done),

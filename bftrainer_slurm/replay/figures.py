@@ -51,12 +51,14 @@ def rows(found: Replayed) -> list[tuple[str, str]]:
     outcome, times = found.outcome, _plan_ms(found.plan_s)
     dedicated = found.dedicated_samples
     used = _ratio(outcome.used_node_hours, outcome.idle_node_hours)
+    counted_as = f"{outcome.progress:,.0f} samples, each as it counts in its batch"
     return [
         ("time", f"{outcome.hours:.1f} hours, {counted(outcome.events, 'event')}"),
         ("nodes in holes", f"{outcome.mean_pool_nodes:.1f} on average"),
         ("idle node-hours", f"{outcome.idle_node_hours:,.1f}"),
         ("of these used", f"{outcome.used_node_hours:,.1f}  ({used:.1%})"),
         ("samples", f"{outcome.samples:,.0f}, {counted(outcome.trainers_done, 'trainer')} done"),
+        *([("progress", counted_as)] if outcome.progress < outcome.samples else []),
         ("lost to rescaling", _lost(outcome.lost_to_rescaling, dedicated)),
         ("lost to reclaims", _lost(outcome.lost_to_reclaims, dedicated)),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from bftrainer_slurm.planner.objectives.goodput import batch_efficiency
 from bftrainer_slurm.replay.trainers import TrainerSpec
 
 _DONE_WITHIN_S = 1e-6  # less remaining time is a rounding error
@@ -27,6 +28,7 @@ class SimulatedTrainer:
     nodes: dict[int, str] = field(default_factory=dict)  # by the element's task
     measured: dict[int, tuple[float, float]] = field(default_factory=dict)
     samples: float = 0.0
+    progress: float = 0.0  # its samples, each by what it counted, see ``batch_efficiency``
     lost_to_rescaling: float = 0.0
     lost_to_reclaims: float = 0.0
     started_s: float = -math.inf  # since when it has had nodes
@@ -45,6 +47,11 @@ class SimulatedTrainer:
         """Samples/s on its nodes, without pauses; 0 below its least number of nodes."""
         count = len(self.nodes) - len(self._starting_s)
         return self.spec.curve.at(count) if count >= self.spec.min_nodes else 0.0
+
+    @property
+    def _counts(self) -> float:
+        """What a sample counts on its nodes."""
+        return batch_efficiency(self.spec.noise, len(self.nodes) - len(self._starting_s))
 
     def finish_s(self, now_s: float) -> float:
         """Return when it will have all its samples if nothing changes."""
@@ -65,6 +72,7 @@ class SimulatedTrainer:
         paused_s = _overlap(now_s, to_s, self._paused_until_s)
         trained_s = to_s - now_s - paused_s
         self.samples += rate * trained_s
+        self.progress += rate * trained_s * self._counts
         if rate and trained_s:
             count = len(self.nodes) - len(self._starting_s)
             samples, seconds = self.measured.get(count, (0.0, 0.0))
@@ -105,6 +113,7 @@ class SimulatedTrainer:
         since_s = self.spec.step_s if tasks < self.nodes.keys() else self.spec.checkpoint_s
         undone = min(self.samples, self.rate * self.scale * since_s / 2)
         self.samples -= undone
+        self.progress -= undone * self._counts
         self.lost_to_reclaims += undone
         self._lose(tasks)
         if not self.nodes:

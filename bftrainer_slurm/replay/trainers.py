@@ -5,6 +5,7 @@ There is a typical trainer for users who do not describe their own.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -29,7 +30,8 @@ class TrainerSpec:
 
     ``curve`` is in samples/s; the rescale costs are seconds without progress after growing or
     shrinking. A node trains ``start_s`` after it has joined. A step takes ``step_s``; there are
-    ``checkpoint_s`` between two checkpoints.
+    ``checkpoint_s`` between two checkpoints. ``noise`` is its gradient noise scale in batches of
+    one node; infinite: a sample counts the same on any number of nodes.
     """
 
     name: str
@@ -43,6 +45,7 @@ class TrainerSpec:
     start_s: float = 0.0
     step_s: float = 0.0
     checkpoint_s: float = 0.0
+    noise: float = math.inf
 
 
 class TrainerData(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -60,6 +63,8 @@ class TrainerData(Struct, kw_only=True, forbid_unknown_fields=True):
     start_s: Amount = 0.0
     step_s: Amount = 0.0
     checkpoint_s: Amount = 0.0
+    noise: Annotated[float, Meta(gt=0, le=1e100)] | None = None  # in samples
+    node_batch: Amount = 0.0  # of one node in a step; 0: the batch of all nodes is fixed
     curve_objective: tuple[float, ...] | None = None  # recorded; a replay has its own objective
 
 
@@ -102,7 +107,9 @@ def _trainer_spec(data: TrainerData) -> TrainerSpec:
     if curve.at(data.min_nodes) <= 0:
         raise ValueError("curve_throughput must be above 0 on min_nodes")
     others = {name: getattr(data, name) for name in data.__struct_fields__ if name in _SPECS}
-    return TrainerSpec(**others | {"name": data.name[:200]}, curve=curve)
+    grows = data.noise is not None and data.node_batch > 0
+    noise = (data.noise or 0.0) / data.node_batch if grows else math.inf
+    return TrainerSpec(**others | {"name": data.name[:200], "noise": noise}, curve=curve)
 
 
 _SERIAL = 0.01

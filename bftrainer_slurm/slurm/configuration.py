@@ -27,6 +27,7 @@ _PER_GPU = re.compile(r"\b(Def(?:Cpu|Mem)PerGPU)=(\d+)")
 _ACTIVE = "in the middle of backfilling"
 _NODE = re.compile(r"NodeName=(\S+) ")
 _LAST_BUSY = re.compile(r" LastBusyTime=(\d+)\b")
+_SWITCH = re.compile(r"(?:SwitchName=(?=\S+ Level=0 )|BlockName=)(\S+) .*?\bNodes=(\S+)")
 _SUSPEND_TIME = re.compile(r" SuspendTime=(\w+)")  # from 26.05 on
 
 
@@ -63,7 +64,24 @@ def configuration(runner: SlurmRunner, partition: str) -> Configuration:
         },
         backfill_depth=backfill_depth(values),
         backfill_of_user=_scheduler_number(values, "bf_max_job_user") or 0,
+        switch_of=switches(runner, values),
     )
+
+
+def switches(runner: SlurmRunner, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the lowest switch, or the block, that each node is under; empty without a topology.
+
+    ``values`` are the lines of ``scontrol show config``. A node under several, in overlapping
+    blocks, has the last one.
+
+    Raises:
+        GatewayError: Slurm did not answer.
+    """
+    if values.get("TopologyPlugin") not in ("topology/tree", "topology/block"):
+        return {}
+    text = runner.read("scontrol", "--oneliner", "show", "topology")
+    found = (match.groups() for line in text.splitlines() if (match := _SWITCH.match(line)))
+    return {node: name for name, nodes in found for node in expand(nodes)}
 
 
 def saves_power(values: Mapping[str, str]) -> bool:

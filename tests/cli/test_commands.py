@@ -264,6 +264,14 @@ def test_a_deadline_is_told_in_show_and_below_the_table_if_it_is_not_met(
     assert below == (state not in ("on time", "done"))
 
 
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "2 nodes on 1 switch"), (2, "2 nodes on 2 switches")]
+)
+def test_under_how_many_switches_a_trainer_is(count: int, said: str) -> None:
+    assert f"switches    {said}\n" in render_trainer(SHOWN | {"switches": count}) + "\n"
+    assert "switches" not in render_trainer(SHOWN | {"switches": 0})
+
+
 def test_many_trainers_in_trouble_do_not_fill_the_screen() -> None:
     lines = render(DOCUMENT | {"trainers": [TRAINER | {"why": "it failed"}] * 8}).splitlines()
     assert lines[-1] == "3 more trainers have problems: see 'bftrainer show TRAINER'"

@@ -227,3 +227,39 @@ def test_json_has_the_terms_and_the_sentences() -> None:
     assert (found["schema"], found["plan"]) == (1, TERMS)
     assert found["pool"]["left_alone"] == STATUS["left_alone"]
     assert found["reasons"] == reasons(TRAINER, STATUS)
+
+
+NOISY: dict[str, Any] = {
+    "curve": {"unit": "samples", "points": [{"nodes": n, "rate": 100.0 * n, "measured": True}
+                                            for n in (1, 4)]},
+    "noise": {"samples": 4000.0, "node_batch": 500.0, "given": True},
+}  # fmt: skip
+BY_GOODPUT = STATUS | {"controller": {"objective": "goodput+finish"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {},
+            "On 3 nodes it makes 300 samples/s, and a sample counts 0.82 of one on a single node, "
+            "which is a goodput of 245. Its noise scale: 4,000 samples (given), 500 samples of "
+            "each node in a step.",
+        ),
+        (
+            {"noise": {"samples": 4000.0, "node_batch": 0.0, "given": False}},
+            "On 3 nodes it makes 300 samples/s, and a sample counts 1.00 of one on a single node, "
+            "which is a goodput of 300. Its noise scale: 4,000 samples (measured), as many samples "
+            "in a step on any number of nodes.",
+        ),
+        (
+            {"noise": None},
+            "A sample counts the same on any number of its nodes, as its gradient noise scale, or "
+            "how many samples a step has, is not known.",
+        ),
+    ],
+)
+def test_both_factors_of_goodput_are_told(changes: dict[str, Any], sentence: str) -> None:
+    one = TRAINER | NOISY | changes
+    assert sentence in reasons(one, BY_GOODPUT)
+    assert sentence not in reasons(one, STATUS)

@@ -40,6 +40,16 @@ def test_shrinking_costs_less() -> None:
     assert (one.samples, one.lost_to_rescaling) == (10 * 30, 10 * 10)
 
 
+def test_samples_count_less_in_large_batches() -> None:
+    one = running("a", "b", "c")
+    one.spec = replace(one.spec, noise=1.0)  # three nodes' batches: a sample counts a half
+    one.advance(0, 10)
+    one.reclaim({2}, 10.0)
+    one.advance(10, 20)
+    one.advance(20, 30)  # two nodes' batches: two thirds
+    assert (one.samples, one.progress) == (300 + 200, pytest.approx(150 + 200 * 2 / 3))
+
+
 def test_a_reclaim_is_counted_apart() -> None:
     one = running("a", "b")
     one.reclaim({1}, 0.0)

@@ -26,7 +26,7 @@ def test_what_a_trainer_has() -> None:
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 event"), (2, "2 events")])
 def test_a_replay(count: int, said: str) -> None:
-    outcome = Outcome(count, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, count)
+    outcome = Outcome(count, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, count)
     shown = dict(rows(Replayed(outcome, 1.0, 1.0, ())))
     assert shown["time"] == f"1.0 hours, {said}"
     assert shown["samples"] == f"1, {counted(count, 'trainer')} done"

@@ -9,6 +9,13 @@ import pytest
 from bftrainer_slurm.slurm.configuration import configuration, preempts, suspend_times_s
 from bftrainer_slurm.slurm.run import SlurmRunner
 
+TOPOLOGY = """\
+SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-5] Switches=s[1-2]
+SwitchName=s1 Level=0 LinkSpeed=1 Nodes=n[1-3]
+SwitchName=s2 Level=0 LinkSpeed=1 Nodes=n4
+BlockName=b1 BlockIndex=0 Nodes=n[5-6] BlockSize=2
+"""
+
 
 class Says:
     """A slurmctld that is configured so."""
@@ -22,6 +29,8 @@ class Says:
         self.qos = qos
 
     def read(self, *command: str, **_: Any) -> str:
+        if "topology" in command:
+            return TOPOLOGY
         if "partition" in command:
             return f"PartitionName=bftrainer MaxTime=UNLIMITED {self.partition}\n"
         if "qos" in command:
@@ -134,3 +143,11 @@ def test_where_slurm_saves_power_it_tells_when_nodes_were_busy() -> None:
     assert found.busy_s == {"n1": 1700.0}
     plain = configuration(cast(SlurmRunner, Says(partition="Nodes=n[1-2]")), "bftrainer")
     assert plain.suspend_s == plain.busy_s == {}
+
+
+@pytest.mark.parametrize("plugin", ["tree", "block", "flat", "3d_torus"])
+def test_the_switch_or_block_of_each_node_is_known_where_there_is_one(plugin: str) -> None:
+    says = Says(settings=f"TopologyPlugin          = topology/{plugin}")
+    found = configuration(cast(SlurmRunner, says), "bftrainer").switch_of
+    known = {"n1": "s1", "n2": "s1", "n3": "s1", "n4": "s2", "n5": "b1", "n6": "b1"}
+    assert found == (known if plugin in ("tree", "block") else {})

@@ -193,7 +193,13 @@ class Decider:
         if any(one.ours for view in cluster.views for _, one in view.within(*VACATES)):
             by_then = growable(free_units(cluster, off, soon=True), cluster, settings)
         known = by_then, self._objective, self.performance, hardware, eligible
-        build = partial(problem_of, cluster, *known, deadline_share=settings.deadline_share)
+        build = partial(
+            problem_of,
+            cluster,
+            *known,
+            deadline_share=settings.deadline_share,
+            cross_switch=settings.cross_switch,
+        )
         shown = bars_on((*bars, *bars_for_growth(cluster, settings), *eligible.bars), unused)
         decision = Decision(
             *((), draft.states, cluster.bad, free),

@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 # that a start on a node that no other trainer wants always pays off.
 _MOST_OF_FORWARD = 0.5
 _RATE_STEP = 1.05  # between the rates that deadlines may need
+_NOISE_STEP = 1.25  # between noise scales: one that grows with the training makes few new plans
 _DONE_STEPS = 20  # in which a trainer's share that is done is counted
 
 
@@ -56,12 +57,14 @@ def problem_of(
     eligible: Eligibility,
     exploring: bool = True,
     deadline_share: float = 1.0,
+    cross_switch: float = 1.0,
 ) -> Problem:
     """Return the planning problem: every trainer that can use nodes, over all available nodes.
 
     ``free`` are the units that trainers may grow into. ``hardware`` is each node's kind, empty if
     the site has no kinds. If ``exploring``, trainers may have optimistic curves. Deadlines may take
-    ``deadline_share`` of the nodes.
+    ``deadline_share`` of the nodes. ``cross_switch`` is how fast a training is on nodes under more
+    than one switch, beside one switch.
     """
     now_s, life_s = cluster.now_s, cluster.life_s
     chosen = _who_can_use_nodes(cluster, eligible)
@@ -70,6 +73,10 @@ def problem_of(
         estimates = [replace(one, curve=one.expected or one.curve) for one in estimates]
     units, shared = offered(cluster, chosen, free), cluster.snapshot.shared
     names = frozenset(units)
+    switch_of = _switches(names, cluster.snapshot.configuration.switch_of)
+    if switch_of and cross_switch < 1:
+        alone = max(Counter(switch_of.values()).values())
+        estimates = [_crossing(one, alone, cross_switch) for one in estimates]
     parts = {node: units[node] for node in names & shared.keys() if shared[node].gpus}
     gpus = {node: max(shared[node].gpus, has) for node, has in parts.items()}
     most = max(gpus.values(), default=1)
@@ -93,7 +100,21 @@ def problem_of(
         since_s={node: start_s for view in chosen for node, start_s in view.starts_s().items()},
         classes=tuple(classes),
         free=parts,
+        switch_of=switch_of,
     )
+
+
+def _switches(names: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
+    """Return the switch of each of these nodes; none if all are under one."""
+    found = {name: known[name] for name in names if name in known}
+    return found if len(set(found.values())) > 1 else {}
+
+
+def _crossing(one: Estimate, alone: int, factor: float) -> Estimate:
+    """Return an estimate whose curve is lower by this factor on more than ``alone`` nodes."""
+    sizes = sorted({*one.curve.nodes, alone, alone + 1})
+    rates = (one.curve.at(size) * (1.0 if size <= alone else factor) for size in sizes)
+    return replace(one, curve=ThroughputCurve(tuple(sizes), tuple(rates)))
 
 
 def offered(
@@ -199,6 +220,7 @@ def _facts(view: TrainerView, estimate: Estimate, gpus: int, now_s: float) -> Fa
         done=_done(record.spec.samples, estimate),
         share=min(1.0, view.gpus / gpus) if view.gpus else 1.0,
         deadline=_deadline(record.spec, estimate, now_s),
+        noise=_noise(estimate.noise),
     )
 
 
@@ -217,6 +239,13 @@ def _deadline(spec: Spec, estimate: Estimate, now_s: float) -> Deadline | None:
     rate = (spec.samples - samples) / (spec.by_s - now_s)
     steps = math.ceil(math.log(rate, _RATE_STEP))  # so that passing time alone makes no new plan
     return Deadline(spec.by_s, _RATE_STEP**steps)
+
+
+def _noise(batches: float) -> float:
+    """Return a noise scale in steps."""
+    if not 0 < batches < math.inf:
+        return batches
+    return _NOISE_STEP ** round(math.log(batches, _NOISE_STEP))
 
 
 def _done(wanted: float | None, estimate: Estimate) -> float | None:

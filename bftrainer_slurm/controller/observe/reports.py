@@ -61,6 +61,7 @@ class Report:
     from_start: int | None = None  # restarts in a row at step 0; 0 if training resumed
     unsaved_s: float | None = None  # training time since the last checkpoint
     other_ranks: float | None = None
+    noise: float | None = None  # its gradient noise scale, in samples
     measures: Mapping[str, float] = field(default_factory=dict)  # the script's own measurements
 
 
@@ -73,6 +74,7 @@ def read_report(numbered: NumberedNote, max_nodes: int) -> Report | None:
     most = {"samples": _MOST, "steps": _MOST, "generation": _MOST, "nodes": max_nodes}
     most |= {"pause_s": _LONGEST_PAUSE_S, "again_s": _LONGEST_PAUSE_S, "alone": 1}
     most |= {"from_start": _MOST, "unsaved_s": _MOST, "other_ranks": 1}
+    most |= {"noise": _MOST}
     known = {name: measures.pop(name, None) for name in most}
     if not all(value is None or 0 <= value <= most[name] for name, value in known.items()):
         return None  # NaN is in no range

@@ -54,7 +54,7 @@ def trainer_status(
     the plan. ``warning`` is about elements that do not train with the others.
     """
     trainer, failing = view.trainer, view.state.failing
-    left_out = view.left_out(now_s)
+    left_out, noise = view.left_out(now_s), reported.noise(trainer.record.spec.noise)
     given_up, _, error = ("" if view.finishing else view.state.over or "").partition("\n")
     running, ended = since_s(view), not view.live and not view.spare
     refusal = refusal_sentence(words) if (words := view.state.refusal_at(now_s)) else None
@@ -86,6 +86,7 @@ def trainer_status(
         "node_s": totals.node_s,
         **_reported(reported, now_s),
         "deadline": _deadline(view, reported, now_s),
+        "noise": None if noise is None else asdict(noise),
         "goodput": goodput(reported.work, totals, view.submit_s, ended=ended, now_s=now_s),
         **_measured(view, reported, costs),
         "plan": terms,
@@ -166,6 +167,7 @@ def cluster_status(
     ``trainers`` come from ``trainer_status``; ``faulty`` says why some cannot be handled, by array.
     """
     standing, bars = decision.standing, barred(decision.bars, now_s)
+    switch_of = snapshot.configuration.switch_of
     has = frozenset[str]().union(*(view.nodes for view in registry.views))
     used = frozenset[str]().union(*(view.running().values() for view in registry.views))
     free = decision.free.keys() - has
@@ -192,7 +194,14 @@ def cluster_status(
         "barred": bars.get(None, []),
         "mute_nodes": registry.bad.mute_nodes(now_s),
         "malformed": {str(array): why for array, why in malformed.items()},
-        "trainers": [{**one, "barred": bars.get(one["array"], [])} for one in trainers],
+        "trainers": [
+            {
+                **one,
+                "barred": bars.get(one["array"], []),
+                "switches": len({switch_of[node] for node in one["nodes"] if node in switch_of}),
+            }
+            for one in trainers
+        ],
     }
 
 

@@ -54,11 +54,13 @@ class Measurements:
         if seconds < FIRST_S:
             return
         last, rate = known[-1], median(one.rate for one in known)
+        batches = [one.batch for one in known if one.batch is not None]
+        batch = median(batches) if batches else None
         of_user = {"user": job.user}
         of_name = of_user | {"name": job.name}
         row = *of_name.values(), last.unit, last.nodes, last.array, last.time_s, rate, seconds
         self._history.write(
-            put("curves", *row, len(known)),
+            put("curves", *row, len(known), batch, last.noise),
             keep_newest("curves", _SIZES_A_NAME, **of_name),
             keep_newest("curves", _SIZES_A_USER, **of_user),
         )
@@ -66,7 +68,8 @@ class Measurements:
     def throughputs(self, job: Job) -> list[Throughput]:
         """Return what is known of the curve of this name: as many throughputs as were measured."""
         rows = self._history.read(
-            "SELECT looks, array, unit, nodes, time_s, rate, seconds / looks FROM curves "
+            "SELECT looks, array, unit, nodes, time_s, rate, seconds / looks, batch, noise "
+            "FROM curves "
             "WHERE user = ? AND name = ? AND time_s <= ? ORDER BY rowid",
             *(job.user, job.name, self._history.clock() + _AHEAD_S),
         )

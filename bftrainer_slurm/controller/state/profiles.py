@@ -31,6 +31,8 @@ _ANOTHER_SCRIPT = 0.25  # a larger relative difference shows that the name has a
 _NO_LOSS = NO_LOSS.shown
 One = TypeVar("One", Throughput, Rescale)
 
+_FIXED = 1.2  # a batch that grows by less from the fewest to the most nodes does not grow with them
+
 # The prior weighs as much as two measured rescales, so that a single rescale that hung does not
 # count. It weighs one more for every ten minutes without a rescale: then another try is worthwhile.
 _PRIOR_WEIGHS = 2
@@ -58,6 +60,23 @@ def _cost_s(prior_s: float, measured: Sequence[Rescale], now_s: float) -> float:
     quiet_s = max(0.0, now_s - measured[-1].time_s)
     priors = [prior_s] * (_PRIOR_WEIGHS + int(quiet_s / _FADES_S))
     return min(median([*priors, *(one.seconds for one in measured)]), _MOST_COST_S)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNoise:
+    """A trainer's gradient noise scale, and one node's samples in a step.
+
+    These are 0 if all nodes together have the same number of samples, however many nodes there are.
+    """
+
+    samples: float
+    node_batch: float
+    given: bool  # by the user; else it was measured
+
+    @property
+    def batches(self) -> float:
+        """The noise scale in batches of one node; infinite if more nodes make no larger batch."""
+        return self.samples / self.node_batch if self.node_batch else math.inf
 
 
 @dataclass(slots=True)
@@ -102,6 +121,21 @@ class ReportedState:
         """Samples trained so far; None: unknown, or its samples/s are not."""
         known = self.unit == "samples" and self.fit.unit is not None
         return self.progress.samples if known else None
+
+    def noise(self, given: float | None) -> BatchNoise | None:
+        """Return its noise scale, ``given`` or the newest that was measured; None: not known.
+
+        Nor is it of use if nothing tells how many samples a step has.
+        """
+        known = [*self.before, *self.own]
+        measured = next((one.noise for one in reversed(known) if one.noise), None)
+        samples = measured if given is None else given
+        batches = _batches(self.own) or _batches(self.before)
+        if samples is None or not batches:
+            return None
+        least, most = min(batches), max(batches)
+        grows = least == most or batches[most] > _FIXED * batches[least]
+        return BatchNoise(samples, batches[most] / most if grows else 0.0, given is not None)
 
     def costs(self, grew: bool) -> Sequence[Rescale]:
         """Return the measured rescales, up or down."""
@@ -160,6 +194,19 @@ def _differ(throughputs: Iterable[Throughput], others: Iterable[Throughput]) -> 
     return abs(math.log(ratio)) > _ANOTHER_SCRIPT
 
 
+def _in_batches(noise: BatchNoise | None) -> float:
+    return math.inf if noise is None else noise.batches
+
+
+def _batches(throughputs: Iterable[Throughput]) -> dict[int, float]:
+    """Return the samples of a step by the number of nodes, as far as they are known."""
+    found = defaultdict[int, list[float]](list)
+    for one in throughputs:
+        if one.batch is not None:
+            found[one.nodes].append(one.batch)
+    return {nodes: median(batches) for nodes, batches in found.items()}
+
+
 def reported_before(measured: Measurements, trainer: Trainer) -> ReportedState:
     """Return what the history file knows about a trainer's reports, and about its name."""
     array = trainer.array
@@ -191,6 +238,7 @@ class Estimate:
     loss_s: float = 0.0  # training time that a change of nodes loses (seconds)
     samples: float | None = None  # trained so far; None: unknown, or ``curve`` is no samples/s
     measured: bool = True  # False: it is new, and ``curve`` is a guess
+    noise: float = math.inf  # the gradient noise scale in batches of one node; infinite: not known
 
 
 class PerformanceModel:
@@ -228,6 +276,7 @@ class PerformanceModel:
                 measured=known[view.array].fit.unit is not None,
                 expected=expected[view.array],
                 loss_s=known[view.array].loss["seconds"],
+                noise=_in_batches(known[view.array].noise(view.trainer.record.spec.noise)),
             )
             for view in views
         ]

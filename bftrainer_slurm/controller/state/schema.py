@@ -84,7 +84,8 @@ CREATE INDEX pauses_by_array ON pauses (array, time_s);
 CREATE TABLE curves (
     user TEXT NOT NULL, name TEXT NOT NULL, unit TEXT NOT NULL, nodes INTEGER NOT NULL,
     array INTEGER NOT NULL, time_s REAL NOT NULL, rate REAL NOT NULL, seconds REAL NOT NULL,
-    looks INTEGER NOT NULL,  -- measurements; ``rate`` is their median
+    looks INTEGER NOT NULL,  -- measurements; ``rate`` and ``batch`` are their medians
+    batch REAL, noise REAL,
     PRIMARY KEY (user, name, unit, nodes)
 );
 CREATE TABLE rescales (

@@ -29,6 +29,8 @@ class Throughput:
     time_s: float  # when the measurement ended (Unix seconds)
     rate: float  # in ``unit`` per second
     seconds: float  # how long the measurement took
+    batch: float | None = None  # samples of all nodes in a step; None: not known
+    noise: float | None = None  # the gradient noise scale in samples; None: not measured
 
     @property
     def kind(self) -> tuple[str, int]:
@@ -117,16 +119,17 @@ class Stopwatch:
         if seconds < least_s:
             return None
         present.begin = end
-        unit, amount = "samples", _gained(begin.samples, end.samples)
+        unit, steps = "samples", _gained(begin.steps, end.steps)
+        amount = samples = _gained(begin.samples, end.samples)
         if amount is None:
-            unit, amount = "steps", _gained(begin.steps, end.steps)
-            amount = None if amount is None else amount * present.nodes
+            unit, amount = "steps", None if steps is None else steps * present.nodes
         if not amount:
             return None  # the trainer stood still, or counts nothing
         rate = amount / seconds
         if rate > _MOST_PER_NODE * present.nodes:
             return None  # no trainer is so fast
-        return Throughput(self._array, unit, present.nodes, end.time_s, rate, seconds)
+        about = self._array, unit, present.nodes, end.time_s, rate, seconds
+        return Throughput(*about, samples / steps if samples and steps else None, end.noise)
 
     def _cost(self, report: Report, nodes: int) -> Rescale | None:
         """Return the pause before this generation, only once, if the size has changed."""

@@ -34,7 +34,8 @@ class Facts:
 
     ``curve`` is in samples/s; ``waited_s`` counts from when it last had a node (0 while it has
     one); ``done`` is the share of its samples that is done, 0 to 1, None if unknown. ``share`` is
-    how much of a node one of its nodes is; below 1 it shares nodes with others.
+    how much of a node one of its nodes is; below 1 it shares nodes with others. ``noise`` is its
+    gradient noise scale in batches of one node; infinite: a sample counts the same on any number.
     """
 
     curve: ThroughputCurve
@@ -47,6 +48,7 @@ class Facts:
     done: float | None = None
     share: float = 1.0
     deadline: Deadline | None = None  # None: it has none, or what it needs is not known
+    noise: float = math.inf
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_nodes <= self.max_nodes:
@@ -57,6 +59,8 @@ class Facts:
             raise ValueError("a trainer's nodes and waited_s must be 0 or more")
         if self.done is not None and not 0 <= self.done <= 1:
             raise ValueError("the share that is done must be 0 to 1")
+        if not self.noise >= 0:
+            raise ValueError("a trainer's noise must be 0 or more")
         if not all(map(math.isfinite, self.curve.values)):
             raise ValueError("a trainer's curve must have finite values")
 

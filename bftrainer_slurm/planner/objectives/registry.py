@@ -8,6 +8,7 @@ from bftrainer_slurm.planner.objectives.base import Modifier, Objective, Objecti
 from bftrainer_slurm.planner.objectives.efficiency import efficiency
 from bftrainer_slurm.planner.objectives.fairness import fairness
 from bftrainer_slurm.planner.objectives.finish import finish
+from bftrainer_slurm.planner.objectives.goodput import goodput
 from bftrainer_slurm.planner.objectives.speedup import speedup
 from bftrainer_slurm.planner.objectives.throughput import throughput
 
@@ -20,6 +21,7 @@ METRICS: dict[str, Objective] = {
     "throughput": throughput,
     "speedup": speedup,
     "efficiency": efficiency,
+    "goodput": goodput,
 }
 MODIFIERS: dict[str, Modifier] = {"finish": finish, "fairness": fairness}
 

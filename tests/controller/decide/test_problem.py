@@ -14,7 +14,7 @@ from bftrainer_slurm.controller.state.bad_nodes import Bar
 from bftrainer_slurm.controller.state.phases import ElementRecord, Phase
 from bftrainer_slurm.controller.state.profiles import Estimate, RescaleCosts
 from bftrainer_slurm.controller.state.view import TrainerView
-from bftrainer_slurm.model import ThroughputCurve
+from bftrainer_slurm.model import Configuration, ThroughputCurve
 from bftrainer_slurm.planner.objectives import find
 from bftrainer_slurm.planner.problem import Problem, value
 from bftrainer_slurm.spec import TrainerRecord
@@ -24,6 +24,7 @@ from tests.controller.worlds import (
     cases,
     cluster,
     element,
+    snapshot,
     trainer,
     view,
     view_of,
@@ -217,3 +218,20 @@ def test_a_plan_stands_until_rescaling_costs_much_more_or_less(up_s: float, same
     (one,) = problem.trainers
     dearer = replace(problem, trainers=(replace(one, rescale_up_s=up_s),))
     assert same_question(dearer, problem) is same
+
+
+def under_two_switches(cross_switch: float) -> Problem:
+    slurm = Configuration(switch_of={"n1": "s1", "n7": "s1", "n8": "s2"})
+    seen = cluster(view(ON_N1, HELD), of=replace(snapshot(), configuration=slurm))
+    about = seen, {"n7": 1, "n8": 1}, find("throughput"), known, {}, Eligibility()
+    return problem_of(*about, cross_switch=cross_switch)
+
+
+def test_the_planner_is_told_which_switch_each_node_is_under() -> None:
+    assert under_two_switches(1.0).switch_of == {"n1": "s1", "n7": "s1", "n8": "s2"}
+    assert asked(view(ON_N1, HELD), free="n7").switch_of == {}
+
+
+def test_more_nodes_than_are_under_one_switch_count_as_much_as_the_site_says() -> None:
+    curve = under_two_switches(0.5).trainers[0].curve
+    assert [curve.at(size) for size in (1, 2, 3, 4)] == [5.0, 10.0, 7.5, 10.0]

@@ -16,6 +16,7 @@ from bftrainer_slurm.controller.state.measurements import Job, Measurements
 from bftrainer_slurm.controller.state.member_notes import measure
 from bftrainer_slurm.controller.state.profiles import (
     PRIOR_COSTS,
+    BatchNoise,
     PerformanceModel,
     ReportedState,
     RescaleCosts,
@@ -249,3 +250,46 @@ def test_old_looks_in_samples_do_not_mix_with_new_ones_in_steps() -> None:
     assert profiles.shown(one)["curve"]["unit"] == "steps"
     rates = [point["rate"] for point in profiles.shown(one)["curve"]["points"]]
     assert max(rates) < 100
+
+
+def train_in_batches(
+    profiles: Profiles, nodes: int, batch: float, begin_s: float, noise: float | None = None
+) -> TrainerView:
+    """Report two steps a second of so many samples each."""
+    one = view(nodes=nodes)
+    for second in range(60):
+        samples, steps = 2 * batch * second, 2.0 * second
+        report = Report(begin_s + second, samples, steps, nodes, nodes, noise=noise)
+        profiles.progressed(one, report)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("batches", "batch_of_node"),
+    [({4: 256.0}, 64.0), ({1: 64.0, 4: 256.0}, 64.0), ({1: 256.0, 4: 256.0}, 0.0)],
+)
+def test_what_a_step_has_of_each_node_is_learnt(
+    batches: dict[int, float], batch_of_node: float
+) -> None:
+    profiles = Profiles(made())
+    for turn, (nodes, batch) in enumerate(batches.items()):
+        one = train_in_batches(profiles, nodes, batch, NOW_S + 100 * turn, noise=1000.0)
+    known = profiles.of(one.trainer)
+    assert known.noise(given=4000.0) == BatchNoise(4000.0, batch_of_node, given=True)
+    assert known.noise(given=None) == BatchNoise(1000.0, batch_of_node, given=False)
+    expected = 1000.0 / batch_of_node if batch_of_node else math.inf
+    assert profiles.estimates([one], NOW_S)[0].noise == expected
+
+
+def test_the_next_trainer_of_a_name_has_the_noise_scale_of_the_one_before() -> None:
+    measurements = made()
+    train_in_batches(Profiles(measurements), 4, 256.0, NOW_S, noise=1000.0)
+    known = Profiles(measurements).of(view(array=2).trainer)
+    assert known.noise(None) == BatchNoise(1000.0, 64.0, given=False)
+
+
+def test_without_samples_of_a_step_a_noise_scale_is_of_no_use() -> None:
+    profiles, one = Profiles(made()), view()
+    train(profiles, one, 400.0)
+    assert profiles.of(one.trainer).noise(4000.0) is None
+    assert profiles.estimates([one], NOW_S)[0].noise == math.inf

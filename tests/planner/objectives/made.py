@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import strategies as st
 
 from bftrainer_slurm.model import ThroughputCurve
@@ -31,4 +33,5 @@ def facts(draw: st.DrawFn) -> Facts:
         nodes=draw(st.integers(0, 40)),
         waited_s=draw(st.floats(0, 1e7)),
         done=draw(st.none() | st.floats(0, 1)),
+        noise=draw(st.floats(0, 1e6) | st.just(math.inf)),
     )

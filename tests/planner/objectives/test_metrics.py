@@ -13,7 +13,7 @@ from bftrainer_slurm.model import ThroughputCurve
 from bftrainer_slurm.planner.objectives import Facts, find
 from tests.planner.objectives.made import STEEP, amdahl, facts
 
-METRICS = ("throughput", "speedup", "efficiency")
+METRICS = ("throughput", "speedup", "efficiency", "goodput")
 NAMES = [
     metric + modifiers
     for metric in METRICS

@@ -38,7 +38,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 def test_ours_are_known() -> None:
-    assert {"throughput", "speedup", "efficiency"} <= set(known())
+    assert {"throughput", "speedup", "efficiency", "goodput"} <= set(known())
 
 
 def test_modifiers_are_joined_with_a_plus() -> None:
@@ -59,7 +59,7 @@ def test_a_site_adds_its_own(install: Install) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("", "unknown objective ''; there are efficiency, speedup, throughput"),
+        ("", "unknown objective ''; there are efficiency, goodput, speedup, throughput"),
         ("speed", "unknown objective 'speed'; there are"),
         ("fairness", "write for example speedup+fairness"),
         ("speedup+", "after a metric come, each at most once: fairness, finish"),
