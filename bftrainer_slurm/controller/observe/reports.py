@@ -141,6 +141,11 @@ class Progress:
         """All samples so far; None if unknown."""
         return self._total.samples
 
+    @property
+    def made(self) -> float:
+        """All steps so far, or samples if only these are known."""
+        return self._total.steps or self._total.samples or 0.0
+
     def add(self, report: Report) -> Report:
         """Add a report; return it with the total samples and steps."""
         last, total = self._last_received, self._total

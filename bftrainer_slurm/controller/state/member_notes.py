@@ -35,7 +35,7 @@ OF_MEMBERS = (
     *(NoteKind.LEFT, NoteKind.SCRIPT, NoteKind.CUT, NoteKind.BACK),
 )
 
-_TRAINS_S = 10.0  # progress this long after a start or a failure shows that training works
+_TRAINS_S = 10.0  # new progress this long after a start or a failure shows that training works
 _NEWS_S = 60.0
 _SAVE_EVERY_S = 5.0
 _SAVE_SHARE = 0.01  # of a trainer's age, so that a few hundred rows cover its whole life
@@ -63,7 +63,7 @@ class MemberNotes:
             case NoteKind.PROGRESS if numbered.time_s - now_s < _NEWS_S:
                 return self._take_progress(view, reported, numbered)
             case NoteKind.REFORMED if (reform := read_reform(numbered)) is not None:
-                reported.began_s = numbered.time_s
+                reported.begins(state.failing, numbered.time_s)
                 reported.launcher = reform.launcher or reported.launcher
                 reported.group.formed(reform.nodes, reform.time_s)
                 reported.stopwatch.reformed(reform)
@@ -130,7 +130,9 @@ class MemberNotes:
             return view.state
         reported.trained = True
         state, on = view.state, _nodes_in(view, report, reported.began_s)
-        left = state.failing and after_progress(state.failing, on, now_s)
+        left = state.failing
+        if left is not None and reported.is_beyond(report):
+            left = after_progress(left, on, now_s)
         tried = state.tried.trains(0 if report.alone else report.nodes or 0, on)
         if left == state.failing and tried is state.tried:
             return state

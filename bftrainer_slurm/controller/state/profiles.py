@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, TypeVar
 
-from bftrainer_slurm.controller.observe.reports import NO_LOSS, Progress, Reform, Work
+from bftrainer_slurm.controller.observe.reports import NO_LOSS, Progress, Reform, Report, Work
+from bftrainer_slurm.controller.state.failing import Failing
 from bftrainer_slurm.controller.state.join_notice import ReportedGroup
 from bftrainer_slurm.controller.state.measurements import (
     RESCALES_A_KIND,
@@ -95,6 +96,8 @@ class ReportedState:
     saved_s: float = -math.inf  # when the history was last updated
     launcher: str = ""  # the program that started it; empty if it is not known
     group: ReportedGroup = field(default_factory=ReportedGroup)
+    _made_before: float = 0.0  # steps, when this attempt began
+    _to_beat: tuple[float, float] = (-1.0, -1.0)  # the steps of the last that failed: all, its own
     _fit: Fit | None = None  # None if there are new throughputs
     _latest: LatestFit = field(default_factory=LatestFit)
 
@@ -140,6 +143,21 @@ class ReportedState:
     def costs(self, grew: bool) -> Sequence[Rescale]:
         """Return the measured rescales, up or down."""
         return [one for one in self.rescales if one.grew == grew]
+
+    def begins(self, failing: Failing | None, now_s: float) -> None:
+        """A generation begins: after a failure it has to come further than the one that failed."""
+        made = self.progress.made
+        if failing is not None and failing.last_s >= (self.began_s or -math.inf):
+            self._to_beat = made, made - self._made_before
+        self._made_before, self.began_s = made, now_s
+
+    def is_beyond(self, report: Report) -> bool:
+        """Whether training is beyond where it failed last.
+
+        Steps that are trained again are not reported, unless the script has begun at step 0 again.
+        """
+        made, (all_steps, own) = self.progress.made, self._to_beat
+        return made - self._made_before > own if report.from_start else made > all_steps
 
     def add(self, throughput: Throughput) -> list[Throughput]:
         """Add a throughput; return all own ones of its size, none if it is known already.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,15 @@ class Saying:
         at_s, text = NOW_S + after_s, "no module named toch"
         said = note(kind, at_s, task, node, text=text, **measures)
         return self.members.take(self.mine, self.told, said, at_s + heard_after_s)
+
+    def hear(self, kind: NoteKind, after_s: float, **measures: float) -> None:
+        """Say something; what it changes stays."""
+        self.mine = replace(self.mine, state=self.say(kind, after_s, **measures))
+
+    @property
+    def failures(self) -> int:
+        """How many count."""
+        return 0 if self.mine.state.failing is None else self.mine.state.failing.count
 
 
 def test_a_failure_counts_on_the_node_of_the_element_that_tells_it() -> None:
@@ -100,6 +110,27 @@ def test_progress_for_a_while_makes_failures_forgotten() -> None:
     assert saying.say(NoteKind.PROGRESS, 0.0, samples=1.0).failing is not None
     assert saying.say(NoteKind.PROGRESS, 9.0, samples=9.0).failing is not None
     assert saying.say(NoteKind.PROGRESS, 10.0, samples=10.0).failing is None
+
+
+@pytest.mark.parametrize("from_start", [0.0, 1.0], ids=["goes on", "from step 0"])
+def test_failures_are_forgotten_once_training_is_beyond_where_it_failed(from_start: float) -> None:
+    """Else a script that trains for some seconds and fails, over and over, is never given up."""
+    saying = Saying()
+    made = 0.0
+    for attempt in range(4):
+        at_s = 100.0 * attempt
+        saying.hear(NoteKind.REFORMED, at_s, generation=attempt + 1.0, nodes=2.0)
+        for second in (20, 40):
+            made += 50.0 if from_start or not attempt else 0.0  # steps are not counted twice
+            saying.hear(NoteKind.PROGRESS, at_s + second, steps=made, from_start=from_start)
+        saying.hear(NoteKind.FAILED, at_s + 50, nodes=2.0)
+        assert saying.failures == attempt + 1
+    saying.hear(NoteKind.REFORMED, 400.0, generation=5.0, nodes=2.0)
+    again = 100.0 if from_start else 0.0
+    saying.hear(NoteKind.PROGRESS, 420.0, steps=made + again, from_start=from_start)
+    assert saying.failures == 4
+    saying.hear(NoteKind.PROGRESS, 421.0, steps=made + again + 1, from_start=from_start)
+    assert saying.failures == 0
 
 
 @pytest.mark.parametrize("again", [NoteKind.FAILED, NoteKind.REFORMED])
